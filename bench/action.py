@@ -63,7 +63,7 @@ class Stage:
         subprocess.run([*VMRAG, "push", "-q", f"git+file://{self._hub}"], cwd=repo, env=env, check=True)
         self._packed = self._folder / LAYOUT
         workspace = Workspace.open(repo, QUIET)
-        portable.pack(workspace, self._packed)
+        portable.pack_vectors(workspace, self._packed)
         workspace.close()
         self._clones = 0
 

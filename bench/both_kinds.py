@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from bench import code_docstrings, knowledge, quality_sets
-from vmrag_link.ops.index.query import searching
+from vmrag_link.ops.index.query import search_index
 from vmrag_link.progress import QUIET
 from vmrag_link.retrieval.query import Mode, Query
 from vmrag_link.retrieval.search import Searcher
@@ -93,7 +93,7 @@ def report(package: str, results: list[Found]) -> None:
 def answers(repo: Path, questions: list[Wanted], mode: Mode) -> list[Found]:
     """Return a result for each question, by one ranking."""
     with contextlib.closing(Workspace.open(repo, QUIET)) as ws:
-        return searching(ws, lambda searcher, _: [search_both(searcher, question, mode) for question in questions])
+        return search_index(ws, lambda searcher, _: [search_both(searcher, question, mode) for question in questions])
 
 
 def search_both(searcher: Searcher, question: Wanted, mode: Mode) -> Found:

@@ -91,7 +91,7 @@ def _repository(folder: Path, documents: int, url: str, port: int, env: dict[str
         knowledge.git(repo, "config", key, value, env=env)
     engine = opening.open_engine(repo / ".git/vmrag/kb")
     main = knowledge.head(engine, "main")
-    (collection,) = engine.collections(main)
+    (collection,) = engine.list_collections(main)
     model = f"openai text-embedding-3-small {DIMENSIONS} unit v1"
     paid = msgspec.structs.replace(
         collection, embedding_function="openai", embedding_model=model, embedding_dimensions=DIMENSIONS

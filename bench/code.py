@@ -22,7 +22,7 @@ from bench import code_docstrings, code_latency, code_sets, knowledge
 from bench.code_baselines import SEMBLE, Asked, Piece, PlainWords, Ripgrep, Semble
 from bench.code_sets import CodeSet, Question, Target, repository
 from bench.quality import RESAMPLES
-from vmrag_link.ops.index.query import searching
+from vmrag_link.ops.index.query import search_index
 from vmrag_link.progress import QUIET
 from vmrag_link.retrieval.fusion import Ranking
 from vmrag_link.retrieval.query import Hit, Mode, Query
@@ -93,7 +93,7 @@ def answers(sets: Sequence[CodeSet], folder: Path, semble: Semble) -> Answers:
 
 def _ours(repo: Path, questions: Sequence[Question]) -> Answers:
     with contextlib.closing(Workspace.open(repo, QUIET)) as ws:
-        return searching(ws, lambda _, view: _ranked(ws, view, questions))
+        return search_index(ws, lambda _, view: _ranked(ws, view, questions))
 
 
 def _ranked(ws: Workspace, view: View, questions: Sequence[Question]) -> Answers:
@@ -101,7 +101,7 @@ def _ranked(ws: Workspace, view: View, questions: Sequence[Question]) -> Answers
     with contextlib.ExitStack() as opened:
 
         def answering(mode: Mode, ranking: Ranking) -> Callable[[str, int], list[Hit]]:
-            searcher = Searcher(view.folder, ws.models.of, ranking, more=view.more)
+            searcher = Searcher(view.folder, ws.models.load_for, ranking, more=view.more)
             opened.callback(searcher.close)
             return lambda text, k: searcher.search(Query(text, k=k, mode=mode))
 

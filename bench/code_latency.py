@@ -16,7 +16,7 @@ from bench import code_docstrings, code_sets, knowledge
 from bench.code_baselines import SEMBLE, Asked, Semble
 from bench.code_docstrings import EACH
 from bench.timing import Run, in_turn, once
-from vmrag_link.ops.index.query import searching
+from vmrag_link.ops.index.query import search_index
 from vmrag_link.progress import QUIET
 from vmrag_link.retrieval.query import Mode, Query
 from vmrag_link.retrieval.search import Searcher
@@ -38,7 +38,7 @@ def report(folder: Path, semble: Semble) -> None:
     asked = [each for each in code_docstrings.documented(folder / "documented", test=False) if each.name in MANY]
     texts = [question.text for made in asked for question in made.questions][:: len(asked) * EACH // WARM][:WARM]
     with contextlib.closing(Workspace.open(repo, QUIET)) as ws:
-        pieces, ours = searching(ws, lambda searcher, _: _timed(searcher, texts))
+        pieces, ours = search_index(ws, lambda searcher, _: _timed(searcher, texts))
     theirs = semble.ask([Asked(repo, texts)], K)[0]
     print(f"\nLatency of {len(texts)} questions in an open process, {K} results each, and of whole processes\n")
     print("| what | p50 | p95 | CPU, p50 |\n|---|---|---|---|")

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from bench import knowledge
-from vmrag_link.ops.index.passages import passages
+from vmrag_link.ops.index.passages import find_passages
 from vmrag_link.progress import QUIET
 from vmrag_link.retrieval.query import Query
 from vmrag_link.workspace import Workspace
@@ -223,7 +223,7 @@ def measure(repository: Path, name: str, *, misses: bool) -> list[int]:
     questions, counts = list_questions(name), [0] * 5
     with opened_sources(repository, SETS[name].paths) as workspace:
         for question in questions:
-            results = passages(workspace, Query(question.text, k=10)).results
+            results = find_passages(workspace, Query(question.text, k=10)).results
             files = list(dict.fromkeys(hit.doc_id for hit in results))[:3]
             shown = [hit.header_path for hit in results if hit.doc_id == question.file and hit.doc_id in files]
             right = bool(shown) and question.section in shown[0].split(" > ")

@@ -27,7 +27,7 @@ def documents(number: int, seed: int = 7) -> list[Document]:
 
 
 def head(engine: Engine, branch: str) -> str:
-    found = engine.branch(branch)
+    found = engine.find_branch(branch)
     assert found is not None
     return found.head
 
@@ -39,7 +39,7 @@ def commit(engine: Engine, rows: list[Document]) -> None:
 
 def main(name: str, step: str, folder: Path, argument: str = "") -> None:
     if step == "create":
-        engine = opening.create(name, folder, author=AUTHOR, date=DATE)  # type: ignore[arg-type]
+        engine = opening.create_engine(name, folder, author=AUTHOR, date=DATE)  # type: ignore[arg-type]
         engine.create_branch(BRANCH, head(engine, ROOT_BRANCH))
     else:
         engine = opening.open_engine(folder)
@@ -49,9 +49,9 @@ def main(name: str, step: str, folder: Path, argument: str = "") -> None:
         commit(engine, documents(CHANGED, seed=8))
     elif step == "diff":
         newer, older = [each.revision for each in engine.log(head(engine, BRANCH), limit=2)]
-        assert engine.diff(older, newer).counts().total == CHANGED
+        assert engine.diff(older, newer).count_changes().total == CHANGED
     elif step == "push":
-        heads = {branch.name: branch.head for branch in engine.branches() if branch.name in (ROOT_BRANCH, BRANCH)}
+        heads = {branch.name: branch.head for branch in engine.list_branches() if branch.name in (ROOT_BRANCH, BRANCH)}
         engine.push("bench", argument, heads)
     elif step == "fetch":
         engine.fetch("bench", argument)

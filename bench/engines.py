@@ -17,7 +17,7 @@ from bench import engine_step, knowledge, timing
 from bench.switch import remove_views
 from bench.timing import Figure, Run, Sample
 from vmrag_link.engines import records
-from vmrag_link.engines.dolt.connection import literals
+from vmrag_link.engines.dolt.connection import quote_literals
 from vmrag_link.engines.dolt.schema import TABLES
 from vmrag_link.models import Document
 
@@ -165,5 +165,5 @@ class Work:
 
 
 def _insert(rows: list[Document]) -> str:
-    values = ", ".join(f"({literals(records.document_row(row))})" for row in rows)
+    values = ", ".join(f"({quote_literals(records.document_row(row))})" for row in rows)
     return f"REPLACE INTO documents VALUES {values}"

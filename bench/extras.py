@@ -103,7 +103,7 @@ def _mode_row(modes: str, home: Path) -> str:
     """Medians. Later jobs unpack what the first one packed."""
     seen: dict[str, list[float]] = {"numpy": [], "uv": [], "cold": [], "later": []}
     environ = _without_uv(home) | {"INPUT_MODE": modes}
-    shelf, archive = install.library(environ), home / "cache.tzst"
+    shelf, archive = install.packages_folder(environ), home / "cache.tzst"
     for _ in range(ROUNDS):
         shutil.rmtree(home / "temp", ignore_errors=True)
         (home / "temp").mkdir()
@@ -114,12 +114,12 @@ def _mode_row(modes: str, home: Path) -> str:
         size = sum(path.lstat().st_size for path in shelf.rglob("*") if path.is_file())
         _run(["tar", "--use-compress-program", "zstd -T0", "-C", str(shelf.parent), "-cf", str(archive), shelf.name])
         shutil.rmtree(shelf)
-        shutil.rmtree(install.home(environ))
+        shutil.rmtree(install.action_folder(environ))
         unpack = ["tar", "--use-compress-program", "zstd -d", "-C", str(shelf.parent), "-xf", str(archive)]
         seen["later"].append(_timed(STEPS[0], environ) + _timed(unpack) + _timed(STEPS[1], environ))
     took = {name: statistics.median(seconds) for name, seconds in seen.items()}
     title = ", ".join(f"`{each}`" for each in modes.split(","))
-    count = len(packages.names(packages.of_modes(modes.split(","))))
+    count = len(packages.list_package_names(packages.list_mode_extras(modes.split(","))))
     return (
         f"| {title} | {count} | {size / 1e6:.0f}, packed {archive.stat().st_size / 1e6:.0f} | {took['cold']:.1f} | {took['uv']:.1f} | "
         f"{took['cold'] / took['numpy']:.2f} ({took['numpy']:.1f} s) | {took['later']:.1f} |"

@@ -76,8 +76,8 @@ def _grow(writer: Path, commits: int, env: dict[str, str]) -> Iterator[int]:
             )
             yield sum(len(row.content) for row in rows)
         engine.close()
-        pin = pins.repin(None, remote="git:", branch="main", commit=revision, committed_at=DATE)
-        (writer / ".dolt-version").write_bytes(pins.format(pin))
+        pin = pins.update_pin(None, remote="git:", branch="main", commit=revision, committed_at=DATE)
+        (writer / ".dolt-version").write_bytes(pins.format_pin(pin))
         knowledge.git(writer, "commit", "-q", "-am", f"change {begin}", env=env)
         _push(writer, env)
 

@@ -124,7 +124,7 @@ def _hooks(folder: Path, repo: Path, name: str, env: dict[str, str]) -> Path:
         return path
     (repo / ".git/vmrag/interpreter").write_text(f"{sys.executable}\n")
     for hook in hook_config.HOOKS if name != "none" else ():
-        (path / hook).write_bytes(shims.text(hook) if name == "ours" else b"#!/bin/sh\nexit 0\n")
+        (path / hook).write_bytes(shims.format_shim(hook) if name == "ours" else b"#!/bin/sh\nexit 0\n")
         (path / hook).chmod(0o755)
     knowledge.git(repo, "config", "core.hooksPath", str(path), env=env)
     return path
@@ -219,5 +219,5 @@ def _apply(repo: Path) -> None:
     from vmrag_link.git import plumbing
     from vmrag_link.sync import binding, target
 
-    places = plumbing.locate(repo)
+    places = plumbing.locate_work_tree(repo)
     binding.note_applied(places, target.read_trigger(places))

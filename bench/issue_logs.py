@@ -39,10 +39,10 @@ def run(folder: Path, rounds: int, env: dict[str, str]) -> list[Figure]:
 def _changed_otherwise(repo: Path) -> None:
     """A branch on which other documents differ than on `feature`."""
     with contextlib.closing(_engine(repo)) as engine:
-        if engine.branch(OTHER):
+        if engine.find_branch(OTHER):
             return
         main = knowledge.head(engine, "main")
-        ids = [header.doc_id for header in engine.headers(main)]
+        ids = [header.doc_id for header in engine.read_headers(main)]
         made = knowledge.issue_log if "logs" in repo.name else knowledge.plain_document
         changed = [made(doc_id, f"changed {doc_id}") for doc_id in ids[1 :: len(ids) // knowledge.DIFFERENT]]
         engine.create_branch(OTHER, main)

@@ -15,7 +15,7 @@ from vmrag_link import pin as pins
 from vmrag_link.embedding import registry
 from vmrag_link.engines import opening
 from vmrag_link.engines.base import ROOT_BRANCH, Engine, Write
-from vmrag_link.models import ISSUES, Collection, Document, canonical_json, content_hash
+from vmrag_link.models import ISSUES, Collection, Document, content_hash, encode_canonical_json
 
 DIFFERENT = 100
 WORDS = 55
@@ -69,7 +69,7 @@ def make(
     rng = random.Random(7)
     vocabulary = [f"word{number}" for number in range(5000)]
     text = lambda: " ".join(rng.choices(vocabulary, k=WORDS))  # noqa: E731  the words of the bare switch
-    model = registry.load("default")
+    model = registry.load_model("default")
     document = issue_log if logs else plain_document
     collection = Collection(
         document("", "").collection,
@@ -86,7 +86,7 @@ def make(
         ("main", Write(put_collections=[collection], put_documents=rows)),
         ("feature", Write(put_documents=edits)),
     ):
-        if engine.branch(branch) is None:  # main is there from the beginning
+        if engine.find_branch(branch) is None:  # main is there from the beginning
             engine.create_branch(branch, revision)
         engine.write(branch, write, expected=revision)
         now = dt.datetime.now(dt.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
@@ -95,8 +95,8 @@ def make(
         )
         if branch == "feature":
             git(repo, "switch", "-q", "-c", "feature", env=env)
-        pin = pins.repin(None, remote="git:", branch=branch, commit=revision, committed_at=now)
-        (repo / ".dolt-version").write_bytes(pins.format(pin))
+        pin = pins.update_pin(None, remote="git:", branch=branch, commit=revision, committed_at=now)
+        (repo / ".dolt-version").write_bytes(pins.format_pin(pin))
         git(repo, "config", f"branch.{branch}.vmragBranch", branch, env=env)
         git(repo, "add", "-A", env=env)
         git(repo, "commit", "-q", "-m", branch, env=env)
@@ -110,11 +110,11 @@ def make(
 
 
 def pinned(repo: Path, ref: str, env: dict[str, str]) -> str:
-    return pins.parse(git(repo, "show", f"{ref}:.dolt-version", env=env).encode()).dolt_commit
+    return pins.parse_pin(git(repo, "show", f"{ref}:.dolt-version", env=env).encode()).dolt_commit
 
 
 def head(engine: Engine, branch: str) -> str:
-    found = engine.branch(branch)
+    found = engine.find_branch(branch)
     assert found is not None
     return found.head
 
@@ -125,5 +125,5 @@ def plain_document(doc_id: str, text: str) -> Document:
 
 def issue_log(doc_id: str, text: str) -> Document:
     stated = {"project_id": "bench", "issue_number": int(doc_id[1:] or 0), "log_type": "resolution"}
-    metadata = canonical_json(stated)
+    metadata = encode_canonical_json(stated)
     return Document("issues_bench", doc_id, doc_id, text, content_hash(text), metadata, table="issue_logs")

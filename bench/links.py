@@ -73,8 +73,10 @@ def _stream() -> bytes:
         parts.append(f"M 100644 inline src/file-{number % 200}.py\ndata {len(code)}\n".encode() + code + b"\n")
         if number % (COMMITS // PINS) == 0:
             revision = hashlib.sha1(code).hexdigest()
-            pin = pins.format(
-                pins.repin(None, remote="git:", branch="main", commit=revision, committed_at="2026-01-02T03:04:05Z")
+            pin = pins.format_pin(
+                pins.update_pin(
+                    None, remote="git:", branch="main", commit=revision, committed_at="2026-01-02T03:04:05Z"
+                )
             )
             parts.append(f"M 100644 inline .dolt-version\ndata {len(pin)}\n".encode() + pin + b"\n")
     return b"".join(parts)

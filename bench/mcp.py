@@ -172,15 +172,15 @@ def _median(action: Any) -> float:
 
 def library(repo: Path) -> float:
     """The same query inside a process that keeps its workspace."""
-    from vmrag_link.ops.index.query import query
+    from vmrag_link.ops.index.query import answer_query
     from vmrag_link.progress import QUIET
     from vmrag_link.retrieval.query import Mode, Query
     from vmrag_link.workspace import Workspace
 
     ws = Workspace.open(repo, QUIET)
     asked = Query(QUERY, collections=("documents",), k=5, mode=Mode.VECTOR)
-    query(ws, asked)
-    return _median(lambda: query(ws, asked))
+    answer_query(ws, asked)
+    return _median(lambda: answer_query(ws, asked))
 
 
 def modules(repo: Path) -> str:
@@ -207,7 +207,7 @@ def imports(names: str) -> float:
     for name in names.split(","):
         with contextlib.suppress(ImportError):  # a name that a compiled module gave itself
             importlib.import_module(name)
-    registry.load("default").embed_queries([QUERY])
+    registry.load_model("default").embed_queries([QUERY])
     return time.perf_counter() - since
 
 

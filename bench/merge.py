@@ -134,7 +134,7 @@ def prepared(folder: Path, size: int, env: dict[str, str]) -> Path:
     if (repo / "done").exists():
         shutil.rmtree(repo)
     shutil.copytree(source, repo, symlinks=True)
-    knowledge.git(repo, "config", "merge.vmrag.driver", shims.driver_command(sys.executable), env=env)
+    knowledge.git(repo, "config", "merge.vmrag.driver", shims.format_driver_command(sys.executable), env=env)
     knowledge.git(repo, "config", "core.hooksPath", "/dev/null", env=env)  # what hooks cost is measured elsewhere
     (repo / ".git/info/attributes").write_text(pin_merge.ATTRIBUTE + "\n")
     engine = DoltliteEngine.open(repo / ".git/vmrag/kb")
@@ -165,8 +165,8 @@ def commit(repo: Path, engine: DoltliteEngine, start: str, side: str, *, first: 
     rows = Write(put_documents=[edited(number, side) for number in range(first, first + CHANGED)])
     author = "Bench <bench@example.com>"
     revision = engine.commit_onto(start, [rows], message=side, author=author, date=now)
-    pin = pins.repin(None, remote="git:", branch=side, commit=revision, committed_at=now)
-    (repo / ".dolt-version").write_bytes(pins.format(pin))
+    pin = pins.update_pin(None, remote="git:", branch=side, commit=revision, committed_at=now)
+    (repo / ".dolt-version").write_bytes(pins.format_pin(pin))
     knowledge.git(repo, "commit", "-q", "-a", "-m", side, env=env)
 
 

@@ -13,7 +13,7 @@ from bench import knowledge, timing
 from bench.knowledge import VMRAG
 from bench.timing import Figure
 from vmrag_link.engines import opening
-from vmrag_link.engines.base import Engine, EngineName, Write, root_of
+from vmrag_link.engines.base import Engine, EngineName, Write, read_root
 from vmrag_link.models import Document
 
 COMMITS = 1_000
@@ -33,7 +33,7 @@ def run(folder: Path, env: dict[str, str], commits: int = COMMITS) -> list[Figur
     shutil.rmtree(place, ignore_errors=True)
     shutil.copytree(source, place / "repo", symlinks=True)
     with contextlib.closing(opening.open_engine(place / "repo/.git/vmrag/kb")) as engine:
-        documents = list(engine.documents(knowledge.head(engine, "main")))
+        documents = list(engine.read_documents(knowledge.head(engine, "main")))
         _commit(engine, "main", documents, commits)
     figures = []
     targets: tuple[EngineName, ...] = ("dolt", "doltlite")
@@ -57,11 +57,11 @@ def run(folder: Path, env: dict[str, str], commits: int = COMMITS) -> list[Figur
 
 def _bare(folder: Path, to: EngineName, documents: list[Document], commits: int) -> float:
     """Seconds for as many commits of as many documents in a new knowledge base, in one process."""
-    with contextlib.closing(opening.create(to, folder, author=AUTHOR, date=DATE)) as engine:
-        engine.create_branch("main", root_of(engine))
+    with contextlib.closing(opening.create_engine(to, folder, author=AUTHOR, date=DATE)) as engine:
+        engine.create_branch("main", read_root(engine))
         began = time.perf_counter()
-        engine.write("main", Write(put_documents=documents), expected=root_of(engine))
-        engine.commit("main", message="all", author=AUTHOR, date=DATE, expected=root_of(engine))
+        engine.write("main", Write(put_documents=documents), expected=read_root(engine))
+        engine.commit("main", message="all", author=AUTHOR, date=DATE, expected=read_root(engine))
         _commit(engine, "main", documents, commits)
         return time.perf_counter() - began
 

@@ -140,7 +140,7 @@ def open_index(folder: Path, collections: Mapping[str, QuestionSet], model: str 
     workspace = Workspace.open(folder, QUIET)
     with contextlib.closing(workspace), workspace.reader.view() as view, contextlib.ExitStack() as opened:
         yield lambda ranking: opened.enter_context(
-            contextlib.closing(Searcher(view.folder, workspace.models.of, ranking))
+            contextlib.closing(Searcher(view.folder, workspace.models.load_for, ranking))
         )
 
 

@@ -78,8 +78,8 @@ def _golden(ws: Any) -> dict[str, float]:
     from vmrag_link.golden import file
     from vmrag_link.retrieval.search import Searcher
 
-    queries = file.read(ws.places.queries.read_bytes(), "queries").queries
-    asked = [query.asked(ws.config.retrieval) for query in queries]
+    queries = file.parse_queries(ws.places.queries.read_bytes(), "queries").queries
+    asked = [query.build_query(ws.config.retrieval) for query in queries]
     with ws.reader.view() as view:
         searcher = Searcher(view.folder, ws.models.of)
         rounds = []
@@ -93,8 +93,8 @@ def _golden(ws: Any) -> dict[str, float]:
 
 
 def measure(repo: Path, kind: str) -> dict[str, float]:
-    from vmrag_link.index.view import segments_beside
-    from vmrag_link.index.views import segments_of
+    from vmrag_link.index.view import segments_folder
+    from vmrag_link.index.views import list_segments
     from vmrag_link.progress import QUIET
     from vmrag_link.retrieval.query import Mode, Query
     from vmrag_link.retrieval.search import Searcher
@@ -107,7 +107,7 @@ def measure(repo: Path, kind: str) -> dict[str, float]:
     if kind == "chroma":
         return _chroma(ws, texts)
     with ws.reader.view() as view:
-        searcher = Searcher(view.folder, ws.models.of)
+        searcher = Searcher(view.folder, ws.models.load_for)
         seconds = {
             mode.value: _median(lambda text, mode=mode: searcher.search(Query(text, k=10, mode=mode)), texts)
             for mode in (Mode.VECTOR, Mode.KEYWORD, Mode.HYBRID)
@@ -116,7 +116,7 @@ def measure(repo: Path, kind: str) -> dict[str, float]:
             lambda text: searcher.search(Query(text, k=10, mode=Mode.VECTOR, **_filters(text))), texts
         )
         searcher.close()
-        segments = [segments_beside(view.folder) / name for name in segments_of(view.folder)]
+        segments = [segments_folder(view.folder) / name for name in list_segments(view.folder)]
         mapped = sum(path.stat().st_size for segment in segments for path in segment.glob("vectors-*")) / 1_000_000
     return seconds | {"memory_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 / 1_000_000 - mapped}
 

@@ -18,7 +18,7 @@ from typing import NamedTuple, TypeVar
 import yaml
 
 from bench import knowledge, quality, quality_sets
-from vmrag_link.ops.index.query import searching
+from vmrag_link.ops.index.query import search_index
 from vmrag_link.progress import QUIET
 from vmrag_link.retrieval.query import Hit, Mode, Query
 from vmrag_link.retrieval.search import Searcher
@@ -99,7 +99,7 @@ def ask(folder: Path, look: Callable[[Searcher], T]) -> T:
     os.environ["VMRAG_SOURCES"] = SOURCES
     ws = Workspace.open(folder / "records", QUIET)
     with contextlib.closing(ws):
-        return searching(ws, lambda searcher, _: look(searcher))
+        return search_index(ws, lambda searcher, _: look(searcher))
 
 
 def rank_of(hits: Sequence[Hit], record: Record) -> int:

@@ -17,12 +17,12 @@ from bench import knowledge, timing
 from bench.knowledge import VMRAG, WORDS, plain_document
 from bench.timing import Figure
 from vmrag_link.embedding.cache import EmbeddingCache
-from vmrag_link.embedding.registry import load
+from vmrag_link.embedding.registry import load_model
 from vmrag_link.engines import opening
 from vmrag_link.engines.base import Engine, Write
 from vmrag_link.index import draft, upkeep
 from vmrag_link.index.views import Views
-from vmrag_link.paths import size_of
+from vmrag_link.paths import measure_size
 from vmrag_link.progress import QUIET
 from vmrag_link.retrieval.query import Mode, Query
 from vmrag_link.retrieval.search import Searcher
@@ -58,7 +58,7 @@ class _Index:
         self.engine: Engine = opening.open_engine(folder / "kb")
         self.views = Views(folder / "views")
         self.views.root.mkdir()
-        model = load("default")
+        model = load_model("default")
         cache = EmbeddingCache(folder / "embeddings.sqlite")
         self.indexer = Indexer(self.engine, cache, lambda _: model, QUIET)
         self._rng = random.Random(11)
@@ -66,7 +66,11 @@ class _Index:
 
     def bring(self, revision: str, base: str | None) -> Path:
         """The view of a revision, derived from another one."""
-        bases = [Base(self.views.path(base), base, lambda: self.views.reading(self.views.path(base)))] if base else []
+        bases = (
+            [Base(self.views.view_path(base), base, lambda: self.views.lock_for_reading(self.views.view_path(base)))]
+            if base
+            else []
+        )
         return build.build_view(
             revision, engine=self.engine, kept=self.views, bases=bases, indexer=lambda: self.indexer
         ).path
@@ -84,8 +88,8 @@ class _Index:
         return self.engine.commit(branch, message="change", author="Bench <b@example.com>", date=date, expected=at)
 
     def bytes(self) -> int:
-        self.views.segments.collect([self.views.root])
-        return size_of(self.views.segments.root) + size_of(self.views.root)
+        self.views.segments.collect_garbage([self.views.root])
+        return measure_size(self.views.segments.root) + measure_size(self.views.root)
 
 
 def _opened(repo: Path, env: dict[str, str]) -> Iterator[tuple[_Index, str]]:
@@ -104,7 +108,7 @@ def disk(repo: Path, env: dict[str, str]) -> Iterator[Figure]:
             before, at = at, index.change("main", at, CHANGED)
             index.bring(at, before)
         grown = index.bytes()
-        upkeep.rewrite(index.views)
+        upkeep.rewrite_segments(index.views)
         kept = index.bytes()
         name = f"disk of {REVISIONS} revisions, {CHANGED} of {DOCUMENTS:,} documents changed in each, beside one"
         sizes = {"one, MB": one / 1e6, "all, MB": grown / 1e6, "all after upkeep, MB": kept / 1e6}
@@ -129,13 +133,13 @@ def split(repo: Path, env: dict[str, str]) -> Iterator[Figure]:
     """
     for index, main in _opened(repo, env):
         at = main
-        with mock.patch.object(draft, "absorbed", return_value=[]):
+        with mock.patch.object(draft, "choose_absorbed", return_value=[]):
             for _ in range(SEGMENTS - 1):
                 before, at = at, index.change("main", at, DOCUMENTS // 2 // (SEGMENTS - 1))
                 many = index.bring(at, before)
         one = many.parent.parent / "whole" / "view"
         with draft.Draft(index.views.segments.root) as whole:
-            index.indexer.update(whole, at, base=None)
+            index.indexer.update_index(whole, at, base=None)
             whole.publish(one, revision=at)
         texts = [" ".join(random.Random(n).choices(index.vocabulary, k=4)) for n in range(QUERIES)]
         for mode in (Mode.KEYWORD, Mode.VECTOR, Mode.HYBRID):
@@ -151,7 +155,7 @@ def split(repo: Path, env: dict[str, str]) -> Iterator[Figure]:
 
 def _in_turn(folders: Sequence[Path], queries: Sequence[Query]) -> list[float]:
     """The least CPU seconds of each index, asked in turn."""
-    model = load("default")
+    model = load_model("default")
     searchers = [Searcher(folder, lambda _: model) for folder in folders]
     best = [float("inf")] * len(folders)
     for _ in range(6):

@@ -19,7 +19,7 @@ from pathlib import Path
 from bench import timing
 from bench.knowledge import VMRAG, git
 from bench.timing import Figure, Run, once
-from vmrag_link.ops.index.query import searching
+from vmrag_link.ops.index.query import search_index
 from vmrag_link.progress import QUIET
 from vmrag_link.retrieval.query import Mode, Query
 from vmrag_link.workspace import Workspace
@@ -139,7 +139,7 @@ def _stale(repo: Path, env: dict[str, str]) -> Figure:
         git(repo, "checkout", "-qf", chance.choice(["v51", "v52"]), env=env)
         with contextlib.closing(Workspace.open(repo, QUIET)) as ws:
             asked = [Query(each, None, 5, Mode.KEYWORD) for each in chance.sample(moved, QUESTIONS)]
-            found = searching(ws, lambda searcher, _, asked=asked: [searcher.search(each) for each in asked])
+            found = search_index(ws, lambda searcher, _, asked=asked: [searcher.search(each) for each in asked])
         for hit in (hit for each in found for hit in each):
             lines = (repo / hit.doc_id).read_text().splitlines(keepends=True)
             first, last = hit.metadata["line"], hit.metadata["last_line"]

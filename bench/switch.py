@@ -16,8 +16,8 @@ from bench import knowledge, timing
 from bench.knowledge import VMRAG
 from bench.timing import Figure, Run, Sample
 from vmrag_link.embedding import registry
-from vmrag_link.index.views import Views, segments_of
-from vmrag_link.paths import size_of
+from vmrag_link.index.views import Views, list_segments
+from vmrag_link.paths import measure_size
 
 BARE_START = Path(__file__).with_name("bare_start.py")
 BARE_BUILD = Path(__file__).with_name("bare_build.py")
@@ -167,7 +167,7 @@ def fresh(folder: Path, size: int, rounds: int, env: dict[str, str]) -> tuple[Sa
     repo, bare = knowledge.make(folder, size, env), folder / "bare"
     knowledge.git(repo, "switch", "-q", "main", env=env)
     kept = repo / ".git/vmrag"
-    revision, model = knowledge.pinned(repo, "main", env), registry.load("default").fingerprint
+    revision, model = knowledge.pinned(repo, "main", env), registry.load_model("default").fingerprint
     argv = [kept / "kb/kb.doltlite", revision, kept / "embeddings.sqlite", model, bare]
 
     def ours() -> Run:
@@ -192,7 +192,7 @@ def index(folder: Path, size: int, env: dict[str, str]) -> Figure:
     repo = knowledge.make(folder, size, env)
     revision = knowledge.pinned(repo, "main", env)
     [path] = (each for each in (repo / ".git/vmrag/views").glob(f"{revision}-*") if each.is_dir())
-    megabytes = (size_of(path) + sum(segments_of(path).values())) / 1_000_000
+    megabytes = (measure_size(path) + sum(list_segments(path).values())) / 1_000_000
     allowed = INDEX_MB.get(size)
     name = f"index of {size:,} documents, MB"
     return Figure(
@@ -208,4 +208,4 @@ def remove_views(repo: Path, revision: str) -> None:
     views = Views(repo / ".git/vmrag/views")
     for path in views.root.glob(f"{revision}*"):
         shutil.rmtree(path) if path.is_dir() else path.unlink()
-    views.segments.collect([views.root, views.root.with_name("uncommitted")])
+    views.segments.collect_garbage([views.root, views.root.with_name("uncommitted")])

@@ -15,10 +15,15 @@ from typing import NamedTuple
 import numpy as np
 
 from bench.threshold_pairs import PAIRS, UNANSWERED
-from vmrag_link.embedding.registry import load
-from vmrag_link.retrieval.fusion import Use
+from vmrag_link.embedding.registry import load_model
+from vmrag_link.retrieval.fusion import SearchPurpose
 
-REACHED: Mapping[Use, float] = {Use.ANSWER: 0.05, Use.SEARCH: 0.1, Use.EXTERNAL: 0.05, Use.THOUGHTS: 0.05}
+REACHED: Mapping[SearchPurpose, float] = {
+    SearchPurpose.ANSWER: 0.05,
+    SearchPurpose.SEARCH: 0.1,
+    SearchPurpose.EXTERNAL: 0.05,
+    SearchPurpose.THOUGHTS: 0.05,
+}
 """Of the unrelated pairs. Who is shown a list sees by itself what does not belong there."""
 
 
@@ -38,7 +43,7 @@ def main() -> None:
     print("| embedding | use | threshold | related pairs found | unrelated | unanswered |\n|---|---|---|---|---|---|")
     for name in parser.parse_args().models:
         found = cosines(name)
-        for use in (Use.ANSWER, Use.SEARCH):
+        for use in (SearchPurpose.ANSWER, SearchPurpose.SEARCH):
             at = threshold(found.unrelated, REACHED[use])
             shares = " | ".join(f"{np.mean(each >= at):.1%} of {len(each):,}" for each in found)
             print(f"| `{name}` | {use} | {at:.2f} | {shares} |")
@@ -46,7 +51,7 @@ def main() -> None:
 
 
 def cosines(name: str) -> Cosines:
-    model = load(name)
+    model = load_model(name)
     questions = _rows(model.embed_queries([question for question, _ in PAIRS]))
     others = _rows(model.embed_queries([*UNANSWERED]))
     texts = _rows(model.embed([text for _, text in PAIRS]))
@@ -63,7 +68,7 @@ def threshold(unrelated: np.ndarray, share: float) -> float:
     return next(number / 100 for number in range(101) if np.mean(unrelated >= number / 100) <= share)
 
 
-def measured(name: str) -> dict[Use, float]:
+def measured(name: str) -> dict[SearchPurpose, float]:
     """What the pairs say of an embedding function."""
     unrelated = cosines(name).unrelated
     return {use: threshold(unrelated, share) for use, share in REACHED.items()}

@@ -72,8 +72,8 @@ def _stream(revisions: list[str]) -> Iterator[bytes]:
     tip = 0
     for number, revision in enumerate(revisions):
         first = number * block + 1
-        pin = pins.format(
-            pins.repin(None, remote="git:", branch="main", commit=revision, committed_at=DATE),
+        pin = pins.format_pin(
+            pins.update_pin(None, remote="git:", branch="main", commit=revision, committed_at=DATE),
         )
         side, last = first, first + block - 1
         yield _commit(side, [tip] if tip else [], b".dolt-version", pin)

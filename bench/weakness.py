@@ -16,7 +16,7 @@ import numpy as np
 
 from bench import quality, quality_sets
 from bench.quality_sets import Question
-from vmrag_link.ops.index.packing import tokens
+from vmrag_link.ops.index.packing import estimate_tokens
 from vmrag_link.retrieval import weakness
 from vmrag_link.retrieval.fusion import Ranking
 from vmrag_link.retrieval.query import FIRST_HITS, MOST_HITS, Hit, Query
@@ -48,7 +48,9 @@ def main() -> None:
 def _report(name: str, searcher: Searcher, questions: Sequence[Question]) -> None:
     others = [Query(text, k=MOST_HITS) for text in UNRELATED.read_text().splitlines()]
     hits = [searcher.search(query) for query in others]
-    reached = [max(searcher.cosines(query.text, some[:FIRST_HITS])) for query, some in zip(others, hits, strict=True)]
+    reached = [
+        max(searcher.compute_cosines(query.text, some[:FIRST_HITS])) for query, some in zip(others, hits, strict=True)
+    ]
     weak = np.mean([searcher.is_weak(query, some) for query, some in zip(others, hits, strict=True)])
     answered, used, saved, lost = [], 0, 0, 0
     for question in questions:
@@ -57,7 +59,7 @@ def _report(name: str, searcher: Searcher, questions: Sequence[Question]) -> Non
         if not quality.rank_of(found, question):
             continue
         answered.append(searcher.is_weak(query, found))
-        whole, part = _fitting(found), _fitting(weakness.worth_reading(found))
+        whole, part = _fitting(found), _fitting(weakness.select_relevant(found))
         used += _cost(whole)
         saved += _cost(whole) - _cost(part)
         lost += bool(quality.rank_of(whole, question)) and not quality.rank_of(part, question)
@@ -80,7 +82,7 @@ def _fitting(hits: Sequence[Hit]) -> list[Hit]:
 
 
 def _cost(hits: Sequence[Hit]) -> int:
-    return sum(tokens(hit.text) + HEAD for hit in hits)
+    return sum(estimate_tokens(hit.text) + HEAD for hit in hits)
 
 
 if __name__ == "__main__":

@@ -72,7 +72,7 @@ def _texts(repo: Path) -> list[str]:
 
     engine = opening.open_engine(repo / ".git/vmrag/kb")
     try:
-        return [document.content for document in engine.documents(knowledge.head(engine, "main"))]
+        return [document.content for document in engine.read_documents(knowledge.head(engine, "main"))]
     finally:
         engine.close()
 
@@ -85,7 +85,7 @@ def main(repo: Path, queries_file: Path) -> None:
 
     ws = Workspace.open(repo, QUIET)
     with ws.reader.view() as view:
-        searcher = Searcher(view.folder, ws.models.of)
+        searcher = Searcher(view.folder, ws.models.load_for)
         bare_words.serve(
             lambda text: searcher.search(Query(text, k=bare_words.BEST, mode=Mode.KEYWORD)),
             json.loads(queries_file.read_bytes()),

@@ -10,7 +10,7 @@ from pathlib import Path
 from bench import knowledge, timing
 from bench.knowledge import VMRAG
 from bench.timing import Figure, Run
-from vmrag_link.paths import size_of
+from vmrag_link.paths import measure_size
 
 DOCUMENTS = 1_000
 TREES = 200
@@ -100,4 +100,4 @@ def _add(repo: Path, tree: Path, env: dict[str, str], *options: str) -> Run:
 def _disk(repo: Path) -> int:
     """Of ours, for all work trees."""
     own = (path / "vmrag" for path in (repo / ".git/worktrees").iterdir())
-    return size_of(repo / ".git/vmrag") + sum(size_of(each) for each in own if each.is_dir())
+    return measure_size(repo / ".git/vmrag") + sum(measure_size(each) for each in own if each.is_dir())

@@ -6,20 +6,20 @@ import datetime as dt
 
 
 def now() -> str:
-    return text(dt.datetime.now(dt.UTC))
+    return format_time(dt.datetime.now(dt.UTC))
 
 
-def at(seconds: float) -> str:
+def format_file_time(seconds: float) -> str:
     """Of a file's time: seconds since 1970."""
-    return text(dt.datetime.fromtimestamp(seconds, dt.UTC))
+    return format_time(dt.datetime.fromtimestamp(seconds, dt.UTC))
 
 
-def text(moment: dt.datetime) -> str:
+def format_time(moment: dt.datetime) -> str:
     """Of a moment in UTC."""
     return moment.strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
-def moment(text: str, *, end: bool = False) -> dt.datetime:
+def parse_time(text: str, *, end: bool = False) -> dt.datetime:
     """A time that somebody gave in ISO 8601, by default UTC; a day alone is its beginning, or its
     `end`.
 

@@ -18,18 +18,26 @@ import msgspec
 
 from vmrag_link import env
 from vmrag_link.errors import ConfigInvalid, enumerated, in_the_way, nearest
-from vmrag_link.formats import require_program
+from vmrag_link.formats import require_program_version
 from vmrag_link.models import Record
-from vmrag_link.paths import read_regular, what_it_is
-from vmrag_link.pin_values import shown
+from vmrag_link.paths import describe_file_type, read_regular
+from vmrag_link.pin_values import quote_untrusted
 from vmrag_link.settings import Config, SourceSettings
 from vmrag_link.settings.entries import MAX_BYTES, SettingEntry, recall_entries, record_entries
 from vmrag_link.settings.flaws import EXAMPLE_OF_SOURCES, EXAMPLE_OF_SOURCES_IN_JSON
-from vmrag_link.settings.keys import CORE, KEYS, REMOVED, SECTIONS, Key, Schema
+from vmrag_link.settings.keys import CORE, KEYS, REMOVED, SECTIONS, Schema, SettingKey
 
-__all__ = ["AGREE", "Config", "Loaded", "Stated", "load", "own_text", "stated"]
+__all__ = [
+    "TRUST_COMMAND",
+    "Config",
+    "LoadedSettings",
+    "StatedSetting",
+    "list_trust_settings",
+    "read_settings_file",
+    "resolve_settings",
+]
 
-AGREE = "vmrag trust"
+TRUST_COMMAND = "vmrag trust"
 """The command by which a person agrees to what the file states."""
 
 _REQUIRES = "requires"
@@ -49,7 +57,7 @@ _GIT_BOOLEANS = _BOOLEANS | {"yes": True, "on": True, "1": True, "no": False, "o
 C = TypeVar("C")
 
 
-class Loaded(Record, Generic[C], frozen=True):
+class LoadedSettings(Record, Generic[C], frozen=True):
     """The settings that hold, and a sentence about everything that was ignored.
 
     `machine`: those that the environment or git config names, which only this machine's person can;
@@ -60,7 +68,7 @@ class Loaded(Record, Generic[C], frozen=True):
     config: C
     warnings: list[str]
     machine: frozenset[str] = frozenset()
-    agreed: frozenset[str] = frozenset()
+    trusted: frozenset[str] = frozenset()
     stated_remote: str | None = None
     removed: Mapping[str, RemovedSetting] = {}
     """Settings that this version no longer has, by name."""
@@ -69,7 +77,9 @@ class Loaded(Record, Generic[C], frozen=True):
 
     def may_write(self, source: SourceSettings) -> bool:
         """Return whether the user trusts that a writable source writes to its folder."""
-        return "sources" in self.machine or self.trusted_writes.get(write_setting(source.collection)) == source.folder
+        return (
+            "sources" in self.machine or self.trusted_writes.get(name_write_setting(source.collection)) == source.folder
+        )
 
 
 class RemovedSetting(Record, frozen=True):
@@ -82,7 +92,7 @@ class RemovedSetting(Record, frozen=True):
     """What replaces the setting."""
 
 
-def write_setting(collection: str) -> str:
+def name_write_setting(collection: str) -> str:
     """Return the name under which the user trusts that a source writes files.
 
     The value is the folder, so that another folder is not trusted.
@@ -90,7 +100,7 @@ def write_setting(collection: str) -> str:
     return f"sources.{collection}.write"
 
 
-class Stated(Record, frozen=True):
+class StatedSetting(Record, frozen=True):
     """What the file says of one setting that needs agreement; `line` counts from 1."""
 
     name: str
@@ -113,7 +123,7 @@ class _Found(Record, frozen=True):
     place: _Place
 
 
-def load(
+def resolve_settings(
     text: bytes | None,
     *,
     path_label: str,
@@ -124,7 +134,7 @@ def load(
     stand_in: str | None = None,
     schema: Schema = CORE,
     record: Path | None = None,
-) -> Loaded[Any]:
+) -> LoadedSettings[Any]:
     """The settings of a work tree whose `.vmrag.yaml` has these bytes (None: there is no such
     file).
 
@@ -141,7 +151,7 @@ def load(
     warnings += [f"{setting.place}: {name} was removed. {setting.hint}" for name, setting in removed.items()]
     machine = [_from_environment(environ, keys), _from_git(overrides, keys)]
     found = _from_file(entries, path_label, schema)
-    own = {name: item.value for name, item in found.items() if keys[name].trust_relevant(item.value)}
+    own = {name: item.value for name, item in found.items() if keys[name].requires_trust(item.value)}
     trusted_writes = {name: value for name, value in (agreed or {}).items() if name.startswith("sources.")}
     before, agreed = agreed is not None, {name: value for name, value in (agreed or {}).items() if name in keys}
     if own != agreed:
@@ -150,25 +160,25 @@ def load(
             warnings.append(_unagreed(path_label, shown_ones, before=before, stand_in=stand_in))
     for source in reversed(machine):
         if asked := source.get(_REQUIRES):
-            require_program(asked.value, asked.place.label)
+            require_program_version(asked.value, asked.place.label)
         found |= {name: _added_up(keys[name], item, found.get(name)) for name, item in source.items()}
     config = _built(found, schema.struct)
     if isinstance(config, Config):
         _require_overlap(config, found)
     kept = frozenset(name for name, value in agreed.items() if name in found and found[name].value == value)
     named = frozenset().union(*machine)
-    return Loaded(config, warnings, named, kept, own.get("remote"), removed, trusted_writes)
+    return LoadedSettings(config, warnings, named, kept, own.get("remote"), removed, trusted_writes)
 
 
-def stated(text: bytes | None, path_label: str, schema: Schema = CORE) -> list[Stated]:
+def list_trust_settings(text: bytes | None, path_label: str, schema: Schema = CORE) -> list[StatedSetting]:
     """The settings of a file that need agreement, in its order. Raises `ConfigInvalid`."""
     found = _from_file(_read_entries(text, path_label), path_label, schema)
     return [
-        Stated(name, item.value, item.place.details["line"])
+        StatedSetting(name, item.value, item.place.details["line"])
         for name, item in found.items()
-        if schema.keys[name].trust_relevant(item.value)
+        if schema.keys[name].requires_trust(item.value)
     ] + [
-        Stated(write_setting(source.collection), source.folder, found["sources"].place.details["line"])
+        StatedSetting(name_write_setting(source.collection), source.folder, found["sources"].place.details["line"])
         for source in (
             msgspec.convert(found["sources"].value, tuple[SourceSettings, ...]) if "sources" in found else ()
         )
@@ -176,7 +186,7 @@ def stated(text: bytes | None, path_label: str, schema: Schema = CORE) -> list[S
     ]
 
 
-def own_text(path: Path) -> bytes | None:
+def read_settings_file(path: Path) -> bytes | None:
     """The settings file that lies in a work tree; None if there is none.
 
     Raises `ConfigInvalid` for what is no file.
@@ -186,7 +196,7 @@ def own_text(path: Path) -> bytes | None:
     except FileNotFoundError:
         return None
     except OSError as error:
-        if what := what_it_is(path):
+        if what := describe_file_type(path):
             hint = in_the_way(path, what).hint
             raise ConfigInvalid(f"{path.name} is {what}, and no file.", hint=hint, file=path.name) from error
         raise ConfigInvalid(
@@ -201,7 +211,7 @@ def _require_overlap(config: Config, found: Mapping[str, _Found]) -> None:
         raise _invalid(f"chunking.overlap must be less than chunking.size; {sizes}", place)
 
 
-def foreign_sections(text: bytes | None, path_label: str) -> dict[str, int]:
+def list_foreign_sections(text: bytes | None, path_label: str) -> dict[str, int]:
     """Sections of a file that the core does not have, with the lines at which they begin."""
     entries = _read_entries(text, path_label)
     found: dict[str, int] = {}
@@ -222,10 +232,10 @@ def _built(found: Mapping[str, _Found], struct: type[Record]) -> Record:
 # -- the three sources
 
 
-def _from_environment(environ: Mapping[str, str], keys: Mapping[str, Key]) -> dict[str, _Found]:
+def _from_environment(environ: Mapping[str, str], keys: Mapping[str, SettingKey]) -> dict[str, _Found]:
     found = {}
     for key in keys.values():
-        text = env.value(key.variable, environ)
+        text = env.read_variable(key.variable, environ)
         if text is not None:
             hint = f"unset {key.variable}"
             if key.list_of:
@@ -237,7 +247,7 @@ def _from_environment(environ: Mapping[str, str], keys: Mapping[str, Key]) -> di
     return found
 
 
-def _from_git(overrides: Mapping[str, str], keys: Mapping[str, Key]) -> dict[str, _Found]:
+def _from_git(overrides: Mapping[str, str], keys: Mapping[str, SettingKey]) -> dict[str, _Found]:
     found = {}
     for key in keys.values():
         if key.in_git and key.git_name in overrides:
@@ -269,7 +279,7 @@ def _find_removed(
     removed: dict[str, RemovedSetting] = {}
     for name, hint in REMOVED.items():
         variable, git_name = env.setting_variable(name), f"{_IN_GIT}.{name.replace('_', '-')}"
-        if (value := env.value(variable, environ)) is not None:
+        if (value := env.read_variable(variable, environ)) is not None:
             removed[name] = RemovedSetting(value, f"environment variable {variable}", hint)
         elif git_name in overrides:
             removed[name] = RemovedSetting(overrides[git_name], f"git config {git_name}", hint)
@@ -285,7 +295,7 @@ def _read_entries(data: bytes | None, label: str, record: Path | None = None) ->
         return entries
     from vmrag_link.settings import file  # which loads YAML
 
-    entries = file.read(data, label)
+    entries = file.read_entries(data, label)
     if record:
         record_entries(record, data, entries)
     return entries
@@ -295,7 +305,7 @@ def _from_file(entries: Sequence[SettingEntry], label: str, schema: Schema) -> d
     found, sections = {}, schema.sections
     for entry in entries:  # before all others: a program that is too old does not know them
         if entry.key == _REQUIRES:
-            require_program(entry.text or "", f"{label}, line {entry.line}")
+            require_program_version(entry.text or "", f"{label}, line {entry.line}")
     for entry in entries:
         hint = "Write the keys of a section below it, indented by two spaces."
         place = _Place(f"{label}, line {entry.line}", hint, {"file": label, "line": entry.line, "key": entry.key})
@@ -311,8 +321,8 @@ def _from_file(entries: Sequence[SettingEntry], label: str, schema: Schema) -> d
     return found
 
 
-def _from_entry(key: Key, entry: SettingEntry, place: _Place) -> _Found:
-    written = entry.spelled(key.name)
+def _from_entry(key: SettingKey, entry: SettingEntry, place: _Place) -> _Found:
+    written = entry.format_key(key.name)
     hint = f"Write `{written}: {key.default_text}`, which is the default, or delete the line."
     if key.list_of:
         hint = f"Write `{written}: [{key.list_of}]`, with the names that are meant, or delete the line."
@@ -320,7 +330,7 @@ def _from_entry(key: Key, entry: SettingEntry, place: _Place) -> _Found:
         hint = f"Write for example `{EXAMPLE_OF_SOURCES}`; then `vmrag sources` shows what it names."
     place = _Place(place.label, hint, place.details)
     if entry.listed and not key.list_of and key.kind is not tuple:
-        raise _invalid(f"{shown(key.name)} holds a list; it takes {key.expected}", place)
+        raise _invalid(f"{quote_untrusted(key.name)} holds a list; it takes {key.expected}", place)
     return _Found(_value(key, entry.text, place, quoted=entry.quoted), place)
 
 
@@ -348,7 +358,7 @@ def _before_agreement(
     own: Mapping[str, Any],
     agreed: Mapping[str, Any],
     known_remote: Callable[[str], bool],
-    keys: Mapping[str, Key],
+    keys: Mapping[str, SettingKey],
 ) -> tuple[dict[str, _Found], dict[str, str]]:
     """What counts of a file before it was agreed to as it is; and, by name, what does not.
 
@@ -361,7 +371,7 @@ def _before_agreement(
         here = found[name].value if name in found else key.default
         before = _agreed_value(key, agreed)
         trusted = name == "remote" and name in own and known_remote(here)
-        value = here if trusted else key.before_agreement(here, before)
+        value = here if trusted else key.narrow_value(here, before)
         if value == here:
             continue
         ignored[name] = f"{name} (line {found[name].place.details['line']})" if name in found else f"{name} (gone)"
@@ -372,10 +382,10 @@ def _before_agreement(
     return counting, ignored
 
 
-_AGREED = _Place("what was agreed to", AGREE, {})
+_AGREED = _Place("what was agreed to", TRUST_COMMAND, {})
 
 
-def _agreed_value(key: Key, agreed: Mapping[str, Any]) -> Any:
+def _agreed_value(key: SettingKey, agreed: Mapping[str, Any]) -> Any:
     """What was agreed to. Raises `ConfigInvalid` for a value that this version does not know any
     more.
     """
@@ -394,11 +404,11 @@ def _unagreed(label: str, ignored: Sequence[str], *, before: bool, stand_in: str
     if stand_in:
         return f"ignoring {settings}: those of commit {stand_in[:12]} apply ({env.SETTINGS_FROM})"
     if before:
-        return f"using the last trusted value of {settings}; run '{AGREE}'"
-    return f"ignoring untrusted {settings}; run '{AGREE}'"
+        return f"using the last trusted value of {settings}; run '{TRUST_COMMAND}'"
+    return f"ignoring untrusted {settings}; run '{TRUST_COMMAND}'"
 
 
-def _added_up(key: Key, item: _Found, below: _Found | None) -> _Found:
+def _added_up(key: SettingKey, item: _Found, below: _Found | None) -> _Found:
     """The value of the source that takes precedence, with the other one's restrictions added."""
     if not key.adds_up or below is None or key.narrower is None:
         return item
@@ -409,7 +419,7 @@ def _added_up(key: Key, item: _Found, below: _Found | None) -> _Found:
 
 
 def _value(
-    key: Key, text: str | None, place: _Place, *, quoted: bool = False, booleans: Mapping[str, bool] = _BOOLEANS
+    key: SettingKey, text: str | None, place: _Place, *, quoted: bool = False, booleans: Mapping[str, bool] = _BOOLEANS
 ) -> Any:
     """The value that a text stands for.
 
@@ -433,10 +443,14 @@ def _value(
         if key.flaw and (flaw := key.flaw(text)):
             raise _invalid(f"{key.name} {flaw}", place)
         return text
-    raise _expected(key, f"the text {shown(text)} in quotes" if quoted and key.kind is not str else shown(text), place)
+    raise _expected(
+        key,
+        f"the text {quote_untrusted(text)} in quotes" if quoted and key.kind is not str else quote_untrusted(text),
+        place,
+    )
 
 
-def _sections(key: Key, text: str, place: _Place) -> list[Any]:
+def _sections(key: SettingKey, text: str, place: _Place) -> list[Any]:
     """The list that a text of JSON stands for; empty: there are none."""
     try:
         found = msgspec.json.decode(text) if text not in ("", "[]") else []
@@ -450,7 +464,7 @@ def _sections(key: Key, text: str, place: _Place) -> list[Any]:
     return list(found or ())
 
 
-def _expected(key: Key, found: str, place: _Place) -> ConfigInvalid:
+def _expected(key: SettingKey, found: str, place: _Place) -> ConfigInvalid:
     return _invalid(f"{key.name} must be {key.expected}; found {found}", place)
 
 
@@ -464,16 +478,16 @@ def _unknown(entry: SettingEntry, place: _Place, schema: Schema) -> ConfigInvali
     spellings |= {section: section for section in schema.sections}
     near = nearest(name, spellings) or nearest(name.rpartition(".")[2], spellings)
     meant = spellings[near] if near else None
-    reason = f"there is no setting {shown(name)}" + (f"; the nearest is {meant}" if meant else "")
+    reason = f"there is no setting {quote_untrusted(name)}" + (f"; the nearest is {meant}" if meant else "")
     hint = f"Delete the line. There are: {', '.join(keys)}."
     if meant:
-        written = entry.spelled(meant)
+        written = entry.format_key(meant)
         elsewhere = " at the beginning of a line" if entry.section and written == meant else ""
         hint = f"Write `{written}`{elsewhere}, or delete the line."
     return _invalid(reason, _Place(place.label, hint, place.details | {"nearest": meant}))
 
 
 if __name__ == "__main__":
-    from vmrag_link.settings_docs import documentation
+    from vmrag_link.settings_docs import format_documentation
 
-    sys.stdout.write(documentation())
+    sys.stdout.write(format_documentation())

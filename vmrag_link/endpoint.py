@@ -23,7 +23,7 @@ import msgspec
 
 from vmrag_link import hosts, terminal_text
 from vmrag_link.errors import RemoteUnreachable
-from vmrag_link.http_body import GZIP, Damaged, TooLarge, gunzip, read_body
+from vmrag_link.http_body import GZIP, BodyDamaged, BodyTooLarge, gunzip, read_body
 
 if TYPE_CHECKING:
     import httpx  # 0.1 s, only where a service is asked
@@ -77,7 +77,7 @@ class NoAnswer(Exception):
         self.location = location
 
 
-def decoded(content: bytes, kind: type[_Answer], *, who: str, hint: str) -> _Answer:
+def decode_answer(content: bytes, kind: type[_Answer], *, who: str, hint: str) -> _Answer:
     """What an API says, by its types. Raises `RemoteUnreachable` for what is no such answer."""
     try:
         return msgspec.json.decode(content, type=kind)
@@ -93,7 +93,7 @@ class _Again(Exception):
         self.reason, self.status, self.wait = reason, status, wait
 
 
-def ask(
+def post_json(
     url: str,
     body: object,
     *,
@@ -106,12 +106,14 @@ def ask(
 
     Raises `NoAnswer`, and `ModuleNotFoundError` without httpx.
     """
-    return request("POST", url, body, headers=_keyed(headers, key), secrets=_secret(key), seconds=seconds, circuit=url)
+    return send_request(
+        "POST", url, body, headers=_keyed(headers, key), secrets=_secret(key), seconds=seconds, circuit=url
+    )
 
 
-def read(url: str, *, key: str | None = None, headers: Mapping[str, str] | None = None) -> bytes:
+def get(url: str, *, key: str | None = None, headers: Mapping[str, str] | None = None) -> bytes:
     """The answer to a GET. Raises as `ask`."""
-    return request("GET", url, headers=_keyed(headers, key), secrets=_secret(key), circuit=url)
+    return send_request("GET", url, headers=_keyed(headers, key), secrets=_secret(key), circuit=url)
 
 
 def _keyed(headers: Mapping[str, str] | None, key: str | None) -> dict[str, str]:
@@ -122,7 +124,7 @@ def _secret(key: str | None) -> tuple[str, ...]:
     return (key,) if key else ()
 
 
-def request(
+def send_request(
     method: str,
     url: str,
     body: object = None,
@@ -287,9 +289,9 @@ def _content(answer: httpx.Response, most: int) -> bytes:
         encoding = answer.headers.get("Content-Encoding", "identity").lower()
         if encoding in GZIP:
             return gunzip(body, most)
-    except TooLarge:
+    except BodyTooLarge:
         raise NoAnswer(f"answered with more than the {most} bytes that it was asked for") from None
-    except Damaged:
+    except BodyDamaged:
         raise NoAnswer("answered with something packed that cannot be unpacked") from None
     if encoding not in ("identity", ""):
         raise NoAnswer("answered with something packed as nobody asked for")
@@ -345,4 +347,4 @@ def _sentence(content: bytes, secrets: Sequence[str]) -> str:
         return ""
     for secret in secrets:
         found = found.replace(secret, "…")
-    return terminal_text.one_line(" ".join(found.split()))[:LONGEST_SENTENCE]
+    return terminal_text.escape_line(" ".join(found.split()))[:LONGEST_SENTENCE]

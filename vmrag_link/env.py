@@ -48,7 +48,7 @@ its jobs under the name that other programs read, too, and the page of the job.
 """
 
 
-def gitlab_job(environ: Mapping[str, str] = os.environ) -> tuple[str, str, str, str, str]:
+def read_gitlab_job(environ: Mapping[str, str] = os.environ) -> tuple[str, str, str, str, str]:
     """The values of `GITLAB_JOB`; empty ones outside of such a job."""
     api, project, number, token, page = (environ.get(each, "").strip() for each in GITLAB_JOB)
     return api.rstrip("/"), project, number, token, page
@@ -124,7 +124,7 @@ def single_threaded_blas() -> Iterator[None]:
         del os.environ[variable]
 
 
-def imported(environ: Mapping[str, str] = os.environ) -> Path | None:
+def read_import_folder(environ: Mapping[str, str] = os.environ) -> Path | None:
     return Path(environ[IMPORTED]) if environ.get(IMPORTED) else None
 
 
@@ -135,7 +135,7 @@ OTHER_MODEL_NAMES = {"sentence_transformer": "minilm"}
 """Sentence Transformers' usual model is the one that runs here as `minilm`."""
 
 
-def wanted_model(name: str | None, environ: Mapping[str, str] = os.environ) -> str:
+def choose_model(name: str | None, environ: Mapping[str, str] = os.environ) -> str:
     """The embedding model that `name` is, else `CHROMA_DEFAULT_EF`, unless our own variable says
     otherwise; empty for none.
     """
@@ -156,7 +156,7 @@ SSH_PROGRAM = "GIT_SSH"
 """What git starts in place of `ssh`: a command for the shell, or a program."""
 
 
-def git_options(environ: Mapping[str, str] = os.environ) -> dict[str, str]:
+def read_git_options(environ: Mapping[str, str] = os.environ) -> dict[str, str]:
     """`GIT_OPTIONS`, for a git that talks to remotes. Elsewhere it is scrubbed, because it may name
     another repository.
     """
@@ -208,7 +208,7 @@ def git_author(environ: Mapping[str, str] = os.environ) -> tuple[str | None, str
     return environ.get("GIT_AUTHOR_NAME"), environ.get("GIT_AUTHOR_EMAIL")
 
 
-def deciding_git_configuration(environ: Mapping[str, str] = os.environ) -> dict[str, str]:
+def read_git_configuration(environ: Mapping[str, str] = os.environ) -> dict[str, str]:
     """The variables that decide which configuration git reads, and those that hold some of it."""
     wanted = ("HOME", "XDG_CONFIG_HOME")
     return {key: environ[key] for key in environ if key.startswith("GIT_CONFIG") or key in wanted}
@@ -238,7 +238,7 @@ MERGE_HEADS = "GITHEAD_"
 """`git merge` and `git pull` set `GITHEAD_<commit>` to the name of each head that they merge."""
 
 
-def merge_heads(environ: Mapping[str, str] = os.environ) -> list[str]:
+def list_merge_heads(environ: Mapping[str, str] = os.environ) -> list[str]:
     """The commits that `git merge` or `git pull`, whose child this process is, merges now."""
     return [name.removeprefix(MERGE_HEADS) for name in environ if name.startswith(MERGE_HEADS)]
 
@@ -263,7 +263,7 @@ def has_git_editor(environ: Mapping[str, str] = os.environ) -> bool:
     return bool(environ.get(GIT_EDITOR))
 
 
-def unattended(environ: Mapping[str, str] = os.environ) -> dict[str, str]:
+def read_unattended(environ: Mapping[str, str] = os.environ) -> dict[str, str]:
     """The variables that keep git and ssh from opening a dialog, if `UNATTENDED` is set. Empty
     else, because CI answers by dialog programs.
     """
@@ -329,7 +329,7 @@ def data_home(environ: Mapping[str, str] = os.environ) -> Path:
     demands.
     """
     given = Path(environ.get(DATA_HOME) or "")
-    return given if given.is_absolute() else home() / ".local" / "share"
+    return given if given.is_absolute() else user_home() / ".local" / "share"
 
 
 CONFIG_HOME = "XDG_CONFIG_HOME"
@@ -339,35 +339,35 @@ CODEX = "CODEX_HOME"
 """The folder of Codex: https://developers.openai.com/codex/config-advanced."""
 
 
-def home() -> Path:
+def user_home() -> Path:
     """This user's home; never raises."""
     return Path(os.path.expanduser("~"))  # noqa: PTH111  never raises
 
 
 def config_home(environ: Mapping[str, str] = os.environ) -> Path:
     given = Path(environ.get(CONFIG_HOME) or "")
-    return given if given.is_absolute() else home() / ".config"
+    return given if given.is_absolute() else user_home() / ".config"
 
 
 def codex_home(environ: Mapping[str, str] = os.environ) -> Path:
     given = Path(environ.get(CODEX) or "")
-    return given if given.is_absolute() else home() / ".codex"
+    return given if given.is_absolute() else user_home() / ".codex"
 
 
-def switched_off(environ: Mapping[str, str] = os.environ) -> bool:
+def are_hooks_off(environ: Mapping[str, str] = os.environ) -> bool:
     return environ.get(SWITCH) == "0"
 
 
-def framework(environ: Mapping[str, str] = os.environ) -> dict[str, str]:
+def read_framework_variables(environ: Mapping[str, str] = os.environ) -> dict[str, str]:
     """What git told the framework that runs this hook, under its names without `PRE_COMMIT_`."""
     return {name.removeprefix(FRAMEWORK): value for name, value in environ.items() if name.startswith(FRAMEWORK)}
 
 
-def prek_stage(environ: Mapping[str, str] = os.environ) -> str:
+def read_prek_stage(environ: Mapping[str, str] = os.environ) -> str:
     return environ.get(PREK_STAGE, "")
 
 
-def colourful(environ: Mapping[str, str] = os.environ) -> bool:
+def allows_colour(environ: Mapping[str, str] = os.environ) -> bool:
     """Whether a terminal may be written to in colour: https://no-color.org, and terminals that know
     none.
     """
@@ -381,12 +381,12 @@ def in_github_actions(environ: Mapping[str, str] = os.environ) -> bool:
     return environ.get(GITHUB_ACTIONS) == "true"
 
 
-def github_server(environ: Mapping[str, str] = os.environ) -> str:
+def read_github_server(environ: Mapping[str, str] = os.environ) -> str:
     """Empty outside of a job."""
     return environ.get(GITHUB_SERVER, "").rstrip("/")
 
 
-def debug(environ: Mapping[str, str] = os.environ) -> bool:
+def is_debug(environ: Mapping[str, str] = os.environ) -> bool:
     return environ.get(DEBUG, "") not in ("", "0")
 
 
@@ -395,20 +395,20 @@ def setting_variable(key: str) -> str:
     return SETTING_PREFIX + key.replace(".", "_").upper()
 
 
-def without_services(environ: Mapping[str, str] = os.environ) -> bool:
+def forbids_services(environ: Mapping[str, str] = os.environ) -> bool:
     return environ.get(NO_SERVICES, "") not in ("", "0")
 
 
-def strict(environ: Mapping[str, str] = os.environ) -> bool:
+def is_strict(environ: Mapping[str, str] = os.environ) -> bool:
     return environ.get(STRICT, "") not in ("", "0")
 
 
-def value(name: str, environ: Mapping[str, str] = os.environ) -> str | None:
+def read_variable(name: str, environ: Mapping[str, str] = os.environ) -> str | None:
     """What one variable says; an empty one counts as absent."""
     return environ.get(name) or None
 
 
-def program_folders(environ: Mapping[str, str] = os.environ) -> tuple[str, ...]:
+def list_program_folders(environ: Mapping[str, str] = os.environ) -> tuple[str, ...]:
     """PATH without relative folders: in a stranger's work tree they hold a stranger's programs."""
     folders = environ.get(EXECUTABLES, os.defpath).split(os.pathsep)
     return tuple(folder for folder in folders if os.path.isabs(folder))  # noqa: PTH117  hot
@@ -419,35 +419,35 @@ def activated_folder(environ: Mapping[str, str] = os.environ) -> str:
     return os.path.join(environ[ENVIRONMENT], "bin") if environ.get(ENVIRONMENT) else ""  # noqa: PTH118  as on PATH
 
 
-def lasting_path(environ: Mapping[str, str] = os.environ) -> str:
+def path_without_environment(environ: Mapping[str, str] = os.environ) -> str:
     """PATH without an activated virtual environment: programs on it are found in every shell."""
     activated = environ.get(ENVIRONMENT)
     folders = environ.get(EXECUTABLES, "").split(os.pathsep)
     return os.pathsep.join(folder for folder in folders if not activated or Path(activated) not in Path(folder).parents)
 
 
-def forget(names: Iterable[str], environ: MutableMapping[str, str] = os.environ) -> None:
+def remove_variables(names: Iterable[str], environ: MutableMapping[str, str] = os.environ) -> None:
     """Go on as if these had not been inherited."""
     for name in names:
         environ.pop(name, None)
 
 
-def add(values: Mapping[str, str], environ: MutableMapping[str, str] = os.environ) -> None:
+def add_variables(values: Mapping[str, str], environ: MutableMapping[str, str] = os.environ) -> None:
     """Go on as if these had been inherited."""
     environ.update(values)
 
 
-def without(names: frozenset[str], environ: Mapping[str, str] = os.environ) -> dict[str, str]:
+def copy_without(names: frozenset[str], environ: Mapping[str, str] = os.environ) -> dict[str, str]:
     """A copy of the environment for a child process that must not inherit these variables."""
     return {name: value for name, value in environ.items() if name not in names}
 
 
-def library_folders(environ: Mapping[str, str] = os.environ) -> list[str]:
+def list_library_folders(environ: Mapping[str, str] = os.environ) -> list[str]:
     """Where the variables that `bare` leaves say that libraries lie."""
     return [each for name in _LIBRARY_FOLDERS for each in environ.get(name, "").split(":") if each]
 
 
-def bare(folder: Path, environ: Mapping[str, str] = os.environ) -> dict[str, str]:
+def bare_environment(folder: Path, environ: Mapping[str, str] = os.environ) -> dict[str, str]:
     """The whole environment of a child process that reads untrusted files: its own folder, and the
     folders of libraries, for a Python that was built so.
     """

@@ -39,13 +39,13 @@ is not named.
 """
 
 _ON_RUNNER = "vmrag-action"
-"""The folder of the GitHub Action's environment (`vmrag_action.install.home`)."""
+"""The folder of the GitHub Action's environment (`vmrag_action.install.action_folder`)."""
 
 _UVX = ("archive-v", "environments-v")
 """The folders of uv's cache in which the environments of `uvx` lie."""
 
 
-def installed() -> list[str]:
+def list_installed_extras() -> list[str]:
     """The extras whose modules are all there, sorted."""
     return sorted(extra for extra, modules in MODULES.items() if all(map(_is_there, modules)))
 
@@ -54,12 +54,12 @@ def _is_there(module: str) -> bool:
     return find_spec(module) is not None
 
 
-def missing(extra: str, message: str, **details: str) -> IndexExtraMissing:
+def missing_extra_error(extra: str, message: str, **details: str) -> IndexExtraMissing:
     """The error of what needs an extra that is not installed. `message` is a whole sentence."""
-    return IndexExtraMissing(message, hint=how_to_install(extra), extra=extra, **details)
+    return IndexExtraMissing(message, hint=format_install_command(extra), extra=extra, **details)
 
 
-def how_to_install(extra: str) -> str:
+def format_install_command(extra: str) -> str:
     """The command that adds an extra to this installation.
 
     Environments of tools are made again from all that is named, and have no pip.
@@ -77,7 +77,7 @@ def how_to_install(extra: str) -> str:
     return f"{pip} install 'vmrag-link[{extra}]'"
 
 
-def shell_command() -> str:
+def find_shell_command() -> str:
     """Return the words that start `vmrag` in a shell with the PATH of this process.
 
     The environment of `uvx` is on the PATH of the program that `uvx` starts, and of no other one.
@@ -101,7 +101,7 @@ def _is_of_uvx() -> bool:
 
 
 def _requirement(*more: str) -> str:
-    return f"'vmrag-link[{','.join(sorted({*installed(), *more}))}]'"
+    return f"'vmrag-link[{','.join(sorted({*list_installed_extras(), *more}))}]'"
 
 
 def _is_made_by_uv(prefix: Path) -> bool:

@@ -25,7 +25,7 @@ Commands that write sources require it.
 _VERSION = r"(?a)\d{1,4}(\.\d{1,4}){0,3}"
 
 
-def require_known(content: bytes, known: int, *, what: str, path: Path) -> None:
+def require_known_format(content: bytes, known: int, *, what: str, path: Path) -> None:
     """Raises `FormatTooNew` for a JSON object whose `format` is above the known one.
 
     Anything else is left to the reader. `what` begins the sentence.
@@ -45,19 +45,19 @@ def require_known(content: bytes, known: int, *, what: str, path: Path) -> None:
         )
 
 
-def version_flaw(text: str) -> str | None:
+def find_version_flaw(text: str) -> str | None:
     """Why a text is no version of a program; None if it is one, or empty."""
     if not text or re.fullmatch(_VERSION, text):
         return None
     return 'must be a version such as "0.2": up to four numbers with dots between them'
 
 
-def require_program(wanted: str, label: str) -> None:
+def require_program_version(wanted: str, label: str) -> None:
     """Raises `ProgramTooOld` where this program's version is below the wanted one.
 
     `label` names the place that asks. What is no version is left to the reader.
     """
-    if wanted and not version_flaw(wanted) and is_below(__version__, wanted):
+    if wanted and not find_version_flaw(wanted) and is_below(__version__, wanted):
         raise ProgramTooOld(
             f"{label}: this repository requires vmrag-link {wanted} or newer; this is {__version__}.",
             hint=f"python -m pip install --upgrade 'vmrag-link>={wanted}'",

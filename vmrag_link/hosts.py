@@ -18,7 +18,7 @@ _SERVICE = "git"
 """The user of every git host over SSH, which identifies no person."""
 
 
-def names_user(address: str) -> bool:
+def has_user(address: str) -> bool:
     """Return True if an address holds a user name or a password, except `git` for SSH."""
     found = _USER.match(address)
     if found is None:
@@ -27,16 +27,16 @@ def names_user(address: str) -> bool:
     return not (over_ssh and _SERVICE in (found["user"], found["login"]))
 
 
-def canonical(host: str) -> str:
+def normalize_host(host: str) -> str:
     """In lower case, without the dot of a full name, an address in its usual form and without
     brackets: `2130706433`, `0x7f.1`, `0177.0.0.1` and `127.1` are `127.0.0.1`, as for resolvers.
     """
     name = host.lower().removesuffix(".")
-    found = address(name)
+    found = parse_address(name)
     return name if found is None else str(found)
 
 
-def address(host: str) -> IPv4Address | IPv6Address | None:
+def parse_address(host: str) -> IPv4Address | IPv6Address | None:
     """The address that a host is; None for a name."""
     name = host.lower().removesuffix(".").removeprefix("[").removesuffix("]")
     try:
@@ -45,15 +45,15 @@ def address(host: str) -> IPv4Address | IPv6Address | None:
         return None
 
 
-def is_name(host: str) -> bool:
+def is_host_name(host: str) -> bool:
     """Whether a canonical host can be a name: what ends in a number is an address or nothing."""
     return ":" not in host and not re.fullmatch(_NUMBER, host.rpartition(".")[2])
 
 
 def is_loopback(host: str) -> bool:
     """Whether it is this machine by its very name or address; no name is resolved."""
-    found = address(host)
-    return canonical(host) == "localhost" if found is None else found.is_loopback
+    found = parse_address(host)
+    return normalize_host(host) == "localhost" if found is None else found.is_loopback
 
 
 def _ipv4(name: str) -> IPv4Address | None:

@@ -14,11 +14,11 @@ _SLICE = 4096  # zlib copies all that follows a piece, once for each piece
 _MOST_PIECES = 10_000
 
 
-class TooLarge(Exception):
+class BodyTooLarge(Exception):
     """There is more than is allowed."""
 
 
-class Damaged(Exception):
+class BodyDamaged(Exception):
     """What says that it is packed cannot be unpacked."""
 
 
@@ -27,7 +27,7 @@ def read_body(chunks: Iterable[bytes], most: int) -> bytes:
     body = bytearray()
     for chunk in chunks:
         if len(body) + len(chunk) > most:
-            raise TooLarge
+            raise BodyTooLarge
         body += chunk
     return bytes(body)
 
@@ -53,12 +53,12 @@ def gunzip(packed: bytes, most: int) -> bytes:
             try:
                 body += unpacker.decompress(rest, most + 1 - len(body))
             except zlib.error as error:
-                raise Damaged from error
+                raise BodyDamaged from error
             if len(body) > most:
-                raise TooLarge
+                raise BodyTooLarge
             if pieces > _MOST_PIECES:
-                raise Damaged
+                raise BodyDamaged
             rest = unpacker.unused_data
     if packed and not unpacker.eof:
-        raise Damaged
+        raise BodyDamaged
     return bytes(body)

@@ -14,11 +14,11 @@ from pathlib import Path
 import msgspec
 
 from vmrag_link.errors import FileFailed, system_failure
-from vmrag_link.formats import require_known
+from vmrag_link.formats import require_known_format
 from vmrag_link.models import Record
 from vmrag_link.paths import read_regular, write_atomically
 
-LIMIT = 1 << 16
+MAX_ENTRY_BYTES = 1 << 16
 """Bytes; an entry holds a pin and a few names."""
 
 FORMAT = 1
@@ -67,7 +67,7 @@ class Journal:
         self._folder = folder
 
     @contextlib.contextmanager
-    def entry(self, entry: Entry) -> Iterator[None]:
+    def record_entry(self, entry: Entry) -> Iterator[None]:
         """Write the entry durably, run the block, and remove the entry.
 
         After an error or a kill it stays: the next command finishes what was begun. Raises
@@ -85,9 +85,9 @@ class Journal:
                 path=str(path),
             ) from error
         yield
-        self.finish(path)
+        self.remove_entry(path)
 
-    def entries(self) -> list[tuple[Path, Entry | None]]:
+    def list_entries(self) -> list[tuple[Path, Entry | None]]:
         """The entries of operations under way and of killed ones, oldest first; None for a file
         that no operation can have written.
 
@@ -99,10 +99,10 @@ class Journal:
                 found.append((path.lstat().st_mtime_ns, path, _read(path)))
         return [(path, entry) for _, path, entry in sorted(found, key=lambda each: each[:2])]
 
-    def finish(self, path: Path) -> None:
+    def remove_entry(self, path: Path) -> None:
         path.unlink(missing_ok=True)
 
-    def set_aside(self, path: Path) -> Path:
+    def mark_damaged(self, path: Path) -> Path:
         """Rename a damaged entry, so that no command works it off; returns its new path."""
         names = (path.with_name(f"{path.stem}{f'-{number}' if number else ''}.damaged") for number in itertools.count())
         return path.rename(next(name for name in names if not os.path.lexists(name)))
@@ -119,14 +119,14 @@ def _encode(entry: Entry) -> bytes:
 def _read(path: Path) -> Entry | None:
     """Raises `FileNotFoundError`, `FormatTooNew`."""
     try:
-        content = read_regular(path, LIMIT + 1)
+        content = read_regular(path, MAX_ENTRY_BYTES + 1)
     except FileNotFoundError:
         raise
     except OSError:
         return None
-    if len(content) > LIMIT:
+    if len(content) > MAX_ENTRY_BYTES:
         return None
-    require_known(content, FORMAT, what="An operation that was interrupted", path=path)
+    require_known_format(content, FORMAT, what="An operation that was interrupted", path=path)
     return _decode(content)
 
 

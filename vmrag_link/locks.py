@@ -25,7 +25,7 @@ POLL_SECONDS = 0.02
 
 
 @contextlib.contextmanager
-def exclusive(path: Path, *, purpose: str, timeout: float) -> Iterator[None]:
+def hold_exclusive(path: Path, *, purpose: str, timeout: float) -> Iterator[None]:
     """Hold the lock alone. `timeout` in seconds, 0 = do not wait. Not re-entrant.
 
     Raises `Busy` with the holder's process and purpose, `FileFailed` where the lock file cannot be
@@ -44,7 +44,7 @@ def exclusive(path: Path, *, purpose: str, timeout: float) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def shared(path: Path, *, purpose: str, timeout: float) -> Iterator[None]:
+def hold_shared(path: Path, *, purpose: str, timeout: float) -> Iterator[None]:
     """Hold the lock together with other readers; waits and raises as `exclusive` does.
 
     Where no lock file can be made, or the file system has no locks, the block reads without one.
@@ -79,16 +79,16 @@ def is_held(path: Path) -> bool:
     return False
 
 
-def holder(path: Path) -> tuple[int, str] | None:
+def read_holder(path: Path) -> tuple[int, str] | None:
     """Process id and purpose of the exclusive holder, if it wrote them down."""
     with contextlib.suppress(OSError, ValueError):
         pid, _, purpose = _holder_file(path).read_text().partition(" ")
-        if alive(int(pid)):  # one that was killed could not take its name away
+        if is_process_alive(int(pid)):  # one that was killed could not take its name away
             return int(pid), purpose
     return None
 
 
-def alive(pid: int) -> bool:
+def is_process_alive(pid: int) -> bool:
     """Whether there is a process of that number, which a file may say wrongly."""
     if pid < 1:
         return False  # to the system, these are groups of processes
@@ -145,8 +145,8 @@ def _open_lock_file(path: Path, access: int, purpose: str, *, parents: bool = Tr
         with contextlib.suppress(FileNotFoundError):
             return os.open(path, access | os.O_CLOEXEC)
         permissions.make_folder(path.parent, parents=parents)
-        descriptor = os.open(path, access | os.O_CREAT | os.O_CLOEXEC, permissions.for_new_file(path))
-        permissions.adjust(descriptor, path)
+        descriptor = os.open(path, access | os.O_CREAT | os.O_CLOEXEC, permissions.choose_file_mode(path))
+        permissions.restore_mode(descriptor, path)
     except OSError as error:
         raise FileFailed(
             f"Cannot {purpose}: {path} cannot be written ({error.strerror}).",
@@ -183,7 +183,7 @@ def _has_no_locks(error: BaseException | None) -> bool:
 
 
 def _busy(path: Path, purpose: str, timeout: float) -> Busy:
-    pid, theirs = holder(path) or (None, "another process")
+    pid, theirs = read_holder(path) or (None, "another process")
     who = f"process {pid} ({theirs})" if pid else theirs
     waited = f" for {timeout:g} s" if timeout else ""
     return Busy(

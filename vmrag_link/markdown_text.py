@@ -11,13 +11,13 @@ from collections.abc import Sequence
 from vmrag_link import terminal_text
 from vmrag_link.terminal_text import cut_text
 
-LIMIT = 1_000_000
+MAX_BYTES = 1_000_000
 """Bytes."""
 
-LEAST = 120
+MIN_ROW_BYTES = 120
 """Bytes that a row keeps in any case; rows for which that is not there are only counted."""
 
-MOST = 5_000
+MAX_CELL_CHARACTERS = 5_000
 """Characters of a cell, of which nobody reads more."""
 
 LONGEST_CODE = 202
@@ -39,19 +39,19 @@ _BEGINNING = re.compile(r"\s|[-+=#]|\d+[.)]")
 _NAMED = {"<": "&lt;", ">": "&gt;", "&": "&amp;"}
 
 
-def text(value: object) -> str:
+def escape_markdown(value: object) -> str:
     """A text that Markdown, and the HTML in it, show as it is, within a line, and that reads well
     raw: what could be markup is a character reference, as a backslash is shown within HTML.
 
     A newline is a line break, also in a cell of a table.
     """
-    lines = terminal_text.lines(terminal_text.visible(str(value)))
+    lines = terminal_text.split_lines(terminal_text.escape_controls(str(value)))
     return "<br>".join(_MARKUP.sub(lambda found: _reference(found[0]), line) for line in lines)
 
 
-def paragraph(value: object) -> str:
+def escape_paragraph(value: object) -> str:
     """As `text`, which begins no list there, nor code."""
-    shown = text(value)
+    shown = escape_markdown(value)
     if found := _BEGINNING.match(shown):
         last = found.end() - 1
         return f"{shown[:last]}{_reference(shown[last])}{shown[last + 1 :]}"
@@ -62,7 +62,7 @@ def _reference(character: str) -> str:
     return _NAMED.get(character, f"&#{ord(character)};")
 
 
-def code(value: object) -> str:
+def format_code(value: object) -> str:
     """A text as a code span, which reads as it is, raw or shown: in it nothing is markup, a link, a
     mention or an image. It is one line, blanks between words are one, and an `@` stands apart from
     the name behind it, because programs look for mentions in what is raw.
@@ -70,44 +70,44 @@ def code(value: object) -> str:
     The span has at most `LONGEST_CODE` characters of the text, and three times as many with what
     surrounds it.
     """
-    shown = cut_text(terminal_text.one_line(" ".join(str(value).split())), LONGEST_CODE)
+    shown = cut_text(terminal_text.escape_line(" ".join(str(value).split())), LONGEST_CODE)
     shown = re.sub(r"@(?=\w)", "@ ", shown)
     fence = "`" * (max(map(len, re.findall("`+", shown)), default=0) + 1)
     apart = " " if shown.startswith("`") or shown.endswith("`") else ""
     return f"{fence}{apart}{shown or ' '}{apart}{fence}"
 
 
-def link(shown: str, url: str) -> str:
+def format_link(shown: str, url: str) -> str:
     """A link to a URL of our own making, or its text if it has a character that could end it."""
-    return f"[{text(shown)}]({url})" if _URL.fullmatch(url) else text(url)
+    return f"[{escape_markdown(shown)}]({url})" if _URL.fullmatch(url) else escape_markdown(url)
 
 
-def command(line: str) -> str:
+def format_command(line: str) -> str:
     """A paragraph with a command to copy, as text."""
-    return f"<pre>{text(line)}</pre>\n\n"
+    return f"<pre>{escape_markdown(line)}</pre>\n\n"
 
 
-def beginning(value: str, room: int) -> str:
+def cut_to_bytes(value: str, room: int) -> str:
     """About as much of a text, from its beginning, as makes `room` bytes of Markdown, and never
     more.
     """
     kept = value[: max(0, room)]
-    while kept and (size := len(text(kept).encode())) > room:
+    while kept and (size := len(escape_markdown(kept).encode())) > room:
         kept = kept[: min(len(kept) - 1, len(kept) * room // size)]
     return kept
 
 
-def facts(title: str, rows: Sequence[tuple[str, object]]) -> str:
+def format_facts(title: str, rows: Sequence[tuple[str, object]]) -> str:
     """A heading, and a table of what is what."""
-    return table(title, ("", ""), rows)
+    return format_table(title, ("", ""), rows)
 
 
-def table(
+def format_table(
     title: str,
     heads: Sequence[str],
     rows: Sequence[Sequence[object]],
     *,
-    limit: int = LIMIT,
+    limit: int = MAX_BYTES,
     level: int = 2,
     elsewhere: str = "are in the log",
 ) -> str:
@@ -116,23 +116,23 @@ def table(
     Long cells are cut to what is a fair share, so that no row displaces another one. `elsewhere`:
     where the rows are for which there is no room.
     """
-    begin = f"{'#' * level} {text(title)}\n\n| {' | '.join(map(text, heads))} |\n|{' --- |' * len(heads)}\n"
+    begin = f"{'#' * level} {escape_markdown(title)}\n\n| {' | '.join(map(escape_markdown, heads))} |\n|{' --- |' * len(heads)}\n"
     room = limit - len(begin.encode()) - 200
     shown = [
-        [cut_text(terminal_text.visible(str(cell)[:MOST]), MOST) for cell in row]
-        for row in rows[: max(0, room // LEAST)]
+        [cut_text(terminal_text.escape_controls(str(cell)[:MAX_CELL_CHARACTERS]), MAX_CELL_CHARACTERS) for cell in row]
+        for row in rows[: max(0, room // MIN_ROW_BYTES)]
     ]
-    share = fair_share([len(_row(each).encode()) for each in shown], room)
+    share = compute_fair_share([len(_row(each).encode()) for each in shown], room)
     lines = [_fitting(each, share) for each in shown]
-    rest = f"\n{len(rows) - len(shown)} more rows {text(elsewhere)}.\n" if len(rows) > len(shown) else ""
+    rest = f"\n{len(rows) - len(shown)} more rows {escape_markdown(elsewhere)}.\n" if len(rows) > len(shown) else ""
     return f"{begin}{''.join(lines)}{rest}\n"
 
 
 def _row(cells: Sequence[object]) -> str:
-    return f"| {' | '.join(map(text, cells))} |\n"
+    return f"| {' | '.join(map(escape_markdown, cells))} |\n"
 
 
-def fair_share(sizes: Sequence[int], room: int) -> int:
+def compute_fair_share(sizes: Sequence[int], room: int) -> int:
     """The size at which to cut, so that all together fit: what short ones leave is the long
     ones'.
     """
@@ -143,7 +143,7 @@ def fair_share(sizes: Sequence[int], room: int) -> int:
         if size > most:
             return most
         left -= size
-    return max(most, *ordered, LEAST) if ordered else LEAST
+    return max(most, *ordered, MIN_ROW_BYTES) if ordered else MIN_ROW_BYTES
 
 
 def _fitting(cells: Sequence[str], share: int) -> str:
@@ -153,6 +153,6 @@ def _fitting(cells: Sequence[str], share: int) -> str:
         longest = max(range(len(texts)), key=lambda number: len(texts[number]))
         kept = len(texts[longest]) * 3 // 4
         if kept < 2:  # noqa: PLR2004  nothing is left to cut
-            return row if len(row.encode()) <= LEAST else _row(["…"] * len(texts))
+            return row if len(row.encode()) <= MIN_ROW_BYTES else _row(["…"] * len(texts))
         texts[longest] = cut_text(texts[longest], kept)
     return row

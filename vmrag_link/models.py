@@ -120,7 +120,7 @@ class Collection(Record, frozen=True):
         return self.name
 
     @property
-    def searched(self) -> bool:
+    def is_searched_by_default(self) -> bool:
         """Whether a search that names no collection asks it: a question about the project is not
         answered by the chat in which it was asked.
         """
@@ -233,7 +233,7 @@ Row = Collection | Document | Project
 """A row of knowledge."""
 
 
-def text_of(row: Row | None) -> str:
+def read_text(row: Row | None) -> str:
     """The text of a row that has one, else empty."""
     return getattr(row, "content", "")
 
@@ -306,11 +306,11 @@ class Difference(Record, frozen=True):
     documents: tuple[DocumentChange, ...]
     projects: tuple[ProjectChange, ...] = ()
 
-    def counts(self) -> ChangeCounts:
-        return ChangeCounts.of(self.documents)
+    def count_changes(self) -> ChangeCounts:
+        return ChangeCounts.from_changes(self.documents)
 
     @property
-    def empty(self) -> bool:
+    def is_empty(self) -> bool:
         return not (self.collections or self.documents or self.projects)
 
 
@@ -340,7 +340,7 @@ class ChangeCounts(Record, frozen=True):
     removed: int = 0
 
     @classmethod
-    def of(cls, changes: Iterable[DocumentChange | HeaderChange]) -> ChangeCounts:
+    def from_changes(cls, changes: Iterable[DocumentChange | HeaderChange]) -> ChangeCounts:
         kinds = [change.kind for change in changes]
         return cls(kinds.count("added"), kinds.count("modified"), kinds.count("removed"))
 
@@ -405,13 +405,13 @@ class Link(Record, frozen=True):
     metadata: str = "{}"
 
 
-class Working(Record, frozen=True):
+class WorkingSet(Record, frozen=True):
     """The working set of a KB branch, as a place to read from."""
 
     branch: str
 
 
-At = str | Working
+At = str | WorkingSet
 """Where to read: a revision's full hash, or the working set of a KB branch."""
 
 
@@ -431,7 +431,7 @@ def content_hash(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def canonical_json(value: Any) -> str:
+def encode_canonical_json(value: Any) -> str:
     """Sorted keys, no spaces, no escapes beyond what JSON needs: equal values give equal bytes.
 
     Raises `ValueError` for a number that is not finite.
@@ -451,12 +451,12 @@ class HasMetadata(Protocol):
     def metadata(self) -> str: ...
 
 
-def notes_metadata(folder: str) -> str:
+def format_notes_metadata(folder: str) -> str:
     """Return the metadata of a writable source's collection, by which clients know what it is."""
-    return canonical_json({"folder": folder, "writable": True})
+    return encode_canonical_json({"folder": folder, "writable": True})
 
 
-def metadata_of(row: HasMetadata) -> dict[str, Any]:
+def parse_metadata(row: HasMetadata) -> dict[str, Any]:
     """A row's metadata as the values that it holds, without `PIECES`."""
     found = msgspec.json.decode(row.metadata, type=dict[str, Any])
     found.pop(PIECES, None)
@@ -467,14 +467,14 @@ class _CodeMetadata(msgspec.Struct):
     pieces: list[IndexedPiece] = msgspec.field(name=PIECES)
 
 
-def pieces_of(row: HasMetadata) -> list[IndexedPiece]:
+def parse_pieces(row: HasMetadata) -> list[IndexedPiece]:
     """Those of a document of code. Raises `msgspec.DecodeError` for any other."""
     return msgspec.json.decode(row.metadata, type=_CodeMetadata).pieces
 
 
-def stated_title(row: HasMetadata) -> str:
+def read_stated_title(row: HasMetadata) -> str:
     """Return the title in the metadata of a document, which its front matter states."""
-    title = metadata_of(row).get("title") if '"title"' in row.metadata else None
+    title = parse_metadata(row).get("title") if '"title"' in row.metadata else None
     return " ".join(title.split()) if isinstance(title, str) else ""
 
 
@@ -484,15 +484,15 @@ def metadata_from_row(text: str) -> dict[str, Any]:
     Raises `ValueError` for anything but canonical JSON of an object.
     """
     try:
-        value = json_from_user(text)
+        value = parse_user_json(text)
     except ValueError as error:
         raise ValueError(f"its metadata {error}") from error
-    if not isinstance(value, dict) or canonical_json(value) != text:
+    if not isinstance(value, dict) or encode_canonical_json(value) != text:
         raise ValueError("its metadata is not the canonical JSON of an object")
     return value
 
 
-def json_from_user(text: str) -> Any:
+def parse_user_json(text: str) -> Any:
     """The parsed JSON of a text, if it can be stored exactly.
 
     Raises `ValueError`, whose message completes `It …`. Refused: numbers beyond 64 bits or not
@@ -540,7 +540,7 @@ def _storable(value: Any) -> None:
             raise ValueError("holds a whole number beyond 64 bits")
 
 
-def json_text(report: Any) -> str:
+def format_json(report: Any) -> str:
     """A report as readable JSON, keys in the order of its definition."""
     try:
         return msgspec.json.format(msgspec.json.encode(report), indent=2).decode()

@@ -59,14 +59,14 @@ class Places(NamedTuple):
     top: Path
     git_dir: Path
     common: Path
-    code: Places | None = None
+    code_places: Places | None = None
     hooks: Path | None = None
     borrowed: BorrowedParts | None = None
 
     @property
     def is_jj_workspace(self) -> bool:
         """Return whether this is for a workspace of jj in which git finds no repository."""
-        code = self.code or self
+        code = self.code_places or self
         return code.git_dir.parent == code.common / JJ_WORKSPACES
 
     @property
@@ -225,22 +225,22 @@ class Places(NamedTuple):
         )
         upkeep = (self.locks, self.journal, self.logs, self.quarantine, self.migration, self.shared / "leases")
         local = (self.local_kb.parent, self.local_kb, self.local_index, self.local_segments)
-        return (*shared, *upkeep, self.remotes, self.remote_objects, *local, self.own, self.source_state)
+        return (*shared, *upkeep, self.remotes, self.remote_objects, *local, self.work_tree_folder, self.source_state)
 
     # -- of this work tree
 
     @property
-    def own(self) -> Path:
+    def work_tree_folder(self) -> Path:
         return self.git_dir / "vmrag"
 
     @property
     def verified(self) -> Path:
         """The commit up to which `vmrag status` found no commit that drops knowledge."""
-        return self.own / "verified"
+        return self.work_tree_folder / "verified"
 
     @property
     def applied(self) -> Path:
-        return self.own / "applied"
+        return self.work_tree_folder / "applied"
 
     @property
     def view_folders(self) -> tuple[Path, ...]:
@@ -252,38 +252,38 @@ class Places(NamedTuple):
         """Which index of files of the tree answers for this work tree, and what was seen of them;
         derived.
         """
-        return self.own / TREE
+        return self.work_tree_folder / TREE
 
     @property
     def workspace(self) -> Path:
-        return self.own / "workspace.json"
+        return self.work_tree_folder / "workspace.json"
 
     @property
     def merge(self) -> Path:
-        return self.own / "merge.json"
+        return self.work_tree_folder / "merge.json"
 
     @property
     def merge_in_git(self) -> Path:
-        return self.own / "merge-git.json"
+        return self.work_tree_folder / "merge-git.json"
 
     @property
     def index_failures(self) -> Path:
         """Why the last sync that was asked for could not embed a collection's documents."""
-        return self.own / "index-failures.json"
+        return self.work_tree_folder / "index-failures.json"
 
     @property
     def workspace_lock(self) -> Path:
-        return self.own / "workspace.lock"
+        return self.work_tree_folder / "workspace.lock"
 
     @property
     def settings_record(self) -> Path:
         """What the settings file states, parsed; derived."""
-        return self.own / "settings"
+        return self.work_tree_folder / "settings"
 
     @property
     def drafts(self) -> Path:
         """Texts that the user writes in an editor. Not derived: a draft may be the only copy."""
-        return self.own / "drafts"
+        return self.work_tree_folder / "drafts"
 
 
 def read_regular(path: Path, limit: int) -> bytes:
@@ -308,7 +308,7 @@ def read_recorded_path(file: Path) -> Path | None:
     return Path(os.fsdecode(data)) if data.startswith(b"/") and b"\0" not in data else None
 
 
-def what_it_is(path: Path) -> str:
+def describe_file_type(path: Path) -> str:
     """`a link to TARGET`, `a folder`, `a named pipe` and so on; empty for a file, and for what is
     not there.
     """
@@ -331,14 +331,14 @@ def require_files(*paths: Path) -> None:
     be read or written.
     """
     for path in paths:
-        if what := what_it_is(path):
+        if what := describe_file_type(path):
             raise in_the_way(path, f"{what}, and no file")
 
 
 def require_folders(*paths: Path) -> None:
     """As `require_files`, for folders."""
     for path in paths:
-        what = what_it_is(path) or ("a file" if path.exists() else "")
+        what = describe_file_type(path) or ("a file" if path.exists() else "")
         if what not in ("", _KINDS[stat.S_IFDIR]):
             raise in_the_way(path, f"{what}, and no folder")
 
@@ -353,10 +353,10 @@ def require_no_link(path: Path, directory: Path) -> None:
         return
     for part in [place, *place.parents][: len(place.parts) - len(top.parts)]:
         if part.is_symlink():
-            raise in_the_way(part, what_it_is(part))
+            raise in_the_way(part, describe_file_type(part))
 
 
-def belongs_to_nobody(directory: Path) -> bool:
+def is_outside_projects(directory: Path) -> bool:
     """Whether programs are started there that belong to no project: the root and the home."""
     return os.path.realpath(directory) in {os.path.realpath(each) for each in ("/", os.path.expanduser("~"))}  # noqa: PTH111
 
@@ -374,7 +374,7 @@ def write_atomically(path: Path, content: bytes, *, durable: bool = True, mode: 
     temporary = path.with_name(f".{path.name[:TEMPORARY_LENGTH]}.{os.urandom(6).hex()}.tmp")
     try:
         with temporary.open("xb") as out:
-            permissions.adjust(out.fileno(), temporary)
+            permissions.restore_mode(out.fileno(), temporary)
             if mode is not None:
                 os.fchmod(out.fileno(), mode)
             out.write(content)
@@ -387,10 +387,10 @@ def write_atomically(path: Path, content: bytes, *, durable: bool = True, mode: 
         raise
     if durable:
         for folder in dict.fromkeys((path.parent, *(each.parent for each in fresh))):
-            fsync(folder)
+            sync_to_disk(folder)
 
 
-def fsync(path: Path) -> None:
+def sync_to_disk(path: Path) -> None:
     """Return when a file's content, or a folder's names, would survive a power cut."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
@@ -399,13 +399,13 @@ def fsync(path: Path) -> None:
         os.close(descriptor)
 
 
-def write_through(path: Path) -> None:
+def sync_file_and_folder(path: Path) -> None:
     """Return when a file that was exchanged, and its name, would survive a power cut."""
-    fsync(path)
-    fsync(path.parent)
+    sync_to_disk(path)
+    sync_to_disk(path.parent)
 
 
-def stale_temporaries(*folders: Path, name: str = "") -> list[Path]:
+def list_stale_temporaries(*folders: Path, name: str = "") -> list[Path]:
     """Temporary files of killed `write_atomically` calls, for files of that name or of any."""
     found = []
     for folder in folders:
@@ -430,8 +430,8 @@ def _temporaries(folder: Path, name: str) -> Iterator[Path]:
                 yield Path(entry)
 
 
-def sweep_temporaries(*folders: Path) -> None:
-    for path in stale_temporaries(*folders):
+def remove_stale_temporaries(*folders: Path) -> None:
+    for path in list_stale_temporaries(*folders):
         path.unlink(missing_ok=True)
 
 
@@ -449,7 +449,7 @@ def require_space(folder: Path, needed: int, what: str) -> None:
         raise too_little_space(folder, what, needed + SPARE_BYTES, free)
 
 
-def size_of(folder: Path) -> int:
+def measure_size(folder: Path) -> int:
     """Bytes of all files below; other processes may remove some meanwhile."""
     total = 0
     for path in folder.rglob("*") if folder.is_dir() else [folder]:
@@ -461,7 +461,7 @@ def size_of(folder: Path) -> int:
 FileStamp = tuple[int, int, int, int]
 
 
-def file_stamp(path: Path) -> FileStamp | None:
+def read_file_stamp(path: Path) -> FileStamp | None:
     """Another one after the file was written to, or replaced as git does; None if there is none."""
     try:
         found = os.stat(path)  # noqa: PTH116  Path's own is slower, and every call of a tool asks for several
@@ -470,18 +470,18 @@ def file_stamp(path: Path) -> FileStamp | None:
     return found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns
 
 
-def file_stamps(paths: Iterable[Path]) -> tuple[FileStamp | None, ...]:
-    return tuple(map(file_stamp, paths))
+def read_file_stamps(paths: Iterable[Path]) -> tuple[FileStamp | None, ...]:
+    return tuple(map(read_file_stamp, paths))
 
 
-def with_line(content: bytes, line: bytes) -> bytes:
+def append_line(content: bytes, line: bytes) -> bytes:
     """Append a line, which ends as the last one did: so `without_lines` restores every byte."""
     if content and not content.endswith(b"\n"):
         return content + b"\n" + line
     return content + line + b"\n"
 
 
-def without_lines(content: bytes, is_ours: Callable[[bytes], bool]) -> bytes:
+def remove_lines(content: bytes, is_ours: Callable[[bytes], bool]) -> bytes:
     """Remove the lines that `with_line` appended."""
     lines = content.splitlines(keepends=True)
     rest = b"".join(line for line in lines if not is_ours(line))

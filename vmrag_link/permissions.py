@@ -45,20 +45,20 @@ def make_file(path: Path) -> None:
     """An empty file; one that is there stays as it is, with a new time. Folders are made."""
     make_folder(path.parent)
     flags = os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
-    descriptor = os.open(path, flags, for_new_file(path))
+    descriptor = os.open(path, flags, choose_file_mode(path))
     try:
-        adjust(descriptor, path)
+        restore_mode(descriptor, path)
         os.utime(descriptor)
     finally:
         os.close(descriptor)
 
 
-def for_new_file(path: Path) -> int:
+def choose_file_mode(path: Path) -> int:
     """The mode to create it with; the umask may take something away, which `adjust` brings back."""
     return _mode(path.parent) & _FILE if _is_governed(path) else _FILE
 
 
-def adjust(descriptor: int, path: Path) -> None:
+def restore_mode(descriptor: int, path: Path) -> None:
     """Give a file that was just made what the umask took away."""
     if _is_governed(path):
         wanted = _mode(path.parent) & _FILE
@@ -67,7 +67,7 @@ def adjust(descriptor: int, path: Path) -> None:
                 os.fchmod(descriptor, wanted)
 
 
-def settle(path: Path) -> None:
+def apply_folder_mode(path: Path) -> None:
     """Make a file or folder that others wrote for us (SQLite, Chroma, `cp`), and all below, as open
     as the folder that it lies in.
     """
@@ -77,7 +77,7 @@ def settle(path: Path) -> None:
             _change(each, mode if each.is_dir() else mode & _FILE)
 
 
-def tighten(folder: Path, wanted: int) -> None:
+def restrict_mode(folder: Path, wanted: int) -> None:
     """Take from a folder and all below what `wanted`, the mode of a folder, does not give to group
     and others. Adds nothing.
     """

@@ -16,7 +16,7 @@ from typing import Any, NoReturn
 from vmrag_link.errors import PinMalformed, quoted
 from vmrag_link.models import Record
 from vmrag_link.paths import PIN_NAME
-from vmrag_link.pin_values import FLAWS, shown
+from vmrag_link.pin_values import FLAWS, quote_untrusted
 
 KEYS = ("dolt_remote", "dolt_branch", "dolt_commit", "linked_at")
 MAX_BYTES = 4096
@@ -42,7 +42,7 @@ class Pin(Record, frozen=True):
     linked_at: str
     extra: tuple[tuple[str, str], ...] = ()
 
-    def same_state(self, other: Pin) -> bool:
+    def is_same_state(self, other: Pin) -> bool:
         """Whether both name the same revision in the same place.
 
         `linked_at` is displayed, never compared.
@@ -54,7 +54,7 @@ class Pin(Record, frozen=True):
         return (self.dolt_remote, self.dolt_branch, self.dolt_commit)
 
 
-def parse(data: bytes, *, source: str = PIN_NAME) -> Pin:
+def parse_pin(data: bytes, *, source: str = PIN_NAME) -> Pin:
     """Read a pin; `source` is `REF:.dolt-version` for one that is not the work tree's.
 
     Raises `PinMalformed` with the details `file` (= `source`) and `line`, and nothing else.
@@ -69,23 +69,23 @@ def parse(data: bytes, *, source: str = PIN_NAME) -> Pin:
         ) from None
 
 
-def format(pin: Pin) -> bytes:  # noqa: A001  the counterpart of parse
+def format_pin(pin: Pin) -> bytes:
     """The canonical bytes. Raises `PinMalformed` for a pin that `parse` would refuse: such a file
     is never written.
     """
     data = _encode(pin)
-    parse(data)
+    parse_pin(data)
     return data
 
 
-def repin(old: Pin | None, *, remote: str, branch: str, commit: str, committed_at: str) -> Pin:
+def update_pin(old: Pin | None, *, remote: str, branch: str, commit: str, committed_at: str) -> Pin:
     """The pin that follows `old`: unknown keys stay, and so does `linked_at` where the state does.
 
     `committed_at` is the revision's own commit time: two people who pin the same revision write the
     same bytes.
     """
     new = Pin(remote, branch, commit, committed_at, old.extra if old else ())
-    return old if old is not None and old.same_state(new) else new
+    return old if old is not None and old.is_same_state(new) else new
 
 
 _KINDS = {
@@ -118,7 +118,7 @@ def _parse(data: bytes) -> Pin:
     extra: dict[str, str] = {}
     for key, value, line in _members(text):
         if key in known or key in extra:
-            raise _Flaw(f"the key {shown(key)} stands there twice", line)
+            raise _Flaw(f"the key {quote_untrusted(key)} stands there twice", line)
         if key in FLAWS:
             known[key] = _check(key, value, line)
         else:
@@ -189,7 +189,7 @@ def _value(text: str, at: int) -> tuple[Any, int]:
 def _expect(text: str, at: int, sign: str) -> int:
     at = _skip(text, at)
     if text[at : at + 1] != sign:
-        found = shown(text[at : at + 20]) if text[at:] else "the end of the file"
+        found = quote_untrusted(text[at : at + 20]) if text[at:] else "the end of the file"
         raise _Flaw(f"is not JSON: {sign!r} is expected, found {found}", _line(text, at))
     return _skip(text, at + 1)
 
@@ -197,7 +197,7 @@ def _expect(text: str, at: int, sign: str) -> int:
 def _end(text: str, at: int) -> None:
     at = _skip(text, at)
     if text[at:]:
-        raise _Flaw(f"something follows the closing brace: {shown(text[at : at + 20])}", _line(text, at))
+        raise _Flaw(f"something follows the closing brace: {quote_untrusted(text[at : at + 20])}", _line(text, at))
 
 
 def _skip(text: str, at: int) -> int:
@@ -220,12 +220,12 @@ def _check(key: str, value: object, line: int) -> str:
 def _to_json(key: str, value: object, line: int) -> str:
     """The value of an unknown key as JSON text that never changes."""
     if _deeper_than(value, MAX_DEPTH):
-        raise _Flaw(f"the value of {shown(key)} is nested more than {MAX_DEPTH} deep", line)
+        raise _Flaw(f"the value of {quote_untrusted(key)} is nested more than {MAX_DEPTH} deep", line)
     text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
     try:
         (key + text).encode()
     except UnicodeEncodeError:
-        raise _Flaw(f"{shown(key)} holds half of a surrogate pair, which is no character", line) from None
+        raise _Flaw(f"{quote_untrusted(key)} holds half of a surrogate pair, which is no character", line) from None
     return text
 
 
@@ -251,14 +251,14 @@ def _pairs(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 def _integer(digits: str) -> int:
     if len(digits) > 20 or not -(2**63) <= int(digits) < 2**64:  # noqa: PLR2004  more digits than 64 bits hold
-        raise _ValueRefused(f"a number that does not fit into 64 bits: {shown(digits)}")
+        raise _ValueRefused(f"a number that does not fit into 64 bits: {quote_untrusted(digits)}")
     return int(digits)
 
 
 def _fraction(digits: str) -> float:
     number = float(digits)
     if math.isinf(number):
-        raise _ValueRefused(f"a number too large to be stored: {shown(digits)}")
+        raise _ValueRefused(f"a number too large to be stored: {quote_untrusted(digits)}")
     return number
 
 

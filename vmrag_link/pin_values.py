@@ -10,16 +10,16 @@ from collections.abc import Callable
 from datetime import datetime
 from typing import Literal
 
-OWN = "git:"
+GIT_REMOTE = "git:"
 """The code repository's own remote."""
 
-DATA = "refs/vmrag/data"
+DATA_REF = "refs/vmrag/data"
 """Where a git repository holds a knowledge base: not a branch, so that no clone pays for it."""
 
-DOLT_DATA = "refs/vmrag/dolt"
+DOLT_DATA_REF = "refs/vmrag/dolt"
 """Where it holds one of the engine dolt, as Dolt's own git remotes do; both may be there."""
 
-ENGINE_DATA = {"doltlite": DATA, "dolt": DOLT_DATA}
+ENGINE_DATA_REFS = {"doltlite": DATA_REF, "dolt": DOLT_DATA_REF}
 
 RESERVED_PREFIX = "vmrag"
 MAX_REMOTE = 1024
@@ -46,59 +46,63 @@ _HOST = r"[A-Za-z0-9_.-]*|\[(?!-)[A-Za-z0-9_.:-]+\]"
 _OWN_SCHEMES = frozenset(("git+file", "git+http", "git+https", "git+ssh", "file", "http", "https", "ssh"))
 _CLOUD_SCHEMES = frozenset(("aws", "gs", "az", "oci", "oss", "s3"))
 _DOLTHUB = r"[A-Za-z0-9_][A-Za-z0-9_.-]*/[A-Za-z0-9_][A-Za-z0-9_.-]*"
-_OWN_BRANCHES = f"{OWN}refs/heads/{RESERVED_PREFIX}"
+_OWN_BRANCHES = f"{GIT_REMOTE}refs/heads/{RESERVED_PREFIX}"
 _REMOTE_FORMS = (
     "git:, git:refs/heads/vmrag…, git+https|http|ssh|file://…, file://…, https|http|ssh://…, aws|gs|az|oci|oss|s3://… "
     "or organisation/repository"
 )
 
 
-def remote_flaw(value: str) -> str | None:
+def find_remote_flaw(value: str) -> str | None:
     """Why this text cannot name the place where a knowledge base travels to; None if it can."""
-    if value == OWN:
+    if value == GIT_REMOTE:
         return None
     if flaw := _unsafe(value, MAX_REMOTE):
         return flaw
-    if value.startswith(f"{OWN}refs"):
+    if value.startswith(f"{GIT_REMOTE}refs"):
         return _own_branch_flaw(value)
-    return None if hosted(value) else _url_flaw(value)
+    return None if is_hosted_database(value) else _url_flaw(value)
 
 
 def _url_flaw(value: str) -> str | None:
     if re.match(_HELPER, value):
-        return f"names a transport helper, which would run a program: {shown(value)}"
+        return f"names a transport helper, which would run a program: {quote_untrusted(value)}"
     url = re.fullmatch(_URL, value)
     if not url or url["scheme"] not in _OWN_SCHEMES | _CLOUD_SCHEMES:
-        return f"must be {_REMOTE_FORMS}; found {shown(value)}"
+        return f"must be {_REMOTE_FORMS}; found {quote_untrusted(value)}"
     return _place_flaw(value, url["scheme"], url["user"] or "", url["host"], url["path"] or "")
 
 
-def own_ref(value: str, *, data: str = DATA) -> str | None:
+def parse_git_ref(value: str, *, data: str = DATA_REF) -> str | None:
     """The ref of the code repository's own remote at which the knowledge base lies: for `git:` its
     engine's (`data`), else what `git:refs/heads/…` names. None for every other remote, and for none
     at all.
     """
-    if value == OWN:
+    if value == GIT_REMOTE:
         return data
-    return value.removeprefix(OWN) if value.startswith(f"{OWN}refs") and not remote_flaw(value) else None
+    return (
+        value.removeprefix(GIT_REMOTE)
+        if value.startswith(f"{GIT_REMOTE}refs") and not find_remote_flaw(value)
+        else None
+    )
 
 
 def _own_branch_flaw(value: str) -> str | None:
     """A pin must never name a branch of code: it is a stranger's text, and what it names is pushed
     to.
     """
-    name = value.removeprefix(f"{OWN}refs/heads/")
+    name = value.removeprefix(f"{GIT_REMOTE}refs/heads/")
     if not value.startswith(_OWN_BRANCHES) or re.search(_ILLEGAL_IN_BRANCH, name) or len(name) > MAX_BRANCH:
-        return f"must be {_OWN_BRANCHES}…, a branch that no code is on: {shown(value)}"
+        return f"must be {_OWN_BRANCHES}…, a branch that no code is on: {quote_untrusted(value)}"
     return None
 
 
-def written_by(revision: str) -> Literal["doltlite", "dolt"]:
+def engine_of_revision(revision: str) -> Literal["doltlite", "dolt"]:
     """The engine whose revisions are written like this one."""
     return "doltlite" if len(revision) == _DOLTLITE_LENGTH else "dolt"
 
 
-def hosted(value: str) -> bool:
+def is_hosted_database(value: str) -> bool:
     """Whether it is `organisation/repository`, of a service that holds both."""
     return re.fullmatch(_DOLTHUB, value) is not None
 
@@ -110,19 +114,19 @@ def _place_flaw(value: str, scheme: str, user: str, host: str, path: str) -> str
     if flaw := _host_flaw(value, user, host):
         return flaw
     if "file" in scheme and (user or host):
-        return f"names a host, where a folder of this machine is written {scheme}:///PATH: {shown(value)}"
+        return f"names a host, where a folder of this machine is written {scheme}:///PATH: {quote_untrusted(value)}"
     if not host and ("file" not in scheme or path in ("", "/")):
-        return f"names no place: {shown(value)}"
+        return f"names no place: {quote_untrusted(value)}"
     if "%" in path and not _can_be_shown(path):
-        return f"holds characters that cannot be shown, percent-encoded: {shown(value)}"
+        return f"holds characters that cannot be shown, percent-encoded: {quote_untrusted(value)}"
     return None
 
 
 def _host_flaw(value: str, user: str, host: str) -> str | None:
     if user.startswith("-") or host.startswith("-"):
-        return f"names a host that reads like an option: {shown(value)}"
+        return f"names a host that reads like an option: {quote_untrusted(value)}"
     if not re.fullmatch(_USER, user) or not re.fullmatch(_HOST, host):
-        return f"names a host with other characters than A-Z a-z 0-9 . _ - (other letters are written xn--…): {shown(value)}"
+        return f"names a host with other characters than A-Z a-z 0-9 . _ - (other letters are written xn--…): {quote_untrusted(value)}"
     return None
 
 
@@ -140,9 +144,9 @@ def _branch_flaw(value: str) -> str | None:
     if flaw := _unsafe(value, MAX_BRANCH):
         return flaw
     if value.lower().startswith(RESERVED_PREFIX):
-        return f"names a reserved branch; names that begin with {RESERVED_PREFIX!r} are the tool's own: {shown(value)}"
+        return f"names a reserved branch; names that begin with {RESERVED_PREFIX!r} are the tool's own: {quote_untrusted(value)}"
     if re.search(_ILLEGAL_IN_BRANCH, value):
-        return f"is not a branch name: {shown(value)}"
+        return f"is not a branch name: {quote_untrusted(value)}"
     return None
 
 
@@ -151,7 +155,7 @@ def _commit_flaw(value: str) -> str | None:
         return None
     return (
         "must be a full revision (32 characters 0-9a-v, or 40 hexadecimal digits); "
-        f"found {shown(value)} with {len(value)} characters"
+        f"found {quote_untrusted(value)} with {len(value)} characters"
     )
 
 
@@ -160,13 +164,13 @@ def _time_flaw(value: str) -> str | None:
         try:
             datetime.fromisoformat(value)
         except ValueError:
-            return f"is not a time that exists: {shown(value)}"
+            return f"is not a time that exists: {quote_untrusted(value)}"
         return None
-    return f"must be a time in UTC such as 2026-01-31T12:00:00Z; found {shown(value)}"
+    return f"must be a time in UTC such as 2026-01-31T12:00:00Z; found {quote_untrusted(value)}"
 
 
 FLAWS: dict[str, Callable[[str], str | None]] = {
-    "dolt_remote": remote_flaw,
+    "dolt_remote": find_remote_flaw,
     "dolt_branch": _branch_flaw,
     "dolt_commit": _commit_flaw,
     "linked_at": _time_flaw,
@@ -177,17 +181,17 @@ FLAWS: dict[str, Callable[[str], str | None]] = {
 def _unsafe(value: str, longest: int) -> str | None:
     """What no value may be that reaches a command line or a terminal."""
     if not value or value != value.strip():
-        return f"is empty or has blanks around it: {shown(value)}"
+        return f"is empty or has blanks around it: {quote_untrusted(value)}"
     if len(value) > longest:
         return f"is longer than {longest} characters"
     if not value.isprintable():
-        return f"holds characters that cannot be shown: {shown(value)}"
+        return f"holds characters that cannot be shown: {quote_untrusted(value)}"
     if value.startswith("-"):
-        return f"reads like an option of a command: {shown(value)}"
+        return f"reads like an option of a command: {quote_untrusted(value)}"
     return None
 
 
-def shown(value: str) -> str:
+def quote_untrusted(value: str) -> str:
     """A stranger's text for a message: short, on one line, without escape sequences or secrets."""
     text = repr(re.sub(r"//.*@", "//…@", value)[:MAX_SHOWN])
     return text if len(text) <= MAX_SHOWN else f"{text[: MAX_SHOWN - 4]}…'"

@@ -39,7 +39,7 @@ _accompanying: list[subprocess.Popen[bytes]] = []
 Started = subprocess.Popen[bytes]
 
 
-class Finished(subprocess.CompletedProcess[bytes]):
+class FinishedProcess(subprocess.CompletedProcess[bytes]):
     """What a program left: `returncode`, `stdout` and `stderr` as bytes."""
 
     @property
@@ -47,12 +47,12 @@ class Finished(subprocess.CompletedProcess[bytes]):
         return self.stdout.decode(errors="surrogateescape")
 
     @property
-    def complaint(self) -> str:
+    def error_text(self) -> str:
         """Its standard error, for people. Part of it may come from another machine, so control
         characters are escaped.
         """
         lines = self.stderr.decode(errors="replace").splitlines()
-        return "\n".join(terminal_text.visible(line) for line in lines).strip()
+        return "\n".join(terminal_text.escape_controls(line) for line in lines).strip()
 
     @property
     def killed_by(self) -> str:
@@ -70,20 +70,20 @@ class Finished(subprocess.CompletedProcess[bytes]):
         program = Path(str(self.args[0])).name
         if self.killed_by:
             return f"{program} was killed by {self.killed_by}"
-        return self.complaint or f"{program} ended with exit code {self.returncode}"
+        return self.error_text or f"{program} ended with exit code {self.returncode}"
 
 
-def find(program: str, cwd: Path | None = None) -> str | None:
+def find_program(program: str, cwd: Path | None = None) -> str | None:
     """Where the program of this name is that would be started in a folder; None: nowhere."""
-    return _found(program, environment.program_folders(), _around(cwd))
+    return _found(program, environment.list_program_folders(), _around(cwd))
 
 
-def find_all(program: str, cwd: Path | None = None) -> list[str]:
+def list_programs(program: str, cwd: Path | None = None) -> list[str]:
     """All programs of this name on PATH; `find` gives the first of them."""
-    return list(_all_found(program, environment.program_folders(), _around(cwd)))
+    return list(_all_found(program, environment.list_program_folders(), _around(cwd)))
 
 
-def path(cwd: Path | None = None) -> str:
+def compute_child_path(cwd: Path | None = None) -> str:
     """The PATH that a program gets which is started in a folder."""
     return _kept(os.environ, _around(cwd))
 
@@ -96,7 +96,7 @@ def _prepared(argv: Sequence[str], cwd: Path | None, env: Mapping[str, str] | No
     environ, around = dict(os.environ if env is None else env), _around(cwd)
     program, *arguments = argv
     if "/" not in program:
-        found = _found(program, environment.program_folders(environ), around)
+        found = _found(program, environment.list_program_folders(environ), around)
         if found is None:
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), program)
         program = found
@@ -121,7 +121,7 @@ def _all_found(program: str, folders: tuple[str, ...], around: frozenset[_Identi
 
 def _kept(environ: Mapping[str, str], around: frozenset[_Identity]) -> str:
     activated = environment.activated_folder(environ)
-    return os.pathsep.join(_outside(environment.program_folders(environ), around, activated))
+    return os.pathsep.join(_outside(environment.list_program_folders(environ), around, activated))
 
 
 @functools.lru_cache(maxsize=32)
@@ -188,7 +188,7 @@ def run(
     show_stderr: bool = False,
     timeout: float | None = None,
     memory: int | None = None,
-) -> Finished:
+) -> FinishedProcess:
     """Run a program to its end with captured output; never through a shell. Raises
     FileNotFoundError if it is absent.
 
@@ -208,10 +208,12 @@ def run(
         except BaseException:
             _clear_up(process)
             raise
-    return Finished(words, process.returncode, said, complained or b"")
+    return FinishedProcess(words, process.returncode, said, complained or b"")
 
 
-def piped(argv: Sequence[str], *, cwd: Path, env: Mapping[str, str], stderr: IO[bytes]) -> subprocess.Popen[bytes]:
+def start_piped(
+    argv: Sequence[str], *, cwd: Path, env: Mapping[str, str], stderr: IO[bytes]
+) -> subprocess.Popen[bytes]:
     """Start a program that answers on its standard output what it is told on its standard input;
     what it complains of goes to a file.
 
@@ -233,7 +235,7 @@ def wait_or_kill(process: subprocess.Popen[bytes], seconds: float) -> None:
         process.wait()
 
 
-def attended(argv: Sequence[str], *, cwd: Path, env: Mapping[str, str]) -> int:
+def run_interactive(argv: Sequence[str], *, cwd: Path, env: Mapping[str, str]) -> int:
     """Run a program that talks to the person at our terminal; returns its exit code."""
     words, environ = _prepared(argv, cwd, env)
     with subprocess.Popen(words, cwd=cwd, env=environ) as process:
@@ -244,7 +246,7 @@ def attended(argv: Sequence[str], *, cwd: Path, env: Mapping[str, str]) -> int:
             raise
 
 
-def fed(argv: Sequence[str], *, cwd: Path, env: Mapping[str, str]) -> Started:
+def start_pager(argv: Sequence[str], *, cwd: Path, env: Mapping[str, str]) -> Started:
     """Start a program that shows the person at our terminal what it gets on its standard input."""
     words, environ = _prepared(argv, cwd, env)
     return subprocess.Popen(words, cwd=cwd, env=environ, stdin=subprocess.PIPE)
@@ -270,7 +272,7 @@ def _bounded(
     *,
     timeout: float,
     memory: int | None,
-) -> Finished:
+) -> FinishedProcess:
     """Run the program in a process group of its own, so that a timeout ends what it has started,
     too.
     """
@@ -290,7 +292,7 @@ def _bounded(
             raise
         finally:
             _bounded_now.discard(process)
-    return Finished(argv, process.returncode, said, complained)
+    return FinishedProcess(argv, process.returncode, said, complained)
 
 
 def _limit_memory(process: subprocess.Popen[bytes], memory: int) -> None:
@@ -315,7 +317,7 @@ def _end(process: subprocess.Popen[bytes]) -> None:
             process.wait(_GRACE_SECONDS)
 
 
-def abandon() -> None:
+def terminate_programs() -> None:
     """Ask the programs that our threads wait for to end, with their children. For a process that
     exits without joining its threads.
     """
@@ -324,7 +326,7 @@ def abandon() -> None:
             os.killpg(process.pid, signal.SIGTERM)
 
 
-def accompanying(argv: Sequence[str], *, cwd: Path, env: Mapping[str, str]) -> int:
+def start_companion(argv: Sequence[str], *, cwd: Path, env: Mapping[str, str]) -> int:
     """Start a program that works beside us, and return its process id. Its input ends with our
     process, and it must end then.
     """
@@ -340,7 +342,7 @@ def accompanying(argv: Sequence[str], *, cwd: Path, env: Mapping[str, str]) -> i
     return process.pid
 
 
-def detached(argv: Sequence[str], *, cwd: Path, env: Mapping[str, str] | None = None) -> int:
+def start_detached(argv: Sequence[str], *, cwd: Path, env: Mapping[str, str] | None = None) -> int:
     """Start a program that outlives us and our terminal, with no stream of ours; returns its
     process id.
     """

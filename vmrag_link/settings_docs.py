@@ -18,7 +18,7 @@ from vmrag_link.settings import SourceSettings
 from vmrag_link.settings import file as settings_file
 from vmrag_link.settings.entries import MAX_BYTES, SettingEntry
 from vmrag_link.settings.flaws import EXAMPLE_OF_SOURCES_IN_JSON
-from vmrag_link.settings.keys import CORE, KEYS, Key
+from vmrag_link.settings.keys import CORE, KEYS, SettingKey
 from vmrag_link.yaml_tree import MappingNode, ScalarNode, SequenceNode
 
 _PAGE = """\
@@ -151,7 +151,7 @@ the collection is searched by words alone (`vmrag query --mode keyword`).
 """
 
 
-def template() -> str:
+def format_template() -> str:
     """What `vmrag init` writes: every line is a comment that shows a default, and can be
     uncommented by itself.
     """
@@ -166,7 +166,7 @@ def template() -> str:
     return "\n".join(lines) + "\n"
 
 
-def documentation() -> str:
+def format_documentation() -> str:
     """docs/configuration.md, with the settings of the toolsets that are installed."""
     keys = [key for schema in (CORE, *toolset.installed().schemas()) for key in schema.keys.values()]
     rows = [
@@ -194,7 +194,7 @@ def documentation() -> str:
     )
 
 
-def _values(key: Key) -> str:
+def _values(key: SettingKey) -> str:
     if key.choices:
         return ", ".join(f"`{choice}`" for choice in key.choices)
     if key.kind in (int, float):
@@ -213,30 +213,32 @@ _PLAIN_WORD = re.compile(r"[A-Za-z][A-Za-z0-9_-]{3,}")
 _NO_TEXTS = frozenset(("true", "false", "null"))
 
 
-def with_requirement(data: bytes, version: str) -> bytes:
+def set_requirement(data: bytes, version: str) -> bytes:
     """Return the file with `requires` at this version or above.
 
     Raises `ConfigInvalid` for a file that cannot be read, or that a line cannot be written into.
     """
-    stated = next((entry.text for entry in settings_file.read(data, CONFIG_NAME) if entry.key == _REQUIRES), None)
+    stated = next(
+        (entry.text for entry in settings_file.read_entries(data, CONFIG_NAME) if entry.key == _REQUIRES), None
+    )
     if stated is not None and not is_below(stated, version):
         return data
-    return with_value(data, _REQUIRES, version, comment=_REQUIRES_COMMENT)
+    return set_value(data, _REQUIRES, version, comment=_REQUIRES_COMMENT)
 
 
-def with_value(data: bytes, key: str, value: str, *, comment: str = "") -> bytes:
+def set_value(data: bytes, key: str, value: str, *, comment: str = "") -> bytes:
     """The file with this text as the value of a top-level key, in place of what stood there, or at
     its end, below the comment.
 
     Raises `ConfigInvalid` for a file that cannot be read, or that a line cannot be written into.
     """
-    before = {each.key: each.text for each in settings_file.read(data, CONFIG_NAME)}
+    before = {each.key: each.text for each in settings_file.read_entries(data, CONFIG_NAME)}
     if before.get(key) == value:
         return data
     written = f"{key}: {msgspec.json.encode(value).decode()}"
     changed = _replace(data.decode(), key, written) if key in before else _insert_key(data.decode(), written, comment)
     try:
-        after = {each.key: each.text for each in settings_file.read(changed.encode(), CONFIG_NAME)}
+        after = {each.key: each.text for each in settings_file.read_entries(changed.encode(), CONFIG_NAME)}
     except ConfigInvalid:
         after = {}
     if after != before | {key: value}:
@@ -249,21 +251,21 @@ def with_value(data: bytes, key: str, value: str, *, comment: str = "") -> bytes
     return changed.encode()
 
 
-def with_sources(data: bytes, sources: Sequence[SourceSettings]) -> bytes:
+def add_sources(data: bytes, sources: Sequence[SourceSettings]) -> bytes:
     """Return the file with these sources, after those that it states, or at its end.
 
     Raises `ConfigInvalid` for a file that cannot be read, or to which they cannot be added.
     """
     if not sources:
         return data
-    before = settings_file.read(data, CONFIG_NAME)
+    before = settings_file.read_entries(data, CONFIG_NAME)
     if any(entry.key == _SOURCES for entry in before):
-        return functools.reduce(with_source, sources, data)
-    section = sources_section(sources)
+        return functools.reduce(add_source, sources, data)
+    section = format_sources(sources)
     apart = "\n" if data.strip() else ""
     changed = _append(data.decode(), apart + section.rstrip("\n")).encode()
     try:
-        after = settings_file.read(changed, CONFIG_NAME)
+        after = settings_file.read_entries(changed, CONFIG_NAME)
     except ConfigInvalid:
         after = []
     if [*before] != after[:-1] or _sources(after) != tuple(sources):
@@ -276,22 +278,22 @@ def with_sources(data: bytes, sources: Sequence[SourceSettings]) -> bytes:
     return changed
 
 
-def with_source(data: bytes, source: SourceSettings) -> bytes:
+def add_source(data: bytes, source: SourceSettings) -> bytes:
     """Return the file with the paths of this source in the entry of its collection, or in a new
     entry.
 
     All other text stays, comments included. Raises `ConfigInvalid` for a file that cannot be read,
     or that is written in a way in which the paths cannot be added.
     """
-    before = settings_file.read(data, CONFIG_NAME)
+    before = settings_file.read_entries(data, CONFIG_NAME)
     stated = next((entry for entry in before if entry.key == _SOURCES), None)
     if stated is None:
-        return with_sources(data, [source])
+        return add_sources(data, [source])
     sources = _with_paths(_sources([stated]), source)
     text = data.decode("utf-8-sig")
     changed = _with_source(text, source)
     try:
-        after = settings_file.read(changed.encode(), CONFIG_NAME)
+        after = settings_file.read_entries(changed.encode(), CONFIG_NAME)
     except ConfigInvalid:
         after = []
     others = [(entry.key, entry.text) for entry in before if entry.key != _SOURCES]
@@ -301,20 +303,20 @@ def with_source(data: bytes, source: SourceSettings) -> bytes:
     return data[: len(data) - len(text.encode())] + changed.encode()
 
 
-def without_source(data: bytes, collection: str) -> bytes:
+def remove_source(data: bytes, collection: str) -> bytes:
     """Return the file without the entry of a source. All other text stays.
 
     Raises `ConfigInvalid` for a file in which the entry cannot be found or deleted.
     """
-    before = settings_file.read(data, CONFIG_NAME)
+    before = settings_file.read_entries(data, CONFIG_NAME)
     stated = [entry for entry in before if entry.key == _SOURCES]
     kept = tuple(source for source in _sources(stated) if source.collection != collection)
     text = data.decode("utf-8-sig")
-    root = yaml_tree.parse(text)
+    root = yaml_tree.parse_document(text)
     node = root.entries[_SOURCES].value if isinstance(root, MappingNode) and _SOURCES in root.entries else None
     changed = _without_item(text, node, collection) if isinstance(node, SequenceNode) else text
     try:
-        after = settings_file.read(changed.encode(), CONFIG_NAME)
+        after = settings_file.read_entries(changed.encode(), CONFIG_NAME)
     except ConfigInvalid:
         after = []
     if _sources([entry for entry in after if entry.key == _SOURCES]) != kept or len(kept) == len(_sources(stated)):
@@ -358,7 +360,7 @@ def _with_paths(sources: Sequence[SourceSettings], source: SourceSettings) -> tu
 
 def _with_source(text: str, source: SourceSettings) -> str:
     """Return the text of a file that states sources, with this one."""
-    root = yaml_tree.parse(text)
+    root = yaml_tree.parse_document(text)
     node = root.entries[_SOURCES].value if isinstance(root, MappingNode) and _SOURCES in root.entries else None
     if isinstance(node, ScalarNode) or (isinstance(node, SequenceNode) and not node.items):
         items = "".join(f"\n{line}" for line in _item_lines(source, "  "))
@@ -401,12 +403,12 @@ def _splice_text(text: str, start: int, end: int, new: str) -> str:
 
 def _item_lines(source: SourceSettings, indent: str) -> list[str]:
     """Return an entry of `sources` as lines of a block."""
-    return [f"{indent}{line[2:]}" for line in sources_section([source]).splitlines()[1:]]
+    return [f"{indent}{line[2:]}" for line in format_sources([source]).splitlines()[1:]]
 
 
 def _flow_item(source: SourceSettings) -> str:
     """Return an entry of `sources` in braces."""
-    return f"{{{', '.join(line[4:] for line in sources_section([source]).splitlines()[1:])}}}"
+    return f"{{{', '.join(line[4:] for line in format_sources([source]).splitlines()[1:])}}}"
 
 
 def _not_editable(source: SourceSettings) -> ConfigInvalid:
@@ -418,7 +420,7 @@ def _not_editable(source: SourceSettings) -> ConfigInvalid:
     )
 
 
-def sources_section(sources: Sequence[SourceSettings]) -> str:
+def format_sources(sources: Sequence[SourceSettings]) -> str:
     """As a file states them; empty for none."""
     lines = [f"{_SOURCES}:"] if sources else []
     for source in sources:

@@ -10,14 +10,14 @@ from typing import Protocol
 
 from vmrag_link.models import At, Collection, DocumentHeader
 
-Key = tuple[str, str]
+DocumentKey = tuple[str, str]
 Finder = Callable[[str, Sequence[str]], Container[str]]
 """Returns which of these ids a collection has."""
 
 
-def shown_names(
-    keys: Iterable[Key], sources: Container[str], collections: Iterable[str], find_ids: Finder
-) -> dict[Key, str]:
+def name_documents(
+    keys: Iterable[DocumentKey], sources: Container[str], collections: Iterable[str], find_ids: Finder
+) -> dict[DocumentKey, str]:
     """Return a name for each document that means no other document.
 
     A path gets its collection only if several of `collections` have a document with that id.
@@ -40,28 +40,30 @@ def shown_names(
     return names
 
 
-def names_among(keys: Sequence[Key], sources: Container[str]) -> dict[Key, str]:
+def name_among(keys: Sequence[DocumentKey], sources: Container[str]) -> dict[DocumentKey, str]:
     """Return names that are unique among these documents."""
     ids: dict[str, set[str]] = {}
     for name, doc_id in keys:
         ids.setdefault(name, set()).add(doc_id)
-    return shown_names(keys, sources, ids, lambda name, _: ids[name])
+    return name_documents(keys, sources, ids, lambda name, _: ids[name])
 
 
 class HeaderRows(Protocol):
     """Documents of which the headers can be read."""
 
-    def collections(self, at: At) -> list[Collection]: ...
+    def list_collections(self, at: At) -> list[Collection]: ...
 
-    def headers(
+    def read_headers(
         self, at: At, *, collection: str | None = None, ids: Iterable[str] | None = None
     ) -> Generator[DocumentHeader, None, None]: ...
 
 
-def names_in_rows(keys: Iterable[Key], sources: Container[str], at: At, rows: HeaderRows) -> dict[Key, str]:
+def name_in_rows(
+    keys: Iterable[DocumentKey], sources: Container[str], at: At, rows: HeaderRows
+) -> dict[DocumentKey, str]:
     """Return names that are unique among all documents of these rows."""
 
     def find_ids(collection: str, ids: Sequence[str]) -> set[str]:
-        return {header.doc_id for header in rows.headers(at, collection=collection, ids=ids)}
+        return {header.doc_id for header in rows.read_headers(at, collection=collection, ids=ids)}
 
-    return shown_names(keys, sources, (row.name for row in rows.collections(at)), find_ids)
+    return name_documents(keys, sources, (row.name for row in rows.list_collections(at)), find_ids)

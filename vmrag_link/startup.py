@@ -34,7 +34,7 @@ SELDOM = 20_000
 """New objects after which garbage is collected. Python's 700 are for programs with less memory."""
 
 
-def begin() -> None:
+def prepare_start() -> None:
     """Call it before anything else is imported."""
     gc.disable()
     modules: dict[str, Any] = sys.modules
@@ -48,7 +48,7 @@ def begin() -> None:
     del modules["typing_extensions"]
 
 
-def imported() -> None:
+def enable_collection() -> None:
     """From here on garbage is collected, for a process that may run for long: seldom, because
     records are none, and without looking at what was imported.
     """
@@ -58,7 +58,7 @@ def imported() -> None:
         gc.enable()
 
 
-def leave(code: int) -> NoReturn:
+def exit_process(code: int) -> NoReturn:
     """End the process: at once if no other thread is at work and everything could be written."""
     threads = sys.modules.get("threading")
     if threads is None or threads.active_count() == 1:

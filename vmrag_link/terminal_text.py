@@ -73,12 +73,12 @@ _STAYS = (
 """Where a hidden character is part of the writing. Flags are those of England, Scotland, Wales."""
 
 
-def visible(text: str) -> str:
+def escape_controls(text: str) -> str:
     """The text with everything that is unsafe or hidden escaped; newlines and tabs stay."""
     return text if _is_plain(text) else _escaped(text, lambda each: each.encode("unicode_escape").decode())
 
 
-def hidden(text: str) -> int:
+def count_hidden(text: str) -> int:
     """How many characters `visible` escapes, but for ends of lines and of pages."""
     if _is_plain(text):
         return 0
@@ -93,9 +93,9 @@ def hidden(text: str) -> int:
     return found
 
 
-def one_line(text: str) -> str:
+def escape_line(text: str) -> str:
     """As `visible`, with newlines escaped, too: no stranger's name or title begins a line."""
-    return visible(text).replace("\n", "\\n")
+    return escape_controls(text).replace("\n", "\\n")
 
 
 def cut_text(text: str, most: int) -> str:
@@ -105,40 +105,40 @@ def cut_text(text: str, most: int) -> str:
     return text if len(text) <= most else f"{text[: most - 1]}…"
 
 
-def lines(text: str) -> list[str]:
+def split_lines(text: str) -> list[str]:
     """The lines of a text, which may end in CR LF; a newline at its end begins no further line, and
     an empty text has none.
     """
     return text.replace("\r\n", "\n").removesuffix("\n").split("\n") if text else []
 
 
-def marked_lines(text: str, mark: str) -> list[str]:
+def mark_lines(text: str, mark: str) -> list[str]:
     """Return the lines of a text as `visible` shows them, each behind `mark`.
 
     Use it for the text of a document that is printed among other lines: none of its lines can
     imitate a heading.
     """
-    return [f"{mark}{line}" if line else mark.rstrip() for line in lines(visible(text))]
+    return [f"{mark}{line}" if line else mark.rstrip() for line in split_lines(escape_controls(text))]
 
 
-def continued(text: str) -> str:
+def indent_continuation(text: str) -> str:
     """As `visible`, with each line but the first indented: none of them can be taken for a line of
     ours.
     """
-    return visible(text).replace("\n", "\n    ")
+    return escape_controls(text).replace("\n", "\n    ")
 
 
-def for_log(text: str) -> str:
+def escape_for_log(text: str) -> str:
     """The text as it is; in a job of GitHub Actions without commands to its runner."""
-    return without_commands(text) if env.in_github_actions() else text
+    return escape_commands(text) if env.in_github_actions() else text
 
 
-def without_commands(text: str) -> str:
+def escape_commands(text: str) -> str:
     """The text with a backslash in what GitHub's runner would take for a command."""
     return re.sub(r"(?m)^([^\S\n]*)::", r"\1\\::", text).replace("##[", "##[\\")
 
 
-def json_for_terminal(text: str) -> str:
+def escape_json(text: str) -> str:
     """JSON that means the same, with what is unsafe for a terminal, and in a job of GitHub Actions
     `##[`, written as escapes.
 

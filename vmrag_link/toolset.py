@@ -100,10 +100,10 @@ class InstalledToolsets(Record, frozen=True):
 
     def schemas(self) -> list[Schema]:
         """The settings of each toolset that has some."""
-        from vmrag_link.settings.keys import of_sections  # most of what asks for toolsets has no use for them
+        from vmrag_link.settings.keys import build_schema  # most of what asks for toolsets has no use for them
 
         return [
-            of_sections({section: toolset.load(reference) for section, reference in toolset.settings.items()})
+            build_schema({section: toolset.load(reference) for section, reference in toolset.settings.items()})
             for toolset in self.toolsets.values()
             if toolset.settings
         ]

@@ -18,11 +18,11 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from vmrag_link import clock, config, env
-from vmrag_link.config import Loaded
+from vmrag_link.config import LoadedSettings
 from vmrag_link.errors import ConfigInvalid, FileFailed, GitReferenceMissing, quoted, shortened, system_failure
-from vmrag_link.formats import require_known
+from vmrag_link.formats import require_known_format
 from vmrag_link.git import plumbing
-from vmrag_link.git.configuration import config_section, config_values
+from vmrag_link.git.configuration import read_config_values, read_section
 from vmrag_link.git.refs import COMMIT_NAME
 from vmrag_link.models import Record
 from vmrag_link.paths import CONFIG_NAME, Places, read_regular, write_atomically
@@ -69,7 +69,7 @@ class Agreements(Record, frozen=True):
         return self.agreed[-1].settings if self.agreed else None
 
 
-def read(places: Places) -> Agreements:
+def read_agreements(places: Places) -> Agreements:
     """The agreements of this repository.
 
     Raises `ConfigInvalid` for a damaged file, which may have held restrictions, and `FormatTooNew`.
@@ -78,13 +78,13 @@ def read(places: Places) -> Agreements:
     return (_read(path) if path else None) or Agreements(_repository(places))
 
 
-def files(places: Places) -> tuple[Path, ...]:
+def list_files(places: Places) -> tuple[Path, ...]:
     """The files that `read` depends on, existing or not."""
     path = _file(places)
     return (places.trust_id, path) if path else (places.trust_id,)
 
 
-def every() -> list[Agreements]:
+def read_all_agreements() -> list[Agreements]:
     """The agreements of every repository on this machine, by path."""
     with contextlib.suppress(FileNotFoundError, NotADirectoryError):
         found = [_read(path) for path in _folder().iterdir() if path.suffix == ".json"]
@@ -92,12 +92,12 @@ def every() -> list[Agreements]:
     return []
 
 
-def add(places: Places, settings: Mapping[str, Any]) -> None:
+def add_agreement(places: Places, settings: Mapping[str, Any]) -> None:
     """Remember that a person agreed to this, in place of what they agreed to before.
 
     Raises `FileFailed`.
     """
-    _write(places, msgspec.structs.replace(read(places), agreed=(Agreement(dict(settings), clock.now()),)))
+    _write(places, msgspec.structs.replace(read_agreements(places), agreed=(Agreement(dict(settings), clock.now()),)))
 
 
 def add_service(places: Places, name: str) -> None:
@@ -105,7 +105,7 @@ def add_service(places: Places, name: str) -> None:
 
     Raises `FileFailed`.
     """
-    before = read(places)
+    before = read_agreements(places)
     _write(places, msgspec.structs.replace(before, services=tuple(sorted({*before.services, name}))))
 
 
@@ -115,7 +115,7 @@ def has_agreement(places: Places) -> bool:
     return path is not None and path.exists()
 
 
-def revoke(places: Places) -> bool:
+def revoke_agreements(places: Places) -> bool:
     """Forget what was agreed to for this repository; whether there was anything."""
     path = _file(places)
     if path is None or not path.exists():
@@ -127,7 +127,7 @@ def revoke(places: Places) -> bool:
 def _read(path: Path) -> Agreements | None:
     try:
         content = read_regular(path, _MAX_BYTES)
-        require_known(content, FORMAT, what="What you agreed to", path=path)
+        require_known_format(content, FORMAT, what="What you agreed to", path=path)
         return msgspec.json.decode(content, type=Agreements)
     except (FileNotFoundError, NotADirectoryError, PermissionError):
         return None  # what this user cannot read, this user did not write
@@ -182,64 +182,64 @@ def _folder() -> Path:
     return env.data_home() / "vmrag" / "trust"
 
 
-def load(places: Places) -> Loaded[Config]:
+def load_settings(places: Places) -> LoadedSettings[Config]:
     """The settings of the environment, git config, and `.vmrag.yaml` as far as this person agreed
     to it.
 
     Raises `ConfigInvalid`.
     """
-    return _load(places, config.own_text(places.config), CONFIG_NAME)
+    return _load(places, config.read_settings_file(places.config), CONFIG_NAME)
 
 
-def load_without_file(places: Places) -> Loaded[Config]:
+def load_without_file(places: Places) -> LoadedSettings[Config]:
     """Return the settings of the environment and of git config. Raises `ConfigInvalid`."""
     return _load(places, None, CONFIG_NAME)
 
 
-def load_sections(places: Places, schema: Schema) -> Loaded[Any]:
+def load_sections(places: Places, schema: Schema) -> LoadedSettings[Any]:
     """As `load`, of sections that toolsets bring. Raises `ConfigInvalid`."""
-    return _load(places, config.own_text(places.config), CONFIG_NAME, schema)
+    return _load(places, config.read_settings_file(places.config), CONFIG_NAME, schema)
 
 
-def load_at(places: Places, ref: str) -> Loaded[Config]:
+def load_at(places: Places, ref: str) -> LoadedSettings[Config]:
     """As `load`, with the `.vmrag.yaml` in the commit that a git ref names.
 
     Raises `ConfigInvalid`, `GitReferenceMissing`.
     """
-    spec = f"{plumbing.resolve(places, ref)}:{CONFIG_NAME}"
-    return _load(places, plumbing.blob(places, spec, limit=MAX_BYTES), f"{ref}:{CONFIG_NAME}")
+    spec = f"{plumbing.resolve_commit(places, ref)}:{CONFIG_NAME}"
+    return _load(places, plumbing.read_blob(places, spec, limit=MAX_BYTES), f"{ref}:{CONFIG_NAME}")
 
 
-def _load(places: Places, text: bytes | None, label: str, schema: Schema = CORE) -> Loaded[Any]:
+def _load(places: Places, text: bytes | None, label: str, schema: Schema = CORE) -> LoadedSettings[Any]:
     def known(remote: str) -> bool:
         from vmrag_link.transport import address
 
-        return address.named_here(places, remote)
+        return address.is_configured_here(places, remote)
 
-    return config.load(
+    return config.resolve_settings(
         text,
         path_label=label,
-        overrides=config_section(places, "vmrag"),
+        overrides=read_section(places, "vmrag"),
         environ=os.environ,
-        agreed=agreed(places, schema),
+        agreed=list_trusted_settings(places, schema),
         known_remote=known,
-        stand_in=env.value(env.SETTINGS_FROM),
+        stand_in=env.read_variable(env.SETTINGS_FROM),
         schema=schema,
         record=places.settings_record if label == CONFIG_NAME else None,
     )
 
 
-def agreed(places: Places, schema: Schema = CORE) -> dict[str, Any] | None:
+def list_trusted_settings(places: Places, schema: Schema = CORE) -> dict[str, Any] | None:
     """What counts as agreed to in this repository, by name; None: nobody has agreed to anything.
 
     In place of a person's agreement, what the commit of `VMRAG_SETTINGS_FROM` states. It is read
     as a blob, and no other file stands in for one that is not here. Raises `ConfigInvalid`.
     """
-    commit = env.value(env.SETTINGS_FROM)
+    commit = env.read_variable(env.SETTINGS_FROM)
     if commit is None:
-        return read(places).settings
+        return read_agreements(places).settings
     label = f"{commit[:12]}:{CONFIG_NAME}"
-    return {each.name: each.value for each in config.stated(_committed(places, commit), label, schema)}
+    return {each.name: each.value for each in config.list_trust_settings(_committed(places, commit), label, schema)}
 
 
 def _committed(places: Places, commit: str) -> bytes | None:
@@ -250,7 +250,7 @@ def _committed(places: Places, commit: str) -> bytes | None:
             variable=env.SETTINGS_FROM,
         )
     try:
-        return plumbing.blob(places, f"{commit}:{CONFIG_NAME}", limit=MAX_BYTES)
+        return plumbing.read_blob(places, f"{commit}:{CONFIG_NAME}", limit=MAX_BYTES)
     except GitReferenceMissing as missing:
         raise ConfigInvalid(
             f"{env.SETTINGS_FROM} names commit {commit[:12]}, which is not here: nobody can say which settings count.",
@@ -265,7 +265,7 @@ for every repository.
 """
 
 
-def permitted(places: Places, loaded: Loaded[Config]) -> Permission:
+def permit_services(places: Places, loaded: LoadedSettings[Config]) -> Permission:
     """Which services may be asked, and which of them at an address of this machine's own.
 
     A collection names its service and comes with the knowledge base, so a stranger's row could
@@ -274,22 +274,22 @@ def permitted(places: Places, loaded: Loaded[Config]) -> Permission:
     service without keys is this person's own server. Where the environment says so, none is asked.
     """
     from vmrag_link.embedding.base import SERVICES
-    from vmrag_link.embedding.registry import NOTHING, Permission
+    from vmrag_link.embedding.registry import NO_PERMISSION, Permission
 
-    if env.without_services():
-        return NOTHING
-    said = loaded.machine | loaded.agreed
+    if env.forbids_services():
+        return NO_PERMISSION
+    said = loaded.machine | loaded.trusted
     agreed = {name for name, service in SERVICES.items() if service.key is None}
     agreed |= {name for name in SERVICES if any(key.startswith(f"embedding.{name}_") for key in said)}
     if "embedding.model" in said:
         agreed.add(loaded.config.embedding.model)
     if any(name not in agreed for name in SERVICES):
-        agreed |= {*read(places).services, *config_values(places, TRUSTED_KEY)}
+        agreed |= {*read_agreements(places).services, *read_config_values(places, TRUSTED_KEY)}
     addresses = frozenset(name for name in SERVICES if f"embedding.{name}_url" in loaded.machine)
     return Permission(frozenset(agreed), addresses)
 
 
-def server(loaded: Loaded[Config]) -> ServerAddress | None:
+def choose_server(loaded: LoadedSettings[Config]) -> ServerAddress | None:
     """The server that the settings name; None where indexes are not shared, or the environment says
     that no service is asked.
 
@@ -298,7 +298,7 @@ def server(loaded: Loaded[Config]) -> ServerAddress | None:
     names, and never unencrypted beyond this machine.
     """
     settings = loaded.config.chroma
-    if settings.mode == "embedded" or env.without_services():
+    if settings.mode == "embedded" or env.forbids_services():
         return None
     from vmrag_link import endpoint  # few share their indexes
     from vmrag_link.chroma_server.server import CLOUD_URL, LOCAL_URL, ServerAddress
@@ -321,7 +321,7 @@ def server(loaded: Loaded[Config]) -> ServerAddress | None:
 
 
 def _secret(variable: str) -> str:
-    return (env.value(variable) or "").strip()
+    return (env.read_variable(variable) or "").strip()
 
 
 def _headers(credentials: str = "", key: str = "") -> dict[str, str]:

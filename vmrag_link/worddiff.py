@@ -21,7 +21,7 @@ from typing import Literal
 import msgspec
 
 
-def common_ends(left: Sequence[str], right: Sequence[str]) -> tuple[int, int]:
+def count_common_ends(left: Sequence[str], right: Sequence[str]) -> tuple[int, int]:
     """How many elements both begin with, and how many both end with after those."""
     head = sum(takewhile(bool, map(eq, left, right)))
     rest = min(len(left), len(right)) - head
@@ -29,7 +29,7 @@ def common_ends(left: Sequence[str], right: Sequence[str]) -> tuple[int, int]:
     return head, tail
 
 
-def longest_chain(pairs: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
+def find_longest_chain(pairs: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
     """The longest chain of pairs, sorted by their first number, whose second numbers rise (patience
     sorting). Of several, always the same one.
     """
@@ -108,7 +108,7 @@ class _Allowance:
         return True
 
 
-def difference(old: str, new: str) -> tuple[Piece, ...]:
+def diff_words(old: str, new: str) -> tuple[Piece, ...]:
     """Pieces whose equal and deleted texts make up `old`, equal and inserted ones `new`, exactly.
 
     No piece is empty, no two neighbours have the same op, and a deletion stands before the
@@ -122,12 +122,12 @@ def difference(old: str, new: str) -> tuple[Piece, ...]:
     return tuple(_tidy(pieces))
 
 
-def words(pieces: Iterable[Piece], op: Op) -> int:
+def count_words(pieces: Iterable[Piece], op: Op) -> int:
     """How many words, separated by blanks, the pieces of that kind have."""
     return sum(len(piece.text.split()) for piece in pieces if piece.op == op)
 
 
-def cut(pieces: Sequence[Piece], *, context: int = CONTEXT_WORDS) -> tuple[Piece, ...]:
+def cut_equal_text(pieces: Sequence[Piece], *, context: int = CONTEXT_WORDS) -> tuple[Piece, ...]:
     """The same with `context` words of equal text around each change; what is left out is marked by
     an `omitted` piece.
     """
@@ -138,7 +138,7 @@ def cut(pieces: Sequence[Piece], *, context: int = CONTEXT_WORDS) -> tuple[Piece
     return tuple(shown)
 
 
-def render(pieces: Iterable[Piece], *, style: Callable[[Op, str], str] = lambda _, text: text) -> str:
+def render_pieces(pieces: Iterable[Piece], *, style: Callable[[Op, str], str] = lambda _, text: text) -> str:
     """One text, with `[-deleted-]{+inserted+}` as git writes it; `style` may colour what is not
     equal.
     """
@@ -201,7 +201,7 @@ def _sections(old: Sequence[str], new: Sequence[str], runs: Iterable[Run]) -> It
 
 def _edges(old: Sequence[str], new: Sequence[str]) -> list[Run]:
     """What both begin with, and what both end with after that; both runs may be empty."""
-    head, tail = common_ends(old, new)
+    head, tail = count_common_ends(old, new)
     return [(0, 0, head), (len(old) - tail, len(new) - tail, tail)]
 
 
@@ -250,7 +250,7 @@ def _anchors(old: Sequence[str], new: Sequence[str], allowance: _Allowance) -> l
         if number == rarest
         for pair in zip(places_old[each], places_new[each], strict=True)
     )
-    chain = longest_chain(pairs)
+    chain = find_longest_chain(pairs)
     return chain if len(chain) >= _ORDERED * len(pairs) else []
 
 

@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterator
 from typing import Any, NamedTuple, TypeAlias
 
-from vmrag_link.pin_values import shown
+from vmrag_link.pin_values import quote_untrusted
 
 # What YAML does not allow, and the three characters that end a line for YAML 1.1 but for no editor.
 _STRANGE = "[^\t\n\r\x20-\x7e\xa0-\u2027\u202a-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]"
@@ -34,7 +34,7 @@ class YamlRefused(Exception):
         self.hint = hint
 
 
-def decode(data: bytes, most: int) -> str:
+def decode_text(data: bytes, most: int) -> str:
     """The text of at most `most` bytes, without a byte order mark. Raises `YamlRefused`."""
     if len(data) > most:
         raise YamlRefused(f"the file has {len(data)} bytes; at most {most} are read", 1)
@@ -46,7 +46,7 @@ def decode(data: bytes, most: int) -> str:
     plain = text.translate({ord(each): None for each in "\t\n\r"}).isprintable()
     if not plain and (strange := re.search(_STRANGE, text)):  # compiling it takes longer than anything else here
         line = text.count("\n", 0, strange.start()) + 1
-        raise YamlRefused(f"holds a control character: {shown(strange[0])}", line)
+        raise YamlRefused(f"holds a control character: {quote_untrusted(strange[0])}", line)
     return text
 
 
@@ -57,7 +57,7 @@ def is_blank(text: str) -> bool:
     return all(line.lstrip(" ").startswith("#") or not line.strip() for line in text.splitlines())
 
 
-def events(text: str) -> Iterator[Any]:
+def parse_events(text: str) -> Iterator[Any]:
     """The events between the brackets of stream and document. Raises `YamlRefused` on the way."""
     import yaml
 
@@ -74,7 +74,7 @@ def events(text: str) -> Iterator[Any]:
             if getattr(event, "anchor", None) is not None:
                 raise YamlRefused("anchors and aliases (&, *) are not read", line)
             if getattr(event, "tag", None) is not None:
-                raise YamlRefused(f"tags are not read: {shown(event.tag)}", line)
+                raise YamlRefused(f"tags are not read: {quote_untrusted(event.tag)}", line)
             documents += isinstance(event, yaml.DocumentStartEvent)
             if isinstance(event, frame):
                 continue
@@ -147,9 +147,9 @@ class MappingEntry(NamedTuple):
 Node: TypeAlias = ScalarNode | SequenceNode | MappingNode
 
 
-def parse(text: str) -> Node | None:
+def parse_document(text: str) -> Node | None:
     """The only document of a file; None if it has none. Raises `YamlRefused`."""
-    found = events(text)
+    found = parse_events(text)
     first = next(found, None)
     if first is None:
         return None
@@ -158,7 +158,7 @@ def parse(text: str) -> Node | None:
     return root
 
 
-def plain(node: Node) -> Any:
+def convert_to_plain(node: Node) -> Any:
     """What JSON has for it. Unquoted, numbers and `true`, `false`, `null` are what YAML 1.2 takes
     them for, and everything else is text: `yes` and `2024-01-01`, too.
     """
@@ -166,9 +166,9 @@ def plain(node: Node) -> Any:
         case ScalarNode():
             return _scalar(node)
         case SequenceNode():
-            return [plain(item) for item in node.items]
+            return [convert_to_plain(item) for item in node.items]
         case MappingNode():
-            return {name: plain(entry.value) for name, entry in node.entries.items()}
+            return {name: convert_to_plain(entry.value) for name, entry in node.entries.items()}
 
 
 def _scalar(node: ScalarNode) -> Any:
@@ -228,7 +228,7 @@ class _Builder:
         if key.text == MERGE_KEY and not key.quoted:
             raise YamlRefused("merge keys (<<) are not read", key.line)
         if key.text in entries:
-            raise YamlRefused(f"{shown(key.text)} stands there twice", key.line, "Delete one of the two.")
+            raise YamlRefused(f"{quote_untrusted(key.text)} stands there twice", key.line, "Delete one of the two.")
         return key
 
 

@@ -26,14 +26,14 @@ def main(argv: Sequence[str]) -> int:
     try:
         return _run(runner, argv)
     except VmragError as error:
-        failures.annotate(runner, error)
+        failures.annotate_error(runner, error)
         return error.exit_code
     except KeyboardInterrupt:
-        runner.say("Interrupted.")
+        runner.log_line("Interrupted.")
         return INTERRUPTED
     except Exception as error:  # noqa: BLE001  the outermost boundary
         if known := system_failure(error):
-            failures.annotate(runner, known)
+            failures.annotate_error(runner, known)
             return FAILED
         return _bug(runner, error, argv)
 
@@ -41,7 +41,7 @@ def main(argv: Sequence[str]) -> int:
 def _run(runner: Runner, argv: Sequence[str]) -> int:
     if len(argv) != 1 or argv[0] not in STEPS:
         raise UsageInvalid(f"A step is one of {', '.join(STEPS)}.", hint="python -m vmrag_action sync")
-    job = WorkflowJob.of()
+    job = WorkflowJob.from_environment()
     module, _, function = STEPS[argv[0]].partition(":")
     code: int = getattr(importlib.import_module(f"vmrag_action.steps.{module}"), function)(runner, job)
     return code
@@ -53,7 +53,7 @@ def _bug(runner: Runner, error: Exception, argv: Sequence[str]) -> int:
 
     with runner.group("traceback"):
         for line in "".join(traceback.format_exception(error)).splitlines():
-            runner.say(line)
+            runner.log_line(line)
     runner.annotate("error", f"A bug in the step {' '.join(argv)}: {type(error).__name__}: {error}")
     return BUG
 

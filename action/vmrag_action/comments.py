@@ -77,16 +77,16 @@ class CommentApi(NamedTuple):
     graphql: str
 
     @classmethod
-    def of(cls, token: str, environ: Mapping[str, str] = os.environ) -> CommentApi:
+    def from_job(cls, token: str, environ: Mapping[str, str] = os.environ) -> CommentApi:
         """Raises as `GitHub.of`."""
-        github, graphql = GitHub.of(token, environ), environ.get("GITHUB_GRAPHQL_URL", "")
+        github, graphql = GitHub.from_job(token, environ), environ.get("GITHUB_GRAPHQL_URL", "")
         if not graphql or not endpoint.is_private(graphql):
             raise UsageInvalid(
                 "GITHUB_GRAPHQL_URL names no address to which a token may go.", hint="Run it as a step of a job."
             )
         return cls(github, graphql)
 
-    def settle(self, number: int, marker: str, text: str, *, speaks: bool) -> Outcome:
+    def update_comment(self, number: int, marker: str, text: str, *, speaks: bool) -> Outcome:
         """See that the pull request has one comment of ours, which says `text`; none is begun
         unless it `speaks`.
 
@@ -121,21 +121,21 @@ class CommentApi(NamedTuple):
         self._ask("PATCH", f"/issues/comments/{first.id}", {"body": text})
         return "edited"
 
-    def pull_request(self, number: int) -> PullRequest | None:
+    def read_pull_request(self, number: int) -> PullRequest | None:
         """None if there is none of this number."""
         try:
-            return self.github.decoded(self._ask("GET", f"/pulls/{number}"), PullRequest)
+            return self.github.decode_answer(self._ask("GET", f"/pulls/{number}"), PullRequest)
         except NoAnswer as why:
             if why.status == _GONE:
                 return None
             raise self._failure(why) from why
 
-    def artifact(self, run: int, name: str, most: int) -> bytes | None:
+    def download_artifact(self, run: int, name: str, most: int) -> bytes | None:
         """The archive of an artifact of a run; None if that has none, or one with more bytes."""
         try:
             asked = urlencode({"name": name, "per_page": _PAGE})
             answer = self._ask("GET", f"/actions/runs/{run}/artifacts?{asked}")
-            found = self.github.decoded(answer, _Artifacts).artifacts
+            found = self.github.decode_answer(answer, _Artifacts).artifacts
             fitting = [each for each in found if each.name == name and not each.expired and each.size_in_bytes <= most]
             if not fitting:
                 return None
@@ -152,16 +152,16 @@ class CommentApi(NamedTuple):
                 raise
             if not endpoint.is_private(why.location):
                 raise RemoteUnreachable("The artifact lies where it cannot be read in private.", hint=_READ) from why
-            return endpoint.request("GET", why.location, headers={}, circuit=self.github.url, most=most)
+            return endpoint.send_request("GET", why.location, headers={}, circuit=self.github.url, most=most)
 
     def _login(self) -> str:
         """Who this token is. Of an App the other API does not say it."""
         asked = {"query": "{viewer{login}}"}
         try:
-            answer = endpoint.request("POST", self.graphql, asked, **self._request)
+            answer = endpoint.send_request("POST", self.graphql, asked, **self._request)
         except NoAnswer as why:
             raise self._failure(why) from why
-        return self.github.decoded(answer, _Viewer).data.viewer.login
+        return self.github.decode_answer(answer, _Viewer).data.viewer.login
 
     def _ours(self, number: int, marker: str, me: str) -> list[PostedComment]:
         """The oldest first."""
@@ -172,7 +172,7 @@ class CommentApi(NamedTuple):
                 answer = self._ask("GET", f"/issues/{number}/comments?{asked}")
             except NoAnswer as why:
                 raise self._failure(why) from why
-            some = self.github.decoded(answer, list[PostedComment])
+            some = self.github.decode_answer(answer, list[PostedComment])
             found += [
                 each for each in some if each.user and each.user.login == me and _lines(each.body)[:1] == [marker]
             ]
@@ -181,7 +181,7 @@ class CommentApi(NamedTuple):
         return sorted(found, key=lambda each: each.id)
 
     def _ask(self, method: str, path: str, body: object = None, **more: Any) -> bytes:
-        return endpoint.request(method, f"{self.github.home}{path}", body, **self._request | more)
+        return endpoint.send_request(method, f"{self.github.repository_url}{path}", body, **self._request | more)
 
     @property
     def _request(self) -> dict[str, Any]:
@@ -195,7 +195,7 @@ class CommentApi(NamedTuple):
         }
 
     def _failure(self, why: NoAnswer, what: str = "The comment was not written", allowed: str = _WRITE) -> VmragError:
-        return self.github.failure(why, what, allowed)
+        return self.github.convert_failure(why, what, allowed)
 
 
 def _lines(body: str | None) -> list[str]:

@@ -24,7 +24,7 @@ from typing import NamedTuple
 import msgspec
 
 from vmrag_action import payload
-from vmrag_action.payload import OfMergeGroup, OfPullRequest, OfPush, OfRepository, PullRequest
+from vmrag_action.payload import MergeGroupEvent, PullRequest, PullRequestEvent, PushEvent, RepositoryEvent
 from vmrag_link import env
 from vmrag_link.errors import HistoryMissing, UsageInvalid
 from vmrag_link.git import objects, plumbing, remotes, transfer
@@ -86,7 +86,7 @@ class _Ends(NamedTuple):
     proposed: str | None = None
 
 
-def comparison(environ: Mapping[str, str], places: Places) -> Comparison:
+def read_comparison(environ: Mapping[str, str], places: Places) -> Comparison:
     """What the event of this job is about, in the checkout at `places`.
 
     A commit that decides it and is not here is fetched. Of another repository than the event's, a
@@ -95,14 +95,14 @@ def comparison(environ: Mapping[str, str], places: Places) -> Comparison:
     """
     event = environ.get("GITHUB_EVENT_NAME", "")
     if not event:
-        raise payload.unreadable("GITHUB_EVENT_NAME is not set")
-    at = plumbing.resolve(places, "HEAD")
+        raise payload.payload_error("GITHUB_EVENT_NAME is not set")
+    at = plumbing.resolve_commit(places, "HEAD")
     ends = _Ends(None, at) if _is_another(event, environ, places) else _ends(event, environ, places)
-    given = env.value(env.SETTINGS_FROM, environ)  # the workflow's word, or that of an earlier step
+    given = env.read_variable(env.SETTINGS_FROM, environ)  # the workflow's word, or that of an earlier step
     if ends.settings_from and not given:
-        deepen.bring(places, [ends.settings_from], files=True)
+        deepen.fetch_commits(places, [ends.settings_from], files=True)
         # A partial clone fetches the file itself now: later steps may have no way in.
-        plumbing.blob(places, f"{ends.settings_from}:{CONFIG_NAME}", limit=MAX_BYTES)
+        plumbing.read_blob(places, f"{ends.settings_from}:{CONFIG_NAME}", limit=MAX_BYTES)
     return Comparison(
         event,
         ends.base,
@@ -123,40 +123,40 @@ def _is_another(event: str, environ: Mapping[str, str], places: Places) -> bool:
     Raises `UsageInvalid` for the fork that a pull request comes from: what it calls its base, and
     its knowledge, are a stranger's.
     """
-    if is_own(environ, places):
+    if is_own_checkout(environ, places):
         return False
     name = _hosted_name(places)
     if event in (*_MERGED, "pull_request_target"):
-        source = payload.read(environ, OfPullRequest).pull_request.head.repo
+        source = payload.read_event(environ, PullRequestEvent).pull_request.head.repo
         if source and source.full_name.lower() == name:
             raise UsageInvalid(
                 f"The checkout is of the fork {name}, which cannot say what the base has.",
                 hint="Leave out `repository:` of the step actions/checkout.",
             )
-    return bool(objects.missing_commits(places, [_sha(environ)]))
+    return bool(objects.find_missing_commits(places, [_sha(environ)]))
 
 
-def pushed_branch(environ: Mapping[str, str]) -> str | None:
+def read_pushed_branch(environ: Mapping[str, str]) -> str | None:
     """The branch that was pushed; None for tags, and where no push is what happened."""
     ref = _ref(environ)
     is_push = environ.get("GITHUB_EVENT_NAME") == "push"
     return ref.removeprefix(BRANCHES) if is_push and ref.startswith(BRANCHES) else None
 
 
-def default_branch(environ: Mapping[str, str]) -> str:
+def read_default_branch(environ: Mapping[str, str]) -> str:
     """Raises as `payload.read`."""
-    return payload.read(environ, OfRepository).repository.default_branch
+    return payload.read_event(environ, RepositoryEvent).repository.default_branch
 
 
-def is_own(environ: Mapping[str, str], places: Places) -> bool:
+def is_own_checkout(environ: Mapping[str, str], places: Places) -> bool:
     """Whether the checkout is of the job's own repository, the only one that a job pushes to."""
     return _hosted_name(places) in (None, environ.get("GITHUB_REPOSITORY", "").lower())
 
 
 def _hosted_name(places: Places) -> str | None:
     """`owner/name` of the repository that was checked out; None for one of this machine."""
-    names = remotes.nearest(places, None)
-    found = _HOSTED.fullmatch(remotes.url(places, names[0])) if names else None
+    names = remotes.list_for_reading(places, None)
+    found = _HOSTED.fullmatch(remotes.read_url(places, names[0])) if names else None
     return found["name"].lower() if found else None
 
 
@@ -166,7 +166,7 @@ def _ends(event: str, environ: Mapping[str, str], places: Places) -> _Ends:
     if event == "pull_request_target":
         return _of_target(environ, places)
     if event == "merge_group":
-        group = payload.read(environ, OfMergeGroup).merge_group
+        group = payload.read_event(environ, MergeGroupEvent).merge_group
         return _Ends(group.base_sha, group.head_sha, group.base_sha)
     if event == "push":
         return _of_push(environ, places)
@@ -178,15 +178,15 @@ def _ends(event: str, environ: Mapping[str, str], places: Places) -> _Ends:
 
 def _of_merge(environ: Mapping[str, str], places: Places) -> _Ends:
     """The parents of the merge, which fit together. The payload's base may be an older one."""
-    event = payload.read(environ, OfPullRequest)
+    event = payload.read_event(environ, PullRequestEvent)
     request = event.pull_request
-    if landed := event.landed:
-        deepen.bring(places, [landed])
-        settings = next(iter(objects.parents(places, landed)), None)
+    if landed := event.landed_commit:
+        deepen.fetch_commits(places, [landed])
+        settings = next(iter(objects.read_parents(places, landed)), None)
         return _Ends(request.base.sha, landed, settings, proposed=request.head.sha)
     merge = _sha(environ)
-    deepen.bring(places, [merge])  # the workflow may have checked out the head instead
-    match objects.parents(places, merge):
+    deepen.fetch_commits(places, [merge])  # the workflow may have checked out the head instead
+    match objects.read_parents(places, merge):
         case [base, head]:
             pass
         case _:
@@ -198,7 +198,7 @@ def _of_target(environ: Mapping[str, str], places: Places) -> _Ends:
     """A stranger chooses the base of a pull request among all branches, old ones with forgotten
     settings included. Nobody chooses `GITHUB_SHA`, from which GitHub takes the workflow.
     """
-    request = payload.read(environ, OfPullRequest).pull_request
+    request = payload.read_event(environ, PullRequestEvent).pull_request
     base = _tip(places, request.base.ref)
     return _Ends(base, request.head.sha, _sha(environ), f"origin/{request.base.ref}", _fork(environ, request))
 
@@ -206,16 +206,20 @@ def _of_target(environ: Mapping[str, str], places: Places) -> _Ends:
 def _tip(places: Places, branch: str) -> str:
     """Where a branch of the base repository is now."""
     ref = BRANCHES + branch
-    found = transfer.advertised(places, deepen.origin(places), ref) if plumbing.is_ref(places, ref) else None
+    found = (
+        transfer.read_remote_ref(places, deepen.find_code_remote(places), ref)
+        if plumbing.is_ref_name(places, ref)
+        else None
+    )
     if found is None:
-        raise payload.unreadable("the base branch of the pull request is not there")
+        raise payload.payload_error("the base branch of the pull request is not there")
     return found
 
 
 def _fork(environ: Mapping[str, str], request: PullRequest) -> Fork | None:
     """None for a branch of the same repository, and for a fork that was deleted."""
     source, base = request.head.repo, request.base.repo
-    server = payload.server(environ)
+    server = payload.read_server(environ)
     if source is None or source.full_name == base.full_name or not _SERVER.fullmatch(server):
         return None
     return Fork(f"{server}/{source.full_name}", f"refs/pull/{request.number}/head")
@@ -229,13 +233,13 @@ def _of_push(environ: Mapping[str, str], places: Places) -> _Ends:
 
     A branch that was pushed by force counts as new if nobody has its old commit any more.
     """
-    event = payload.read(environ, OfPush)
+    event = payload.read_event(environ, PushEvent)
     head, settings = _sha(environ), _own_settings(environ)
     if not _ref(environ).startswith(BRANCHES):
         return _Ends(None, head, settings)
     if event.before.strip("0"):
         try:
-            deepen.bring(places, [event.before])
+            deepen.fetch_commits(places, [event.before])
             return _Ends(event.before, head, settings)
         except HistoryMissing as missing:
             if not (event.forced and deepen.is_gone(missing)):
@@ -256,7 +260,7 @@ def _is_default(event: str, environ: Mapping[str, str]) -> bool:
     """A schedule runs on the default branch alone, and its payload does not always say which."""
     if event == "schedule":
         return True
-    return _ref(environ) == BRANCHES + default_branch(environ)
+    return _ref(environ) == BRANCHES + read_default_branch(environ)
 
 
 # -- what the runner hands over
@@ -267,7 +271,7 @@ def _sha(environ: Mapping[str, str]) -> str:
     try:
         return msgspec.convert(found, payload.Hash)
     except msgspec.ValidationError as error:
-        raise payload.unreadable("GITHUB_SHA is not the hash of a commit") from error
+        raise payload.payload_error("GITHUB_SHA is not the hash of a commit") from error
 
 
 def _ref(environ: Mapping[str, str]) -> str:

@@ -37,7 +37,7 @@ _OF_THE_PIN = frozenset(
 """What is said of a pin after somebody could look."""
 
 ENVIRONMENT = "The job's environment: "
-NOT_THE_PIN = "This says nothing about the pin."
+NOT_PIN_FAILURES = "This says nothing about the pin."
 
 
 _IN_A_FORK = (
@@ -46,24 +46,24 @@ _IN_A_FORK = (
 )
 
 
-def is_of_the_pin(error: VmragError) -> bool:
+def is_pin_failure(error: VmragError) -> bool:
     """Whether the pin is at fault, or what it names. An error of a pin may have another cause."""
     return error.cause in _OF_THE_PIN
 
 
-def annotate(runner: Runner, error: VmragError, level: Level = "error") -> None:
+def annotate_error(runner: Runner, error: VmragError, level: Level = "error") -> None:
     """Show an error at the pin, if that is at fault; else as a mistake of the workflow, or as a
     problem of the environment.
     """
-    if is_of_the_pin(error):
+    if is_pin_failure(error):
         runner.annotate(level, error.message, hint=_hint(error), title=error.cause, at=PIN)
     elif error.exit_code == USAGE and error.cause == error.code:
         runner.annotate(level, error.message, hint=error.hint, title=error.code)
     else:
-        hint = "\n".join(each for each in (error.hint, NOT_THE_PIN) if each)
+        hint = "\n".join(each for each in (error.hint, NOT_PIN_FAILURES) if each)
         runner.annotate(level, error.message, hint=hint, title=ENVIRONMENT + error.cause)
 
 
 def _hint(error: VmragError) -> str:
     missing = error.cause == PinRevisionMissing.code
-    return _IN_A_FORK if missing and payload.is_of_a_fork(os.environ) else error.hint
+    return _IN_A_FORK if missing and payload.is_fork_job(os.environ) else error.hint

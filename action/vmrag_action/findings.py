@@ -33,20 +33,20 @@ RESULTS = {"junit": "junit.xml", "sarif": "sarif"}
 
 
 @contextlib.contextmanager
-def opened(runner: Runner, job: WorkflowJob) -> Iterator[Workspace]:
+def open_workspace(runner: Runner, job: WorkflowJob) -> Iterator[Workspace]:
     """With git's way in, in the environment that `prepare` has set for all steps, and without the
     keys of services where none may be asked.
 
     Raises `UsageInvalid`, `GitRepositoryMissing`, `ConfigInvalid`.
     """
-    secret = inputs.token()
-    for form in github_api.forms(secret):
-        runner.mask(form)
-    folder = inputs.directory(job.workspace)
-    env.add(github_api.safe_directory(folder))
-    env.add(github_api.environment(plumbing.locate(folder), secret))
-    if env.without_services():
-        env.forget((*env.SERVICE_KEYS, env.CHROMA_KEY, env.CHROMA_CREDENTIALS))
+    secret = inputs.take_token()
+    for form in github_api.list_secret_forms(secret):
+        runner.mask_secret(form)
+    folder = inputs.read_directory(job.workspace)
+    env.add_variables(github_api.allow_directory(folder))
+    env.add_variables(github_api.build_git_environment(plumbing.locate_work_tree(folder), secret))
+    if env.forbids_services():
+        env.remove_variables((*env.SERVICE_KEYS, env.CHROMA_KEY, env.CHROMA_CREDENTIALS))
     workspace = Workspace.open(folder, runner)
     try:
         yield workspace
@@ -54,9 +54,9 @@ def opened(runner: Runner, job: WorkflowJob) -> Iterator[Workspace]:
         workspace.close()
 
 
-def compared(workspace: Workspace) -> Comparison:
+def compare_event(workspace: Workspace) -> Comparison:
     """What the event is about. Raises as `events.comparison`."""
-    return events.comparison(os.environ, workspace.places)
+    return events.read_comparison(os.environ, workspace.places)
 
 
 def keep_results(job: WorkflowJob, found: CaseList) -> None:
@@ -65,14 +65,14 @@ def keep_results(job: WorkflowJob, found: CaseList) -> None:
     No link in the workspace is followed: a pull request can have put it there. Raises
     `UsageInvalid` for a folder outside of the workspace, `FileFailed` for one that is a link.
     """
-    folders = inputs.results(job.workspace)
+    folders = inputs.read_result_folders(job.workspace)
     if folders is None:
         return
     for kind, ending in RESULTS.items():
         parts = (*folders, f"{found.command}.{ending}")
         path = job.workspace.joinpath(*parts)
         try:
-            Folder(job.workspace).write(parts, FORMATS[kind](found).encode())
+            Folder(job.workspace).write_file(parts, FORMATS[kind](found).encode())
         except OSError as error:
             raise FileFailed(
                 f"results-path: cannot write {path}: {error.strerror}.",
@@ -81,20 +81,20 @@ def keep_results(job: WorkflowJob, found: CaseList) -> None:
             ) from error
 
 
-def variables(comparison: Comparison) -> dict[str, str]:
+def list_job_variables(comparison: Comparison) -> dict[str, str]:
     """What the job's later steps have to see, too, ours and the workflow's: which settings count,
     whether services may be asked, that no process in the background builds a store for Chroma that
     nobody reads, and that nothing is put on a Chroma server, because it may be a stranger's. The
     keys of services stay: other programs may need them.
     """
     found = dict(comparison.environment)
-    if inputs.chroma():
+    if inputs.wants_chroma():
         found[CHROMA] = "wait"
-    elif env.value(CHROMA) is None:
+    elif env.read_variable(CHROMA) is None:
         found[CHROMA] = "off"
-    if env.value(SHARE) is None:
+    if env.read_variable(SHARE) is None:
         found[SHARE] = "off"
-    if remote := inputs.remote():
+    if remote := inputs.read_remote():
         found[REMOTE] = remote
     return found
 
@@ -134,7 +134,7 @@ class ActionFinding(NamedTuple):
     place: SourceLine | None = PIN
 
     @classmethod
-    def of_pin(cls, found: PinFinding) -> ActionFinding:
+    def from_error(cls, found: PinFinding) -> ActionFinding:
         """At the pin, unless it is the environment that does not let anybody look."""
         place = None if found.code in _ENVIRONMENTAL else PIN
         return cls(found.level, found.code, found.commit[:12], found.message, found.hint, place)
@@ -144,12 +144,12 @@ class ActionFinding(NamedTuple):
         return self.code if self.place else failures.ENVIRONMENT + self.code
 
 
-def report(runner: Runner, title: str, found: Sequence[ActionFinding], verdict: str) -> int:
+def report_findings(runner: Runner, title: str, found: Sequence[ActionFinding], verdict: str) -> int:
     """Returns the exit code: 1 if one of them is what `fail-on` names, or worse.
 
     The output `findings` counts those of earlier steps, too.
     """
-    fail_on = inputs.fail_on()
+    fail_on = inputs.read_fail_on()
     fatal = {"error": ("error",), "information": ("error", "information"), "never": ()}[fail_on]
     ordered = sorted(found, key=_rank)
     by_level: dict[Level, list[ActionFinding]] = {"error": [], "warning": [], "notice": []}
@@ -158,24 +158,26 @@ def report(runner: Runner, title: str, found: Sequence[ActionFinding], verdict: 
         by_level[level].append(each)
     for level, some in by_level.items():
         _annotate(runner, level, some)
-    runner.say(verdict)
-    runner.output("findings", len(found) + inputs.earlier_findings())
+    runner.log_line(verdict)
+    runner.set_output("findings", len(found) + inputs.count_earlier_findings())
     rows = [(each.severity, each.code, each.where, each.message, each.hint) for each in ordered]
-    text = markdown_text.facts(title, [("Result", verdict), ("Findings", len(found))])
+    text = markdown_text.format_facts(title, [("Result", verdict), ("Findings", len(found))])
     if rows:
-        text += markdown_text.table("Findings", ("", "Code", "Where", "What", "What helps"), rows, limit=MOST_BYTES)
-    runner.summarise(text)
+        text += markdown_text.format_table(
+            "Findings", ("", "Code", "Where", "What", "What helps"), rows, limit=MOST_BYTES
+        )
+    runner.append_summary(text)
     return FAILED_CHECK if any(each.severity in fatal for each in found) else OK
 
 
-def nothing_to_do(runner: Runner, job: WorkflowJob, mode: Mode, title: str, why: str) -> int:
+def report_no_work(runner: Runner, job: WorkflowJob, mode: Mode, title: str, why: str) -> int:
     """Say why a mode has nothing to do on this event. The job passes.
 
     `why`: a sentence, which begins like the rest of one.
     """
     said = f"mode: {mode} has nothing to do on {job.event}: {why}"
-    runner.say(said)
-    runner.summarise(markdown_text.facts(title, [("Result", said)]))
+    runner.log_line(said)
+    runner.append_summary(markdown_text.format_facts(title, [("Result", said)]))
     return OK
 
 
@@ -188,7 +190,7 @@ def _annotate(runner: Runner, level: Level, found: Sequence[ActionFinding]) -> N
     """The runner shows so many of a level in a step and drops the others silently, so the last one
     that it shows names them; the log has them all.
     """
-    room = runner.room(level)
+    room = runner.count_free_annotations(level)
     more = len(found) - room
     for number, each in enumerate(found, 1):
         rest = f"and {more} more: see the summary" if more > 0 and number == room else ""

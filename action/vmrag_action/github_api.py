@@ -30,26 +30,31 @@ from vmrag_link.models import Record
 from vmrag_link.paths import Places
 
 
-def forms(secret: str) -> tuple[str, ...]:
+def list_secret_forms(secret: str) -> tuple[str, ...]:
     """Everything that the log must mask: the token, and what stands for it in a header."""
     secret = secret.strip()
     return (secret, _basic(secret)) if secret else ()
 
 
-def environment(places: Places, secret: str, environ: Mapping[str, str] = os.environ) -> dict[str, str]:
+def build_git_environment(places: Places, secret: str, environ: Mapping[str, str] = os.environ) -> dict[str, str]:
     """The variables with which git gets in at GITHUB_SERVER_URL.
 
     Empty where it does already, where there is no token, and for a server to which the token would
     travel in the clear.
     """
-    secret, server = secret.strip(), env.github_server(environ)
-    if not secret or not _is_origin(server) or not endpoint.is_private(server) or credentials.known(places, server):
+    secret, server = secret.strip(), env.read_github_server(environ)
+    if (
+        not secret
+        or not _is_origin(server)
+        or not endpoint.is_private(server)
+        or credentials.has_credentials(places, server)
+    ):
         return {}
     header = f"AUTHORIZATION: basic {_basic(secret)}"  # as actions/checkout says it
     return env.git_settings(above=[(f"http.{server}/.extraheader", header)], environ=environ)
 
 
-def safe_directory(folder: Path, environ: Mapping[str, str] = os.environ) -> dict[str, str]:
+def allow_directory(folder: Path, environ: Mapping[str, str] = os.environ) -> dict[str, str]:
     """The variables with which git works in the repository around a folder, and in no other one,
     although another user owns it: a container's workspace is the runner's.
     """
@@ -118,10 +123,10 @@ class GitHub(NamedTuple):
     token: str
 
     @classmethod
-    def of(cls, token: str, environ: Mapping[str, str] = os.environ) -> GitHub:
+    def from_job(cls, token: str, environ: Mapping[str, str] = os.environ) -> GitHub:
         """Raises `UsageInvalid` where the runner does not say which repository is meant."""
         url = environ.get("GITHUB_API_URL", "").rstrip("/")
-        repository = payload.repository_name(environ)
+        repository = payload.read_repository_name(environ)
         if not url or not endpoint.is_private(url):
             raise UsageInvalid(
                 "GITHUB_API_URL names no address to which a token may go.", hint="Run it as a step of a job."
@@ -130,7 +135,7 @@ class GitHub(NamedTuple):
             raise UsageInvalid("GitHub's API needs the input token.", hint="with: token: ${{ github.token }}")
         return cls(url, repository, token.strip())
 
-    def pull_request(self, wanted: Proposal) -> tuple[int, bool]:
+    def ensure_pull_request(self, wanted: Proposal) -> tuple[int, bool]:
         """The number of the open pull request of these branches, and whether it was opened now.
 
         Raises `AuthenticationFailed`, `RemoteRejected`, `RemoteUnreachable`.
@@ -139,15 +144,15 @@ class GitHub(NamedTuple):
             return known, False
         asked = {"title": wanted.title, "body": wanted.body, "head": wanted.head, "base": wanted.base}
         try:
-            answer = endpoint.ask(self._pulls, asked, key=self.token, headers=HEADERS)
+            answer = endpoint.post_json(self._pulls, asked, key=self.token, headers=HEADERS)
         except NoAnswer as why:
             # Somebody was faster.
             if why.status == _VALIDATION_FAILED and (known := self._open(wanted)):
                 return known, False
-            raise self.failure(why) from why
-        return self.decoded(answer, OpenRequest).number, True
+            raise self.convert_failure(why) from why
+        return self.decode_answer(answer, OpenRequest).number, True
 
-    def open_requests(self, *, base: str = "", head: str = "") -> list[PullRequest]:
+    def list_pull_requests(self, *, base: str = "", head: str = "") -> list[PullRequest]:
         """The open pull requests onto the branch `base`, or from the repository's branch `head`.
 
         Raises as `pull_request`.
@@ -158,16 +163,16 @@ class GitHub(NamedTuple):
         for page in range(1, _MOST_PAGES + 1):
             asked = urlencode({"state": "open", "per_page": _PAGE, "page": page, **wanted})
             try:
-                answer = endpoint.read(f"{self._pulls}?{asked}", key=self.token, headers=HEADERS)
+                answer = endpoint.get(f"{self._pulls}?{asked}", key=self.token, headers=HEADERS)
             except NoAnswer as why:
-                raise self.failure(why, "The open pull requests could not be listed", _READABLE) from why
-            some = self.decoded(answer, list[PullRequest])
+                raise self.convert_failure(why, "The open pull requests could not be listed", _READABLE) from why
+            some = self.decode_answer(answer, list[PullRequest])
             found += some
             if len(some) < _PAGE:
                 break
         return found
 
-    def may_write(self, login: str) -> bool:
+    def can_write(self, login: str) -> bool:
         """Whether somebody may push to the repository; nobody knows it of a name that is none.
 
         Raises as `pull_request`.
@@ -175,37 +180,41 @@ class GitHub(NamedTuple):
         if not _LOGIN.fullmatch(login):
             return False
         try:
-            answer = endpoint.read(f"{self.home}/collaborators/{login}/permission", key=self.token, headers=HEADERS)
+            answer = endpoint.get(
+                f"{self.repository_url}/collaborators/{login}/permission", key=self.token, headers=HEADERS
+            )
         except NoAnswer as why:
             if why.status == _NOT_FOUND:
                 return False
-            raise self.failure(why, "Who may write could not be asked", _METADATA) from why
-        return self.decoded(answer, RepositoryRole).permission in ("admin", "write")
+            raise self.convert_failure(why, "Who may write could not be asked", _METADATA) from why
+        return self.decode_answer(answer, RepositoryRole).permission in ("admin", "write")
 
     @property
-    def home(self) -> str:
+    def repository_url(self) -> str:
         return f"{self.url}/repos/{self.repository}"
 
     @property
     def _pulls(self) -> str:
-        return f"{self.home}/pulls"
+        return f"{self.repository_url}/pulls"
 
     def _open(self, wanted: Proposal) -> int | None:
         owner = self.repository.partition("/")[0]
         asked = urlencode({"state": "open", "head": f"{owner}:{wanted.head}", "base": wanted.base})
         try:
-            answer = endpoint.read(f"{self._pulls}?{asked}", key=self.token, headers=HEADERS)
+            answer = endpoint.get(f"{self._pulls}?{asked}", key=self.token, headers=HEADERS)
         except NoAnswer as why:
-            raise self.failure(why) from why
-        found = self.decoded(answer, list[OpenRequest])
+            raise self.convert_failure(why) from why
+        found = self.decode_answer(answer, list[OpenRequest])
         return found[0].number if found else None
 
-    def decoded(self, answer: bytes, kind: type[_Answer]) -> _Answer:
+    def decode_answer(self, answer: bytes, kind: type[_Answer]) -> _Answer:
         """Raises `RemoteUnreachable` for what is no such answer."""
         who = f"{self.url} does not answer as GitHub's API"
-        return endpoint.decoded(answer, kind, who=who, hint="See GITHUB_API_URL of the runner.")
+        return endpoint.decode_answer(answer, kind, who=who, hint="See GITHUB_API_URL of the runner.")
 
-    def failure(self, why: NoAnswer, what: str = "No pull request was opened", allowed: str = _ALLOWED) -> VmragError:
+    def convert_failure(
+        self, why: NoAnswer, what: str = "No pull request was opened", allowed: str = _ALLOWED
+    ) -> VmragError:
         message = f"{what}: {self.url} {why.reason}."
         if why.status in endpoint.REFUSALS:
             return AuthenticationFailed(message, hint=allowed)

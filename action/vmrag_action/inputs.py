@@ -9,11 +9,11 @@ import re
 from pathlib import Path
 from typing import Literal, cast
 
-from vmrag_action.runner import given
+from vmrag_action.runner import read_input
 from vmrag_link import env
 from vmrag_link.errors import UsageInvalid
 from vmrag_link.git.refs import BRANCHES, COMMIT_NAME
-from vmrag_link.pin_values import remote_flaw
+from vmrag_link.pin_values import find_remote_flaw
 
 Mode = Literal["repair", "update", "sync", "verify", "check", "link", "report"]
 Caching = Literal["auto", "true", "false"]
@@ -29,7 +29,7 @@ MODES: tuple[Mode, ...] = ("repair", "update", "sync", "verify", "check", "link"
 
 
 def _choice(name: str, choices: tuple[str, ...], default: str) -> str:
-    found = given(name) or default
+    found = read_input(name) or default
     if found not in choices:
         raise _refusal(name, " or ".join(choices), found)
     return found
@@ -44,18 +44,18 @@ def _boolean(name: str, default: str) -> bool:
     return _choice(name, ("true", "false"), default) == "true"
 
 
-def modes() -> tuple[Mode, ...]:
+def read_modes() -> tuple[Mode, ...]:
     """In the order in which they run. `check` asks the index, so it includes `sync`."""
-    found = [each.strip() for each in (given("mode") or "sync").split(",")]
+    found = [each.strip() for each in (read_input("mode") or "sync").split(",")]
     if unknown := [each for each in found if each not in MODES]:
         raise _refusal("mode", f"one or more of {', '.join(MODES)}, separated by commas", unknown[0])
     wanted = {*found, *(["sync"] if "check" in found else [])}
     return tuple(mode for mode in MODES if mode in wanted)
 
 
-def directory(workspace: Path) -> Path:
+def read_directory(workspace: Path) -> Path:
     """The repository: `working-directory`, which counts from the job's workspace."""
-    found = workspace / (given("working-directory") or ".")
+    found = workspace / (read_input("working-directory") or ".")
     if not found.is_dir():
         raise UsageInvalid(
             f"The working-directory {found} is not there.",
@@ -64,81 +64,81 @@ def directory(workspace: Path) -> Path:
     return found
 
 
-def token() -> str:
+def take_token() -> str:
     """It is taken out of the environment: no child inherits it, whatever strangers' files it
     reads. git gets what it needs from `token.environment`.
     """
-    if found := given("token"):
-        env.forget([_TOKEN])
+    if found := read_input("token"):
+        env.remove_variables([_TOKEN])
         _taken[:] = [found]
     return "".join(_taken)
 
 
-def remote() -> str:
+def read_remote() -> str:
     """Where the knowledge comes from; empty: where the pin says."""
-    found = given("remote")
-    if found and (flaw := remote_flaw(found)):
+    found = read_input("remote")
+    if found and (flaw := find_remote_flaw(found)):
         raise UsageInvalid(f"The input remote {flaw}", hint="with: remote: git:")
     return found
 
 
-def branch() -> str:
+def read_branch() -> str:
     """The branch that `update` brings up to date; empty: the event says which ones."""
-    return given("branch").removeprefix(BRANCHES)
+    return read_input("branch").removeprefix(BRANCHES)
 
 
-def caching() -> Caching:
+def read_caching() -> Caching:
     return cast("Caching", _choice("enable-cache", ("auto", "true", "false"), "auto"))
 
 
-def saves_cache() -> bool:
+def wants_cache_saved() -> bool:
     return _boolean("save-cache", "true")
 
 
-def chroma() -> bool:
+def wants_chroma() -> bool:
     """Whether Chroma's store is wanted, too."""
     return _boolean("chroma", "false")
 
 
-def fail_on() -> FailOn:
+def read_fail_on() -> FailOn:
     return cast("FailOn", _choice("fail-on", ("error", "information", "never"), "error"))
 
 
-def repaired_branches() -> tuple[str, ...]:
+def list_repair_branches() -> tuple[str, ...]:
     """The branches that `repair` may push to; none: the default branch."""
-    return tuple(each.strip() for each in given("repair-branches").split(",") if each.strip())
+    return tuple(each.strip() for each in read_input("repair-branches").split(",") if each.strip())
 
 
-def opens_pull_request() -> bool:
+def wants_pull_request() -> bool:
     """Whether a repair that a branch refuses becomes a pull request."""
     return _boolean("pull-request", "false")
 
 
-def comments() -> bool:
+def wants_comment() -> bool:
     """Whether a report becomes a comment on the pull request, too."""
     return _boolean("comment", "false")
 
 
-def comments_alone(event: str) -> bool:
+def is_comment_job(event: str) -> bool:
     """Whether this job only writes a comment, on what another one has reported.
 
     Raises `UsageInvalid` for modes beside which there is no comment.
     """
-    if not comments():
+    if not wants_comment():
         return False
     after = event == COMPLETED
-    if "report" not in modes() or (after and len(modes()) > 1):
-        raise _refusal("mode", f"report{' alone' if after else ''}, with comment: true", given("mode") or "sync")
+    if "report" not in read_modes() or (after and len(read_modes()) > 1):
+        raise _refusal("mode", f"report{' alone' if after else ''}, with comment: true", read_input("mode") or "sync")
     return after
 
 
-def results(workspace: Path) -> tuple[str, ...] | None:
+def read_result_folders(workspace: Path) -> tuple[str, ...] | None:
     """Return the names of the folders, from the workspace on, that lead to the results; None if the
     workflow wants none.
 
     Raises `UsageInvalid` for a folder that is not in the workspace.
     """
-    value = given("results-path")
+    value = read_input("results-path")
     if not value:
         return None
     path = Path(os.path.relpath(os.path.abspath(workspace / value), os.path.abspath(workspace)))  # noqa: PTH100  links stay
@@ -147,13 +147,13 @@ def results(workspace: Path) -> tuple[str, ...] | None:
     return path.parts
 
 
-def looked_at() -> str:
+def read_branch_head() -> str:
     """The commit at which the step `repair` found or left its branch; empty where it did not."""
-    found = given("branch-head")
+    found = read_input("branch-head")
     return found if re.fullmatch(COMMIT_NAME, found) else ""
 
 
-def earlier_findings() -> int:
+def count_earlier_findings() -> int:
     """Of the step before, which `action.yml` hands over; none where it did not run."""
-    found = given("earlier-findings")
+    found = read_input("earlier-findings")
     return int(found) if found.isascii() and found.isdigit() else 0

@@ -48,7 +48,7 @@ sys.exit({function}())
 """
 
 
-class Refused(Exception):
+class InstallRefused(Exception):
     """A sentence about an input that cannot be used, or an installation that failed."""
 
 
@@ -62,7 +62,7 @@ class InstallRequest(NamedTuple):
     def listed(self) -> str:
         """The packages as `-r` takes them: a version's own are not known before."""
         extras = ",".join(("action", *self.extras))
-        return f"vmrag-link[{extras}]=={self.version}\n" if self.version else packages.requirements(self.extras)
+        return f"vmrag-link[{extras}]=={self.version}\n" if self.version else packages.format_requirements(self.extras)
 
     @property
     def digest(self) -> str:
@@ -71,12 +71,12 @@ class InstallRequest(NamedTuple):
         return hashlib.sha256(repr((machine, self.listed)).encode()).hexdigest()
 
 
-def home(environ: Mapping[str, str] = os.environ) -> Path:
+def action_folder(environ: Mapping[str, str] = os.environ) -> Path:
     """The folder of this Action on the runner, which is emptied after each job."""
     return Path(environ["RUNNER_TEMP"]) / "vmrag-action"
 
 
-def library(environ: Mapping[str, str] = os.environ) -> Path:
+def packages_folder(environ: Mapping[str, str] = os.environ) -> Path:
     """Where the packages lie, and nothing else: what the workflow's cache holds."""
     return Path(environ["RUNNER_TEMP"]) / "vmrag-packages"
 
@@ -84,33 +84,35 @@ def library(environ: Mapping[str, str] = os.environ) -> Path:
 # -- what is wanted --------------------------------------------------------------------------------
 
 
-def wanted(environ: Mapping[str, str]) -> InstallRequest:
+def read_request(environ: Mapping[str, str]) -> InstallRequest:
     """For this use of the Action; what an earlier one in the job installed stays."""
     version = parse_version(environ.get("INPUT_VERSION", "").strip())
     modes = [each.strip() for each in (environ.get("INPUT_MODE", "").strip() or "sync").split(",")]
     comments = environ.get("INPUT_COMMENT") == "true" and environ.get("GITHUB_EVENT_NAME") == "workflow_run"
-    needed = {"web"} if comments else packages.of_modes(modes)  # what was reported in another job
+    needed = {"web"} if comments else packages.list_mode_extras(modes)  # what was reported in another job
     extras = needed.union(parse_extras(environ.get("INPUT_EXTRAS", "")))
     if environ.get("INPUT_CHROMA") == "true":
         extras.add("chroma")
-    earlier = _marked(home(environ)).rpartition(" ")[2].split(",")
+    earlier = _marked(action_folder(environ)).rpartition(" ")[2].split(",")
     return InstallRequest(version, tuple(sorted(extras.union(filter(None, earlier)))))
 
 
 def parse_version(text: str) -> str:
     if text and not _VERSION.fullmatch(text):
-        raise Refused(f"version must be an exact version such as 0.2.0, or empty for the Action's own; found {text!r}.")
+        raise InstallRefused(
+            f"version must be an exact version such as 0.2.0, or empty for the Action's own; found {text!r}."
+        )
     return text
 
 
 def parse_extras(text: str) -> list[str]:
-    found, offered = text.replace(",", " ").split(), packages.offered()
+    found, offered = text.replace(",", " ").split(), packages.list_offered_extras()
     if unknown := [each for each in found if each not in offered]:
-        raise Refused(f"extras may be {', '.join(offered)}; found {', '.join(map(repr, unknown))}.")
+        raise InstallRefused(f"extras may be {', '.join(offered)}; found {', '.join(map(repr, unknown))}.")
     return found
 
 
-def mark(shelf: Path, chosen: InstallRequest) -> None:
+def mark_packages(shelf: Path, chosen: InstallRequest) -> None:
     """Say, when all packages are there, which ones these are."""
     (shelf / MARKER).write_text(chosen.digest)
 
@@ -132,24 +134,26 @@ def _marked(folder: Path) -> str:
 # -- the steps -------------------------------------------------------------------------------------
 
 
-def choose(environ: Mapping[str, str]) -> None:
+def choose_packages(environ: Mapping[str, str]) -> None:
     """Make room for packages that are not there yet, and say by which keys the cache has them."""
-    chosen, folder = wanted(environ), library(environ)
+    chosen, folder = read_request(environ), packages_folder(environ)
     there = _marked(folder) == chosen.digest
     if not there:
         shutil.rmtree(folder, ignore_errors=True)
-    readable = packages.access(environ, environ.get("INPUT_ENABLE_CACHE", "").strip() or "auto", saves=False).read
+    readable = packages.decide_access(
+        environ, environ.get("INPUT_ENABLE_CACHE", "").strip() or "auto", saves=False
+    ).read
     _output(environ, "restore", readable and not there and not chosen.version)
     if not chosen.version:
-        keys = packages.keys_of_packages(environ, chosen.digest)
+        keys = packages.compute_package_keys(environ, chosen.digest)
         _output(environ, "path", str(folder))
         _output(environ, "key", keys.key)
         _output(environ, "restore-keys", "\n".join(keys.prefixes))
 
 
-def install(environ: Mapping[str, str]) -> None:
+def install_packages(environ: Mapping[str, str]) -> None:
     """Make the environment, unless an earlier use of the Action in this job made the same one."""
-    chosen, folder, shelf = wanted(environ), home(environ), library(environ)
+    chosen, folder, shelf = read_request(environ), action_folder(environ), packages_folder(environ)
     fresh = False
     if _marked(folder) != _of_environment(chosen):
         shutil.rmtree(folder, ignore_errors=True)
@@ -160,7 +164,7 @@ def install(environ: Mapping[str, str]) -> None:
             fresh = _marked(shelf) != chosen.digest
             if fresh:
                 _bring(folder, chosen, shelf)
-                mark(shelf, chosen)
+                mark_packages(shelf, chosen)
             _run_from_here(folder / "venv", shelf)
         # Not the environment's own folder, which would put its `python` before the job's.
         commands = folder / "bin"
@@ -174,9 +178,11 @@ def install(environ: Mapping[str, str]) -> None:
 def _run_from_here(environment: Path, shelf: Path) -> None:
     """Let the environment import packages from `shelf`, and ours from this checkout."""
     found = sysconfig.get_path("purelib", "venv", {"base": str(environment), "platbase": str(environment)})
-    (Path(found) / "vmrag.pth").write_text("".join(f"{folder}\n" for folder in (shelf, *packages.folders())))
+    (Path(found) / "vmrag.pth").write_text(
+        "".join(f"{folder}\n" for folder in (shelf, *packages.list_package_folders()))
+    )
     for name in COMMANDS:
-        module, function = packages.entry_point(name)
+        module, function = packages.find_entry_point(name)
         script = environment / "bin" / name
         script.write_text(_COMMAND.format(python=environment / "bin" / "python", module=module, function=function))
         script.chmod(0o755)
@@ -201,7 +207,7 @@ def _bring(folder: Path, chosen: InstallRequest, shelf: Path | None = None) -> N
     if shelf:
         shutil.rmtree(shelf, ignore_errors=True)
     if not _run(folder, *_PIP, "--python", python, "install", "-q", "--no-compile", *words):
-        raise Refused("Neither uv nor pip could install the packages; their own words stand above.")
+        raise InstallRefused("Neither uv nor pip could install the packages; their own words stand above.")
 
 
 _PIP = (sys.executable, "-I", "-m", "pip")
@@ -255,15 +261,15 @@ def _output(environ: Mapping[str, str], name: str, value: str | bool) -> None:
 
 def _require_platform() -> None:
     if sys.platform not in PLATFORMS:
-        raise Refused("vmrag runs on Linux and macOS: runs-on must be one of those.")
+        raise InstallRefused("vmrag runs on Linux and macOS: runs-on must be one of those.")
 
 
 def main(argv: Sequence[str], environ: Mapping[str, str] = os.environ) -> int:
-    step = {"choose": choose, "install": install}[argv[0]]
+    step = {"choose": choose_packages, "install": install_packages}[argv[0]]
     try:
         _require_platform()
         step(environ)
-    except Refused as error:
+    except InstallRefused as error:
         message = str(error).replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
         _say(f"::error title=vmrag::{message}")
         return 1

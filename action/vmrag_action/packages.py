@@ -33,26 +33,26 @@ NOT_AUTOMATIC = ("release", "pull_request_target", "workflow_run")
 """Jobs that publish, or have secrets beside a stranger's input: a cache is read only if asked."""
 
 
-class Keys(NamedTuple):
+class CacheKeys(NamedTuple):
     """`key` to write; `prefixes` to read, the best first."""
 
     key: str
     prefixes: tuple[str, ...]
 
 
-class Access(NamedTuple):
+class CacheAccess(NamedTuple):
     read: bool
     write: bool
 
 
-def folder(temp: Path) -> Path:
+def vectors_folder(temp: Path) -> Path:
     """Where the vectors lie while the job runs: outside of the repository, and never served
     from.
     """
     return temp / "vmrag-cache"
 
 
-def keys(environ: Mapping[str, str], config: Config, revision: str) -> Keys:
+def compute_vector_keys(environ: Mapping[str, str], config: Config, revision: str) -> CacheKeys:
     """By system, architecture, format of the index, settings, revision. All of them have a known
     form.
     """
@@ -60,9 +60,9 @@ def keys(environ: Mapping[str, str], config: Config, revision: str) -> Keys:
 
     from vmrag_link import __version__
     from vmrag_link.index.view import SUFFIX
-    from vmrag_link.models import canonical_json
+    from vmrag_link.models import encode_canonical_json
 
-    decisive = canonical_json(
+    decisive = encode_canonical_json(
         {
             "embedding": msgspec.to_builtins(config.embedding),
             "chunking": msgspec.to_builtins(config.chunking),
@@ -72,18 +72,18 @@ def keys(environ: Mapping[str, str], config: Config, revision: str) -> Keys:
     settings = hashlib.sha256(decisive.encode()).hexdigest()[:16]
     machine = "-".join((LAYOUT, *_machine(environ), SUFFIX))
     pinned = f"{machine}-{settings}-{revision}"
-    return Keys(f"{pinned}-{_run(environ)}", (f"{pinned}-", f"{machine}-{settings}-", f"{machine}-"))
+    return CacheKeys(f"{pinned}-{_run(environ)}", (f"{pinned}-", f"{machine}-{settings}-", f"{machine}-"))
 
 
-def keys_of_packages(environ: Mapping[str, str], digest: str) -> Keys:
+def compute_package_keys(environ: Mapping[str, str], digest: str) -> CacheKeys:
     """`digest` says which packages, for which machine and Python. Of the Action's own code nothing
     is kept.
     """
     prefix = "-".join((LAYOUT_OF_PACKAGES, *_machine(environ), digest[:32], ""))
-    return Keys(prefix + _run(environ), (prefix,))
+    return CacheKeys(prefix + _run(environ), (prefix,))
 
 
-def access(environ: Mapping[str, str], asked: str, *, saves: bool) -> Access:
+def decide_access(environ: Mapping[str, str], asked: str, *, saves: bool) -> CacheAccess:
     """`saves`: the workflow wants it, and the event is one of the default branch that no stranger
     causes (`Comparison.saves`).
     """
@@ -91,8 +91,8 @@ def access(environ: Mapping[str, str], asked: str, *, saves: bool) -> Access:
     tag = environ.get("GITHUB_REF", "").startswith("refs/tags/")
     careful = not hosted or tag or environ.get("GITHUB_EVENT_NAME", "") in NOT_AUTOMATIC
     if asked != "true" and (asked != "auto" or careful):
-        return Access(read=False, write=False)
-    return Access(read=True, write=saves)
+        return CacheAccess(read=False, write=False)
+    return CacheAccess(read=True, write=saves)
 
 
 def _machine(environ: Mapping[str, str]) -> tuple[str, str]:
@@ -141,31 +141,31 @@ class LockedPackage(NamedTuple):
     via: frozenset[str]
 
 
-def of_modes(modes: Iterable[str]) -> set[str]:
+def list_mode_extras(modes: Iterable[str]) -> set[str]:
     """The extras that modes need. The step `prepare` refuses what is no mode."""
     return {extra for mode in modes for extra in EXTRAS.get(mode, ())}
 
 
-def offered() -> tuple[str, ...]:
+def list_offered_extras() -> tuple[str, ...]:
     """The extras that a workflow may ask for."""
     return tuple(sorted(_project()["optional-dependencies"].keys() - _NOT_OFFERED))
 
 
-def folders() -> list[Path]:
+def list_package_folders() -> list[Path]:
     """Where the packages of this checkout lie, as its wheel names them."""
-    packages = declared()["tool"]["hatch"]["build"]["targets"]["wheel"]["packages"]
+    packages = read_declared_packages()["tool"]["hatch"]["build"]["targets"]["wheel"]["packages"]
     return sorted({ROOT / Path(package).parent for package in packages})
 
 
-def entry_point(command: str) -> tuple[str, str]:
+def find_entry_point(command: str) -> tuple[str, str]:
     """Module and function of a command."""
     module, _, function = str(_project()["scripts"][command]).partition(":")
     return module, function
 
 
-def names(extras: Iterable[str]) -> list[str]:
+def list_package_names(extras: Iterable[str]) -> list[str]:
     """The packages of the base, of the Action and of some extras, with all that they bring."""
-    there = locked()
+    there = read_locked_packages()
     found: set[str] = set()
     new = {each for extra in ("", _ACTION, *extras) for each in _required(extra)}
     while new:
@@ -174,14 +174,14 @@ def names(extras: Iterable[str]) -> list[str]:
     return sorted(found)
 
 
-def requirements(extras: Iterable[str]) -> str:
+def format_requirements(extras: Iterable[str]) -> str:
     """A list for `--require-hashes --no-deps -r`."""
-    there = locked()
-    return "".join(entry for name in names(extras) for entry in there[name].entries)
+    there = read_locked_packages()
+    return "".join(entry for name in list_package_names(extras) for entry in there[name].entries)
 
 
 @functools.cache
-def locked() -> Mapping[str, LockedPackage]:
+def read_locked_packages() -> Mapping[str, LockedPackage]:
     """By canonical name."""
     found: dict[str, LockedPackage] = {}
     for text in (entry for file in LOCKS for entry in re.split(r"\n(?=\S)", file.read_text().strip())):
@@ -192,12 +192,12 @@ def locked() -> Mapping[str, LockedPackage]:
 
 
 @functools.cache
-def declared() -> dict[str, Any]:
+def read_declared_packages() -> dict[str, Any]:
     return tomllib.loads((ROOT / "pyproject.toml").read_text())
 
 
 def _project() -> dict[str, Any]:
-    return dict(declared()["project"])
+    return dict(read_declared_packages()["project"])
 
 
 def _required(extra: str) -> set[str]:

@@ -72,7 +72,7 @@ class PullRequest(Record, frozen=True):
     user: Author | None = None
 
     @property
-    def of_its_people(self) -> bool:
+    def is_by_member(self) -> bool:
         """Whether the repository's people, or an App of theirs, opened it. Whoever may read can ask
         for a merge of any two branches that are there. Of a member of the organisation who keeps
         that to themselves GitHub says CONTRIBUTOR: `GitHub.may_write` knows.
@@ -80,14 +80,14 @@ class PullRequest(Record, frozen=True):
         return self.author_association in _PEOPLE or (self.user is not None and self.user.type == "Bot")
 
 
-class OfPullRequest(Record, frozen=True):
+class PullRequestEvent(Record, frozen=True):
     """`pull_request` and its like."""
 
     pull_request: PullRequest
     action: str = ""
 
     @property
-    def landed(self) -> str | None:
+    def landed_commit(self) -> str | None:
         """The commit that a merge, a squash or a rebase put onto the base, once that has
         happened.
         """
@@ -104,7 +104,7 @@ class CompletedRun(Record, frozen=True):
     head_repository: HostedRepository | None = None
 
 
-class OfWorkflowRun(Record, frozen=True):
+class WorkflowRunEvent(Record, frozen=True):
     """`workflow_run`."""
 
     workflow_run: CompletedRun
@@ -115,7 +115,7 @@ class MergeGroup(Record, frozen=True):
     head_sha: Hash
 
 
-class OfMergeGroup(Record, frozen=True):
+class MergeGroupEvent(Record, frozen=True):
     """`merge_group`."""
 
     merge_group: MergeGroup
@@ -126,13 +126,13 @@ class OwnRepository(Record, frozen=True):
     fork: bool = False
 
 
-class OfRepository(Record, frozen=True):
+class RepositoryEvent(Record, frozen=True):
     """What nearly every event says."""
 
     repository: OwnRepository
 
 
-class OfPush(Record, frozen=True):
+class PushEvent(Record, frozen=True):
     """`push`. `before` is zeros for a new branch or tag."""
 
     before: Hash
@@ -140,49 +140,49 @@ class OfPush(Record, frozen=True):
     repository: OwnRepository
 
 
-def read(environ: Mapping[str, str], kind: type[_Payload]) -> _Payload:
+def read_event(environ: Mapping[str, str], kind: type[_Payload]) -> _Payload:
     """The payload of this job's event. Raises `UsageInvalid` for one of another form."""
     try:
         content = read_regular(Path(environ.get("GITHUB_EVENT_PATH", "")), MOST_BYTES + 1)
         if len(content) > MOST_BYTES:
-            raise unreadable(f"the payload has more than {MOST_BYTES // 1_000_000} MB")
+            raise payload_error(f"the payload has more than {MOST_BYTES // 1_000_000} MB")
         return msgspec.json.decode(content, type=kind)
     except OSError as error:
-        raise unreadable(f"GITHUB_EVENT_PATH names no file that can be read ({error.strerror})") from error
+        raise payload_error(f"GITHUB_EVENT_PATH names no file that can be read ({error.strerror})") from error
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise unreadable(f"the payload is not that of such an event ({error})") from error
+        raise payload_error(f"the payload is not that of such an event ({error})") from error
 
 
-def is_of_a_fork(environ: Mapping[str, str]) -> bool:
+def is_fork_job(environ: Mapping[str, str]) -> bool:
     """Whether the job's own repository is a fork, as far as its event says so."""
     try:
-        return read(environ, OfRepository).repository.fork
+        return read_event(environ, RepositoryEvent).repository.fork
     except UsageInvalid:
         return False
 
 
-def repository_name(environ: Mapping[str, str]) -> str:
+def read_repository_name(environ: Mapping[str, str]) -> str:
     """`owner/name` of the job's own repository. Raises `UsageInvalid`."""
     try:
         return msgspec.convert(environ.get("GITHUB_REPOSITORY", ""), _Name)
     except msgspec.ValidationError as error:
-        raise unreadable("GITHUB_REPOSITORY is not the name of a repository") from error
+        raise payload_error("GITHUB_REPOSITORY is not the name of a repository") from error
 
 
-def run_number(environ: Mapping[str, str]) -> int:
+def read_run_number(environ: Mapping[str, str]) -> int:
     """Of this job's run, as its address has it. Raises `UsageInvalid`."""
     try:
         return msgspec.convert(environ.get("GITHUB_RUN_ID", ""), _Number, strict=False)
     except msgspec.ValidationError as error:
-        raise unreadable("GITHUB_RUN_ID is not the number of a run") from error
+        raise payload_error("GITHUB_RUN_ID is not the number of a run") from error
 
 
-def server(environ: Mapping[str, str]) -> str:
+def read_server(environ: Mapping[str, str]) -> str:
     """The address of the job's host, a company's own server included."""
-    return env.github_server(environ) or "https://github.com"
+    return env.read_github_server(environ) or "https://github.com"
 
 
-def unreadable(reason: str) -> UsageInvalid:
+def payload_error(reason: str) -> UsageInvalid:
     return UsageInvalid(
         f"It cannot be said which commits this job is about: {reason}.",
         hint="Run it as a step of a job of GitHub Actions; elsewhere: vmrag verify --pull-request BASE HEAD",

@@ -96,7 +96,7 @@ class SourceLine(NamedTuple):
 PIN = SourceLine(PIN_NAME)
 
 
-def given(name: str) -> str:
+def read_input(name: str) -> str:
     """An input, without blanks around it; empty where it is not mapped or not set.
 
     Shells keep no variable with a hyphen in its name.
@@ -113,7 +113,7 @@ class WorkflowJob(NamedTuple):
     ref: str
 
     @classmethod
-    def of(cls, environ: Mapping[str, str] = os.environ) -> WorkflowJob:
+    def from_environment(cls, environ: Mapping[str, str] = os.environ) -> WorkflowJob:
         """Raises `UsageInvalid` outside of a job."""
         if not environ.get("RUNNER_TEMP"):
             raise UsageInvalid("This is a step of the GitHub Action.", hint="vmrag --help")
@@ -133,12 +133,12 @@ class Runner:
 
     # -- the log -----------------------------------------------------------------------------------
 
-    def say(self, text: str) -> None:
+    def log_line(self, text: str) -> None:
         """Log one line, which the runner never takes for a command."""
-        core.info(terminal_text.without_commands(terminal_text.one_line(text)))
+        core.info(terminal_text.escape_commands(terminal_text.escape_line(text)))
         sys.stdout.flush()  # a child's output comes after it
 
-    note = say
+    note = log_line
 
     def task(self, description: str, total: int) -> contextlib.AbstractContextManager[Task]:
         return QUIET.task(description, total)
@@ -146,7 +146,7 @@ class Runner:
     @contextlib.contextmanager
     def group(self, name: str) -> Iterator[None]:
         """What is said in the block is folded."""
-        core.start_group(terminal_text.one_line(name))
+        core.start_group(terminal_text.escape_line(name))
         try:
             yield
         finally:
@@ -161,22 +161,22 @@ class Runner:
         below = f"\n{_fit_text(hint, _MOST_HINT)}" if hint else ""
         text = _fit_text(message, _MOST_MESSAGE - len(below)) + below
         if self._annotations[level] >= MOST_ANNOTATIONS or _shown_before(f"{level} {title} {at} {text}"):
-            self.say(f"{level}: {text}")
+            self.log_line(f"{level}: {text}")
             return
         self._annotations[level] += 1
         place = {"file": at.file, "line": str(at.line)} if at else {}
-        issue_command(level, {"title": cut_text(terminal_text.one_line(title), _MOST_TITLE), **place}, text)
+        issue_command(level, {"title": cut_text(terminal_text.escape_line(title), _MOST_TITLE), **place}, text)
 
     # -- what others read --------------------------------------------------------------------------
 
-    def output(self, name: str, value: str | bool | int) -> None:
+    def set_output(self, name: str, value: str | bool | int) -> None:
         """Raises `ValueError` for a value that has not the output's form."""
         text = str(value).lower() if isinstance(value, bool) else str(value)
         if not re.fullmatch(OUTPUTS[name], text):
             raise ValueError(f"output {name}: {text[:80]!r}")
         core.set_output(name, text)
 
-    def export(self, variables: Mapping[str, str]) -> None:
+    def export_variables(self, variables: Mapping[str, str]) -> None:
         """Set them for this step and the job's later ones. Never a secret."""
         for name, value in variables.items():
             core.export_variable(name, value)
@@ -184,13 +184,13 @@ class Runner:
     def add_path(self, folder: Path) -> None:
         core.add_path(str(folder))
 
-    def mask(self, secret: str) -> None:
+    def mask_secret(self, secret: str) -> None:
         """The runner compares by lines, so each line is a secret of its own."""
         for line in dict.fromkeys(secret.splitlines()):
             if line.strip():
                 core.set_secret(line)
 
-    def room(self, level: Level) -> int:
+    def count_free_annotations(self, level: Level) -> int:
         """How many annotations of a level this step can still show."""
         return MOST_ANNOTATIONS - self._annotations[level]
 
@@ -198,7 +198,7 @@ class Runner:
         """Later steps' `vmrag verify` and `vmrag check` are annotated."""
         issue_command("add-matcher", {}, str(MATCHERS))
 
-    def summarise(self, markdown: str, environ: Mapping[str, str] = os.environ) -> None:
+    def append_summary(self, markdown: str, environ: Mapping[str, str] = os.environ) -> None:
         """Append to the step's summary, which `markdown_text` has made harmless.
 
         GitHub drops the whole summary of a step that exceeds its limit. If a part does not fit, a
@@ -206,7 +206,7 @@ class Runner:
         """
         if path := environ.get("GITHUB_STEP_SUMMARY"):
             with Path(path).open("a", encoding="utf-8") as file:
-                room = markdown_text.LIMIT - os.fstat(file.fileno()).st_size
+                room = markdown_text.MAX_BYTES - os.fstat(file.fileno()).st_size
                 file.write(markdown if len(markdown.encode()) <= room else _NO_ROOM)
 
 
@@ -215,7 +215,7 @@ _NO_ROOM = "\nMore results are in the log.\n"
 
 def _fit_text(text: str, most: int) -> str:
     """Return at most `most` characters, counted after escaping."""
-    return cut_text(terminal_text.without_commands(terminal_text.visible(text[: most + 1])), most)
+    return cut_text(terminal_text.escape_commands(terminal_text.escape_controls(text[: most + 1])), most)
 
 
 def _shown_before(annotation: str, environ: Mapping[str, str] = os.environ) -> bool:

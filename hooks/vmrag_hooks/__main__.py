@@ -7,12 +7,12 @@ import sys
 
 from vmrag_link import startup
 
-startup.begin()
+startup.prepare_start()
 
 from vmrag_hooks import run  # noqa: E402
 
 if run.main(sys.argv[1:]):
     from vmrag_hooks import shims
 
-    startup.leave(shims.REFUSES)
-startup.leave(0)
+    startup.exit_process(shims.REFUSES)
+startup.exit_process(0)

@@ -11,39 +11,41 @@ from collections.abc import Iterator
 from logging.handlers import RotatingFileHandler
 from pathlib import Path
 
-from vmrag_hooks.boundary import guarded
+from vmrag_hooks.boundary import run_guarded
 from vmrag_link import env, permissions, proc
 from vmrag_link.errors import VmragError
 from vmrag_link.ops.follow.follow_pin import follow_or_raise
 from vmrag_link.paths import Places
 from vmrag_link.progress import QUIET
 from vmrag_link.sync import background
-from vmrag_link.sync.background import Job, Watched
+from vmrag_link.sync.background import Job, WatchedProgress
 from vmrag_link.workspace import Workspace
 
 LOG_BYTES = 200_000
 NICENESS = 5
 
 
-def start(places: Places) -> None:
+def start_sync(places: Places) -> None:
     """Start the sync in a process of its own. It gets none of our streams, because a pipe around
     git would wait for it.
     """
     module = [sys.executable, "-P", "-E", "-m", "vmrag_hooks.background"]
-    environ = env.without(frozenset()) | {env.UNATTENDED: "1"}
-    background.ask(background.sync_of(places), lambda: proc.detached(module, cwd=places.top, env=environ))
+    environ = env.copy_without(frozenset()) | {env.UNATTENDED: "1"}
+    background.request_or_start(
+        background.get_sync_job(places), lambda: proc.start_detached(module, cwd=places.top, env=environ)
+    )
 
 
 def main() -> None:
     os.nice(NICENESS)
     places = Workspace.open(Path.cwd(), QUIET).places
-    job = background.sync_of(places)
-    with logging_to(job) as log:
-        background.serve(job, lambda: _sync(places, log))
+    job = background.get_sync_job(places)
+    with open_job_log(job) as log:
+        background.serve_requests(job, lambda: _sync(places, log))
 
 
 def _sync(places: Places, log: logging.Logger) -> None:
-    watched = Watched(background.sync_of(places), log.info)
+    watched = WatchedProgress(background.get_sync_job(places), log.info)
     failed: list[str] = []
     codes: list[str] = []
 
@@ -54,17 +56,17 @@ def _sync(places: Places, log: logging.Logger) -> None:
             codes.append(error.code)
             raise
 
-    guarded(follow_pin, say=failed.append)
+    run_guarded(follow_pin, say=failed.append)
     if not places.git_dir.is_dir():
         return  # `git worktree remove`
     if failed:
         log.error("failed: %s", failed[0])
-        watched.failed(failed[0], *codes)
+        watched.record_failure(failed[0], *codes)
     else:
-        watched.succeeded()
+        watched.record_success()
 
 
-def _reconcile(places: Places, watched: Watched, log: logging.Logger) -> None:
+def _reconcile(places: Places, watched: WatchedProgress, log: logging.Logger) -> None:
     workspace = Workspace.open(places.top, watched)
     try:
         log.info("started")
@@ -83,7 +85,7 @@ class _Log(RotatingFileHandler):
 
 
 @contextlib.contextmanager
-def logging_to(job: Job) -> Iterator[logging.Logger]:
+def open_job_log(job: Job) -> Iterator[logging.Logger]:
     """What the process of a job does is written to the job's log."""
     log = logging.getLogger("vmrag.background")
     log.setLevel(logging.INFO)

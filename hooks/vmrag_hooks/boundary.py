@@ -16,11 +16,11 @@ ANSWER_SECONDS = 2.0
 """Seconds to wait for each answer of a Dolt server, which may hang."""
 
 
-class TooMuch(Exception):
+class SyncTooLong(Exception):
     """A sync would take longer than git should wait."""
 
 
-class Notes(list[str]):
+class HookNotes(list[str]):
     """A `Progress` that shows no bars and keeps the notes.
 
     `limits`: the sizes of work beyond which it raises `TooMuch`.
@@ -30,26 +30,26 @@ class Notes(list[str]):
 
     def task(self, description: str, total: int) -> contextlib.AbstractContextManager[Task]:
         if total > self.limits.get(description, total):
-            raise TooMuch
+            raise SyncTooLong
         return QUIET.task(description, total)
 
     note = list.append
 
-    def to_say(self) -> list[str]:
+    def select_notes(self) -> list[str]:
         """All about documents that were set aside, else the first sentence: a line is short."""
         return [note for note in self if ASIDE_PREFIX in note] or self[:1]
 
 
-def say(line: str) -> None:
+def print_line(line: str) -> None:
     """Write one line to the terminal. Hooks write through nothing else: strangers' names may be in
     the line.
     """
-    ours = "\x1b[36mvmrag:\x1b[0m" if sys.stderr.isatty() and env.colourful() else "vmrag:"
-    told = terminal_text.for_log(terminal_text.one_line(" ".join(line.split())))
+    ours = "\x1b[36mvmrag:\x1b[0m" if sys.stderr.isatty() and env.allows_colour() else "vmrag:"
+    told = terminal_text.escape_for_log(terminal_text.escape_line(" ".join(line.split())))
     sys.stderr.write(f"{ours} {told}\n")
 
 
-def guarded(action: Callable[[], None], *, say: Callable[[str], None] = say) -> bool:
+def run_guarded(action: Callable[[], None], *, say: Callable[[str], None] = print_line) -> bool:
     """Call `action`; returns whether it ended. Whatever it raises becomes one line; a bug of ours
     must not look like a failure of git.
     """
@@ -70,4 +70,4 @@ def guarded(action: Callable[[], None], *, say: Callable[[str], None] = say) -> 
 def _bug(error: Exception) -> str:
     from vmrag_link.ops.upkeep import buglog
 
-    return f"a bug: {type(error).__name__}. {buglog.report_hint(buglog.write(error, sys.argv))}"
+    return f"a bug: {type(error).__name__}. {buglog.report_hint(buglog.write_log(error, sys.argv))}"

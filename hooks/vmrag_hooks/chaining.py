@@ -19,9 +19,9 @@ from pathlib import Path
 from vmrag_link.errors import HooksRefused
 from vmrag_link.git import hooks
 from vmrag_link.git.hook_config import HOOKS
-from vmrag_link.git.hooks import exists, head, is_framework, is_husky, is_ours
-from vmrag_link.git.run import failure, git_in
-from vmrag_link.paths import Places, what_it_is, write_atomically
+from vmrag_link.git.hooks import hook_exists, is_framework, is_husky, is_ours, read_head
+from vmrag_link.git.run import build_failure, run_git_in
+from vmrag_link.paths import Places, describe_file_type, write_atomically
 
 EXECUTABLE = 0o755
 FOLDER = ".vmrag"
@@ -48,30 +48,30 @@ _FOLDER = re.compile(
 _NAME = re.compile(rb"\$\{?(0|BASH_SOURCE|PROGRAM_NAME)\b|__file__|__FILE__|__filename|\bargv\[[01]\]|FindBin")
 
 
-def chained_hook(folder: Path, hook: str) -> Path:
+def find_chained_hook(folder: Path, hook: str) -> Path:
     """Where another tool's hook lies that ours runs first, if there is one."""
     own = folder / FOLDER / hook
-    return own if exists(own) else _chained(folder, hook)
+    return own if hook_exists(own) else _chained(folder, hook)
 
 
-def others(folder: Path) -> list[str]:
+def list_other_hooks(folder: Path) -> list[str]:
     """The names in a hooks folder, except ours and git's samples."""
     paths = sorted(folder.iterdir()) if folder.is_dir() else []
     return [path.name for path in paths if ".vmrag" not in path.name and path.suffix != ".sample" and not is_ours(path)]
 
 
-def replaces(front: Path, chained: Path) -> bool:
+def is_rewritten_hook(front: Path, chained: Path) -> bool:
     """Whether the tool whose hook we have chained wrote it again over ours."""
-    new, old = head(front), head(chained)
+    new, old = read_head(front), read_head(chained)
     if any(mark in new and mark in old for mark in _MARKS) or (is_husky(front) and is_husky(chained)):
         return True
     return new == old and front.read_bytes() == chained.read_bytes()
 
 
-def chain(folder: Path, hook: str) -> None:
+def chain_hook(folder: Path, hook: str) -> None:
     """Move the hook aside, in place of one that it `replaces`."""
     front = folder / hook
-    drop(folder, hook)
+    delete_hook(folder, hook)
     if _asks_its_name(front):
         own = folder / FOLDER / hook
         _open(own.parent)
@@ -82,19 +82,19 @@ def chain(folder: Path, hook: str) -> None:
         front.replace(_chained(folder, hook))
 
 
-def restore(folder: Path, hook: str, slot: Path) -> None:
+def restore_hook(folder: Path, hook: str, slot: Path) -> None:
     """Move the chained hook to `slot`: its own place, or the one to which pre-commit moved our
     shim.
     """
     own = folder / FOLDER / hook
-    if exists(own):
+    if hook_exists(own):
         _move(own, slot, below=False)
-        drop(folder, hook)
+        delete_hook(folder, hook)
     else:
         _chained(folder, hook).replace(slot)
 
 
-def drop(folder: Path, hook: str) -> None:
+def delete_hook(folder: Path, hook: str) -> None:
     """Delete the chained hook."""
     own = folder / FOLDER / hook
     if own.parent.is_dir():
@@ -110,7 +110,7 @@ def _chained(folder: Path, hook: str) -> Path:
 def _asks_its_name(path: Path) -> bool:
     if is_framework(path) or is_husky(path):
         return False
-    content = head(path, _SCRIPT)
+    content = read_head(path, _SCRIPT)
     if not content.startswith(b"#!"):
         return bool(content) and path.is_symlink()  # to a program: why should it be a link otherwise?
     if _HUSKY_4 in content:
@@ -136,14 +136,14 @@ def _move(hook: Path, to: Path, *, below: bool) -> None:
 def _open(own: Path) -> None:
     """Make the folder, with links to what a hook finds beside it in its own."""
     own.mkdir(exist_ok=True)
-    for name in others(own.parent):
-        if name not in HOOKS and not exists(own / name):
+    for name in list_other_hooks(own.parent):
+        if name not in HOOKS and not hook_exists(own / name):
             (own / name).symlink_to(f"../{name}")
 
 
 def _close(own: Path) -> None:
     """Remove it with its last hook."""
-    if not any(exists(own / hook) for hook in HOOKS):
+    if not any(hook_exists(own / hook) for hook in HOOKS):
         for link in filter(Path.is_symlink, own.iterdir()):
             link.unlink()
         if not any(own.iterdir()):
@@ -153,17 +153,17 @@ def _close(own: Path) -> None:
 OR_FORCE = " (or vmrag install --force)"
 
 
-def refuse_shared(places: Places, folder: Path) -> None:
+def refuse_shared_folder(places: Places, folder: Path) -> None:
     """Raises `HooksRefused` for a hooks directory outside of the repository, or with files that git
     tracks.
 
     Its hint is a command for hooks of this clone that run those as well, and where it can be forced
     `OR_FORCE`.
     """
-    if not folder.is_dir() and hooks.exists(folder):
+    if not folder.is_dir() and hooks.hook_exists(folder):
         message, force = f"{_called(folder)}, which is no directory: git runs no hooks at all.", ""
-    elif not inside(folder, places):
-        message, force = outside(folder), OR_FORCE
+    elif not is_inside(folder, places):
+        message, force = describe_outside(folder), OR_FORCE
     elif _is_tracked(places, folder):
         message = f"git tracks the hooks in {folder}: they would be changed for everybody, and stand in the way of a checkout."
         force = OR_FORCE
@@ -180,17 +180,17 @@ def _hooks_of_this_clone(places: Places, folder: Path) -> str:
     steps = [f"git config --local core.hooksPath {quoted}", "vmrag install"]
     if not own.is_dir() or own.is_symlink():
         steps[:0] = [f"rm -f {quoted}", f"mkdir {quoted}"]
-    elif hooks.ours(own):
+    elif hooks.list_shims(own):
         steps[:0] = ["vmrag uninstall"]
-    there = [] if own.is_symlink() else others(own)
-    if names := [name for name in others(folder) if name not in there]:  # nobody would run them any more
+    there = [] if own.is_symlink() else list_other_hooks(own)
+    if names := [name for name in list_other_hooks(folder) if name not in there]:  # nobody would run them any more
         links = " ".join(shlex.quote(str(folder.resolve() / name)) for name in names)
         steps.insert(-2, f"ln -s {links} {quoted}")
     return " && ".join(steps)
 
 
 def _called(folder: Path) -> str:
-    what = what_it_is(folder)
+    what = describe_file_type(folder)
     return f"{folder} is {what}" if folder.is_symlink() else f"core.hooksPath names {folder}"
 
 
@@ -198,28 +198,28 @@ def _is_tracked(places: Places, folder: Path) -> bool:
     """Whether this repository, or a submodule of it, tracks files in the folder."""
     if not folder.is_dir() or folder.resolve().is_relative_to(places.common.resolve()):
         return False
-    done = git_in(folder, "ls-files", "-z")
+    done = run_git_in(folder, "ls-files", "-z")
     if done.returncode:
-        raise failure(("ls-files",), done)
+        raise build_failure(("ls-files",), done)
     return bool(done.stdout)
 
 
-def refuse_what_is_no_hook(slot: Path) -> None:
+def refuse_invalid_hook(slot: Path) -> None:
     """Raise `HooksRefused` for what git cannot run, such as a folder or a pipe. A link to a program
     is a hook.
     """
     if slot.exists() and not slot.is_file():
         raise HooksRefused(
-            f"{slot} is {what_it_is(slot)}, and no hook.",
+            f"{slot} is {describe_file_type(slot)}, and no hook.",
             hint=f"mv {shlex.quote(str(slot))} {shlex.quote(f'{slot}.before')}",
             hook=slot.name,
         )
 
 
-def refuse_a_second_chained_hook(folder: Path, hook: str) -> None:
-    slot, chained = hooks.place_of(folder, hook), chained_hook(folder, hook)
-    third = hooks.exists(slot) and not hooks.is_ours(slot) and hooks.exists(chained)
-    if third and not replaces(slot, chained):
+def refuse_second_hook(folder: Path, hook: str) -> None:
+    slot, chained = hooks.locate_shim(folder, hook), find_chained_hook(folder, hook)
+    third = hooks.hook_exists(slot) and not hooks.is_ours(slot) and hooks.hook_exists(chained)
+    if third and not is_rewritten_hook(slot, chained):
         raise HooksRefused(
             f"Both {slot} and {chained.relative_to(folder)} beside it are hooks of other tools; only one can be chained.",
             hint=f"Merge them into {slot.name}, then: rm {shlex.quote(str(chained))}",
@@ -227,10 +227,10 @@ def refuse_a_second_chained_hook(folder: Path, hook: str) -> None:
         )
 
 
-def outside(folder: Path) -> str:
+def describe_outside(folder: Path) -> str:
     return f"{_called(folder)}, outside of this repository: other repositories run those hooks, too."
 
 
-def inside(folder: Path, places: Places) -> bool:
+def is_inside(folder: Path, places: Places) -> bool:
     real = folder.resolve()
     return any(real.is_relative_to(root.resolve()) for root in (places.top, places.common))

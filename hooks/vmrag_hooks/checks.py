@@ -11,12 +11,12 @@ from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 
 from vmrag_hooks import shims
-from vmrag_hooks.boundary import ANSWER_SECONDS, Notes, guarded, say
+from vmrag_hooks.boundary import ANSWER_SECONDS, HookNotes, print_line, run_guarded
 from vmrag_link.errors import LockError, RemoteUnreachable, ServerUnreachable
 from vmrag_link.git import plumbing
 from vmrag_link.ops.checks import commit_check, push_check
 from vmrag_link.ops.checks.commit_check import CommitFinding
-from vmrag_link.ops.checks.push_check import Push, Ref
+from vmrag_link.ops.checks.push_check import Push, PushedRef
 from vmrag_link.paths import PIN_NAME
 from vmrag_link.workspace import Workspace
 
@@ -29,9 +29,9 @@ def main(hook: str, argv: Sequence[str]) -> int:
 
     def look() -> None:
         nonlocal blocked
-        blocked = before_commit(index_of(*argv[:1]))
+        blocked = check_commit(find_index_file(*argv[:1]))
 
-    guarded(look)
+    run_guarded(look)
     return int(blocked)
 
 
@@ -41,21 +41,21 @@ def _is_push_stopped(push: Push) -> bool:
 
     def look() -> None:
         nonlocal blocked
-        blocked = before_push(push)
+        blocked = check_push(push)
 
     def look_for_new_pins() -> None:
         nonlocal new
-        new = push_check.new_pins(plumbing.locate(Path.cwd()), push)
+        new = push_check.list_new_pins(plumbing.locate_work_tree(Path.cwd()), push)
 
-    if guarded(look):
+    if run_guarded(look):
         return blocked
-    guarded(look_for_new_pins)
+    run_guarded(look_for_new_pins)
     if new:
-        say(shims.UNSEEN)
+        print_line(shims.UNSEEN)
     return bool(new)
 
 
-def index_of(given: str = "") -> Path | None:
+def find_index_file(given: str = "") -> Path | None:
     """The index that git commits from: GIT_INDEX_FILE, relative to the top of the work tree.
 
     None where git set none.
@@ -71,7 +71,7 @@ def _push(lines: str, remote: str, url: str, mirror: str = "") -> Push:
     refs = [
         line.rsplit(" ", 3) for line in lines.split("\n") if line
     ]  # a local ref such as `HEAD^{/a word}` has spaces
-    moves = tuple(Ref(local, _commit(tip), name, _commit(old)) for local, tip, name, old in refs)
+    moves = tuple(PushedRef(local, _commit(tip), name, _commit(old)) for local, tip, name, old in refs)
     return Push(moves, remote, url, mirror=bool(mirror))
 
 
@@ -80,45 +80,45 @@ def _commit(name: str) -> str | None:
     return name if name.strip("0") else None
 
 
-def before_commit(index_file: Path | None) -> bool:
+def check_commit(index_file: Path | None) -> bool:
     """Whether the pin that is to be committed stops the commit."""
-    notes = Notes()
+    notes = HookNotes()
     workspace = Workspace.open(Path.cwd(), notes, answer_seconds=ANSWER_SECONDS, index_file=index_file)
     try:
         return _is_blocked(workspace, lambda: _check_commit(workspace))
     finally:
-        for note in notes.to_say():
-            say(note)
+        for note in notes.select_notes():
+            print_line(note)
 
 
 def _check_commit(workspace: Workspace) -> Sequence[CommitFinding]:
-    report = commit_check.check(workspace)
+    report = commit_check.check_commit(workspace)
     if report.committed:
         sentence = f"committed the documents as {report.committed[:7]}"
         again = f"{sentence} and staged {PIN_NAME} (if git reports 'nothing to commit', run: git commit)"
-        say(again if report.alone else f"{sentence}; this commit pins them")
+        print_line(again if report.alone else f"{sentence}; this commit pins them")
     return report.findings
 
 
-def before_push(push: Push) -> bool:
+def check_push(push: Push) -> bool:
     """Whether the knowledge of the commits that are to be pushed stops the push: it is wrong, or
     could not go along.
     """
-    workspace = Workspace.open(Path.cwd(), Notes(), answer_seconds=ANSWER_SECONDS)
+    workspace = Workspace.open(Path.cwd(), HookNotes(), answer_seconds=ANSWER_SECONDS)
     try:
         return _is_blocked(workspace, lambda: _check_push(workspace, push))
     except (LockError, RemoteUnreachable, ServerUnreachable) as error:
         if workspace.config.hooks.on_unreachable != "warn":
             raise
-        say(error.sentence)
+        print_line(error.sentence)
         return False
 
 
 def _check_push(workspace: Workspace, push: Push) -> Sequence[CommitFinding]:
-    report = push_check.check(workspace, push)
+    report = push_check.check_push(workspace, push)
     for where, done in report.sent:
         if not done.empty:
-            say(f"pushed the knowledge that these commits pin to {where}")
+            print_line(f"pushed the knowledge that these commits pin to {where}")
     return report.findings
 
 
@@ -129,5 +129,5 @@ def _is_blocked(workspace: Workspace, look: Callable[[], Sequence[CommitFinding]
         workspace.close()
     blocking = [finding for finding in findings if finding.blocks]
     for finding in blocking or findings[:1]:
-        say(f"{finding.message} ({finding.hint})")
+        print_line(f"{finding.message} ({finding.hint})")
     return bool(blocking)

@@ -16,7 +16,7 @@ from vmrag_link.errors import HooksRefused, quoted
 from vmrag_link.git import hook_config, pin_merge, plumbing
 from vmrag_link.git import hooks as found
 from vmrag_link.git.hook_config import HOOKS, SYNCING
-from vmrag_link.git.run import git
+from vmrag_link.git.run import run_git
 from vmrag_link.ops.upkeep.doctor.findings import Finding, Topic
 from vmrag_link.paths import Places, read_recorded_path
 from vmrag_link.settings import HookPlace
@@ -25,50 +25,52 @@ from vmrag_link.workspace import Workspace
 _PROBE = "import vmrag_hooks, vmrag_link; print(vmrag_link.__version__)"
 
 
-def hooks(ws: Workspace) -> Iterator[Finding]:
+def check_hooks(ws: Workspace) -> Iterator[Finding]:
     """Where neither a pin nor one of our shims is, nothing is expected; nor where a person wants
     none.
     """
-    folder = found.folder(ws.places)
-    if installer.installed(ws.places, folder) or any(chaining.chained_hook(folder, hook).exists() for hook in HOOKS):
+    folder = found.find_hooks_folder(ws.places)
+    if installer.list_installed_hooks(ws.places, folder) or any(
+        chaining.find_chained_hook(folder, hook).exists() for hook in HOOKS
+    ):
         install = _install(ws.places, folder)
-        chosen = hook_config.chosen(ws.places)
+        chosen = hook_config.list_chosen_hooks(ws.places)
         needed = [hook for hook in chosen if hook in SYNCING] if ws.stores_nothing else chosen
         absent = [hook for hook in needed if not _is_there(ws.places, folder, hook)]
         yield from _missing(folder, absent, install)
         paths = _paths(ws.places, folder)
-        configured = [ws.places.configured_hooks / hook for hook in hook_config.configured(ws.places)]
+        configured = [ws.places.configured_hooks / hook for hook in hook_config.list_configured_hooks(ws.places)]
         yield from _texts([*paths, *configured], ws.places, install)
         yield from _executable(folder, paths, install)
-        if not hook_config.acts(ws.places):
+        if not hook_config.is_active(ws.places):
             message = "The hooks act in other work trees only: here the knowledge follows with the next command."
             yield Finding("HOOKS_ELSEWHERE", "note", message, install, str(ws.places.top))
-    elif plumbing.pin_bytes(ws.places) is not None and not _by_framework(ws.places):
-        wanted = bool(hook_config.chosen(ws.places))
+    elif plumbing.read_pin_bytes(ws.places) is not None and not _by_framework(ws.places):
+        wanted = bool(hook_config.list_chosen_hooks(ws.places))
         message = "vmrag's git hooks are not installed: the knowledge follows with the next command only."
         missing = Finding("HOOKS_NOT_INSTALLED", "warning" if wanted else "note", message, "vmrag install", str(folder))
-        to_config = ways.chosen_place(ws.places, folder, ws.config.hooks.place, force=False).configured
+        to_config = ways.choose_place(ws.places, folder, ws.config.hooks.place, force=False).configured
         yield (None if to_config else _hooks_path_finding(ws.places, folder)) or missing
 
 
 def _is_there(places: Places, folder: Path, hook: str) -> bool:
     """Whether a shim lies where it belongs, executable or not, or another tool starts one."""
-    there = hook in hook_config.configured(places) or found.is_ours(found.place_of(folder, hook))
-    return there or found.runs(places, folder, hook)
+    there = hook in hook_config.list_configured_hooks(places) or found.is_ours(found.locate_shim(folder, hook))
+    return there or found.runs_hook(places, folder, hook)
 
 
 def _paths(places: Places, folder: Path) -> list[Path]:
     """All shims of ours that git or another tool would run."""
-    placed = [found.place_of(folder, hook) for hook in found.ours(folder)]
-    return placed + [places.shims / hook for hook in found.started(places)]
+    placed = [found.locate_shim(folder, hook) for hook in found.list_shims(folder)]
+    return placed + [places.shims / hook for hook in found.list_started_shims(places)]
 
 
 def _install(places: Places, folder: Path) -> str:
     """The command that installs as it was done before."""
-    words = [hook_config.install_command(places)]
+    words = [hook_config.format_install_command(places)]
     try:
-        if not hook_config.configured(places):
-            ways.ways_to(places, folder, HOOKS, force=False)
+        if not hook_config.list_configured_hooks(places):
+            ways.find_routes(places, folder, HOOKS, force=False)
     except HooksRefused:
         words.append("--force")
     return " ".join(words)
@@ -76,23 +78,23 @@ def _install(places: Places, folder: Path) -> str:
 
 def _by_framework(places: Places) -> bool:
     """Whether pre-commit or prek are told to run what the hooks would."""
-    return "post-checkout" in found.of_framework(places)
+    return "post-checkout" in found.list_framework_hooks(places)
 
 
 def _hooks_path_finding(places: Places, folder: Path) -> Finding | None:
     """Whether `core.hooksPath`, as husky sets it, keeps git from running hooks of ours."""
     try:
-        ways.ways_to(places, folder, HOOKS, force=False)
+        ways.find_routes(places, folder, HOOKS, force=False)
     except HooksRefused as refused:
-        code = "HOOKS_PATH_TRACKED" if chaining.inside(folder, places) else "HOOKS_PATH_OUTSIDE"
+        code = "HOOKS_PATH_TRACKED" if chaining.is_inside(folder, places) else "HOOKS_PATH_OUTSIDE"
         return Finding(code, "warning", refused.message, refused.hint.removesuffix(chaining.OR_FORCE), str(folder))
-    if not git(places, "config", "--get", "core.hooksPath").stdout:
+    if not run_git(places, "config", "--get", "core.hooksPath").stdout:
         return None
     if not folder.is_dir():
         message = f"core.hooksPath names {folder}, which is not there: git runs no hooks at all."
         return Finding("HOOKS_PATH_MISSING", "warning", message, "vmrag install", str(folder))
     own = places.common / "hooks"
-    if found.ours(own):
+    if found.list_shims(own):
         message = f"core.hooksPath names {folder} by now; vmrag's hooks lie in {own}, where git does not look any more."
         return Finding("HOOKS_BYPASSED", "warning", message, "vmrag install", str(folder))
     return None
@@ -103,9 +105,9 @@ def _missing(folder: Path, missing: Sequence[str], install: str) -> Iterator[Fin
     wrote over ours.
     """
     replaced = []
-    for hook in (hook for hook in missing if chaining.chained_hook(folder, hook).exists()):
+    for hook in (hook for hook in missing if chaining.find_chained_hook(folder, hook).exists()):
         try:
-            chaining.refuse_a_second_chained_hook(folder, hook)
+            chaining.refuse_second_hook(folder, hook)
         except HooksRefused as refused:
             yield Finding("HOOK_BLOCKED", "warning", refused.message, refused.hint, hook)
         else:
@@ -113,14 +115,14 @@ def _missing(folder: Path, missing: Sequence[str], install: str) -> Iterator[Fin
     if replaced:
         message = f"Another tool has written over these hooks of vmrag's: {', '.join(replaced)}."
         yield Finding("HOOK_REPLACED", "warning", message, install, " ".join(replaced))
-    if names := [hook for hook in missing if not chaining.chained_hook(folder, hook).exists()]:
+    if names := [hook for hook in missing if not chaining.find_chained_hook(folder, hook).exists()]:
         message = f"Of vmrag's hooks these are not installed: {', '.join(names)}."
         yield Finding("HOOK_MISSING", "note", message, install, " ".join(names))
 
 
 def _texts(paths: Sequence[Path], places: Places, install: str) -> Iterator[Finding]:
     content = {path: path.read_bytes() if path.exists() else b"" for path in paths}
-    versions = {path: found.shim_version(content[path]) or 0 for path in paths}
+    versions = {path: found.parse_shim_version(content[path]) or 0 for path in paths}
     newer = [path for path in paths if versions[path] > shims.VERSION]
     if newer:
         message = f"These hooks were written by a newer vmrag-link than this one: {_list_hooks(newer)}."
@@ -142,7 +144,7 @@ def _is_current(places: Places, path: Path, content: bytes) -> bool:
 
 def _text(places: Places, path: Path) -> bytes:
     """What this version writes there."""
-    return shims.text(path.name.removesuffix(".legacy"), configured=path.parent == places.configured_hooks)
+    return shims.format_shim(path.name.removesuffix(".legacy"), configured=path.parent == places.configured_hooks)
 
 
 def _executable(folder: Path, paths: Sequence[Path], install: str) -> Iterator[Finding]:
@@ -150,8 +152,8 @@ def _executable(folder: Path, paths: Sequence[Path], install: str) -> Iterator[F
     if ignored:
         message = f"These hooks are not executable, and git leaves them out: {_list_hooks(ignored)}."
         yield Finding("HOOK_NOT_EXECUTABLE", "warning", message, install, _hooks(ignored))
-    for hook in found.ours(folder):
-        chained = chaining.chained_hook(folder, hook)
+    for hook in found.list_shims(folder):
+        chained = chaining.find_chained_hook(folder, hook)
         if chained.exists() and not os.access(chained, os.X_OK):
             message = f"The {hook} hook that vmrag's runs first is not executable, and is left out."
             yield Finding("CHAINED_NOT_EXECUTABLE", "warning", message, f"chmod +x {quoted(chained)}", str(chained))
@@ -174,18 +176,18 @@ def _reinstall(ws: Workspace, finding: Finding) -> str:
 
 def _install_again(ws: Workspace, hooks: Sequence[str]) -> installer.InstallReport:
     """Where they are, whatever the settings say: those may be what is broken."""
-    place: HookPlace = "config" if hook_config.configured(ws.places) else "files"
+    place: HookPlace = "config" if hook_config.list_configured_hooks(ws.places) else "files"
     files_only = ws.stores_nothing and set(hooks) <= set(SYNCING)
-    return installer.install(ws.places, hooks=hooks, force=True, place=place, files_only=files_only)
+    return installer.install_hooks(ws.places, hooks=hooks, force=True, place=place, files_only=files_only)
 
 
 # -- the interpreter
 
 
-def interpreter(ws: Workspace) -> Iterator[Finding]:
+def check_interpreter(ws: Workspace) -> Iterator[Finding]:
     """Only where hooks of ours would start it."""
-    folder = found.folder(ws.places)
-    if not installer.installed(ws.places, folder):
+    folder = found.find_hooks_folder(ws.places)
+    if not installer.list_installed_hooks(ws.places, folder):
         return
     install, python = _install(ws.places, folder), _recorded_interpreter(ws.places)
     if python is None:
@@ -229,11 +231,11 @@ def _record(ws: Workspace, _: Finding) -> str:
 # -- the merge driver
 
 
-def driver(ws: Workspace) -> Iterator[Finding]:
+def check_driver(ws: Workspace) -> Iterator[Finding]:
     """Only where a pin is, which it would merge."""
-    if plumbing.pin_bytes(ws.places) is None:
+    if plumbing.read_pin_bytes(ws.places) is None:
         return
-    section, install = pin_merge.driver(ws.places), _install(ws.places, found.folder(ws.places))
+    section, install = pin_merge.read_driver(ws.places), _install(ws.places, found.find_hooks_folder(ws.places))
     command = section.get("driver", "")
     if not section:
         message = "The merge driver of the pin is not registered: git merges it line by line, into conflicts."
@@ -244,7 +246,7 @@ def driver(ws: Workspace) -> Iterator[Finding]:
     elif not (python := _program(command)) or not shutil.which(python):
         message = f"The interpreter of the pin's merge driver is gone ({python or command}): every merge of pins is a conflict."
         yield Finding("DRIVER_BROKEN", "warning", message, install, python or command)
-    elif command != shims.driver_command(_usable(ws.places) or python) or "name" not in section:
+    elif command != shims.format_driver_command(_usable(ws.places) or python) or "name" not in section:
         message = "The merge driver of the pin is not registered as this version of vmrag-link does it."
         yield Finding("DRIVER_OUTDATED", "warning", message, install, command)
 
@@ -259,21 +261,23 @@ def _program(command: str) -> str:
 
 def _register(ws: Workspace, _: Finding) -> str:
     python = _usable(ws.places) or sys.executable
-    pin_merge.register_driver(ws.places, shims.driver_command(python))
+    pin_merge.register_driver(ws.places, shims.format_driver_command(python))
     return f"Registered it with {python}."
 
 
 INSTALLED = Topic(
-    "hooks", hooks, dict.fromkeys(("HOOK_MISSING", "HOOK_REPLACED", "HOOK_OUTDATED", "HOOK_NOT_EXECUTABLE"), _reinstall)
+    "hooks",
+    check_hooks,
+    dict.fromkeys(("HOOK_MISSING", "HOOK_REPLACED", "HOOK_OUTDATED", "HOOK_NOT_EXECUTABLE"), _reinstall),
 )
 INTERPRETER = Topic(
     "hooks' interpreter",
-    interpreter,
+    check_interpreter,
     dict.fromkeys(("INTERPRETER_MISSING", "INTERPRETER_BROKEN", "INTERPRETER_OTHER_VERSION"), _record),
 )
 DRIVER = Topic(
     "merge driver",
-    driver,
+    check_driver,
     dict.fromkeys(("DRIVER_MISSING", "DRIVER_INCOMPLETE", "DRIVER_BROKEN", "DRIVER_OUTDATED"), _register),
 )
 

@@ -17,16 +17,16 @@ from vmrag_link.paths import Places
 from vmrag_link.workspace import Workspace
 
 
-def firing(ws: Workspace) -> Iterator[Finding]:
+def check_firing(ws: Workspace) -> Iterator[Finding]:
     """Only where hooks are installed."""
-    folder, install = found.folder(ws.places), hook_config.install_command(ws.places)
-    configured = hook_config.configured(ws.places)
-    files = installer.own_shims(ws.places, folder)
+    folder, install = found.find_hooks_folder(ws.places), hook_config.format_install_command(ws.places)
+    configured = hook_config.list_configured_hooks(ws.places)
+    files = installer.list_own_shims(ws.places, folder)
     if configured and files:
         message = f"These hooks are in git's configuration, and in files as well: {', '.join(files)}."
         yield Finding("HOOKS_TWICE", "warning", message, install, " ".join(files))
-    if configured or files or found.ours(folder):
-        gits = hook_config.gits(ws.places)
+    if configured or files or found.list_shims(folder):
+        gits = hook_config.find_gits(ws.places)
         yield from _place(ws, folder, gits, install, configured=bool(configured))
         if gits and gits[0].runs_events:
             yield from _silent(ws.places, folder, gits[0], configured)
@@ -40,7 +40,7 @@ def _place(
     """
     older = ", ".join(str(git) for git in gits if not git.runs_hooks)
     try:
-        wanted = ways.chosen_place(ws.places, folder, ws.config.hooks.place, force=False).configured
+        wanted = ways.choose_place(ws.places, folder, ws.config.hooks.place, force=False).configured
     except HooksRefused as refused:
         yield Finding(refused.code, "warning", refused.message, refused.hint, str(folder))
         return
@@ -59,27 +59,30 @@ def _silent(places: Places, folder: Path, git: hook_config.Git, configured: tupl
     """
     if not git.runs_hooks:
         configured = ()
-    asked = [*configured, *(hook for hook in found.ours(folder) if hook not in configured and _is_first(folder, hook))]
+    asked = [
+        *configured,
+        *(hook for hook in found.list_shims(folder) if hook not in configured and _is_first(folder, hook)),
+    ]
     for hook in asked:
-        if hook_config.fires(places, hook, configured=hook in configured):
+        if hook_config.runs_at_event(places, hook, configured=hook in configured):
             continue
-        if key := hook_config.switched_off_by(places, hook):
+        if key := hook_config.find_disabling_key(places, hook):
             message, fix = f"git does not run vmrag's {hook} hook: {key} switches it off.", f"git config {key} true"
         else:
-            message, fix = f"git does not run vmrag's {hook} hook.", hook_config.install_command(places)
+            message, fix = f"git does not run vmrag's {hook} hook.", hook_config.format_install_command(places)
         yield Finding("HOOK_SILENT", "warning", message, fix, hook)
 
 
 def _is_first(folder: Path, hook: str) -> bool:
     """Whether git's hook is a shim of ours, as this version writes it: others know no dry event."""
     path = folder / hook
-    return os.access(path, os.X_OK) and path.read_bytes() == shims.text(hook)
+    return os.access(path, os.X_OK) and path.read_bytes() == shims.format_shim(hook)
 
 
 def _move(ws: Workspace, _: Finding) -> str:
     place = ws.config.hooks.place
-    report = installer.install(ws.places, hooks=(), place=place, files_only=ws.stores_nothing)
+    report = installer.install_hooks(ws.places, hooks=(), place=place, files_only=ws.stores_nothing)
     return f"The hooks are in {report.folder} alone."
 
 
-FIRING = Topic("hooks as git runs them", firing, dict.fromkeys(("HOOKS_TWICE", "HOOKS_MISPLACED"), _move))
+FIRING = Topic("hooks as git runs them", check_firing, dict.fromkeys(("HOOKS_TWICE", "HOOKS_MISPLACED"), _move))

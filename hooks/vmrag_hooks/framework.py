@@ -14,61 +14,61 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from vmrag_hooks import installer, shims
-from vmrag_hooks.boundary import guarded
+from vmrag_hooks.boundary import run_guarded
 from vmrag_link import env, proc
 from vmrag_link.git import plumbing
 from vmrag_link.paths import Places, read_recorded_path
 
 
-def check() -> bool:
+def check_staged_pin() -> bool:
     """Whether the pin that is to be committed stops the commit."""
-    index = env.value(env.COMMIT_INDEX)
-    places = plumbing.locate(Path.cwd())
-    hook = "pre-merge-commit" if env.merge_heads() else "pre-commit"
+    index = env.read_variable(env.COMMIT_INDEX)
+    places = plumbing.locate_work_tree(Path.cwd())
+    hook = "pre-merge-commit" if env.list_merge_heads() else "pre-commit"
     if index and installer.runs_here(places, hook):
         return False
     from vmrag_hooks import checks
 
-    return checks.before_commit(checks.index_of(index or ""))
+    return checks.check_commit(checks.find_index_file(index or ""))
 
 
-def push() -> bool:
+def check_pushed_ref() -> bool:
     """Whether a pin stops the push. The framework passes on the first ref of several."""
-    told = env.framework()
+    told = env.read_framework_variables()
     remote, local = told.get("REMOTE_NAME") or None, told.get("LOCAL_BRANCH", "")
-    places = plumbing.locate(Path.cwd())
+    places = plumbing.locate_work_tree(Path.cwd())
     if remote and installer.runs_here(places, "pre-push"):  # no remote: a person runs the hook by hand
         return False
     from vmrag_hooks import checks
-    from vmrag_link.ops.checks.push_check import Push, Ref
+    from vmrag_link.ops.checks.push_check import Push, PushedRef
 
-    tip = plumbing.resolve(places, told.get("TO_REF") or local or "HEAD")
-    ref = Ref(local, tip, told.get("REMOTE_BRANCH", ""), told.get("FROM_REF") or None)
-    return checks.before_push(Push((ref,), remote, told.get("REMOTE_URL", "")))
+    tip = plumbing.resolve_commit(places, told.get("TO_REF") or local or "HEAD")
+    ref = PushedRef(local, tip, told.get("REMOTE_BRANCH", ""), told.get("FROM_REF") or None)
+    return checks.check_push(Push((ref,), remote, told.get("REMOTE_URL", "")))
 
 
-def sync() -> bool:
+def run_shim() -> bool:
     """Let our shim do what it would have done as git's hook. Never stops git."""
     event = _event()
-    places = plumbing.locate(Path.cwd())
+    places = plumbing.locate_work_tree(Path.cwd())
     if event and installer.runs_here(places, event[0]):
         return False
     if _has_interpreter(places):
         hook, *arguments = event or ("post-checkout",)
-        proc.run(["sh", "-c", shims.text(hook).decode(), hook, *arguments], cwd=places.top, show_stderr=True)
+        proc.run(["sh", "-c", shims.format_shim(hook).decode(), hook, *arguments], cwd=places.top, show_stderr=True)
     return False
 
 
 def _event() -> tuple[str, ...]:
     """The post-* hook that git runs, with git's arguments; empty where a person runs it by hand."""
-    match env.framework():
+    match env.read_framework_variables():
         case {"FROM_REF": old, "TO_REF": new, "CHECKOUT_TYPE": flag}:
             return "post-checkout", old, new, flag
         case {"IS_SQUASH_MERGE": squash}:
             return "post-merge", squash
         case {"REWRITE_COMMAND": command}:
             return "post-rewrite", command
-    return ("post-merge", "0") if env.prek_stage() == "post-merge" else ()
+    return ("post-merge", "0") if env.read_prek_stage() == "post-merge" else ()
 
 
 def _has_interpreter(places: Places) -> bool:
@@ -80,7 +80,7 @@ def _has_interpreter(places: Places) -> bool:
     return path is not None and os.access(path, os.X_OK)
 
 
-HOOKS: Mapping[str, Callable[[], bool]] = {"check": check, "push": push, "sync": sync}
+HOOKS: Mapping[str, Callable[[], bool]] = {"check": check_staged_pin, "push": check_pushed_ref, "sync": run_shim}
 
 
 def main(argv: Sequence[str]) -> int:
@@ -91,8 +91,8 @@ def main(argv: Sequence[str]) -> int:
         nonlocal stopped
         stopped = HOOKS[argv[0]]()
 
-    if not env.switched_off():
-        guarded(run)
+    if not env.are_hooks_off():
+        run_guarded(run)
     return int(stopped)
 
 

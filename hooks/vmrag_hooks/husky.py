@@ -45,7 +45,7 @@ fi
 _WITH_STDIN = ("pre-push", "post-rewrite")
 
 
-def scripts(folder: Path) -> Path | None:
+def find_scripts(folder: Path) -> Path | None:
     """The folder of husky's scripts, if the one in which git looks for hooks is husky's."""
     if folder.name == "_" and (folder / "h").is_file():
         return folder.parent
@@ -69,7 +69,7 @@ def require_writable(scripts: Path, hooks: Sequence[str]) -> None:
             )
 
 
-def write(scripts: Path, hooks: Sequence[str]) -> tuple[str, ...]:
+def write_scripts(scripts: Path, hooks: Sequence[str]) -> tuple[str, ...]:
     """Have the scripts start our shims; returns the names of those that were changed."""
     changed = []
     for hook in hooks:
@@ -84,7 +84,7 @@ def write(scripts: Path, hooks: Sequence[str]) -> tuple[str, ...]:
     return tuple(changed)
 
 
-def remove(scripts: Path, hooks: Sequence[str]) -> tuple[str, ...]:
+def clean_scripts(scripts: Path, hooks: Sequence[str]) -> tuple[str, ...]:
     """Take our lines out; returns the names of the scripts that had them. One that has nothing else
     is deleted.
     """

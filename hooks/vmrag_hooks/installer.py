@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from vmrag_hooks import chaining, husky, lefthook, shim_files, shims
-from vmrag_hooks.ways import Ways, chosen_place, refuse, ways_to
+from vmrag_hooks.ways import HookRoutes, choose_place, find_routes, refuse_obstacles
 from vmrag_link.errors import HooksRefused, UsageInvalid, nearest
 from vmrag_link.git import hook_config, pin_merge, plumbing, sidecar_repo
 from vmrag_link.git import hooks as found
@@ -86,7 +86,7 @@ def parse_hooks(text: str | None) -> tuple[str, ...]:
     return tuple(hook for hook in HOOKS if hook in names)
 
 
-def install(
+def install_hooks(
     places: Places,
     *,
     python: str = sys.executable,
@@ -108,34 +108,36 @@ def install(
     others use, too (`chaining.refuse_shared`; not with `force`), where two hooks of other tools
     would have to be kept, and as `husky.require_writable` and `lefthook.require_writable`.
     """
-    folder = found.folder(places)
-    to = chosen_place(places, folder, place, force=force)
-    there = installed(places, folder)
-    moved = own_shims(places, folder) if to.configured else hook_config.configured(places)
-    names = {*(hook_config.chosen(places) or HOOKS if hooks is None else hooks), *moved}
+    folder = found.find_hooks_folder(places)
+    to = choose_place(places, folder, place, force=force)
+    there = list_installed_hooks(places, folder)
+    moved = list_own_shims(places, folder) if to.configured else hook_config.list_configured_hooks(places)
+    names = {*(hook_config.list_chosen_hooks(places) or HOOKS if hooks is None else hooks), *moved}
     chosen = {*names}
     hooks = tuple(hook for hook in (SYNCING if files_only else HOOKS) if hook in names)
-    ways = Ways() if to.configured else ways_to(places, folder, hooks, force=force)
-    refuse(places, folder, ways)
+    ways = HookRoutes() if to.configured else find_routes(places, folder, hooks, force=force)
+    refuse_obstacles(places, folder, ways)
     with shim_files.readable_failures(folder):
-        sidecar_repo.prepare(places)
+        sidecar_repo.prepare_folders(places)
         if worktree and (hook_config.is_limited(places) or not there):
-            hook_config.limit(places)
-        before = hook_config.chosen(places) if there or places.interpreter.exists() else ()
-        hook_config.choose(places, {*before, *chosen})
+            hook_config.limit_to_work_tree(places)
+        before = hook_config.list_chosen_hooks(places) if there or places.interpreter.exists() else ()
+        hook_config.record_chosen_hooks(places, {*before, *chosen})
         write_atomically(places.interpreter, python.encode() + b"\n")
         if to.configured:  # never in both: what is killed in between is in neither
-            own = folder if chaining.inside(folder, places) else places.common / "hooks"
+            own = folder if chaining.is_inside(folder, places) else places.common / "hooks"
             _take_shims(places, own, HOOKS, everything=False)
-            written = hook_config.write(places, {hook: shims.text(hook, configured=True) for hook in hooks})
+            written = hook_config.write_hooks(
+                places, {hook: shims.format_shim(hook, configured=True) for hook in hooks}
+            )
             chained: tuple[str, ...] = ()
         else:
-            hook_config.remove(places)
-            written, chained = shim_files.write(folder, ways.direct)
+            hook_config.remove_hooks(places)
+            written, chained = shim_files.write_shims(folder, ways.direct)
         started = _start_by_tools(places, folder, ways)
         if worktree is False:
-            hook_config.widen(places)
-    driver = not files_only and pin_merge.register_driver(places, shims.driver_command(python))
+            hook_config.remove_limit(places)
+    driver = not files_only and pin_merge.register_driver(places, shims.format_driver_command(python))
     changed = {*written, *started.hooks}
     return InstallReport(
         str(places.configured_hooks if to.configured else folder),
@@ -146,7 +148,7 @@ def install(
         driver,
         pin_merge.is_attributed(places),
         hook_config.is_limited(places),
-        not to.configured and husky.scripts(folder) is not None,
+        not to.configured and husky.find_scripts(folder) is not None,
         started.scripts,
         ways.handled,
         to.configured,
@@ -162,58 +164,61 @@ class _Started(NamedTuple):
     scripts: tuple[str, ...] | None
 
 
-def _start_by_tools(places: Places, folder: Path, ways: Ways) -> _Started:
+def _start_by_tools(places: Places, folder: Path, ways: HookRoutes) -> _Started:
     names = (*ways.scripted, *ways.handled)
-    changed = shim_files.write(places.shims, names)[0] if names else ()
+    changed = shim_files.write_shims(places.shims, names)[0] if names else ()
     if ways.handled:
         for hook in ways.handled:
             _give_back(folder, hook)
-        before = found.of_lefthook(places)
+        before = found.list_lefthook_hooks(places)
         handled = [hook for hook in HOOKS if hook in before or hook in ways.handled]
         changed += tuple(hook for hook in ways.handled if hook not in before)
-        lefthook.write(places, handled)
+        lefthook.write_configuration(places, handled)
     if not ways.scripts:
         return _Started(changed, None)
-    scripts = husky.write(ways.scripts, ways.scripted)
+    scripts = husky.write_scripts(ways.scripts, ways.scripted)
     return _Started((*changed, *scripts), tuple(_path_text(places, ways.scripts / hook) for hook in scripts))
 
 
 def _give_back(folder: Path, hook: str) -> None:
     """A hook of lefthook's that earlier versions of ours have chained, or had moved aside by it."""
-    if found.is_lefthook(chaining.chained_hook(folder, hook)):
-        shim_files.remove(folder, hook)
+    if found.is_lefthook(chaining.find_chained_hook(folder, hook)):
+        shim_files.remove_shim(folder, hook)
     if found.is_lefthook(folder / hook):
-        lefthook.drop_leftover(folder, hook)
+        lefthook.delete_leftover(folder, hook)
 
 
 def _path_text(places: Places, path: Path) -> str:
     return path.relative_to(places.top).as_posix() if path.is_relative_to(places.top) else str(path)
 
 
-def own_shims(places: Places, folder: Path) -> tuple[str, ...]:
+def list_own_shims(places: Places, folder: Path) -> tuple[str, ...]:
     """The hooks that have a shim of ours for this repository alone."""
-    there = {*found.started(places), *(found.ours(folder) if chaining.inside(folder, places) else ())}
-    there |= {*found.ours(places.common / "hooks")}
+    there = {
+        *found.list_started_shims(places),
+        *(found.list_shims(folder) if chaining.is_inside(folder, places) else ()),
+    }
+    there |= {*found.list_shims(places.common / "hooks")}
     return tuple(hook for hook in HOOKS if hook in there)
 
 
-def installed(places: Places, folder: Path) -> tuple[str, ...]:
+def list_installed_hooks(places: Places, folder: Path) -> tuple[str, ...]:
     """The hooks that are in git's configuration, or have a shim of ours, in git's hooks directory
     or for other tools to start.
     """
-    there = {*found.ours(folder), *found.started(places), *hook_config.configured(places)}
+    there = {*found.list_shims(folder), *found.list_started_shims(places), *hook_config.list_configured_hooks(places)}
     return tuple(hook for hook in HOOKS if hook in there)
 
 
 def list_shared_files(places: Places) -> tuple[str, ...]:
     """Return the files of other tools that `uninstall` of everything changes or deletes."""
     names = lefthook.list_own_files(places)
-    scripts = husky.scripts(found.folder(places))
+    scripts = husky.find_scripts(found.find_hooks_folder(places))
     paths = [scripts / hook for hook in HOOKS if _is_committed(places, scripts / hook)] if scripts else []
     return (*names, *(_path_text(places, path) for path in paths))
 
 
-def uninstall(
+def uninstall_hooks(
     places: Places,
     *,
     hooks: Sequence[str] = HOOKS,
@@ -229,25 +234,25 @@ def uninstall(
     of ours in husky's scripts. Raises `HooksRefused` for hooks that act in all work trees then, and
     for a hooks directory outside of the repository, unless `force`.
     """
-    folder = found.folder(places)
+    folder = found.find_hooks_folder(places)
     folders = {folder, places.common / "hooks"}  # where they went before somebody, say husky, set core.hooksPath
-    there = {hook for each in folders for hook in found.ours(each)} | {*installed(places, folder)}
-    if found.ours(folder) and not force and not chaining.inside(folder, places):
+    there = {hook for each in folders for hook in found.list_shims(each)} | {*list_installed_hooks(places, folder)}
+    if found.list_shims(folder) and not force and not chaining.is_inside(folder, places):
         raise HooksRefused(
-            chaining.outside(folder),
+            chaining.describe_outside(folder),
             hint=f"ls {shlex.quote(str(folder))}   (vmrag uninstall … with --force takes the hooks from every repository that uses it)",
             folder=str(folder),
         )
     if worktree and there and not hook_config.is_limited(places):
         raise HooksRefused("The hooks act in every work tree of this repository.", hint="vmrag uninstall")
     with shim_files.readable_failures(folder):
-        if worktree and hook_config.leave(places):
+        if worktree and hook_config.unmark_work_tree(places):
             return UninstallReport(str(folder), (), (), driver=False, elsewhere=True)
-        configured = hook_config.remove(places, hooks)
+        configured = hook_config.remove_hooks(places, hooks)
         restored, scripts, kept = _take_shims(places, folder, hooks, everything=everything)
         last = there <= set(hooks)
         if not last:
-            hook_config.choose(places, set(hook_config.chosen(places)) - set(hooks))
+            hook_config.record_chosen_hooks(places, set(hook_config.list_chosen_hooks(places)) - set(hooks))
         driver = last and _forget(places)
     removed = tuple(hook for hook in hooks if hook in there)
     return UninstallReport(
@@ -267,7 +272,7 @@ def _take_shims(
     what `_stop_tools` does.
     """
     folders = {folder, places.common / "hooks"}
-    restored = {hook for each in folders for hook in hooks if shim_files.remove(each, hook)}
+    restored = {hook for each in folders for hook in hooks if shim_files.remove_shim(each, hook)}
     return restored, *_stop_tools(places, folder, hooks, everything=everything)
 
 
@@ -281,16 +286,16 @@ def _stop_tools(
         (places.shims / hook).unlink(missing_ok=True)
     if places.shims.is_dir() and not any(places.shims.iterdir()):
         places.shims.rmdir()
-    if left := [hook for hook in found.of_lefthook(places) if hook not in hooks]:
-        lefthook.write(places, left)
+    if left := [hook for hook in found.list_lefthook_hooks(places) if hook not in hooks]:
+        lefthook.write_configuration(places, left)
     else:
-        lefthook.remove(places)
-    scripts = husky.scripts(folder)
+        lefthook.clean_configuration(places)
+    scripts = husky.find_scripts(folder)
     if scripts is None:
         return (), ()
     committed = [hook for hook in hooks if _is_committed(places, scripts / hook)]
     kept = [] if everything else committed
-    husky.remove(scripts, [hook for hook in hooks if hook not in kept])
+    husky.clean_scripts(scripts, [hook for hook in hooks if hook not in kept])
     paths = tuple(_path_text(places, scripts / hook) for hook in committed)
     return (paths, ()) if everything else ((), paths)
 
@@ -299,15 +304,15 @@ def _is_committed(places: Places, script: Path) -> bool:
     """Whether git's index has the script with our lines."""
     if not script.is_relative_to(places.top):
         return False
-    return husky.has_lines(plumbing.blob(places, f":{_path_text(places, script)}") or b"")
+    return husky.has_lines(plumbing.read_blob(places, f":{_path_text(places, script)}") or b"")
 
 
 def _forget(places: Places) -> bool:
     """Remove what the shims needed; returns whether the merge driver was registered."""
     places.interpreter.unlink(missing_ok=True)
-    hook_config.widen(places)
+    hook_config.remove_limit(places)
     if places.shared.is_dir():
-        hook_config.choose(places, ())
+        hook_config.record_chosen_hooks(places, ())
     return pin_merge.forget_driver(places)
 
 
@@ -315,7 +320,7 @@ def runs_here(places: Places, hook: str) -> bool:
     """Whether ours does the work when git runs this hook in this work tree: from its configuration,
     or by a shim, first or behind pre-commit or prek.
     """
-    if not hook_config.acts(places):
+    if not hook_config.is_active(places):
         return False
-    slot = found.place_of(found.folder(places), hook)
-    return hook in hook_config.running(places).hooks or (found.is_ours(slot) and os.access(slot, os.X_OK))
+    slot = found.locate_shim(found.find_hooks_folder(places), hook)
+    return hook in hook_config.find_running_hooks(places).hooks or (found.is_ours(slot) and os.access(slot, os.X_OK))

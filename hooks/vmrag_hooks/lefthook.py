@@ -15,9 +15,16 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from vmrag_link.errors import HooksRefused, quoted
-from vmrag_link.git.hooks import LEFTHOOK_ENDINGS, LEFTHOOK_LOCAL, head, is_lefthook, is_ours, lefthook_extension
-from vmrag_link.git.run import git
-from vmrag_link.paths import Places, require_files, require_folders, with_line, without_lines, write_atomically
+from vmrag_link.git.hooks import (
+    LEFTHOOK_ENDINGS,
+    LEFTHOOK_LOCAL,
+    format_lefthook_extension,
+    is_lefthook,
+    is_ours,
+    read_head,
+)
+from vmrag_link.git.run import run_git
+from vmrag_link.paths import Places, append_line, remove_lines, require_files, require_folders, write_atomically
 
 _TEAM = tuple(f"{start}lefthook{end}" for start in ("", ".", ".config/") for end in LEFTHOOK_ENDINGS)
 _CONFIG = 1_000_000  # bytes
@@ -34,9 +41,9 @@ _ABOUT = "# Written by `vmrag install`, for this clone alone: git does not track
 _EXTENDS = re.compile(r"(?m)^extends[ \t]*:[ \t]*(?P<flow>\[)?(?P<rest>[^\n]*)\n?(?P<indent>[ \t]*)(?=-)?")
 
 
-def handled(places: Places, folder: Path, hooks: Sequence[str]) -> tuple[str, ...]:
+def list_handled_hooks(places: Places, folder: Path, hooks: Sequence[str]) -> tuple[str, ...]:
     """The hooks that lefthook runs, or will run as soon as it is installed."""
-    team = b"\n".join(head(places.top / name, _CONFIG) for name in _TEAM)
+    team = b"\n".join(read_head(places.top / name, _CONFIG) for name in _TEAM)
     return tuple(hook for hook in hooks if is_lefthook(folder / hook) or _has_hook(team, hook))
 
 
@@ -54,7 +61,7 @@ def require_writable(places: Places) -> None:
     require_files(path, places.lefthook)
     before = _text(path) if path.exists() else ""
     name = _name(places, path)
-    if git(places, "ls-files", "--error-unmatch", "--", name).returncode == 0:
+    if run_git(places, "ls-files", "--error-unmatch", "--", name).returncode == 0:
         raise HooksRefused(
             f"git tracks {name}, which is for one clone alone: colleagues would get a path of this machine.",
             hint=f"git rm --cached {quoted(name)} && echo /{name} >> .gitignore",
@@ -63,15 +70,15 @@ def require_writable(places: Places) -> None:
     if _with_extension(places, path, before) is None:
         raise HooksRefused(
             f"{name} is written in a way in which vmrag's part cannot be added to it.",
-            hint=f"Add {lefthook_extension(places)} to its list `extends`; then: vmrag install",
+            hint=f"Add {format_lefthook_extension(places)} to its list `extends`; then: vmrag install",
             file=name,
         )
 
 
-def write(places: Places, hooks: Sequence[str]) -> bool:
+def write_configuration(places: Places, hooks: Sequence[str]) -> bool:
     """Have lefthook start our shims for these hooks; returns whether that changed anything."""
     part = _part(places, hooks)
-    changed = head(places.lefthook, _CONFIG) != part
+    changed = read_head(places.lefthook, _CONFIG) != part
     if changed:
         write_atomically(places.lefthook, part)
     path = _local(places)
@@ -86,19 +93,19 @@ def write(places: Places, hooks: Sequence[str]) -> bool:
 
 def list_own_files(places: Places) -> tuple[str, ...]:
     """Return the names of the files that `remove` changes or deletes."""
-    item = lefthook_extension(places).encode()
-    names = tuple(name for name in LEFTHOOK_LOCAL if item in head(places.top / name, _CONFIG))
+    item = format_lefthook_extension(places).encode()
+    names = tuple(name for name in LEFTHOOK_LOCAL if item in read_head(places.top / name, _CONFIG))
     exclude = places.common / "info" / "exclude"
     return (*names, str(exclude)) if names and exclude.is_file() else names
 
 
-def remove(places: Places) -> bool:
+def clean_configuration(places: Places) -> bool:
     """Take our part out of lefthook's configuration here; returns whether it was there."""
     there = places.lefthook.exists()
     places.lefthook.unlink(missing_ok=True)
     for name in LEFTHOOK_LOCAL:
         path = places.top / name
-        if path.is_file() and not path.is_symlink() and lefthook_extension(places) in (before := _text(path)):
+        if path.is_file() and not path.is_symlink() and format_lefthook_extension(places) in (before := _text(path)):
             there = True
             after = _without_extension(places, before)
             if after.strip():
@@ -110,7 +117,7 @@ def remove(places: Places) -> bool:
     return there
 
 
-def drop_leftover(folder: Path, hook: str) -> None:
+def delete_leftover(folder: Path, hook: str) -> None:
     """Delete the shim of ours that `lefthook install` moved aside: it would fail the next time."""
     old = folder / f"{hook}.old"
     if is_ours(old):
@@ -148,7 +155,7 @@ def _name(places: Places, path: Path) -> str:
 
 def _with_extension(places: Places, path: Path, before: str) -> str | None:
     """The configuration with our part in its list `extends`; None where that cannot be written."""
-    item = lefthook_extension(places)
+    item = format_lefthook_extension(places)
     if item in before:
         return before
     if path.suffix not in (".yml", ".yaml"):
@@ -174,7 +181,7 @@ def _in_list(before: str, found: re.Match[str], item: str) -> str | None:
 
 
 def _without_extension(places: Places, before: str) -> str:
-    item = re.escape(lefthook_extension(places))
+    item = re.escape(format_lefthook_extension(places))
     after = re.sub(rf"(?m)^[ \t]*- {item}\n|{item}, |(, )?{item}", "", before)
     after = re.sub(r"(?m)^extends:[ \t]*(\[\])?[ \t]*\n(?![ \t]*-)", "", after)
     return after.removeprefix(_ABOUT)
@@ -183,17 +190,17 @@ def _without_extension(places: Places, before: str) -> str:
 def _ignore(places: Places, path: Path) -> None:
     """Keep it out of commits: it names a folder of this machine."""
     name = _name(places, path)
-    if git(places, "check-ignore", "--quiet", "--", name).returncode:
+    if run_git(places, "check-ignore", "--quiet", "--", name).returncode:
         exclude = places.common / "info" / "exclude"
         before = exclude.read_bytes() if exclude.exists() else b""
-        write_atomically(exclude, with_line(before, f"/{name}".encode()))
+        write_atomically(exclude, append_line(before, f"/{name}".encode()))
 
 
 def _stop_ignoring(places: Places) -> None:
     """Remove the lines that `_ignore` wrote, and the file if nothing else is in it."""
     exclude, ours = places.common / "info" / "exclude", {f"/{name}".encode() for name in LEFTHOOK_LOCAL}
     before = exclude.read_bytes() if exclude.is_file() else b""
-    after = without_lines(before, lambda line: line.rstrip(b"\n") in ours)
+    after = remove_lines(before, lambda line: line.rstrip(b"\n") in ours)
     if before and not after:
         exclude.unlink()
     elif after != before:

@@ -15,8 +15,8 @@ from pathlib import Path
 
 gc.disable()  # before the imports, which would trigger it several times
 
-from vmrag_hooks.boundary import guarded  # noqa: E402
-from vmrag_link.git.pin_merge import is_merge, marker_size  # noqa: E402
+from vmrag_hooks.boundary import run_guarded  # noqa: E402
+from vmrag_link.git.pin_merge import is_merge, read_marker_size  # noqa: E402
 from vmrag_link.ops.follow import lazy_fetch  # noqa: E402
 from vmrag_link.ops.merge.merge_pins import merge_pins  # noqa: E402
 from vmrag_link.progress import QUIET  # noqa: E402
@@ -28,17 +28,17 @@ def main(argv: Sequence[str]) -> int:
 
     def run() -> None:
         nonlocal merged
-        merge(argv)
+        merge_pin_files(argv)
         merged = True
 
-    guarded(run)
+    run_guarded(run)
     return 0 if merged else 1
 
 
-def merge(argv: Sequence[str]) -> None:
+def merge_pin_files(argv: Sequence[str]) -> None:
     base, ours, theirs = (Path(each) for each in argv[:3])
     workspace = Workspace.open(Path.cwd(), QUIET)
-    virtual = int(argv[3]) > marker_size(workspace.places)
+    virtual = int(argv[3]) > read_marker_size(workspace.places)
     before = ours.read_bytes()
     if virtual:
         # Where this fails, git goes on all the same and takes what is here as the base of the merge
@@ -53,7 +53,7 @@ def merge(argv: Sequence[str]) -> None:
             theirs.read_bytes(),
             joins=is_merge(workspace.places),
             virtual=virtual,
-            derived=twins.derived(workspace),
+            derived=twins.build_derived(workspace),
         )
     finally:
         workspace.close()

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from vmrag_hooks.boundary import ANSWER_SECONDS, Notes, TooMuch, guarded, say
+from vmrag_hooks.boundary import ANSWER_SECONDS, HookNotes, SyncTooLong, print_line, run_guarded
 from vmrag_link.models import ChangeCounts
 from vmrag_link.ops.follow.follow_pin import follow_or_raise
 from vmrag_link.progress import ASKING, BUILDING, DOWNLOADING, EMBEDDING, FETCHING
@@ -33,43 +33,45 @@ def main(argv: Sequence[str]) -> int:
     """
     hook = argv[0]
     if hook.startswith("post-"):
-        follow(Path())
+        follow_pin(Path())
         return 0
     from vmrag_hooks import checks  # a checkout should not wait for it
 
     return checks.main(hook, argv[1:])
 
 
-def follow(directory: Path) -> None:
+def follow_pin(directory: Path) -> None:
     """Bring knowledge base and index to the pin, or have it done in the background; one line says
     what happened.
 
     What happened to documents is in that line whatever `hooks.quiet` is, and whatever stopped the
     rest.
     """
-    notes, said = Notes(), list[str]()
-    guarded(lambda: said.extend(_follow(directory, notes)), say=said.append)
+    notes, said = HookNotes(), list[str]()
+    run_guarded(lambda: said.extend(_follow(directory, notes)), say=said.append)
     if said or notes:
-        say("; ".join(said + notes.to_say()))
+        print_line("; ".join(said + notes.select_notes()))
 
 
-def _follow(directory: Path, notes: Notes) -> list[str]:
+def _follow(directory: Path, notes: HookNotes) -> list[str]:
     workspace = Workspace.open(directory.resolve(), notes, patience=PATIENCE, answer_seconds=ANSWER_SECONDS)
     try:
-        if not workspace.initialized and not workspace.places.chroma_follows.exists():
+        if not workspace.is_initialized and not workspace.places.chroma_follows.exists():
             return []
         mode = workspace.config.hooks.sync
         if mode == "off":
             return []
-        if not workspace.initialized:
+        if not workspace.is_initialized:
             return _follow_files(workspace)
         if mode == "auto":
             notes.limits = SMALL
-        if mode == "background" or (mode == "auto" and background.running(background.sync_of(workspace.places))):
+        if mode == "background" or (
+            mode == "auto" and background.is_running(background.get_sync_job(workspace.places))
+        ):
             return _hand_over(workspace)
         try:
             said = _sync(workspace)
-        except TooMuch:
+        except SyncTooLong:
             return _hand_over(workspace)
         return said + _wait_for_chroma(workspace)
     finally:
@@ -78,7 +80,7 @@ def _follow(directory: Path, notes: Notes) -> list[str]:
 
 def _follow_files(workspace: Workspace) -> list[str]:
     """Let Chroma's store follow the files of a repository that has no knowledge base here."""
-    workspace.chroma.follow()
+    workspace.chroma.start_following()
     return _wait_for_chroma(workspace)
 
 
@@ -88,17 +90,17 @@ def _wait_for_chroma(workspace: Workspace) -> list[str]:
     if workspace.config.hooks.sync == "foreground" and workspace.config.index.chroma == "wait":
         from vmrag_link.ops.follow import sync
 
-        guarded(lambda: sync.wait_if_set(workspace), say=failures.append)
+        run_guarded(lambda: sync.wait_if_set(workspace), say=failures.append)
     return failures
 
 
 def _hand_over(workspace: Workspace) -> list[str]:
-    if workspace.position.gap(workspace.views) is None:
-        workspace.chroma.follow()  # HEAD may have other files with the same pin
+    if workspace.position.find_gap(workspace.views) is None:
+        workspace.chroma.start_following()  # HEAD may have other files with the same pin
         return []
-    from vmrag_hooks.background import start  # rarely needed, and a checkout waits for imports
+    from vmrag_hooks.background import start_sync  # rarely needed, and a checkout waits for imports
 
-    start(workspace.places)
+    start_sync(workspace.places)
     return [] if workspace.config.hooks.quiet else ["knowledge follows in the background; see: vmrag status"]
 
 

@@ -17,26 +17,26 @@ from vmrag_link.errors import FileFailed, HooksRefused
 from vmrag_link.git import hooks as found
 from vmrag_link.git.hook_config import HOOKS
 from vmrag_link.git.pin_merge import DRIVER, driver_settings
-from vmrag_link.git.run import failure, git_in
+from vmrag_link.git.run import build_failure, run_git_in
 from vmrag_link.models import Record
-from vmrag_link.paths import fsync, write_atomically
+from vmrag_link.paths import sync_to_disk, write_atomically
 
 
-def write(folder: Path, hooks: Sequence[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+def write_shims(folder: Path, hooks: Sequence[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Write the shims; returns those that were missing or different, and those of them that chain
     another hook now.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    written = {hook: slot for hook in hooks if not _is_current(slot := found.place_of(folder, hook), hook)}
+    written = {hook: slot for hook in hooks if not _is_current(slot := found.locate_shim(folder, hook), hook)}
     chaining_now = tuple([hook for hook, slot in written.items() if _write(slot, hook)])
     for each in {slot.parent for slot in written.values()}:
-        fsync(each)
+        sync_to_disk(each)
     return tuple(written), chaining_now
 
 
-def foreign(folder: Path) -> tuple[str, ...]:
+def list_foreign_hooks(folder: Path) -> tuple[str, ...]:
     """The hooks of other tools that lie where ours would."""
-    return tuple(hook for hook in HOOKS if found.exists(folder / hook) and not found.is_ours(folder / hook))
+    return tuple(hook for hook in HOOKS if found.hook_exists(folder / hook) and not found.is_ours(folder / hook))
 
 
 def _write(slot: Path, hook: str) -> bool:
@@ -45,34 +45,34 @@ def _write(slot: Path, hook: str) -> bool:
     Everything that a full disk stops comes before the renames.
     """
     fresh = slot.with_name(f"{hook}.vmrag-new")
-    write_atomically(fresh, shims.text(hook), mode=chaining.EXECUTABLE)
-    foreign = found.exists(slot) and not found.is_ours(slot)
+    write_atomically(fresh, shims.format_shim(hook), mode=chaining.EXECUTABLE)
+    foreign = found.hook_exists(slot) and not found.is_ours(slot)
     if foreign:
-        chaining.chain(slot.parent, hook)
+        chaining.chain_hook(slot.parent, hook)
     fresh.replace(slot)
     return foreign
 
 
-def remove(folder: Path, hook: str) -> bool:
+def remove_shim(folder: Path, hook: str) -> bool:
     """Remove a shim; returns whether the hook that was there before is back."""
-    slot, front, chained = found.place_of(folder, hook), folder / hook, chaining.chained_hook(folder, hook)
+    slot, front, chained = found.locate_shim(folder, hook), folder / hook, chaining.find_chained_hook(folder, hook)
     if found.is_ours(slot):
         slot.unlink()
-    if not found.exists(chained):
+    if not found.hook_exists(chained):
         return False
     # Its tool wrote it again, over our shim or in front of it:
-    if found.exists(front) and chaining.replaces(front, chained):
-        chaining.drop(folder, hook)
+    if found.hook_exists(front) and chaining.is_rewritten_hook(front, chained):
+        chaining.delete_hook(folder, hook)
         return False
-    if found.exists(slot):  # somebody else's: nobody runs the chained one, but it is not ours to throw away
+    if found.hook_exists(slot):  # somebody else's: nobody runs the chained one, but it is not ours to throw away
         return False
-    chaining.restore(folder, hook, slot)
+    chaining.restore_hook(folder, hook, slot)
     return True
 
 
 def _is_current(path: Path, hook: str) -> bool:
     try:
-        return path.read_bytes() == shims.text(hook) and path.stat().st_mode & 0o777 == chaining.EXECUTABLE
+        return path.read_bytes() == shims.format_shim(hook) and path.stat().st_mode & 0o777 == chaining.EXECUTABLE
     except (FileNotFoundError, IsADirectoryError, NotADirectoryError):
         return False
 
@@ -102,7 +102,7 @@ def write_template(folder: Path) -> TemplateReport:
     `FileFailed`.
     """
     hooks = folder / "hooks"
-    others = foreign(hooks)
+    others = list_foreign_hooks(hooks)
     if others:
         raise HooksRefused(
             f"The template {folder} has hooks of other tools: {', '.join(others)}.",
@@ -112,11 +112,11 @@ def write_template(folder: Path) -> TemplateReport:
         )
     python = sys.executable
     with readable_failures(hooks):
-        written, _ = write(hooks, HOOKS)
+        written, _ = write_shims(hooks, HOOKS)
         write_atomically(folder / "vmrag" / "interpreter", python.encode() + b"\n")
-    for key, value in driver_settings(shims.driver_command(python)).items():
+    for key, value in driver_settings(shims.format_driver_command(python)).items():
         arguments = ("config", "--file", str(folder / "config"), "--replace-all", f"merge.{DRIVER}.{key}", value)
-        done = git_in(folder, *arguments)
+        done = run_git_in(folder, *arguments)
         if done.returncode:
-            raise failure(arguments, done)
+            raise build_failure(arguments, done)
     return TemplateReport(str(folder), python, written)

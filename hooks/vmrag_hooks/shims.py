@@ -11,7 +11,7 @@ import shlex
 
 from vmrag_hooks import shim_parts as parts
 from vmrag_link import env
-from vmrag_link.git.hook_config import DRY, SYNCING
+from vmrag_link.git.hook_config import DRY_RUN_MARK, SYNCING
 
 VERSION = 11
 
@@ -54,14 +54,14 @@ _PARTS = {
 }
 
 
-def text(hook: str, *, configured: bool = False) -> bytes:
+def format_shim(hook: str, *, configured: bool = False) -> bytes:
     """The shim for one of `HOOKS`; `configured`: for a shell that git's configuration has started,
     where no other hook is chained.
     """
     filled = "".join((parts.CONFIGURED if configured else parts.CHAINED, *_PARTS[hook]))
     filled = filled.replace("@DRY@", parts.DRY).replace("@ONCE@", "" if configured else parts.ONCE)
     values = {
-        "SAYS": DRY,
+        "SAYS": DRY_RUN_MARK,
         "VERSION": str(VERSION),
         "HOOK": hook,
         "DRYRUN": env.DRY_RUN,
@@ -74,7 +74,7 @@ def text(hook: str, *, configured: bool = False) -> bytes:
     return re.sub("@([A-Z]+)@", lambda found: values[found[1]], filled).encode()
 
 
-def driver_command(python: str) -> str:
+def format_driver_command(python: str) -> str:
     """The command line. Every failure, a missing interpreter included, ends with 1, a plain
     conflict: git's merge dies from other exit codes.
     """

@@ -23,7 +23,7 @@ class ChosenPlace(NamedTuple):
     older: tuple[str, ...] = ()
 
 
-def chosen_place(places: Places, folder: Path, place: HookPlace, *, force: bool) -> ChosenPlace:
+def choose_place(places: Places, folder: Path, place: HookPlace, *, force: bool) -> ChosenPlace:
     """Where the hooks go, by the setting and the gits that are here.
 
     With an older git among them, into the configuration only if the hooks directory is refused.
@@ -32,8 +32,8 @@ def chosen_place(places: Places, folder: Path, place: HookPlace, *, force: bool)
     """
     if place == "files":
         return ChosenPlace(configured=False)
-    twice = not chaining.inside(folder, places) and any(_is_old(folder, hook) for hook in found.ours(folder))
-    gits = hook_config.gits(places)
+    twice = not chaining.is_inside(folder, places) and any(_is_old(folder, hook) for hook in found.list_shims(folder))
+    gits = hook_config.find_gits(places)
     older = tuple(str(git) for git in gits if not git.runs_hooks)
     runs = bool(gits) and gits[0].runs_hooks
     if place == "auto":
@@ -53,19 +53,19 @@ def chosen_place(places: Places, folder: Path, place: HookPlace, *, force: bool)
 
 
 def _is_old(folder: Path, hook: str) -> bool:
-    return (found.shim_version(found.head(found.place_of(folder, hook))) or 0) < shims.STANDS_BACK
+    return (found.parse_shim_version(found.read_head(found.locate_shim(folder, hook))) or 0) < shims.STANDS_BACK
 
 
 def _is_refused(places: Places, folder: Path) -> bool:
     try:
-        if husky.scripts(folder) is None:
-            chaining.refuse_shared(places, folder)
+        if husky.find_scripts(folder) is None:
+            chaining.refuse_shared_folder(places, folder)
     except HooksRefused:
         return True
     return False
 
 
-class Ways(NamedTuple):
+class HookRoutes(NamedTuple):
     """How git gets to the hooks: by a shim in its hooks directory (`direct`), or by tools that
     start one: husky (`scripted`), from the scripts in a folder that may be changed now; lefthook
     (`handled`).
@@ -77,32 +77,34 @@ class Ways(NamedTuple):
     handled: tuple[str, ...] = ()
 
 
-def ways_to(places: Places, folder: Path, hooks: Sequence[str], *, force: bool) -> Ways:
+def find_routes(places: Places, folder: Path, hooks: Sequence[str], *, force: bool) -> HookRoutes:
     """Raises `HooksRefused` for a hooks directory that others use, too."""
-    scripts = husky.scripts(folder)
-    on_branch = refs.head(places).symbolic is not None
-    if scripts == folder and chaining.inside(folder, places) and not folder.is_symlink():  # husky 5 to 8
+    scripts = husky.find_scripts(folder)
+    on_branch = refs.read_head(places).symbolic is not None
+    if scripts == folder and chaining.is_inside(folder, places) and not folder.is_symlink():  # husky 5 to 8
         if not on_branch:
             raise HooksRefused(
                 f"The hooks in {folder} are husky's scripts, files of a branch, and HEAD is detached.",
                 hint="git switch BRANCH && vmrag install",
                 folder=str(folder),
             )
-        return Ways((), tuple(hooks), scripts)
+        return HookRoutes((), tuple(hooks), scripts)
     if not force:
-        chaining.refuse_shared(places, folder)
+        chaining.refuse_shared_folder(places, folder)
     if scripts is not None:
-        return Ways(tuple(hooks), tuple(hooks), scripts if on_branch else None)
+        return HookRoutes(tuple(hooks), tuple(hooks), scripts if on_branch else None)
     direct = tuple(hook for hook in hooks if not found.is_lefthook(folder / hook))
-    return Ways(direct, handled=lefthook.handled(places, folder, hooks))
+    return HookRoutes(direct, handled=lefthook.list_handled_hooks(places, folder, hooks))
 
 
-def refuse(places: Places, folder: Path, ways: Ways) -> None:
+def refuse_obstacles(places: Places, folder: Path, ways: HookRoutes) -> None:
     """Raise what stands in the way, before anything is written."""
-    require_folders(places.shared, places.own, places.shims, places.configured_hooks, folder / chaining.FOLDER)
+    require_folders(
+        places.shared, places.work_tree_folder, places.shims, places.configured_hooks, folder / chaining.FOLDER
+    )
     for hook in ways.direct:
-        chaining.refuse_what_is_no_hook(folder / hook)
-        chaining.refuse_a_second_chained_hook(folder, hook)
+        chaining.refuse_invalid_hook(folder / hook)
+        chaining.refuse_second_hook(folder, hook)
     if ways.scripts:
         require_folders(ways.scripts)
         husky.require_writable(ways.scripts, ways.scripted)

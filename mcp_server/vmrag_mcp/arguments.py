@@ -22,7 +22,7 @@ import msgspec
 from vmrag_link import hosts
 from vmrag_link.errors import AddressWithCredentials, JsonInvalid, UsageInvalid, nearest, shortened
 from vmrag_link.git.plumbing import searches_messages
-from vmrag_link.models import LONGEST_NAME, LONGEST_QUERY, LONGEST_TEXT, Record, json_from_user
+from vmrag_link.models import LONGEST_NAME, LONGEST_QUERY, LONGEST_TEXT, Record, parse_user_json
 
 Warn = Callable[[str, str], None]
 """Takes the code and the sentence of a warning."""
@@ -189,7 +189,7 @@ class Parameter(Record, frozen=True):
         if not isinstance(value, str):
             raise self._refusal(value, "a text", where=where)
         require_text(value, where, longest=self.longest, ref=self.given.ref, parameter=self.name)
-        if self.given.address and hosts.names_user(value):
+        if self.given.address and hosts.has_user(value):
             raise AddressWithCredentials(
                 f"{self.name} holds a user name or a password, which an agent must not send.",
                 hint=f"Leave out of {self.name} what precedes the @.",
@@ -268,7 +268,7 @@ class Parameter(Record, frozen=True):
         """A text where texts are wanted is one of them, unless it is a JSON list."""
         _require_length(len(text), self.name, self.longest_json, self.name)
         try:
-            found = json_from_user(text)
+            found = parse_user_json(text)
         except ValueError:
             return [text]
         return found if isinstance(found, list) else [text]
@@ -295,7 +295,7 @@ class Parameter(Record, frozen=True):
     def _json(self, text: str) -> Any:
         _require_length(len(text), self.name, self.longest_json, self.name)
         try:
-            return json_from_user(text)
+            return parse_user_json(text)
         except ValueError as error:
             raise JsonInvalid(f"{self.name} {error}.", parameter=self.name) from None
 

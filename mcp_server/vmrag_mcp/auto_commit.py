@@ -52,24 +52,24 @@ def end_turn(ws: Workspace) -> str:
     elsewhere a sentence says so. Empty where there is nothing.
     """
     said = _commit(ws, "end of turn")
-    branch = ws.kb_branch() if ws.initialized else None
+    branch = ws.find_kb_branch() if ws.is_initialized else None
     if said or branch is None or not branch.dirty:
         return " ".join(sentence for _, sentence in said)
     return f"Documents of {branch.name!r} are not committed: vmrag commit"
 
 
 def _commit(ws: Workspace, what: str, agent: str = "") -> list[tuple[str, str]]:
-    if not ws.initialized or ws.config.mcp.auto_commit == "off":
+    if not ws.is_initialized or ws.config.mcp.auto_commit == "off":
         return []
     from vmrag_link.ops.branches.commit import commit
     from vmrag_link.ops.merge import merge_state
-    from vmrag_link.ops.status.changes import uncommitted_documents
+    from vmrag_link.ops.status.changes import list_uncommitted
 
     try:
-        branch = ws.kb_branch()
-        if branch is None or not branch.dirty or merge_state.opened(ws):
+        branch = ws.find_kb_branch()
+        if branch is None or not branch.dirty or merge_state.recover_merge(ws):
             return []
-        report = commit(ws, message(what, agent, uncommitted_documents(ws, branch)))
+        report = commit(ws, message(what, agent, list_uncommitted(ws, branch)))
     except NoChanges:
         return []
     except VmragError as why:
@@ -86,7 +86,7 @@ def message(tool: str, agent: str, documents: Sequence[PendingDocument]) -> str:
     The first line is short enough for a list of commits. If it names only some documents, the next
     lines name all of them, up to a limit.
     """
-    client = " ".join(terminal_text.visible(agent).split())[:_LONGEST_NAME]
+    client = " ".join(terminal_text.escape_controls(agent).split())[:_LONGEST_NAME]
     subject = f"{tool} by {client}" if client else tool
     if not documents:
         return subject
@@ -112,7 +112,7 @@ class Unsent:
         """
         from vmrag_link.ops.status import cautions
 
-        found = cautions.unsent(ws)
+        found = cautions.list_unsent(ws)
         news = found != self._said
         if found and sending and ws.config.mcp.auto_push:
             with sending:
@@ -127,7 +127,7 @@ class Unsent:
 
         self._said, self._failed = found, None
         try:
-            push.send(ws, found)
+            push.push_unpushed(ws, found)
         except VmragError as why:
             [(_, said)] = self._tell(ws, found)
             self._failed = time.monotonic(), ("NOT_PUSHED", f"{said} It could not be sent: {why.sentence}")
@@ -138,7 +138,7 @@ class Unsent:
 
     @staticmethod
     def _tell(ws: Workspace, found: tuple[UnpushedPin, ...]) -> list[tuple[str, str]]:
-        from vmrag_link.ops.status.cautions import not_pushed
+        from vmrag_link.ops.status.cautions import build_not_pushed
 
-        caution = not_pushed(ws, found)
+        caution = build_not_pushed(ws, found)
         return [(caution.code, caution.sentence)] if caution else []

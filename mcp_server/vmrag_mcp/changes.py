@@ -19,7 +19,7 @@ from mcp.shared.exceptions import MCPError
 from vmrag_link.engines import opening
 from vmrag_link.errors import VmragError
 from vmrag_link.git import plumbing
-from vmrag_link.paths import Places, file_stamps
+from vmrag_link.paths import Places, read_file_stamps
 
 POLL_SECONDS = 1.0
 _SHARE = 0.1
@@ -101,14 +101,14 @@ class Subscriptions:
         state of the files of sources.
         """
         try:
-            places = plumbing.locate(self._directory)
+            places = plumbing.locate_work_tree(self._directory)
         except VmragError:
             return ("",)
         try:
             sources = self._source_state()
         except (VmragError, OSError) as error:  # the next call of a tool reports it
             sources = str(error)
-        return file_stamps(_files(places)), opening.stamp(places.kb), sources
+        return read_file_stamps(_files(places)), opening.read_stamp(places.kb), sources
 
 
 class Bus(InMemorySubscriptionBus):

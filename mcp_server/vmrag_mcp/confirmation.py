@@ -19,7 +19,7 @@ from mcp.server.context import ServerRequestContext
 
 from vmrag_link import hosts
 from vmrag_link.models import Record
-from vmrag_link.terminal_text import one_line
+from vmrag_link.terminal_text import escape_line
 from vmrag_mcp.registry import ToolInfo
 
 PARAMETERS = ("confirm", "confirm_discard")
@@ -102,7 +102,7 @@ def _choose_question(tool: str, result: Mapping[str, Any]) -> _Question | None: 
     match result:
         case {"code": "CONFIRMATION_REQUIRED", "message": message}:
             return _Question(
-                _YES, one_line(message), _make_form(_make_box("Do it", "What was never committed is lost."))
+                _YES, escape_line(message), _make_form(_make_box("Do it", "What was never committed is lost."))
             )
         case {"code": "REMOTE_NOT_TRUSTED", "details": {"ask": True, "remote": remote}}:
             return _address_question(tool, remote)
@@ -155,7 +155,7 @@ def _host_of(remote: str) -> str:
         host = urlsplit(remote).hostname or ""
     except ValueError:
         return ""
-    usual = hosts.canonical(host)
+    usual = hosts.normalize_host(host)
     return "" if usual == host else f"Its host is {_escape_hidden(usual)}. "
 
 

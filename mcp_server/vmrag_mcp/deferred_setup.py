@@ -18,7 +18,7 @@ from mcp.shared.exceptions import MCPError
 
 from vmrag_link.errors import UsageInvalid, VmragError
 from vmrag_link.git import plumbing
-from vmrag_link.paths import belongs_to_nobody
+from vmrag_link.paths import is_outside_projects
 from vmrag_mcp import options
 from vmrag_mcp.options import Flags
 from vmrag_mcp.process import PATIENCE_SECONDS, CallProgress, log
@@ -60,10 +60,10 @@ class PlacedSession(Session):
     def _workspace(self, progress: CallProgress) -> Iterator[Workspace]:
         if self.problem:
             raise self.problem
-        if not self.place.outright and belongs_to_nobody(self.directory):
+        if not self.place.outright and is_outside_projects(self.directory):
             raise refusal(self.directory)
         with super()._workspace(progress) as ws:
-            if not self.place.outright and belongs_to_nobody(ws.places.top):
+            if not self.place.outright and is_outside_projects(ws.places.top):
                 raise refusal(self.directory)
             settings = ws.config.mcp
             self.behaviour = Behaviour(settings.require_confirm, settings.page_chars)
@@ -153,7 +153,7 @@ def _work_tree(roots: list[Path]) -> Place | None:
     """The first root that is in a work tree; none: the first."""
     for root in roots:
         try:
-            plumbing.locate(root)
+            plumbing.locate_work_tree(root)
         except VmragError:
             continue
         return Place(root)

@@ -116,7 +116,7 @@ def failure(error: VmragError, tools: ToolSelection | None = None, *, most: int 
     envelope = {
         "success": False,
         "error": code,
-        "message": runnable(terminal_text.visible(error.message if asks else _without_middle(error.message))),
+        "message": runnable(terminal_text.escape_controls(error.message if asks else _without_middle(error.message))),
         "details": details,
         "suggestions": _suggestions(error, tools),
         "code": code,
@@ -148,7 +148,9 @@ def _suggestions(error: VmragError, tools: ToolSelection | None) -> list[str]:
         hint = f"{hint}; then: vmrag clone"
     wanted = [*_by_code(error), hint]
     fitting = filter(None, (tools.worded(text) if tools else text for text in wanted))
-    shown = (terminal_text.visible(_without_middle(text, LONGEST_SUGGESTION)) for text in dict.fromkeys(fitting))
+    shown = (
+        terminal_text.escape_controls(_without_middle(text, LONGEST_SUGGESTION)) for text in dict.fromkeys(fitting)
+    )
     return [runnable(text) for text in shown] or [runnable(LAST_RESORT)]
 
 
@@ -267,7 +269,10 @@ def success_text(result: TextResult, kb: KbBlock | None, warnings: Sequence[Tool
     origin = _origin(kb) if kb and not result.whole_kb else ""
     lines = [
         *([_runnable_lines(result.text.rstrip("\n")), ""] if result.text else []),
-        *(f"{_kind(warning)}: {terminal_text.one_line(warning.message)}" for warning in _runnable_warnings(warnings)),
+        *(
+            f"{_kind(warning)}: {terminal_text.escape_line(warning.message)}"
+            for warning in _runnable_warnings(warnings)
+        ),
         runnable(f"{origin}: {result.message}" if origin else result.message),
     ]
     return "\n".join(lines)

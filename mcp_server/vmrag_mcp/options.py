@@ -476,7 +476,7 @@ _PIP = re.compile(r"(?<![\w./-])(?<!uv )(?<!-m )pip(?= install )")
 
 def runnable(text: str) -> str:
     """Return a text whose commands of `vmrag` and `pip` are found by a shell of this process."""
-    command = extras.shell_command() if "vmrag" in text else "vmrag"
+    command = extras.find_shell_command() if "vmrag" in text else "vmrag"
     if command != "vmrag":
         text = _vmrag_commands().sub(lambda _: command, text)
     if "pip install" in text and not shutil.which("pip"):

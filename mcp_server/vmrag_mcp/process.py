@@ -35,13 +35,13 @@ _ABOVE_STANDARD = 3
 
 def log(sentence: str) -> None:
     """One line; nothing in it steers a terminal, or the runner of a CI job."""
-    sys.stderr.write(terminal_text.for_log(f"vmrag-mcp: {terminal_text.one_line(sentence)}\n"))
+    sys.stderr.write(terminal_text.escape_for_log(f"vmrag-mcp: {terminal_text.escape_line(sentence)}\n"))
     sys.stderr.flush()
 
 
 def leave(code: int = OK) -> NoReturn:
     """Threads are not waited for; programs that they wait for end, too."""
-    proc.abandon()
+    proc.terminate_programs()
     for stream in (sys.stdout, sys.stderr):
         with contextlib.suppress(
             OSError, ValueError, RuntimeError

@@ -9,10 +9,10 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from vmrag_link import terminal_text
-from vmrag_link.engines.base import reserved
+from vmrag_link.engines.base import is_reserved
 from vmrag_link.errors import UsageInvalid, quoted, shortened
 from vmrag_link.models import Record
-from vmrag_link.terminal_text import marked_lines
+from vmrag_link.terminal_text import mark_lines
 from vmrag_mcp.arguments import require_text
 from vmrag_mcp.options import ToolSelection, runnable
 from vmrag_mcp.resources import TEMPLATES, collections, place, shown
@@ -95,14 +95,14 @@ def get(name: str, server: ToolSelection) -> Prompt:
 
 
 def _changes(call: Call, arguments: Mapping[str, str]) -> str:
-    from vmrag_link.ops.history.compare import compare
-    from vmrag_link.ops.history.ranges import branch_base
+    from vmrag_link.ops.history.compare import compare_places
+    from vmrag_link.ops.history.ranges import find_branch_base
 
     call.standing()
     ref = arguments.get("since", "")
     require_text(ref, "since", ref=True)
-    since, why = (ref, "as asked") if ref else branch_base(call.ws)
-    report = compare(call.ws, [since]).report()
+    since, why = (ref, "as asked") if ref else find_branch_base(call.ws)
+    report = compare_places(call.ws, [since]).form_report()
     shown = _change_lines(
         call, report, f"get_diff(from_ref={since!r}, include_content=true)", f"vmrag diff {quoted(since)}"
     )
@@ -111,17 +111,17 @@ def _changes(call: Call, arguments: Mapping[str, str]) -> str:
 
 
 def _commit(call: Call, _: Mapping[str, str]) -> str:
-    from vmrag_link.ops.history.compare import compare
+    from vmrag_link.ops.history.compare import compare_places
 
     call.standing()
-    report = compare(call.ws, []).report()
+    report = compare_places(call.ws, []).form_report()
     shown = _change_lines(call, report, "get_diff(include_content=true)", "vmrag diff")
     return _join_message([call.worded(_PREPARE)], shown)
 
 
 def _join_message(instructions: Iterable[str], changes: Iterable[str]) -> str:
     """Return the text of a prompt, each argument of which is one line without hidden characters."""
-    return "\n".join(map(terminal_text.one_line, (*instructions, _QUOTED, "", *changes)))
+    return "\n".join(map(terminal_text.escape_line, (*instructions, _QUOTED, "", *changes)))
 
 
 def _change_lines(call: Call, report: DiffReport, tool: str, command: str) -> Iterable[str]:
@@ -138,7 +138,7 @@ def _change_lines(call: Call, report: DiffReport, tool: str, command: str) -> It
         lines = [f"{document.kind}: {document.collection}/{document.doc_id}  {document.title}"]
         lines += [f"  {field.name}: {field.before!r} -> {field.after!r}" for field in document.fields]
         quoted_pieces = (piece for piece in document.text if piece.op in _MARKS)
-        lines += [line for piece in quoted_pieces for line in marked_lines(piece.text, _MARKS[piece.op])]
+        lines += [line for piece in quoted_pieces for line in mark_lines(piece.text, _MARKS[piece.op])]
         length += sum(map(len, lines))
         if length > LONGEST:
             yield f"… and {len(report.documents) - number} more: {call.worded(tool) or runnable(command)}"
@@ -196,8 +196,8 @@ def _values(call: Call, reference: str, argument: str, known: Mapping[str, str])
                 return (collection.name for collection, _ in collections(call))
             case "doc_id" if "collection" in known:
                 store, at = place(call, known["collection"])
-                return (header.doc_id for header in store.engine.headers(at, collection=known["collection"]))
+                return (header.doc_id for header in store.engine.read_headers(at, collection=known["collection"]))
     if reference in PROMPTS and argument == "since" and (call.tools is None or call.tools.reachable("dolt_branches")):
         call.standing()
-        return (branch.name for branch in call.ws.engine.branches() if not reserved(branch.name))
+        return (branch.name for branch in call.ws.engine.list_branches() if not is_reserved(branch.name))
     return ()

@@ -11,7 +11,7 @@ from vmrag_link import trust as agreements
 from vmrag_link.errors import ConfigInvalid, GitRepositoryMissing, VmragError
 from vmrag_link.git import plumbing
 from vmrag_link.models import Record
-from vmrag_link.paths import CONFIG_NAME, belongs_to_nobody
+from vmrag_link.paths import CONFIG_NAME, is_outside_projects
 from vmrag_link.settings import Config
 
 
@@ -29,9 +29,9 @@ def find(repository: Path | None) -> Place:
         here = Path.cwd()
     except FileNotFoundError:
         here = Path("/")
-    if given := repository or env.value(env.REPOSITORY):
+    if given := repository or env.read_variable(env.REPOSITORY):
         return Place(here / Path(given).expanduser(), outright=True)
-    if project := env.value(env.CLIENT_PROJECT):
+    if project := env.read_variable(env.CLIENT_PROJECT):
         return Place(here / project)
     return Place(here, named=False)
 
@@ -58,17 +58,21 @@ class PlaceSettings(Record, frozen=True):
 
 def load_settings(place: Place) -> PlaceSettings:
     try:
-        places = plumbing.locate(place.directory) if place.outright or not belongs_to_nobody(place.directory) else None
-        if places is None or (not place.outright and belongs_to_nobody(places.top)):
+        places = (
+            plumbing.locate_work_tree(place.directory)
+            if place.outright or not is_outside_projects(place.directory)
+            else None
+        )
+        if places is None or (not place.outright and is_outside_projects(places.top)):
             raise refusal(place.directory)
-        loaded = agreements.load(places)
+        loaded = agreements.load_settings(places)
     except VmragError as problem:
         return _settings_without_files(problem)
-    return PlaceSettings(loaded.config, stated=loaded.machine | loaded.agreed)
+    return PlaceSettings(loaded.config, stated=loaded.machine | loaded.trusted)
 
 
 def _settings_without_files(problem: VmragError) -> PlaceSettings:
     with contextlib.suppress(ConfigInvalid):
-        found = config.load(None, path_label=CONFIG_NAME, overrides={}, environ=os.environ)
+        found = config.resolve_settings(None, path_label=CONFIG_NAME, overrides={}, environ=os.environ)
         return PlaceSettings(found.config, problem, found.machine)
     return PlaceSettings(Config(), problem)

@@ -11,14 +11,14 @@ import msgspec
 
 from vmrag_link.conversion import formats
 from vmrag_link.errors import UsageInvalid, no_collection
-from vmrag_link.models import LONGEST_NAME, At, Collection, Document, Record, json_text
+from vmrag_link.models import LONGEST_NAME, At, Collection, Document, Record, format_json
 from vmrag_mcp.arguments import require_text
 from vmrag_mcp.envelope import runnable_advice
 from vmrag_mcp.options import ToolSelection
 from vmrag_mcp.registry import RESOURCES
 
 if TYPE_CHECKING:  # a server answers `tools/list` before this is imported
-    from vmrag_link.ops.follow.provenance import Standing
+    from vmrag_link.ops.follow.provenance import AnswerOrigin
     from vmrag_link.workspace import ReadableStore
     from vmrag_mcp.session import Call
 
@@ -136,10 +136,11 @@ def collections(call: Call) -> list[tuple[Collection, int]]:
     """
     from vmrag_link.ops.documents.reading import TextSource, read_texts
 
-    def look(rows: TextSource, here: Standing) -> list[tuple[Collection, int]]:
+    def look(rows: TextSource, here: AnswerOrigin) -> list[tuple[Collection, int]]:
         call.stands(here)
         return [
-            (collection, rows.count(here.at, collection=collection.name)) for collection in rows.collections(here.at)
+            (collection, rows.count_documents(here.at, collection=collection.name))
+            for collection in rows.list_collections(here.at)
         ]
 
     return read_texts(call.ws, None, look)
@@ -148,21 +149,21 @@ def collections(call: Call) -> list[tuple[Collection, int]]:
 def place(call: Call, collection: str) -> tuple[ReadableStore, At]:
     """Where a collection of that name is read."""
     from vmrag_link.ops.follow.follow_pin import read_consistently
-    from vmrag_link.ops.follow.provenance import standing
+    from vmrag_link.ops.follow.provenance import find_origin
 
     store = call.readable(collection)
-    here = read_consistently(store, lambda: standing(store), index=False)
+    here = read_consistently(store, lambda: find_origin(store), index=False)
     call.stands(here)
     return store, here.at
 
 
 def _collection(call: Call, name: str) -> dict[str, Any]:
     store, at = place(call, name)
-    rows = {collection.name: collection for collection in store.engine.collections(at)}
+    rows = {collection.name: collection for collection in store.engine.list_collections(at)}
     if name not in rows:
         raise no_collection(name, sorted(rows))
-    headers = store.engine.headers(at, collection=name)
-    return _described(rows[name], store.engine.count(at, collection=name)) | {
+    headers = store.engine.read_headers(at, collection=name)
+    return _described(rows[name], store.engine.count_documents(at, collection=name)) | {
         "documents": [
             {"id": each.doc_id, "title": each.title, "uri": document_uri(name, each.doc_id)}
             for each in islice(headers, LISTED_DOCUMENTS)
@@ -179,7 +180,7 @@ def _document(call: Call, collection: str, doc_id: str) -> Content:
     from vmrag_link.ops.history.document_names import no_document
 
     store, at = place(call, collection)
-    document = store.engine.document(at, collection, doc_id)
+    document = store.engine.find_document(at, collection, doc_id)
     if document is None:
         raise no_document(store.engine, at, collection, doc_id)
     return Content(document.content, _mime(document), msgspec.to_builtins(call.kb()))
@@ -188,9 +189,9 @@ def _document(call: Call, collection: str, doc_id: str) -> Content:
 def _mime(document: Document) -> str:
     if document.file_type or not document.source:
         return TEXT if document.file_type == "text" else MARKDOWN
-    known = formats.by_suffix(document.source)  # of a source, whose documents are their files
+    known = formats.find_by_suffix(document.source)  # of a source, whose documents are their files
     return MARKDOWN if known and known.file_type in _MARKDOWN else TEXT
 
 
 def _json(call: Call, value: Any) -> Content:
-    return Content(json_text(value), JSON, msgspec.to_builtins(call.kb()))
+    return Content(format_json(value), JSON, msgspec.to_builtins(call.kb()))

@@ -78,7 +78,7 @@ def fenced(text: str) -> str:
     """Return a document's text between fences that no line of it can close."""
     longest = max((len(run) for run in _LONGEST_FENCE.findall(text)), default=2)
     fence = "`" * (longest + 1)
-    return f"{fence}\n{terminal_text.visible(text)}\n{fence}"
+    return f"{fence}\n{terminal_text.escape_controls(text)}\n{fence}"
 
 
 MOST_PATHS = 20

@@ -19,7 +19,7 @@ from vmrag_link.errors import NotInitialized, UsageError, VmragError, system_fai
 from vmrag_link.git import configuration
 from vmrag_link.git.run import answering_agent
 from vmrag_link.models import Record
-from vmrag_link.paths import file_stamps
+from vmrag_link.paths import read_file_stamps
 from vmrag_mcp import arguments as given
 from vmrag_mcp import envelope
 from vmrag_mcp.auto_commit import Unsent
@@ -33,7 +33,7 @@ if TYPE_CHECKING:  # a server answers `tools/list` before any of this is importe
     from vmrag_link.embedding.base import Model
     from vmrag_link.embedding.registry import ModelChoice
     from vmrag_link.ops.documents.writing import WriteResult
-    from vmrag_link.ops.follow.provenance import KbBlock, Standing
+    from vmrag_link.ops.follow.provenance import AnswerOrigin, KbBlock
     from vmrag_link.workspace import DocumentStore, ReadableStore, Workspace
 
 
@@ -100,7 +100,7 @@ class Call:
         self.warnings: list[ToolWarning] = []
         self._progress = progress
         self.agreed = agreed
-        self._standing: Standing | None = None
+        self._standing: AnswerOrigin | None = None
         self._quoted: dict[tuple[str, str], None] = {}
         self.writer: tuple[ToolInfo, str] | None = None
         """The tool that writes, and how its client calls itself."""
@@ -126,7 +126,7 @@ class Call:
 
         destinations.require_from_agent(self.ws, remote, agreed=self.agreed)
         if self.agreed.get(remote):
-            destinations.agree(self.ws, remote)
+            destinations.trust_remote(self.ws, remote)
 
     def worded(self, text: str) -> str:
         """A text without what names a tool that this server does not have (`options.worded`)."""
@@ -138,7 +138,7 @@ class Call:
         return f"; {said}" if said else ""
 
     def warn(self, code: str, message: str) -> None:
-        warning = ToolWarning(code, terminal_text.visible(message))
+        warning = ToolWarning(code, terminal_text.escape_controls(message))
         if warning not in self.warnings:
             self.warnings.append(warning)
 
@@ -157,46 +157,46 @@ class Call:
         self.pending(done.pending)
         return done.report
 
-    def read(self, found: tuple[R, Standing]) -> R:
+    def read(self, found: tuple[R, AnswerOrigin]) -> R:
         """What was read; the answer's `kb` says where."""
         report, self._standing = found
         return report
 
     def warn_of_push(self) -> None:
         """What the next push would not take along, or the last one did not. Asks no network."""
-        from vmrag_link.ops.status.cautions import cautions
+        from vmrag_link.ops.status.cautions import list_cautions
 
         sends = self.ws.config.mcp.auto_push and not self.read_only  # when the call ends
-        for caution in cautions(self.ws):
+        for caution in list_cautions(self.ws):
             if not (sends and caution.code == "KNOWLEDGE_NOT_PUSHED"):
                 self.warn(caution.code, caution.sentence)
 
-    def standing(self) -> Standing:
+    def standing(self) -> AnswerOrigin:
         """Where this call reads documents, after the pin was followed; the answer's `kb` says it.
 
         The index may stand elsewhere still. A tool that uses the index says where it stood
         (`stands`).
         """
         from vmrag_link.ops.follow.follow_pin import read_consistently
-        from vmrag_link.ops.follow.provenance import standing
+        from vmrag_link.ops.follow.provenance import find_origin
 
         if self._standing is None:
-            self._standing = read_consistently(self.ws, lambda: standing(self.ws), index=False)
+            self._standing = read_consistently(self.ws, lambda: find_origin(self.ws), index=False)
         return self._standing
 
     def store(self, collection: str) -> DocumentStore:
         """Where a collection of that name is: in the knowledge base, or on this machine alone."""
         from vmrag_link.ops.system import stores
 
-        return stores.store_of(self.ws, collection)
+        return stores.find_store(self.ws, collection)
 
     def readable(self, collection: str) -> ReadableStore:
         """Where a collection of that name is read: there, or in the files that it is made of."""
         from vmrag_link.ops.system import stores
 
-        return stores.readable(self.ws, collection)
+        return stores.find_readable(self.ws, collection)
 
-    def stands(self, at: Standing) -> None:
+    def stands(self, at: AnswerOrigin) -> None:
         """The tool has found out by itself where its answer comes from."""
         self._standing = at
 
@@ -214,14 +214,14 @@ class Call:
 
     def kb(self) -> KbBlock:
         """The block `kb`; without a place that was read from, where the workspace stands now."""
-        from vmrag_link.ops.follow.provenance import coded_source_warnings, standing
+        from vmrag_link.ops.follow.provenance import coded_source_warnings, find_origin
 
-        at = self._standing or standing(self.ws)
+        at = self._standing or find_origin(self.ws)
         for note in at.notes:
             self.warn("NOT_IN_SYNC", note)
         for code, sentence in coded_source_warnings(at.kb):
             self.warn(code, sentence)
-        if at.kb.sources and not self.state.told_of_setup and self.ws.sources.proposed:
+        if at.kb.sources and not self.state.told_of_setup and self.ws.sources.is_proposed:
             self.state.told_of_setup = True
             from vmrag_link.ops.index.query import NOT_SET_UP
 
@@ -246,7 +246,7 @@ class Call:
     def all_warnings(self) -> list[ToolWarning]:
         """What the operations had to tell a person is among them."""
         for note in self._progress.notes:
-            if all(terminal_text.visible(note) != warning.message for warning in self.warnings):
+            if all(terminal_text.escape_controls(note) != warning.message for warning in self.warnings):
                 self.warn("NOTE", note)
         return self.warnings
 
@@ -380,23 +380,23 @@ class Session:
         """
         with answering_agent(), self._workspace(progress) as ws:
             if not founds:
-                if not ws.initialized:
+                if not ws.is_initialized:
                     from vmrag_link.ops.follow import lazy_fetch
 
                     try:
-                        if lazy_fetch.bring(ws):
+                        if lazy_fetch.fetch_pinned(ws):
                             self._fetched.set()
                     except VmragError as why:
                         files = of_files and ws.sources.configured and isinstance(why, NotInitialized)
                         if not (of_git or files):
                             raise
                         progress.notes.clear()  # the answer tells what is missing
-                if ws.initialized or not (of_git or (of_files and ws.sources.configured)):
+                if ws.is_initialized or not (of_git or (of_files and ws.sources.configured)):
                     if of_files and not of_git and ws.stores_nothing:
                         raise NotInitialized("This repository has nothing to search yet.", hint="vmrag init")
                     if not of_git:
                         ws.engine  # noqa: B018
-                    if ws.standing_revision is None:
+                    if ws.current_revision is None:
                         _arrive(ws)
             yield Call(ws, self.behaviour, progress, agreed, state=self.state, tools=tools)
 
@@ -423,7 +423,7 @@ class Session:
             whole = True
         finally:
             if whole:
-                ws.release()
+                ws.release_files()
                 self._idle.put(_IdleWorkspace(ws, settings, _knowledge_look(ws)))
             else:  # it may have left the engine's connection in the middle of something
                 ws.close()
@@ -433,24 +433,24 @@ class Session:
 
         Raises `VmragError` if they cannot be listed.
         """
-        from vmrag_link.sources.listings import token_of
+        from vmrag_link.sources.listings import compute_token
         from vmrag_link.workspace import source_tree
 
         with self._workspace(CallProgress()) as ws:
-            tree = source_tree.in_work_tree(ws)
-            return token_of(tree.listing) if tree else ""
+            tree = source_tree.read_work_tree(ws)
+            return compute_token(tree.listing) if tree else ""
 
     def warm_up(self) -> None:
         """Load the models that the first query needs. What goes wrong here, that query says."""
         with contextlib.suppress(VmragError), self._workspace(CallProgress()) as ws:
-            for collection in ws.engine.collections(ws.revision()) if ws.initialized else ():
-                if (model := ws.models.of(collection)).local:
+            for collection in ws.engine.list_collections(ws.require_revision()) if ws.is_initialized else ():
+                if (model := ws.models.load_for(collection)).local:
                     model.embed_queries([collection.name])
 
     def _bug(self, error: Exception, tool: str) -> VmragError:
         from vmrag_link.ops.upkeep import buglog
 
-        return envelope.internal(buglog.write(error, ["-C", str(self.directory), "mcp", tool]))
+        return envelope.internal(buglog.write_log(error, ["-C", str(self.directory), "mcp", tool]))
 
 
 def _arrive(ws: Workspace) -> None:
@@ -466,13 +466,13 @@ def _arrive(ws: Workspace) -> None:
 def _settings_look(ws: Workspace) -> Looks:
     """Of the settings and agreements that a workspace has read."""
     places = ws.places
-    return configuration.stamp(places), file_stamps((places.config, *agreements.files(places)))
+    return configuration.read_stamp(places), read_file_stamps((places.config, *agreements.list_files(places)))
 
 
 def _knowledge_look(ws: Workspace) -> Looks:
     """Of the knowledge base that a workspace has open."""
     places = ws.places
-    return _folder(places.git_dir), opening.stamp(places.kb), opening.stamp(places.local_kb)
+    return _folder(places.git_dir), opening.read_stamp(places.kb), opening.read_stamp(places.local_kb)
 
 
 def _folder(path: Path) -> int | None:

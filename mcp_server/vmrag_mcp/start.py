@@ -112,7 +112,7 @@ def demand_extra() -> None:
         if importlib.util.find_spec(package) is None:
             raise McpExtraMissing(
                 f"The MCP server needs the package {package}, which is not installed.",
-                hint=extras.how_to_install("mcp"),
+                hint=extras.format_install_command("mcp"),
                 package=package,
                 extra="mcp",
             )
@@ -124,7 +124,7 @@ def _listen_address(asked: ServeRequest) -> tuple[ListenAddress | None, str | No
         if asked.allow_remote or asked.token_env or asked.origins:
             raise UsageInvalid("Only over HTTP does anybody reach this server.", hint="--http [HOST:]PORT")
         return None, None
-    token = env.value(asked.token_env or env.TOKEN)
+    token = env.read_variable(asked.token_env or env.TOKEN)
     if asked.token_env and not token:
         raise UsageInvalid(f"The environment variable {asked.token_env} is empty.", hint=f"export {asked.token_env}=…")
     found = address(asked.http)
@@ -133,7 +133,7 @@ def _listen_address(asked: ServeRequest) -> tuple[ListenAddress | None, str | No
 
 
 def _prefer_model(name: str | None) -> None:
-    if not (wanted := env.wanted_model(name)):
+    if not (wanted := env.choose_model(name)):
         return
     known = get_args(EmbeddingModel)
     if wanted not in known:
@@ -146,5 +146,5 @@ def _prefer_model(name: str | None) -> None:
 
 def _forget_git() -> None:
     """Drop what git told a hook that started the client: it names another repository or index."""
-    env.forget(name for name in env.GIT_LOCAL if name != env.GIT_OPTIONS)
-    env.forget([env.HOOK, *(f"{env.MERGE_HEADS}{head}" for head in env.merge_heads())])
+    env.remove_variables(name for name in env.GIT_LOCAL if name != env.GIT_OPTIONS)
+    env.remove_variables([env.HOOK, *(f"{env.MERGE_HEADS}{head}" for head in env.list_merge_heads())])

@@ -178,7 +178,7 @@ def fresh_machines(ci: Ci, monkeypatch: pytest.MonkeyPatch) -> None:
 
     def prepared(temp: Path, inputs: Mapping[str, str], event: str) -> None:
         installed(temp, inputs, event)
-        install.library({"RUNNER_TEMP": str(temp)}).rename(ci.folder / "index")
+        install.packages_folder({"RUNNER_TEMP": str(temp)}).rename(ci.folder / "index")
 
     uv = ci.folder / "path" / "uv"
     uv.parent.mkdir()
@@ -511,7 +511,7 @@ def newer_pythons(folder: Path) -> list[str]:
         if python and subprocess.run([python, "--version"], capture_output=True, check=False).returncode == 0:
             told = {"RUNNER_TEMP": str(folder), "GITHUB_OUTPUT": str(folder / "output"), "INPUT_MODE": "check"}
             subprocess.run([python, "-I", install.__file__, "install"], env=os.environ | told, check=True)
-            return [str(install.home(told) / "venv" / "bin" / "python")]
+            return [str(install.action_folder(told) / "venv" / "bin" / "python")]
     return []
 
 

@@ -15,7 +15,7 @@ from tests.support import events, hosted, people
 from tests.support.actions_runner import Finished
 from tests.support.events import FORK
 from tests.support.hosted import Ci
-from vmrag_link.markdown_text import LIMIT
+from vmrag_link.markdown_text import MAX_BYTES
 
 pytestmark = pytest.mark.hooks("off")
 
@@ -43,7 +43,7 @@ class Shown:
     """
 
     def __init__(self, done: Finished) -> None:
-        assert len(done.summary.encode()) <= LIMIT
+        assert len(done.summary.encode()) <= MAX_BYTES
         html = MarkdownIt("commonmark").enable("table").render(done.summary)
         self.page = LexborHTMLParser(html)
         self.text = self.page.body.text(separator=" ")

@@ -247,12 +247,12 @@ def test_pull_requests_are_listed_a_page_at_a_time(ci, api):
     api.listed = [one | {"number": number} for number in range(1, 202)]
     api.listed.append(one | {"number": 300, "state": "closed"})
     github = GitHub(api.url, api.repository, TOKEN)
-    assert [each.number for each in github.open_requests(base="main")] == list(range(1, 202))
+    assert [each.number for each in github.list_pull_requests(base="main")] == list(range(1, 202))
     assert api.asked == ["GET"] * 3
-    assert github.open_requests(base="release") == github.open_requests(head="elsewhere") == []
-    assert len(github.open_requests(head="topic")) == 201
+    assert github.list_pull_requests(base="release") == github.list_pull_requests(head="elsewhere") == []
+    assert len(github.list_pull_requests(head="topic")) == 201
     with pytest.raises(AuthenticationFailed) as caught:
-        github._replace(token="another").open_requests(base="main")
+        github._replace(token="another").list_pull_requests(base="main")
     assert caught.value.hint == "permissions: pull-requests: read"
     assert "another" not in str(caught.value)
 

@@ -27,7 +27,7 @@ LONGEST_HELP = {"mcp": 60, "query": 68}
 
 def test_version_and_help(project):
     said = project.start("--version").out.splitlines()
-    assert said == [f"vmrag, version {__version__}", f"extras: {', '.join(extras.installed())}"]
+    assert said == [f"vmrag, version {__version__}", f"extras: {', '.join(extras.list_installed_extras())}"]
     shown = project.start("--help")
     assert shown.code == 0
     assert [name for name in COMMANDS if f"  {name} " in shown.out] == [name for name in COMMANDS if name in EVERYDAY]
@@ -38,7 +38,7 @@ def test_version_and_help(project):
 
 def test_help_all_lists_every_command(project):
     listed = project.start("help", "--all").out
-    assert [name for name in commands.names() if f"  {name} " not in listed] == []
+    assert [name for name in commands.list_names() if f"  {name} " not in listed] == []
     assert [topic for topic in TOPICS if f"{topic}:" not in listed.splitlines()] == []
     assert project.vmrag("help", "--all", "query", "--json", code=2).error["code"] == "INVALID_PARAMETER"
 

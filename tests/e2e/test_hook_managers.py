@@ -97,7 +97,7 @@ def works(team: Team, doc_id: str) -> None:
     index.
     """
     project, before = team.project, team.knowledge
-    assert hooks.missing(plumbing.locate(project.top)) is None
+    assert hooks.find_missing_hooks(plumbing.locate_work_tree(project.top)) is None
     project.record(f"about {doc_id}", **{doc_id: f"what is known of {doc_id}"})
     done = project.run("push", "origin", "main")
     assert done.returncode == 0, done
@@ -135,7 +135,7 @@ def test_our_hooks_run_beside_the_manager_s_and_survive_its_reinstallation(team:
         team.again(arguments)
         works(team, f"again{number}")
     assert project.vmrag("install").out.startswith("Installed ")
-    assert hooks.missing(plumbing.locate(project.top)) is None
+    assert hooks.find_missing_hooks(plumbing.locate_work_tree(project.top)) is None
     team.again(team.manager.again[0])
     works(team, "last")
     assert project.git("status", "--porcelain") == ""

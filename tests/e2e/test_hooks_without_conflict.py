@@ -65,7 +65,9 @@ def nobody(_: Place) -> None:
 
 def by_hand(place: Place) -> None:
     for hook in THEIRS:
-        foreign(plumbing.locate(place.repo.top).common / "hooks", place.log.folder, hook, name=f"theirs {hook}")
+        foreign(
+            plumbing.locate_work_tree(place.repo.top).common / "hooks", place.log.folder, hook, name=f"theirs {hook}"
+        )
 
 
 def for_all_repositories(place: Place) -> None:
@@ -145,8 +147,8 @@ def place(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, tmp_p
 
 def _install(place: Place, to: str) -> installer.InstallReport:
     """Into files, too, where other repositories run them."""
-    places = plumbing.locate(place.repo.top)
-    return installer.install(places, python=str(place.log.recorder), place=to, force=True)
+    places = plumbing.locate_work_tree(place.repo.top)
+    return installer.install_hooks(places, python=str(place.log.recorder), place=to, force=True)
 
 
 CASES = [
@@ -168,7 +170,7 @@ def test_every_gate_of_theirs_and_every_hook_of_ours_runs_exactly_once(place: Pl
     if report.scripts:  # husky's: a team commits the lines, else a checkout takes them away
         place.repo.git("add", *report.scripts)
         place.repo.git("commit", "-q", "--no-verify", "-m", "husky starts ours")
-    assert hooks.missing(plumbing.locate(place.repo.top)) is None
+    assert hooks.find_missing_hooks(plumbing.locate_work_tree(place.repo.top)) is None
     names = ("vmrag",) if manager == "nobody" else ("vmrag", "theirs")
     ran = does_everything(place.repo, place.log, branch=place.branch)
     assert {hook: sorted(" ".join(line.split()[:2]) for line in lines) for hook, lines in ran.items()} == {

@@ -133,7 +133,7 @@ def check(project: Project, answers: list[Answer], searches: list[dict[str, Any]
     def documents(revision: str) -> dict[str, str]:
         if revision not in known:
             known[revision] = {
-                document.doc_id: document.content for document in engine.documents(revision, collection="handbook")
+                document.doc_id: document.content for document in engine.read_documents(revision, collection="handbook")
             }
         return known[revision]
 

@@ -141,7 +141,7 @@ class Stage:
     def __init__(self, project: Project, framework: Framework, folder: Path) -> None:
         self.project = project
         self.framework = framework
-        self.places = plumbing.locate(project.top)
+        self.places = plumbing.locate_work_tree(project.top)
         self.log = folder / "log"
         self.interpreter = folder / "counting-python"
         self.interpreter.write_text(f'#!/bin/sh\necho "$5" >>"{self.log}"\nexec "{sys.executable}" "$@"\n')
@@ -156,7 +156,7 @@ class Stage:
         assert done.code == 0, done
 
     def install_ours(self) -> None:
-        installer.install(self.places, python=str(self.interpreter))
+        installer.install_hooks(self.places, python=str(self.interpreter))
 
     def git(self, *arguments: str, **environ: str) -> Done:
         """What git and its hooks said, on both streams."""
@@ -231,7 +231,7 @@ def test_a_merge_that_drops_knowledge_is_refused(stage):
     assert done.code == 1
     assert "drops knowledge" in said(done, times=1)[0]
     stage.project.git("merge", "--abort")
-    installer.install(stage.places, hooks=())  # the merge driver, and no shim
+    installer.install_hooks(stage.places, hooks=())  # the merge driver, and no shim
     assert stage.git("merge", "--no-edit", "feature").code == 0
     assert stage.project.git("rev-list", "--count", "--merges", "HEAD") == "1"
 
@@ -256,7 +256,7 @@ def test_a_push_is_refused_for_a_bad_pin(stage, manager, tmp_path):
 @pytest.mark.parametrize("manager", MANAGERS)
 def test_knowledge_follows_the_code_by_the_recorded_interpreter(stage, manager):
     stage.install(manager)
-    installer.install(stage.places, python=str(stage.interpreter), hooks=())
+    installer.install_hooks(stage.places, python=str(stage.interpreter), hooks=())
     done = stage.git("switch", "feature")
     assert (done.code, stage.started()) == (0, ["post-checkout"])
     assert said(done, times=1) == [f"vmrag: knowledge is at {stage.project.pinned[:7]} (+1 ~1 -2 documents)"]

@@ -25,7 +25,7 @@ from vmrag_action.steps import comment as step
 from vmrag_link import endpoint
 from vmrag_link.errors import AuthenticationFailed, RemoteRejected, RemoteUnreachable, UsageInvalid, VmragError
 from vmrag_link.ops.report.comment import MARKER
-from vmrag_link.ops.report.comment_data import MOST_BYTES, CommentChunk, CommentData
+from vmrag_link.ops.report.comment_data import MAX_BYTES, CommentChunk, CommentData
 from vmrag_link.ops.report.comment_data import CommentAnswer as Answer
 
 HEAD, OTHER = "a" * 40, "b" * 40
@@ -42,11 +42,11 @@ def api(monkeypatch: pytest.MonkeyPatch):
 
 
 def client(api: CommentsApi, token: str = TOKEN) -> CommentApi:
-    return CommentApi.of(token, {"GITHUB_REPOSITORY": api.repository, **api.environ})
+    return CommentApi.from_job(token, {"GITHUB_REPOSITORY": api.repository, **api.environ})
 
 
 def settle(api: CommentsApi, text: str = TOLD, *, speaks: bool = True) -> str:
-    return client(api).settle(7, MARKER, text, speaks=speaks)
+    return client(api).update_comment(7, MARKER, text, speaks=speaks)
 
 
 # -- one comment
@@ -191,7 +191,7 @@ def test_a_comment_that_somebody_deletes_meanwhile_is_made_anew(api):
 
 def test_the_token_goes_to_the_api_alone(api):
     with pytest.raises(UsageInvalid, match="GITHUB_GRAPHQL_URL"):
-        CommentApi.of(
+        CommentApi.from_job(
             TOKEN,
             {"GITHUB_REPOSITORY": api.repository, **api.environ, "GITHUB_GRAPHQL_URL": "http://github.example/graphql"},
         )
@@ -314,7 +314,7 @@ def test_an_artifact_that_is_not_what_a_report_leaves_says_nothing_and_makes_no_
 
 
 def test_no_more_is_unpacked_than_may_be_there():
-    assert len(step.unpacked(bomb())) == MOST_BYTES + 1
+    assert len(step.unpack_artifact(bomb())) == MAX_BYTES + 1
 
 
 def test_one_that_is_too_large_is_not_read(api, other):
@@ -333,7 +333,7 @@ def test_no_bytes_make_unpacking_fail_otherwise(content: bytes, at: int, flip: i
     packed[at % len(packed)] ^= flip
     for each in (bytes(packed), content, bytes(packed[: at % len(packed)])):
         try:
-            step.unpacked(each)
+            step.unpack_artifact(each)
         except UsageInvalid:
             continue
 

@@ -48,7 +48,7 @@ def line(host: Repo, name: str, length: int, start: str = "") -> str:
 
 
 def places(repo: Repo):
-    return plumbing.locate(repo.top)
+    return plumbing.locate_work_tree(repo.top)
 
 
 def count(repo: Repo, *what: str) -> int:
@@ -82,7 +82,7 @@ def test_what_is_complete_already_is_left_alone(host, tmp_path):
     base = line(host, "main", 3, start)
     repo = checkout(host.top, tmp_path / "checkout", head, depth=None)
     deepen.make_comparable(places(repo), base, head)  # the base comes, and makes nothing shallow
-    assert (count(repo, base, head), history.boundary(places(repo))) == (9, set())
+    assert (count(repo, base, head), history.read_shallow_boundary(places(repo))) == (9, set())
     repo.git("remote", "set-url", "origin", "file:///nowhere")
     deepen.make_comparable(places(repo), base, head)
 
@@ -102,7 +102,7 @@ def test_without_a_base_the_head_is_compared_with_its_parents(host, tmp_path):
     head = merge(host, main, side)
     repo = checkout(host.top, tmp_path / "checkout", head)
     deepen.make_comparable(places(repo), None, head)
-    assert objects.parents(places(repo), head) == [main, side]
+    assert objects.read_parents(places(repo), head) == [main, side]
     assert repo.git("merge-base", main, side) == host.git("rev-parse", f"{main}~60")
     root = host.git("rev-list", "--max-parents=0", "main")
     deepen.make_comparable(places(repo), None, root)
@@ -119,7 +119,7 @@ def test_merges_within_the_range_are_comparable_afterwards_too(host, tmp_path):
     base = line(host, "main", 1, near)
     repo = checkout(host.top, tmp_path / "checkout", head)
     deepen.make_comparable(places(repo), base, head)
-    assert repo.git("merge-base", *objects.parents(places(repo), head)) == start
+    assert repo.git("merge-base", *objects.read_parents(places(repo), head)) == start
 
 
 def test_unrelated_histories_are_comparable_once_all_is_here(host, tmp_path):
@@ -127,7 +127,7 @@ def test_unrelated_histories_are_comparable_once_all_is_here(host, tmp_path):
     repo = checkout(host.top, tmp_path / "checkout", head)
     deepen.make_comparable(places(repo), base, head)
     assert count(repo, f"{base}..{head}") == 300
-    assert history.boundary(places(repo)) == set()
+    assert history.read_shallow_boundary(places(repo)) == set()
 
 
 @pytest.mark.parametrize(("version", "persist"), [("v5", True), ("v7", True), ("v7", False)])
@@ -145,7 +145,7 @@ def test_the_checkouts_own_way_in_is_the_way_to_its_history(host, tmp_path, monk
                 deepen.make_comparable(there, base, head)
             assert "fetch-depth: 0" in caught.value.hint
             monkeypatch.setenv("GITHUB_SERVER_URL", server.url)
-        for name, value in github_api.environment(there, TOKEN).items():
+        for name, value in github_api.build_git_environment(there, TOKEN).items():
             monkeypatch.setenv(name, value)
         deepen.make_comparable(there, base, head)
         assert is_comparable(there, base, head)
@@ -186,11 +186,11 @@ def test_a_remote_that_is_shallow_itself_is_one(host, tmp_path):
 def test_a_commit_that_nobody_has_is_one_and_is_known_as_such(host, tmp_path):
     repo = checkout(host.top, tmp_path / "checkout", line(host, "main", 3))
     with pytest.raises(HistoryMissing) as caught:
-        deepen.bring(places(repo), ["ab" * 20])
+        deepen.fetch_commits(places(repo), ["ab" * 20])
     assert deepen.is_gone(caught.value)
     repo.git("remote", "set-url", "origin", "file:///nowhere")
     with pytest.raises(HistoryMissing) as caught:
-        deepen.bring(places(repo), ["ab" * 20])
+        deepen.fetch_commits(places(repo), ["ab" * 20])
     assert not deepen.is_gone(caught.value)
 
 
@@ -200,7 +200,7 @@ def test_looking_for_a_commit_fetches_nothing_in_a_partial_clone(host, tmp_path)
     repo.git("fetch", "-q", "--filter=blob:none", "--deepen=5", "origin", head)
     assert repo.git("config", "remote.origin.promisor") == "true"
     before = sorted((repo.top / ".git/objects/pack").iterdir())
-    assert objects.missing_commits(places(repo), [base, head]) == [base]
+    assert objects.find_missing_commits(places(repo), [base, head]) == [base]
     assert sorted((repo.top / ".git/objects/pack").iterdir()) == before
 
 
@@ -234,8 +234,8 @@ def test_what_a_shallow_clone_says_of_two_commits_is_what_the_whole_history_says
             if found is not None:
                 assert sorted(found) == sorted(whole.of(one, other) or []), depth
                 told += 1
-                commits = history.commits(places(repo), [one], without=other)
+                commits = history.list_commits(places(repo), [one], without=other)
                 if here.settle(one, other, commits):
-                    assert commits.keys() == history.commits(places(host), [one], without=other).keys(), depth
+                    assert commits.keys() == history.list_commits(places(host), [one], without=other).keys(), depth
                     settled += 1
     assert told >= settled >= 2

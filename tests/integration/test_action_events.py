@@ -15,7 +15,7 @@ from tests.support.events import FORK, OWN, ZEROS, Job, checkout
 from tests.support.repos import Repo, isolate, make_repo
 from tests.support.templates import copy_tree
 from vmrag_action import findings
-from vmrag_action.events import Comparison, comparison
+from vmrag_action.events import Comparison, read_comparison
 from vmrag_action.payload import MOST_BYTES
 from vmrag_action.runner import Runner, WorkflowJob
 from vmrag_link import env
@@ -61,7 +61,7 @@ class Host:
         self._checkouts += 1
         self.checkout = checkout(self.repo.top, self.folder / f"c{self._checkouts}", at or sha, depth=depth)
         job = Job(self.folder, event, payload, sha=sha, ref=ref, **more)
-        return comparison(job.environ, plumbing.locate(self.checkout.top))
+        return read_comparison(job.environ, plumbing.locate_work_tree(self.checkout.top))
 
     def pull_request(self, *, event: str = "pull_request", sha: str = "", at: str = "", **more) -> Comparison:
         payload = more.pop("payload", None) or events.pull_request(self.opened, self.head)
@@ -92,7 +92,7 @@ def refused(built: Host, payload: object, event: str = "pull_request", **more: s
     """In a checkout that all tests share: a job that cannot be understood changes nothing."""
     job = Job(built.folder, event, payload, sha=built.base, ref="refs/pull/7/merge")
     with pytest.raises(UsageInvalid) as caught:
-        comparison(job.environ | more, plumbing.locate(built.checkout.top))
+        read_comparison(job.environ | more, plumbing.locate_work_tree(built.checkout.top))
     return caught.value
 
 
@@ -134,13 +134,13 @@ def test_the_settings_of_the_base_can_be_read_afterwards_and_nothing_else_has_ch
 def settings_named(top: Repo, found: Comparison, monkeypatch: pytest.MonkeyPatch) -> str:
     for name, value in found.environment.items():
         monkeypatch.setenv(name, value)
-    return agreements.load(plumbing.locate(top.top)).config.hooks.on_dirty
+    return agreements.load_settings(plumbing.locate_work_tree(top.top)).config.hooks.on_dirty
 
 
 def test_a_strangers_files_are_not_fetched(host):
     host.of("pull_request_target", events.pull_request(host.opened, host.head), sha=host.base, ref="refs/heads/main")
     top = host.checkout
-    deepen.make_comparable(plumbing.locate(top.top), host.base, host.head)
+    deepen.make_comparable(plumbing.locate_work_tree(top.top), host.base, host.head)
     missing = top.git("rev-list", "--objects", "--missing=print", "--no-object-names", f"{host.base}..{host.head}")
     assert f"?{host.repo.git('rev-parse', f'{host.head}:b')}" in missing.split()
 
@@ -190,8 +190,8 @@ def test_no_step_sees_a_key_where_no_service_may_be_asked(host, tmp_path, monkey
     told = dict.fromkeys(added, "") | dict.fromkeys(env.SERVICE_KEYS, "secret") | {env.NO_SERVICES: "1"}
     for name, value in told.items():
         monkeypatch.setenv(name, value)
-    job = WorkflowJob.of({"RUNNER_TEMP": str(tmp_path), "GITHUB_WORKSPACE": str(host.repo.top)})
-    with findings.opened(Runner(), job):
+    job = WorkflowJob.from_environment({"RUNNER_TEMP": str(tmp_path), "GITHUB_WORKSPACE": str(host.repo.top)})
+    with findings.open_workspace(Runner(), job):
         assert not os.environ.keys() & {*env.SERVICE_KEYS}
 
 
@@ -242,7 +242,7 @@ def test_a_host_that_does_not_answer_makes_no_branch_a_new_one(host):
     repo = checkout(host.repo.top, host.folder / "away", host.base)
     repo.git("remote", "set-url", "origin", "file:///nowhere")
     with pytest.raises(HistoryMissing):
-        comparison(job.environ, plumbing.locate(repo.top))
+        read_comparison(job.environ, plumbing.locate_work_tree(repo.top))
 
 
 def test_a_new_branch_follows_the_default_branch_and_the_first_push_of_all_nothing(host):
@@ -311,7 +311,7 @@ def test_of_another_repository_nothing_is_known_but_what_is_checked_out(host, tm
     other.git("remote", "add", "origin", url)
     payload = events.pull_request(host.opened, host.head)
     job = Job(tmp_path, event, payload, sha=host.merge, ref="refs/heads/main", GITHUB_REF_PROTECTED="true")
-    found = comparison(job.environ, plumbing.locate(other.top))
+    found = read_comparison(job.environ, plumbing.locate_work_tree(other.top))
     assert (found.base, found.head, found.settings_from, found.checked_out) == (None, at, None, True)
     assert found.trusted is (event != "pull_request")
 
@@ -322,7 +322,7 @@ def test_a_checkout_of_the_fork_is_refused_because_its_base_and_knowledge_are_a_
     repo.git("remote", "set-url", "origin", "https://github.example/Me/Project")
     job = Job(tmp_path, event, events.pull_request(host.opened, host.head), sha=host.merge, ref="refs/x")
     with pytest.raises(UsageInvalid, match="is of the fork me/project"):
-        comparison(job.environ, plumbing.locate(repo.top))
+        read_comparison(job.environ, plumbing.locate_work_tree(repo.top))
 
 
 @pytest.mark.parametrize("url", OURS)
@@ -332,7 +332,7 @@ def test_a_checkout_of_the_events_repository_that_lacks_its_commit_is_no_other_o
     repo.git("remote", "add", "origin", url)
     job = Job(tmp_path, "pull_request", events.pull_request(host.opened, host.head), sha=host.merge, ref="refs/x")
     with pytest.raises(HistoryMissing):
-        comparison(job.environ, plumbing.locate(repo.top))
+        read_comparison(job.environ, plumbing.locate_work_tree(repo.top))
 
 
 # -- hostile payloads
@@ -424,4 +424,4 @@ def test_what_strangers_may_write_freely_changes_nothing(host):
 @pytest.mark.parametrize("name", ["\n::error::\n", "a..b", "a\0b", "x" * 200_000, ""])
 def test_what_git_cannot_call_a_branch_is_none(tmp_path, monkeypatch, name):
     isolate(monkeypatch, tmp_path / "home")
-    assert not plumbing.is_ref(plumbing.locate(make_repo(tmp_path / "repo").top), f"refs/heads/{name}")
+    assert not plumbing.is_ref_name(plumbing.locate_work_tree(make_repo(tmp_path / "repo").top), f"refs/heads/{name}")

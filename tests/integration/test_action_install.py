@@ -40,7 +40,7 @@ NEVER = {"pygithub", "requests", "cryptography", "chromadb", "hatchling", "pytes
 def test_a_mode_needs_these_packages_and_no_others(modes: set[str], there: set[str], missing: set[str]) -> None:
     """The tests of each mode's step run with them alone (`tests.support.actions_runner`)."""
     for mode in modes:
-        found = set(packages.names(packages.of_modes([mode])))
+        found = set(packages.list_package_names(packages.list_mode_extras([mode])))
         assert there | {"actions-toolkit", "doltlite", "msgspec"} <= found
         assert found.isdisjoint(missing | NEVER)
 
@@ -57,22 +57,22 @@ def brought(name: str, extras: frozenset[str] = frozenset()) -> set[tuple[str, f
 @pytest.mark.parametrize("mode", MODES)
 def test_what_packages_bring_is_what_their_metadata_say(mode: str) -> None:
     """Another way to the same list: it has no more than the versions of other Pythons besides."""
-    new = brought("vmrag-link", frozenset(packages.of_modes([mode])))
+    new = brought("vmrag-link", frozenset(packages.list_mode_extras([mode])))
     found: set[tuple[str, frozenset[str]]] = set()
     while new:
         found |= new
         new = {each for name, extras in new for each in brought(name, extras)} - found
     wanted = {name for name, _ in found} | {"actions-toolkit"}
-    listed = set(packages.names(packages.of_modes([mode])))
+    listed = set(packages.list_package_names(packages.list_mode_extras([mode])))
     assert wanted <= listed
     assert listed - wanted <= {"typing-extensions"}  # of Python 3.12 and older
 
 
 def test_everything_that_is_listed_has_hashes() -> None:
-    for extra in packages.offered():
-        entries = packages.requirements([extra]).split("\n")
+    for extra in packages.list_offered_extras():
+        entries = packages.format_requirements([extra]).split("\n")
         names = [number for number, line in enumerate(entries) if line and not line.startswith(" ")]
-        assert len(names) >= len(packages.names([extra]))
+        assert len(names) >= len(packages.list_package_names([extra]))
         assert all(entries[number + 1].startswith("    --hash=sha256:") for number in names)
 
 
@@ -88,7 +88,7 @@ def test_everything_that_is_listed_has_hashes() -> None:
 )
 def test_inputs_add_to_what_the_mode_needs(tmp_path: Path, inputs: dict[str, str], extras: set[str]) -> None:
     environ = {"RUNNER_TEMP": str(tmp_path), **{f"INPUT_{name}": value for name, value in inputs.items()}}
-    assert set(install.wanted(environ).extras) == extras
+    assert set(install.read_request(environ).extras) == extras
 
 
 # -- a job, with an index of one package
@@ -110,7 +110,7 @@ class Machine:
 
     @property
     def shelf(self) -> Path:
-        return install.library({"RUNNER_TEMP": str(self.folder)})
+        return install.packages_folder({"RUNNER_TEMP": str(self.folder)})
 
 
 @pytest.fixture
@@ -128,7 +128,7 @@ def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Machine:
         monkeypatch.setenv(f"{name}_FIND_LINKS", str(index))
     digest = hashlib.sha256(wheel.read_bytes()).hexdigest()
     listed = f"brick==1.0 --hash=sha256:{digest}\n"
-    monkeypatch.setattr(packages, "requirements", lambda extras: listed)
+    monkeypatch.setattr(packages, "format_requirements", lambda extras: listed)
     return Machine(tmp_path, install.InstallRequest("", ()))
 
 
@@ -192,7 +192,7 @@ def test_settings_in_the_work_tree_do_not_lead_uv_elsewhere(machine: Machine, mo
 
 def test_a_restored_library_is_used_if_it_is_whole_and_of_these_packages(machine: Machine, monkeypatch) -> None:
     machine.shelf.mkdir()
-    install.mark(machine.shelf, machine.asked)
+    install.mark_packages(machine.shelf, machine.asked)
     monkeypatch.setattr(install, "_bring", lambda *given: pytest.fail("it was installed again"))
     assert machine.step("choose")[1]["restore"] == "false"
     assert machine.step("install") == (0, {"fresh": "false"})
@@ -213,19 +213,19 @@ def test_a_library_that_is_broken_or_of_other_packages_is_made_again(
 
 def test_a_later_use_in_the_job_keeps_what_an_earlier_one_installed(machine: Machine) -> None:
     environ = {"RUNNER_TEMP": str(machine.folder), "INPUT_MODE": "check"}
-    home = install.home(environ)
+    home = install.action_folder(environ)
     home.mkdir()
-    install.mark_environment(home, install.wanted(environ))
-    assert install.wanted(environ | {"INPUT_MODE": "link"}).extras == ("code", "index", "web")
-    assert install.wanted(environ | {"INPUT_MODE": "report"}).extras == ("code", "index", "report", "web")
+    install.mark_environment(home, install.read_request(environ))
+    assert install.read_request(environ | {"INPUT_MODE": "link"}).extras == ("code", "index", "web")
+    assert install.read_request(environ | {"INPUT_MODE": "report"}).extras == ("code", "index", "report", "web")
     assert machine.step("install", INPUT_MODE="link") == (0, {"fresh": "false"})
     assert not (home / "venv").exists()
 
 
 def test_another_checkout_of_the_action_in_the_same_job_runs_itself(machine: Machine, monkeypatch) -> None:
     machine.shelf.mkdir()
-    install.mark(machine.shelf, machine.asked)
-    environment = install.home({"RUNNER_TEMP": str(machine.folder)}) / "venv"
+    install.mark_packages(machine.shelf, machine.asked)
+    environment = install.action_folder({"RUNNER_TEMP": str(machine.folder)}) / "venv"
     for root in (packages.ROOT, machine.folder / "other"):
         monkeypatch.setattr(packages, "ROOT", root)
         assert machine.step("install") == (0, {"fresh": "false"})
@@ -272,5 +272,5 @@ def test_the_key_names_the_packages_and_the_machine(machine: Machine, monkeypatc
         patch.setattr(sys, "version", "3.12.99")
         assert prefix() != before
     assert prefix() == before
-    monkeypatch.setattr(packages, "requirements", lambda extras: "brick==1.1 --hash=sha256:0\n")
+    monkeypatch.setattr(packages, "format_requirements", lambda extras: "brick==1.1 --hash=sha256:0\n")
     assert prefix() != before

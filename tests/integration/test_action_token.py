@@ -44,12 +44,12 @@ def test_it_is_used_where_a_checkout_kept_nothing(
     monkeypatch.setenv("GITHUB_SERVER_URL", host.url)
     monkeypatch.setenv("GIT_TEST_ASSUME_DIFFERENT_OWNER", "1")
     with pytest.raises(GitFailed, match="dubious ownership"):
-        plumbing.locate(repo.top)
+        plumbing.locate_work_tree(repo.top)
     inside = repo.top / "docs"
     inside.mkdir()
-    os.environ.update(github_api.safe_directory(inside))
-    places = plumbing.locate(repo.top)
-    added = github_api.environment(places, f" {TOKEN}\n")
+    os.environ.update(github_api.allow_directory(inside))
+    places = plumbing.locate_work_tree(repo.top)
+    added = github_api.build_git_environment(places, f" {TOKEN}\n")
     assert bool(added) is not persist
     os.environ.update(added)
     host.seen.clear()
@@ -59,7 +59,7 @@ def test_it_is_used_where_a_checkout_kept_nothing(
     assert TOKEN.encode() not in clone.below()
     assert basic(TOKEN).encode() not in clone.below()
     with pytest.raises(GitFailed):
-        plumbing.locate(make_repo(tmp_path / "another").top)
+        plumbing.locate_work_tree(make_repo(tmp_path / "another").top)
 
 
 @pytest.fixture(autouse=True)
@@ -98,7 +98,7 @@ def test_it_is_used_only_where_git_has_nothing_of_its_own(
     repo = make_repo(tmp_path / "repo")
     for key, value in settings.items():
         repo.git("config", key, value)
-    added = github_api.environment(plumbing.locate(repo.top), TOKEN, {"GITHUB_SERVER_URL": SERVER})
+    added = github_api.build_git_environment(plumbing.locate_work_tree(repo.top), TOKEN, {"GITHUB_SERVER_URL": SERVER})
     assert added == (env.git_settings(above=[(f"http.{SERVER}/.extraheader", HEADER)], environ={}) if used else {})
 
 
@@ -117,14 +117,20 @@ def test_it_is_used_only_where_git_has_nothing_of_its_own(
 )
 def test_no_other_place_gets_it(server: str, home: Path, tmp_path: Path) -> None:
     repo = make_repo(tmp_path / "repo")
-    assert github_api.environment(plumbing.locate(repo.top), TOKEN, {"GITHUB_SERVER_URL": server}) == {}
+    assert (
+        github_api.build_git_environment(plumbing.locate_work_tree(repo.top), TOKEN, {"GITHUB_SERVER_URL": server})
+        == {}
+    )
 
 
 def test_an_empty_token_is_none(home: Path, tmp_path: Path) -> None:
     repo = Repo(make_repo(tmp_path / "repo").top)
-    assert github_api.environment(plumbing.locate(repo.top), " \n", {"GITHUB_SERVER_URL": SERVER}) == {}
-    assert github_api.forms("\n") == ()
-    assert github_api.forms(TOKEN) == (TOKEN, basic(TOKEN))
+    assert (
+        github_api.build_git_environment(plumbing.locate_work_tree(repo.top), " \n", {"GITHUB_SERVER_URL": SERVER})
+        == {}
+    )
+    assert github_api.list_secret_forms("\n") == ()
+    assert github_api.list_secret_forms(TOKEN) == (TOKEN, basic(TOKEN))
 
 
 def test_what_the_environment_says_already_stays() -> None:

@@ -18,7 +18,7 @@ from tests.support.code_history import World, pin_of
 from tests.support.events import FORK, OWN, Job, checkout
 from tests.support.repos import Repo, make_repo
 from tests.support.terminal import SCRIPT, Project
-from vmrag_action.events import Comparison, comparison
+from vmrag_action.events import Comparison, read_comparison
 from vmrag_link.errors import VmragError
 from vmrag_link.ops.checks.verify import VerifyReport, verify_between
 from vmrag_link.ops.commits import deepen
@@ -64,7 +64,7 @@ class Upstream:
         job = Job(self.folder, event, payload, sha=sha, ref=ref)
         ws = Workspace.open(self.checkout.top, QUIET)
         try:
-            self.comparison: Comparison = comparison(job.environ, ws.places)
+            self.comparison: Comparison = read_comparison(job.environ, ws.places)
             found = self.comparison
             deepen.make_comparable(ws.places, found.base, found.head)
             return verify_between(ws, found.base, found.head, base_name=found.base_name, fork=found.fork)

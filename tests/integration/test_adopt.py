@@ -20,7 +20,7 @@ from tests.support.engines import AUTHOR, DATE, document, guide, head, root, sto
 from tests.support.repos import Repo
 from tests.support.templates import build_once, copy_tree
 from tests.support.terminal import Project
-from tests.support.travel import DATA, Clone, Pair, git_clone
+from tests.support.travel import DATA_REF, Clone, Pair, git_clone
 from vmrag_link import pin as pins
 from vmrag_link.engines.base import DOLTLITE_FILE as FILE_NAME
 from vmrag_link.engines.base import KEEP_BRANCH, SCHEMA_VERSION, Write
@@ -98,7 +98,7 @@ class World:
     def ours(self) -> Any:
         """The maintainer's knowledge base, git objects and refs, and what is on the hub."""
         engine = self.ada.engine
-        everything = {branch.name: list(engine.documents(branch.head)) for branch in engine.branches()}
+        everything = {branch.name: list(engine.read_documents(branch.head)) for branch in engine.list_branches()}
         file = engine.folder / FILE_NAME
         git = self.ada.repo.git("count-objects", "-v"), self.ada.repo.git("for-each-ref")
         return everything, file.read_bytes(), git, self.pair.tip
@@ -170,7 +170,7 @@ def evil(file: Path, *statements: str, base: str, name: str) -> str:
 
 
 def pin_of(revision: str) -> bytes:
-    return pins.format(Pin("git:", "topic", revision, DATE))
+    return pins.format_pin(Pin("git:", "topic", revision, DATE))
 
 
 # -- what is taken ---------------------------------------------------------------------------------
@@ -236,7 +236,7 @@ def test_where_nothing_is_new_a_fork_needs_no_knowledge_and_has_to_be_one_all_th
     code = world.opens(revision)
     world.ada.repo.git("fetch", "-q", "../fork.git", "topic")
     world.adopts(code)
-    world.fork.git("update-ref", "-d", DATA)
+    world.fork.git("update-ref", "-d", DATA_REF)
     report = world.adopts(code)
     assert (report["pinned"], report["revisions"], report["pushed"]) == ([], 0, False)
     assert world.maintainer.vmrag("adopt", "../fork.git", code).out == f"origin has what {code[:7]} pins.\n"
@@ -447,8 +447,8 @@ class Strangers:
 
     def vet(self, *revisions: str, limits: Limits = USUAL_LIMITS) -> list[str]:
         into = self.folder / "vetted.doltlite"
-        return self.ours.vet(
-            f"file://{self.theirs}", revisions, known=[self.known], into=into, limits=limits, sound=adopt.check
+        return self.ours.vet_revisions(
+            f"file://{self.theirs}", revisions, known=[self.known], into=into, limits=limits, sound=adopt.check_row
         )
 
     def refuses(self, *revisions: str, limits: Limits = USUAL_LIMITS) -> str:

@@ -40,7 +40,7 @@ def bound(project: Project) -> str:
 
 
 def ended(project: Project) -> None:
-    assert background.ended(background.sync_of(plumbing.locate(project.top)), within=60)
+    assert background.wait_for_end(background.get_sync_job(plumbing.locate_work_tree(project.top)), within=60)
 
 
 def log(project: Project) -> str:
@@ -50,7 +50,7 @@ def log(project: Project) -> str:
 @pytest.fixture
 def held(project: Project):
     """As if a process synced this work tree, for as long as the context lasts."""
-    return lambda: locks.exclusive(project.own / "sync.lock", purpose="sync in the background", timeout=1)
+    return lambda: locks.hold_exclusive(project.own / "sync.lock", purpose="sync in the background", timeout=1)
 
 
 def test_git_does_not_wait_and_the_index_follows(project):
@@ -80,7 +80,9 @@ def test_a_pipe_around_git_does_not_wait_for_the_sync(project):
     slow = project.write("slow.py", "import time; time.sleep(8)")
     project.write(".git/vmrag/interpreter", f"{sys.executable}\n")
     since = time.monotonic()
-    with locks.exclusive(project.own / "workspace.lock", purpose="test", timeout=1):  # the sync has to wait for this
+    with locks.hold_exclusive(
+        project.own / "workspace.lock", purpose="test", timeout=1
+    ):  # the sync has to wait for this
         assert switched(project, "feature", **ASIDE) == [LINE]
         assert time.monotonic() - since < 5 * slack()
     ended(project)
@@ -131,13 +133,15 @@ def test_many_checkouts_at_once_end_where_the_last_one_went(project):
 
 
 def test_a_killed_sync_is_made_up_by_whoever_comes_next(project):
-    with locks.exclusive(project.own / "workspace.lock", purpose="test", timeout=1):
+    with locks.hold_exclusive(project.own / "workspace.lock", purpose="test", timeout=1):
         switched(project, "feature", **ASIDE)
         deadline = time.monotonic() + 20
         while "started" not in (log(project) if (project.own / "sync.log").exists() else ""):
             assert time.monotonic() < deadline
             time.sleep(0.02)
-        os.kill(background.report(background.sync_of(plumbing.locate(project.top))).pid, signal.SIGKILL)
+        os.kill(
+            background.read_report(background.get_sync_job(plumbing.locate_work_tree(project.top))).pid, signal.SIGKILL
+        )
     ended(project)
     assert project.ask("query", "uv")["kb"]["commit"] == project.pinned
     assert project.status()["background"] is None
@@ -162,7 +166,7 @@ def test_a_sync_that_gives_up_says_why_in_status_until_one_succeeds(project):
 
 def test_status_shows_how_far_a_sync_is(project, held):
     with held():
-        watched = background.Watched(background.sync_of(plumbing.locate(project.top)), print)
+        watched = background.WatchedProgress(background.get_sync_job(plumbing.locate_work_tree(project.top)), print)
         with watched.task("building the index", 40) as task:
             task.advance(10)
             time.sleep(background.WRITE_SECONDS)
@@ -185,7 +189,7 @@ def test_the_log_is_kept_small(project, monkeypatch):
 
 
 def test_a_query_waits_for_a_sync_that_ends_in_time(project):
-    with locks.exclusive(project.own / "workspace.lock", purpose="test", timeout=1):
+    with locks.hold_exclusive(project.own / "workspace.lock", purpose="test", timeout=1):
         switched(project, "feature", **ASIDE)
         asked = subprocess.Popen(
             [terminal.SCRIPT, "query", "uv", "--json"], cwd=project.top, stdout=subprocess.PIPE, text=True
@@ -212,7 +216,7 @@ def test_a_query_that_has_waited_long_enough_answers_from_the_revision_of_before
 
 
 def test_what_writes_waits_for_the_sync_and_lands_on_the_pin(project):
-    with locks.exclusive(project.own / "workspace.lock", purpose="test", timeout=1):
+    with locks.hold_exclusive(project.own / "workspace.lock", purpose="test", timeout=1):
         switched(project, "feature", **ASIDE)
         adding = subprocess.Popen(
             [terminal.SCRIPT, "add", "-", "--collection", "handbook", "--id", "new.md", "--json"],
@@ -246,7 +250,7 @@ def test_documents_that_a_sync_set_aside_are_named_by_the_next_command(project):
 @pytest.mark.parametrize("why", ["too much", "a lock", "nothing"])
 def test_a_hook_says_all_that_was_set_aside_whatever_becomes_of_its_sync(project, monkeypatch, capsys, why):
     project.git("switch", "-q", "feature", env={"VMRAG": "0"})
-    told = background.Watched(background.sync_of(plumbing.locate(project.top)), lambda _: None)
+    told = background.WatchedProgress(background.get_sync_job(plumbing.locate_work_tree(project.top)), lambda _: None)
     for note in (
         "'main' left revision 1, which is kept.",
         "Back: vmrag merge vmrag/wip/a",
@@ -259,8 +263,8 @@ def test_a_hook_says_all_that_was_set_aside_whatever_becomes_of_its_sync(project
             project.forget_indexes()
             monkeypatch.setattr(run, "SMALL", {"building the index": 0, "embedding": 0})
         elif why == "a lock":
-            stack.enter_context(locks.exclusive(project.own / "workspace.lock", purpose="test", timeout=1))
-        run.follow(project.top)
+            stack.enter_context(locks.hold_exclusive(project.own / "workspace.lock", purpose="test", timeout=1))
+        run.follow_pin(project.top)
     ended(project)
     line = capsys.readouterr().err
     assert line.count("\n") == 1
@@ -275,7 +279,7 @@ def test_a_work_tree_that_is_removed_while_it_is_synced_leaves_nothing_behind(pr
     linked = Project(project.top.parent / "linked")
     own = linked.own
     own.mkdir()
-    with locks.exclusive(own / "workspace.lock", purpose="test", timeout=1):
+    with locks.hold_exclusive(own / "workspace.lock", purpose="test", timeout=1):
         linked.git("checkout", "-q", "feature", env=ASIDE)
         pid = holder(own)
         deadline = time.monotonic() + 20
@@ -293,7 +297,7 @@ def test_a_work_tree_that_is_removed_while_it_is_synced_leaves_nothing_behind(pr
 def holder(own: Path) -> int:
     """The process that syncs a work tree."""
     deadline = time.monotonic() + 20
-    while (found := locks.holder(own / "sync.lock")) is None or not (own / "sync.log").exists():
+    while (found := locks.read_holder(own / "sync.lock")) is None or not (own / "sync.log").exists():
         assert time.monotonic() < deadline
         time.sleep(0.02)
     return found[0]
@@ -301,9 +305,9 @@ def holder(own: Path) -> int:
 
 def ended_process(pid: int) -> bool:
     deadline = time.monotonic() + 20
-    while locks.alive(pid) and time.monotonic() < deadline:
+    while locks.is_process_alive(pid) and time.monotonic() < deadline:
         time.sleep(0.02)
-    return not locks.alive(pid)
+    return not locks.is_process_alive(pid)
 
 
 def test_status_names_the_rebase_whose_end_hooks_wait_for(project):

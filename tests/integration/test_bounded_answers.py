@@ -116,13 +116,13 @@ def ask_a_model(url: str) -> str:
 def ask_for_vectors(url: str) -> str:
     allowed = registry.Permission(frozenset(["ollama"]), frozenset(["ollama"]))
     with pytest.raises(EmbeddingFailed) as failed:
-        registry.load("ollama", EmbeddingSettings(ollama_url=url), allowed).embed(["a text"])
+        registry.load_model("ollama", EmbeddingSettings(ollama_url=url), allowed).embed(["a text"])
     return failed.value.message
 
 
 def ask_github(url: str) -> str:
     with pytest.raises(RemoteUnreachable) as failed:
-        GitHub(url, "them/project", "ghs_0").open_requests()
+        GitHub(url, "them/project", "ghs_0").list_pull_requests()
     return failed.value.message
 
 
@@ -174,5 +174,5 @@ def test_what_was_cut_off_harms_no_later_request():
     body = b'{"embeddings": [[3.0, 4.0]]}'
     with serving(lambda: iter([OK + b"Content-Length: %d\r\n\r\n" % len(body) + body])) as url:
         allowed = registry.Permission(frozenset(["ollama"]), frozenset(["ollama"]))
-        model = registry.load("ollama", EmbeddingSettings(ollama_url=url), allowed)
+        model = registry.load_model("ollama", EmbeddingSettings(ollama_url=url), allowed)
         assert len(model.embed(["a text"])[0]) == 8

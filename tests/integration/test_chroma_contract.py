@@ -17,7 +17,7 @@ from packaging.specifiers import SpecifierSet
 from tests.support.chroma import hnsw_of, needs_chroma, passing
 from tests.support.knowledge import ROOT, open_files
 from vmrag_link.chroma import bindings
-from vmrag_link.chroma.bindings import ChromaStore, Rows, StoredRow, open_store
+from vmrag_link.chroma.bindings import ChromaStore, RowBatch, StoredRow, open_store
 from vmrag_link.errors import IndexExtraMissing, IndexFailed
 
 pytestmark = needs_chroma
@@ -36,8 +36,8 @@ def vector(number: int) -> bytes:
     return struct.pack("<4f", 1.0, float(number % 7), float(number % 11), float(number % 13))
 
 
-def rows(names: list[str], *, texts: bool = True, **metadata) -> Rows:
-    return Rows(
+def rows(names: list[str], *, texts: bool = True, **metadata) -> RowBatch:
+    return RowBatch(
         list(names),
         [vector(number) for number in range(len(names))],
         [{"number": number, **metadata} for number in range(len(names))],
@@ -46,12 +46,12 @@ def rows(names: list[str], *, texts: bool = True, **metadata) -> Rows:
 
 
 def made(store: ChromaStore, name: str = "guide") -> str:
-    return store.create(name, space="cosine", metadata={"embedding_model": "m"})
+    return store.create_collection(name, space="cosine", metadata={"embedding_model": "m"})
 
 
 def read(store: ChromaStore, collection_id: str, names: list[str]) -> list[StoredRow]:
     """Those of these rows that are there, with their vectors."""
-    pages = store.pages(collection_id, bindings.BATCH, among=names, with_vectors=True)
+    pages = store.read_pages(collection_id, bindings.BATCH, among=names, with_vectors=True)
     return [row for page in pages for row in page]
 
 

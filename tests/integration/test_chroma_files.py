@@ -95,7 +95,7 @@ def project(
     copied = Project(copy_tree(templates[kind], tmp_path / "copy") / "project")
     copied.vmrag("status", code=None)
     yield copied
-    background.ended(get_job(copied), within=60)
+    background.wait_for_end(get_job(copied), within=60)
 
 
 @pytest.fixture
@@ -109,12 +109,12 @@ def started(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         process.wait()
         return process.pid
 
-    monkeypatch.setattr(ChromaStores, "start", start)
+    monkeypatch.setattr(ChromaStores, "start_builder", start)
     return starts
 
 
 def get_job(project: Project) -> background.Job:
-    return background.chroma_of(plumbing.locate(project.top))
+    return background.get_chroma_job(plumbing.locate_work_tree(project.top))
 
 
 def wait_until_ready(project: Project) -> dict[str, str]:
@@ -122,7 +122,7 @@ def wait_until_ready(project: Project) -> dict[str, str]:
     deadline = time.monotonic() + 60
     while True:
         with opened(project) as ws:
-            state = ws.chroma.local.state()
+            state = ws.chroma.local.read_state()
         if state.state == "ready":
             assert state.path is not None
             return {"chroma": state.path, "tenant": bindings.TENANT, "database": bindings.DATABASE}
@@ -152,9 +152,9 @@ def build_here(project: Project) -> list[str]:
     """Do the work of the background process in this one; return its log."""
     log: list[str] = []
     with opened(project) as ws:
-        chroma_builder.build_wanted(
+        chroma_builder.build_missing_stores(
             ws.chroma.local,
-            vectors=ws.vectors,
+            vectors=ws.read_vectors,
             progress=QUIET,
             log=log.append,
             bind_files=lambda: bind_lacking_files(ws, log.append),
@@ -337,7 +337,7 @@ def test_follow_installs_only_post_hooks_without_a_knowledge_base(project, start
     project.git("config", "vmrag.index.chroma", "follow")
     project.vmrag(*command)
     with opened(project) as ws:
-        assert hook_config.chosen(ws.places) == hook_config.HOOKS
+        assert hook_config.list_chosen_hooks(ws.places) == hook_config.HOOKS
     assert list_hooks(project) == set(hook_config.SYNCING)
     assert project.git("config", "--get-regexp", "^merge", check=False) == ""
     assert not [finding for finding in findings(project) if finding["code"].startswith("HOOK")]
@@ -358,7 +358,7 @@ def test_sync_does_not_install_hooks_that_the_user_removed(project, started):
 
 def list_hooks(project: Project) -> set[str]:
     with opened(project) as ws:
-        return set(installer.installed(ws.places, hooks.folder(ws.places)))
+        return set(installer.list_installed_hooks(ws.places, hooks.find_hooks_folder(ws.places)))
 
 
 def findings(project: Project) -> list[dict[str, str]]:
@@ -386,7 +386,7 @@ def test_hooks_start_nothing_if_head_has_the_same_commit(project):
     project.git("config", "vmrag.index.chroma", "follow")
     project.vmrag("install")
     project.vmrag("sync", "--wait")
-    background.ended(get_job(project), within=60)
+    background.wait_for_end(get_job(project), within=60)
     log = project.shared / "builder/chroma.log"
     before = log.stat().st_size if log.exists() else 0
     (project.shared / "interpreter").write_text(f"{project.top / 'missing'}\n")
@@ -476,7 +476,7 @@ def test_doctor_finds_and_repairs_a_damaged_store_of_files(project, client, star
 @pytest.mark.parametrize("meanwhile", ["removed", "moved"])
 def test_store_is_built_if_the_files_are_removed_or_moved_meanwhile(project, client, started, monkeypatch, meanwhile):
     project.git("config", "vmrag.index.chroma", "follow")
-    build_store, calls = chroma_builder.build, []
+    build_store, calls = chroma_builder.build_store, []
 
     def interrupt(*arguments, between, **given):
         def change_once() -> None:
@@ -498,7 +498,7 @@ def test_store_is_built_if_the_files_are_removed_or_moved_meanwhile(project, cli
     assert read(client, wait_until_ready(project)) == query(project)
 
 
-@pytest.mark.parametrize("part", [view.FILE, "seal.json"])
+@pytest.mark.parametrize("part", [view.VIEW_FILE, "seal.json"])
 def test_damaged_view_of_files_is_built_again(project, client, started, part):
     project.git("config", "vmrag.index.chroma", "follow")
     with opened(project) as ws:

@@ -24,11 +24,11 @@ from tests.support.terminal import Done, Project
 from vmrag_link import locks
 from vmrag_link.chroma import bindings, stores
 from vmrag_link.chroma.bindings import open_store
-from vmrag_link.chroma.build import MadeStore
+from vmrag_link.chroma.build import BuiltStore
 from vmrag_link.errors import Busy, IndexFailed
 from vmrag_link.git import plumbing
 from vmrag_link.index import directories, view
-from vmrag_link.index.view import segments_beside
+from vmrag_link.index.view import segments_folder
 from vmrag_link.progress import QUIET
 from vmrag_link.sync import background, chroma_builder
 from vmrag_link.sync.chroma_state import ATTEMPTS, ChromaStores
@@ -46,7 +46,7 @@ def project(template: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     made = terminal.copied(template, tmp_path, monkeypatch)
     monkeypatch.delenv("VMRAG_INDEX_CHROMA")
     yield made
-    background.ended(job(made), within=60)
+    background.wait_for_end(job(made), within=60)
 
 
 @pytest.fixture
@@ -55,19 +55,19 @@ def alone(project: Project, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     started: list[str] = []
 
     def start(chroma: ChromaStores) -> int:
-        started.append(chroma.lacking()[0].revision)
+        started.append(chroma.list_lacking()[0].revision)
         gone = subprocess.Popen(["true"])
         gone.wait()
         return gone.pid
 
-    monkeypatch.setattr(ChromaStores, "start", start)
+    monkeypatch.setattr(ChromaStores, "start_builder", start)
     return started
 
 
 def pinned(project: Project) -> dict[str, dict[str, str]]:
     """What a client has to read: every document here is one chunk."""
     with terminal.opened(project) as ws:
-        rows = ws.engine.documents(project.pinned)
+        rows = ws.engine.read_documents(project.pinned)
         return {"handbook": {f"{row.doc_id}_chunk_0": row.content.strip() for row in rows}}
 
 
@@ -76,7 +76,7 @@ def stripped(read: dict[str, dict[str, str]]) -> dict[str, dict[str, str]]:
 
 
 def job(project: Project) -> background.Job:
-    return background.chroma_of(plumbing.locate(project.top))
+    return background.get_chroma_job(plumbing.locate_work_tree(project.top))
 
 
 def chroma(project: Project) -> dict:
@@ -115,7 +115,9 @@ def build(project: Project, **given) -> list[str]:
     """What the process in the background does, in this one; returns its log."""
     log: list[str] = []
     with terminal.opened(project) as ws:
-        chroma_builder.build_wanted(ws.chroma.local, vectors=ws.vectors, progress=QUIET, log=log.append, **given)
+        chroma_builder.build_missing_stores(
+            ws.chroma.local, vectors=ws.read_vectors, progress=QUIET, log=log.append, **given
+        )
     return log
 
 
@@ -131,7 +133,7 @@ def test_after_a_checkout_any_client_sees_exactly_what_is_pinned_once_status_say
         state = ready(project)
         found = seen(client, {"chroma": state["path"], "tenant": bindings.TENANT, "database": bindings.DATABASE})
         assert stripped(found) == pinned(project)
-    assert background.ended(job(project), within=60)
+    assert background.wait_for_end(job(project), within=60)
     assert there(project) == {project.pinned}
     log = (project.shared / "builder" / "chroma.log").read_text()
     assert "failed" not in log
@@ -146,7 +148,7 @@ def test_of_two_checkouts_in_quick_succession_the_second_is_followed(project, cl
     assert state["revision"] == project.pinned
     found = seen(client, {"chroma": state["path"], "tenant": bindings.TENANT, "database": bindings.DATABASE})
     assert stripped(found) == pinned(project)
-    assert background.ended(job(project), within=60)
+    assert background.wait_for_end(job(project), within=60)
     assert there(project) == {project.pinned}
 
 
@@ -183,7 +185,7 @@ def test_a_request_that_names_no_process_is_nobody_at_work(project, alone):
     later = time.time() + 1000
     os.utime(request, (later, later))
     with terminal.opened(project) as ws:
-        assert not background.running(ws.chroma.local.job)
+        assert not background.is_running(ws.chroma.local.job)
 
 
 def test_failures_that_cannot_be_read_stop_no_answer(project, alone):
@@ -370,10 +372,10 @@ def test_a_builder_that_is_killed_each_time_is_given_up_until_somebody_asks(proj
 
 
 def test_a_failure_is_shown_with_its_reason_and_retried_when_asked_or_elsewhere(project, alone, monkeypatch):
-    def fails(*_: object, **__: object) -> MadeStore:
+    def fails(*_: object, **__: object) -> BuiltStore:
         raise IndexFailed("Chroma failed to add 5 chunks.", hint="Look at the disk")
 
-    real = chroma_builder.build
+    real = chroma_builder.build_store
     project.vmrag("query", "rest")
     monkeypatch.setattr(chroma_builder, "build", fails)
     assert any("failed: Chroma failed to add" in line for line in build(project))
@@ -403,7 +405,7 @@ def test_a_failure_is_shown_with_its_reason_and_retried_when_asked_or_elsewhere(
 def test_a_process_that_fails_before_any_store_is_shown_with_its_reason(project):
     (project.shared / "chroma").write_text("in the way")
     project.vmrag("query", "rest")
-    assert background.ended(job(project), within=60)
+    assert background.wait_for_end(job(project), within=60)
     found = chroma(project)
     assert (found["state"], found["hint"]) == ("failed", "vmrag sync --wait")
     assert f"{project.shared / 'chroma'} is no folder" in found["error"]
@@ -415,11 +417,11 @@ def test_who_waits_is_told_that_the_index_is_being_exchanged(project, alone, mon
     monkeypatch.setattr(directories, "READ_TIMEOUT", 0.1)
     project.vmrag("query", "rest")
     with terminal.opened(project) as ws:
-        store = ws.chroma.local.store_of(project.pinned)
-        exchange = locks.exclusive(directories.lock_of(store.views[0]), purpose="replace a view", timeout=5)
+        store = ws.chroma.local.get_store(project.pinned)
+        exchange = locks.hold_exclusive(directories.lock_path(store.views[0]), purpose="replace a view", timeout=5)
         with exchange, pytest.raises(Busy):
-            chroma_builder.bring(ws.chroma.local, store, vectors=ws.vectors, progress=QUIET)
-        assert chroma_builder.bring(ws.chroma.local, store, vectors=ws.vectors, progress=QUIET).is_dir()
+            chroma_builder.provide_store(ws.chroma.local, store, vectors=ws.vectors, progress=QUIET)
+        assert chroma_builder.provide_store(ws.chroma.local, store, vectors=ws.vectors, progress=QUIET).is_dir()
 
 
 def test_below_a_limit_of_the_process_the_answers_go_on(project, alone):
@@ -456,7 +458,7 @@ def test_a_damaged_store_is_found_and_made_again(project, alone, monkeypatch):
     monkeypatch.setenv("VMRAG_INDEX_STORE_DOCUMENTS", "false")
     assert findings(project) == [], "it is of other settings"
     monkeypatch.delenv("VMRAG_INDEX_STORE_DOCUMENTS")
-    (path / stores.HELD).unlink()
+    (path / stores.CONTENTS_FILE).unlink()
     assert chroma(project)["state"] == "following"
     build(project)
     assert chroma(project)["state"] == "ready"
@@ -487,7 +489,7 @@ def test_two_work_trees_have_a_store_each_the_newest_first(project, alone, clien
 def test_what_nobody_is_bound_to_any_more_is_dropped_between_two_batches(project, alone, monkeypatch):
     project.vmrag("query", "rest")
     begun = project.pinned
-    real = chroma_builder.build
+    real = chroma_builder.build_store
 
     def switching(*arguments, between, **given):
         def moved() -> None:
@@ -507,7 +509,7 @@ def test_what_nobody_is_bound_to_any_more_is_dropped_between_two_batches(project
 @pytest.mark.parametrize("meanwhile", [["gc", "--apply"], ["sync", "--rebuild"], ["doctor", "--fix"]])
 def test_removal_and_rebuilding_meanwhile_neither_wait_nor_harm(project, alone, monkeypatch, client, meanwhile):
     project.vmrag("query", "rest")
-    real, calls = chroma_builder.build, []
+    real, calls = chroma_builder.build_store, []
 
     def interrupted(*arguments, between, **given):
         def once() -> None:
@@ -529,8 +531,8 @@ def test_an_index_that_is_damaged_is_not_followed_until_it_was_built_again(proje
     project.vmrag("query", "rest")
     with terminal.opened(project) as ws:
         folder = ws.views.path(project.pinned)
-    [part] = view.read(folder).parts
-    file = folder / view.FILE if damaged == "view" else segments_beside(folder) / part.segment / "vectors-1.i8"
+    [part] = view.read_view(folder).parts
+    file = folder / view.VIEW_FILE if damaged == "view" else segments_folder(folder) / part.segment / "vectors-1.i8"
     file.write_bytes(b"\0")
     assert build(project) == []
     assert chroma(project)["state"] == "following"

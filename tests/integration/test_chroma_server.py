@@ -229,7 +229,7 @@ def test_two_people_vouch_and_both_vouchers_arrive(world, database, services, mo
         database.use(user)
         user.vmrag("sync")
         with user._here(), opened(user) as ws:
-            shared_vectors.vouch(ws.engine, {contents: content_hash(contents)}, timeout=5)
+            shared_vectors.vouch_digests(ws.engine, {contents: content_hash(contents)}, timeout=5)
         user.write_document(f"{contents[0]}.md", f"By {contents[0]}.")
         if user is bo:
             bo.git("pull", "-q", "--rebase", check=False)
@@ -238,9 +238,9 @@ def test_two_people_vouch_and_both_vouchers_arrive(world, database, services, mo
     cy = world.join("cy")
     cy.vmrag("sync")
     with cy._here(), opened(cy) as ws:
-        assert shared_vectors.digests(ws.engine, "a" * 32) == {content_hash("a" * 32)}
-        assert shared_vectors.digests(ws.engine, "b" * 32) == {content_hash("b" * 32)}
-        assert shared_vectors.digests(ws.engine, "c" * 32) == set()
+        assert shared_vectors.read_digests(ws.engine, "a" * 32) == {content_hash("a" * 32)}
+        assert shared_vectors.read_digests(ws.engine, "b" * 32) == {content_hash("b" * 32)}
+        assert shared_vectors.read_digests(ws.engine, "c" * 32) == set()
 
 
 # -- who may be asked

@@ -122,14 +122,14 @@ def test_a_server_of_ones_own_says_how_much_it_takes(database, network):
 
 
 def test_the_clouds_own_address_gets_the_key_and_any_other_only_from_this_machine(project, monkeypatch):
-    from vmrag_link.config import Loaded
+    from vmrag_link.config import LoadedSettings
     from vmrag_link.settings import Config
 
     monkeypatch.setenv("CHROMA_API_KEY", "ck-1")
 
     def headers(url: str = "", *, here: bool = False) -> Any:
         config = Config(chroma=ChromaSettings(mode="cloud", url=url))
-        found = trusted.server(Loaded(config, [], frozenset({"chroma.url"} if here else ())))
+        found = trusted.choose_server(LoadedSettings(config, [], frozenset({"chroma.url"} if here else ())))
         assert found is not None
         return found.headers
 

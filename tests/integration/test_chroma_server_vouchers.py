@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.support import engines as support
-from vmrag_link.engines.base import ROOT_BRANCH, VECTORS_BRANCH, root_of
+from vmrag_link.engines.base import ROOT_BRANCH, VECTORS_BRANCH, read_root
 from vmrag_link.models import content_hash
 from vmrag_link.sync import shared_vectors
 from vmrag_link.transport import quarantine
@@ -18,16 +18,16 @@ DIGEST, SECOND = content_hash("1"), content_hash("2")
 
 def test_a_voucher_is_found_by_the_contents_that_it_is_for_and_changes_nothing_else(engine):
     branches = {branch.name: branch.head for branch in engine.branches()}
-    assert shared_vectors.digests(engine, ONE) == set()
-    assert shared_vectors.head_for(engine, None) is None
-    shared_vectors.vouch(engine, {ONE: DIGEST}, timeout=5)
-    shared_vectors.vouch(engine, {ONE: SECOND, OTHER: DIGEST}, timeout=5)
+    assert shared_vectors.read_digests(engine, ONE) == set()
+    assert shared_vectors.build_head(engine, None) is None
+    shared_vectors.vouch_digests(engine, {ONE: DIGEST}, timeout=5)
+    shared_vectors.vouch_digests(engine, {ONE: SECOND, OTHER: DIGEST}, timeout=5)
     head = engine.branch(VECTORS_BRANCH).head
-    shared_vectors.vouch(engine, {ONE: DIGEST, OTHER: DIGEST}, timeout=5)
+    shared_vectors.vouch_digests(engine, {ONE: DIGEST, OTHER: DIGEST}, timeout=5)
     assert engine.branch(VECTORS_BRANCH).head == head, "it was said before"
-    assert shared_vectors.digests(engine, ONE) == {DIGEST, SECOND}
-    assert shared_vectors.digests(engine, OTHER) == {DIGEST}
-    assert shared_vectors.digests(engine, "c" * 32) == set()
+    assert shared_vectors.read_digests(engine, ONE) == {DIGEST, SECOND}
+    assert shared_vectors.read_digests(engine, OTHER) == {DIGEST}
+    assert shared_vectors.read_digests(engine, "c" * 32) == set()
     after = {branch.name: branch.head for branch in engine.branches() if branch.name != VECTORS_BRANCH}
     assert after == branches
     assert not any(branch.dirty for branch in engine.branches())
@@ -36,25 +36,28 @@ def test_a_voucher_is_found_by_the_contents_that_it_is_for_and_changes_nothing_e
 @pytest.mark.parametrize("engines", ["doltlite", "dolt"], indirect=True)
 def test_what_a_remote_has_counts_and_grows_and_what_a_fork_says_does_not_count(engine, tmp_path):
     url = f"file://{tmp_path}/remote" if engine.name == "dolt" else f"file://{tmp_path}/remote.doltlite"
-    root = root_of(engine)
-    shared_vectors.vouch(engine, {ONE: DIGEST}, timeout=5)
-    there = shared_vectors.head_for(engine, None)
+    root = read_root(engine)
+    shared_vectors.vouch_digests(engine, {ONE: DIGEST}, timeout=5)
+    there = shared_vectors.build_head(engine, None)
     engine.push("there", url, {ROOT_BRANCH: root})
     engine.push("there", url, {VECTORS_BRANCH: there})
-    assert engine.known_heads(VECTORS_BRANCH) == {there}
-    assert root in engine.known_heads()
-    assert shared_vectors.head_for(engine, there) is None
+    assert engine.all_remote_heads(VECTORS_BRANCH) == {there}
+    assert root in engine.all_remote_heads()
+    assert shared_vectors.build_head(engine, there) is None
 
     engine.delete_branch(VECTORS_BRANCH, expected=there)
-    assert shared_vectors.digests(engine, ONE) == {DIGEST}, "it was fetched"
-    shared_vectors.vouch(engine, {OTHER: SECOND}, timeout=5)
-    both = shared_vectors.head_for(engine, there)
+    assert shared_vectors.read_digests(engine, ONE) == {DIGEST}, "it was fetched"
+    shared_vectors.vouch_digests(engine, {OTHER: SECOND}, timeout=5)
+    both = shared_vectors.build_head(engine, there)
     assert engine.is_ancestor(there, both)
     engine.push("there", url, {VECTORS_BRANCH: both})
     engine.delete_branch(VECTORS_BRANCH, expected=engine.branch(VECTORS_BRANCH).head)
-    assert (shared_vectors.digests(engine, ONE), shared_vectors.digests(engine, OTHER)) == ({DIGEST}, {SECOND})
+    assert (shared_vectors.read_digests(engine, ONE), shared_vectors.read_digests(engine, OTHER)) == (
+        {DIGEST},
+        {SECOND},
+    )
 
-    engine.fetch(quarantine.KEY, url)
+    engine.fetch(quarantine.QUARANTINE_KEY, url)
     engine.forget_remote("there")
-    assert engine.known_heads(VECTORS_BRANCH) == {both}
-    assert shared_vectors.digests(engine, ONE) == set()
+    assert engine.all_remote_heads(VECTORS_BRANCH) == {both}
+    assert shared_vectors.read_digests(engine, ONE) == set()

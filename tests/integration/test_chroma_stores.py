@@ -23,12 +23,12 @@ from tests.support.chroma import hnsw_of, needs_chroma
 from tests.support.knowledge import Knowledge, child, collection, doc, end, said
 from vmrag_link.chroma import build as building
 from vmrag_link.chroma import check, stores
-from vmrag_link.chroma.bindings import BATCH, Rows, open_store
-from vmrag_link.chroma.build import MadeStore
+from vmrag_link.chroma.bindings import BATCH, RowBatch, open_store
+from vmrag_link.chroma.build import BuiltStore
 from vmrag_link.chroma.check import OpenIndex
 from vmrag_link.chroma.stores import Stores
-from vmrag_link.embedding.base import featureless
-from vmrag_link.embedding.cache import vectors_for
+from vmrag_link.embedding.base import make_uniform_vector
+from vmrag_link.embedding.cache import embed_texts
 from vmrag_link.errors import IndexFailed
 from vmrag_link.index import directories, view
 from vmrag_link.index.reader import IndexReader
@@ -44,23 +44,25 @@ def shelf(kb: Knowledge, *, store_documents: bool = True) -> Stores:
 
 
 def problem(kept: Stores, path: Path, index: Path) -> str:
-    return kept.problem(path, lambda: view.unembedded(index))
+    return kept.find_problem(path, lambda: view.read_unembedded(index))
 
 
 def vectors(kb: Knowledge):
     def of(_: IndexReader, held: IndexedCollection, texts: Mapping[int, str]) -> Mapping[int, bytes]:
         model = kb.model_for(held.collection)
-        found, _ = vectors_for(kb.cache, model, {content_hash(text): text for text in texts.values()})
+        found, _ = embed_texts(kb.cache, model, {content_hash(text): text for text in texts.values()})
         return {row: found[content_hash(text)] for row, text in texts.items()}
 
     return of
 
 
-def make(kb: Knowledge, revision: str, *, folder: Path | None = None, **given) -> MadeStore:
+def make(kb: Knowledge, revision: str, *, folder: Path | None = None, **given) -> BuiltStore:
     kept = given.pop("kept", None) or shelf(kb)
     kept.root.mkdir(exist_ok=True)
-    with contextlib.closing(OpenIndex(folder or kb.views.path(revision))) as index:
-        return building.build(kept, index, kept.path(revision), vectors=given.pop("vectors", vectors(kb)), **given)
+    with contextlib.closing(OpenIndex(folder or kb.views.view_path(revision))) as index:
+        return building.build_store(
+            kept, index, kept.store_path(revision), vectors=given.pop("vectors", vectors(kb)), **given
+        )
 
 
 def held(path: Path) -> dict[str, dict[str, tuple[str | None, dict, list[float]]]]:
@@ -68,7 +70,7 @@ def held(path: Path) -> dict[str, dict[str, tuple[str | None, dict, list[float]]
     with contextlib.closing(open_store(path)) as store:
         return {
             name: {row.id: (row.text, row.metadata, list(row.vector)) for row in page_rows(store, each)}
-            for name, each in store.collections().items()
+            for name, each in store.list_collection_ids().items()
         }
 
 
@@ -151,7 +153,7 @@ def test_with_more_removed_rows_than_rows_a_store_is_made_from_nothing(kb):
         kb.commit(*[doc(f"d{n}", text) for n in range(2)])
         kb.index(kb.head)
         hows.append(make(kb, kb.head).how)
-        shelf(kb).evict(needed=lambda: [shelf(kb).path(kb.head)])
+        shelf(kb).evict_spare(needed=lambda: [shelf(kb).path(kb.head)])
     assert hows == ["delta", "delta", "fresh", "delta"]
 
 
@@ -181,7 +183,9 @@ def test_from_a_damaged_store_no_other_one_is_made(kb, damage):
         with contextlib.closing(open_store(base)) as store:
             store.delete(store.collections()["guide"], ["d5_chunk_0"])
     else:
-        name = {"an index file": "data_level0.bin", "what it was made of": stores.HELD, "the seal": SEAL}[damage]
+        name = {"an index file": "data_level0.bin", "what it was made of": stores.CONTENTS_FILE, "the seal": SEAL}[
+            damage
+        ]
         [path] = base.rglob(name)
         flip(path, path.stat().st_size // 2, 3) if damage != "the seal" else path.write_bytes(path.read_bytes()[:-9])
     made = make(kb, second)
@@ -196,7 +200,7 @@ def test_what_was_not_changed_is_compared_once_after_each_start_of_the_machine(k
         guide = store.collections()["guide"]
         [row] = [row for row in page_rows(store, guide) if row.id == "d9_chunk_0"]
         store.delete(guide, [row.id])
-        store.add(guide, Rows([row.id], [array.array("f", row.vector).tobytes()], [row.metadata], ["another text"]))
+        store.add(guide, RowBatch([row.id], [array.array("f", row.vector).tobytes()], [row.metadata], ["another text"]))
     made = make(kb, second)
     assert made.how == "delta", "nothing reads all rows again for a few that changed"
     shutil.rmtree(made.path)
@@ -211,7 +215,7 @@ def test_vectors_that_are_not_those_of_the_index_are_refused(kb):
 
     def wrong(index: IndexReader, each: IndexedCollection, texts: Mapping[int, str]) -> Mapping[int, bytes]:
         found = dict(vectors(kb)(index, each, texts))
-        first = index.rows_of([("guide", "d0")])
+        first = index.find_rows([("guide", "d0")])
         return found | {row: found[max(found)] for rows in first.values() for row in rows if row in found}
 
     with pytest.raises(IndexFailed, match="vector of 'd0_chunk_0' of 'guide'"):
@@ -225,7 +229,7 @@ def test_a_store_that_differs_in_anything_is_told_from_the_index(kb, change):
     first, _ = grown(kb)
     path = make(kb, first).path
     with contextlib.closing(OpenIndex(kb.views.path(first))) as index:
-        assert check.difference(path, index, with_texts=True) == ""
+        assert check.find_difference(path, index, with_texts=True) == ""
         with contextlib.closing(open_store(path)) as store:
             guide = store.collections()["guide"]
             [row] = [row for row in page_rows(store, guide) if row.id == "d5_chunk_0"]
@@ -242,8 +246,8 @@ def test_a_store_that_differs_in_anything_is_told_from_the_index(kb, change):
                     if change == "vector":
                         [vector] = kb.model_for(collection()).embed(["something else"])
 
-                    store.add(guide, Rows([name], [vector], [metadata], [text]))
-        assert check.difference(path, index, with_texts=True) != ""
+                    store.add(guide, RowBatch([name], [vector], [metadata], [text]))
+        assert check.find_difference(path, index, with_texts=True) != ""
 
 
 def test_a_store_of_stand_ins_is_made_again_once_the_index_has_vectors(kb):
@@ -251,7 +255,7 @@ def test_a_store_of_stand_ins_is_made_again_once_the_index_has_vectors(kb):
     copied = kb.copied(first, "without")
     with kb.draft(copied) as draft:
         draft.note_unembedded({"old": "nobody answers"})
-        stand_in = featureless(collection().embedding_dimensions)
+        stand_in = make_uniform_vector(collection().embedding_dimensions)
         draft.embed("old", {f"o{n}": stand_in for n in range(3)})
         draft._given = False
         draft.publish(copied, revision=first)
@@ -292,7 +296,7 @@ def test_a_kill_leaves_only_what_the_next_sweep_removes(kb, step):
     assert killed.wait() == -signal.SIGKILL
     kept = shelf(kb)
     assert problem(kept, kept.path(second), kb.views.path(second)) == "it is not there"
-    assert len(kept.sweep()) == 1
+    assert len(kept.remove_unfinished()) == 1
     assert {path.name for path in kept.root.iterdir() if path.is_dir()} == {kept.path(first).name}
     assert make(kb, second).how == "delta"
 
@@ -316,7 +320,7 @@ def test_an_index_that_is_removed_meanwhile_is_read_to_its_end(kb):
         shutil.rmtree(kb.views.segments.root)
         kept = shelf(kb)
         kept.root.mkdir()
-        made = building.build(kept, index, kept.path(first), vectors=vectors(kb))
+        made = building.build_store(kept, index, kept.path(first), vectors=vectors(kb))
     assert len(held(made.path)["guide"]) == 20
 
 
@@ -324,14 +328,14 @@ def test_only_stores_that_nobody_needs_nor_was_lent_are_removed(kb, monkeypatch)
     first, second = grown(kb)
     paths = [make(kb, each).path for each in (first, second)]
     kept = shelf(kb)
-    assert kept.evict(needed=lambda: paths) == []
-    kept.lend(paths[0])
-    assert kept.evict(needed=lambda: [paths[1]]) == []
+    assert kept.evict_spare(needed=lambda: paths) == []
+    kept.write_lease(paths[0])
+    assert kept.evict_spare(needed=lambda: [paths[1]]) == []
     old = paths[0].with_name(paths[0].name + ".lease").stat().st_mtime - stores.LEASE_SECONDS - 1
     os.utime(paths[0].with_name(paths[0].name + ".lease"), (old, old))
     with kept.reading(paths[0]):
-        assert kept.evict(needed=lambda: [paths[1]]) == []
-    assert kept.evict(needed=lambda: [paths[1]]) == [paths[0]]
+        assert kept.evict_spare(needed=lambda: [paths[1]]) == []
+    assert kept.evict_spare(needed=lambda: [paths[1]]) == [paths[0]]
     assert not list(kept.root.glob("*.lease"))
     assert paths[1].is_dir()
 
@@ -340,10 +344,10 @@ def test_a_lease_of_a_clock_that_was_wrong_runs_out(kb):
     first, _ = grown(kb)
     path = make(kb, first).path
     kept = shelf(kb)
-    kept.lend(path)
+    kept.write_lease(path)
     later = time.time() + 10 * stores.LEASE_SECONDS
     os.utime(path.with_name(path.name + ".lease"), (later, later))
-    assert kept.evict(needed=list) == [path]
+    assert kept.evict_spare(needed=list) == [path]
 
 
 def test_a_link_in_the_place_of_a_store_is_removed_and_what_it_names_stays(kb, tmp_path):
@@ -351,10 +355,10 @@ def test_a_link_in_the_place_of_a_store_is_removed_and_what_it_names_stays(kb, t
     kept.root.mkdir(parents=True, exist_ok=True)
     (tmp_path / "precious").mkdir()
     (tmp_path / "precious/file").write_text("Mine.")
-    for name in ("abc-123", f"{directories.BUILDING}abc"):
+    for name in ("abc-123", f"{directories.BUILDING_PREFIX}abc"):
         (kept.root / name).symlink_to(tmp_path / "precious")
-    assert kept.evict(needed=list) == [kept.root / "abc-123"]
-    kept.sweep()
+    assert kept.evict_spare(needed=list) == [kept.root / "abc-123"]
+    kept.remove_unfinished()
     assert [path for path in kept.root.iterdir() if path.is_symlink()] == []
     assert (tmp_path / "precious/file").read_text() == "Mine."
 
@@ -363,9 +367,9 @@ def test_a_store_that_lacks_a_file_is_not_handed_out_and_made_again(kb):
     first, _ = grown(kb)
     path = make(kb, first).path
     index = kb.views.path(first)
-    size = (path / stores.HELD).stat().st_size
-    (path / stores.HELD).unlink()
-    assert problem(shelf(kb), path, index) == f"{stores.HELD} has -1 bytes instead of {size}"
+    size = (path / stores.CONTENTS_FILE).stat().st_size
+    (path / stores.CONTENTS_FILE).unlink()
+    assert problem(shelf(kb), path, index) == f"{stores.CONTENTS_FILE} has -1 bytes instead of {size}"
     assert make(kb, first).how != "reused"
     assert problem(shelf(kb), path, index) == ""
     seal = msgspec.json.decode((path / SEAL).read_bytes())
@@ -386,7 +390,7 @@ def test_any_client_reads_a_store_and_it_verifies_afterwards(kb):
     assert end(reader).strip() == f"20 ['d7_chunk_0'] ['d11_chunk_0'] {first} ['text number 3']"
     assert problem(shelf(kb), path, kb.views.path(first)) == ""
     with contextlib.closing(OpenIndex(kb.views.path(first))) as index:
-        assert check.difference(path, index, with_texts=True) == ""
+        assert check.find_difference(path, index, with_texts=True) == ""
 
 
 # -- metadata --------------------------------------------------------------------------------------

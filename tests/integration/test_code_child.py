@@ -16,7 +16,7 @@ import pytest
 
 from tests.unit.test_code_symbols import SAMPLES
 from vmrag_link.code.cutter import CodeCutter
-from vmrag_link.code.cutting import MOST_BYTES, cut
+from vmrag_link.code.cutting import MOST_BYTES, cut_code
 from vmrag_link.code.languages import GRAMMARS, CodePiece, CodeTask, CodeUnparsed
 from vmrag_link.conversion.limits import MIB, ConversionLimits
 
@@ -45,7 +45,7 @@ def process_of(cutter: CodeCutter) -> int:
 
 def stop(cutter: CodeCutter) -> int:
     """Its child does nothing from now on, as one that computes for ever."""
-    cutter.cut("f(12)\n", "python", 100)
+    cutter.cut_text("f(12)\n", "python", 100)
     os.kill(process_of(cutter), signal.SIGSTOP)
     return process_of(cutter)
 
@@ -67,7 +67,7 @@ def test_the_child_loads_each_grammar_although_it_is_confined_and_many_texts_hav
     tasks.insert(3, CodeTask("no grammar\n", "lua"))
     tasks.insert(4, CodeTask("", "python"))
     random.Random(3).shuffle(tasks)
-    expected = [cut(task.text, task.language, task.size) for task in tasks]
+    expected = [cut_code(task.text, task.language, task.size) for task in tasks]
     assert list(cutter.cut_all(tasks)) == expected
 
 
@@ -75,7 +75,7 @@ def test_several_processes_share_the_texts_and_keep_their_order() -> None:
     texts = [*SOURCES, *SOURCES[:9]]
     tasks = [CodeTask(text, "python", blob=str(hash(text))) for text in texts]
     with CodeCutter(processes=3) as cutter:
-        assert list(cutter.cut_all(tasks)) == [cut(text, "python", 1500) for text in texts]
+        assert list(cutter.cut_all(tasks)) == [cut_code(text, "python", 1500) for text in texts]
         assert all(child._process for child in cutter._children)
 
 
@@ -87,7 +87,7 @@ def test_the_death_of_one_of_several_processes_costs_at_most_one_text() -> None:
         pieces = [first, *answers]
     assert sum(isinstance(answer, CodeUnparsed) for answer in pieces) <= 1
     for text, answer in zip(SOURCES, pieces, strict=True):
-        assert isinstance(answer, CodeUnparsed) or answer == cut(text, "python", 1500)
+        assert isinstance(answer, CodeUnparsed) or answer == cut_code(text, "python", 1500)
 
 
 def test_each_process_cuts_alike_whatever_it_cut_before() -> None:
@@ -116,24 +116,24 @@ def test_who_stops_in_the_middle_gets_no_other_text_s_pieces(cutter: CodeCutter)
     tasks = [CodeTask(f"def f{number}():\n    pass\n", "python") for number in range(40)]
     for _ in cutter.cut_all(tasks):
         break
-    assert [each.symbol for each in cutter.cut("def other():\n    pass\n", "python", 100)] == ["other"]
+    assert [each.symbol for each in cutter.cut_text("def other():\n    pass\n", "python", 100)] == ["other"]
 
 
 # -- processes
 
 
 def test_no_process_is_started_for_what_is_not_parsed(cutter: CodeCutter) -> None:
-    assert cutter.cut("local a = 1\n", "lua", 100) == [CodePiece(0, 12)]
-    assert cutter.cut("", "python", 100) == [CodePiece(0, 0)]
-    assert len(cutter.cut("f(12)\n" * (MOST_BYTES // 5), "python", 1500)) > 100
+    assert cutter.cut_text("local a = 1\n", "lua", 100) == [CodePiece(0, 12)]
+    assert cutter.cut_text("", "python", 100) == [CodePiece(0, 0)]
+    assert len(cutter.cut_text("f(12)\n" * (MOST_BYTES // 5), "python", 1500)) > 100
     assert cutter._children[0]._process is None
 
 
 def test_one_process_serves_all_and_leaves_nothing(temporary: Path) -> None:
     with CodeCutter() as cutter:
-        cutter.cut("f(12)\n", "python", 100)
+        cutter.cut_text("f(12)\n", "python", 100)
         first = process_of(cutter)
-        cutter.cut("package a\n", "go", 100)
+        cutter.cut_text("package a\n", "go", 100)
         assert process_of(cutter) == first
         assert [*temporary.iterdir()] != []
     assert [*temporary.iterdir()] == []
@@ -164,10 +164,10 @@ def test_a_text_whose_parser_is_killed_has_no_pieces_and_the_next_one_has(cutter
     pid = stop(cutter)
     timer = later(0.2, lambda: os.kill(pid, signal.SIGKILL))
     with pytest.raises(CodeUnparsed) as failed:
-        cutter.cut("def f():\n    pass\n", "python", 100)
+        cutter.cut_text("def f():\n    pass\n", "python", 100)
     timer.join()
     assert str(failed.value) == "cannot be cut (its parser was ended by SIGKILL)"
-    assert [each.symbol for each in cutter.cut("def f():\n    pass\n", "python", 100)] == ["f"]
+    assert [each.symbol for each in cutter.cut_text("def f():\n    pass\n", "python", 100)] == ["f"]
     assert process_of(cutter) != pid
 
 
@@ -189,21 +189,21 @@ def test_the_death_is_that_of_the_text_in_hand_and_of_no_other(cutter: CodeCutte
 
 
 def test_a_child_that_died_between_two_texts_is_replaced(cutter: CodeCutter) -> None:
-    cutter.cut("f(12)\n", "python", 100)
+    cutter.cut_text("f(12)\n", "python", 100)
     os.kill(process_of(cutter), signal.SIGKILL)
     process = cutter._children[0]._process
     assert process
     process._process.wait()
-    assert cutter.cut("f(12)\n", "python", 100) == [CodePiece(0, 6)]
+    assert cutter.cut_text("f(12)\n", "python", 100) == [CodePiece(0, 6)]
 
 
 def test_what_the_starting_process_has_used_is_not_counted() -> None:
     """Else each text in a large process would start a child of its own."""
     held = bytearray(b"x") * (150 * MIB)
     with CodeCutter(ConversionLimits(max_memory=200 * MIB)) as cutter:
-        cutter.cut("f(12)\n", "python", 100)
+        cutter.cut_text("f(12)\n", "python", 100)
         first = process_of(cutter)
-        cutter.cut("g(12)\n", "python", 100)
+        cutter.cut_text("g(12)\n", "python", 100)
         assert process_of(cutter) == first
     assert len(held)
 
@@ -212,8 +212,8 @@ def test_waiting_has_an_end() -> None:
     with CodeCutter(ConversionLimits(max_seconds=5)) as cutter:
         stop(cutter)
         with pytest.raises(CodeUnparsed, match="takes more than 5 seconds to be cut"):
-            cutter.cut("f(12)\n", "python", 100)
-        assert cutter.cut("f(12)\n", "python", 100) == [CodePiece(0, 6)]
+            cutter.cut_text("f(12)\n", "python", 100)
+        assert cutter.cut_text("f(12)\n", "python", 100) == [CodePiece(0, 6)]
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="macOS takes the limit and does not keep it")
@@ -270,4 +270,4 @@ def test_what_is_made_to_be_hard_is_bounded(cutter: CodeCutter, language: str) -
 
 def test_five_megabytes_of_brackets_take_no_time(cutter: CodeCutter) -> None:
     text = "(" * 5_000_000
-    assert len(cutter.cut(text, "python", 1500)) == 3334
+    assert len(cutter.cut_text(text, "python", 1500)) == 3334

@@ -12,22 +12,22 @@ from pathlib import Path
 import pytest
 
 from tests.support.knowledge import collection, doc
-from vmrag_link.code.cutting import cut
-from vmrag_link.documents.chunking import document_chunks
+from vmrag_link.code.cutting import cut_code
+from vmrag_link.documents.chunking import split_document
 from vmrag_link.embedding import registry
 from vmrag_link.index import draft as drafts
 from vmrag_link.index import upkeep
 from vmrag_link.index import view as views
 from vmrag_link.index.draft import ChunkedDocument, Draft
 from vmrag_link.index.views import Views
-from vmrag_link.models import PIECES, SOURCE, Chunking, Document, IndexedPiece, json_text
+from vmrag_link.models import PIECES, SOURCE, Chunking, Document, IndexedPiece, format_json
 from vmrag_link.retrieval import ranker
 from vmrag_link.retrieval.bm25 import WordScores
-from vmrag_link.retrieval.narrowing import narrowing
+from vmrag_link.retrieval.narrowing import make_narrowing
 from vmrag_link.retrieval.query import Mode, Query
 from vmrag_link.retrieval.search import Searcher
 
-MODEL = registry.load("hash")
+MODEL = registry.load_model("hash")
 CODE = Chunking("code", 200, 0)
 COLLECTIONS = [
     collection("code", kind=SOURCE, chunking=CODE),
@@ -46,8 +46,8 @@ QUESTIONS = (
 )
 QUERIES = [
     *(Query(text, k=40, mode=mode) for mode in Mode for text in QUESTIONS),
-    *(Query("Session open", k=7, mode=mode, narrowing=narrowing(symbols=["session"])) for mode in Mode),
-    *(Query("Session", k=7, mode=mode, narrowing=narrowing(paths=["src/**/*.py"])) for mode in Mode),
+    *(Query("Session open", k=7, mode=mode, narrowing=make_narrowing(symbols=["session"])) for mode in Mode),
+    *(Query("Session", k=7, mode=mode, narrowing=make_narrowing(paths=["src/**/*.py"])) for mode in Mode),
     *(Query("open_file", k=7, mode=mode, collections=("more",)) for mode in Mode),
 ]
 
@@ -71,7 +71,7 @@ def text(rng: random.Random) -> str:
 def indexed(name: str, path: str, content: str) -> ChunkedDocument:
     metadata = {}
     if name != "guide":
-        pieces = cut(content, "python", CODE.size)
+        pieces = cut_code(content, "python", CODE.size)
         metadata = {
             PIECES: [
                 IndexedPiece(
@@ -86,22 +86,22 @@ def indexed(name: str, path: str, content: str) -> ChunkedDocument:
             ]
         }
     document: Document = doc(path, content, collection=name, metadata=metadata)
-    chunks = tuple(document_chunks(document, CODE if metadata else Chunking()))
+    chunks = tuple(split_document(document, CODE if metadata else Chunking()))
     return ChunkedDocument(document, chunks, tuple(MODEL.embed([chunk.text for chunk in chunks])))
 
 
 def write(draft: Draft, files: Mapping[tuple[str, str], str | None], order: list[tuple[str, str]]) -> None:
     for name, path in order:
         content = files[name, path]
-        draft.remove(name, [path])
+        draft.remove_documents(name, [path])
         if content is not None:
-            draft.add(name, [indexed(name, path, content)])
+            draft.add_documents(name, [indexed(name, path, content)])
 
 
 def answers(folder: Path) -> str:
     searcher = Searcher(folder, lambda _: MODEL)
     try:
-        return json_text([searcher.search(query) for query in QUERIES])
+        return format_json([searcher.search(query) for query in QUERIES])
     finally:
         searcher.close()
 
@@ -109,7 +109,7 @@ def answers(folder: Path) -> str:
 @pytest.fixture
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
     """Few documents make several segments."""
-    monkeypatch.setattr(drafts, "SMALL", 0)
+    monkeypatch.setattr(drafts, "SMALL_SEGMENT", 0)
     monkeypatch.setattr(drafts, "MOST_PARTS", 10)
 
 
@@ -129,7 +129,7 @@ def test_any_split_of_the_same_code_into_segments_ranks_equally_bit_for_bit(smal
                 ): (text(rng) if rng.random() < 0.8 else None)
                 for _ in range(rng.randrange(4, 12))
             }
-            with Draft(made.segments.root, views.read(base) if base else None) as draft:
+            with Draft(made.segments.root, views.read_view(base) if base else None) as draft:
                 for each in COLLECTIONS if base is None else ():
                     draft.create_collection(each)
                 write(draft, changes, rng.sample([*changes], len(changes)))
@@ -145,13 +145,13 @@ def test_any_split_of_the_same_code_into_segments_ranks_equally_bit_for_bit(smal
             draft.publish(fresh, revision="")
         expected = answers(fresh)
         assert answers(base) == expected
-        assert views.read(base).collections == views.read(fresh).collections
+        assert views.read_view(base).collections == views.read_view(fresh).collections
         (root / "locks").mkdir()
-        assert len(views.read(base).parts) > 1
+        assert len(views.read_view(base).parts) > 1
         for each in made.all():
             if each.path != base:
                 shutil.rmtree(each.path)
-        assert upkeep.rewrite(made)
+        assert upkeep.rewrite_segments(made)
         assert answers(base) == expected
         with pytest.MonkeyPatch.context() as patched:
             patched.setattr(ranker, "_choose_scores", lambda _: WordScores)

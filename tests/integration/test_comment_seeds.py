@@ -25,9 +25,9 @@ from tests.support.github_rest import serving
 from tests.support.repos import isolate
 from tests.support.terminal import Project, new_project, opened
 from vmrag_action.steps.comment import FILE
-from vmrag_link.ops.report.comment_data import data_of
+from vmrag_link.ops.report.comment_data import build_comment_data
 from vmrag_link.ops.report.ends import NamedEnd
-from vmrag_link.ops.report.gather import gather
+from vmrag_link.ops.report.gather import gather_report
 
 pytestmark = pytest.mark.hooks("off")
 
@@ -164,8 +164,8 @@ def test_the_comment_names_the_questions_that_are_answered_otherwise_and_no_othe
 
 def report(api: CommentsApi, project: Project, head: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What both workflows do after a push of a fork."""
-    with opened(project) as ws, gather(ws, NamedEnd("main"), NamedEnd(head)) as found:
-        data = data_of(7, found.summary, head)
+    with opened(project) as ws, gather_report(ws, NamedEnd("main"), NamedEnd(head)) as found:
+        data = build_comment_data(7, found.summary, head)
     api.artifacts.clear()
     api.keep(RUN, {FILE: msgspec.json.encode(data)})
     api.open(7, head, source=FORK, base=OWN)

@@ -13,7 +13,7 @@ from tests.support.terminal import Project
 from tests.support.traced import hook_processes
 from vmrag_hooks import checks
 from vmrag_link.git import plumbing
-from vmrag_link.ops.checks.push_check import Push, Ref
+from vmrag_link.ops.checks.push_check import Push, PushedRef
 from vmrag_link.sync import background
 
 template, project = terminal.template, terminal.project
@@ -110,10 +110,10 @@ def test_without_the_knowledge_base_the_pins_text_is_looked_at(project, monkeypa
     monkeypatch.chdir(project.top)
     pin_naming(project, NOWHERE)
     project.git("add", ".dolt-version")
-    assert not checks.before_commit(None)
+    assert not checks.check_commit(None)
     project.write(".dolt-version", "{")
     project.git("add", ".dolt-version")
-    assert checks.before_commit(None)
+    assert checks.check_commit(None)
     assert "is not JSON" in capsys.readouterr().err
 
 
@@ -194,7 +194,9 @@ def test_commit_hook_names_the_next_command_if_git_has_nothing_to_commit(coded):
 
 def test_what_a_commit_hook_reads_of_a_sync_in_the_background_is_said(coded):
     coded.put("new.md", "new")
-    background.Watched(background.sync_of(plumbing.locate(coded.top)), print).note("Back: vmrag merge vmrag/wip/main")
+    background.WatchedProgress(background.get_sync_job(plumbing.locate_work_tree(coded.top)), print).note(
+        "Back: vmrag merge vmrag/wip/main"
+    )
     code, lines = commit(coded, "commit", "-m", "x", VMRAG_HOOKS_ON_DIRTY="commit")
     assert (code, lines[-1]) == (0, "vmrag: Back: vmrag merge vmrag/wip/main")
 
@@ -368,8 +370,8 @@ def test_a_push_of_many_tags_asks_git_no_more_often_than_one_of_few(remote, monk
     def git_processes(tips: list[str]) -> int:
         monkeypatch.setenv("GIT_TRACE", str(tmp_path / "trace"))
         monkeypatch.chdir(remote.top)
-        refs = tuple(Ref("refs/tags/x", tip, "refs/tags/x", None) for tip in tips)
-        assert checks.before_push(Push(refs, "origin", str(tmp_path / "remote.git")))
+        refs = tuple(PushedRef("refs/tags/x", tip, "refs/tags/x", None) for tip in tips)
+        assert checks.check_push(Push(refs, "origin", str(tmp_path / "remote.git")))
         found = (tmp_path / "trace").read_text().count("trace: built-in: git")
         (tmp_path / "trace").unlink()
         return found

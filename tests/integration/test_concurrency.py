@@ -21,7 +21,7 @@ from tests.support.long import crossed
 from tests.support.pace import slack
 from tests.support.repos import DATABASE_FILE
 from tests.support.terminal import Done, Project
-from vmrag_link.index.views import segments_of
+from vmrag_link.index.views import list_segments
 from vmrag_link.progress import QUIET
 from vmrag_link.workspace import Workspace
 
@@ -269,12 +269,12 @@ def test_who_evicts_looks_again_for_what_was_bound_meanwhile(stocked):
     """The list of bound views was read before another work tree bound one of the spares."""
     workspace = Workspace.open(stocked.top, QUIET)
     try:
-        spares = workspace.views.spare(bound=set(), keep_bytes=0)
+        spares = workspace.views.list_spare(bound=set(), keep_bytes=0)
         # That of the empty knowledge base takes no room, so it stays in any case.
-        assert {*spares} == {each.path for each in workspace.views.all() if segments_of(each.path)}
+        assert {*spares} == {each.path for each in workspace.views.all() if list_segments(each.path)}
         assert len(spares) > 1
         lists = iter([set(), *[set(spares)] * len(spares)])
-        assert workspace.views.evict(bound=lambda: next(lists), keep_bytes=0) == []
+        assert workspace.views.evict_spare(bound=lambda: next(lists), keep_bytes=0) == []
         assert all(path.is_dir() for path in spares)
     finally:
         workspace.close()

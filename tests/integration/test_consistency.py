@@ -11,8 +11,8 @@ import pytest
 
 from tests.support import terminal
 from vmrag_link.index import view
-from vmrag_link.index.flat_files import FILE, PAGE_SIZE
-from vmrag_link.index.view import segments_beside
+from vmrag_link.index.flat_files import MANIFEST_FILE, PAGE_SIZE
+from vmrag_link.index.view import segments_folder
 from vmrag_link.ops.branches import commit as committing
 from vmrag_link.ops.documents import put
 from vmrag_link.ops.documents.import_files import import_files
@@ -69,7 +69,7 @@ def test_an_answer_names_the_commit_whose_knowledge_it_is(project, ws, monkeypat
         return found
 
     monkeypatch.setattr(Searcher, "search", interrupted)
-    report = query.query(ws, Query("setup"))
+    report = query.answer_query(ws, Query("setup"))
     assert (report.kb.git_head, report.kb.commit, report.kb.in_sync) == (first, pinned, True)
 
 
@@ -103,8 +103,8 @@ def test_a_killed_commit_is_finished_after_its_code_branch_was_renamed(project, 
 
 def test_a_damaged_index_is_built_again_by_the_next_query(project):
     [folder] = project.top.glob(f".git/vmrag/views/{project.pinned}-*/")
-    [part] = view.read(folder).parts
-    manifest = segments_beside(folder) / part.segment / FILE
+    [part] = view.read_view(folder).parts
+    manifest = segments_folder(folder) / part.segment / MANIFEST_FILE
     before = project.answers()
     size, rest = manifest.stat().st_size, PAGE_SIZE
     assert size > rest

@@ -71,11 +71,11 @@ def test_a_cut_store_of_this_machine_is_an_error_that_names_the_way_out(project)
     assert str(file) in doctor(project)
     error = Tools(project.top).error("DATABASE_ERROR", "chroma_get_session_summary", session_id="plan")
     [way_out] = error["suggestions"]
-    assert f"mv {file.with_name(extent.NAME)} " in way_out
+    assert f"mv {file.with_name(extent.EXTENT_NAME)} " in way_out
 
 
 def test_what_was_collected_copied_or_written_by_an_older_program_is_whole(project, tmp_path):
-    file, note = project.shared / "kb" / "kb.doltlite", project.shared / "kb" / extent.NAME
+    file, note = project.shared / "kb" / "kb.doltlite", project.shared / "kb" / extent.EXTENT_NAME
     for number in range(5):
         project.put(f"page-{number}.md", f"Page {number}.\n" * 200)
         project.vmrag("commit", "-m", f"{number}")

@@ -34,10 +34,10 @@ from vmrag_link.cli.doctor import TOPICS
 from vmrag_link.conversion.child import serving
 from vmrag_link.git import hook_config, plumbing
 from vmrag_link.index.flat_files import PAGE_SIZE
-from vmrag_link.index.seal import PROVEN
+from vmrag_link.index.seal import VERIFIED
 from vmrag_link.ops.upkeep import doctor as operation
 from vmrag_link.sync import background
-from vmrag_link.sync.background import Watched
+from vmrag_link.sync.background import WatchedProgress
 from vmrag_link.toolsets.thinking.think import NewThought, think
 from vmrag_link.toolsets.thinking.tools import similar_thoughts
 
@@ -133,7 +133,7 @@ def test_looking_changes_nothing_even_where_much_is_wrong(project):
 def times(project: Project) -> dict[Path, int]:
     """Of all files but what was found out about them."""
     files = [path for path in (project.top / ".git").rglob("*") if path.is_file()]
-    return {path: path.stat().st_mtime_ns for path in files if path.name != PROVEN}
+    return {path: path.stat().st_mtime_ns for path in files if path.name != VERIFIED}
 
 
 def test_a_healthy_repository_is_examined_in_well_under_a_second(project):
@@ -202,13 +202,13 @@ def hook_written_over_by_its_own_tool(project: Project) -> None:
 
 
 def hooks_in_both_places(project: Project) -> None:
-    scripts = {name: shims.text(name, configured=True) for name in hook_config.HOOKS}
-    hook_config.write(plumbing.locate(project.top), scripts)
+    scripts = {name: shims.format_shim(name, configured=True) for name in hook_config.HOOKS}
+    hook_config.write_hooks(plumbing.locate_work_tree(project.top), scripts)
 
 
 def hooks_where_older_gits_run_none(project: Project) -> None:
     project.vmrag("uninstall")
-    hook_config.choose(plumbing.locate(project.top), hook_config.HOOKS)
+    hook_config.record_chosen_hooks(plumbing.locate_work_tree(project.top), hook_config.HOOKS)
     hooks_in_both_places(project)
 
 
@@ -483,7 +483,9 @@ def checked_out_without_hooks(project: Project) -> None:
 
 def background_failed(project: Project) -> None:
     checked_out_without_hooks(project)
-    Watched(background.sync_of(plumbing.locate(project.top)), print).failed("no room on the disk")
+    WatchedProgress(background.get_sync_job(plumbing.locate_work_tree(project.top)), print).record_failure(
+        "no room on the disk"
+    )
 
 
 def branch_elsewhere(project: Project) -> None:
@@ -987,7 +989,7 @@ def test_a_vmrag_that_is_not_on_the_path_is_a_note(project, monkeypatch):
 
 
 def test_a_linux_that_does_not_confine_the_conversion_of_files_is_a_note(project, monkeypatch):
-    monkeypatch.setattr(serving, "missing", lambda: ["Landlock"])
+    monkeypatch.setattr(serving, "list_missing_limits", lambda: ["Landlock"])
     found = findings(project)["CONVERSION_LESS_CONFINED"]
     assert found["level"] == "note"
     assert "without Landlock, which this system does not have" in found["message"]

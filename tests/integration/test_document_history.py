@@ -15,7 +15,7 @@ from tests.support.terminal import Project, opened
 from vmrag_link.engines.base import Write
 from vmrag_link.errors import VmragError
 from vmrag_link.models import Collection, Document, content_hash
-from vmrag_link.ops.history.history import history
+from vmrag_link.ops.history.history import list_history
 from vmrag_link.ops.history.trail import Trail
 
 pytestmark = pytest.mark.hooks("off")
@@ -290,8 +290,8 @@ def test_documents_behind_the_places_are_compared_alone(project):
 
 def test_history_of_a_name_with_many_slashes_reads_few_histories(project, monkeypatch):
     names = []
-    visits = Trail.visits
-    monkeypatch.setattr(Trail, "visits", lambda trail, name: (names.append(name), visits(trail, name))[1])
+    visits = Trail.list_visits
+    monkeypatch.setattr(Trail, "list_visits", lambda trail, name: (names.append(name), visits(trail, name))[1])
     with opened(project) as ws, pytest.raises(VmragError):
-        history(ws, ["notes" + "/x" * 2000], limit=10)
+        list_history(ws, ["notes" + "/x" * 2000], limit=10)
     assert 0 < len(names) < 20

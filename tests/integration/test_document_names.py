@@ -39,10 +39,10 @@ def crowded(template, tmp_path_factory):
 def _fill(project: Project) -> None:
     project.put("guide/setup.md", "text")
     with opened(project) as ws:
-        branch = ws.kb_branch()
+        branch = ws.find_kb_branch()
         names = dict.fromkeys(collection for collection, _ in THERE)
         rows = [Document(*key, key[1], "text", "0" * 64) for key in THERE]
-        model = ws.engine.collections(ws.at())[0]
+        model = ws.engine.list_collections(ws.locate_documents())[0]
         collections = [
             Collection(name, embedding_model=model.embedding_model, embedding_function=model.embedding_function)
             for name in names
@@ -74,7 +74,7 @@ def engine(crowded, tmp_path_factory):
     ],
 )
 def test_a_name_means_one_document(engine, name, key):
-    assert document_names.find(engine[0], [engine[1]], name).key == key
+    assert document_names.find_document(engine[0], [engine[1]], name).key == key
 
 
 @pytest.mark.parametrize(
@@ -93,7 +93,7 @@ def test_a_name_means_one_document(engine, name, key):
 )
 def test_a_name_that_means_none_or_several_says_what_could_be_meant(engine, name, error, says):
     with pytest.raises(error) as raised:
-        document_names.find(engine[0], [engine[1]], name)
+        document_names.find_document(engine[0], [engine[1]], name)
     assert type(raised.value) is error
     if isinstance(says, list):
         assert raised.value.details["candidates"] == says
@@ -118,13 +118,13 @@ def test_a_name_that_means_none_or_several_says_what_could_be_meant(engine, name
     ],
 )
 def test_several_documents_by_folder_collection_and_pattern(engine, names, documents, collections):
-    found = document_names.select(engine[0], [engine[1]], names)
+    found = document_names.select_named(engine[0], [engine[1]], names)
     assert [str(document) for document in found.documents] == documents
     assert list(found.collections) == collections
 
 
 def test_a_dot_means_everything(engine):
-    found = document_names.select(engine[0], [engine[1]], ["."])
+    found = document_names.select_named(engine[0], [engine[1]], ["."])
     assert len(found.documents) == engine[0].count(engine[1])
     assert found.collections == ("a", "a/b", "handbook", "notes")
 
@@ -139,15 +139,15 @@ def test_a_dot_means_everything(engine):
 )
 def test_what_several_collections_have_is_not_guessed(engine, name, candidates):
     with pytest.raises(DocumentAmbiguous) as raised:
-        document_names.select(engine[0], [engine[1]], [name])
+        document_names.select_named(engine[0], [engine[1]], [name])
     assert raised.value.details["candidates"] == candidates
 
 
 def test_within_a_collection_names_are_ids(engine):
-    found = document_names.select(engine[0], [engine[1]], ["guide", "s*.md"], within="notes")
+    found = document_names.select_named(engine[0], [engine[1]], ["guide", "s*.md"], within="notes")
     assert [str(document) for document in found.documents] == ["notes/guide/tls.txt", "notes/setup.md"]
     with pytest.raises(DocumentMissing):
-        document_names.select(engine[0], [engine[1]], ["handbook/faq.md"], within="notes")
+        document_names.select_named(engine[0], [engine[1]], ["handbook/faq.md"], within="notes")
 
 
 def test_a_ref_goes_before_any_name_and_documents_may_have_colons(project):

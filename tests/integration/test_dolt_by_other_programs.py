@@ -154,14 +154,14 @@ def test_what_a_row_does_not_say_is_empty(kettle: Known) -> None:
     )
     with _engine(kettle) as engine:
         at = kettle.ask("commit", "-m", "theirs")["revision"]
-        new = engine.document(at, "handbook", "new.md")
+        new = engine.find_document(at, "handbook", "new.md")
         assert new == Document("handbook", "new.md", "", "Tea needs water.", content_hash("Tea needs water."))
-        spaced = engine.document(at, "handbook", "spaced.md")
+        spaced = engine.find_document(at, "handbook", "spaced.md")
         assert spaced is not None
         assert spaced.metadata == '{"a":2,"b":1}'
-        assert [project.name for project in engine.projects(at)] == [""]
-        assert {document.doc_id for document in engine.documents(at, table="issue_logs")} == {"l"}
-        assert {document.doc_id for document in engine.documents(at, table="knowledge_docs")} == {"k"}
+        assert [project.name for project in engine.read_projects(at)] == [""]
+        assert {document.doc_id for document in engine.read_documents(at, table="issue_logs")} == {"l"}
+        assert {document.doc_id for document in engine.read_documents(at, table="knowledge_docs")} == {"k"}
     assert kettle.index()["new.md"] == "Tea needs water."
 
 
@@ -212,7 +212,7 @@ def test_verified_fingerprint_accepts_collection_without_row(kettle: Known, comm
     if not committed:
         kettle.vmrag("commit", "-m", "theirs")
         with _engine(kettle) as engine:
-            assert {collection.name for collection in engine.collections(kettle.pinned)} == {"handbook", "tea"}
+            assert {collection.name for collection in engine.list_collections(kettle.pinned)} == {"handbook", "tea"}
         kettle.vmrag("fingerprint", "--verify")
 
 
@@ -286,8 +286,8 @@ def test_pinned_revision_survives_when_another_program_resets_its_branch(kettle:
     kettle.record("water", water="Water boils.")
     third = kettle.pinned
     with _engine(kettle) as engine:
-        names = [branch.name for branch in engine.branches() if not branch.name.startswith("vmrag")]
-        root = next(branch.head for branch in engine.branches() if branch.name == "vmrag_root")
+        names = [branch.name for branch in engine.list_branches() if not branch.name.startswith("vmrag")]
+        root = next(branch.head for branch in engine.list_branches() if branch.name == "vmrag_root")
     for name in names:
         kettle.sql(f"CALL dolt_reset('--hard', '{root}')", branch=name)
     kettle.sql("CALL dolt_gc()")
@@ -372,7 +372,7 @@ def test_gc_removes_branch_that_another_program_checked_out(kettle: Known) -> No
     dolt.run(kettle.shared / "kb", "checkout", "feature")
     kettle.vmrag("gc", "--apply")
     with _engine(kettle) as engine:
-        assert engine.branch("feature") is None
+        assert engine.find_branch("feature") is None
     assert "* vmrag_root" in dolt.run(kettle.shared / "kb", "branch")
     assert kettle.texts()["kettle.md"] == "The kettle is red."
 
@@ -440,4 +440,4 @@ class _engine:  # noqa: N801  reads as a function
 
 def _stored(engine: DoltEngine, revision: str, doc_id: str) -> str:
     query = f"SELECT content_hash AS v FROM documents WHERE doc_id = '{doc_id}'"
-    return str(engine._session.connection.rows(query, at=revision)[0]["v"])
+    return str(engine._session.connection.query_rows(query, at=revision)[0]["v"])

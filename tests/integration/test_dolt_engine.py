@@ -14,7 +14,7 @@ from vmrag_link.engines.dolt import schema
 from vmrag_link.engines.dolt.engine import DoltEngine
 from vmrag_link.engines.limits import Limits
 from vmrag_link.errors import KnowledgeRefused, SchemaTooNew
-from vmrag_link.models import Working
+from vmrag_link.models import WorkingSet
 
 AS = ("--author", AUTHOR, "--date", DATE)
 
@@ -98,10 +98,10 @@ def test_anything_but_our_tables_is_refused_before_it_is_read_or_written_on(engi
     engine.close()
     made = _stranger(engine.folder, sql)
     assert made != before
-    assert engine.refusal(made) is not None
+    assert engine.find_refusal(made) is not None
     for ask in (
-        lambda: list(engine.documents(made)),
-        lambda: engine.count(Working("main")),
+        lambda: list(engine.read_documents(made)),
+        lambda: engine.count_documents(WorkingSet("main")),
         lambda: engine.diff(before, made),
         lambda: engine.write("main", Write(put_documents=[document("b")]), expected=made),
         lambda: engine.commit_onto(made, [Write(put_documents=[document("b")])], message="m", author=AUTHOR, date=DATE),
@@ -109,16 +109,16 @@ def test_anything_but_our_tables_is_refused_before_it_is_read_or_written_on(engi
         with pytest.raises(KnowledgeRefused):
             ask()
     assert head(engine, "main") == made
-    assert [each.doc_id for each in engine.documents(before)] == ["a"], "sound revisions are read all the same"
+    assert [each.doc_id for each in engine.read_documents(before)] == ["a"], "sound revisions are read all the same"
 
 
 def test_what_a_newer_program_wrote_is_named(engine: DoltEngine) -> None:
     engine.close()
     made = _stranger(engine.folder, "UPDATE vmrag_meta SET value = '99'")
     with pytest.raises(SchemaTooNew) as refused:
-        engine.count(made)
+        engine.count_documents(made)
     assert refused.value.details["found"] == 99
-    assert engine.refusal(made) is None
+    assert engine.find_refusal(made) is None
 
 
 def test_long_texts_that_follow_many_short_ones_are_read(engine: DoltEngine) -> None:
@@ -128,8 +128,8 @@ def test_long_texts_that_follow_many_short_ones_are_read(engine: DoltEngine) -> 
     documents = [document(f"{number:02}", "x" * (10 if number < 20 else 60_000)) for number in range(40)]
     engine.write("main", Write(put_documents=documents), expected=before)
     for found in (
-        [each.doc_id for each in engine.documents(Working("main"))],
-        [change.after.doc_id for change in engine.diff(before, Working("main")).documents if change.after] + ["a"],
+        [each.doc_id for each in engine.read_documents(WorkingSet("main"))],
+        [change.after.doc_id for change in engine.diff(before, WorkingSet("main")).documents if change.after] + ["a"],
     ):
         assert found == [each.doc_id for each in documents] + ["a"]
     engine.close()

@@ -43,7 +43,7 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
         port = probe.getsockname()[1]
     server = DoltServer(folder / "databases", settings=f"remotesapi:\n  port: {port}\n")
     server.start()
-    engine = opening.create("dolt", folder / "kb", author=AUTHOR, date=DATE, access=server.access("kb"))
+    engine = opening.create_engine("dolt", folder / "kb", author=AUTHOR, date=DATE, access=server.access("kb"))
     store(engine, "main", document("one"))
     yield Served(server, engine, f"http://{HOST}:{port}")
     engine.close()
@@ -61,7 +61,7 @@ def bob(served: Served, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iter
 def test_one_clones_from_a_server_and_pushes_to_it(served: Served, bob: Engine) -> None:
     assert bob.remote_heads("there")["main"] == head(served.engine, "main")
     assert root(bob) == root(served.engine)
-    assert bob.peek(served.url) is None
+    assert bob.peek_heads(served.url) is None
     bob.create_branch("topic", head(served.engine, "main"))
     ours = store(bob, "topic", document("two"))
     bob.push("there", served.url, {"topic": ours})
@@ -71,9 +71,9 @@ def test_one_clones_from_a_server_and_pushes_to_it(served: Served, bob: Engine) 
         bob.push("there", served.url, {"topic": store(bob, "topic", document("four"))})
     bob.fetch("there", served.url)
     assert bob.remote_heads("there")["topic"] == theirs
-    assert bob.count(theirs) == 3
+    assert bob.count_documents(theirs) == 3
     bob.push("there", served.url, {"topic": ""})
-    assert served.engine.branch("topic") is None
+    assert served.engine.find_branch("topic") is None
 
 
 def test_who_is_not_let_in_is_told_and_no_password_is_in_what_is_said_or_stored(
@@ -107,8 +107,8 @@ def test_what_a_server_holds_is_looked_at_before_it_counts(served: Served, bob: 
     bob.fetch("there", served.url)
     assert bob.remote_heads("there").keys() == known.keys() | {ROOT_BRANCH}
     with pytest.raises(KnowledgeRefused, match="theirs"):
-        bob.count(bob.foreign_heads("there")["strange"])
-    assert bob.count(known["main"]) == 1
+        bob.count_documents(bob.foreign_heads("there")["strange"])
+    assert bob.count_documents(known["main"]) == 1
     served.server.sql("USE kb", "CALL dolt_branch('-D', 'strange')")
     bob.fetch("there", served.url)
     assert not bob.foreign_heads("there")
@@ -131,7 +131,7 @@ def test_the_password_is_sent_encrypted_or_stays_on_this_machine(
     url: str, sent: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(env.DOLT_REMOTE_PASSWORD, "secret")
-    assert bool(remotes.login(url, "root")) is sent
+    assert bool(remotes.login_options(url, "root")) is sent
 
 
 def test_a_remote_that_the_server_does_not_reach_is_no_remote_of_it(served: Served, tmp_path: Path) -> None:

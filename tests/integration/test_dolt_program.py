@@ -63,7 +63,7 @@ def checking_only(run):
 def test_a_machine_without_dolt_is_told_how_it_is_installed(monkeypatch, tmp_path):
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(DoltMissing) as raised:
-        program.find()
+        program.find_program()
     assert "docs.dolthub.com" in raised.value.hint
     assert "vmrag.dolt.binary" in raised.value.hint
 
@@ -71,8 +71,8 @@ def test_a_machine_without_dolt_is_told_how_it_is_installed(monkeypatch, tmp_pat
 def test_the_program_that_is_named_goes_before_the_one_on_path(dolt, tmp_path):
     dolt("echo 'dolt version 2.3.1'")
     named = command(tmp_path / "elsewhere", "echo 'dolt version 2.10.0-rc1'")
-    assert program.find() == program.Program(str(tmp_path / "bin" / "dolt"), "2.3.1")
-    assert program.find(str(named)) == program.Program(str(named), "2.10.0-rc1")
+    assert program.find_program() == program.Program(str(tmp_path / "bin" / "dolt"), "2.3.1")
+    assert program.find_program(str(named)) == program.Program(str(named), "2.10.0-rc1")
 
 
 @pytest.mark.parametrize("name", ["missing", "folder", "not-executable"])
@@ -80,7 +80,7 @@ def test_a_named_program_that_cannot_be_run_is_refused(tmp_path, name):
     (tmp_path / "folder").mkdir()
     (tmp_path / "not-executable").write_text("#!/bin/sh\n")
     with pytest.raises(DoltMissing, match=f"{name}.* cannot be run"):
-        program.find(str(tmp_path / name))
+        program.find_program(str(tmp_path / name))
 
 
 @pytest.mark.parametrize(
@@ -96,26 +96,26 @@ def test_a_named_program_that_cannot_be_run_is_refused(tmp_path, name):
 def test_another_program_of_that_name_is_refused(dolt, text):
     path = dolt(text)
     with pytest.raises(DoltMissing, match=f"^{path} is not Dolt, the database") as raised:
-        program.find()
+        program.find_program()
     assert raised.value.message.isprintable()
 
 
 def test_a_dolt_that_is_too_old_is_refused(dolt):
     dolt("echo 'dolt version 2.2.11'; echo 'Warning: you are on an old version of Dolt.'")
     with pytest.raises(DoltMissing, match=r"is Dolt 2\.2\.11; this needs 2\.3\.0 or newer"):
-        program.find()
+        program.find_program()
 
 
 def test_only_the_first_line_is_the_version(dolt):
     dolt("printf 'dolt version 2.3.1\\nWarning: unable to query latest released Dolt version'")
-    assert program.find().version == "2.3.1"
+    assert program.find_program().version == "2.3.1"
 
 
 def test_a_program_that_was_replaced_is_asked_again(dolt):
     dolt("echo 'dolt version 2.3.1'")
-    assert program.find().version == "2.3.1"
+    assert program.find_program().version == "2.3.1"
     dolt("echo 'dolt version 2.12.0'")
-    assert program.find().version == "2.12.0"
+    assert program.find_program().version == "2.12.0"
 
 
 def test_a_dolt_in_the_work_tree_is_not_found_by_a_relative_path(monkeypatch, tmp_path):
@@ -123,14 +123,14 @@ def test_a_dolt_in_the_work_tree_is_not_found_by_a_relative_path(monkeypatch, tm
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("PATH", ".:")
     with pytest.raises(DoltMissing):
-        program.find()
+        program.find_program()
 
 
 def test_asking_for_the_version_neither_contacts_anybody_nor_touches_the_users_configuration(dolt, tmp_path):
     path = dolt(
         f'env > "{tmp_path}/seen"; cat "$DOLT_ROOT_PATH/.dolt/config_global.json" >> "{tmp_path}/seen"; echo dolt version 2.3.1'
     )
-    assert program.find(str(path)).version == "2.3.1"
+    assert program.find_program(str(path)).version == "2.3.1"
     seen = (tmp_path / "seen").read_text()
     assert '"versioncheck.disabled":"true"' in seen
     assert '"metrics.disabled":"true"' in seen
@@ -142,7 +142,7 @@ def test_the_real_program_says_its_version_at_once_and_leaves_no_file(tmp_path, 
     path = require()
     monkeypatch.setenv("DOLT_ROOT_PATH", str(tmp_path / "root"))
     program._programs.clear()
-    assert program.find(path).path == path
+    assert program.find_program(path).path == path
     assert list(tmp_path.iterdir()) == []
 
 
@@ -152,20 +152,20 @@ def test_the_real_program_says_its_version_at_once_and_leaves_no_file(tmp_path, 
 def test_its_output_is_returned_as_it_is(dolt, adapter, tmp_path):
     dolt(SAYS_ITS_VERSION + "pwd; printf '%s|' \"$@\"")
     (tmp_path / ".dolt").mkdir()
-    assert program.run(["sql", "-q", "ä $(x) '"], cwd=tmp_path) == f"{tmp_path}\nsql|-q|ä $(x) '|"
+    assert program.run_dolt(["sql", "-q", "ä $(x) '"], cwd=tmp_path) == f"{tmp_path}\nsql|-q|ä $(x) '|"
 
 
 def test_a_path_that_reads_like_a_variable_is_run(tmp_path):
     (tmp_path / ".dolt").mkdir()
     path = command(tmp_path / "a=b", SAYS_ITS_VERSION + "echo ours")
-    assert program.run(["true"], cwd=tmp_path, binary=str(path)) == "ours\n"
+    assert program.run_dolt(["true"], cwd=tmp_path, binary=str(path)) == "ours\n"
 
 
 def test_its_complaint_is_made_safe(dolt, adapter, tmp_path, capfd, caplog):
     dolt(SAYS_ITS_VERSION + "echo in stdout; printf 'no such \\033]0;remote\\n::error::x' >&2; exit 3")
     (tmp_path / ".dolt").mkdir()
     with pytest.raises(EngineFailed) as raised:
-        program.run(["push", "a b"], cwd=tmp_path)
+        program.run_dolt(["push", "a b"], cwd=tmp_path)
     assert raised.value.message == "dolt push failed: no such \\x1b]0;remote\n    ::error::x"
     assert raised.value.hint == "Run it by itself: dolt push 'a b'"
     assert capfd.readouterr() == ("", ""), "doltcli logs what Dolt says"
@@ -176,14 +176,14 @@ def test_a_full_disk_and_a_read_only_one_are_told_apart(dolt, adapter, tmp_path,
     dolt(SAYS_ITS_VERSION + f"echo '{said}' >&2; exit 1")
     (tmp_path / ".dolt").mkdir()
     with pytest.raises(EngineUnwritable, match=said):
-        program.run(["gc"], cwd=tmp_path)
+        program.run_dolt(["gc"], cwd=tmp_path)
 
 
 def test_output_that_is_no_utf_8_is_an_error(dolt, adapter, tmp_path):
     dolt(SAYS_ITS_VERSION + r"printf '\377'")
     (tmp_path / ".dolt").mkdir()
     with pytest.raises(EngineFailed):
-        program.run(["log"], cwd=tmp_path)
+        program.run_dolt(["log"], cwd=tmp_path)
 
 
 def test_it_inherits_nothing_that_leads_git_elsewhere_or_changes_revisions(dolt, adapter, tmp_path, monkeypatch):
@@ -191,7 +191,7 @@ def test_it_inherits_nothing_that_leads_git_elsewhere_or_changes_revisions(dolt,
     (tmp_path / ".dolt").mkdir()
     for name in env.GIT_SCRUBBED | env.DOLT_SCRUBBED:
         monkeypatch.setenv(name, "inherited")
-    lines = program.run(["gc"], cwd=tmp_path).splitlines()
+    lines = program.run_dolt(["gc"], cwd=tmp_path).splitlines()
     assert "DOLT_DISABLE_EVENT_FLUSH=1" in lines
     assert f"DOLT_ROOT_PATH={os.environ['DOLT_ROOT_PATH']}" in lines, "credentials are this user's"
     assert [line for line in lines if line.endswith("=inherited")] == []
@@ -206,7 +206,7 @@ def test_it_reads_nothing_of_what_is_said_to_us(dolt, adapter, tmp_path):
     os.dup2(theirs[0], 0)
     try:
         os.close(theirs[1])
-        assert program.run(["gc"], cwd=tmp_path) == ""
+        assert program.run_dolt(["gc"], cwd=tmp_path) == ""
         assert os.read(0, 10) == b"a call"
     finally:
         os.dup2(ours, 0)
@@ -218,26 +218,26 @@ def test_input_environment_and_time_go_past_doltcli(dolt, tmp_path, monkeypatch)
     dolt(SAYS_ITS_VERSION + 'cat; echo "$EXTRA $DOLT_DISABLE_EVENT_FLUSH"; if [ "$1" = slow ]; then sleep 30; fi')
     (tmp_path / ".dolt").mkdir()
     monkeypatch.setattr(program, "_through_doltcli", None)
-    assert program.run(["sql"], cwd=tmp_path, stdin=b"in\n") == "in\n 1\n"
-    assert program.run(["sql"], cwd=tmp_path, env={"EXTRA": "x"}) == "x 1\n"
+    assert program.run_dolt(["sql"], cwd=tmp_path, stdin=b"in\n") == "in\n 1\n"
+    assert program.run_dolt(["sql"], cwd=tmp_path, env={"EXTRA": "x"}) == "x 1\n"
     with pytest.raises(EngineFailed, match=r"dolt slow did not end within 0\.2 seconds"):
-        program.run(["slow"], cwd=tmp_path, timeout=0.2)
+        program.run_dolt(["slow"], cwd=tmp_path, timeout=0.2)
 
 
 def test_a_folder_that_is_gone_is_named(dolt, tmp_path):
     dolt(SAYS_ITS_VERSION)
     with pytest.raises(EngineFailed):
-        program.run(["gc"], cwd=tmp_path / "gone")
+        program.run_dolt(["gc"], cwd=tmp_path / "gone")
 
 
 def test_the_real_program_runs_through_both(adapter, tmp_path):
     path = require()
     identity = ["--name", "Ada", "--email", "ada@example.org"]
-    environ = program.environment(tmp_path)
+    environ = program.build_environment(tmp_path)
     subprocess.run([path, "init", *identity], cwd=tmp_path, env=environ, check=True, capture_output=True)
-    assert program.run(["sql", "-r", "csv", "-q", "SELECT 1 AS one"], cwd=tmp_path) == "one\n1\n"
+    assert program.run_dolt(["sql", "-r", "csv", "-q", "SELECT 1 AS one"], cwd=tmp_path) == "one\n1\n"
     with pytest.raises(EngineFailed, match="table not found: missing"):
-        program.run(["sql", "-q", "SELECT * FROM missing"], cwd=tmp_path)
+        program.run_dolt(["sql", "-q", "SELECT * FROM missing"], cwd=tmp_path)
 
 
 def test_nothing_of_what_is_run_is_noted_for_dolts_makers(tmp_path, monkeypatch):
@@ -245,7 +245,7 @@ def test_nothing_of_what_is_run_is_noted_for_dolts_makers(tmp_path, monkeypatch)
     home = tmp_path / "home"
     home.mkdir()
     monkeypatch.setenv("DOLT_ROOT_PATH", str(home))
-    engine = opening.create("dolt", tmp_path / "kb", author=AUTHOR, date=DATE)
+    engine = opening.create_engine("dolt", tmp_path / "kb", author=AUTHOR, date=DATE)
     for path in home.rglob("*.devts"):  # of its beginning, when the database has no configuration yet
         path.unlink()
     assert root(engine)
@@ -258,7 +258,7 @@ def test_nothing_of_what_is_run_is_noted_for_dolts_makers(tmp_path, monkeypatch)
 
 def test_a_piped_program_ends_with_its_input_and_is_in_a_group_of_its_own(tmp_path):
     with (tmp_path / "said").open("wb") as said:
-        with proc.piped(
+        with proc.start_piped(
             ["sh", "-c", "echo ready; echo oops >&2; cat"], cwd=tmp_path, env=os.environ, stderr=said
         ) as it:
             assert it.stdin

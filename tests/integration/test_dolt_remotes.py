@@ -98,10 +98,10 @@ def strangers_push(engine: Engine, url: str, head: str) -> None:
 
 
 def test_a_clone_has_the_root_as_its_branch_and_knows_the_others(two: Two) -> None:
-    assert [branch.name for branch in two.bob.branches()] == [ROOT_BRANCH]
+    assert [branch.name for branch in two.bob.list_branches()] == [ROOT_BRANCH]
     assert root(two.bob) == root(two.ada)
     assert two.bob.remote_heads("there") == {ROOT_BRANCH: root(two.ada), "main": head(two.ada, "main")}
-    assert two.bob.document(head(two.ada, "main"), "guide", "one") == document("one")
+    assert two.bob.find_document(head(two.ada, "main"), "guide", "one") == document("one")
     with pytest.raises(AlreadyInitialized):
         DoltEngine.clone(two.bob.folder, "there", two.url)
 
@@ -112,10 +112,10 @@ def test_what_one_pushes_the_other_fetches_and_pushes_on(two: Two) -> None:
     two.bob.push("there", two.url, {"main": theirs, "side": theirs})
     two.ada.fetch("there", two.url)
     assert two.ada.remote_heads("there") == {ROOT_BRANCH: root(two.ada), "main": theirs, "side": theirs}
-    assert two.ada.peek(two.url) == two.ada.remote_heads("there")
-    assert [branch.name for branch in two.ada.branches()] == ["main", ROOT_BRANCH]  # none of ours has moved
+    assert two.ada.peek_heads(two.url) == two.ada.remote_heads("there")
+    assert [branch.name for branch in two.ada.list_branches()] == ["main", ROOT_BRANCH]  # none of ours has moved
     assert head(two.ada, "main") != theirs
-    assert two.ada.count(theirs) == 2
+    assert two.ada.count_documents(theirs) == 2
     two.ada.push("there", two.url, {"side": ""})
     two.bob.fetch("there", two.url)
     assert "side" not in two.bob.remote_heads("there")
@@ -128,7 +128,7 @@ def test_a_push_is_a_fast_forward_or_refused(two: Two) -> None:
     with pytest.raises(RemoteMoved):
         two.ada.push("there", two.url, {"new": ours, "main": ours})
     assert two.ada.remote_heads("there")["new"] == ours  # one after the other: this one arrived
-    assert (two.ada.peek(two.url) or {})["main"] == head(two.bob, "main")
+    assert (two.ada.peek_heads(two.url) or {})["main"] == head(two.bob, "main")
 
 
 def test_a_forced_push_needs_the_state_that_was_fetched_last(two: Two) -> None:
@@ -138,26 +138,26 @@ def test_a_forced_push_needs_the_state_that_was_fetched_last(two: Two) -> None:
     ours = store(two.ada, "main", document("three"))
     with pytest.raises(RemoteMoved):
         two.ada.push("there", two.url, {"main": ours}, force=True)
-    assert (two.ada.peek(two.url) or {})["main"] == theirs
+    assert (two.ada.peek_heads(two.url) or {})["main"] == theirs
     two.ada.push("there", two.url, {"main": ours}, force=True)  # now it was fetched
-    assert (two.ada.peek(two.url) or {})["main"] == ours
+    assert (two.ada.peek_heads(two.url) or {})["main"] == ours
 
 
 def test_an_anchor_of_the_remote_grows_from_its_state_there(two: Two) -> None:
     base = two.bob.remote_heads("there")["main"]
     two.bob.create_branch("main", base)
     apart = store(two.bob, "main", document("two"))
-    with two.bob.writing("push"):
-        two.bob.push("there", two.url, {KEEP_BRANCH: two.bob.kept(None, apart, reason="pinned")})
+    with two.bob.write_lock("push"):
+        two.bob.push("there", two.url, {KEEP_BRANCH: two.bob.build_keep_head(None, apart, reason="pinned")})
     other = store(two.ada, "main", document("three"))
     two.ada.fetch("there", two.url)
-    with two.ada.writing("push"):
-        kept = two.ada.kept(two.ada.remote_heads("there")[KEEP_BRANCH], other, reason="pinned")
+    with two.ada.write_lock("push"):
+        kept = two.ada.build_keep_head(two.ada.remote_heads("there")[KEEP_BRANCH], other, reason="pinned")
         two.ada.push("there", two.url, {KEEP_BRANCH: kept})
     two.bob.fetch("there", two.url)
     two.bob.collect_garbage()  # what the remote's heads reach stays
-    assert two.bob.unreachable([apart, other], heads=[two.bob.remote_heads("there")[KEEP_BRANCH]]) == []
-    assert two.bob.count(other) == 2
+    assert two.bob.find_unreachable([apart, other], heads=[two.bob.remote_heads("there")[KEEP_BRANCH]]) == []
+    assert two.bob.count_documents(other) == 2
 
 
 def test_a_remote_that_is_forgotten_is_known_anew_from_its_next_fetch(two: Two) -> None:
@@ -171,13 +171,13 @@ def test_a_remote_that_is_forgotten_is_known_anew_from_its_next_fetch(two: Two) 
 
 def test_a_place_that_holds_nothing_is_missing_and_stays_as_it_is(two: Two, tmp_path: Path) -> None:
     nothing = tmp_path / "nothing"
-    for act in (two.ada.peek, lambda url: two.ada.fetch("new", url)):
+    for act in (two.ada.peek_heads, lambda url: two.ada.fetch("new", url)):
         with pytest.raises(RemoteMissing):
             act(f"file://{nothing}")
     with pytest.raises(RemoteMissing):
         DoltEngine.clone(tmp_path / "kb", "there", f"file://{nothing}")
     assert not nothing.exists()
-    assert not DoltEngine.there(tmp_path / "kb")
+    assert not DoltEngine.exists(tmp_path / "kb")
 
 
 @pytest.mark.parametrize("name", ["a#b", "a%20b", "50%", "a?b", "a\\b"])
@@ -193,7 +193,7 @@ def test_dolt_works_at_path_with_character_of_urls(two: Two, tmp_path: Path, nam
         assert clone.remote_heads("odd")["main"] == head(two.ada, "main")
     finally:
         clone.close()
-    program.check(tmp_path / name / "kb")
+    program.check_repository(tmp_path / name / "kb")
 
 
 def test_a_server_that_does_not_answer_is_unreachable(two: Two) -> None:
@@ -216,7 +216,7 @@ def test_damage_is_damage_and_nothing_is_taken(two: Two, what: str) -> None:
     with pytest.raises(RemoteDamaged):
         two.bob.fetch("there", two.url)
     assert two.bob.remote_heads("there") == known
-    assert two.bob.count(known["main"]) == 1
+    assert two.bob.count_documents(known["main"]) == 1
 
 
 def test_a_repository_in_use_that_is_taken_for_a_place_stays_as_it_is(two: Two) -> None:
@@ -226,7 +226,7 @@ def test_a_repository_in_use_that_is_taken_for_a_place_stays_as_it_is(two: Two) 
     appending = journal.read_bytes() + b"\0\0\0\x40half of a rec"
     journal.write_bytes(appending)
     with pytest.raises(RemoteDamaged):
-        two.bob.peek(f"file://{used}")
+        two.bob.peek_heads(f"file://{used}")
     assert journal.read_bytes() == appending
 
 
@@ -261,7 +261,7 @@ def test_content_that_no_command_of_ours_makes_is_refused_and_does_not_stay(two:
         two.bob.fetch("there", two.url)
     assert not two.bob.has_revision(strange)
     assert two.bob.remote_heads("there") == known
-    assert two.bob.count(known["main"]) == 1
+    assert two.bob.count_documents(known["main"]) == 1
 
 
 def test_a_revision_whose_content_was_replaced_at_the_place_is_refused(
@@ -351,11 +351,11 @@ def test_no_tag_comes_along_and_keeps_what_is_refused(two: Two) -> None:
 
 
 def test_what_would_be_refused_is_not_pushed(two: Two) -> None:
-    known = two.ada.peek(two.url)
+    known = two.ada.peek_heads(two.url)
     strange = raw(two.ada, "main", "CREATE TABLE theirs (k int primary key)")
     with pytest.raises(KnowledgeRefused):
         two.ada.push("there", two.url, {"main": strange})
-    assert two.ada.peek(two.url) == known
+    assert two.ada.peek_heads(two.url) == known
 
 
 def test_what_was_refused_is_refused_again_and_is_not_cloned(two: Two) -> None:
@@ -366,7 +366,7 @@ def test_what_was_refused_is_refused_again_and_is_not_cloned(two: Two) -> None:
     new = DoltEngine.clone(two.bob.folder.with_name("new"), "there", two.url)
     assert "main" not in new.remote_heads("there")
     with pytest.raises(KnowledgeRefused, match="theirs"):
-        new.count(new.foreign_heads("there")["main"])
+        new.count_documents(new.foreign_heads("there")["main"])
     new.close()
 
 
@@ -385,7 +385,7 @@ def test_more_than_is_taken_is_refused_and_does_not_stay(two: Two) -> None:
         assert not bob.has_revision(many)
     bob = two.refetch(USUAL_LIMITS)
     bob.fetch("there", two.url)
-    assert bob.count(many) == 21
+    assert bob.count_documents(many) == 21
 
 
 def test_a_fetch_that_is_killed_leaves_what_was_known(two: Two) -> None:
@@ -416,15 +416,17 @@ def test_sound_revisions_leave_the_quarantine(two: Two, tmp_path: Path) -> None:
     seen: list[Row] = []
     into = tmp_path / "room" / "vetted"
     into.parent.mkdir()
-    new = two.bob.vet(two.url, [second, "v" * 32], known=[known], into=into, limits=USUAL_LIMITS, sound=seen.append)
+    new = two.bob.vet_revisions(
+        two.url, [second, "v" * 32], known=[known], into=into, limits=USUAL_LIMITS, sound=seen.append
+    )
     assert sorted(new) == sorted([first, second])
     assert {each.key for each in seen} == {("guide", "one"), ("guide", "two"), ("guide", "three")}
     assert not two.bob.has_revision(second)
     two.bob.fetch("quarantine", f"file://{into}")
-    two.bob.anchor(second, reason="adopted")
+    two.bob.anchor_revision(second, reason="adopted")
     two.bob.forget_remote("quarantine")
     two.bob.collect_garbage()
-    assert two.bob.count(second) == 3
+    assert two.bob.count_documents(second) == 3
 
 
 @pytest.mark.parametrize("what", ["a foreign table", "a row that is no record", "no version", "the first is strange"])
@@ -439,7 +441,7 @@ def test_strange_revisions_do_not_leave_the_quarantine(two: Two, tmp_path: Path,
     into = tmp_path / "room" / "vetted"
     into.parent.mkdir()
     with pytest.raises(KnowledgeRefused):
-        two.bob.vet(two.url, [strange], known=[known], into=into, limits=USUAL_LIMITS, sound=no_objection)
+        two.bob.vet_revisions(two.url, [strange], known=[known], into=into, limits=USUAL_LIMITS, sound=no_objection)
     assert not into.exists()
     assert not two.bob.has_revision(strange)
 
@@ -453,4 +455,4 @@ def test_another_knowledge_base_is_refused_in_quarantine(two: Two, tmp_path: Pat
     into = tmp_path / "room" / "vetted"
     into.parent.mkdir()
     with pytest.raises(KnowledgeRefused):
-        two.bob.vet(url, [strange], known=[], into=into, limits=USUAL_LIMITS, sound=no_objection)
+        two.bob.vet_revisions(url, [strange], known=[], into=into, limits=USUAL_LIMITS, sound=no_objection)

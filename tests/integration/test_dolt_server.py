@@ -17,7 +17,7 @@ from vmrag_link.engines.base import Write
 from vmrag_link.engines.dolt import server_database
 from vmrag_link.engines.dolt.engine import DoltEngine
 from vmrag_link.errors import Busy, EngineUnwritable, KnowledgeMissing, LoginRefused, ServerUnreachable
-from vmrag_link.models import Working
+from vmrag_link.models import WorkingSet
 
 
 @pytest.fixture
@@ -36,7 +36,7 @@ def create(server, folder):
 def join(server, engine, folder):
     """The same knowledge base, used by another machine."""
     access = server.access(database_for(engine.folder))
-    server_database.join(folder, access)
+    server_database.join_database(folder, access)
     return DoltEngine.open(folder, access=access, lock_timeout=0.3)
 
 
@@ -65,10 +65,10 @@ def test_after_a_restart_of_the_server_the_next_statement_finds_it(own_server, t
     engine = create(own_server, tmp_path / "kb")
     store(engine, "main", document("a"))
     own_server.restart()
-    assert ids(engine, Working("main")) == ["a"]
+    assert ids(engine, WorkingSet("main")) == ["a"]
     own_server.restart()
     store(engine, "main", document("b"))
-    assert ids(engine, Working("main")) == ["a", "b"]
+    assert ids(engine, WorkingSet("main")) == ["a", "b"]
 
 
 def test_a_transaction_is_lost_with_the_server_as_a_whole_and_nothing_of_it_is_said_again(own_server, tmp_path):
@@ -83,7 +83,7 @@ def test_a_transaction_is_lost_with_the_server_as_a_whole_and_nothing_of_it_is_s
     with pytest.raises(ServerUnreachable):
         engine.write("main", Write(put_documents=rows()), expected=before)
     own_server.start()
-    assert ids(engine, Working("main")) == ["a"]
+    assert ids(engine, WorkingSet("main")) == ["a"]
     assert not engine.branch("main").dirty
     store(engine, "main", document("d"))
 
@@ -97,7 +97,7 @@ def test_what_depends_on_the_lock_does_not_go_on_without_it(own_server, tmp_path
         for _ in range(2):
             with pytest.raises(ServerUnreachable):
                 put(engine, "main", document("c"))
-    assert ids(engine, Working("main")) == ["a", "b"]
+    assert ids(engine, WorkingSet("main")) == ["a", "b"]
     put(engine, "main", document("c"))
 
 
@@ -105,7 +105,7 @@ def test_a_session_that_somebody_ends_on_the_server_is_begun_anew(dolt_server, e
     store(engine, "main", document("a"))
     for number, *_ in dolt_server.sql("SHOW PROCESSLIST")[:-1]:
         dolt_server.sql(f"KILL {number}")
-    assert ids(engine, Working("main")) == ["a"]
+    assert ids(engine, WorkingSet("main")) == ["a"]
 
 
 def test_garbage_collection_on_the_server_keeps_the_session_and_its_lock(engine, other):
@@ -115,7 +115,7 @@ def test_garbage_collection_on_the_server_keeps_the_session_and_its_lock(engine,
         put(engine, "main", document("b"))
         with pytest.raises(Busy):
             other.create_branch("other", root(other))
-    assert ids(other, Working("main")) == ["a", "b"]
+    assert ids(other, WorkingSet("main")) == ["a", "b"]
 
 
 def test_a_garbage_collection_that_ends_all_sessions_ends_no_command(tmp_path):
@@ -129,13 +129,13 @@ def test_a_garbage_collection_that_ends_all_sessions_ends_no_command(tmp_path):
     engine = create(server, tmp_path / "kb")
     other = join(server, engine, tmp_path / "other")
     store(engine, "main", document("a"))
-    assert ids(other, Working("main")) == ["a"]
+    assert ids(other, WorkingSet("main")) == ["a"]
     before = {number for number, *_ in server.sql("SHOW PROCESSLIST")}
     engine.collect_garbage()
-    assert ids(other, Working("main")) == ["a"]
+    assert ids(other, WorkingSet("main")) == ["a"]
     put(engine, "main", document("b"))
     put(other, "main", document("c"))
-    assert ids(engine, Working("main")) == ["a", "b", "c"]
+    assert ids(engine, WorkingSet("main")) == ["a", "b", "c"]
     assert not before & {number for number, *_ in server.sql("SHOW PROCESSLIST")}
     server.stop()
 
@@ -173,7 +173,7 @@ def test_a_killed_writer_frees_the_lock_and_leaves_nothing_half_done(dolt_server
         child.kill()
     patient = DoltEngine.open(other.folder, access=dolt_server.access(), lock_timeout=10)
     put(patient, "main", document("b"))
-    assert ids(patient, Working("main")) == ["a", "b", "kept"]
+    assert ids(patient, WorkingSet("main")) == ["a", "b", "kept"]
     patient.close()
 
 
@@ -200,7 +200,7 @@ def test_two_machines_write_at_once_and_lose_nothing(dolt_server, engine, tmp_pa
         thread.join()
     assert failures == []
     for name in ("ada", "bob"):
-        assert ids(engine, Working(name)) == [f"{name}-4", "shared"]
+        assert ids(engine, WorkingSet(name)) == [f"{name}-4", "shared"]
     assert (
         engine.unreachable([each.revision for name in ("ada", "bob") for each in engine.log(head(engine, name))]) == []
     )
@@ -217,7 +217,7 @@ def test_what_another_client_changes_at_the_same_time_is_no_silent_loss(dolt_ser
 
     with pytest.raises(Busy):
         engine.write("main", Write(put_documents=rows()), expected=head(engine, "main"))
-    [kept] = engine.documents(Working("main"))
+    [kept] = engine.documents(WorkingSet("main"))
     assert kept.content == "theirs"
     put(engine, "main", document("a", "ours"))
 
@@ -272,11 +272,11 @@ def test_a_user_who_may_only_read_reads_and_is_told_why_nothing_is_written(dolt_
         f"GRANT SELECT ON `{database}`.* TO reader@localhost",
     )
     reader = DoltEngine.open(engine.folder, access=dolt_server.access(user="reader", password="pw"))
-    assert ids(reader, Working("main")) == ["a"]
+    assert ids(reader, WorkingSet("main")) == ["a"]
     with pytest.raises(EngineUnwritable) as refused:
         put(reader, "main", document("b"))
     assert "GRANT ALL ON" in refused.value.hint
-    assert ids(engine, Working("main")) == ["a"]
+    assert ids(engine, WorkingSet("main")) == ["a"]
     reader.close()
 
 

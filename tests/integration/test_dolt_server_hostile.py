@@ -14,14 +14,14 @@ from tests.support.mysql_stub import BINARY, BLOB, NUMBER, TEXT, UTF8, answering
 from tests.support.pace import slack
 from vmrag_link.engines.dolt import server_session
 from vmrag_link.engines.dolt.access import DoltAccess
-from vmrag_link.engines.dolt.server import Server
+from vmrag_link.engines.dolt.server import ServerConnection
 from vmrag_link.errors import EngineFailed, LimitExceeded, ServerUnreachable, StatementGivenUp
 
 PASSWORD = "opensesame"
 
 
 def connection(address, *, longest=2_000_000, **fields):
-    return Server(DoltAccess(server=address, database="kb", password=PASSWORD, **fields), longest=longest)
+    return ServerConnection(DoltAccess(server=address, database="kb", password=PASSWORD, **fields), longest=longest)
 
 
 def ask(speak, **fields):

@@ -112,7 +112,7 @@ def test_doctor_says_who_can_look_into_a_damaged_database(ada: Project, monkeypa
     """Which damage is seen depends on the bytes that are hit: the contract's tests hit some."""
     ada.vmrag("init", "--knowledge-base", "--no-sources", "--engine", "dolt", "--no-hooks")
     ada.record("first", faq="A kettle boils water.")
-    monkeypatch.setattr(DoltEngine, "damage", lambda _: "A checksum differs.")
+    monkeypatch.setattr(DoltEngine, "find_damage", lambda _: "A checksum differs.")
     report = ada.ask("doctor", code=1)
     found = {each["code"]: each for topic in report["topics"] for each in topic["findings"]}
     assert found["KB_DAMAGED"]["fix"] == "Whoever runs the server checks the database, in its folder: dolt fsck"

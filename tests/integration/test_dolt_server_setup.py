@@ -22,7 +22,7 @@ from vmrag_link.engines.dolt import server_database, server_session
 from vmrag_link.engines.dolt.engine import DoltEngine
 from vmrag_link.engines.dolt.server_session import ServerSession
 from vmrag_link.errors import AlreadyInitialized, ConfigInvalid, EngineFailed, KnowledgeMissing, ServerUnreachable
-from vmrag_link.models import Working
+from vmrag_link.models import WorkingSet
 from vmrag_link.ops.checks import push_check
 from vmrag_link.progress import QUIET
 from vmrag_link.workspace import Workspace
@@ -78,7 +78,7 @@ def test_a_database_that_holds_something_else_is_not_touched(dolt_server, folder
         create(folder, access)
     assert "dolt.database" in refused.value.hint
     assert dolt_server.sql(f"USE `{access.database}`", "SELECT name, hash, dirty FROM dolt_branches") == before
-    assert not DoltEngine.there(folder)
+    assert not DoltEngine.exists(folder)
 
 
 def test_a_knowledge_base_that_is_used_is_not_begun_again_but_joined(tmp_path, folder, access):
@@ -87,17 +87,17 @@ def test_a_knowledge_base_that_is_used_is_not_begun_again_but_joined(tmp_path, f
     with pytest.raises(AlreadyInitialized) as refused:
         create(tmp_path / "other", access)
     assert "vmrag clone" in refused.value.hint
-    server_database.join(tmp_path / "other", access)
+    server_database.join_database(tmp_path / "other", access)
     joined = DoltEngine.open(tmp_path / "other", access=access)
-    assert [each.doc_id for each in joined.documents(Working("main"))] == ["a"]
+    assert [each.doc_id for each in joined.documents(WorkingSet("main"))] == ["a"]
     for each in (engine, joined):
         each.close()
 
 
 def test_there_is_nothing_to_join_where_nothing_was_made(tmp_path, dolt_server, access):
     with pytest.raises(KnowledgeMissing):
-        server_database.join(tmp_path / "other", access)
-    assert not DoltEngine.there(tmp_path / "other")
+        server_database.join_database(tmp_path / "other", access)
+    assert not DoltEngine.exists(tmp_path / "other")
 
 
 class _Killed(BaseException):
@@ -106,7 +106,7 @@ class _Killed(BaseException):
 
 def test_a_creation_that_is_killed_anywhere_is_finished_by_the_next_one(dolt_server, tmp_path, monkeypatch):
     """After every statement that changes something."""
-    run, left = ServerSession.run, 0
+    run, left = ServerSession.run_statement, 0
 
     def counted(session, statement):
         nonlocal left
@@ -118,7 +118,7 @@ def test_a_creation_that_is_killed_anywhere_is_finished_by_the_next_one(dolt_ser
                 raise _Killed
         return rows
 
-    monkeypatch.setattr(ServerSession, "run", counted)
+    monkeypatch.setattr(ServerSession, "run_statement", counted)
     number, killed = 0, True
     while killed:
         number += 1
@@ -129,7 +129,7 @@ def test_a_creation_that_is_killed_anywhere_is_finished_by_the_next_one(dolt_ser
             create(folder, access)
             killed = False
         except _Killed:
-            assert not DoltEngine.there(folder)
+            assert not DoltEngine.exists(folder)
             left = 0
             engine = create(folder, access)
             assert [(branch.name, branch.dirty) for branch in engine.branches()] == [(ROOT_BRANCH, False)]
@@ -302,9 +302,9 @@ def test_two_clones_of_the_code_work_on_one_server(dolt_server, tmp_path, monkey
 
     bob.git("commit", "-q", "-a", "-m", "restore")
     tip, before = bob.git("rev-parse", "HEAD", "origin/main").split()
-    pushed = push_check.Push((push_check.Ref("refs/heads/main", tip, "refs/heads/main", before),), "origin")
+    pushed = push_check.Push((push_check.PushedRef("refs/heads/main", tip, "refs/heads/main", before),), "origin")
     with contextlib.closing(Workspace.open(bob.top, QUIET)) as ws:
-        assert push_check.check(ws, pushed) == push_check.PushCheckReport(()), "the server has it"
+        assert push_check.check_push(ws, pushed) == push_check.PushCheckReport(()), "the server has it"
 
 
 def test_a_server_that_is_down_is_said_in_one_line(tmp_path, monkeypatch):

@@ -22,12 +22,12 @@ from tests.support.terminal import new_project
 from vmrag_link.engines.base import ROOT_BRANCH, Write
 from vmrag_link.engines.dolt import shell
 from vmrag_link.engines.dolt.access import DoltAccess
-from vmrag_link.engines.dolt.connection import identifier, literal
+from vmrag_link.engines.dolt.connection import quote_identifier, quote_literal
 from vmrag_link.engines.dolt.engine import DoltEngine
 from vmrag_link.engines.dolt.session import unfinished_branch
-from vmrag_link.engines.dolt.shell import Shell
+from vmrag_link.engines.dolt.shell import ShellConnection
 from vmrag_link.errors import Busy, EngineFailed, LimitExceeded, RevisionMissing
-from vmrag_link.models import Collection, KbBranch, Working
+from vmrag_link.models import Collection, KbBranch, WorkingSet
 
 PATIENCE = 20.0
 
@@ -41,28 +41,30 @@ def repository(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def opened(repository: Path) -> Iterator[Shell]:
+def opened(repository: Path) -> Iterator[ShellConnection]:
     with _opened(repository) as connection:
         yield connection
 
 
 @contextlib.contextmanager
-def _opened(folder: Path, *, longest: int = 100_000_000, timeout: float = PATIENCE) -> Iterator[Shell]:
-    connection = Shell(folder, DoltAccess(), longest=longest, timeout=timeout)
+def _opened(folder: Path, *, longest: int = 100_000_000, timeout: float = PATIENCE) -> Iterator[ShellConnection]:
+    connection = ShellConnection(folder, DoltAccess(), longest=longest, timeout=timeout)
     try:
         yield connection
     finally:
-        connection.release()
+        connection.end_session()
 
 
-def _marker(connection: Shell, name: str) -> str:
+def _marker(connection: ShellConnection, name: str) -> str:
     """The value that is stored under a name in the table of settings."""
-    rows = connection.rows(f"SELECT value AS v FROM vmrag_meta WHERE `key` = {literal(name)}", at=ROOT_BRANCH)
+    rows = connection.query_rows(
+        f"SELECT value AS v FROM vmrag_meta WHERE `key` = {quote_literal(name)}", at=ROOT_BRANCH
+    )
     return rows[0]["v"] if rows else ""
 
 
 def _mark(name: str, value: str) -> str:
-    return f"REPLACE INTO vmrag_meta VALUES ({literal(name)}, {literal(value)})"
+    return f"REPLACE INTO vmrag_meta VALUES ({quote_literal(name)}, {quote_literal(value)})"
 
 
 @settings(max_examples=60, deadline=None)
@@ -73,74 +75,78 @@ def _mark(name: str, value: str) -> str:
 def test_every_text_comes_back_as_it_was_said(repository: Path, texts: list[str]) -> None:
     with _opened(repository) as connection:
         query = "SELECT " + ", ".join(
-            f"{literal(text)} AS {identifier(str(number))}" for number, text in enumerate(texts)
+            f"{quote_literal(text)} AS {quote_identifier(str(number))}" for number, text in enumerate(texts)
         )
-        row = connection.rows(query)[0]
+        row = connection.query_rows(query)[0]
     assert [row[str(number)] for number in range(len(texts))] == texts
 
 
-def test_a_number_and_nothing_come_back_as_they_are(opened: Shell) -> None:
-    row = opened.rows(f"SELECT {literal(-5)} AS number, {literal(None)} AS nothing, {literal('5')} AS text")[0]
+def test_a_number_and_nothing_come_back_as_they_are(opened: ShellConnection) -> None:
+    row = opened.query_rows(
+        f"SELECT {quote_literal(-5)} AS number, {quote_literal(None)} AS nothing, {quote_literal('5')} AS text"
+    )[0]
     assert (row["number"], row.get("nothing"), row["text"]) == (-5, None, "5")
 
 
-def test_each_query_has_its_own_rows_whatever_others_print(opened: Shell) -> None:
-    assert opened.results(["SELECT 1 AS v", "SELECT 1 AS v WHERE FALSE", "SELECT 2 AS v"]) == [
+def test_each_query_has_its_own_rows_whatever_others_print(opened: ShellConnection) -> None:
+    assert opened.run_queries(["SELECT 1 AS v", "SELECT 1 AS v WHERE FALSE", "SELECT 2 AS v"]) == [
         [{"v": 1}],
         [],
         [{"v": 2}],
     ]
 
 
-def test_long_answers_come_while_the_next_questions_are_still_said(opened: Shell) -> None:
+def test_long_answers_come_while_the_next_questions_are_still_said(opened: ShellConnection) -> None:
     said, answered = "x" * 20_000, 30_000
-    found = opened.results([f"SELECT repeat('a', {answered}) AS v, '{said}' AS w"] * 20)
+    found = opened.run_queries([f"SELECT repeat('a', {answered}) AS v, '{said}' AS w"] * 20)
     assert [len(rows[0]["v"]) for rows in found] == [answered] * 20
 
 
-def test_a_text_that_looks_like_the_end_of_an_answer_is_a_text(opened: Shell) -> None:
+def test_a_text_that_looks_like_the_end_of_an_answer_is_a_text(opened: ShellConnection) -> None:
     forged = '{"rows": [{"vmrag_end_2":1}]}\n{"rows": [{"vmrag_end_3":1}]}'
-    assert opened.value(literal(forged)) == forged
-    assert opened.value("1") == 1
+    assert opened.query_value(quote_literal(forged)) == forged
+    assert opened.query_value("1") == 1
 
 
-def test_a_failure_says_what_dolt_said_and_repeats_no_document(opened: Shell) -> None:
+def test_a_failure_says_what_dolt_said_and_repeats_no_document(opened: ShellConnection) -> None:
     with pytest.raises(EngineFailed) as failed:
-        opened.rows(f"SELECT nothing_like_this FROM vmrag_meta WHERE value = {literal('secret ' * 9)}", at=ROOT_BRANCH)
+        opened.query_rows(
+            f"SELECT nothing_like_this FROM vmrag_meta WHERE value = {quote_literal('secret ' * 9)}", at=ROOT_BRANCH
+        )
     assert "nothing_like_this" in failed.value.message
     assert "secret" not in str(failed.value.to_dict())
-    assert opened.value("1") == 1
+    assert opened.query_value("1") == 1
 
 
 def test_an_answer_that_is_too_long_is_given_up(repository: Path) -> None:
     with _opened(repository, longest=2_000_000) as connection, connection.snapshot(ROOT_BRANCH):
         with pytest.raises(LimitExceeded):
-            connection.value("repeat('x', 20000000)", at=ROOT_BRANCH)
-        assert connection.value("1", at=ROOT_BRANCH) == 1
+            connection.query_value("repeat('x', 20000000)", at=ROOT_BRANCH)
+        assert connection.query_value("1", at=ROOT_BRANCH) == 1
 
 
 def test_a_session_ends_when_nothing_is_asked_of_it_and_another_program_can_write(repository: Path) -> None:
     with _opened(repository) as connection:
-        connection.change([_mark("idle", "ours")], at=ROOT_BRANCH)
+        connection.execute([_mark("idle", "ours")], at=ROOT_BRANCH)
         dolt.run(repository, "sql", "-q", _mark("idle", "theirs"))
         assert _marker(connection, "idle") == "theirs"
 
 
 def test_who_writes_keeps_the_session_and_the_branch_on_which_a_revision_is_made(repository: Path) -> None:
-    with _opened(repository) as connection, connection.writing("test", PATIENCE):
-        connection.change([_mark("slow", "yes")], at=ROOT_BRANCH)
+    with _opened(repository) as connection, connection.server_lock("test", PATIENCE):
+        connection.execute([_mark("slow", "yes")], at=ROOT_BRANCH)
         made = connection.call("dolt_commit", "-A", "-m", "Made slowly", at=ROOT_BRANCH)["hash"]
         with unfinished_branch(connection, made) as at:
             connection.call("dolt_branch", "-f", ROOT_BRANCH, f"{made}~1")
             time.sleep(2 * shell.IDLE_SECONDS)
             connection.call("dolt_branch", "-f", "other", ROOT_BRANCH)
-            assert connection.value("dolt_hashof('HEAD')", at=at) == made
+            assert connection.query_value("dolt_hashof('HEAD')", at=at) == made
 
 
 def test_who_holds_a_session_idle_costs_one_thread(repository: Path) -> None:
-    with _opened(repository) as connection, connection.writing("a test", PATIENCE):
+    with _opened(repository) as connection, connection.server_lock("a test", PATIENCE):
         before = {*threading.enumerate()}
-        connection.change([_mark("idle", "held")], at=ROOT_BRANCH)
+        connection.execute([_mark("idle", "held")], at=ROOT_BRANCH)
         threads = set[threading.Thread]()
         until = time.monotonic() + 3 * shell.IDLE_SECONDS
         while time.monotonic() < until:
@@ -155,13 +161,13 @@ def test_one_that_reads_and_reads_keeps_no_writer_out(repository: Path) -> None:
     def read() -> None:
         with _opened(repository) as connection:
             while not done.is_set():
-                connection.value("1")
+                connection.query_value("1")
 
     reading = threading.Thread(target=read)
     reading.start()
     try:
         with _opened(repository) as writing:
-            writing.change([_mark("while reading", "1")], at=ROOT_BRANCH)
+            writing.execute([_mark("while reading", "1")], at=ROOT_BRANCH)
     finally:
         done.set()
         reading.join()
@@ -170,49 +176,49 @@ def test_one_that_reads_and_reads_keeps_no_writer_out(repository: Path) -> None:
 def test_two_writers_wait_for_each_other(repository: Path) -> None:
     with _opened(repository) as one, _opened(repository) as other:
         for number in range(3):
-            one.change([_mark("one", str(number))], at=ROOT_BRANCH)
-            other.change([_mark("other", str(number))], at=ROOT_BRANCH)
+            one.execute([_mark("one", str(number))], at=ROOT_BRANCH)
+            other.execute([_mark("other", str(number))], at=ROOT_BRANCH)
         assert (_marker(one, "other"), _marker(other, "one")) == ("2", "2")
 
 
 def test_a_writer_that_waits_in_vain_is_told(repository: Path) -> None:
     with _opened(repository) as busy, _opened(repository, timeout=0.5) as waiting, busy.transaction(ROOT_BRANCH):
-        busy.change([_mark("busy", "1")], at=ROOT_BRANCH)
+        busy.execute([_mark("busy", "1")], at=ROOT_BRANCH)
         time.sleep(2 * shell.IDLE_SECONDS)  # a transaction is not idle
         assert _marker(waiting, "busy") == "", "readers do not wait, and see what is committed"
         with pytest.raises(Busy):
-            waiting.change([_mark("waiting", "1")], at=ROOT_BRANCH)
+            waiting.execute([_mark("waiting", "1")], at=ROOT_BRANCH)
     with _opened(repository) as fresh:
         assert (_marker(fresh, "busy"), _marker(fresh, "waiting")) == ("1", "")
 
 
-def test_a_program_that_is_killed_within_a_transaction_stores_nothing_of_it(opened: Shell) -> None:
+def test_a_program_that_is_killed_within_a_transaction_stores_nothing_of_it(opened: ShellConnection) -> None:
     def killed() -> None:
         with opened.transaction(ROOT_BRANCH):
-            opened.change([_mark("killed", "1")], at=ROOT_BRANCH)
+            opened.execute([_mark("killed", "1")], at=ROOT_BRANCH)
             opened._session._process.send_signal(signal.SIGKILL)
-            opened.change([_mark("after", "1")], at=ROOT_BRANCH)
+            opened.execute([_mark("after", "1")], at=ROOT_BRANCH)
 
     with pytest.raises(EngineFailed):
         killed()
     assert (_marker(opened, "killed"), _marker(opened, "after")) == ("", "")
 
 
-def test_a_block_that_fails_leaves_nothing(opened: Shell) -> None:
+def test_a_block_that_fails_leaves_nothing(opened: ShellConnection) -> None:
     with contextlib.suppress(KeyError), opened.transaction(ROOT_BRANCH):
-        opened.change([_mark("failed", "1")], at=ROOT_BRANCH)
+        opened.execute([_mark("failed", "1")], at=ROOT_BRANCH)
         raise KeyError
     assert _marker(opened, "failed") == ""
 
 
 def test_a_snapshot_stays_as_it_was_while_another_writes(repository: Path) -> None:
     with _opened(repository) as reading, _opened(repository) as writing:
-        reading.release()
-        writing.change([_mark("seen", "before")], at=ROOT_BRANCH)
+        reading.end_session()
+        writing.execute([_mark("seen", "before")], at=ROOT_BRANCH)
         with reading.snapshot(ROOT_BRANCH):
             assert _marker(reading, "seen") == "before"
             thread = threading.Thread(
-                target=writing.change, args=([_mark("seen", "after")],), kwargs={"at": ROOT_BRANCH}
+                target=writing.execute, args=([_mark("seen", "after")],), kwargs={"at": ROOT_BRANCH}
             )
             thread.start()
             time.sleep(0.3)
@@ -226,7 +232,7 @@ def test_a_snapshot_stays_as_it_was_while_another_writes(repository: Path) -> No
 def test_what_is_no_revision_is_no_branch_either(repository: Path) -> None:
     engine = DoltEngine.open(repository)
     with pytest.raises(RevisionMissing):
-        engine.count(ROOT_BRANCH)
+        engine.count_documents(ROOT_BRANCH)
     engine.close()
 
 
@@ -240,13 +246,13 @@ def test_a_server_that_has_the_repository_open_answers_in_place_of_the_program(
         base = store(engine, "served", document("a"))
         collection = Collection("guide", embedding_dimensions=7)
         engine.write("served", Write(put_collections=[collection]), expected=base)
-        assert engine.branch("served") == KbBranch("served", base, dirty=True)
-        assert engine.collections(Working("served")) == [collection]
+        assert engine.find_branch("served") == KbBranch("served", base, dirty=True)
+        assert engine.list_collections(WorkingSet("served")) == [collection]
         after = commit(engine, "served")
         assert engine.diff(base, after).collections[0].after == collection
         assert (engine.is_ancestor(base, after), engine.is_ancestor(after, base)) == (True, False)
         engine.collect_garbage()
-        assert engine.count(after) == 1
+        assert engine.count_documents(after) == 1
     finally:
         engine.close()
         server.stop()

@@ -26,7 +26,7 @@ from vmrag_link.engines.dolt import inspection
 from vmrag_link.engines.limits import Limits
 from vmrag_link.errors import KnowledgeRefused, RemoteDamaged, RemoteDiverged, RemoteInvalid, RemoteRejected
 from vmrag_link.git import plumbing
-from vmrag_link.pin_values import DATA, DOLT_DATA
+from vmrag_link.pin_values import DATA_REF, DOLT_DATA_REF
 from vmrag_link.transport import address, copies, git_transport
 
 home = travel.home
@@ -51,7 +51,7 @@ def pair(_dolt_pair: Path, tmp_path: Path, home: Path) -> Iterator[Pair]:
 
 def test_two_people_work_through_the_codes_own_remote_and_no_branch_shows_there(pair: Pair) -> None:
     refs = set(pair.hub.git("for-each-ref", "--format=%(refname)").split())
-    assert refs == {"refs/heads/main", DOLT_DATA}
+    assert refs == {"refs/heads/main", DOLT_DATA_REF}
     pair.bob.engine.create_branch("main", pair.bob.heads()["main"])
     theirs = pair.bob.record("two")
     assert [(branch.branch, branch.new) for done in pair.bob.push("origin", "main") for branch in done.branches] == [
@@ -59,9 +59,9 @@ def test_two_people_work_through_the_codes_own_remote_and_no_branch_shows_there(
     ]
     assert pair.ada.fetch()
     assert pair.ada.heads()["main"] == theirs
-    assert pair.ada.engine.document(theirs, "guide", "two") == document("two", "text")
+    assert pair.ada.engine.find_document(theirs, "guide", "two") == document("two", "text")
     assert set(pair.hub.git("for-each-ref", "--format=%(refname)").split()) == refs
-    said = pair.hub.git("log", "--format=%an <%ae> %cn <%ce>", DOLT_DATA)
+    said = pair.hub.git("log", "--format=%an <%ae> %cn <%ce>", DOLT_DATA_REF)
     assert set(said.splitlines()) == {"vmrag <vmrag@localhost> vmrag <vmrag@localhost>"}
 
 
@@ -72,7 +72,7 @@ def test_plain_dolt_clones_what_lies_there(pair: Pair, tmp_path: Path) -> None:
 def count_in_plain_clone(pair: Pair, tmp_path: Path) -> int:
     url = f"git+file://{pair.hub.top}"
     subprocess.run(
-        ["dolt", "clone", "--ref", DOLT_DATA, "--branch", "main", url, "plain"],
+        ["dolt", "clone", "--ref", DOLT_DATA_REF, "--branch", "main", url, "plain"],
         cwd=tmp_path,
         check=True,
         capture_output=True,
@@ -89,13 +89,13 @@ def test_large_file_travels_in_parts_that_plain_dolt_reads(
     monkeypatch.setattr(copies, "_PART", 1000)
     revision = pair.ada.record("two", os.urandom(5000).hex())
     pair.ada.push("origin", "main")
-    parts = [path for path in pair.hub.git("ls-tree", "-r", "--name-only", DOLT_DATA).split() if "/" in path]
+    parts = [path for path in pair.hub.git("ls-tree", "-r", "--name-only", DOLT_DATA_REF).split() if "/" in path]
     assert len(parts) > 4
     assert pair.bob.fetch()
     assert pair.bob.heads()["main"] == revision
-    assert pair.bob.engine.count(revision) == 2
+    assert pair.bob.engine.count_documents(revision) == 2
     key = pair.bob.at().key
-    assert git_transport.copy_damage(pair.bob.places, "dolt", key) == ""
+    assert git_transport.find_copy_damage(pair.bob.places, "dolt", key) == ""
     assert count_in_plain_clone(pair, tmp_path) == 2
 
 
@@ -123,13 +123,13 @@ def test_damaged_copy_of_remote_is_found_and_made_again(pair: Pair) -> None:
     stamp = table.stat()
     table.write_bytes(content)
     os.utime(table, ns=(stamp.st_atime_ns, stamp.st_mtime_ns))
-    assert git_transport.copy_damage(pair.bob.places, "dolt", key) == f"{table.name} is not what was fetched"
+    assert git_transport.find_copy_damage(pair.bob.places, "dolt", key) == f"{table.name} is not what was fetched"
     os.utime(table)
     revision = pair.ada.record("two")
     pair.ada.push("origin", "main")
     assert pair.bob.fetch()
-    assert pair.bob.engine.count(revision) == 2
-    assert git_transport.copy_damage(pair.bob.places, "dolt", key) == ""
+    assert pair.bob.engine.count_documents(revision) == 2
+    assert git_transport.find_copy_damage(pair.bob.places, "dolt", key) == ""
 
 
 def test_copy_of_earlier_version_is_replaced(pair: Pair) -> None:
@@ -141,7 +141,7 @@ def test_copy_of_earlier_version_is_replaced(pair: Pair) -> None:
     former = bare(folder / "remote.git")
     url = f"git+file://{former.top}"
     dolt.run(pair.bob.places.kb, "remote", "remove", f"at-{key}")
-    dolt.run(pair.bob.places.kb, "remote", "add", "--ref", DOLT_DATA, f"at-{key}", url)
+    dolt.run(pair.bob.places.kb, "remote", "add", "--ref", DOLT_DATA_REF, f"at-{key}", url)
     notes = pair.bob.places.kb / "remotes.json"
     notes.write_text(notes.read_text().replace(f"file://{folder / copies.DOLT_NAME}", url))
     shutil.rmtree(folder / copies.DOLT_NAME)
@@ -149,7 +149,7 @@ def test_copy_of_earlier_version_is_replaced(pair: Pair) -> None:
     pair.ada.push("origin", "main")
     assert pair.bob.fetch()
     assert pair.bob.heads()["main"] == revision
-    assert pair.bob.engine.count(revision) == 2
+    assert pair.bob.engine.count_documents(revision) == 2
     assert not former.top.exists()
 
 
@@ -169,7 +169,7 @@ def test_who_pushes_at_the_same_time_loses_nothing(pair: Pair) -> None:
     assert cleo.clone_knowledge()
     heads = cleo.heads()
     for who in ("ada", "bob"):
-        found = {header.doc_id for header in cleo.engine.headers(heads[f"of-{who}"])}
+        found = {header.doc_id for header in cleo.engine.read_headers(heads[f"of-{who}"])}
         assert {f"of-{who}-0", f"of-{who}-1"} <= found
     cleo.close()
 
@@ -185,7 +185,7 @@ def test_a_branch_that_cannot_move_forward_diverges_and_force_keeps_what_it_held
     assert pair.bob.fetch()
     assert pair.bob.heads()["main"] == ours
     kept = pair.bob.engine.remote_heads(pair.bob.at().key)[KEEP_BRANCH]
-    assert pair.bob.engine.unreachable([theirs], heads=[kept]) == []
+    assert pair.bob.engine.find_unreachable([theirs], heads=[kept]) == []
 
 
 def test_strange_content_is_refused_and_is_nowhere_afterwards(pair: Pair) -> None:
@@ -196,7 +196,7 @@ def test_strange_content_is_refused_and_is_nowhere_afterwards(pair: Pair) -> Non
     subprocess.run(["dolt", "sql"], cwd=pair.ada.places.kb, input=sql, check=True, capture_output=True)
     strange = head(pair.ada.engine, "main")
     with pytest.MonkeyPatch.context() as patch:  # another program looks at nothing before it pushes
-        patch.setattr(inspection, "require_sound", lambda *_, **__: None)
+        patch.setattr(inspection, "require_sound_heads", lambda *_, **__: None)
         pair.ada.push("origin", "main")
     for _ in range(2):  # the second one is refused unfetched
         with pytest.raises(KnowledgeRefused, match="theirs"):
@@ -205,12 +205,12 @@ def test_strange_content_is_refused_and_is_nowhere_afterwards(pair: Pair) -> Non
     assert pair.bob.heads() == known
     assert pair.bob.store.run("cat-file", "-e", pair.tip).returncode != 0
     assert not list(pair.bob.places.kb.glob(".dolt/git-remote-cache/*"))
-    assert pair.bob.engine.count(known["main"]) == 1
+    assert pair.bob.engine.count_documents(known["main"]) == 1
     cleo = git_clone(pair.hub.top, pair.folder / "cleo", kind="dolt")
     cleo.clone_knowledge()  # without the branch, whose content is not read
     assert "main" not in cleo.heads()
     with pytest.raises(KnowledgeRefused, match="theirs"):
-        cleo.engine.count(strange)
+        cleo.engine.count_documents(strange)
     cleo.close()
 
 
@@ -220,19 +220,19 @@ def test_another_knowledge_base_is_rejected(pair: Pair) -> None:
     eve = Clone(pair.folder / "eve", create=True, kind="dolt")
     store(eve.engine, "main", document("one", "another"))
     eve.repo.git("remote", "add", "origin", str(pair.hub.top))
-    pair.hub.git("update-ref", "-d", DOLT_DATA)
+    pair.hub.git("update-ref", "-d", DOLT_DATA_REF)
     eve.push("origin", "main")
     theirs = head(eve.engine, "main")
     eve.close()
     with pytest.raises(RemoteRejected):
         pair.bob.fetch()
     assert not pair.bob.engine.has_revision(theirs)
-    assert pair.bob.engine.count(known["main"]) == 1
+    assert pair.bob.engine.count_documents(known["main"]) == 1
 
 
 @pytest.mark.parametrize("what", ["no manifest", "a manifest of nothing", "another file", "too large"])
 def test_a_ref_that_holds_something_else_is_damaged(pair: Pair, what: str) -> None:
-    tree = pair.hub.git("ls-tree", DOLT_DATA)
+    tree = pair.hub.git("ls-tree", DOLT_DATA_REF)
     lines = [line for line in tree.splitlines() if "manifest" not in line or what in ("another file", "too large")]
     if what == "a manifest of nothing":
         empty = subprocess.run(
@@ -244,8 +244,8 @@ def test_a_ref_that_holds_something_else_is_damaged(pair: Pair, what: str) -> No
     made = subprocess.run(
         ["git", "mktree"], cwd=pair.hub.top, input=("\n".join(lines) + "\n").encode(), capture_output=True, check=True
     )
-    commit = pair.hub.git("commit-tree", "-m", "x", made.stdout.decode().strip(), "-p", DOLT_DATA)
-    pair.hub.git("update-ref", DOLT_DATA, commit)
+    commit = pair.hub.git("commit-tree", "-m", "x", made.stdout.decode().strip(), "-p", DOLT_DATA_REF)
+    pair.hub.git("update-ref", DOLT_DATA_REF, commit)
     known = pair.bob.engine.remote_heads(pair.bob.at().key)
     if what == "too large":
         pair.bob.reopen(Limits(file_bytes=100))
@@ -272,10 +272,10 @@ def test_copy_of_remote_is_sound_after_project_moves(pair: Pair) -> None:
     pair.ada.push("origin", "main")
     assert pair.bob.fetch()
     key = pair.bob.at().key
-    assert git_transport.copy_damage(pair.bob.places, "dolt", key) == ""
+    assert git_transport.find_copy_damage(pair.bob.places, "dolt", key) == ""
     pair.bob.close()
     moved = (pair.folder / "bob").rename(pair.folder / "moved")
-    assert git_transport.copy_damage(plumbing.locate(moved), "dolt", key) == ""
+    assert git_transport.find_copy_damage(plumbing.locate_work_tree(moved), "dolt", key) == ""
 
 
 # -- kills
@@ -306,7 +306,7 @@ def test_a_killed_push_is_done_by_the_next_one_or_was_done(pair: Pair, moment: s
     assert pair.ada.heads()["main"] == revision
     assert pair.bob.fetch()
     assert pair.bob.heads()["main"] == revision
-    assert pair.bob.engine.count(revision) == 2
+    assert pair.bob.engine.count_documents(revision) == 2
 
 
 def test_a_killed_fetch_is_done_by_the_next_one(pair: Pair) -> None:
@@ -338,7 +338,7 @@ def test_a_killed_clone_leaves_no_knowledge_base(pair: Pair) -> None:
     killed = child(body)
     killed.communicate(timeout=PATIENCE)
     assert killed.returncode == -signal.SIGKILL
-    assert travel.opening.engine_of(cleo.places.kb) is None
+    assert travel.opening.detect_engine(cleo.places.kb) is None
     assert cleo.clone_knowledge()
     assert cleo.heads() == pair.ada.heads()
     cleo.close()
@@ -351,16 +351,16 @@ def test_a_killed_clone_leaves_no_knowledge_base(pair: Pair) -> None:
     "text", ["org/repo", "aws://bucket/db", "https://doltremoteapi.dolthub.com/org/repo", "gs://bucket/db"]
 )
 def test_what_only_dolt_reaches_goes_to_dolt_and_is_refused_for_the_embedded_engine(text: str) -> None:
-    assert address.of_url(text, engine="dolt").url == text
+    assert address.parse_url(text, engine="dolt").url == text
     if not text.startswith("https"):
         with pytest.raises(RemoteInvalid):
-            address.of_url(text)
+            address.parse_url(text)
 
 
 def test_each_engine_has_a_ref_of_its_own_in_a_git_repository(pair: Pair) -> None:
     text = f"git+file://{pair.hub.top}"
-    ours, theirs = address.of_url(text, engine="dolt"), address.of_url(text)
-    assert (ours.peer.ref, theirs.peer.ref) == (DOLT_DATA, DATA)  # type: ignore[union-attr]  # git carries both
+    ours, theirs = address.parse_url(text, engine="dolt"), address.parse_url(text)
+    assert (ours.peer.ref, theirs.peer.ref) == (DOLT_DATA_REF, DATA_REF)  # type: ignore[union-attr]  # git carries both
     assert ours.key != theirs.key
 
 
@@ -401,7 +401,7 @@ def test_git_push_takes_the_knowledge_along_and_git_pull_brings_it(world: World)
     assert ada.fingerprint() == bob.fingerprint()
     assert ada.vmrag("verify").code == 0
     refs = world.hub.git("for-each-ref", "--format=%(refname)").split()
-    assert refs == ["refs/heads/main", DOLT_DATA]
+    assert refs == ["refs/heads/main", DOLT_DATA_REF]
 
 
 def test_a_forks_knowledge_is_adopted_from_quarantine(world: World) -> None:
@@ -427,11 +427,11 @@ def test_a_remote_is_written_anew_without_what_nothing_reaches(world: World) -> 
     for number in range(3):
         ada.write_document("new.md", f"news {number} " * 200)
         ada.git("push", "-q")
-    count = int(world.hub.git("rev-list", "--count", DOLT_DATA))
+    count = int(world.hub.git("rev-list", "--count", DOLT_DATA_REF))
     assert count == 4  # one a push
     assert "pushed 4 times" in ada.vmrag("gc", "--remote").out
     ada.vmrag("gc", "--remote", "--apply")
-    assert int(world.hub.git("rev-list", "--count", DOLT_DATA)) == 1
+    assert int(world.hub.git("rev-list", "--count", DOLT_DATA_REF)) == 1
     bob = world.join("bob")
     bob.vmrag("clone")
     assert bob.texts() == ada.texts()

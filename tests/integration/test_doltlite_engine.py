@@ -37,7 +37,7 @@ from vmrag_link.errors import (
     NotInitialized,
     SchemaTooNew,
 )
-from vmrag_link.models import Working
+from vmrag_link.models import WorkingSet
 
 DOLTLITE = Engines("doltlite")
 
@@ -64,17 +64,17 @@ def test_texts_pass_exactly_and_to_their_end(tmp_path: Path) -> None:
 
 def test_uncommitted_rows_are_read_on_one_connection_until_somebody_writes(engine: DoltliteEngine) -> None:
     opened: list[str | None] = []
-    connection = engine._session.connection
-    engine._session.connection = lambda at: opened.append(at) or connection(at)  # type: ignore[method-assign]
+    connection = engine._session.open_connection
+    engine._session.open_connection = lambda at: opened.append(at) or connection(at)  # type: ignore[method-assign]
     engine.create_branch("main", root(engine))
     put(engine, "main", document("a"), document("b"))
 
     def read() -> list[str]:
         opened.clear()
-        first = next(headers := engine.headers(Working("main")))  # one that is left before its end
+        first = next(headers := engine.read_headers(WorkingSet("main")))  # one that is left before its end
         headers.close()
-        assert engine.document(Working("main"), first.collection, first.doc_id)
-        return [each.doc_id for each in engine.documents(Working("main"))]
+        assert engine.find_document(WorkingSet("main"), first.collection, first.doc_id)
+        return [each.doc_id for each in engine.read_documents(WorkingSet("main"))]
 
     assert read() == ["a", "b"]
     assert opened == ["main"]
@@ -232,10 +232,12 @@ def test_a_truncated_file_shows_a_state_that_was_committed_or_is_refused(
             cut = DOLTLITE.open(folder)
         except EngineFailed:
             continue
-        branch = cut.branch("main")
+        branch = cut.find_branch("main")
         if branch is not None:
             assert branch.head in (root(cut), *revisions)
-            assert [d.content for d in cut.documents(branch.head)] == ["x" * 3000] * cut.count(branch.head)
+            assert [d.content for d in cut.read_documents(branch.head)] == ["x" * 3000] * cut.count_documents(
+                branch.head
+            )
         cut.close()
 
 
@@ -268,7 +270,7 @@ except EngineFailed as error:
     assert said.startswith("refused The "), said
     assert said.endswith("True 1\n"), said
     assert store(engine, "main", document("b"))
-    assert engine.count(Working("main")) == 2
+    assert engine.count_documents(WorkingSet("main")) == 2
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere: a read-only directory means nothing")
@@ -296,7 +298,7 @@ def test_a_folder_can_have_any_name(tmp_path: Path, name: str) -> None:
     engine = DOLTLITE.create(tmp_path / name / "kb")
     revision = store(engine, "x@y", document("a"))
     put(engine, "x@y", document("b"))
-    assert (engine.count(revision), engine.count(Working("x@y"))) == (1, 2)
+    assert (engine.count_documents(revision), engine.count_documents(WorkingSet("x@y"))) == (1, 2)
     engine.close()
     again = DOLTLITE.open(tmp_path / name / "kb")
     assert again.has_revision(revision)
@@ -325,10 +327,10 @@ def test_a_kill_while_creating_leaves_nothing_half_made(tmp_path: Path) -> None:
             complete += 1
         except NotInitialized:
             engine = DOLTLITE.create(folder)
-        assert engine.count(root(engine)) == 0
+        assert engine.count_documents(root(engine)) == 0
         assert store(engine, "main", document("a"))
         assert sorted(p.name for p in folder.iterdir() if not p.name.startswith(".")) == [
-            extent.NAME,
+            extent.EXTENT_NAME,
             FILE_NAME,
             "write.lock",
         ]
@@ -338,25 +340,25 @@ def test_a_kill_while_creating_leaves_nothing_half_made(tmp_path: Path) -> None:
 
 def test_readers_of_one_revision_do_not_disturb_each_other(engine: DoltliteEngine) -> None:
     revision = store(engine, "b", *(document(f"d{number}") for number in range(5)))
-    slow, left = engine.documents(revision), engine.documents(revision)
+    slow, left = engine.read_documents(revision), engine.read_documents(revision)
     first, _ = next(slow), next(left)
-    assert [each.doc_id for each in engine.documents(revision)] == [f"d{number}" for number in range(5)]
+    assert [each.doc_id for each in engine.read_documents(revision)] == [f"d{number}" for number in range(5)]
     left.close()
     engine.collect_garbage()
-    assert engine.count(revision) == 5
+    assert engine.count_documents(revision) == 5
     assert [each.doc_id for each in (first, *slow)] == [f"d{number}" for number in range(5)]
 
 
 def test_everything_works_without_a_branch_main(engine: DoltliteEngine) -> None:
-    assert [branch.name for branch in engine.branches()] == ["vmrag_root"]
+    assert [branch.name for branch in engine.list_branches()] == ["vmrag_root"]
     kept = store(engine, "topic", document("a"))
     engine.move_branch("topic", root(engine), expected=kept)
-    engine.anchor(kept, reason="moved away from")
+    engine.anchor_revision(kept, reason="moved away from")
     engine.collect_garbage()
     engine.close()
     again = DOLTLITE.open(engine.folder)
-    assert [branch.name for branch in again.branches()] == ["topic", KEEP_BRANCH, "vmrag_root"]
-    assert again.count(kept) == 1
+    assert [branch.name for branch in again.list_branches()] == ["topic", KEEP_BRANCH, "vmrag_root"]
+    assert again.count_documents(kept) == 1
     again.create_branch("main", kept)
     again.delete_branch("main", expected=kept)
     again.close()
@@ -370,14 +372,14 @@ def test_a_knowledge_base_of_a_newer_program_is_refused_and_both_versions_are_na
     with Connection(engine.folder / FILE_NAME, at="main") as connection, connection.transaction():
         connection.execute("UPDATE vmrag_meta SET value = '7' WHERE key = 'schema_version'")
     for ask in (
-        lambda: engine.count(Working("main")),
+        lambda: engine.count_documents(WorkingSet("main")),
         lambda: put(engine, "main", document("b")),
-        lambda: engine.diff(old, Working("main")),
+        lambda: engine.diff(old, WorkingSet("main")),
         lambda: commit(engine, "main"),
     ):
         with pytest.raises(SchemaTooNew, match=rf"version 7.* {SCHEMA_VERSION}\."):
             ask()
-    assert engine.count(old) == 1, "older revisions can still be read"
+    assert engine.count_documents(old) == 1, "older revisions can still be read"
     with Connection(engine.folder / FILE_NAME) as connection, connection.transaction():
         connection.execute("UPDATE vmrag_meta SET value = '7' WHERE key = 'schema_version'")
     with pytest.raises(SchemaTooNew):
@@ -397,7 +399,7 @@ def test_a_collection_that_a_stranger_wrote_wrongly_is_refused_by_name(
             (row["distance"], row["chunking"]),
         )
     with pytest.raises(EngineFailed, match="'odd'"):
-        engine.collections(Working("vmrag_root"))
+        engine.list_collections(WorkingSet("vmrag_root"))
 
 
 # -- branch names
@@ -425,13 +427,13 @@ def test_the_rule_for_branch_names_is_the_engines_own(engine: DoltliteEngine) ->
         "Working",
         "staged",
     }
-    assert not engine.legal_branch_name("v" * 32), "to Dolt it is a revision"
+    assert not engine.is_legal_branch_name("v" * 32), "to Dolt it is a revision"
     legal = 0
     for name in sorted(names):
-        if engine.legal_branch_name(name):
+        if engine.is_legal_branch_name(name):
             legal += 1
             store(engine, name, document("a", name))
-            assert next(engine.documents(Working(name))).content == name
+            assert next(engine.read_documents(WorkingSet(name))).content == name
             engine.delete_branch(name, expected=head(engine, name))
         else:
             with pytest.raises(NameInvalid):
@@ -446,9 +448,9 @@ def test_the_rule_for_branch_names_is_the_engines_own(engine: DoltliteEngine) ->
 
 def test_what_a_kill_left_of_an_anchor_keeps_nothing_and_is_dropped(engine: DoltliteEngine) -> None:
     revision = store(engine, "main", document("a"))
-    before = engine.branches()
+    before = engine.list_branches()
     engine.create_branch(UNFINISHED_BRANCH, revision)
-    assert (engine.branches(), engine.branch(UNFINISHED_BRANCH)) == (before, None)
+    assert (engine.list_branches(), engine.find_branch(UNFINISHED_BRANCH)) == (before, None)
     engine.move_branch("main", root(engine), expected=revision)
     assert head(engine, KEEP_BRANCH) == revision
     engine.collect_garbage()
@@ -492,14 +494,14 @@ def test_a_kill_between_two_statements_of_an_operation_lets_no_revision_go(engin
             code = child.wait(30)
         if head(engine, "main") == left[-1]:
             engine.move_branch("main", root(engine), expected=left[-1])
-        assert engine.unreachable(left) == []
+        assert engine.find_unreachable(left) == []
         if code == 0:
             break
         assert code == -signal.SIGKILL
     assert (code, len(left) > 5) == (0, True)
     engine.commit_onto(root(engine), [], joining=theirs, message="the next merge", author=AUTHOR, date=DATE)
     engine.collect_garbage()
-    assert [engine.count(revision) for revision in left] == [1] * len(left)
+    assert [engine.count_documents(revision) for revision in left] == [1] * len(left)
 
 
 def test_an_anchor_costs_a_few_kilobytes_whatever_the_contents(engine: DoltliteEngine) -> None:
@@ -530,15 +532,15 @@ def test_a_revision_of_another_history_can_be_read_and_compared_but_not_anchored
     assert engine.has_revision(theirs)
     assert engine.merge_base(mine, theirs) is None
     assert not engine.is_ancestor(root(engine), theirs)
-    assert engine.unreachable([theirs, mine]) == [theirs]
+    assert engine.find_unreachable([theirs, mine]) == [theirs]
     assert [(c.kind, c.key[1]) for c in engine.diff(mine, theirs).documents] == [
         ("removed", "mine"),
         ("added", "theirs"),
     ]
-    before = engine.branches()
+    before = engine.list_branches()
     with pytest.raises(EngineFailed):
-        engine.anchor(theirs, reason="pinned")
-    assert engine.branches() == before
+        engine.anchor_revision(theirs, reason="pinned")
+    assert engine.list_branches() == before
 
 
 def test_an_interrupted_collection_changes_nothing(engine: DoltliteEngine) -> None:
@@ -550,7 +552,7 @@ def test_an_interrupted_collection_changes_nothing(engine: DoltliteEngine) -> No
         time.sleep(0.02)
         child.send_signal(signal.SIGINT)
         child.wait(30)
-    assert engine.count(Working("main")) == 3001
+    assert engine.count_documents(WorkingSet("main")) == 3001
     put(engine, "main", document("after"))
 
 
@@ -567,6 +569,6 @@ def test_a_large_commit_is_compacted_and_everything_stays(engine: DoltliteEngine
     engine.move_branch("other", root(engine), expected=other)
     store(engine, "third", *(document(f"e{n:04}", text[::-1]) for n, text in enumerate(texts)))
     assert int(compacted.read_text()) > size
-    assert [d.content for d in engine.documents(first)] == texts
-    assert engine.count(Working("main")) == len(texts) + 1
+    assert [d.content for d in engine.read_documents(first)] == texts
+    assert engine.count_documents(WorkingSet("main")) == len(texts) + 1
     assert engine.has_revision(other)

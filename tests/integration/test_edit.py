@@ -20,7 +20,7 @@ template, project, screens, make_editor = terminal.template, terminal.project, s
 
 def read_row(project: Project, doc_id: str, collection: str = "handbook") -> Document:
     with opened(project) as ws:
-        document = ws.engine.document(ws.at(), collection, doc_id)
+        document = ws.engine.find_document(ws.locate_documents(), collection, doc_id)
     assert document is not None
     return document
 

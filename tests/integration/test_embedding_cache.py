@@ -18,7 +18,7 @@ import pytest
 from tests.support.long import LONG
 from tests.support.pace import slack
 from vmrag_link.embedding import registry
-from vmrag_link.embedding.cache import BATCH, Counts, EmbeddingCache, Excess, vectors_for
+from vmrag_link.embedding.cache import BATCH, EmbeddingCache, EmbeddingCounts, Excess, embed_texts
 from vmrag_link.errors import FileFailed
 from vmrag_link.models import content_hash
 from vmrag_link.progress import Quiet, Task
@@ -47,31 +47,31 @@ class Notes(Quiet):
 
 def test_what_was_put_is_found_through_another_instance(tmp_path: Path) -> None:
     cache = EmbeddingCache(tmp_path / "shared" / "e.sqlite")
-    cache.put("model", {"a": ONE, "b": OTHER})
+    cache.store_vectors("model", {"a": ONE, "b": OTHER})
     second = EmbeddingCache(tmp_path / "shared" / "e.sqlite")
-    assert second.get("model", ["b", "c", "a"], dimensions=4) == {"a": ONE, "b": OTHER}
+    assert second.read_vectors("model", ["b", "c", "a"], dimensions=4) == {"a": ONE, "b": OTHER}
 
 
 def test_vectors_of_one_model_are_not_found_for_another(tmp_path: Path) -> None:
     cache = EmbeddingCache(tmp_path / "e.sqlite")
-    cache.put("model", {"a": ONE})
-    assert cache.get("another", ["a"], dimensions=4) == {}
+    cache.store_vectors("model", {"a": ONE})
+    assert cache.read_vectors("another", ["a"], dimensions=4) == {}
 
 
 def test_a_vector_of_the_wrong_length_counts_as_absent_and_is_replaced(tmp_path: Path) -> None:
     cache = EmbeddingCache(tmp_path / "e.sqlite")
-    cache.put("model", {"a": ONE[:5]})
-    assert cache.get("model", ["a"], dimensions=4) == {}
-    cache.put("model", {"a": ONE})
-    assert cache.get("model", ["a"], dimensions=4) == {"a": ONE}
+    cache.store_vectors("model", {"a": ONE[:5]})
+    assert cache.read_vectors("model", ["a"], dimensions=4) == {}
+    cache.store_vectors("model", {"a": ONE})
+    assert cache.read_vectors("model", ["a"], dimensions=4) == {"a": ONE}
 
 
 def test_thousands_are_stored_and_found_at_once(tmp_path: Path) -> None:
     vectors = {f"{number}": number.to_bytes(16, "big") for number in range(5000)}
     cache = EmbeddingCache(tmp_path / "e.sqlite")
-    cache.put("model", vectors)
-    assert cache.get("model", [*vectors, "absent"], dimensions=4) == vectors
-    assert cache.get("model", [], dimensions=4) == {}
+    cache.store_vectors("model", vectors)
+    assert cache.read_vectors("model", [*vectors, "absent"], dimensions=4) == vectors
+    assert cache.read_vectors("model", [], dimensions=4) == {}
 
 
 def test_a_file_that_is_no_database_is_set_aside_with_a_note(tmp_path: Path) -> None:
@@ -79,8 +79,8 @@ def test_a_file_that_is_no_database_is_set_aside_with_a_note(tmp_path: Path) -> 
     for number in (1, 2):
         path.write_bytes(b"not a database " * 100)
         cache = EmbeddingCache(path, progress=notes)
-        cache.put("model", {"a": ONE})
-        assert cache.get("model", ["a"], dimensions=4) == {"a": ONE}
+        cache.store_vectors("model", {"a": ONE})
+        assert cache.read_vectors("model", ["a"], dimensions=4) == {"a": ONE}
         assert (tmp_path / f"e.sqlite.corrupt-{number}").read_bytes().startswith(b"not a database")
     assert ["corrupt-1" in notes.sentences[0], "corrupt-2" in notes.sentences[1]] == [True, True]
 
@@ -89,7 +89,7 @@ def test_a_database_of_another_program_is_set_aside_whole(tmp_path: Path) -> Non
     path, notes = tmp_path / "e.sqlite", Notes()
     with contextlib.closing(sqlite3.connect(path)) as theirs, theirs:
         theirs.execute("CREATE TABLE vectors (key, vector)")
-    assert EmbeddingCache(path, progress=notes).get("model", ["a"], dimensions=4) == {}
+    assert EmbeddingCache(path, progress=notes).read_vectors("model", ["a"], dimensions=4) == {}
     assert "another program" in notes.sentences[0]
     with contextlib.closing(sqlite3.connect(tmp_path / "e.sqlite.corrupt-1")) as kept:
         assert kept.execute("SELECT count(*) FROM vectors").fetchone() == (0,)
@@ -99,7 +99,7 @@ def test_an_empty_file_is_a_new_cache(tmp_path: Path) -> None:
     (tmp_path / "e.sqlite").touch()
     notes = Notes()
     cache = EmbeddingCache(tmp_path / "e.sqlite", progress=notes)
-    cache.put("model", {"a": ONE})
+    cache.store_vectors("model", {"a": ONE})
     assert notes.sentences == []
 
 
@@ -107,25 +107,25 @@ def test_damage_deep_in_the_file_is_met_by_a_fresh_cache(tmp_path: Path) -> None
     path, notes = tmp_path / "e.sqlite", Notes()
     vectors = {f"{number}": number.to_bytes(1024, "big") for number in range(500)}
     cache = EmbeddingCache(path)
-    cache.put("model", vectors)
+    cache.store_vectors("model", vectors)
     with path.open("r+b") as file:
         file.seek(8192)
         file.write(os.urandom(path.stat().st_size - 8192))
     cache = EmbeddingCache(path, progress=notes)
     second = EmbeddingCache(path, progress=notes)
-    assert cache.get("model", list(vectors), dimensions=256) == {}
-    cache.put("model", vectors)
-    assert cache.get("model", list(vectors), dimensions=256) == vectors
-    assert second.get("model", list(vectors), dimensions=256) in ({}, vectors)
+    assert cache.read_vectors("model", list(vectors), dimensions=256) == {}
+    cache.store_vectors("model", vectors)
+    assert cache.read_vectors("model", list(vectors), dimensions=256) == vectors
+    assert second.read_vectors("model", list(vectors), dimensions=256) in ({}, vectors)
     cache = EmbeddingCache(path, progress=notes)
-    assert cache.get("model", list(vectors), dimensions=256) == vectors
+    assert cache.read_vectors("model", list(vectors), dimensions=256) == vectors
     assert len(notes.sentences) == 1
 
 
 def test_a_folder_in_the_place_of_the_file_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "e.sqlite").mkdir()
     with pytest.raises(FileFailed):
-        EmbeddingCache(tmp_path / "e.sqlite").put("model", {"a": ONE})
+        EmbeddingCache(tmp_path / "e.sqlite").store_vectors("model", {"a": ONE})
 
 
 WRITER = """
@@ -152,7 +152,7 @@ def test_several_processes_may_start_and_fill_one_cache_together(tmp_path: Path)
     assert failures == [""] * 4
     names = [f"w{number}-{batch}-{n}" for number in range(4) for batch in range(10) for n in range(50)]
     cache = EmbeddingCache(path)
-    assert len(cache.get("model", names, dimensions=256)) == 2000
+    assert len(cache.read_vectors("model", names, dimensions=256)) == 2000
 
 
 def test_a_killed_writer_loses_at_most_the_batch_it_was_at(tmp_path: Path) -> None:
@@ -165,8 +165,8 @@ def test_a_killed_writer_loses_at_most_the_batch_it_was_at(tmp_path: Path) -> No
     process.communicate(timeout=60)
     cache = EmbeddingCache(path, progress=notes)
     names = [f"w-{int(batch)}-{n}" for batch in done for n in range(50)]
-    assert len(cache.get("model", names, dimensions=256)) == 250
-    cache.put("model", {"after": bytes(1024)})
+    assert len(cache.read_vectors("model", names, dimensions=256)) == 250
+    cache.store_vectors("model", {"after": bytes(1024)})
     assert notes.sentences == []
     with contextlib.closing(sqlite3.connect(path)) as database:
         assert database.execute("PRAGMA integrity_check").fetchone() == ("ok",)
@@ -174,17 +174,17 @@ def test_a_killed_writer_loses_at_most_the_batch_it_was_at(tmp_path: Path) -> No
 
 def test_only_texts_never_seen_before_are_embedded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("vmrag_link.embedding.cache.LOCAL_BATCH", BATCH)
-    model, progress = registry.load("hash"), Notes()
+    model, progress = registry.load_model("hash"), Notes()
     texts = {content_hash(text): text for text in (f"text number {number}" for number in range(BATCH + 10))}
     some = dict(list(texts.items())[:5])
     cache = EmbeddingCache(tmp_path / "e.sqlite")
-    assert vectors_for(cache, model, some)[1] == Counts(embedded=5, cached=0)
-    vectors, counts = vectors_for(cache, model, texts, progress)
-    assert counts == Counts(embedded=BATCH + 5, cached=5)
+    assert embed_texts(cache, model, some)[1] == EmbeddingCounts(embedded=5, cached=0)
+    vectors, counts = embed_texts(cache, model, texts, progress)
+    assert counts == EmbeddingCounts(embedded=BATCH + 5, cached=5)
     assert progress.steps == [BATCH, 5]
     assert vectors == dict(zip(texts, model.embed(list(texts.values())), strict=True))
     again = Notes()
-    assert vectors_for(cache, model, texts, again) == (vectors, Counts(embedded=0, cached=BATCH + 10))
+    assert embed_texts(cache, model, texts, again) == (vectors, EmbeddingCounts(embedded=0, cached=BATCH + 10))
     assert again.steps == []
 
 
@@ -215,9 +215,9 @@ def test_what_was_not_used_for_long_goes_and_gives_its_space_back(tmp_path, days
     days(50)
     assert cache.get("model", list(used), dimensions=256) == used
     days(100)
-    assert cache.excess(megabytes=0, days=0).number == 0
-    assert cache.excess(megabytes=0, days=100).number == 0
-    planned = cache.excess(megabytes=0, days=99)
+    assert cache.measure_excess(megabytes=0, days=0).number == 0
+    assert cache.measure_excess(megabytes=0, days=100).number == 0
+    planned = cache.measure_excess(megabytes=0, days=99)
     assert 1000 - 64 <= planned.number <= 1000  # a block of 64 may hold some of both
     before = path.stat().st_size
     done = cache.prune(megabytes=0, days=99)
@@ -277,7 +277,7 @@ def test_vectors_are_found_while_another_process_writes_and_no_use_can_be_noted(
 
 def test_nothing_is_made_in_order_to_look_for_what_is_too_much(tmp_path):
     cache = EmbeddingCache(tmp_path / "e.sqlite")
-    assert cache.excess(megabytes=1, days=1) == cache.prune(megabytes=1, days=1) == Excess()
+    assert cache.measure_excess(megabytes=1, days=1) == cache.prune(megabytes=1, days=1) == Excess()
     assert list(tmp_path.iterdir()) == []
 
 
@@ -293,7 +293,7 @@ PRUNER = """
 def test_a_killed_prune_leaves_the_old_file_or_the_new_one(tmp_path: Path) -> None:
     path, notes, vectors = tmp_path / "e.sqlite", Notes(), large("v", 6000)
     for number in range(0, 8, 1 if LONG else 2):
-        EmbeddingCache(path).put("model", vectors)
+        EmbeddingCache(path).store_vectors("model", vectors)
         arguments = [sys.executable, "-c", textwrap.dedent(PRUNER), str(path)]
         process = subprocess.Popen(arguments, stdout=subprocess.PIPE, text=True)
         assert process.stdout
@@ -301,7 +301,7 @@ def test_a_killed_prune_leaves_the_old_file_or_the_new_one(tmp_path: Path) -> No
         time.sleep(number * 0.008)
         process.send_signal(signal.SIGKILL)
         process.communicate(timeout=60)
-        found = EmbeddingCache(path, progress=notes).get("model", list(vectors), dimensions=256)
+        found = EmbeddingCache(path, progress=notes).read_vectors("model", list(vectors), dimensions=256)
         assert len(found) == 6000 or 2000 < len(found) < 3000
         assert found.items() <= vectors.items()
     assert notes.sentences == []
@@ -321,16 +321,16 @@ def test_pruning_while_others_read_and_write_loses_only_what_is_too_much(tmp_pat
 def test_looking_for_damage_leaves_a_damaged_file_as_it_is_and_discarding_it_starts_afresh(tmp_path: Path) -> None:
     path, vectors = tmp_path / "e.sqlite", large("v", 2000)
     cache = EmbeddingCache(path)
-    assert cache.damage() == ""
+    assert cache.find_damage() == ""
     assert not path.exists()
-    cache.put("model", vectors)
-    assert cache.damage() == ""
+    cache.store_vectors("model", vectors)
+    assert cache.find_damage() == ""
     sound = path.read_bytes()
     for content in (b"no database", sound[:-4096], sound[:40960] + b"\xff" * 4096 + sound[45056:]):
         path.write_bytes(content)
-        assert str(path) in cache.damage()
+        assert str(path) in cache.find_damage()
         assert path.read_bytes() == content
     path.unlink()
-    cache.put("model", vectors)
-    assert (cache.damage(), len(cache.get("model", list(vectors), dimensions=256))) == ("", 2000)
+    cache.store_vectors("model", vectors)
+    assert (cache.find_damage(), len(cache.read_vectors("model", list(vectors), dimensions=256))) == ("", 2000)
     assert not list(tmp_path.glob("*.corrupt-*"))

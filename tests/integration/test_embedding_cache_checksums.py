@@ -9,7 +9,7 @@ import pytest
 
 from tests.integration.test_embedding_cache import Notes
 from tests.support.bits import flip
-from vmrag_link.embedding.cache import EmbeddingCache, vectors_for
+from vmrag_link.embedding.cache import EmbeddingCache, embed_texts
 from vmrag_link.errors import EmbeddingFailed
 
 DIMENSIONS = 64
@@ -26,12 +26,12 @@ def path(tmp_path: Path) -> Path:
 @pytest.fixture
 def cache(path: Path) -> EmbeddingCache:
     cache = EmbeddingCache(path)
-    cache.put("model", VECTORS)
+    cache.store_vectors("model", VECTORS)
     return cache
 
 
 def found(cache: EmbeddingCache) -> dict[str, bytes]:
-    return cache.get("model", list(VECTORS), dimensions=DIMENSIONS)
+    return cache.read_vectors("model", list(VECTORS), dimensions=DIMENSIONS)
 
 
 def test_a_vector_with_a_flipped_bit_is_absent_and_is_replaced(cache: EmbeddingCache, path: Path) -> None:
@@ -40,9 +40,9 @@ def test_a_vector_with_a_flipped_bit_is_absent_and_is_replaced(cache: EmbeddingC
     assert content.count(VECTORS["c"]) == 1
     flip(path, at + 100, 3)
     assert found(cache) == {name: vector for name, vector in VECTORS.items() if name != "c"}
-    assert "1 vector" in cache.damage()
-    cache.put("model", {"c": VECTORS["c"]})
-    assert (found(cache), cache.damage()) == (VECTORS, "")
+    assert "1 vector" in cache.find_damage()
+    cache.store_vectors("model", {"c": VECTORS["c"]})
+    assert (found(cache), cache.find_damage()) == (VECTORS, "")
 
 
 def test_no_flipped_bit_in_the_file_makes_another_vector(cache: EmbeddingCache, path: Path) -> None:
@@ -57,7 +57,7 @@ def test_no_flipped_bit_in_the_file_makes_another_vector(cache: EmbeddingCache, 
         seen = EmbeddingCache(path, progress=notes)
         there = found(seen)
         assert there.items() <= VECTORS.items()
-        seen.put("model", VECTORS)
+        seen.store_vectors("model", VECTORS)
         assert found(seen) == VECTORS
         seen.prune(megabytes=1000, days=1)
 
@@ -66,7 +66,7 @@ def test_no_flipped_bit_in_the_file_makes_another_vector(cache: EmbeddingCache, 
 def test_numbers_that_are_none_are_absent_and_no_model_may_answer_with_them(tmp_path: Path, wrong: float) -> None:
     cache = EmbeddingCache(tmp_path / "e.sqlite")
     vector = struct.pack("<64f", wrong, *[0.0] * 63)
-    cache.put("model", VECTORS | {"a": vector})
+    cache.store_vectors("model", VECTORS | {"a": vector})
     assert "a" not in found(cache)
 
     class Broken:
@@ -76,7 +76,7 @@ def test_numbers_that_are_none_are_absent_and_no_model_may_answer_with_them(tmp_
             return [vector for _ in texts]
 
     with pytest.raises(EmbeddingFailed):
-        vectors_for(cache, Broken(), {"x": "a text"})
+        embed_texts(cache, Broken(), {"x": "a text"})
 
 
 def test_a_file_that_has_to_be_made_again_keeps_the_rows_that_prove_themselves(
@@ -90,6 +90,6 @@ def test_a_file_that_has_to_be_made_again_keeps_the_rows_that_prove_themselves(
 
 def test_doctor_removes_only_the_rows_that_are_not_what_was_stored(cache: EmbeddingCache, path: Path) -> None:
     flip(path, path.read_bytes().index(VECTORS["d"]), 1)
-    cache.mend()
-    assert cache.damage() == ""
+    cache.repair()
+    assert cache.find_damage() == ""
     assert found(cache) == {name: vector for name, vector in VECTORS.items() if name != "d"}

@@ -148,7 +148,7 @@ def test_an_index_keeps_the_vectors_that_a_service_made_and_no_service_is_asked_
 
 @pytest.mark.parametrize("name", KEYS)
 def test_without_a_key_a_collection_is_not_made(project, services, monkeypatch, name):
-    monkeypatch.setattr(endpoint, "ask", None)
+    monkeypatch.setattr(endpoint, "post_json", None)
     project.vmrag("trust", "--service", name)
     tools = Tools(project.top)
     error = tools.error(
@@ -319,7 +319,7 @@ def test_a_collection_of_a_service_spends_nothing_before_this_machines_person_ag
     other.git("config", "--unset-all", "vmrag.trustedService")
     with monkeypatch.context() as patch:
         patch.setenv("OPENAI_API_KEY", KEY)
-        patch.setattr(endpoint, "ask", lambda *_, **__: pytest.fail("a service was asked"))
+        patch.setattr(endpoint, "post_json", lambda *_, **__: pytest.fail("a service was asked"))
         tools = Tools(other.top)
         assert found_by_words(other) == ["river"]
         assert "(or, by words alone: vmrag query --mode keyword)" in other.vmrag("query", "sea", code=None).err
@@ -346,14 +346,14 @@ def test_a_collection_of_a_service_spends_nothing_before_this_machines_person_ag
 def test_a_strangers_collection_names_a_possible_model_of_a_service(function, model, dimensions):
     row = Collection("api", embedding_function=function, embedding_model=model, embedding_dimensions=dimensions)
     with pytest.raises(ContentRefused):
-        adopt.check(row, allowed={function})
+        adopt.check_row(row, allowed={function})
 
 
 def test_a_strangers_collection_may_be_one_of_a_service():
     row = Collection(
         "api", embedding_function="ollama", embedding_model="ollama bge-m3 1024 unit v1", embedding_dimensions=1024
     )
-    adopt.check(row)
+    adopt.check_row(row)
 
 
 def test_the_index_status_says_what_has_no_vectors(project, services, tmp_path):

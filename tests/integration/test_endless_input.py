@@ -77,12 +77,12 @@ def test_a_copy_of_a_folder_that_is_killed_names_program_and_signal(project: Pro
 
 
 def test_a_git_that_is_killed_is_no_answer(project: Project, killed) -> None:
-    places = plumbing.locate(project.top)
+    places = plumbing.locate_work_tree(project.top)
     killed("git", "SEGV")
     with pytest.raises(GitFailed, match="git was killed by SIGSEGV"):
-        plumbing.locate(project.top)
+        plumbing.locate_work_tree(project.top)
     with pytest.raises(GitFailed, match="git was killed by SIGSEGV"):
-        plumbing.stage(places, places.pin)
+        plumbing.stage_path(places, places.pin)
     error = project.vmrag("status", "--json", code=3).error
     assert error["message"] == "git was killed by SIGSEGV."
 
@@ -148,14 +148,17 @@ def test_agent_cannot_search_messages_by_a_ref(project: Project, git_log: Path, 
 def test_git_that_reads_a_name_has_limits_of_memory_and_time(
     project: Project, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    places = plumbing.locate(project.top)
+    places = plumbing.locate_work_tree(project.top)
     monkeypatch.setattr(run, "MOST_MEMORY", 64 << 20)
     before = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss  # of earlier tests in this process
-    for resolve in (lambda: plumbing.resolve(places, GREEDY), lambda: repository.commit(project.top, GREEDY)):
+    for resolve in (
+        lambda: plumbing.resolve_commit(places, GREEDY),
+        lambda: repository.find_commit(project.top, GREEDY),
+    ):
         with pytest.raises(GitReferenceMissing):
             resolve()
         assert resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss <= max(before, 400 << 10)  # it takes 1.5 GB
-    assert plumbing.resolve(places, "HEAD~0^{commit}")
+    assert plumbing.resolve_commit(places, "HEAD~0^{commit}")
     folder = tmp_path / "hanging"
     folder.mkdir()
     (folder / "git").write_text("#!/bin/sh\nexec sleep 60\n")
@@ -163,14 +166,14 @@ def test_git_that_reads_a_name_has_limits_of_memory_and_time(
     monkeypatch.setenv("PATH", f"{folder}:{os.environ['PATH']}")
     monkeypatch.setattr(run, "MOST_SECONDS", 0.3)
     for ask in (
-        lambda: plumbing.resolve(places, "main"),
-        lambda: plumbing.blob(places, "HEAD:docs"),
-        lambda: plumbing.is_ref(places, "refs/heads/main"),
+        lambda: plumbing.resolve_commit(places, "main"),
+        lambda: plumbing.read_blob(places, "HEAD:docs"),
+        lambda: plumbing.is_ref_name(places, "refs/heads/main"),
     ):
         with pytest.raises(LimitExceeded):
             ask()
     with run.answering_agent(), pytest.raises(LimitExceeded):
-        plumbing.locate(project.top)
+        plumbing.locate_work_tree(project.top)
 
 
 def test_query_is_refused_above_32_kb(project: Project) -> None:

@@ -34,7 +34,7 @@ from vmrag_link.models import (
     Document,
     Link,
     Project,
-    Working,
+    WorkingSet,
     content_hash,
 )
 
@@ -69,12 +69,12 @@ TEXTS = {
 
 
 def test_a_new_knowledge_base_has_one_branch_whose_revision_is_empty(engine: Engine) -> None:
-    (branch,) = engine.branches()
+    (branch,) = engine.list_branches()
     assert branch.name == ROOT_BRANCH
     assert not branch.dirty
-    assert engine.collections(branch.head) == []
-    assert list(engine.documents(branch.head)) == []
-    info = engine.info(branch.head)
+    assert engine.list_collections(branch.head) == []
+    assert list(engine.read_documents(branch.head)) == []
+    info = engine.read_revision(branch.head)
     assert (info.author, info.date) == (AUTHOR, DATE)
 
 
@@ -98,8 +98,8 @@ def test_what_was_written_is_there_after_closing_and_opening(engines: Engines, e
     put(engine, "main", document("b"))
     engine.close()
     again = engines.open(engine.folder)
-    assert [d.doc_id for d in again.documents(revision)] == ["a"]
-    assert [d.doc_id for d in again.documents(Working("main"))] == ["a", "b"]
+    assert [d.doc_id for d in again.read_documents(revision)] == ["a"]
+    assert [d.doc_id for d in again.read_documents(WorkingSet("main"))] == ["a", "b"]
     again.close()
 
 
@@ -110,9 +110,9 @@ def test_what_was_written_is_there_after_closing_and_opening(engines: Engines, e
 def test_a_text_survives_exactly(engine: Engine, text: str) -> None:
     written = document("it's a \\ 'name' 🙂", text, title=text[:200], source=text[:200], metadata='{"k":"\\"ü\\""}')
     revision = store(engine, "main", written)
-    assert list(engine.documents(revision)) == [written]
-    assert list(engine.documents(Working("main"))) == [written]
-    assert engine.document(revision, written.collection, written.doc_id) == written
+    assert list(engine.read_documents(revision)) == [written]
+    assert list(engine.read_documents(WorkingSet("main"))) == [written]
+    assert engine.find_document(revision, written.collection, written.doc_id) == written
     (change,) = engine.diff(root(engine), revision).documents
     assert change.after == written
 
@@ -124,9 +124,9 @@ def test_every_field_of_both_tables_survives(engine: Engine) -> None:
     written = Document(**{**fields, **derived, "collection": "guide"})
     engine.create_branch("main", root(engine))
     engine.write("main", Write([collection], (), [written]), expected=root(engine))
-    assert engine.collections(Working("main")) == [collection]
-    assert list(engine.documents(Working("main"))) == [written]
-    assert list(engine.headers(Working("main"))) == [written.header]
+    assert engine.list_collections(WorkingSet("main")) == [collection]
+    assert list(engine.read_documents(WorkingSet("main"))) == [written]
+    assert list(engine.read_headers(WorkingSet("main"))) == [written.header]
 
 
 @pytest.mark.parametrize("text", ["a\0b", "\0", "a\ud800b", "\udfff"], ids=["nul", "only nul", "high", "low"])
@@ -139,8 +139,8 @@ def test_nul_and_lone_surrogates_are_refused_before_anything_is_written(engine: 
     assert field in refused.value.message or field in ("doc_id", "collection")
     with pytest.raises(ContentRefused):
         engine.write("main", Write([guide(metadata=text)], (), [document("a")]), expected=root(engine))
-    assert engine.count(Working("main")) == 0
-    assert not engine.branches()[0].dirty
+    assert engine.count_documents(WorkingSet("main")) == 0
+    assert not engine.list_branches()[0].dirty
 
 
 def test_a_name_of_no_or_too_many_characters_is_refused(engine: Engine) -> None:
@@ -149,7 +149,7 @@ def test_a_name_of_no_or_too_many_characters_is_refused(engine: Engine) -> None:
         with pytest.raises(ContentRefused):
             put(engine, "main", document(doc_id))
     put(engine, "main", document("é" * 255))
-    assert engine.count(Working("main")) == 1
+    assert engine.count_documents(WorkingSet("main")) == 1
 
 
 def test_every_kind_of_row_is_stored_and_compared(engine: Engine) -> None:
@@ -162,33 +162,37 @@ def test_every_kind_of_row_is_stored_and_compared(engine: Engine) -> None:
     )
     engine.write("main", rows, expected=before)
     after = engine.commit("main", message="m", author=AUTHOR, date=DATE, expected=before)
-    assert list(engine.collections(after)) == list(rows.put_collections)
-    assert list(engine.projects(after)) == rows.put_projects
-    found = list(engine.documents(after))
+    assert list(engine.list_collections(after)) == list(rows.put_collections)
+    assert list(engine.read_projects(after)) == rows.put_projects
+    found = list(engine.read_documents(after))
     assert found == sorted(rows.put_documents, key=lambda put_document: put_document.key)
-    assert list(engine.headers(after)) == [each.header for each in found]
-    assert [engine.document(after, *each.key) for each in found] == found
-    counts = engine.count(after), engine.count(after, collection="issues_vmrag"), engine.count_changes(before, after)
+    assert list(engine.read_headers(after)) == [each.header for each in found]
+    assert [engine.find_document(after, *each.key) for each in found] == found
+    counts = (
+        engine.count_documents(after),
+        engine.count_documents(after, collection="issues_vmrag"),
+        engine.count_changes(before, after),
+    )
     assert counts == (3, 1, ChangeCounts(added=2, modified=1))
     assert [each.after for each in engine.diff(before, after).documents] == found
     assert [project.after for project in engine.diff(before, after).projects] == rows.put_projects
     gone = Write(remove_documents=[each.key for each in found[1:]], remove_collections=["issues_vmrag"])
     engine.write("main", gone, expected=after)
-    assert [each.key[1] for each in engine.documents(Working("main"))] == ["a"]
+    assert [each.key[1] for each in engine.read_documents(WorkingSet("main"))] == ["a"]
     back = Write(put_documents=[log("i", "other"), knowledge("k", tool_name="jj")])
     engine.write("main", back, expected=after)
-    found = engine.diff(after, Working("main")).documents
+    found = engine.diff(after, WorkingSet("main")).documents
     assert [(each.kind, *each.key) for each in found] == [
         ("modified", "issues_vmrag", "i"),
         ("removed", "knowledge_git", "k"),
         ("added", "knowledge_jj", "k"),
     ]
-    assert engine.count_changes(after, Working("main")) == ChangeCounts(added=1, modified=1, removed=1)
+    assert engine.count_changes(after, WorkingSet("main")) == ChangeCounts(added=1, modified=1, removed=1)
 
 
 def test_names_that_differ_only_in_case_are_different_documents(engine: Engine) -> None:
     revision = store(engine, "main", document("Readme"), document("README"), document("readme"), document("readme "))
-    assert engine.count(revision) == 4
+    assert engine.count_documents(revision) == 4
 
 
 # -- writing
@@ -197,37 +201,37 @@ def test_names_that_differ_only_in_case_are_different_documents(engine: Engine) 
 def test_putting_replaces_the_whole_row(engine: Engine) -> None:
     store(engine, "main", document("a", "old", source="somewhere", metadata='{"k":1}'))
     revision = store(engine, "main", document("a", "new"))
-    assert engine.document(revision, "guide", "a") == document("a", "new")
+    assert engine.find_document(revision, "guide", "a") == document("a", "new")
 
 
 def test_removing_a_collection_removes_its_documents_only(engine: Engine) -> None:
     store(engine, "main", document("a"), document("a", collection="other"))
     engine.write("main", Write([guide(), Collection("other")]), expected=head(engine, "main"))
     engine.write("main", Write(remove_collections=["guide"]), expected=head(engine, "main"))
-    assert [c.name for c in engine.collections(Working("main"))] == ["other"]
-    assert [d.key for d in engine.documents(Working("main"))] == [("other", "a")]
+    assert [c.name for c in engine.list_collections(WorkingSet("main"))] == ["other"]
+    assert [d.key for d in engine.read_documents(WorkingSet("main"))] == [("other", "a")]
 
 
 def test_removing_documents_removes_exactly_them(engine: Engine) -> None:
     store(engine, "main", document("a"), document("b"))
     engine.write("main", Write(remove_documents=[("guide", "a"), ("guide", "absent")]), expected=head(engine, "main"))
-    assert [d.doc_id for d in engine.documents(Working("main"))] == ["b"]
+    assert [d.doc_id for d in engine.read_documents(WorkingSet("main"))] == ["b"]
 
 
 @pytest.mark.parametrize("odd", ["'", '"', "\\", "🙂", "é", "x y", "["])
 def test_documents_are_looked_up_by_their_ids(engine: Engine, odd: str) -> None:
     revision = store(engine, "main", document("a"), document("b", "text of b"), document(f"c{odd}"))
     ids = [f"c{odd}", "absent", "b", "b"]
-    assert [header.doc_id for header in engine.headers(revision, collection="guide", ids=ids)] == ["b", f"c{odd}"]
-    assert [each.content for each in engine.documents(revision, ids={"b"})] == ["text of b"]
-    assert list(engine.documents(revision, collection="guide", ids=[])) == []
-    assert list(engine.headers(revision, collection="elsewhere", ids=["b"])) == []
+    assert [header.doc_id for header in engine.read_headers(revision, collection="guide", ids=ids)] == ["b", f"c{odd}"]
+    assert [each.content for each in engine.read_documents(revision, ids={"b"})] == ["text of b"]
+    assert list(engine.read_documents(revision, collection="guide", ids=[])) == []
+    assert list(engine.read_headers(revision, collection="elsewhere", ids=["b"])) == []
 
 
 def test_ids_are_found_by_how_they_begin(engine: Engine) -> None:
     ids = ["a", "a_", "a_1", "a_10", "a_9é", "a_\ud7ff", "a_\ud7ffx", "a_\ue000", "a`", "A_1", "b%", "b%1", "bx"]
     revision = store(engine, "main", *map(document, ids), document("a_2", collection="other"))
-    assert engine.ids(revision, "guide", prefix="a_") == [
+    assert engine.list_ids(revision, "guide", prefix="a_") == [
         "a_",
         "a_1",
         "a_10",
@@ -236,11 +240,11 @@ def test_ids_are_found_by_how_they_begin(engine: Engine) -> None:
         "a_\ud7ffx",
         "a_\ue000",
     ]
-    assert engine.ids(revision, "guide", prefix="a_\ud7ff") == ["a_\ud7ff", "a_\ud7ffx"]
-    assert engine.ids(revision, "guide", prefix="b%") == ["b%", "b%1"]
-    assert engine.ids(revision, "absent", prefix="a") == []
+    assert engine.list_ids(revision, "guide", prefix="a_\ud7ff") == ["a_\ud7ff", "a_\ud7ffx"]
+    assert engine.list_ids(revision, "guide", prefix="b%") == ["b%", "b%1"]
+    assert engine.list_ids(revision, "absent", prefix="a") == []
     engine.write("main", Write(put_documents=[document("a_3")], remove_documents=[("guide", "a_1")]), expected=revision)
-    assert engine.ids(Working("main"), "guide", prefix="a_")[:3] == ["a_", "a_10", "a_3"]
+    assert engine.list_ids(WorkingSet("main"), "guide", prefix="a_")[:3] == ["a_", "a_10", "a_3"]
 
 
 def test_sources_are_those_of_documents_that_have_one_and_can_leave_out_the_expected(engine: Engine) -> None:
@@ -248,19 +252,19 @@ def test_sources_are_those_of_documents_that_have_one_and_can_leave_out_the_expe
     rows = [document(doc_id, source=source) for doc_id, source in sources.items()]
     revision = store(engine, "main", *rows, document("b", collection="other", source="x"))
     expected = [("a", "docs/a"), ("b", "docs/b"), ("c", "elsewhere/c"), ("é", "docs/é")]
-    assert engine.sources(revision, "guide") == expected
-    assert engine.sources(revision, "absent") == []
+    assert engine.list_sources(revision, "guide") == expected
+    assert engine.list_sources(revision, "absent") == []
 
 
 def test_the_stamp_tells_whether_anything_was_written(engines: Engines, engine: Engine) -> None:
     revision = store(engine, "main", document("a"))
-    before = engine.stamp()
+    before = engine.read_stamp()
     other = engines.open(engine.folder)
-    assert list(other.documents(revision))
-    assert list(engine.headers(Working("main")))
-    assert engine.stamp() == other.stamp() == before
+    assert list(other.read_documents(revision))
+    assert list(engine.read_headers(WorkingSet("main")))
+    assert engine.read_stamp() == other.read_stamp() == before
     put(other, "main", document("a", "another text"))
-    assert engine.stamp() != before
+    assert engine.read_stamp() != before
     other.close()
 
 
@@ -275,9 +279,9 @@ def test_a_write_that_fails_half_way_leaves_nothing(engine: Engine) -> None:
         engine.write(
             "main", Write(put_documents=source(), remove_documents=[("guide", "a")]), expected=head(engine, "main")
         )
-    assert [d.doc_id for d in engine.documents(Working("main"))] == ["a"]
+    assert [d.doc_id for d in engine.read_documents(WorkingSet("main"))] == ["a"]
     put(engine, "main", document("c"))
-    assert engine.count(Working("main")) == 2
+    assert engine.count_documents(WorkingSet("main")) == 2
 
 
 def test_a_write_that_expects_another_head_is_refused(engine: Engine) -> None:
@@ -288,7 +292,7 @@ def test_a_write_that_expects_another_head_is_refused(engine: Engine) -> None:
     assert refused.value.details["head"] == second
     with pytest.raises(KnowledgeMoved):
         engine.commit("main", message="m", author=AUTHOR, date=DATE, expected=first)
-    assert engine.count(Working("main")) == 2
+    assert engine.count_documents(WorkingSet("main")) == 2
 
 
 def test_writing_to_an_absent_branch_is_refused(engine: Engine) -> None:
@@ -297,13 +301,13 @@ def test_writing_to_an_absent_branch_is_refused(engine: Engine) -> None:
     with pytest.raises(BranchMissing):
         engine.commit("absent", message="m", author=AUTHOR, date=DATE, expected=root(engine))
     with pytest.raises(BranchMissing):
-        engine.count(Working("absent"))
+        engine.count_documents(WorkingSet("absent"))
 
 
 def test_writing_what_is_there_already_leaves_the_branch_clean(engine: Engine) -> None:
     store(engine, "main", document("a"))
     put(engine, "main", document("a"))
-    assert engine.branch("main").dirty is False
+    assert engine.find_branch("main").dirty is False
 
 
 # -- committing
@@ -316,12 +320,12 @@ def test_a_commit_has_its_parent_message_author_and_date(engine: Engine) -> None
     revision = engine.commit(
         "main", message=message, author="Ünal O'Hara <u@x.org>", date="1999-12-31T23:59:59Z", expected=root(engine)
     )
-    info = engine.info(revision)
+    info = engine.read_revision(revision)
     assert info.parents == (root(engine),)
     assert info.message.strip() == message.strip()
     assert (info.author, info.date) == ("Ünal O'Hara <u@x.org>", "1999-12-31T23:59:59Z")
     assert head(engine, "main") == revision
-    assert not engine.branch("main").dirty
+    assert not engine.find_branch("main").dirty
 
 
 def test_equal_inputs_give_equal_revisions_however_the_rows_came(engine: Engine) -> None:
@@ -362,7 +366,7 @@ def test_removing_a_collection_is_a_change_to_commit(engine: Engine) -> None:
     engine.write("main", Write([guide()]), expected=root(engine))
     first = commit(engine, "main")
     engine.write("main", Write(remove_collections=["guide"]), expected=first)
-    assert engine.collections(commit(engine, "main")) == []
+    assert engine.list_collections(commit(engine, "main")) == []
 
 
 def test_an_unreadable_date_or_author_is_refused_and_nothing_is_committed(engine: Engine) -> None:
@@ -372,7 +376,7 @@ def test_an_unreadable_date_or_author_is_refused_and_nothing_is_committed(engine
         with pytest.raises((EngineFailed, ContentRefused)):
             engine.commit("main", **{"message": "m", "author": AUTHOR, "date": DATE, **change}, expected=root(engine))
     assert head(engine, "main") == root(engine)
-    assert engine.branch("main").dirty
+    assert engine.find_branch("main").dirty
 
 
 # -- revisions
@@ -382,23 +386,23 @@ def test_an_unreadable_date_or_author_is_refused_and_nothing_is_committed(engine
 def test_a_text_that_names_no_revision_is_never_read_as_one(engine: Engine, text: str) -> None:
     revision = store(engine, "main", document("a"))
     assert engine.has_revision(text) is False
-    assert engine.unreachable([text]) == []
-    assert engine.parents([text]) == {}
+    assert engine.find_unreachable([text]) == []
+    assert engine.map_parents([text]) == {}
     for ask in (
-        lambda: engine.info(text),
+        lambda: engine.read_revision(text),
         lambda: list(engine.log(text)),
         lambda: engine.is_ancestor(text, revision),
         lambda: engine.is_ancestor(revision, text),
         lambda: engine.merge_base(revision, text),
-        lambda: engine.anchor(text, reason="r"),
+        lambda: engine.anchor_revision(text, reason="r"),
         lambda: engine.create_branch("new", text),
         lambda: engine.move_branch("main", text, expected=revision),
-        lambda: engine.count(text),
-        lambda: list(engine.documents(text)),
+        lambda: engine.count_documents(text),
+        lambda: list(engine.read_documents(text)),
         lambda: engine.diff(revision, text),
-        lambda: engine.diff(text, Working("main")),
+        lambda: engine.diff(text, WorkingSet("main")),
         lambda: engine.diff_headers(revision, text),
-        lambda: engine.document_history(text, "guide", "a"),
+        lambda: engine.read_document_history(text, "guide", "a"),
     ):
         with pytest.raises(RevisionMissing):
             ask()
@@ -419,9 +423,9 @@ def test_the_log_has_children_before_parents_whatever_their_dates(engine: Engine
         engine.create_branch(branch, chance.choice(made))
         put(engine, branch, document(f"d{number}"))
         made.append(commit(engine, branch, date=f"20{chance.randrange(10, 60)}-01-01T00:00:00Z"))
-        engine.anchor(chance.choice(made), reason="merge commits too")
-    engine.anchor(made[-1], reason="the last")
-    for start in (*made[-5:], *(branch.head for branch in engine.branches())):
+        engine.anchor_revision(chance.choice(made), reason="merge commits too")
+    engine.anchor_revision(made[-1], reason="the last")
+    for start in (*made[-5:], *(branch.head for branch in engine.list_branches())):
         log = list(engine.log(start))
         place = {info.revision: index for index, info in enumerate(log)}
         assert log[0].revision == start
@@ -437,10 +441,10 @@ def test_ancestry_agrees_with_the_log(engine: Engine) -> None:
         engine.create_branch(f"b{number}", chance.choice(made))
         made.append(store(engine, f"b{number}", document(f"d{number}")))
     logs = {revision: {info.revision: info.parents for info in engine.log(revision)} for revision in made}
-    assert engine.parents(made) == {each: parents for log in logs.values() for each, parents in log.items()}
+    assert engine.map_parents(made) == {each: parents for log in logs.values() for each, parents in log.items()}
     for descendant in made:
         inside = logs[descendant].keys()
-        assert engine.parents([descendant]) == logs[descendant]
+        assert engine.map_parents([descendant]) == logs[descendant]
         for ancestor in made:
             assert engine.is_ancestor(ancestor, descendant) == (ancestor in inside)
             base = engine.merge_base(ancestor, descendant)
@@ -464,10 +468,10 @@ def test_every_revision_in_the_log_can_be_read_and_compared(engine: Engine) -> N
     """
     revision = store(engine, "main", document("a"))
     for info in engine.log(revision):
-        documents = list(engine.documents(info.revision))
-        assert engine.count(info.revision) == len(documents) == len(list(engine.headers(info.revision)))
-        assert engine.diff(info.revision, revision).counts().added == 1 - len(documents)
-        assert engine.diff(revision, info.revision).counts().removed == 1 - len(documents)
+        documents = list(engine.read_documents(info.revision))
+        assert engine.count_documents(info.revision) == len(documents) == len(list(engine.read_headers(info.revision)))
+        assert engine.diff(info.revision, revision).count_changes().added == 1 - len(documents)
+        assert engine.diff(revision, info.revision).count_changes().removed == 1 - len(documents)
 
 
 # -- branches
@@ -477,36 +481,36 @@ def test_branches_are_sorted_and_tell_their_head_and_whether_they_are_dirty(engi
     revision = store(engine, "main", document("a"))
     engine.create_branch("feature/x", root(engine))
     put(engine, "feature/x", document("b"))
-    found = {branch.name: (branch.head, branch.dirty) for branch in engine.branches()}
+    found = {branch.name: (branch.head, branch.dirty) for branch in engine.list_branches()}
     assert list(found) == sorted(found)
     assert found == {
         "feature/x": (root(engine), True),
         "main": (revision, False),
         ROOT_BRANCH: (root(engine), False),
     }
-    assert engine.branch("absent") is None
+    assert engine.find_branch("absent") is None
 
 
 @pytest.mark.parametrize(
     "name", ["main", "feature/login-2", "a@b", "a'b", "a%20b", "release/1.2", "vmrag/wip/main", "x" * 200]
 )
 def test_a_branch_can_have_any_ordinary_name(engine: Engine, name: str) -> None:
-    assert engine.legal_branch_name(name)
+    assert engine.is_legal_branch_name(name)
     revision = store(engine, name, document("a"))
-    assert engine.count(Working(name)) == 1
+    assert engine.count_documents(WorkingSet(name)) == 1
     assert head(engine, name) == revision
     engine.delete_branch(name, expected=revision)
-    assert engine.branch(name) is None
+    assert engine.find_branch(name) is None
 
 
 @pytest.mark.parametrize(
     "name", ["", "head", "HEAD", "größe", "a b", "-x", "a..b", "a\nb", "a\0b", ".", "'; --\0", "a~1"]
 )
 def test_an_illegal_name_is_refused(engine: Engine, name: str) -> None:
-    assert not engine.legal_branch_name(name)
+    assert not engine.is_legal_branch_name(name)
     with pytest.raises(NameInvalid):
         engine.create_branch(name, root(engine))
-    assert len(engine.branches()) == 1
+    assert len(engine.list_branches()) == 1
 
 
 def test_names_that_differ_only_in_case_collide(engine: Engine) -> None:
@@ -520,10 +524,10 @@ def test_a_branch_moves_to_any_revision(engine: Engine) -> None:
     first = store(engine, "main", document("a"))
     second = store(engine, "main", document("b"))
     engine.move_branch("main", first, expected=second)
-    assert [d.doc_id for d in engine.documents(Working("main"))] == ["a"]
-    assert not engine.branch("main").dirty
+    assert [d.doc_id for d in engine.read_documents(WorkingSet("main"))] == ["a"]
+    assert not engine.find_branch("main").dirty
     engine.move_branch("main", second, expected=first)
-    assert engine.count(Working("main")) == 2
+    assert engine.count_documents(WorkingSet("main")) == 2
 
 
 def test_a_dirty_branch_refuses_to_move_and_to_be_deleted(engine: Engine) -> None:
@@ -533,7 +537,7 @@ def test_a_dirty_branch_refuses_to_move_and_to_be_deleted(engine: Engine) -> Non
         engine.move_branch("main", root(engine), expected=revision)
     with pytest.raises(Uncommitted):
         engine.delete_branch("main", expected=revision)
-    assert engine.count(Working("main")) == 2
+    assert engine.count_documents(WorkingSet("main")) == 2
 
 
 def test_a_branch_elsewhere_than_expected_refuses_to_move_and_to_be_deleted(engine: Engine) -> None:
@@ -555,11 +559,11 @@ def test_each_branch_has_a_working_set_of_its_own(engine: Engine) -> None:
     for name in ("one", "other"):
         engine.create_branch(name, root(engine))
         put(engine, name, document(name))
-    assert [d.doc_id for d in engine.documents(Working("one"))] == ["one"]
-    assert [d.doc_id for d in engine.documents(Working("other"))] == ["other"]
+    assert [d.doc_id for d in engine.read_documents(WorkingSet("one"))] == ["one"]
+    assert [d.doc_id for d in engine.read_documents(WorkingSet("other"))] == ["other"]
     commit(engine, "one")
-    assert [branch.dirty for branch in engine.branches()] == [False, True, False]
-    assert engine.count(Working("other")) == 1
+    assert [branch.dirty for branch in engine.list_branches()] == [False, True, False]
+    assert engine.count_documents(WorkingSet("other")) == 1
 
 
 # -- reading
@@ -570,35 +574,35 @@ def test_documents_come_in_the_order_of_their_keys_as_bytes(engine: Engine) -> N
     written = [document(name, collection=collection) for name in names for collection in ("x", "X", "é")]
     revision = store(engine, "main", *written)
     expected = sorted((d.key for d in written), key=lambda key: (key[0].encode(), key[1].encode()))
-    assert [d.key for d in engine.documents(revision)] == expected
-    assert [h.key for h in engine.headers(Working("main"))] == expected
-    assert [d.key for d in engine.documents(revision, collection="X")] == [k for k in expected if k[0] == "X"]
+    assert [d.key for d in engine.read_documents(revision)] == expected
+    assert [h.key for h in engine.read_headers(WorkingSet("main"))] == expected
+    assert [d.key for d in engine.read_documents(revision, collection="X")] == [k for k in expected if k[0] == "X"]
     assert [c.after.key for c in engine.diff(root(engine), revision).documents] == expected
 
 
 def test_collections_come_sorted_by_name(engine: Engine) -> None:
     engine.create_branch("main", root(engine))
     engine.write("main", Write([Collection(name) for name in ("b", "a", "B", "é")]), expected=root(engine))
-    assert [c.name for c in engine.collections(Working("main"))] == ["B", "a", "b", "é"]
+    assert [c.name for c in engine.list_collections(WorkingSet("main"))] == ["B", "a", "b", "é"]
 
 
 def test_a_document_that_is_not_there_is_none(engine: Engine) -> None:
     revision = store(engine, "main", document("a"))
-    assert engine.document(revision, "guide", "b") is None
-    assert engine.document(root(engine), "guide", "a") is None
-    assert engine.document(Working("main"), "Guide", "a") is None
+    assert engine.find_document(revision, "guide", "b") is None
+    assert engine.find_document(root(engine), "guide", "a") is None
+    assert engine.find_document(WorkingSet("main"), "Guide", "a") is None
 
 
 def test_documents_are_counted_per_collection(engine: Engine) -> None:
     revision = store(engine, "main", document("a"), document("b"), document("a", collection="other"))
-    assert (engine.count(revision), engine.count(revision, collection="guide")) == (3, 2)
-    assert engine.count(Working("main"), collection="absent") == 0
+    assert (engine.count_documents(revision), engine.count_documents(revision, collection="guide")) == (3, 2)
+    assert engine.count_documents(WorkingSet("main"), collection="absent") == 0
 
 
 def test_a_stream_of_documents_does_not_fill_the_memory(engine: Engine) -> None:
     revision = store(engine, "main", *(document(f"d{number:04}", "x" * 20_000) for number in range(1_000)))
     tracemalloc.start()
-    for _ in engine.documents(revision):
+    for _ in engine.read_documents(revision):
         pass
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
@@ -607,12 +611,12 @@ def test_a_stream_of_documents_does_not_fill_the_memory(engine: Engine) -> None:
 
 def test_a_stream_goes_on_from_its_own_state_while_others_write(engine: Engine) -> None:
     store(engine, "main", *(document(f"d{number:04}") for number in range(500)))
-    stream = engine.documents(Working("main"))
+    stream = engine.read_documents(WorkingSet("main"))
     next(stream)
     engine.write("main", Write(remove_documents=[("guide", "d0400")]), expected=head(engine, "main"))
     engine.collect_garbage()
     assert len(list(stream)) == 499
-    assert engine.count(Working("main")) == 499
+    assert engine.count_documents(WorkingSet("main")) == 499
 
 
 # -- differences
@@ -638,7 +642,7 @@ def test_a_difference_names_what_was_added_modified_and_removed(engine: Engine) 
         ("added", "drop"),
         ("removed", "new"),
     ]
-    assert engine.diff(new, new).empty
+    assert engine.diff(new, new).is_empty
 
 
 @pytest.mark.parametrize("field", ["title", "content", "metadata", "source", "source_key", "file_type"])
@@ -646,20 +650,20 @@ def test_every_field_but_the_times_makes_a_difference(engine: Engine, field: str
     old = store(engine, "main", document("a", metadata="{}"))
     value = '{"k":1}' if field == "metadata" else "other"
     new = store(engine, "main", Document(**{**_fields(document("a")), field: value}))
-    assert engine.diff(old, new).counts().modified == 1
-    assert engine.diff(Working("main"), old).counts().modified == 1
+    assert engine.diff(old, new).count_changes().modified == 1
+    assert engine.diff(WorkingSet("main"), old).count_changes().modified == 1
 
 
 def test_documents_that_differ_only_in_their_times_are_equal(engine: Engine) -> None:
     old = store(engine, "main", document("a"))
     times = {"created_at": "2", "updated_at": "3", "last_modified": "4"}
     put(engine, "main", document("a", **times))
-    assert engine.diff(old, Working("main")).empty
+    assert engine.diff(old, WorkingSet("main")).is_empty
     new = commit(engine, "main")
     assert new != old
-    assert engine.diff(old, new).empty
+    assert engine.diff(old, new).is_empty
     engine.create_branch("other", old)
-    assert engine.diff(Working("main"), Working("other")).empty
+    assert engine.diff(WorkingSet("main"), WorkingSet("other")).is_empty
 
 
 def test_a_difference_covers_collections(engine: Engine) -> None:
@@ -668,7 +672,7 @@ def test_a_difference_covers_collections(engine: Engine) -> None:
     old = commit(engine, "main")
     changed = guide(chunking=Chunking(size=99))
     engine.write("main", Write([changed, Collection("new")], ["drop"]), expected=old)
-    for new in (Working("main"), commit(engine, "main")):
+    for new in (WorkingSet("main"), commit(engine, "main")):
         found = [(c.kind, c.before, c.after) for c in engine.diff(old, new).collections]
         assert found == [
             ("removed", Collection("drop"), None),
@@ -681,16 +685,16 @@ def test_a_revision_differs_from_a_working_set_in_both_directions(engine: Engine
     first = store(engine, "main", document("a"))
     second = store(engine, "main", document("b"))
     put(engine, "main", document("c"), document("a", "changed"))
-    assert [(c.kind, c.key[1]) for c in engine.diff(second, Working("main")).documents] == [
+    assert [(c.kind, c.key[1]) for c in engine.diff(second, WorkingSet("main")).documents] == [
         ("modified", "a"),
         ("added", "c"),
     ]
-    assert [(c.kind, c.key[1]) for c in engine.diff(first, Working("main")).documents] == [
+    assert [(c.kind, c.key[1]) for c in engine.diff(first, WorkingSet("main")).documents] == [
         ("modified", "a"),
         ("added", "b"),
         ("added", "c"),
     ]
-    assert [(c.kind, c.key[1]) for c in engine.diff(Working("main"), second).documents] == [
+    assert [(c.kind, c.key[1]) for c in engine.diff(WorkingSet("main"), second).documents] == [
         ("modified", "a"),
         ("removed", "c"),
     ]
@@ -710,14 +714,14 @@ def test_any_two_places_differ_by_exactly_what_their_rows_say(engine: Engine) ->
             ]
             collections = [Collection(chance.choice("ab"), kind=chance.choice("uv"))]
             engine.write(branch, Write(collections, [], added, removed), expected=head(engine, branch))
-            if engine.branch(branch).dirty and chance.random() < 0.6:
+            if engine.find_branch(branch).dirty and chance.random() < 0.6:
                 places.append(commit(engine, branch))
-        places.append(Working(branch))
-    rows = {place: {d.key: d for d in engine.documents(place)} for place in places}
-    collections = {place: {c.name: c for c in engine.collections(place)} for place in places}
+        places.append(WorkingSet(branch))
+    rows = {place: {d.key: d for d in engine.read_documents(place)} for place in places}
+    collections = {place: {c.name: c for c in engine.list_collections(place)} for place in places}
     for old in places:
         for new in places:
-            assert engine.count_changes(old, new) == engine.diff(old, new).counts()
+            assert engine.count_changes(old, new) == engine.diff(old, new).count_changes()
             difference = engine.diff(old, new)
             keys = sorted(rows[old].keys() | rows[new].keys())
             expected = [(rows[old].get(k), rows[new].get(k)) for k in keys if rows[old].get(k) != rows[new].get(k)]
@@ -751,11 +755,15 @@ def test_the_history_of_a_document_has_its_header_in_every_revision_that_has_it(
     gone = engine.commit_onto(merged, [Write(remove_documents=[("guide", "a")])], message="gone", **sides)
     logged = engine.commit_onto(gone, [Write(put_documents=[log("a")])], message="a log", **sides)
     old, new = document("a", "1").header, document("a", "2").header
-    assert engine.document_history(logged, "guide", "a") == {first: old, ours: new, theirs: old, merged: new}
-    assert engine.document_history(theirs, "guide", "a") == {first: old, theirs: old}
-    assert engine.document_history(logged, log("a").collection, "a") == {logged: log("a").header}
-    assert engine.document_history(logged, "guide", "z") == engine.document_history(root(engine), "guide", "a") == {}
-    assert engine.document_history(engine.info(root(engine)).parents[0], "guide", "a") == {}
+    assert engine.read_document_history(logged, "guide", "a") == {first: old, ours: new, theirs: old, merged: new}
+    assert engine.read_document_history(theirs, "guide", "a") == {first: old, theirs: old}
+    assert engine.read_document_history(logged, log("a").collection, "a") == {logged: log("a").header}
+    assert (
+        engine.read_document_history(logged, "guide", "z")
+        == engine.read_document_history(root(engine), "guide", "a")
+        == {}
+    )
+    assert engine.read_document_history(engine.read_revision(root(engine)).parents[0], "guide", "a") == {}
 
 
 def test_a_sound_knowledge_base_has_no_damage_and_a_page_that_was_overwritten_is_some(
@@ -764,11 +772,11 @@ def test_a_sound_knowledge_base_has_no_damage_and_a_page_that_was_overwritten_is
     engine = engines.create(tmp_path / "kb")
     store(engine, "main", *[document(f"d{number}", f"text {number} " * 200) for number in range(1000)])
     engine.collect_garbage()  # what was appended since then is checked whenever the file is opened
-    assert engine.damage() == ""
+    assert engine.find_damage() == ""
     engine.close()
     engines.damage(tmp_path / "kb", "text 500 ")
     damaged = engines.open(tmp_path / "kb")
-    assert damaged.damage()
+    assert damaged.find_damage()
     damaged.close()
 
 
@@ -783,14 +791,18 @@ def test_an_anchored_revision_outlives_garbage_collection_and_an_unreachable_one
         store(engine, "main", document("a", f"version {number}"))
         (kept if number % 2 else dropped).append(engines.forget(engine, "main"))
         if number % 2:
-            engine.anchor(kept[-1], reason="pinned in git history")
+            engine.anchor_revision(kept[-1], reason="pinned in git history")
     asked = [*dropped, *kept, "0" * 40, "main", root(engine)]
-    assert engine.unreachable(asked) == dropped
-    assert engine.unreachable(reversed(asked)) == dropped[::-1]
+    assert engine.find_unreachable(asked) == dropped
+    assert engine.find_unreachable(reversed(asked)) == dropped[::-1]
     assert all(map(engine.has_revision, dropped))
     engine.collect_garbage()
-    assert engine.unreachable(asked) == []
-    assert [next(engine.documents(revision)).content for revision in kept] == ["version 1", "version 3", "version 5"]
+    assert engine.find_unreachable(asked) == []
+    assert [next(engine.read_documents(revision)).content for revision in kept] == [
+        "version 1",
+        "version 3",
+        "version 5",
+    ]
     assert not any(map(engine.has_revision, dropped))
 
 
@@ -803,8 +815,8 @@ def test_what_a_branch_leaves_outlives_garbage_collection(engine: Engine) -> Non
         else:
             engine.delete_branch("main", expected=left[-1])
     engine.collect_garbage()
-    assert engine.unreachable(left) == []
-    assert [next(engine.documents(revision)).content for revision in left] == [f"version {n}" for n in range(4)]
+    assert engine.find_unreachable(left) == []
+    assert [next(engine.read_documents(revision)).content for revision in left] == [f"version {n}" for n in range(4)]
 
 
 def test_a_branch_that_moves_forward_leaves_nothing_to_anchor(engine: Engine) -> None:
@@ -813,34 +825,34 @@ def test_a_branch_that_moves_forward_leaves_nothing_to_anchor(engine: Engine) ->
     engine.create_branch("copy", first)
     engine.move_branch("copy", second, expected=first)
     engine.delete_branch("copy", expected=second)
-    assert engine.branch(KEEP_BRANCH) is None
+    assert engine.find_branch(KEEP_BRANCH) is None
 
 
 def test_an_anchor_is_a_merge_of_what_was_kept_and_the_revision(engine: Engine) -> None:
     revisions = []
     for number in range(3):
-        before = engine.branch(KEEP_BRANCH)
+        before = engine.find_branch(KEEP_BRANCH)
         revisions.append(store(engine, "main", document("a", f"conflicting {number}")))
-        engine.anchor(revisions[-1], reason="nothing yet")  # main reaches it
-        assert engine.branch(KEEP_BRANCH) == before
+        engine.anchor_revision(revisions[-1], reason="nothing yet")  # main reaches it
+        assert engine.find_branch(KEEP_BRANCH) == before
         engine.move_branch("main", root(engine), expected=revisions[-1])
         after = head(engine, KEEP_BRANCH)
         assert engine.is_ancestor(revisions[-1], after)
         assert before is None or engine.is_ancestor(before.head, after)
-    assert len(engine.info(head(engine, KEEP_BRANCH)).parents) == 2
-    assert not engine.branch(KEEP_BRANCH).dirty
+    assert len(engine.read_revision(head(engine, KEEP_BRANCH)).parents) == 2
+    assert not engine.find_branch(KEEP_BRANCH).dirty
     assert all(engine.is_ancestor(revision, head(engine, KEEP_BRANCH)) for revision in revisions)
 
 
 def test_anchoring_what_is_reachable_changes_nothing(engine: Engine) -> None:
     revision = store(engine, "main", document("a"))
-    engine.anchor(revision, reason="pinned")
-    engine.anchor(root(engine), reason="pinned")
-    assert engine.branch(KEEP_BRANCH) is None
+    engine.anchor_revision(revision, reason="pinned")
+    engine.anchor_revision(root(engine), reason="pinned")
+    assert engine.find_branch(KEEP_BRANCH) is None
     engine.move_branch("main", root(engine), expected=revision)
-    before = engine.branches()
-    engine.anchor(revision, reason="again")
-    assert engine.branches() == before
+    before = engine.list_branches()
+    engine.anchor_revision(revision, reason="again")
+    assert engine.list_branches() == before
 
 
 def test_an_anchor_disturbs_no_branch_and_no_working_set(engines: Engines, engine: Engine) -> None:
@@ -849,10 +861,10 @@ def test_an_anchor_disturbs_no_branch_and_no_working_set(engines: Engines, engin
     store(engine, "main", document("a", "2"))
     second = engines.forget(engine, "main")
     put(engine, "main", document("uncommitted"))
-    before = [branch for branch in engine.branches() if branch.name != KEEP_BRANCH]
-    engine.anchor(second, reason="r")
-    assert [branch for branch in engine.branches() if branch.name != KEEP_BRANCH] == before
-    assert [d.doc_id for d in engine.documents(Working("main"))] == ["uncommitted"]
+    before = [branch for branch in engine.list_branches() if branch.name != KEEP_BRANCH]
+    engine.anchor_revision(second, reason="r")
+    assert [branch for branch in engine.list_branches() if branch.name != KEEP_BRANCH] == before
+    assert [d.doc_id for d in engine.read_documents(WorkingSet("main"))] == ["uncommitted"]
 
 
 def test_working_sets_survive_garbage_collection(engine: Engine) -> None:
@@ -861,8 +873,8 @@ def test_working_sets_survive_garbage_collection(engine: Engine) -> None:
         put(engine, name, document(name))
     engine.collect_garbage()
     for name in ("one", "other"):
-        assert [d.doc_id for d in engine.documents(Working(name))] == ["committed", name]
-        assert engine.branch(name).dirty
+        assert [d.doc_id for d in engine.read_documents(WorkingSet(name))] == ["committed", name]
+        assert engine.find_branch(name).dirty
 
 
 def test_garbage_collection_gives_space_back(engines: Engines, engine: Engine) -> None:
@@ -879,9 +891,9 @@ def test_garbage_collection_gives_space_back(engines: Engines, engine: Engine) -
 
 def test_the_write_lock_is_reentrant_within_an_instance(engine: Engine) -> None:
     engine.create_branch("main", root(engine))
-    with engine.writing("do several things"), engine.writing("do one of them", timeout=0):
+    with engine.write_lock("do several things"), engine.write_lock("do one of them", timeout=0):
         put(engine, "main", document("a"))
-    with engine.writing("do more", timeout=0):
+    with engine.write_lock("do more", timeout=0):
         commit(engine, "main")
 
 
@@ -896,7 +908,7 @@ def test_a_writer_that_waits_in_vain_is_told_for_whom(engines: Engines, engine: 
             put(waiting, "main", document("a"))
         assert busy.value.details["holder_pid"] == child.pid
         assert "import a library" in busy.value.message
-        assert waiting.count(Working("main")) == 0, "readers do not wait"
+        assert waiting.count_documents(WorkingSet("main")) == 0, "readers do not wait"
         child.communicate("\n")
     put(waiting, "main", document("a"))
     waiting.close()
@@ -904,7 +916,7 @@ def test_a_writer_that_waits_in_vain_is_told_for_whom(engines: Engines, engine: 
 
 def test_two_instances_in_one_process_exclude_each_other(engines: Engines, engine: Engine) -> None:
     other = engines.open(engine.folder, lock_timeout=0.05)
-    with engine.writing("work"), pytest.raises(Busy), other.writing("work too"):
+    with engine.write_lock("work"), pytest.raises(Busy), other.write_lock("work too"):
         pass
     other.close()
 
@@ -915,7 +927,7 @@ def test_what_another_process_did_is_seen_at_once(engines: Engines, engine: Engi
     with engines.child(engine.folder, "print(store(engine, 'main', document('theirs')), flush=True)") as child:
         revision = child.stdout.readline().strip()
     assert head(engine, "main") == revision
-    assert [d.doc_id for d in engine.documents(Working("main"))] == ["mine", "theirs"]
+    assert [d.doc_id for d in engine.read_documents(WorkingSet("main"))] == ["mine", "theirs"]
     with pytest.raises(KnowledgeMoved):
         engine.write("main", Write(put_documents=[document("late")]), expected=root(engine))
 
@@ -958,11 +970,11 @@ def test_a_killed_writer_loses_nothing_that_it_acknowledged(engines: Engines, en
                     (committed if kind == "committed" else anchored).append(rest[0])
         assert child.returncode == -9
         fresh = engines.open(engine.folder)
-        keys = [h.doc_id for h in fresh.headers(Working("main"))]
+        keys = [h.doc_id for h in fresh.read_headers(WorkingSet("main"))]
         assert len(keys) % 20 == 0, "a partial batch"
         assert len(keys) >= 20 * (wrote + 1), "an acknowledged write is lost"
         assert all(fresh.is_ancestor(revision, head(fresh, "main")) for revision in committed)
-        assert fresh.unreachable(anchored) == []
+        assert fresh.find_unreachable(anchored) == []
         fresh.close()
     assert committed
     engine.collect_garbage()
@@ -996,11 +1008,11 @@ def _onto(engine: Engine, revision: str, *rows: Write, joining: str | None = Non
 
 def test_a_commit_onto_a_revision_moves_no_branch_and_is_kept(engine: Engine) -> None:
     _, ours, _ = _two_sides(engine)
-    before = [branch for branch in engine.branches() if branch.name != KEEP_BRANCH]
+    before = [branch for branch in engine.list_branches() if branch.name != KEEP_BRANCH]
     made = _onto(engine, ours, Write(put_documents=[document("d")]), Write(remove_documents=[("guide", "b")]))
-    assert [each.doc_id for each in engine.documents(made)] == ["a", "c", "d"]
-    assert engine.info(made).parents == (ours,)
-    assert [branch for branch in engine.branches() if branch.name != KEEP_BRANCH] == before
+    assert [each.doc_id for each in engine.read_documents(made)] == ["a", "c", "d"]
+    assert engine.read_revision(made).parents == (ours,)
+    assert [branch for branch in engine.list_branches() if branch.name != KEEP_BRANCH] == before
     engine.collect_garbage()
     assert engine.has_revision(made)
 
@@ -1011,18 +1023,18 @@ def test_a_joined_revision_is_a_parent_and_changes_nothing_of_the_content(engine
     if related == "theirs contains ours":
         ours = base
     made = _onto(engine, ours, Write(put_documents=[document("d")]), joining=theirs)
-    assert engine.info(made).parents == (ours, theirs)
+    assert engine.read_revision(made).parents == (ours, theirs)
     assert engine.is_ancestor(theirs, made)
-    assert list(engine.documents(made)) == [*engine.documents(ours), document("d")]
-    assert engine.collections(made) == engine.collections(ours)
-    assert engine.diff(ours, made).counts().total == 1
+    assert list(engine.read_documents(made)) == [*engine.read_documents(ours), document("d")]
+    assert engine.list_collections(made) == engine.list_collections(ours)
+    assert engine.diff(ours, made).count_changes().total == 1
 
 
 def test_joining_without_a_change_still_makes_a_revision(engine: Engine) -> None:
     _, ours, theirs = _two_sides(engine)
     made = _onto(engine, ours, joining=theirs)
-    assert engine.info(made).parents == (ours, theirs)
-    assert engine.diff(ours, made).empty
+    assert engine.read_revision(made).parents == (ours, theirs)
+    assert engine.diff(ours, made).is_empty
 
 
 def test_nothing_to_commit_onto_a_revision_gives_that_revision(engine: Engine) -> None:
@@ -1045,46 +1057,50 @@ def test_making_the_same_commit_again_keeps_nothing_more(engine: Engine) -> None
     store(engine, "main", document("e"))
     engine.delete_branch("main", expected=head(engine, "main"))
     made = _onto(engine, ours, Write(put_documents=[document("d")]), joining=theirs)
-    before = engine.branches()
+    before = engine.list_branches()
     assert _onto(engine, ours, Write(put_documents=[document("d")]), joining=theirs) == made
-    assert engine.branches() == before
+    assert engine.list_branches() == before
 
 
 def _recreated(engine: Engine, parents: list[str], *rows: Write) -> str:
-    return engine.recreate(parents, rows, message="again", author=AUTHOR, date=DATE)
+    return engine.recreate_revision(parents, rows, message="again", author=AUTHOR, date=DATE)
 
 
 def test_a_revision_is_made_again_on_its_parents_and_nothing_keeps_it(engine: Engine) -> None:
     _, ours, theirs = _two_sides(engine)
-    before = engine.branches()
+    before = engine.list_branches()
     made = _recreated(engine, [ours], Write(put_documents=[document("d")]), Write(remove_documents=[("guide", "b")]))
     merged = _recreated(engine, [ours, theirs], Write(put_documents=[document("m")]))
     unchanged = _recreated(engine, [made])
-    assert [each.doc_id for each in engine.documents(made)] == ["a", "c", "d"]
-    assert list(engine.documents(merged)) == [*engine.documents(ours), document("m")]
-    assert [engine.info(each).parents for each in (made, merged, unchanged)] == [(ours,), (ours, theirs), (made,)]
+    assert [each.doc_id for each in engine.read_documents(made)] == ["a", "c", "d"]
+    assert list(engine.read_documents(merged)) == [*engine.read_documents(ours), document("m")]
+    assert [engine.read_revision(each).parents for each in (made, merged, unchanged)] == [
+        (ours,),
+        (ours, theirs),
+        (made,),
+    ]
     assert made == _recreated(engine, [ours], Write(put_documents=[document("d")], remove_documents=[("guide", "b")]))
-    assert engine.branches() == before
-    assert engine.unreachable([made, merged, unchanged]) == [made, merged, unchanged]
+    assert engine.list_branches() == before
+    assert engine.find_unreachable([made, merged, unchanged]) == [made, merged, unchanged]
 
 
 def test_a_revision_of_parents_that_an_engine_cannot_join_is_refused(engine: Engine) -> None:
     base, ours, _ = _two_sides(engine)
-    before = engine.branches()
+    before = engine.list_branches()
     with pytest.raises(EngineFailed):
         _recreated(engine, [ours, base])
     with pytest.raises(RevisionMissing):
         _recreated(engine, [ours, "0" * len(ours)])
-    assert engine.branches() == before
+    assert engine.list_branches() == before
 
 
 def test_only_anchors_and_the_first_commit_have_no_tables(engine: Engine) -> None:
     _, ours, _ = _two_sides(engine)
     for revision in (_recreated(engine, [ours], Write(put_documents=[document(name)])) for name in "xyz"):
-        engine.anchor(revision, reason="a test")
+        engine.anchor_revision(revision, reason="a test")
     keep = head(engine, KEEP_BRANCH)
     assert not any(map(engine.is_bare, (ours, root(engine))))
-    assert all(map(engine.is_bare, (keep, *engine.info(root(engine)).parents)))
+    assert all(map(engine.is_bare, (keep, *engine.read_revision(root(engine)).parents)))
     with pytest.raises(RevisionMissing):
         engine.is_bare("0" * len(ours))
 
@@ -1114,15 +1130,15 @@ def test_what_a_kill_leaves_of_a_commit_onto_a_revision_keeps_nothing_alive(engi
     base, ours, theirs = _two_sides(engine)
     store(engine, "main", document("e"))
     engine.delete_branch("main", expected=head(engine, "main"))
-    before = engine.branches()
+    before = engine.list_branches()
     with engines.child(engine.folder, KILLED_WHILE_JOINING.format(ours=ours, theirs=theirs)) as child:
         assert child.wait(30) == -9
-    assert engine.branches() == before
+    assert engine.list_branches() == before
     engine.move_branch("ours", base, expected=ours)
     made = _onto(engine, base, Write(put_documents=[document("d")]), joining=theirs)
     engine.collect_garbage()
-    assert [each.content for each in engine.documents(ours)] == ["ours", "base", "base"]
-    assert engine.unreachable([ours, theirs, made]) == []
+    assert [each.content for each in engine.read_documents(ours)] == ["ours", "base", "base"]
+    assert engine.find_unreachable([ours, theirs, made]) == []
 
 
 def test_equal_joins_give_equal_revisions(engines: Engines, engine: Engine, tmp_path: Path) -> None:
@@ -1148,10 +1164,10 @@ def test_unrelated_revisions_cannot_be_joined(engine: Engine, engines: Engines) 
 
 def test_refused_content_leaves_nothing_of_a_commit_onto_a_revision(engine: Engine) -> None:
     _, ours, theirs = _two_sides(engine)
-    before = engine.branches()
+    before = engine.list_branches()
     with pytest.raises(ContentRefused):
         _onto(engine, ours, Write(put_documents=[document("d", "\0")]), joining=theirs)
-    assert engine.branches() == before
+    assert engine.list_branches() == before
 
 
 # -- taking uncommitted rows back
@@ -1162,11 +1178,11 @@ def test_uncommitted_rows_are_taken_back_when_a_revision_holds_them(engine: Engi
     put(engine, "main", document("d"))
     engine.write("main", Write(remove_documents=[("guide", "a")]), expected=base)
     kept = _onto(engine, base, Write(put_documents=[document("d")], remove_documents=[("guide", "a")]))
-    engine.take_back("main", kept=kept, expected=base)
-    found = engine.branch("main")
+    engine.discard_saved_rows("main", kept=kept, expected=base)
+    found = engine.find_branch("main")
     assert found is not None
     assert (found.head, found.dirty) == (base, False)
-    assert list(engine.documents(Working("main"))) == list(engine.documents(base))
+    assert list(engine.read_documents(WorkingSet("main"))) == list(engine.read_documents(base))
 
 
 def test_uncommitted_rows_that_are_kept_nowhere_are_not_taken_back(engine: Engine) -> None:
@@ -1174,17 +1190,17 @@ def test_uncommitted_rows_that_are_kept_nowhere_are_not_taken_back(engine: Engin
     put(engine, "main", document("d"))
     for kept in (base, ours):
         with pytest.raises(Uncommitted):
-            engine.take_back("main", kept=kept, expected=base)
+            engine.discard_saved_rows("main", kept=kept, expected=base)
     with pytest.raises(KnowledgeMoved):
-        engine.take_back("main", kept=base, expected=ours)
+        engine.discard_saved_rows("main", kept=base, expected=ours)
     with pytest.raises(BranchMissing):
-        engine.take_back("nowhere", kept=base, expected=base)
-    assert engine.document(Working("main"), "guide", "d") == document("d")
+        engine.discard_saved_rows("nowhere", kept=base, expected=base)
+    assert engine.find_document(WorkingSet("main"), "guide", "d") == document("d")
 
 
 def test_a_clean_branch_has_nothing_to_take_back(engine: Engine) -> None:
     base, ours, _ = _two_sides(engine)
-    engine.take_back("main", kept=ours, expected=base)
+    engine.discard_saved_rows("main", kept=ours, expected=base)
     assert head(engine, "main") == base
 
 
@@ -1197,19 +1213,19 @@ def _link(engine: Engine, *put: Link, remove: tuple[str, ...] = ()) -> None:
 
 def test_links_are_kept_by_code_commit_on_a_branch_of_their_own(engine: Engine) -> None:
     base, ours, _ = _two_sides(engine)
-    assert engine.links() == []
-    before = engine.branches()
+    assert engine.list_links() == []
+    before = engine.list_branches()
     one, two = (
         Link("1" * 40, base, "main", "ünï", "git@host:a", DATE, "manual", "", '{"a":1}'),
         Link("2" * 40, ours, "ours"),
     )
     _link(engine, two, one)
-    assert engine.links() == [one, two]
-    assert engine.links(git_commit="1" * 40) == [one]
-    assert engine.links(dolt_commit=ours) == [two]
-    assert engine.links(git_commit="3" * 40) == []
-    assert [branch for branch in engine.branches() if branch.name != LINKS_BRANCH] == before
-    assert engine.diff(base, ours).counts().total == 1
+    assert engine.list_links() == [one, two]
+    assert engine.list_links(git_commit="1" * 40) == [one]
+    assert engine.list_links(dolt_commit=ours) == [two]
+    assert engine.list_links(git_commit="3" * 40) == []
+    assert [branch for branch in engine.list_branches() if branch.name != LINKS_BRANCH] == before
+    assert engine.diff(base, ours).count_changes().total == 1
 
 
 def test_linking_again_replaces_and_what_changes_nothing_commits_nothing(engine: Engine) -> None:
@@ -1220,40 +1236,40 @@ def test_linking_again_replaces_and_what_changes_nothing_commits_nothing(engine:
     _link(engine, Link("1" * 40, ours, "ours"))
     assert head(engine, LINKS_BRANCH) == at
     _link(engine, remove=("1" * 40, "9" * 40))
-    assert engine.links() == [Link("2" * 40, ours, "ours")]
+    assert engine.list_links() == [Link("2" * 40, ours, "ours")]
     engine.collect_garbage()
-    assert engine.links() == [Link("2" * 40, ours, "ours")]
+    assert engine.list_links() == [Link("2" * 40, ours, "ours")]
 
 
 def test_a_link_that_no_database_stores_exactly_is_refused_and_none_of_its_company_is_stored(engine: Engine) -> None:
     with pytest.raises(ContentRefused):
         _link(engine, Link("1" * 40, "r", "main"), Link("2" * 40, "r", "ma\0in"))
-    assert engine.links() == []
+    assert engine.list_links() == []
 
 
 def test_links_for_a_remote_are_made_on_its_own_head_and_ours_stay(engine: Engine) -> None:
     base, ours, _ = _two_sides(engine)
     mine, theirs, late = (Link(digit * 40, base, "main") for digit in "123")
     _link(engine, mine)
-    before = engine.branches()
-    with engine.writing("push"):
-        first = engine.links_onto(None, [theirs], message="linked", author=AUTHOR, date=DATE)
-        assert engine.links(at=first) == [theirs]
-        second = engine.links_onto(first, [late, theirs], message="linked", author=AUTHOR, date=DATE)
-        assert engine.links(at=second) == [theirs, late]
-        assert engine.links(at=second, git_commit=late.git_commit) == [late]
+    before = engine.list_branches()
+    with engine.write_lock("push"):
+        first = engine.build_links_head(None, [theirs], message="linked", author=AUTHOR, date=DATE)
+        assert engine.list_links(at=first) == [theirs]
+        second = engine.build_links_head(first, [late, theirs], message="linked", author=AUTHOR, date=DATE)
+        assert engine.list_links(at=second) == [theirs, late]
+        assert engine.list_links(at=second, git_commit=late.git_commit) == [late]
         assert engine.is_ancestor(first, second)
-        assert engine.links_onto(second, [late], message="linked", author=AUTHOR, date=DATE) == second
-    assert (engine.branches(), engine.links()) == (before, [mine])
+        assert engine.build_links_head(second, [late], message="linked", author=AUTHOR, date=DATE) == second
+    assert (engine.list_branches(), engine.list_links()) == (before, [mine])
     with pytest.raises(RevisionMissing):
-        engine.links(at="0" * len(second))
-    assert engine.links(at=ours) == []
+        engine.list_links(at="0" * len(second))
+    assert engine.list_links(at=ours) == []
 
 
 def test_links_are_no_content(engine: Engine) -> None:
     base, _, _ = _two_sides(engine)
     _link(engine, Link("1" * 40, base, "main"))
     at = head(engine, LINKS_BRANCH)
-    refused = engine.refusal(at)
+    refused = engine.find_refusal(at)
     assert refused is not None
     assert "git_links" in refused.message

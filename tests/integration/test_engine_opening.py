@@ -53,8 +53,8 @@ def only_git(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 )
 def test_a_folder_says_by_what_lies_in_it_whose_it_is(tmp_path, name, engine):
     (tmp_path / name).mkdir()
-    assert opening.engine_of(tmp_path) == engine
-    assert opening.there(tmp_path) == (engine is not None)
+    assert opening.detect_engine(tmp_path) == engine
+    assert opening.engine_exists(tmp_path) == (engine is not None)
 
 
 def test_where_no_knowledge_base_is_none_is_opened_and_none_made(tmp_path):
@@ -88,7 +88,7 @@ def test_a_database_on_a_server_that_nobody_agreed_to_is_not_opened(tmp_path):
 def test_neither_documents_nor_a_password_go_over_a_network_in_the_clear(tmp_path, server, password):
     access = DoltAccess(server=server, database="kb", password=password)
     with pytest.raises(ConfigInvalid) as raised:
-        opening.create("dolt", tmp_path / "kb", author=AUTHOR, date=DATE, access=access)
+        opening.create_engine("dolt", tmp_path / "kb", author=AUTHOR, date=DATE, access=access)
     assert "dolt.tls" in raised.value.hint
     assert "s3cret" not in str(raised.value.to_dict()) + repr(access)
     assert not (tmp_path / "kb").exists()
@@ -96,7 +96,7 @@ def test_neither_documents_nor_a_password_go_over_a_network_in_the_clear(tmp_pat
 
 @pytest.mark.parametrize("server", ["localhost:3306", "127.0.0.1:3306", "[::1]:3306"])
 def test_a_server_on_this_machine_needs_no_encryption(server):
-    opening.require("dolt", DoltAccess(server=server, password="s3cret"))
+    opening.require_runnable("dolt", DoltAccess(server=server, password="s3cret"))
 
 
 def test_a_password_goes_to_no_server_that_only_a_file_of_the_repository_names(project, monkeypatch):
@@ -123,17 +123,17 @@ def test_a_password_goes_to_no_server_that_only_a_file_of_the_repository_names(p
 
 def test_a_write_changes_the_folders_stamp_and_reading_does_not(tmp_path, engines):
     engine = engines.create(tmp_path / "kb")
-    before = opening.stamp(engine.folder)
+    before = opening.read_stamp(engine.folder)
     again = engines.open(tmp_path / "kb")
     assert again.collections(root(again)) == []
     again.close()
-    assert opening.stamp(engine.folder) == before
+    assert opening.read_stamp(engine.folder) == before
     store(engine, "main", document("a"))
-    after = opening.stamp(engine.folder)
+    after = opening.read_stamp(engine.folder)
     here = not (engine.folder / SERVER_FILE).exists()  # what a server stores changes nothing in the folder
     assert (after != before) is here
     engine.collect_garbage()
-    assert (opening.stamp(engine.folder) != after) is here
+    assert (opening.read_stamp(engine.folder) != after) is here
     engine.close()
 
 
@@ -215,7 +215,7 @@ def test_doctor_names_a_program_that_is_missing(project, git_alone):
     [topic] = [each for each in project.ask("doctor", code=1)["topics"] if each["name"] == "programs"]
     assert "DOLT_EXECUTABLE_NOT_FOUND" in [each["code"] for each in topic["findings"]]
     with pytest.raises(DoltMissing):
-        opening.require("dolt", DoltAccess())
+        opening.require_runnable("dolt", DoltAccess())
 
 
 # -- systems for which doltlite is not made
@@ -241,7 +241,7 @@ def afresh(project: Project, body: str, *arguments: str) -> Done:
 
 
 ONLY = "The embedded engine, doltlite, is made for Linux with glibc (x86-64 and arm64) and macOS on Apple silicon only."
-INSTEAD = f"{extras.how_to_install('dolt')}, then: vmrag init --engine dolt"
+INSTEAD = f"{extras.format_install_command('dolt')}, then: vmrag init --engine dolt"
 
 
 def test_where_doltlite_is_not_made_for_one_sentence_says_what_works(project, elsewhere):

@@ -16,7 +16,7 @@ from tests.support.terminal import QUERIES
 from vmrag_link.engines.base import Engine, Write
 from vmrag_link.merging.choices import Choice, Decisions
 from vmrag_link.merging.conflicts import decide_all
-from vmrag_link.merging.revisions import merged_revision
+from vmrag_link.merging.revisions import merge_revisions
 from vmrag_link.models import Difference, Project
 
 NAMES = [f"d{number}" for number in range(12)]
@@ -67,9 +67,9 @@ def _onto(engine: Engine, revision: str, *rows: Write) -> str:
 
 def _rows(engine: Engine, revision: str) -> object:
     return (
-        engine.collections(revision),
-        list(engine.documents(revision)),
-        list(engine.projects(revision)),
+        engine.list_collections(revision),
+        list(engine.read_documents(revision)),
+        list(engine.read_projects(revision)),
     )
 
 
@@ -77,13 +77,13 @@ def _merge(engine: Engine, base: str, ours: str, theirs: str, *, joins: bool) ->
     """The rows of the merge, and what was in conflict and decided for ours."""
     decisions: Decisions = {}
     while True:
-        outcome = merged_revision(engine, base=base, ours=ours, theirs=theirs, joins=joins, decisions=decisions)
+        outcome = merge_revisions(engine, base=base, ours=ours, theirs=theirs, joins=joins, decisions=decisions)
         if outcome.revision is not None:
             break
         assert not decisions.keys() & {conflict.id for conflict in outcome.conflicts}
         decisions = {**decisions, **decide_all(outcome.conflicts, Choice("ours"))}  # a collection's come first
     conflicts = tuple(decisions)
-    return _rows(engine, outcome.revision), conflicts, len(engine.info(outcome.revision).parents)
+    return _rows(engine, outcome.revision), conflicts, len(engine.read_revision(outcome.revision).parents)
 
 
 def _differences(engine: Engine, *pairs: tuple[str, str]) -> list[tuple[Difference, object]]:

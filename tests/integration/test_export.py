@@ -9,7 +9,7 @@ import pytest
 
 from tests.support import terminal
 from tests.support.terminal import Project
-from vmrag_link.documents.export_paths import problem
+from vmrag_link.documents.export_paths import find_name_problem
 from vmrag_link.engines.base import Write
 from vmrag_link.models import Collection, Document, content_hash
 
@@ -33,7 +33,7 @@ def store(project: Project, *ids: str, collection: str = "evil") -> None:
     rows = [Document(collection, identifier, identifier, "text", content_hash("text")) for identifier in ids]
     with terminal.opened(project) as ws:
         ws.engine.write(
-            "main", Write(put_collections=[Collection(collection)], put_documents=rows), expected=ws.revision()
+            "main", Write(put_collections=[Collection(collection)], put_documents=rows), expected=ws.require_revision()
         )
 
 
@@ -127,5 +127,5 @@ def test_a_file_is_no_folder_to_write_to(project):
 
 @pytest.mark.parametrize("name", ["CON", "com1.md", "a\\b", "end.", "end ", "git~1", ".g\u200cit", "tab\there"])
 def test_reserved_names_are_no_files(name):
-    assert problem(("docs", name))
-    assert problem(("docs", f"x{name}x".strip("\\\t"))) is None or "\\" in name or "\t" in name
+    assert find_name_problem(("docs", name))
+    assert find_name_problem(("docs", f"x{name}x".strip("\\\t"))) is None or "\\" in name or "\t" in name

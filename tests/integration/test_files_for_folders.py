@@ -20,9 +20,11 @@ COMMANDS = (["status"], ["list"], ["query", "rest"], ["sync"], ["fetch"], ["push
 
 
 def folders(top: Path) -> list[str]:
-    places = plumbing.locate(top)
+    places = plumbing.locate_work_tree(top)
     return [
-        str(folder.relative_to(places.shared)) for folder in places.folders if folder not in (places.shared, places.own)
+        str(folder.relative_to(places.shared))
+        for folder in places.folders
+        if folder not in (places.shared, places.work_tree_folder)
     ]
 
 

@@ -22,15 +22,15 @@ import pytest
 from tests.support.chroma import Refused, needs_chroma, passing
 from tests.support.knowledge import Knowledge, collection, doc
 from tests.support.long import examples
-from vmrag_link.chroma.bindings import ChromaStore, Rows, open_store
+from vmrag_link.chroma.bindings import ChromaStore, RowBatch, open_store
 from vmrag_link.errors import FilterInvalid
 from vmrag_link.index import contents, draft
 from vmrag_link.index import view as views
-from vmrag_link.index.metadata import chunk_id, document_metadata, place
+from vmrag_link.index.metadata import build_chunk_metadata, build_document_metadata, chunk_id
 from vmrag_link.index.reader import IndexReader
 from vmrag_link.models import Chunking
 from vmrag_link.retrieval import filters
-from vmrag_link.retrieval.filters import keys_of, matching
+from vmrag_link.retrieval.filters import compile_where, list_keys
 from vmrag_link.retrieval.narrowed import ChunkFilter
 
 pytestmark = needs_chroma
@@ -144,7 +144,7 @@ class Both(NamedTuple):
     values: dict[str, dict[str, Any]]
 
     def ours(self, where: filters.Normal | None, where_document: filters.Normal | None) -> set[str]:
-        rows = ChunkFilter(where, where_document).rows(self.index, "guide")
+        rows = ChunkFilter(where, where_document).list_rows(self.index, "guide")
         assert rows == sorted(set(rows))
         return {self.names[row] for row in rows}
 
@@ -166,33 +166,35 @@ def both(tmp_path_factory) -> Iterator[Both]:
     ]
     kb, guide = Knowledge(folder), collection(chunking=Chunking(size=60, overlap=10))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(draft, "SMALL", 0)
+        patch.setattr(draft, "SMALL_SEGMENT", 0)
         half = kb.commit(*documents[::2], doc("d1", "changed later"), doc("gone", "alpha"), collections=[guide])
         kb.index(half)
         whole = kb.commit(*documents[1::2], remove=[("guide", "gone")])
         path = kb.index(whole, base=half).path
     kb.close()
-    assert [bool(part.pieces["guide"].dead) for part in views.read(path).parts] == [True, False]
-    rows = Rows([], [], [], [])
+    assert [bool(part.pieces["guide"].dead) for part in views.read_view(path).parts] == [True, False]
+    rows = RowBatch([], [], [], [])
     assert rows.documents is not None
-    texts = contents.rows_of(path, "guide")
+    texts = contents.read_rows(path, "guide")
     for document in documents:
         for number, row in enumerate(texts[document.doc_id]):
             rows.ids.append(chunk_id(document.doc_id, number))
             rows.vectors.append(struct.pack("<2f", 1.0, len(rows.ids)))
             rows.metadatas.append(
-                document_metadata(document.header, "documents")
-                | place(document.header, "documents", number, len(texts[document.doc_id]))
+                build_document_metadata(document.header, "documents")
+                | build_chunk_metadata(document.header, "documents", number, len(texts[document.doc_id]))
             )
             rows.documents.append(row.text)
     assert len(rows.ids) > DOCUMENTS
     store = open_store(tmp_path_factory.mktemp("chroma"))
-    made = store.create("guide", space="cosine", metadata={"embedding_model": "m"})
-    store.add(made, rows)
+    made = store.create_collection("guide", space="cosine", metadata={"embedding_model": "m"})
+    store.add_rows(made, rows)
     values = dict(zip(rows.ids, map(dict, rows.metadatas), strict=True))
     with contextlib.closing(store), IndexReader.open(path) as index:
         names = {
-            row: chunk_id(header.doc_id, n) for header, rows in index.placed("guide") for n, row in enumerate(rows)
+            row: chunk_id(header.doc_id, n)
+            for header, rows in index.list_documents("guide")
+            for n, row in enumerate(rows)
         }
         yield Both(index, names, store, made, values)
 
@@ -220,16 +222,16 @@ def test_an_index_passes_the_chunks_that_chroma_passes(both):
     rng, by_ruling, some = random.Random(SEED + 1), 0, 0
     for _ in range(FILTERS):
         kind = rng.randrange(4)
-        where = filters.where(nested(rng, some_comparison)) if kind != 3 else None
-        where_document = filters.where_document(nested(rng, some_text_match)) if kind >= 2 else None
+        where = filters.normalize_where(nested(rng, some_comparison)) if kind != 3 else None
+        where_document = filters.normalize_where_document(nested(rng, some_text_match)) if kind >= 2 else None
         ours, chromas = both.ours(where, where_document), both.chromas(where, where_document)
         some += 0 < len(ours) < len(both.values)
         for name in ours ^ chromas:
             assert where is not None, (where_document, name)
             there = converted(where, both.values[name])
             assert there != where, (where, where_document, name)
-            columns = {key: [both.values[name].get(key)] for key in keys_of(there)}
-            assert matching(there)(columns) == [name in chromas], (where, where_document, name)
+            columns = {key: [both.values[name].get(key)] for key in list_keys(there)}
+            assert compile_where(there)(columns) == [name in chromas], (where, where_document, name)
             by_ruling += 1
     assert some > FILTERS / 3
     assert by_ruling > 0
@@ -247,13 +249,13 @@ def test_numbers_compare_as_the_numbers_that_they_are(name, number):
         "$lt": lambda difference: difference < 0,
         "$lte": lambda difference: difference <= 0,
     }[name]
-    assert matching({"n": {name: number}})({"n": NUMBERS}) == [*map(holds, differences)]
+    assert compile_where({"n": {name: number}})({"n": NUMBERS}) == [*map(holds, differences)]
 
 
 @pytest.mark.parametrize("name", sorted(filters.ORDERINGS))
 def test_strings_are_ordered_by_code_points(both, name):
     for operand in STRINGS:
-        normal = filters.where({"s": {name: operand}})
+        normal = filters.normalize_where({"s": {name: operand}})
         with pytest.raises(Refused):
             both.chromas(normal, None)
         points = [ord(each) for each in operand]
@@ -269,7 +271,7 @@ def test_strings_are_ordered_by_code_points(both, name):
 
 @pytest.mark.parametrize("pattern", ["(", r"(a)\1", "a(?=l)", r"\Z", "a{2,1}"])
 def test_what_is_no_regular_expression_for_chroma_is_none_here(both, pattern):
-    normal = filters.where_document({"$regex": pattern})
+    normal = filters.normalize_where_document({"$regex": pattern})
     with pytest.raises(Refused):
         both.chromas(None, normal)
     with pytest.raises(FilterInvalid):
@@ -277,7 +279,7 @@ def test_what_is_no_regular_expression_for_chroma_is_none_here(both, pattern):
 
 
 def test_a_regular_expression_that_is_too_large_is_refused_in_one_sentence(both):
-    normal = filters.where_document({"$regex": "(a{1000}){1000}"})
+    normal = filters.normalize_where_document({"$regex": "(a{1000}){1000}"})
     with pytest.raises(FilterInvalid) as refused:
         both.ours(None, normal)
     assert refused.value.message.endswith("'(a{1000}){1000}' (Compiled regex exceeds size limit of 10485760 bytes).")

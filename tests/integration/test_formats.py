@@ -17,7 +17,7 @@ from vmrag_link import models
 from vmrag_link.engines.base import Write
 from vmrag_link.engines.doltlite.engine import DoltliteEngine
 from vmrag_link.errors import SchemaTooNew
-from vmrag_link.models import Working
+from vmrag_link.models import WorkingSet
 
 pytestmark = pytest.mark.hooks("off")
 
@@ -47,7 +47,7 @@ def upgrade(person: Project, name: str) -> str:
     revision.
     """
     engine = knowledge(person)
-    branch = engine.branch("main")
+    branch = engine.find_branch("main")
     assert branch is not None
     engine.write("main", Write(put_projects=[models.Project(name)]), expected=branch.head)
     engine.close()
@@ -221,7 +221,7 @@ def test_uncommitted_documents_of_version_1_follow_a_pin_of_version_2(world: For
     bob.vmrag("sync")
     assert {name: mark for name, mark in marks(bob).items() if mark} == {"backup.md": "removed", "plants.md": "added"}
     engine = knowledge(bob)
-    assert [entry.key for entry in entries(engine, Working("main"))] == ["vmrag"]
+    assert [entry.key for entry in entries(engine, WorkingSet("main"))] == ["vmrag"]
     engine.close()
     assert bob.consistent()
 
@@ -238,9 +238,9 @@ def test_a_program_of_version_1_refuses_what_was_upgraded_and_goes_on_with_what_
     dan.git("checkout", "-q", "--", ".")
     with program(1):
         engine = knowledge(bob)
-        assert engine.count(old) == 4
+        assert engine.count_documents(old) == 4
         with pytest.raises(SchemaTooNew, match="schema version 2; this program knows versions up to 1"):
-            engine.collections(new)
+            engine.list_collections(new)
         engine.close()
         for command in (["list"], ["diff", old], ["add", "-", "--collection", "faq", "--id", "x"]):
             error = bob.vmrag(*command, "--json", code=3, stdin="x").error

@@ -37,9 +37,9 @@ def ada(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Project:
 def models(project: Project) -> tuple[set[str], set[str]]:
     """Which the rows of collections name, and which the index does."""
     with contextlib.closing(Workspace.open(project.top, QUIET)) as ws, ws.reader.view() as view:
-        rows = {collection.embedding_model for collection in ws.engine.collections(ws.at())}
+        rows = {collection.embedding_model for collection in ws.engine.list_collections(ws.locate_documents())}
         return rows, {
-            collection.collection.embedding_model for collection in views.read(view.folder).collections.values()
+            collection.collection.embedding_model for collection in views.read_view(view.folder).collections.values()
         }
 
 

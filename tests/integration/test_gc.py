@@ -102,7 +102,7 @@ def kb_branches(project: Project) -> dict[str, str]:
 def needed(project: Project) -> list[str]:
     workspace = Workspace.open(project.top, QUIET)
     try:
-        return operation.needed(workspace)
+        return operation.list_needed(workspace)
     finally:
         workspace.close()
 
@@ -376,7 +376,7 @@ def test_gc_removes_files_of_killed_processes_from_every_folder(project):
 def test_gc_leaves_what_a_living_process_makes(project):
     making = project.shared / "remotes" / "incoming-git-0123"
     making.mkdir(parents=True)
-    with locks.exclusive(project.shared / "locks" / "remote-git-0123.lock", purpose="fetch", timeout=0):
+    with locks.hold_exclusive(project.shared / "locks" / "remote-git-0123.lock", purpose="fetch", timeout=0):
         project.vmrag("gc", "--apply")
     assert making.exists()
 

@@ -29,7 +29,9 @@ def project(template: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     made = terminal.copied(template, tmp_path, monkeypatch)
     for hook in HOOKS:
         (made.top / ".git" / "hooks" / hook).unlink()
-    hook_config.write(plumbing.locate(made.top), {hook: shims.text(hook, configured=True) for hook in HOOKS})
+    hook_config.write_hooks(
+        plumbing.locate_work_tree(made.top), {hook: shims.format_shim(hook, configured=True) for hook in HOOKS}
+    )
     return made
 
 

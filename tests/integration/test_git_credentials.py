@@ -23,7 +23,7 @@ from vmrag_link.engines.limits import USUAL_LIMITS
 from vmrag_link.errors import AuthenticationFailed
 from vmrag_link.git import credentials, plumbing, remotes, sidecar_repo
 from vmrag_link.git.remotes import Peer
-from vmrag_link.git.run import git
+from vmrag_link.git.run import run_git
 from vmrag_link.paths import Places
 from vmrag_link.transport import quarantine
 
@@ -117,10 +117,10 @@ def test_the_token_of_a_checkout_lets_the_knowledge_base_in(
 
 def test_the_quarantine_for_a_fork_gets_in(host: Host, tmp_path: Path) -> None:
     places = Clone(checkout(host, tmp_path).run("hub.git").top).places
-    with quarantine.opened(places, timeout=5) as room:
-        url = room.knowledge("doltlite", Peer(f"{host.server.url}/hub.git"), limits=USUAL_LIMITS)
+    with quarantine.open_quarantine(places, timeout=5) as room:
+        url = room.fetch_knowledge("doltlite", Peer(f"{host.server.url}/hub.git"), limits=USUAL_LIMITS)
         assert Path(url.removeprefix("file://")).is_file()
-        assert room.code(Peer("origin"), "refs/heads/main")
+        assert room.fetch_code(Peer("origin"), "refs/heads/main")
 
 
 def test_a_linked_work_tree_of_a_checkout_gets_in(host: Host, tmp_path: Path) -> None:
@@ -155,8 +155,8 @@ def test_without_a_credential_the_error_says_what_helps_on_a_runner(
 
 def test_a_header_that_git_was_told_to_trace_is_not_shown() -> None:
     said = f"=> Send header: Authorization: basic {basic(TOKEN)}\nfatal: no"
-    assert_secret(remotes.shown(said))
-    assert "fatal: no" in remotes.shown(said)
+    assert_secret(remotes.redact_url(said))
+    assert "fatal: no" in remotes.redact_url(said)
 
 
 def test_the_key_of_a_checkout_lets_the_knowledge_base_in(
@@ -170,7 +170,9 @@ def test_the_key_of_a_checkout_lets_the_knowledge_base_in(
         shutil.rmtree(bob.places.kb)
         bob.repo.git("config", "core.sshCommand", ssh_command(tmp_path / "sshd", tmp_path / "temp"))
         travels(bob, "by-key")
-        told = credentials.environment(bob.places, credentials.read(bob.places), ask=False)["GIT_SSH_COMMAND"]
+        told = credentials.build_environment(bob.places, credentials.read_credentials(bob.places), ask=False)[
+            "GIT_SSH_COMMAND"
+        ]
         assert told.startswith(f'"{shutil.which("ssh")}" -i "$RUNNER_TEMP/')
         assert told.endswith("-o ServerAliveCountMax=3 -o BatchMode=yes")
 
@@ -219,7 +221,7 @@ def test_git_beside_the_code_s_repository_says_what_git_in_it_says(
     repo = make_repo(tmp_path / "code")
     repo.git("remote", "add", "origin", f"{host.server.url}/hub.git")
     repo.git("config", "extensions.worktreeConfig", "true")
-    places = plumbing.locate(repo.top)
+    places = plumbing.locate_work_tree(repo.top)
     for number, (where, *setting) in enumerate(settings):
         key, value = (each.replace("{url}", host.server.url) for each in setting)
         scope, _, condition = where.rpartition(" ")
@@ -235,15 +237,15 @@ def test_git_beside_the_code_s_repository_says_what_git_in_it_says(
             repo.git("config", "--file", str(file), key, value)
             include = CONDITIONS[condition].format(git_dir=places.git_dir, top=places.top)
             repo.git("config", f"--{scope or 'local'}", "--add", include, str(file))
-    beside = sidecar_repo.lasting(places, places.remote_objects)
+    beside = sidecar_repo.provide_repository(places, places.remote_objects)
     assert said(beside) == said(places)
 
 
 def said(places: Places) -> list[str]:
     """What git sends, and whom it asks, while it tries to get in."""
-    extra = credentials.environment(places, credentials.read(places), ask=False)
+    extra = credentials.build_environment(places, credentials.read_credentials(places), ask=False)
     trace = {"GIT_TRACE_CURL": "1", "GIT_TRACE_CURL_NO_DATA": "1", "GIT_TRACE_REDACT": "0", "GIT_ASKPASS": ""}
-    told = git(places, "ls-remote", "origin", extra=extra | trace).complaint
+    told = run_git(places, "ls-remote", "origin", extra=extra | trace).error_text
     lines = re.findall(r"(?m)Send header: ((?:X|User-Agent|GET)\b.*)$|^(\d)$", told)
     assert lines, told
     return ["".join(line) for line in lines]

@@ -21,7 +21,7 @@ def repo(tmp_path):
 
 
 def pins(repo, **options):
-    return history.pins(plumbing.locate(repo.top), **options)
+    return history.list_pins(plumbing.locate_work_tree(repo.top), **options)
 
 
 def test_an_empty_repository_has_no_pins(repo):
@@ -67,10 +67,10 @@ def test_a_pin_that_a_merge_dropped_is_still_there(repo):
 def test_what_given_commits_introduce_is_found_like_that_of_all_history(repo):
     one, _, two = repo.commit("1", pin="one"), repo.commit("2", code="x"), repo.commit("3", pin="two")
     gone, tree = "0" * 39 + "1", repo.git("rev-parse", "HEAD^{tree}")
-    places = plumbing.locate(repo.top)
+    places = plumbing.locate_work_tree(repo.top)
     everything = [*repo.git("rev-list", "HEAD").split(), gone, tree]
-    assert history.introduced(places, everything) == {one: b"one", two: b"two"}
-    assert history.introduced(places, [gone]) == history.introduced(places, []) == {}
+    assert history.read_introduced_pins(places, everything) == {one: b"one", two: b"two"}
+    assert history.read_introduced_pins(places, [gone]) == history.read_introduced_pins(places, []) == {}
 
 
 def test_a_pin_that_only_a_merge_has_is_found(repo):
@@ -118,7 +118,7 @@ def test_an_inherited_git_dir_does_not_lead_to_another_repository(repo, tmp_path
 
 def test_no_git_process_inherits_what_leads_elsewhere_or_changes_what_arguments_mean(repo, tmp_path, monkeypatch):
     repo.commit("1", pin="one")
-    places = plumbing.locate(repo.top)
+    places = plumbing.locate_work_tree(repo.top)
     log, program = tmp_path / "environments", tmp_path / "bin" / "git"
     program.parent.mkdir()
     program.write_text(f'#!/bin/sh\nenv >> "{log}"\necho "== $*" >> "{log}"\nexec {shutil.which("git")} "$@"\n')
@@ -131,11 +131,11 @@ def test_no_git_process_inherits_what_leads_elsewhere_or_changes_what_arguments_
     for name, value in setting.items():
         monkeypatch.setenv(name, value)
 
-    assert plumbing.blob(places, "HEAD:.dolt-version") == b"one"
+    assert plumbing.read_blob(places, "HEAD:.dolt-version") == b"one"
     own = log.read_text().count("\n== ")
-    walk = history.walk(places, "HEAD")
-    assert set(walk.contents.values()) == set(history.pins(places)) == {b"one"}
-    assert [described.subject for described in history.descriptions(places, walk.parents).values()] == ["1"]
+    walk = history.walk_range(places, "HEAD")
+    assert set(walk.contents.values()) == set(history.list_pins(places)) == {b"one"}
+    assert [described.subject for described in history.describe_commits(places, walk.parents).values()] == ["1"]
     assert log.read_text().count("\n== ") > own > 0
     inherited = {line.split("=")[0] for line in log.read_text().splitlines()}
     assert inherited & hostile.keys() == set()
@@ -160,14 +160,14 @@ def test_new_pins_are_those_of_no_remote_for_as_many_tips_as_there_are(repo):
     two = repo.commit("2", pin="two")
     repo.git("tag", "-a", "-m", "t", "t")
     tag, blob = repo.git("rev-parse", "t"), repo.git("rev-parse", "HEAD:.dolt-version")
-    places = plumbing.locate(repo.top)
+    places = plumbing.locate_work_tree(repo.top)
     many = [tag, *[one] * 60_000]
-    assert history.new_pins(places, many) == {b"one": [one], b"two": [two]}
-    assert history.pins_at(places, many) == {b"one", b"two"}
-    assert history.pins_at(places, [one, blob]) == {b"one"}
+    assert history.list_new_pins(places, many) == {b"one": [one], b"two": [two]}
+    assert history.collect_pins(places, many) == {b"one", b"two"}
+    assert history.collect_pins(places, [one, blob]) == {b"one"}
     repo.git("update-ref", "refs/remotes/fork/main", one)
-    assert history.new_pins(places, [tag]) == {b"two": [two]}
+    assert history.list_new_pins(places, [tag]) == {b"two": [two]}
     repo.git("update-ref", "refs/remotes/origin/main", two)
-    assert history.new_pins(places, [tag]) == {}
-    assert history.new_pins(places, []) == {}
-    assert history.pins_at(places, []) == set()
+    assert history.list_new_pins(places, [tag]) == {}
+    assert history.list_new_pins(places, []) == {}
+    assert history.collect_pins(places, []) == set()

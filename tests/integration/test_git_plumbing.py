@@ -10,7 +10,7 @@ from tests.support.repos import Repo, isolate, make_repo
 from vmrag_link import env
 from vmrag_link.errors import GitFailed, GitReferenceMissing, GitRepositoryMissing, PinMalformed
 from vmrag_link.git import configuration, pin_conflict, plumbing, remotes
-from vmrag_link.git.run import demand
+from vmrag_link.git.run import check_git
 from vmrag_link.paths import PIN_NAME
 
 
@@ -28,7 +28,7 @@ def repo(tmp_path):
 
 @pytest.fixture
 def places(repo):
-    return plumbing.locate(repo.top)
+    return plumbing.locate_work_tree(repo.top)
 
 
 # -- locate
@@ -36,26 +36,26 @@ def places(repo):
 
 def test_a_subdirectory_belongs_to_its_work_tree(repo):
     (repo.top / "sub" / "deep").mkdir(parents=True)
-    found = plumbing.locate(repo.top / "sub" / "deep")
+    found = plumbing.locate_work_tree(repo.top / "sub" / "deep")
     assert (found.top, found.git_dir, found.common) == (repo.top, repo.top / ".git", repo.top / ".git")
 
 
 def test_a_linked_work_tree_has_its_own_git_dir_and_the_common_one(repo, tmp_path):
     repo.git("worktree", "add", "-q", "../linked", "-b", "side")
-    found = plumbing.locate(tmp_path / "linked")
+    found = plumbing.locate_work_tree(tmp_path / "linked")
     assert found.top == tmp_path / "linked"
     assert found.git_dir == repo.top / ".git" / "worktrees" / "linked"
     assert found.common == repo.top / ".git"
-    assert plumbing.head(found).branch == "side"
+    assert plumbing.read_head(found).branch == "side"
 
 
 def test_a_submodule_is_a_repository_of_its_own(repo, tmp_path):
     outer = make_repo(tmp_path / "outer")
     outer.git("submodule", "--quiet", "add", str(repo.top), "inner")
-    found = plumbing.locate(outer.top / "inner")
+    found = plumbing.locate_work_tree(outer.top / "inner")
     assert found.git_dir == found.common == outer.top / ".git" / "modules" / "inner"
-    assert plumbing.pin_bytes(found) == b"one\n"
-    assert plumbing.blob(found, "HEAD:code") == b"1"
+    assert plumbing.read_pin_bytes(found) == b"one\n"
+    assert plumbing.read_blob(found, "HEAD:code") == b"1"
 
 
 def test_variables_inherited_from_a_hook_do_not_lead_to_another_repository(repo, tmp_path, monkeypatch):
@@ -64,9 +64,9 @@ def test_variables_inherited_from_a_hook_do_not_lead_to_another_repository(repo,
     monkeypatch.setenv("GIT_DIR", str(other.top / ".git"))
     monkeypatch.setenv("GIT_WORK_TREE", str(other.top))
     monkeypatch.setenv("GIT_INDEX_FILE", str(other.top / ".git" / "index"))
-    found = plumbing.locate(repo.top)
+    found = plumbing.locate_work_tree(repo.top)
     assert found.top == repo.top
-    assert plumbing.blob(found, f":{PIN_NAME}") == b"one\n"
+    assert plumbing.read_blob(found, f":{PIN_NAME}") == b"one\n"
 
 
 def test_the_scrubbed_variables_are_those_that_git_lists():
@@ -76,44 +76,44 @@ def test_the_scrubbed_variables_are_those_that_git_lists():
 
 def test_outside_of_a_repository_the_hint_is_git_init(tmp_path):
     with pytest.raises(GitRepositoryMissing) as raised:
-        plumbing.locate(tmp_path)
+        plumbing.locate_work_tree(tmp_path)
     assert raised.value.hint == "git init"
 
 
 def test_a_bare_repository_is_refused_in_a_sentence(tmp_path):
     subprocess.run(["git", "init", "-q", "--bare", tmp_path / "bare"], check=True)
     with pytest.raises(GitRepositoryMissing):
-        plumbing.locate(tmp_path / "bare")
+        plumbing.locate_work_tree(tmp_path / "bare")
 
 
 def test_a_path_with_a_line_break_is_refused(tmp_path):
     with pytest.raises(GitFailed):
-        plumbing.locate(make_repo(tmp_path / "a\nb").top)
+        plumbing.locate_work_tree(make_repo(tmp_path / "a\nb").top)
 
 
 def test_a_missing_directory_is_refused(tmp_path):
     with pytest.raises(GitRepositoryMissing):
-        plumbing.locate(tmp_path / "absent")
+        plumbing.locate_work_tree(tmp_path / "absent")
 
 
 def test_without_git_the_error_says_what_to_install(repo, monkeypatch, tmp_path):
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(GitFailed) as raised:
-        plumbing.locate(repo.top)
+        plumbing.locate_work_tree(repo.top)
     assert "Install git" in raised.value.hint
 
 
 def test_a_repository_of_another_owner_passes_on_what_git_advises(repo, monkeypatch):
     monkeypatch.setenv("GIT_TEST_ASSUME_DIFFERENT_OWNER", "1")
     with pytest.raises(GitFailed, match="dubious ownership") as raised:
-        plumbing.locate(repo.top)
+        plumbing.locate_work_tree(repo.top)
     assert raised.value.hint.startswith("git config --global --add safe.directory")
 
 
 def test_a_repository_that_git_cannot_read_is_not_called_missing(repo):
     (repo.top / ".git" / "config").write_text("[broken")
     with pytest.raises(GitFailed, match="config"):
-        plumbing.locate(repo.top)
+        plumbing.locate_work_tree(repo.top)
 
 
 # -- head
@@ -121,7 +121,7 @@ def test_a_repository_that_git_cannot_read_is_not_called_missing(repo):
 
 def test_head_follows_git_through_loose_packed_detached_and_unborn(repo, places):
     def agrees():
-        head = plumbing.head(places)
+        head = plumbing.read_head(places)
         assert head.symbolic == (repo.git("symbolic-ref", "-q", "HEAD", check=False) or None)
         assert head.commit == (repo.git("rev-parse", "-q", "--verify", "HEAD", check=False) or None)
         return head
@@ -139,11 +139,11 @@ def test_head_follows_git_through_loose_packed_detached_and_unborn(repo, places)
     assert agrees().commit is None
     repo.git("symbolic-ref", "refs/heads/alias", "refs/heads/main")
     repo.git("symbolic-ref", "HEAD", "refs/heads/alias")
-    assert plumbing.head(places).commit == repo.git("rev-parse", "main")
+    assert plumbing.read_head(places).commit == repo.git("rev-parse", "main")
 
 
 def test_head_takes_well_under_a_millisecond(places):
-    best = min(_seconds(lambda: plumbing.head(places)) for _ in range(50))
+    best = min(_seconds(lambda: plumbing.read_head(places)) for _ in range(50))
     assert best < 0.001
 
 
@@ -178,33 +178,33 @@ def diverged(repo):
     ],
 )
 def test_what_git_is_in_the_middle_of_is_named_with_the_command_that_ends_it(diverged, places, command, what, abort):
-    assert plumbing.busy(places) is None
+    assert plumbing.find_operation(places) is None
     diverged.git(*command, check=False)
-    assert plumbing.busy(places) == what
+    assert plumbing.find_operation(places) == what
     goes_on = "commit" if what == "merge" else f"{what} --continue"
-    assert plumbing.busy_hint(what).startswith("git bisect reset" if what == "bisect" else f"git {goes_on} (")
+    assert plumbing.operation_hint(what).startswith("git bisect reset" if what == "bisect" else f"git {goes_on} (")
     diverged.git(*abort)
-    assert plumbing.busy(places) is None
+    assert plumbing.find_operation(places) is None
 
 
 def test_applying_a_mailbox_is_not_taken_for_a_rebase(diverged, places):
     patch = diverged.git("format-patch", "--stdout", "-1", "side~1")
     diverged.git("am", check=False, stdin=patch + "\n")
-    assert plumbing.busy(places) == "am"
+    assert plumbing.find_operation(places) == "am"
 
 
 def test_a_cherry_pick_of_several_is_still_under_way_between_two(diverged, places):
     diverged.git("cherry-pick", "side~1", "side", check=False)
     diverged.commit("resolved", code="resolved")
     assert not (places.git_dir / "CHERRY_PICK_HEAD").exists()
-    assert plumbing.busy(places) == "cherry-pick"
+    assert plumbing.find_operation(places) == "cherry-pick"
 
 
 def test_a_rebase_in_one_work_tree_leaves_the_other_idle(diverged, places, tmp_path):
     diverged.git("worktree", "add", "-q", "../linked", "side")
     Repo(tmp_path / "linked").git("rebase", "main", check=False)
-    assert plumbing.busy(places) is None
-    assert plumbing.busy(plumbing.locate(tmp_path / "linked")) == "rebase"
+    assert plumbing.find_operation(places) is None
+    assert plumbing.find_operation(plumbing.locate_work_tree(tmp_path / "linked")) == "rebase"
 
 
 # -- the pin's conflict
@@ -220,7 +220,7 @@ def test_a_closed_conflict_is_that_of_the_commits_where_the_index_has_forgotten_
     repo.git("read-tree", "HEAD")
     assert not repo.git("ls-files", "--unmerged", "--resolve-undo")
     versions = pin_conflict.Stages(base, b"ours\n", b"theirs\n")
-    assert pin_conflict.undecided(places) == pin_conflict.Undecided(versions, closed=True)
+    assert pin_conflict.find_undecided(places) == pin_conflict.UndecidedConflict(versions, closed=True)
 
 
 # -- contents
@@ -231,41 +231,41 @@ def test_blobs_are_read_from_index_and_commits_byte_for_byte(repo, places):
     repo.commit("binary", code=b"\x00\xff\n\r\n")
     repo.write("code", "staged")
     repo.git("add", "code")
-    assert plumbing.blob(places, ":code") == b"staged"
-    assert plumbing.blob(places, "HEAD:code") == b"\x00\xff\n\r\n"
-    assert plumbing.blob(places, f"{first}:code") == b"1"
-    assert plumbing.blob(places, "HEAD:absent") is None
-    assert plumbing.blob(places, ":absent") is None
+    assert plumbing.read_blob(places, ":code") == b"staged"
+    assert plumbing.read_blob(places, "HEAD:code") == b"\x00\xff\n\r\n"
+    assert plumbing.read_blob(places, f"{first}:code") == b"1"
+    assert plumbing.read_blob(places, "HEAD:absent") is None
+    assert plumbing.read_blob(places, ":absent") is None
 
 
 def test_a_reference_that_is_missing_is_not_a_missing_path(places):
     with pytest.raises(GitReferenceMissing) as raised:
-        plumbing.blob(places, "no-such-branch:code")
+        plumbing.read_blob(places, "no-such-branch:code")
     assert raised.value.hint
 
 
 def test_a_blob_above_the_limit_is_refused_before_it_is_read(repo, places):
     repo.commit("big", code="x" * 100)
-    assert plumbing.blob(places, "HEAD:code", limit=100)
+    assert plumbing.read_blob(places, "HEAD:code", limit=100)
     with pytest.raises(GitFailed, match="100 bytes"):
-        plumbing.blob(places, "HEAD:code", limit=99)
+        plumbing.read_blob(places, "HEAD:code", limit=99)
 
 
 def test_the_pin_is_the_file_else_the_index_entry_else_the_blob_in_head(repo, places):
     repo.write(PIN_NAME, "index\n")
     repo.git("add", PIN_NAME)
     pin = repo.write(PIN_NAME, "file\n")
-    assert plumbing.pin_bytes(places) == b"file\n"
+    assert plumbing.read_pin_bytes(places) == b"file\n"
     pin.unlink()
-    assert plumbing.pin_bytes(places) == b"index\n"
+    assert plumbing.read_pin_bytes(places) == b"index\n"
     repo.git("rm", "-q", "-f", "--cached", PIN_NAME)
-    assert plumbing.pin_bytes(places) == b"one\n"
+    assert plumbing.read_pin_bytes(places) == b"one\n"
     repo.git("commit", "-q", "-m", "no pin")
-    assert plumbing.pin_bytes(places) is None
+    assert plumbing.read_pin_bytes(places) is None
 
 
 def test_a_repository_without_commits_has_no_pin(tmp_path):
-    assert plumbing.pin_bytes(plumbing.locate(make_repo(tmp_path / "empty").top)) is None
+    assert plumbing.read_pin_bytes(plumbing.locate_work_tree(make_repo(tmp_path / "empty").top)) is None
 
 
 def test_what_is_not_a_file_is_never_read_as_a_pin(repo, places, tmp_path):
@@ -273,28 +273,28 @@ def test_what_is_not_a_file_is_never_read_as_a_pin(repo, places, tmp_path):
     places.pin.unlink()
     places.pin.symlink_to(tmp_path / "secret")
     with pytest.raises(PinMalformed):
-        plumbing.pin_bytes(places)
+        plumbing.read_pin_bytes(places)
     places.pin.unlink()
     places.pin.mkdir()
     with pytest.raises(PinMalformed):
-        plumbing.pin_bytes(places)
+        plumbing.read_pin_bytes(places)
 
 
 def test_at_most_8_kib_of_a_pin_are_read(repo, places):
     repo.write(PIN_NAME, "x" * 100_000)
-    assert plumbing.pin_bytes(places) == b"x" * 8192
+    assert plumbing.read_pin_bytes(places) == b"x" * 8192
 
 
 def test_a_revision_resolves_to_its_commit(repo, places):
     repo.git("tag", "-a", "v1", "-m", "v1")
     commit = repo.git("rev-parse", "HEAD")
-    assert {plumbing.resolve(places, ref) for ref in ("HEAD", "main", "v1", commit[:10])} == {commit}
+    assert {plumbing.resolve_commit(places, ref) for ref in ("HEAD", "main", "v1", commit[:10])} == {commit}
 
 
 @pytest.mark.parametrize("ref", ["absent", "--all", "-h", "", "^main", "main..main", "HEAD:code", "a\nb", "0" * 40])
 def test_what_names_no_commit_is_refused(places, ref):
     with pytest.raises(GitReferenceMissing):
-        plumbing.resolve(places, ref)
+        plumbing.resolve_commit(places, ref)
 
 
 # -- writing
@@ -303,7 +303,7 @@ def test_what_names_no_commit_is_refused(places, ref):
 def test_staging_adds_one_path_and_nothing_else(repo, places):
     repo.write(PIN_NAME, "two\n")
     repo.write("code", "2")
-    assert plumbing.stage(places, places.pin)
+    assert plumbing.stage_path(places, places.pin)
     assert repo.git("diff", "--cached", "--name-only") == PIN_NAME
 
 
@@ -311,7 +311,7 @@ def test_an_ignored_path_is_staged_all_the_same(repo, places):
     repo.write(".gitignore", ".*\n")
     repo.write("*.new", "x")
     repo.git("rm", "-q", "--cached", PIN_NAME)
-    assert plumbing.stage(places, places.pin)
+    assert plumbing.stage_path(places, places.pin)
     assert repo.git("ls-files") == f"{PIN_NAME}\ncode"
 
 
@@ -319,31 +319,31 @@ def test_a_path_left_out_by_a_sparse_checkout_is_staged(repo, places):
     repo.git("sparse-checkout", "set", "--no-cone", "/code")
     assert not places.pin.exists()
     repo.write(PIN_NAME, "two\n")
-    assert plumbing.stage(places, places.pin)
+    assert plumbing.stage_path(places, places.pin)
     assert repo.git("show", f":{PIN_NAME}") == "two"
 
 
 def test_staging_waits_for_a_lock_and_gives_up_after_two_seconds(repo, places, monkeypatch):
     repo.write(PIN_NAME, "two\n")
     lock = repo.write(".git/index.lock", "")
-    assert plumbing.index_locked(places)
+    assert plumbing.is_index_locked(places)
     monkeypatch.setattr(plumbing, "INDEX_LOCK_SECONDS", 0.1)
-    assert plumbing.stage(places, places.pin) is False
+    assert plumbing.stage_path(places, places.pin) is False
     monkeypatch.setattr(plumbing, "INDEX_LOCK_SECONDS", 10)
     threading.Timer(0.2, lock.unlink).start()
-    assert plumbing.stage(places, places.pin) is True
+    assert plumbing.stage_path(places, places.pin) is True
 
 
 def test_staging_a_missing_file_is_an_error_not_a_wait(places):
     with pytest.raises(GitFailed, match="did not match"):
-        plumbing.stage(places, places.top / "absent")
+        plumbing.stage_path(places, places.top / "absent")
 
 
 def test_a_commit_hook_can_stage_into_the_index_of_its_commit(repo, places, tmp_path):
     other = tmp_path / "next-index"
     other.write_bytes((repo.top / ".git" / "index").read_bytes())
     repo.write(PIN_NAME, "two\n")
-    assert plumbing.stage(places, places.pin, index_file=other)
+    assert plumbing.stage_path(places, places.pin, index_file=other)
     assert repo.git("show", f":{PIN_NAME}") == "one"
     assert repo.git("show", f":{PIN_NAME}", env={"GIT_INDEX_FILE": str(other)}) == "two"
 
@@ -352,13 +352,13 @@ def test_a_commit_hook_can_stage_into_the_index_of_its_commit(repo, places, tmp_
 
 
 def test_a_section_of_the_configuration_is_read_with_the_last_of_several_values(repo, places):
-    assert plumbing.config_section(places, "vmrag") == {}
+    assert plumbing.read_section(places, "vmrag") == {}
     repo.git("config", "vmrag.remote", "first")
     repo.git("config", "--add", "vmrag.remote", "-x\ny ü")
     repo.git("config", "vmrag.Sub.Key", "v")
     with (places.common / "config").open("a") as config:
         config.write("[vmrag]\n\tflag\n")
-    assert plumbing.config_section(places, "vmrag") == {
+    assert plumbing.read_section(places, "vmrag") == {
         "vmrag.remote": "-x\ny ü",
         "vmrag.Sub.key": "v",
         "vmrag.flag": "true",
@@ -369,22 +369,22 @@ def test_the_kb_branch_follows_a_renamed_code_branch_and_goes_with_a_deleted_one
     repo.git("branch", "feature/a.b")
     plumbing.set_kb_branch(places, "feature/a.b", "b/x-1")
     repo.git("branch", "-m", "feature/a.b", "Other")
-    assert plumbing.kb_branch_of(places, "Other") == "b/x-1"
-    assert plumbing.kb_branch_of(places, "feature/a.b") is None
+    assert plumbing.find_kb_branch(places, "Other") == "b/x-1"
+    assert plumbing.find_kb_branch(places, "feature/a.b") is None
     repo.git("branch", "-D", "Other")
-    assert plumbing.kb_branch_of(places, "Other") is None
+    assert plumbing.find_kb_branch(places, "Other") is None
     plumbing.set_kb_branch(places, "main", "first")
     plumbing.set_kb_branch(places, "main", "main")
-    assert plumbing.kb_branches(places) == {"main": "main"}
+    assert plumbing.read_kb_branches(places) == {"main": "main"}
 
 
 def test_a_kb_branch_that_others_write_down_is_seen_at_once(repo, places):
     plumbing.set_kb_branch(places, "main", "one")
     for name in ("two", "six"):
         repo.git("config", "branch.main.vmragBranch", name)
-        assert plumbing.kb_branch_of(places, "main") == name
+        assert plumbing.find_kb_branch(places, "main") == name
     repo.git("config", "--unset", "branch.main.vmragBranch")
-    assert plumbing.kb_branch_of(places, "main") is None
+    assert plumbing.find_kb_branch(places, "main") is None
 
 
 def test_settings_are_asked_once_and_seen_at_once_wherever_others_write_them(repo, places, tmp_path, monkeypatch):
@@ -396,12 +396,12 @@ def test_settings_are_asked_once_and_seen_at_once_wherever_others_write_them(rep
     repo.git("config", "extensions.worktreeConfig", "true")
     later.write_text("[vmrag]\n\tremote = side\n")
     asked = []
-    monkeypatch.setattr(configuration, "demand", lambda *it, **more: asked.append(it) or demand(*it, **more))
+    monkeypatch.setattr(configuration, "demand", lambda *it, **more: asked.append(it) or check_git(*it, **more))
 
     def remote() -> str | None:
-        plumbing.config_section(places, "vmrag")
+        plumbing.read_section(places, "vmrag")
         before = len(asked)
-        found = plumbing.config_section(places, "vmrag").get("vmrag.remote")
+        found = plumbing.read_section(places, "vmrag").get("vmrag.remote")
         assert len(asked) == before, "git was asked again where nothing had changed"
         return found
 
@@ -421,22 +421,22 @@ def test_settings_are_asked_once_and_seen_at_once_wherever_others_write_them(rep
 
 
 def test_a_conflict_of_another_terminal_is_seen_although_the_index_was_asked_before(repo, places):
-    assert pin_conflict.stages(places) is None
+    assert pin_conflict.read_stages(places) is None
     repo.git("switch", "-q", "-c", "side")
     repo.commit("two", pin="two\n")
     repo.git("switch", "-q", "main")
     repo.commit("three", pin="three\n")
-    assert pin_conflict.stages(places) is None
+    assert pin_conflict.read_stages(places) is None
     assert repo.run("merge", "-q", "side").returncode != 0
-    assert pin_conflict.stages(places) == (b"one\n", b"three\n", b"two\n")
+    assert pin_conflict.read_stages(places) == (b"one\n", b"three\n", b"two\n")
     repo.git("merge", "--abort")
-    assert pin_conflict.stages(places) is None
+    assert pin_conflict.read_stages(places) is None
 
 
 def test_the_identity_is_that_of_a_commit(places, monkeypatch):
-    assert plumbing.identity(places) == "Ada Lovelace <ada@example.com>"
+    assert plumbing.read_identity(places) == "Ada Lovelace <ada@example.com>"
     monkeypatch.setenv("GIT_AUTHOR_NAME", "Grace Hopper")
-    assert plumbing.identity(places) == "Grace Hopper <ada@example.com>"
+    assert plumbing.read_identity(places) == "Grace Hopper <ada@example.com>"
 
 
 REMOTES = [
@@ -453,14 +453,14 @@ REMOTES = [
 def test_remotes_equal_those_that_git_lists(repo, places, settings):
     for setting in settings:
         repo.git("config", "--add", *setting.split("=", 1))
-    configuration.forget(places)
+    configuration.clear_cache(places)
     listed = [line.partition("\t") for line in repo.git("remote", "--verbose").split("\n") if line]
-    assert remotes.names(places) == [*dict.fromkeys(name.strip() for name, _, _ in listed)]
-    for name in remotes.names(places):
+    assert remotes.list_remotes(places) == [*dict.fromkeys(name.strip() for name, _, _ in listed)]
+    for name in remotes.list_remotes(places):
         urls = [text for listed_name, _, text in listed if listed_name == name]
         fetch, push = ([url.removesuffix(way) for url in urls if url.endswith(way)] for way in (" (fetch)", " (push)"))
         if fetch:
-            assert (remotes.url(places, name), remotes.push_urls(places, name)) == (fetch[0], push)
+            assert (remotes.read_url(places, name), remotes.read_push_urls(places, name)) == (fetch[0], push)
 
 
 @pytest.mark.parametrize(
@@ -483,18 +483,18 @@ def test_identity_equals_that_of_git(repo, places, monkeypatch, settings, enviro
     for key, value in environment.items():
         monkeypatch.setenv(key, value)
     expected = repo.git("var", "GIT_AUTHOR_IDENT").rsplit(" ", 2)[0]
-    assert plumbing.identity(places) == expected
+    assert plumbing.read_identity(places) == expected
 
 
 def test_identity_is_refused_if_the_environment_names_an_empty_one(places, monkeypatch):
     monkeypatch.setenv("GIT_AUTHOR_NAME", "")
     with pytest.raises(GitFailed):
-        plumbing.identity(places)
+        plumbing.read_identity(places)
 
 
 def test_without_an_identity_the_hint_sets_one(places, monkeypatch, tmp_path):
     (tmp_path / "none").write_text("[user]\n\tuseConfigOnly = true\n")
     monkeypatch.setenv("GIT_CONFIG_GLOBAL", str(tmp_path / "none"))
     with pytest.raises(GitFailed) as raised:
-        plumbing.identity(places)
+        plumbing.read_identity(places)
     assert "git config --global user.name" in raised.value.hint

@@ -20,7 +20,7 @@ def api():
 
 
 def client(api: GitHubApi, token: str = TOKEN, repository: str = "them/project") -> GitHub:
-    return GitHub.of(f" {token}\n", {"GITHUB_API_URL": f"{api.url}/", "GITHUB_REPOSITORY": repository})
+    return GitHub.from_job(f" {token}\n", {"GITHUB_API_URL": f"{api.url}/", "GITHUB_REPOSITORY": repository})
 
 
 def test_a_pull_request_is_opened_once_and_found_afterwards(api):
@@ -76,4 +76,4 @@ def test_what_does_not_answer_or_answers_otherwise_is_an_error(api, monkeypatch)
 )
 def test_the_token_goes_nowhere_else(environ):
     with pytest.raises(UsageInvalid):
-        GitHub.of(TOKEN, environ)
+        GitHub.from_job(TOKEN, environ)

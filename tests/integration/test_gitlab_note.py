@@ -14,12 +14,12 @@ from tests.support.reports import document, report
 from tests.support.terminal import opened
 from vmrag_link.errors import AuthenticationFailed, RemoteRejected, RemoteUnreachable, UsageInvalid
 from vmrag_link.ops.report import gitlab
-from vmrag_link.ops.report.comment import MARKER, comment
-from vmrag_link.ops.report.comment_data import data_of
+from vmrag_link.ops.report.comment import MARKER, format_comment
+from vmrag_link.ops.report.comment_data import build_comment_data
 from vmrag_link.ops.report.ends import NamedEnd
-from vmrag_link.ops.report.gather import gather
+from vmrag_link.ops.report.gather import gather_report
 from vmrag_link.ops.report.gitlab import MergeRequest
-from vmrag_link.ops.report.records import AnswerChange, ComparedQueries, ToldChunk
+from vmrag_link.ops.report.records import AnswerChange, AnswerChunk, ComparedQueries
 
 pytestmark = pytest.mark.hooks("off")
 
@@ -28,13 +28,13 @@ template, project = terminal.template, terminal.project
 
 @pytest.fixture
 def api(monkeypatch):
-    monkeypatch.setattr(gitlab, "PAUSES", (0.0, 0.0))
+    monkeypatch.setattr(gitlab, "RETRY_PAUSES", (0.0, 0.0))
     with gitlab_api() as found:
         yield found
 
 
 def settle(api: GitLabApi, markdown: str = "# News\n", *, speaks: bool = True, **environ: str) -> str:
-    return MergeRequest.of(api.job | environ).settle(f"{MARKER}\n{markdown}", speaks=speaks)
+    return MergeRequest.from_environment(api.job | environ).update_note(f"{MARKER}\n{markdown}", speaks=speaks)
 
 
 def ours(api: GitLabApi) -> list[str]:
@@ -156,9 +156,9 @@ def test_strangers_notify_nobody_refer_to_nothing_and_give_no_commands(api):
     sent; others look for references there.
     """
     hostile = "\n/close\n@all group/project#1 !2 ~3 %4 $5 &6 ^7 *iteration:8 [epic:9] https://example.org/-/issues/1 `@me` #1`"
-    queries = ComparedQueries("q", 2, answers=(AnswerChange(hostile, 1, 1, ToldChunk(hostile, hostile), None),))
+    queries = ComparedQueries("q", 2, answers=(AnswerChange(hostile, 1, 1, AnswerChunk(hostile, hostile), None),))
     with report([document(1, (hostile, "b"), None, "c")], queries=queries) as found:
-        settle(api, comment(data_of(3, found.summary, "ab" * 20), "").removeprefix(f"{MARKER}\n"))
+        settle(api, format_comment(build_comment_data(3, found.summary, "ab" * 20), "").removeprefix(f"{MARKER}\n"))
     [note] = ours(api)
     assert not re.search(r"(?m)^\s*/|[@#!~%$&^*]\w", note)
     page = LexborHTMLParser(MarkdownIt("commonmark").render(note))
@@ -176,8 +176,8 @@ def test_the_command_writes_what_a_comment_on_github_says_and_nothing_where_noth
     assert "The note on the merge request: created." in done.err
     [note] = ours(api)
     head = project.git("rev-parse", "feature")
-    with opened(project) as ws, gather(ws, NamedEnd("main"), NamedEnd("feature")) as found:
-        told = comment(data_of(3, found.summary, head), page)
+    with opened(project) as ws, gather_report(ws, NamedEnd("main"), NamedEnd("feature")) as found:
+        told = format_comment(build_comment_data(3, found.summary, head), page)
     assert "- added: `handbook/uv.md`" in note
     assert note.replace("merge request", "pull request") == told.strip()
     assert note.endswith(f"As of {head[:12]}, [its run has all of it]({page}).")

@@ -11,8 +11,8 @@ import pytest
 from tests.support import terminal
 from tests.support.repos import isolate, make_repo
 from tests.support.terminal import Project, opened
-from vmrag_link.ops.documents.reading import Pattern, grep
-from vmrag_link.retrieval.filters import linear_pattern
+from vmrag_link.ops.documents.reading import Pattern, grep_texts
+from vmrag_link.retrieval.filters import compile_pattern
 
 pytestmark = pytest.mark.hooks("off")
 
@@ -237,19 +237,19 @@ def test_grep_finds_what_a_loop_over_all_tracked_files_finds(repository):
     with opened(repository) as ws:
         for text in (*PATTERNS, *fixed):
             pattern = Pattern(text, fixed=text in fixed, linear=True)
-            passes = (lambda line, text=text: text in line) if pattern.fixed else linear_pattern(text)
+            passes = (lambda line, text=text: text in line) if pattern.fixed else compile_pattern(text)
             expected = {
                 name: numbers
                 for name, lines in texts.items()
                 if (numbers := [number for number, line in enumerate(lines, 1) if passes(line)])
             }
             for ref in (None, "HEAD"):
-                report = grep(ws, pattern, ref=ref)
+                report = grep_texts(ws, pattern, ref=ref)
                 shown = {document.name: [line.number for line in document.lines] for document in report.documents}
                 assert shown == expected, (text, ref)
-                limited = grep(ws, pattern, ref=ref, most=3)
+                limited = grep_texts(ws, pattern, ref=ref, most=3)
                 assert limited.count == sum(map(len, expected.values()))
                 assert sum(len(document.lines) for document in limited.documents) == min(3, limited.count)
         for text in ("alpha", r"x*", r"\bx\b", "(?i)été", r"(?<!a)lpha|12"):
             by_python = {name for name, lines in texts.items() if any(re.search(text, line) for line in lines)}
-            assert {document.name for document in grep(ws, Pattern(text)).documents} == by_python
+            assert {document.name for document in grep_texts(ws, Pattern(text)).documents} == by_python

@@ -15,9 +15,9 @@ from tests.support.pace import slack
 from tests.support.terminal import on_a_terminal, opened
 from vmrag_link.engines.base import Write
 from vmrag_link.errors import GitReferenceMissing, PinMissing
-from vmrag_link.models import Working
+from vmrag_link.models import WorkingSet
 from vmrag_link.ops.history import revparse
-from vmrag_link.ops.history.compare import compare
+from vmrag_link.ops.history.compare import compare_places
 
 pytestmark = pytest.mark.hooks("off")
 
@@ -125,7 +125,7 @@ def test_old_texts_are_read_only_where_they_are_shown(project, monkeypatch):
         monkeypatch.setattr(engine, "documents", documents)
         for detail, expected in (("names", []), ("stat", ["faq.md"]), ("text", ["faq.md", "setup.md"])):
             read.clear()
-            report = compare(ws, [], detail=detail).report()
+            report = compare_places(ws, [], detail=detail).report()
             assert (read, len(report.documents)) == (expected, 2)
 
 
@@ -186,7 +186,7 @@ def test_a_place_is_working_a_revision_a_git_ref_or_a_kb_branch(project):
     feature = json.loads(project.git("show", "feature:.dolt-version"))["dolt_commit"]
     project.put("draft.md", "A draft.")
     with opened(project) as ws:
-        assert revparse.resolve_at(ws, "WORKING") == Working("main")
+        assert revparse.resolve_at(ws, "WORKING") == WorkingSet("main")
         assert revparse.resolve_at(ws, feature) == feature
         assert revparse.resolve_at(ws, "feature") == feature
         assert revparse.resolve_at(ws, project.git("rev-parse", "--short", "feature")) == feature

@@ -36,7 +36,7 @@ def repo(monkeypatch, tmp_path, new_git):
 
 @pytest.fixture
 def places(repo):
-    return plumbing.locate(repo.top)
+    return plumbing.locate_work_tree(repo.top)
 
 
 @pytest.fixture
@@ -48,8 +48,8 @@ def project(monkeypatch, tmp_path, template, new_git) -> Project:
 
 
 def install(repo, log, **options):
-    places = plumbing.locate(repo.top)
-    return installer.install(places, python=str(log.recorder), **{"place": "auto", **options})
+    places = plumbing.locate_work_tree(repo.top)
+    return installer.install_hooks(places, python=str(log.recorder), **{"place": "auto", **options})
 
 
 def everywhere(repo, log):
@@ -73,9 +73,9 @@ def test_no_file_of_the_hooks_directory_is_touched_and_everything_runs_once_ours
     assert (report.configured, report.written, report.chained) == (True, hook_config.HOOKS, ())
     assert tree(repo.top / ".git" / "hooks") == before
     assert short(does_everything(repo, log)) == both("vmrag", "other")
-    assert hooks.missing(places) is None
+    assert hooks.find_missing_hooks(places) is None
     assert install(repo, log).unchanged == hook_config.HOOKS
-    assert installer.uninstall(places).removed == hook_config.HOOKS
+    assert installer.uninstall_hooks(places).removed == hook_config.HOOKS
     assert (repo.top / ".git" / "config").read_bytes() == config
     assert not places.configured_hooks.exists()
     assert short(does_everything(repo, log)) == both("other")
@@ -106,11 +106,11 @@ def test_a_hooks_path_for_every_repository_is_left_alone(repo, log, tmp_path):
 
 def test_some_hooks_are_added_and_taken_away(repo, places, log):
     install(repo, log, hooks=["post-merge"])
-    assert hook_config.configured(places) == ("post-merge",)
+    assert hook_config.list_configured_hooks(places) == ("post-merge",)
     install(repo, log, hooks=["pre-push"])
-    assert hook_config.running(places).hooks == ("post-merge", "pre-push")
-    assert installer.uninstall(places, hooks=["post-merge"]).removed == ("post-merge",)
-    assert hook_config.running(places).hooks == ("pre-push",)
+    assert hook_config.find_running_hooks(places).hooks == ("post-merge", "pre-push")
+    assert installer.uninstall_hooks(places, hooks=["post-merge"]).removed == ("post-merge",)
+    assert hook_config.find_running_hooks(places).hooks == ("pre-push",)
     assert does_everything(repo, log)["post-merge"] == []
 
 
@@ -144,7 +144,7 @@ def test_a_move_that_git_does_not_let_finish_leaves_none_of_ours_and_goes_on_lat
         install(repo, log)
     lock.unlink()
     assert tree(repo.top / ".git" / "hooks") == before
-    assert hooks.missing(places).hooks == hook_config.HOOKS
+    assert hooks.find_missing_hooks(places).hooks == hook_config.HOOKS
     assert short(does_everything(repo, log)) == both("other")
     install(repo, log)
     assert short(does_everything(repo, log)) == both("vmrag", "other")
@@ -208,7 +208,7 @@ def test_gits_that_other_programs_brought_along_are_asked(repo, places, tmp_path
     bundled.parent.mkdir(parents=True)
     bundled.write_text("#!/bin/sh\necho git version 2.47.3.windows.1\n")
     bundled.chmod(0o755)
-    found = hook_config.gits(places, root)
+    found = hook_config.find_gits(places, root)
     assert found[0].runs_hooks
     assert found[-1] == (str(bundled), "2.47.3")
     assert not found[-1].runs_hooks
@@ -222,7 +222,7 @@ def test_a_shim_that_git_reaches_too_sees_that_the_configured_one_ran(repo, plac
     install(repo, log)
     (tmp_path / "global").mkdir()
     for hook in hook_config.HOOKS:
-        (tmp_path / "global" / hook).write_bytes(shims.text(hook))
+        (tmp_path / "global" / hook).write_bytes(shims.format_shim(hook))
         (tmp_path / "global" / hook).chmod(0o755)
     repo.git("config", "core.hooksPath", str(tmp_path / "global"))
     assert short(does_everything(repo, log)) == both("vmrag")
@@ -238,7 +238,7 @@ def test_a_shim_that_git_reaches_too_sees_that_the_configured_one_ran(repo, plac
 def test_where_git_is_older_after_all_such_a_shim_does_the_work(repo, log, monkeypatch):
     install(repo, log)
     for hook in hook_config.HOOKS:
-        (repo.top / ".git" / "hooks" / hook).write_bytes(shims.text(hook))
+        (repo.top / ".git" / "hooks" / hook).write_bytes(shims.format_shim(hook))
         (repo.top / ".git" / "hooks" / hook).chmod(0o755)
     assert short(does_everything(repo, log)) == both("vmrag")
     monkeypatch.setenv("PATH", str(Path(OLD_GIT).parent))
@@ -264,7 +264,7 @@ def test_hooks_of_the_framework_leave_the_work_to_the_configured_ones(repo, log,
     monkeypatch.setenv("GIT_INDEX_FILE", ".git/index")
     repo.write(".dolt-version", "no pin\n")
     repo.git("add", "-A")
-    assert framework.check() is False, "git has run ours, which looks at the pin"
+    assert framework.check_staged_pin() is False, "git has run ours, which looks at the pin"
 
 
 # -- what git gives them
@@ -364,7 +364,7 @@ def test_doctor_mends_a_script_that_was_changed(project):
     script.write_bytes(script.read_bytes() + b"# more\n")
     assert doctor(project).keys() == {"HOOK_OUTDATED"}
     project.vmrag("doctor", "--fix")
-    assert script.read_bytes() == shims.text("post-merge", configured=True)
+    assert script.read_bytes() == shims.format_shim("post-merge", configured=True)
     assert not (project.top / ".git" / "hooks" / "post-merge").exists()
 
 

@@ -25,7 +25,7 @@ def repo(monkeypatch, tmp_path):
 
 @pytest.fixture
 def places(repo):
-    return plumbing.locate(repo.top)
+    return plumbing.locate_work_tree(repo.top)
 
 
 @pytest.fixture
@@ -37,7 +37,7 @@ def hooks(repo):
 
 
 def test_install_writes_every_hook_and_records_the_interpreter(places, hooks):
-    report = installer.install(places)
+    report = installer.install_hooks(places)
     assert (report.written, report.unchanged, report.chained) == (hook_config.HOOKS, (), ())
     assert places.interpreter.read_text() == sys.executable + "\n"
     assert not list(hooks.glob("*.vmrag-*"))
@@ -45,9 +45,9 @@ def test_install_writes_every_hook_and_records_the_interpreter(places, hooks):
 
 def test_a_second_install_changes_nothing(places, hooks, tmp_path):
     foreign(hooks, tmp_path)
-    installer.install(places)
+    installer.install_hooks(places)
     before = tree(hooks)
-    assert installer.install(places).unchanged == hook_config.HOOKS
+    assert installer.install_hooks(places).unchanged == hook_config.HOOKS
     assert tree(hooks) == before
 
 
@@ -57,8 +57,8 @@ def test_uninstall_leaves_what_was_there_byte_for_byte(repo, places, hooks, tmp_
     (hooks / "post-merge").symlink_to("../../elsewhere")
     before = tree(hooks)
     config = (repo.top / ".git" / "config").read_bytes()
-    assert installer.install(places).chained == ("post-checkout", "post-merge")
-    report = installer.uninstall(places)
+    assert installer.install_hooks(places).chained == ("post-checkout", "post-merge")
+    report = installer.uninstall_hooks(places)
     assert (report.removed, report.restored) == (hook_config.HOOKS, ("post-checkout", "post-merge"))
     assert tree(hooks) == before
     assert (repo.top / ".git" / "config").read_bytes() == config
@@ -68,7 +68,7 @@ def test_uninstall_leaves_what_was_there_byte_for_byte(repo, places, hooks, tmp_
 def test_uninstall_without_install_touches_nothing(places, hooks, tmp_path):
     foreign(hooks, tmp_path)
     before = tree(hooks)
-    assert installer.uninstall(places).removed == ()
+    assert installer.uninstall_hooks(places).removed == ()
     assert tree(hooks) == before
 
 
@@ -76,49 +76,49 @@ def test_a_missing_hooks_folder_is_created(places, hooks):
     for sample in hooks.iterdir():
         sample.unlink()
     hooks.rmdir()
-    installer.install(places)
+    installer.install_hooks(places)
     assert {path.name for path in hooks.iterdir()} == set(hook_config.HOOKS)
 
 
 def test_a_damaged_or_older_shim_is_outdated_and_replaced_without_a_backup(places, hooks):
-    installer.install(places)
+    installer.install_hooks(places)
     old = hooks / "post-merge"
     old.write_bytes(old.read_bytes().replace(b"vmrag-hook 1", b"vmrag-hook 0") + b"# more\n")
     (hooks / "post-checkout").chmod(0o644)
-    assert installer.install(places).written == ("post-checkout", "post-merge")
+    assert installer.install_hooks(places).written == ("post-checkout", "post-merge")
     assert not list(hooks.glob("*.vmrag-*"))
-    assert installer.install(places).unchanged == hook_config.HOOKS
+    assert installer.install_hooks(places).unchanged == hook_config.HOOKS
 
 
 def test_a_hooks_path_outside_of_the_repository_is_refused_without_force(repo, places, tmp_path):
     (tmp_path / "global").mkdir()
     repo.git("config", "core.hooksPath", str(tmp_path / "global"))
     with pytest.raises(HooksRefused) as raised:
-        installer.install(places)
+        installer.install_hooks(places)
     assert "--force" in raised.value.hint
     assert not list((tmp_path / "global").iterdir())
     assert not places.interpreter.exists()
-    installer.install(places, force=True)
+    installer.install_hooks(places, force=True)
     assert (tmp_path / "global" / "post-merge").exists()
     with pytest.raises(HooksRefused) as raised:
-        installer.uninstall(places)
+        installer.uninstall_hooks(places)
     assert f"ls {tmp_path}/global   (vmrag uninstall … with --force takes" in raised.value.hint
-    assert installer.uninstall(places, force=True).removed == hook_config.HOOKS
+    assert installer.uninstall_hooks(places, force=True).removed == hook_config.HOOKS
     assert not list((tmp_path / "global").iterdir())
 
 
 def test_hooks_that_a_hooks_path_set_later_hides_are_uninstalled_too(repo, places, hooks, tmp_path):
     before = tree(hooks)
-    installer.install(places)
+    installer.install_hooks(places)
     (tmp_path / "global").mkdir()
     repo.git("config", "core.hooksPath", str(tmp_path / "global"))
-    assert installer.uninstall(places).removed == hook_config.HOOKS
+    assert installer.uninstall_hooks(places).removed == hook_config.HOOKS
     assert tree(hooks) == before
 
 
 def test_a_hooks_path_inside_the_work_tree_is_used(repo, places, log):
     repo.git("config", "core.hooksPath", ".githooks")
-    installer.install(places, python=str(log.recorder))
+    installer.install_hooks(places, python=str(log.recorder))
     repo.git("checkout", "-q", "-b", "x")
     assert log() == ["vmrag post-checkout"]
     assert (repo.top / ".githooks" / "post-checkout").exists()
@@ -126,26 +126,26 @@ def test_a_hooks_path_inside_the_work_tree_is_used(repo, places, log):
 
 def test_in_a_linked_work_tree_the_shared_hooks_are_written(repo, hooks, tmp_path):
     repo.git("worktree", "add", "-q", "../linked")
-    installer.install(plumbing.locate(tmp_path / "linked"))
+    installer.install_hooks(plumbing.locate_work_tree(tmp_path / "linked"))
     assert (hooks / "post-checkout").exists()
 
 
 def test_a_hook_that_took_our_place_does_not_cost_the_chained_one(places, hooks, tmp_path):
     foreign(hooks, tmp_path, name="first")
-    installer.install(places)
+    installer.install_hooks(places)
     foreign(hooks, tmp_path, name="second")
     before = tree(hooks)
     with pytest.raises(HooksRefused):
-        installer.install(places)
+        installer.install_hooks(places)
     assert tree(hooks) == before
     (hooks / "post-checkout").write_bytes((hooks / "post-checkout.vmrag-chained").read_bytes())
-    assert installer.install(places).chained == ("post-checkout",)
+    assert installer.install_hooks(places).chained == ("post-checkout",)
 
 
 def test_what_the_system_refuses_is_an_error_with_the_file(places, hooks):
     (hooks / "post-checkout.vmrag-new").mkdir()
     with pytest.raises(FileFailed, match="post-checkout"):
-        installer.install(places)
+        installer.install_hooks(places)
 
 
 # -- a hooks directory that others have, too
@@ -183,11 +183,11 @@ def test_hooks_that_git_tracks_are_refused_and_the_hint_keeps_them_running(repo,
         hooks.rmdir()
         hooks.symlink_to("../.githooks")
     with pytest.raises(HooksRefused) as raised:
-        installer.install(places)
+        installer.install_hooks(places)
     assert repo.git("status", "--porcelain") == ""
     assert not places.interpreter.exists()
     obeyed(repo, raised.value.hint)
-    installer.install(places, python=str(log.recorder))
+    installer.install_hooks(places, python=str(log.recorder))
     repo.git("checkout", "-q", "-b", "x")
     assert log() == ["team post-checkout", "vmrag post-checkout"]
     assert repo.git("status", "--porcelain") == ""
@@ -197,9 +197,9 @@ def test_hooks_that_git_tracks_are_refused_and_the_hint_keeps_them_running(repo,
 def test_hooks_that_git_tracks_are_changed_by_force_and_put_back_without(repo, places, team):
     repo.git("config", "core.hooksPath", ".githooks")
     before = tree(team)
-    assert installer.install(places, force=True).chained == ("post-checkout",)
+    assert installer.install_hooks(places, force=True).chained == ("post-checkout",)
     assert installer.runs_here(places, "post-checkout")
-    installer.uninstall(places)
+    installer.uninstall_hooks(places)
     assert tree(team) == before
 
 
@@ -209,13 +209,13 @@ def test_hooks_that_a_submodule_tracks_are_refused_too(repo, places, tmp_path):
     repo.git("-c", "protocol.file.allow=always", "submodule", "--quiet", "add", str(other.top), "shared")
     repo.git("config", "core.hooksPath", "shared/hooks")
     with pytest.raises(HooksRefused):
-        installer.install(places)
+        installer.install_hooks(places)
 
 
 def test_untracked_hooks_in_the_work_tree_are_nobody_else_s(repo, places):
     repo.git("config", "core.hooksPath", "mine")
     repo.write("mine/commit-msg", "#!/bin/sh\n")
-    assert installer.install(places).written == hook_config.HOOKS
+    assert installer.install_hooks(places).written == hook_config.HOOKS
 
 
 def test_the_hint_for_a_company_s_hooks_keeps_them_running(repo, places, log, tmp_path):
@@ -223,7 +223,7 @@ def test_the_hint_for_a_company_s_hooks_keeps_them_running(repo, places, log, tm
     foreign(tmp_path / "our company", tmp_path, "commit-msg", name="company")
     repo.git("config", "--global", "core.hooksPath", str(tmp_path / "our company"))
     with pytest.raises(HooksRefused) as raised:
-        installer.install(places)
+        installer.install_hooks(places)
     obeyed(repo, raised.value.hint)
     repo.git("commit", "-q", "--allow-empty", "-m", "x")
     assert [line.split()[0] for line in log()] == ["company"]
@@ -233,13 +233,13 @@ def test_the_hint_for_a_company_s_hooks_keeps_them_running(repo, places, log, tm
 def test_a_hooks_path_that_is_no_directory_is_said_and_breaks_nothing(repo, places):
     repo.git("config", "core.hooksPath", "/dev/null")
     with pytest.raises(HooksRefused) as raised:
-        installer.install(places)
+        installer.install_hooks(places)
     with pytest.raises(FileFailed):
-        installer.install(places, force=True)
-    assert installer.uninstall(places, force=True).removed == ()
+        installer.install_hooks(places, force=True)
+    assert installer.uninstall_hooks(places, force=True).removed == ()
     assert not installer.runs_here(places, "post-checkout")
     obeyed(repo, raised.value.hint)
-    assert installer.install(places).unchanged == hook_config.HOOKS
+    assert installer.install_hooks(places).unchanged == hook_config.HOOKS
 
 
 # -- hooks that go by their name
@@ -274,20 +274,20 @@ def dispatching(hooks, log, text, *, link):
 )
 @pytest.mark.sample(4)
 def test_a_hook_that_asks_its_name_does_what_it_did(repo, hooks, log, text, link):
-    places = plumbing.locate(repo.top)
+    places = plumbing.locate_work_tree(repo.top)
     dispatching(hooks, log, text, link=link)
     before = everything(hooks)
     repo.git("checkout", "-q", "-b", "x")
     repo.git("commit", "-q", "--allow-empty", "-m", "x")
     assert log() == ["checkout", "commit"]
-    installer.install(places, python=str(log.recorder))
+    installer.install_hooks(places, python=str(log.recorder))
     installed = everything(hooks)
-    assert installer.install(places, python=str(log.recorder)).unchanged == hook_config.HOOKS
+    assert installer.install_hooks(places, python=str(log.recorder)).unchanged == hook_config.HOOKS
     assert everything(hooks) == installed
     repo.git("checkout", "-q", "-b", "y")
     repo.git("commit", "-q", "--allow-empty", "-m", "x")
     assert [line for line in log() if not line.startswith("vmrag")] == ["checkout", "commit"]
-    installer.uninstall(places)
+    installer.uninstall_hooks(places)
     assert everything(hooks) == before
 
 
@@ -305,11 +305,11 @@ def everything(folder):
 def test_a_hook_that_asks_its_name_still_decides(repo, places, hooks):
     (hooks / "pre-commit").write_text('#!/bin/sh\n[ "${0##*/}" != pre-commit ]\n')
     (hooks / "pre-commit").chmod(0o755)
-    installer.install(places)
+    installer.install_hooks(places)
     assert repo.run("commit", "--allow-empty", "-m", "x").returncode == 1
     (hooks / ".vmrag" / "pre-commit").chmod(0o644)
     assert repo.run("commit", "--allow-empty", "-m", "x").returncode == 0
-    installer.uninstall(places)
+    installer.uninstall_hooks(places)
     assert stat.S_IMODE((hooks / "pre-commit").stat().st_mode) == 0o644
     assert not (hooks / ".vmrag").exists()
 
@@ -320,7 +320,7 @@ def test_a_hook_that_asks_its_name_still_decides(repo, places, hooks):
 def test_a_hook_that_asks_for_its_folder_only_stays_in_it(places, hooks, over):
     (hooks / "pre-commit").write_text(over)
     (hooks / "pre-commit").chmod(0o755)
-    installer.install(places)
+    installer.install_hooks(places)
     assert (hooks / "pre-commit.vmrag-chained").read_text() == over
     assert not (hooks / ".vmrag").exists()
 
@@ -328,13 +328,13 @@ def test_a_hook_that_asks_for_its_folder_only_stays_in_it(places, hooks, over):
 def test_a_hook_that_asks_its_name_and_was_written_again_is_chained_once(repo, places, hooks, log):
     dispatching(hooks, log, f"#!/bin/sh\n{DISPATCH}", link=None)
     before, text = everything(hooks), (hooks / "pre-commit").read_bytes()
-    installer.install(places, python=str(log.recorder))
+    installer.install_hooks(places, python=str(log.recorder))
     (hooks / "pre-commit").write_bytes(text)
-    assert installer.install(places, python=str(log.recorder)).chained == ("pre-commit",)
+    assert installer.install_hooks(places, python=str(log.recorder)).chained == ("pre-commit",)
     repo.git("commit", "-q", "--allow-empty", "-m", "x")
     assert log()[0] == "commit"
     (hooks / "pre-commit").write_bytes(text)
-    installer.uninstall(places)
+    installer.uninstall_hooks(places)
     assert everything(hooks) == before
 
 
@@ -342,34 +342,34 @@ def test_a_hook_that_asks_its_name_and_was_written_again_is_chained_once(repo, p
 
 
 def test_install_registers_the_merge_driver_once_and_again_where_the_interpreter_is_another(repo, places):
-    assert installer.install(places).driver is True
-    assert installer.install(places).driver is False
-    assert repo.git("config", "merge.vmrag.driver") == shims.driver_command(sys.executable)
+    assert installer.install_hooks(places).driver is True
+    assert installer.install_hooks(places).driver is False
+    assert repo.git("config", "merge.vmrag.driver") == shims.format_driver_command(sys.executable)
     assert repo.git("config", "merge.vmrag.name")
-    assert installer.install(places, python="/opt/100% mine/python").driver is True
-    assert repo.git("config", "--get-all", "merge.vmrag.driver") == shims.driver_command("/opt/100% mine/python")
+    assert installer.install_hooks(places, python="/opt/100% mine/python").driver is True
+    assert repo.git("config", "--get-all", "merge.vmrag.driver") == shims.format_driver_command("/opt/100% mine/python")
 
 
 def test_uninstall_takes_the_whole_section_of_the_driver_and_nothing_else(repo, places):
     repo.git("config", "merge.other.driver", "true")
     repo.git("config", "merge.conflictStyle", "diff3")
-    installer.install(places)
+    installer.install_hooks(places)
     repo.git("config", "merge.vmrag.recursive", "text")  # by hand
-    assert installer.uninstall(places).driver is True
+    assert installer.uninstall_hooks(places).driver is True
     assert repo.git("config", "--get-regexp", "^merge") == "merge.other.driver true\nmerge.conflictstyle diff3"
-    assert installer.uninstall(places).driver is False
+    assert installer.uninstall_hooks(places).driver is False
 
 
 def test_a_linked_work_tree_registers_the_driver_for_all(repo, tmp_path):
     repo.git("worktree", "add", "-q", "../linked")
-    installer.install(plumbing.locate(tmp_path / "linked"))
-    assert repo.git("config", "merge.vmrag.driver") == shims.driver_command(sys.executable)
+    installer.install_hooks(plumbing.locate_work_tree(tmp_path / "linked"))
+    assert repo.git("config", "merge.vmrag.driver") == shims.format_driver_command(sys.executable)
 
 
 def test_install_says_whether_the_attributes_name_the_driver(repo, places):
-    assert installer.install(places).attributed is False
+    assert installer.install_hooks(places).attributed is False
     repo.commit("attributes", **{".gitattributes": ".dolt-version merge=vmrag\n"})
-    assert installer.install(places).attributed is True
+    assert installer.install_hooks(places).attributed is True
 
 
 # -- chained hooks run as git would run them
@@ -377,7 +377,7 @@ def test_install_says_whether_the_attributes_name_the_driver(repo, places):
 
 def test_a_chained_hook_runs_once_before_ours_with_its_arguments(repo, places, hooks, log):
     foreign(hooks, log.folder)
-    installer.install(places, python=str(log.recorder))
+    installer.install_hooks(places, python=str(log.recorder))
     head = repo.git("rev-parse", "HEAD")
     repo.git("checkout", "-q", "-b", "x")
     assert log() == [f"other {head} {head} 1 <>", "vmrag post-checkout"]
@@ -385,7 +385,7 @@ def test_a_chained_hook_runs_once_before_ours_with_its_arguments(repo, places, h
 
 def test_a_chained_post_rewrite_gets_the_list_of_commits(repo, places, hooks, log):
     foreign(hooks, log.folder, "post-rewrite")
-    installer.install(places, python=str(log.recorder))
+    installer.install_hooks(places, python=str(log.recorder))
     old = repo.git("rev-parse", "HEAD")
     repo.git("commit", "-q", "--amend", "-m", "reworded")
     new = repo.git("rev-parse", "HEAD")
@@ -396,7 +396,7 @@ def test_the_exit_status_of_a_chained_hook_is_what_git_sees(repo, places, hooks,
     foreign(hooks, log.folder, code=7)
     plain = repo.run("checkout", "-q", "-b", "x").returncode
     log()
-    installer.install(places, python=str(log.recorder))
+    installer.install_hooks(places, python=str(log.recorder))
     assert repo.run("checkout", "-q", "-b", "y").returncode == plain != 0
     assert [line.split()[0] for line in log()] == ["other", "vmrag"]
     assert repo.run("checkout", "-q", "-b", "z", env={"VMRAG": "0"}).returncode == plain
@@ -405,7 +405,7 @@ def test_the_exit_status_of_a_chained_hook_is_what_git_sees(repo, places, hooks,
 
 def test_a_hook_that_git_would_not_run_is_not_run(repo, places, hooks, log):
     foreign(hooks, log.folder, mode=0o644)
-    installer.install(places, python=str(log.recorder))
+    installer.install_hooks(places, python=str(log.recorder))
     repo.git("checkout", "-q", "-b", "x")
     assert log() == ["vmrag post-checkout"]
 
@@ -414,12 +414,12 @@ def test_a_hook_that_git_would_not_run_is_not_run(repo, places, hooks, log):
 
 
 def test_only_the_named_hooks_are_written_and_others_of_ours_stay(places, hooks):
-    report = installer.install(places, hooks=installer.parse_hooks("pre-push, post-merge"))
+    report = installer.install_hooks(places, hooks=installer.parse_hooks("pre-push, post-merge"))
     assert report.written == ("post-merge", "pre-push")
     assert {path.name for path in hooks.iterdir()} >= {"post-merge", "pre-push"}
-    assert installer.install(places, hooks=installer.parse_hooks("post-commit")).written == ("post-commit",)
+    assert installer.install_hooks(places, hooks=installer.parse_hooks("post-commit")).written == ("post-commit",)
     assert set(hook_config.HOOKS) & {path.name for path in hooks.iterdir()} == {"post-merge", "pre-push", "post-commit"}
-    assert set(installer.install(places, hooks=hook_config.HOOKS).unchanged) == {
+    assert set(installer.install_hooks(places, hooks=hook_config.HOOKS).unchanged) == {
         "post-merge",
         "pre-push",
         "post-commit",
@@ -427,21 +427,21 @@ def test_only_the_named_hooks_are_written_and_others_of_ours_stay(places, hooks)
 
 
 def test_which_hooks_were_named_is_remembered_until_all_are_installed_or_removed(places, hooks):
-    installer.install(places, hooks=["pre-push", "post-merge"])
-    installer.install(places, hooks=["post-commit"])
-    assert hook_config.chosen(places) == ("post-merge", "post-commit", "pre-push")
+    installer.install_hooks(places, hooks=["pre-push", "post-merge"])
+    installer.install_hooks(places, hooks=["post-commit"])
+    assert hook_config.list_chosen_hooks(places) == ("post-merge", "post-commit", "pre-push")
     (hooks / "pre-push").unlink()
-    assert installer.install(places).written == ("pre-push",)
-    installer.uninstall(places, hooks=["post-commit"])
-    assert hook_config.chosen(places) == ("post-merge", "pre-push")
-    installer.install(places, hooks=hook_config.HOOKS)
-    assert hook_config.chosen(places) == hook_config.HOOKS
-    installer.uninstall(places, hooks=["post-commit"])
-    installer.install(places, hooks=["pre-push"])  # is there already
-    assert hook_config.chosen(places) == tuple(hook for hook in hook_config.HOOKS if hook != "post-commit")
-    installer.uninstall(places)
-    assert hook_config.chosen(places) == (), "none is missed"
-    assert installer.install(places).written == hook_config.HOOKS
+    assert installer.install_hooks(places).written == ("pre-push",)
+    installer.uninstall_hooks(places, hooks=["post-commit"])
+    assert hook_config.list_chosen_hooks(places) == ("post-merge", "pre-push")
+    installer.install_hooks(places, hooks=hook_config.HOOKS)
+    assert hook_config.list_chosen_hooks(places) == hook_config.HOOKS
+    installer.uninstall_hooks(places, hooks=["post-commit"])
+    installer.install_hooks(places, hooks=["pre-push"])  # is there already
+    assert hook_config.list_chosen_hooks(places) == tuple(hook for hook in hook_config.HOOKS if hook != "post-commit")
+    installer.uninstall_hooks(places)
+    assert hook_config.list_chosen_hooks(places) == (), "none is missed"
+    assert installer.install_hooks(places).written == hook_config.HOOKS
 
 
 @pytest.mark.parametrize(
@@ -456,12 +456,14 @@ def test_a_name_that_is_no_hook_of_ours_is_refused_with_what_was_probably_meant(
 def test_only_the_named_hooks_are_removed_and_the_rest_goes_with_the_last(repo, places, hooks, tmp_path):
     foreign(hooks, tmp_path, "pre-push")
     config, before = (repo.top / ".git" / "config").read_bytes(), tree(hooks)
-    installer.install(places)
-    report = installer.uninstall(places, hooks=["pre-push", "post-merge"])
+    installer.install_hooks(places)
+    report = installer.uninstall_hooks(places, hooks=["pre-push", "post-merge"])
     assert (report.removed, report.restored, report.driver) == (("pre-push", "post-merge"), ("pre-push",), False)
     assert places.interpreter.exists()
     assert repo.git("config", "merge.vmrag.driver")
-    assert installer.uninstall(places, hooks=[hook for hook in hook_config.HOOKS if hook not in report.removed]).driver
+    assert installer.uninstall_hooks(
+        places, hooks=[hook for hook in hook_config.HOOKS if hook not in report.removed]
+    ).driver
     assert tree(hooks) == before
     assert (repo.top / ".git" / "config").read_bytes() == config
     assert not places.interpreter.exists()
@@ -487,48 +489,50 @@ def acting(log, *repos):
 
 def test_hooks_for_one_work_tree_leave_the_others_alone(repo, places, linked, log, hooks):
     before = tree(hooks)
-    there = plumbing.locate(linked.top)
-    assert installer.install(there, python=str(log.recorder), worktree=True).limited
+    there = plumbing.locate_work_tree(linked.top)
+    assert installer.install_hooks(there, python=str(log.recorder), worktree=True).limited
     assert list(acting(log, repo, linked)) == ["linked"]
-    assert installer.install(there, python=str(log.recorder), worktree=True).unchanged == hook_config.HOOKS
-    assert installer.install(there, python=str(log.recorder)).limited  # as it was
-    installer.install(places, python=str(log.recorder), worktree=True)
+    assert installer.install_hooks(there, python=str(log.recorder), worktree=True).unchanged == hook_config.HOOKS
+    assert installer.install_hooks(there, python=str(log.recorder)).limited  # as it was
+    installer.install_hooks(places, python=str(log.recorder), worktree=True)
     assert list(acting(log, repo, linked)) == [repo.top.name, "linked"]
-    assert installer.uninstall(places, worktree=True).elsewhere
-    assert installer.uninstall(places, worktree=True).elsewhere
+    assert installer.uninstall_hooks(places, worktree=True).elsewhere
+    assert installer.uninstall_hooks(places, worktree=True).elsewhere
     assert list(acting(log, repo, linked)) == ["linked"]
-    assert installer.uninstall(there, worktree=True).removed == hook_config.HOOKS
+    assert installer.uninstall_hooks(there, worktree=True).removed == hook_config.HOOKS
     assert tree(hooks) == before
     assert not list(repo.top.glob(".git/**/hooked"))
     assert not (places.shared / "some-work-trees").exists()
 
 
 def test_a_plain_install_ends_what_was_for_some_work_trees(repo, places, linked, log):
-    installer.install(plumbing.locate(linked.top), python=str(log.recorder), worktree=True)
-    assert not installer.install(places, python=str(log.recorder), worktree=False).limited
+    installer.install_hooks(plumbing.locate_work_tree(linked.top), python=str(log.recorder), worktree=True)
+    assert not installer.install_hooks(places, python=str(log.recorder), worktree=False).limited
     assert list(acting(log, repo, linked)) == [repo.top.name, "linked"]
-    assert not installer.install(plumbing.locate(linked.top), python=str(log.recorder), worktree=True).limited
+    assert not installer.install_hooks(
+        plumbing.locate_work_tree(linked.top), python=str(log.recorder), worktree=True
+    ).limited
     assert list(acting(log, repo, linked)) == [repo.top.name, "linked"]  # they go on to act in all
     with pytest.raises(HooksRefused) as raised:
-        installer.uninstall(places, worktree=True)
+        installer.uninstall_hooks(places, worktree=True)
     assert raised.value.hint == "vmrag uninstall"
 
 
 def test_a_plain_uninstall_takes_every_mark_away(repo, places, linked, hooks):
     before = tree(hooks)
-    for each in (places, plumbing.locate(linked.top)):
-        installer.install(each, worktree=True)
-    assert installer.uninstall(places).removed == hook_config.HOOKS
+    for each in (places, plumbing.locate_work_tree(linked.top)):
+        installer.install_hooks(each, worktree=True)
+    assert installer.uninstall_hooks(places).removed == hook_config.HOOKS
     assert tree(hooks) == before
     assert not list(repo.top.glob(".git/**/hooked"))
-    installer.install(places)
+    installer.install_hooks(places)
     assert not (places.shared / "some-work-trees").exists()
 
 
 def test_a_work_tree_that_is_removed_takes_its_mark_along(repo, places, linked, log):
-    installer.install(plumbing.locate(linked.top), worktree=True)
+    installer.install_hooks(plumbing.locate_work_tree(linked.top), worktree=True)
     repo.git("worktree", "remove", "--force", str(linked.top))
-    assert installer.uninstall(places, worktree=True).removed == hook_config.HOOKS
+    assert installer.uninstall_hooks(places, worktree=True).removed == hook_config.HOOKS
 
 
 # -- as a person types it
@@ -583,5 +587,5 @@ def test_init_leaves_out_the_hooks_that_were_not_chosen(new):
 
 def test_the_log_of_a_bug_lies_with_the_repository_that_was_named(repo, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    path = buglog.write(ValueError("x"), ["-C", repo.top.name, "status"])
+    path = buglog.write_log(ValueError("x"), ["-C", repo.top.name, "status"])
     assert path.parent == repo.top / ".git" / "vmrag" / "logs"

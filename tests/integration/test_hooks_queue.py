@@ -112,7 +112,7 @@ def test_all_shells_find_the_commit_wherever_git_keeps_it(stage, shell, kind, tm
         outer = make_repo(tmp_path / "outer")
         outer.git("submodule", "--quiet", "add", str(repo.top), "inner")
         repo = Repo(outer.top / "inner")
-        plumbing.locate(repo.top).kb.mkdir(parents=True)
+        plumbing.locate_work_tree(repo.top).kb.mkdir(parents=True)
     elif kind == "symbolic":
         repo.git("symbolic-ref", "refs/heads/alias", "refs/heads/side")
         repo.git("symbolic-ref", "HEAD", "refs/heads/alias")
@@ -157,6 +157,6 @@ def test_where_refs_are_no_files_git_is_asked(stage, tmp_path):
 
 
 def test_uninstalled_hooks_queue_nothing(stage):
-    installer.uninstall(plumbing.locate(stage.repo.top))
+    installer.uninstall_hooks(plumbing.locate_work_tree(stage.repo.top))
     stage.repo.commit("x", code="2")
     assert stage.queue() == []

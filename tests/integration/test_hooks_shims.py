@@ -208,14 +208,14 @@ def test_a_module_in_the_checked_out_code_is_not_imported_in_place_of_ours(stage
         "trap", **{"vmrag_link/__init__.py": "print('trapped')", "vmrag_link/cli/main.py": "print('trapped')"}
     )
     stage.repo.git("checkout", "-q", "side")
-    installer.install(plumbing.locate(stage.repo.top))  # the real interpreter
+    installer.install_hooks(plumbing.locate_work_tree(stage.repo.top))  # the real interpreter
     assert "trapped" not in stage.repo.run("checkout", "-q", "main").stderr
 
 
 def test_where_there_is_no_knowledge_base_nothing_happens(stage, tmp_path):
     bare = make_repo(tmp_path / "plain")
     bare.commit("1", code="1")
-    installer.install(plumbing.locate(bare.top), python=str(stage.recorder))
+    installer.install_hooks(plumbing.locate_work_tree(bare.top), python=str(stage.recorder))
     bare.git("checkout", "-q", "-b", "x")
     assert stage.starts() == []
     assert not (bare.top / ".git" / "vmrag" / "applied").exists()
@@ -226,7 +226,7 @@ def test_where_there_is_no_knowledge_base_nothing_happens(stage, tmp_path):
 
 def dirty(stage):
     """As before some document is stored that is not committed."""
-    (plumbing.locate(stage.repo.top).kb / UNCOMMITTED_NAME).touch()
+    (plumbing.locate_work_tree(stage.repo.top).kb / UNCOMMITTED_NAME).touch()
 
 
 def test_a_rebase_starts_python_once_at_its_end(stage):
@@ -293,7 +293,7 @@ def test_bisect_starts_python_when_it_is_reset(stage):
 
 
 def test_installed_for_a_work_tree_the_hooks_act_in_no_other(stage, tmp_path):
-    installer.uninstall(plumbing.locate(stage.repo.top))
+    installer.uninstall_hooks(plumbing.locate_work_tree(stage.repo.top))
     stage.repo.git("worktree", "add", "-q", "../linked", "twin")
     linked = Repo(tmp_path / "linked")
     stage.install(linked, worktree=True)
@@ -323,7 +323,7 @@ def test_in_a_submodule_the_submodule_s_own_state_counts(stage, tmp_path):
     outer = make_repo(tmp_path / "outer")
     outer.git("submodule", "--quiet", "add", str(stage.repo.top), "inner")
     inner = Repo(outer.top / "inner")
-    installer.install(plumbing.locate(inner.top), python=str(stage.recorder))
+    installer.install_hooks(plumbing.locate_work_tree(inner.top), python=str(stage.recorder))
     (outer.top / ".git" / "modules" / "inner" / "vmrag" / "kb").mkdir(parents=True)
     stage.apply(inner)
     inner.git("checkout", "-q", "main")
@@ -354,7 +354,7 @@ def test_git_at_work_for_another_repository_is_none_of_our_business(stage, tmp_p
 def test_modules_of_another_environment_are_not_imported_in_place_of_ours(stage):
     """An empty entry of PYTHONPATH is the directory of the checked-out code."""
     stage.repo.commit("first", **{"msgspec.py": "raise SystemExit(77)", "vmrag_link.py": "raise SystemExit(77)"})
-    installer.install(plumbing.locate(stage.repo.top))
+    installer.install_hooks(plumbing.locate_work_tree(stage.repo.top))
     done = stage.repo.run("checkout", "-q", "side", env={"PYTHONPATH": ":/nowhere", "PYTHONHOME": "/nowhere"})
     assert (done.returncode, "77" in done.stderr, "failed" in done.stderr) == (0, False, False)
 
@@ -409,7 +409,7 @@ def test_all_shells_decide_alike(stage, shell, kind, uncommitted, tmp_path):
 @pytest.mark.parametrize("shell", SHELLS)
 def test_every_shim_is_valid_in_every_shell(shell, tmp_path):
     for hook in hook_config.HOOKS:
-        (tmp_path / hook).write_bytes(shims.text(hook))
+        (tmp_path / hook).write_bytes(shims.format_shim(hook))
         subprocess.run([*SHELLS[shell], "-n", tmp_path / hook], check=True)
 
 
@@ -417,4 +417,4 @@ def test_the_shims_are_executable_and_carry_their_version(stage):
     for hook in hook_config.HOOKS:
         path = stage.repo.top / ".git" / "hooks" / hook
         assert stat.S_IMODE(path.stat().st_mode) == 0o755
-        assert hooks_of_git.shim_version(path.read_bytes()) == shims.VERSION
+        assert hooks_of_git.parse_shim_version(path.read_bytes()) == shims.VERSION

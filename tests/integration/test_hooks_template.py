@@ -47,7 +47,7 @@ def test_a_clone_has_the_hooks_and_the_driver_and_is_made_without_noise(project,
         project.git("config", "--global", "init.templateDir", str(folder))
     clone, said = cloned(project, folder, *([f"--template={folder}"] if how == "option" else []))
     assert len(said.splitlines()) <= 1
-    assert clone.git("config", "merge.vmrag.driver") == shims.driver_command(sys.executable)
+    assert clone.git("config", "merge.vmrag.driver") == shims.format_driver_command(sys.executable)
     assert (clone.shared / "interpreter").read_text() == f"{sys.executable}\n"
     assert set(clone.ask("install")["unchanged"]) == set(hook_config.HOOKS)
     assert clone.git("config", "core.bare") == "false"

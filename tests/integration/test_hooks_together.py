@@ -36,7 +36,7 @@ def repo(monkeypatch, tmp_path):
 
 @pytest.fixture
 def places(repo):
-    return plumbing.locate(repo.top)
+    return plumbing.locate_work_tree(repo.top)
 
 
 @pytest.fixture
@@ -46,7 +46,7 @@ def hooks(repo):
 
 def missing(repo):
     """What the next command notices."""
-    return hooks_of_git.missing(plumbing.locate(repo.top))
+    return hooks_of_git.find_missing_hooks(plumbing.locate_work_tree(repo.top))
 
 
 # -- husky, which sets core.hooksPath, and runs what people wrote into .husky/HOOK
@@ -134,19 +134,19 @@ def test_husky_that_is_there_runs_its_scripts_with_their_arguments_and_ours_run_
     folder = husky(repo, program)
     husky_scripts(repo, log)
     before = tree(folder.parent)
-    report = installer.install(places, python=str(log.recorder))
+    report = installer.install_hooks(places, python=str(log.recorder))
     assert report.scripts == tuple(f".husky/{hook}" for hook in hook_config.HOOKS)
     assert set(report.chained) == set(hook_config.HOOKS)
     assert short(does_everything(repo, log)) == both("husky", "vmrag")
     assert Path(f"{log.path}-arguments").read_text() != "\n"
     assert repo.git("diff", "--name-only") == "", "nothing that is committed was changed"
-    installer.uninstall(places)
+    installer.uninstall_hooks(places)
     assert tree(folder.parent) == before
 
 
 def test_a_script_of_husky_s_that_fails_stops_the_commit(repo, places, log):
     husky(repo)
-    installer.install(places, python=str(log.recorder))
+    installer.install_hooks(places, python=str(log.recorder))
     repo.write(".husky/pre-commit", "exit 3\n")
     done = repo.run("commit", "--allow-empty", "-m", "x")
     assert done.returncode == 1
@@ -156,7 +156,7 @@ def test_a_script_of_husky_s_that_fails_stops_the_commit(repo, places, log):
 
 def test_husky_that_comes_later_hides_ours_until_they_are_installed_again(repo, places, log, hooks):
     plain = tree(hooks)
-    installer.install(places, python=str(log.recorder))
+    installer.install_hooks(places, python=str(log.recorder))
     folder = husky(repo)
     husky_scripts(repo, log)
     before = tree(folder)
@@ -165,9 +165,9 @@ def test_husky_that_comes_later_hides_ours_until_they_are_installed_again(repo, 
     assert "The post-checkout hook that was there runs first." in said
     assert "husky's scripts start them: .husky/post-checkout, " in said
     assert "Next: git add .husky/post-checkout " in said
-    installer.install(places, python=str(log.recorder))
+    installer.install_hooks(places, python=str(log.recorder))
     assert short(does_everything(repo, log)) == both("husky", "vmrag")
-    installer.uninstall(places)
+    installer.uninstall_hooks(places)
     assert (tree(folder), tree(hooks)) == (before, plain)
 
 
@@ -175,13 +175,13 @@ def test_husky_that_comes_later_hides_ours_until_they_are_installed_again(repo, 
 def test_ours_run_after_husky_has_written_its_folder_again(repo, places, log, newer):
     husky(repo, HUSKY_9_0)
     husky_scripts(repo, log)
-    installer.install(places, python=str(log.recorder))
+    installer.install_hooks(places, python=str(log.recorder))
     folder = husky(repo, newer)
     assert missing(repo) is None
     assert short(does_everything(repo, log)) == both("vmrag", "husky")
-    assert set(installer.install(places, python=str(log.recorder)).chained) == set(hook_config.HOOKS)
+    assert set(installer.install_hooks(places, python=str(log.recorder)).chained) == set(hook_config.HOOKS)
     assert short(does_everything(repo, log)) == both("husky", "vmrag")
-    installer.uninstall(places)
+    installer.uninstall_hooks(places)
     after = tree(folder)
     husky(repo, newer)
     assert tree(folder) == after
@@ -189,14 +189,14 @@ def test_ours_run_after_husky_has_written_its_folder_again(repo, places, log, ne
 
 def test_on_a_branch_without_our_lines_husky_s_rewrite_is_noticed(repo, places, log):
     husky(repo)
-    installer.install(places, python=str(log.recorder))
+    installer.install_hooks(places, python=str(log.recorder))
     repo.git("add", ".husky")
     repo.git("commit", "-q", "-m", "vmrag's lines")
     husky(repo)
     repo.git("checkout", "-q", "--detach", "HEAD~1")
     gone = missing(repo)
     assert (gone.hooks, gone.why, gone.tool) == (hook_config.HOOKS, "replaced", "husky")
-    report = installer.install(places, python=str(log.recorder))
+    report = installer.install_hooks(places, python=str(log.recorder))
     assert (report.husky, report.scripts) == (True, None), "they would stand in the way of the checkout back"
     assert missing(repo) is None
     repo.git("checkout", "-q", "main")
@@ -206,14 +206,14 @@ def test_on_a_branch_without_our_lines_husky_s_rewrite_is_noticed(repo, places, 
 def test_lines_that_are_committed_stay_for_the_team_and_do_nothing_without_vmrag(repo, places, log):
     folder = husky(repo)
     husky_scripts(repo, log)
-    installer.install(places, python=str(log.recorder))
+    installer.install_hooks(places, python=str(log.recorder))
     repo.git("add", ".husky")
     repo.git("commit", "-q", "-m", "vmrag's lines")
-    report = installer.uninstall(places)
+    report = installer.uninstall_hooks(places)
     assert report.kept == tuple(f".husky/{hook}" for hook in hook_config.HOOKS)
     assert repo.git("diff", "HEAD") == ""
     assert short(does_everything(repo, log)) == both("husky") | {"pre-push": ["husky pre-push"]}
-    installer.uninstall(places, everything=True)
+    installer.uninstall_hooks(places, everything=True)
     assert not any(b"vmrag/shims" in path.read_bytes() for path in folder.parent.rglob("*") if path.is_file())
 
 
@@ -221,7 +221,7 @@ def test_a_script_of_husky_s_that_reads_a_push_gets_all_of_it_beside_ours(repo, 
     husky(repo)
     repo.write(".husky/pre-push", f'cat >"{log.path}-told"\n')
     log.recorder.write_text(f'#!/bin/sh\necho "vmrag $5 <$(cat)>" >>"{log.path}"\n')
-    installer.install(places, python=str(log.recorder))
+    installer.install_hooks(places, python=str(log.recorder))
     husky(repo)
     repo.write(".dolt-version", "2\n")
     repo.git("commit", "-q", "-a", "-m", "pin")
@@ -234,9 +234,9 @@ def test_a_script_of_husky_s_that_reads_a_push_gets_all_of_it_beside_ours(repo, 
 def test_uninstalling_after_npx_husky_leaves_nothing_of_ours(repo, places):
     folder = husky(repo)
     before = tree(folder.parent)
-    installer.install(places)
+    installer.install_hooks(places)
     husky(repo)
-    assert installer.uninstall(places).removed == hook_config.HOOKS
+    assert installer.uninstall_hooks(places).removed == hook_config.HOOKS
     assert tree(folder.parent) == before
     assert not places.shims.exists()
 
@@ -245,26 +245,26 @@ def test_uninstalling_reads_no_link_for_a_script_and_configuration_in_any_encodi
     folder = husky(repo)
     (folder.parent / "pre-push").symlink_to("/dev/zero")
     repo.write("lefthook-local.toml", b"# caf\xe9\r\n")
-    assert installer.uninstall(places).removed == ()
+    assert installer.uninstall_hooks(places).removed == ()
     assert (folder.parent / "pre-push").readlink() == Path("/dev/zero")
     with pytest.raises(FileFailed, match="a link to /dev/zero"):
-        installer.install(places)
+        installer.install_hooks(places)
 
 
 def test_lefthook_s_configuration_keeps_its_bytes_and_is_written_below_no_link(repo, places, tmp_path):
     repo.write("lefthook.yml", "pre-push:\n  commands: {}\n")
     before = b"# caf\xe9\r\nskip: [merge]\r\n"
     repo.write("lefthook-local.yml", before)
-    installer.install(places)
+    installer.install_hooks(places)
     assert before in (repo.top / "lefthook-local.yml").read_bytes()
-    installer.uninstall(places)
+    installer.uninstall_hooks(places)
     assert (repo.top / "lefthook-local.yml").read_bytes() == before
     (repo.top / "lefthook-local.yml").unlink()
     (tmp_path / "away").mkdir()
     (tmp_path / "away/lefthook-local.yml").write_bytes(before)
     (repo.top / ".config").symlink_to(tmp_path / "away")
     with pytest.raises(FileFailed):
-        installer.install(places)
+        installer.install_hooks(places)
     assert (tmp_path / "away/lefthook-local.yml").read_bytes() == before
 
 
@@ -284,14 +284,14 @@ def husky_4(hooks, log, when):
 
 def test_husky_4_takes_ours_for_somebody_s_and_its_own_are_known_again(repo, places, hooks, log):
     husky_4(hooks, log, "noon")
-    installer.install(places, python=str(log.recorder))
+    installer.install_hooks(places, python=str(log.recorder))
     husky_4(hooks, log, "one")
     assert missing(repo) is None
     assert short(does_everything(repo, log)) == both("husky", "vmrag")
     (hooks / "pre-push").unlink()
     husky_4(hooks, log, "two")
     assert missing(repo).hooks == ("pre-push",)
-    assert installer.install(places, python=str(log.recorder)).chained == ("pre-push",)
+    assert installer.install_hooks(places, python=str(log.recorder)).chained == ("pre-push",)
     assert short(does_everything(repo, log)) == both("husky", "vmrag")
 
 
@@ -314,13 +314,13 @@ def test_dvc_s_hooks_and_ours_run_once_each(repo, places, hooks, log, first):
     if first:
         dvc(hooks, log)
         before = tree(hooks)
-        installer.install(places, python=str(log.recorder))
+        installer.install_hooks(places, python=str(log.recorder))
     else:
-        installer.install(places, python=str(log.recorder))
+        installer.install_hooks(places, python=str(log.recorder))
         dvc(hooks, log, name="{hook}.vmrag-chained")  # by hand, as our shim's comment says
     ran = does_everything(repo, log)
     assert short(ran) == both("dvc", "vmrag", hooks=("post-checkout", "pre-commit", "pre-push"))
-    installer.uninstall(places)
+    installer.uninstall_hooks(places)
     ran = does_everything(repo, log)
     assert short(ran) == both("dvc", hooks=("post-checkout", "pre-commit", "pre-push"))
     if first:
@@ -352,19 +352,19 @@ LFS_HOOKS = ("post-checkout", "post-merge", "pre-push")
 def test_git_lfs_and_ours_run_once_each_and_large_files_get_to_the_remote(repo, places, log, lfs, first):
     hooks = places.common / "hooks"
     if not first:
-        installer.install(places, python=str(log.recorder))
+        installer.install_hooks(places, python=str(log.recorder))
         ours = tree(hooks)
         assert lfs("install", "--local").returncode != 0  # it says which hooks are there, and does not touch them
         assert tree(hooks) == ours
-        installer.uninstall(places)
+        installer.uninstall_hooks(places)
     assert lfs("install", "--local").returncode == 0
     config, before = (repo.top / ".git" / "config").read_bytes(), tree(hooks)
-    installer.install(places, python=str(log.recorder))
+    installer.install_hooks(places, python=str(log.recorder))
     repo.git("add", "-A")
     assert does_everything(repo, log) == both("lfs", "vmrag", hooks=LFS_HOOKS)
     stored = [path for path in (log.folder / "remote.git" / "lfs" / "objects").rglob("*") if path.is_file()]
     assert [path.stat().st_size for path in stored] == [100_000]
-    installer.uninstall(places)
+    installer.uninstall_hooks(places)
     assert tree(hooks) == before
     assert (repo.top / ".git" / "config").read_bytes() == config
     assert does_everything(repo, log) == both("lfs", hooks=LFS_HOOKS)
@@ -372,13 +372,13 @@ def test_git_lfs_and_ours_run_once_each_and_large_files_get_to_the_remote(repo, 
 
 @needs_git_lfs
 def test_git_lfs_that_was_forced_over_ours_is_chained_by_the_next_install(repo, places, hooks, log, lfs):
-    installer.install(places, python=str(log.recorder))
+    installer.install_hooks(places, python=str(log.recorder))
     assert lfs("install", "--local", "--force").returncode == 0
     repo.git("add", "-A")
     assert does_everything(repo, log)["post-checkout"] == ["lfs post-checkout"]
-    assert set(installer.install(places, python=str(log.recorder)).chained) == {*LFS_HOOKS, "post-commit"}
+    assert set(installer.install_hooks(places, python=str(log.recorder)).chained) == {*LFS_HOOKS, "post-commit"}
     assert does_everything(repo, log) == both("lfs", "vmrag", hooks=LFS_HOOKS)
-    installer.uninstall(places)
+    installer.uninstall_hooks(places)
     assert does_everything(repo, log) == both("lfs", hooks=LFS_HOOKS)
 
 
@@ -417,10 +417,10 @@ def checkout(repo, log, branch):
 def test_pre_commit_that_was_there_first_is_chained(repo, places, framework, log, hooks):
     framework("install")
     before = tree(hooks)
-    installer.install(places, python=str(log.recorder))
+    installer.install_hooks(places, python=str(log.recorder))
     checkout(repo, log, "x")
     assert log.names() == ["framework", "vmrag"]
-    installer.uninstall(places)
+    installer.uninstall_hooks(places)
     assert tree(hooks) == before
 
 
@@ -428,16 +428,16 @@ def test_pre_commit_that_was_there_first_is_chained(repo, places, framework, log
 def test_pre_commit_that_comes_later_runs_us_and_a_chained_hook_once(repo, places, framework, log, hooks):
     foreign(hooks, log.folder)
     before = tree(hooks)
-    installer.install(places, python=str(log.recorder))
+    installer.install_hooks(places, python=str(log.recorder))
     framework("install")
     checkout(repo, log, "x")
     assert log.names() == ["framework", "other", "vmrag"]
     assert (
-        installer.install(places, python=str(log.recorder)).unchanged == hook_config.HOOKS
+        installer.install_hooks(places, python=str(log.recorder)).unchanged == hook_config.HOOKS
     )  # never backed up: no recursion
     checkout(repo, log, "y")
     assert log.names() == ["framework", "other", "vmrag"]
-    installer.uninstall(places)
+    installer.uninstall_hooks(places)
     checkout(repo, log, "z")
     assert log.names() == ["framework", "other"]
     framework("uninstall")
@@ -448,22 +448,22 @@ def test_pre_commit_that_comes_later_runs_us_and_a_chained_hook_once(repo, place
 def test_pre_commit_installed_again_over_us_neither_recurses_nor_runs_twice(repo, places, framework, log, hooks):
     framework("install")
     before = tree(hooks)
-    installer.install(places, python=str(log.recorder))
+    installer.install_hooks(places, python=str(log.recorder))
     framework("install")
     checkout(repo, log, "x")
     assert log.names() == ["framework", "vmrag"]
-    installer.install(places, python=str(log.recorder))
+    installer.install_hooks(places, python=str(log.recorder))
     checkout(repo, log, "y")
     assert log.names() == ["framework", "vmrag"]
-    installer.uninstall(places)
+    installer.uninstall_hooks(places)
     assert tree(hooks) == before
 
 
 @needs_pre_commit
 def test_our_shim_in_both_places_does_its_work_once(repo, places, framework, log, hooks):
     framework("install")
-    installer.install(places, python=str(log.recorder))
-    (hooks / "post-checkout.legacy").write_bytes(shims.text("post-checkout"))
+    installer.install_hooks(places, python=str(log.recorder))
+    (hooks / "post-checkout.legacy").write_bytes(shims.format_shim("post-checkout"))
     (hooks / "post-checkout.legacy").chmod(0o755)
     checkout(repo, log, "x")
     assert log.names() == ["framework", "vmrag"]
@@ -495,12 +495,12 @@ def test_pre_commit_and_ours_run_once_each_in_every_kind_of_hook(repo, places, h
     if first:
         framework("install")
     before = tree(hooks)
-    installer.install(places, python=str(log.recorder))
+    installer.install_hooks(places, python=str(log.recorder))
     if not first:
         framework("install")
     written = short(does_everything(repo, log, **cache))
     assert {hook: sorted(lines) for hook, lines in written.items()} == both("framework", "vmrag")
-    installer.uninstall(places)
+    installer.uninstall_hooks(places)
     assert does_everything(repo, log, **cache) == both("framework")
     if first:
         assert tree(hooks) == before

@@ -41,7 +41,7 @@ def hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Repo:
 
 def job(hub: Repo, tmp_path: Path, *, depth: int | None = 1) -> tuple[Repo, Places]:
     repo = checkout(hub.top, tmp_path / "job", hub.git("rev-parse", "main"), depth=depth)
-    return repo, plumbing.locate(repo.top)
+    return repo, plumbing.locate_work_tree(repo.top)
 
 
 def others(hub: Repo, commit: str) -> list[str]:
@@ -73,8 +73,8 @@ def refuse(hub: Repo, name: str = "main") -> None:
 def test_the_branch_gets_the_pin_and_keeps_every_other_entry(hub, tmp_path, options):
     make_repo(tmp_path / "any").git("clone", "-q", *options, f"file://{hub.top}", str(tmp_path / "job"))
     repo = Repo(tmp_path / "job")
-    places = plumbing.locate(repo.top)
-    tip = update_branch.branch_tip(places, ORIGIN, "main")
+    places = plumbing.locate_work_tree(repo.top)
+    tip = update_branch.find_branch_tip(places, ORIGIN, "main")
     state = work_state(repo)
     made = update_branch.commit_with_pin(places, tip, PIN, parents=[tip], message="A pin\n\nSome-Trailer: x\n")
     update_branch.push_branch(places, ORIGIN, made, "main", expected=tip)
@@ -110,7 +110,7 @@ def test_two_parents_are_those_of_a_merge(hub, tmp_path):
 
 def test_a_branch_that_moved_meanwhile_keeps_what_it_has(hub, tmp_path):
     _, places = job(hub, tmp_path)
-    tip = update_branch.branch_tip(places, ORIGIN, "main")
+    tip = update_branch.find_branch_tip(places, ORIGIN, "main")
     theirs = moved(hub)
     made = update_branch.commit_with_pin(places, tip, PIN, parents=[tip], message="A pin")
     with pytest.raises(RemoteMoved):
@@ -130,7 +130,7 @@ def test_a_branch_that_is_expected_to_be_new_is_never_replaced(hub, tmp_path):
 def test_a_protected_branch_refuses_and_the_message_says_what_the_host_said(hub, tmp_path):
     _, places = job(hub, tmp_path)
     refuse(hub)
-    tip = update_branch.branch_tip(places, ORIGIN, "main")
+    tip = update_branch.find_branch_tip(places, ORIGIN, "main")
     made = update_branch.commit_with_pin(places, tip, PIN, parents=[tip], message="A pin")
     with pytest.raises(RemoteRejected, match=r"does not take commits: .*GH006"):
         update_branch.push_branch(places, ORIGIN, made, "main", expected=tip)

@@ -78,7 +78,7 @@ def victim(project: Project, services: Services, outside: Outside, tmp_path: Pat
     services.asked.clear()
     for variable in KEYS.values():
         monkeypatch.setenv(variable, KEY)
-    monkeypatch.setattr(endpoint, "ask", lambda url, *_, **__: pytest.fail(f"asked {url}"))
+    monkeypatch.setattr(endpoint, "post_json", lambda url, *_, **__: pytest.fail(f"asked {url}"))
     monkeypatch.setenv("PATH", f"{outside.programs}:{os.environ['PATH']}")
     return Project(tmp_path / "victim")
 

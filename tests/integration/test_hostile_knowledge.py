@@ -22,7 +22,7 @@ from tests.support.repos import Repo
 from tests.support.travel import LONG, Clone, Pair, git_clone
 from vmrag_link import pin as pins
 from vmrag_link.documents import chunking as chunking_of_documents
-from vmrag_link.documents.chunking import chunks
+from vmrag_link.documents.chunking import split_text
 from vmrag_link.engines.base import DOLTLITE_FILE as FILE_NAME
 from vmrag_link.engines.base import KEEP_BRANCH, SCHEMA_VERSION, Write
 from vmrag_link.engines.doltlite import history, schema
@@ -92,12 +92,12 @@ def test_rows_that_take_long_together_are_no_statement_without_end(table):
 
 def test_our_own_tables_are_known_as_the_engine_writes_them_down():
     with Connection(Path(":memory:"), access="create") as connection:
-        schema.create(connection)
-        schema.require_ours(connection, "it")
-        history.prepare_links(connection)
+        schema.create_tables(connection)
+        schema.require_known_schema(connection, "it")
+        history.create_links_table(connection)
         with pytest.raises(KnowledgeRefused, match="git_links"):
-            schema.require_ours(connection, "it")
-        schema.require_ours(connection, "it", also=history.LINK_OBJECTS)
+            schema.require_known_schema(connection, "it")
+        schema.require_known_schema(connection, "it", also=history.LINK_OBJECTS)
 
 
 @pytest.mark.parametrize("blank", ["\u00a0", "\u2003", "\u0085"])
@@ -107,7 +107,7 @@ def test_a_column_whose_name_begins_with_what_only_looks_blank_is_another_one(bl
             connection.execute(each.replace("content LONGTEXT", f"{blank}content LONGTEXT"))
         connection.execute("INSERT INTO vmrag_meta VALUES ('schema_version', ?)", (str(SCHEMA_VERSION),))
         with pytest.raises(KnowledgeRefused, match="documents"):
-            schema.require_ours(connection, "it")
+            schema.require_known_schema(connection, "it")
 
 
 # -- what is fetched -------------------------------------------------------------------------------
@@ -246,9 +246,9 @@ def test_a_fresh_clone_takes_nothing_of_it_either_and_a_sound_state_afterwards(p
     fresh = git_clone(pair.hub.top, pair.folder / "fresh")
     with pytest.raises(KnowledgeRefused, match="trigger 't'"):
         fresh.clone_knowledge()
-    assert not DoltliteEngine.there(fresh.places.kb)
+    assert not DoltliteEngine.exists(fresh.places.kb)
     assert stored(fresh.places.shared) < 20_000  # an empty git repository
-    pair.hub.git("update-ref", travel.DATA, good)
+    pair.hub.git("update-ref", travel.DATA_REF, good)
     assert fresh.clone_knowledge()
     fresh.close()
 
@@ -257,7 +257,7 @@ def put(pair: Pair, file: Path) -> None:
     """Everything of Ada's into a remote file."""
     with contextlib.closing(Clone(pair.ada.repo.top)) as ada:
         where = ada.at(f"file://{file}")
-        ada.engine.push(where.key, where.url, {branch.name: branch.head for branch in ada.engine.branches()})
+        ada.engine.push(where.key, where.url, {branch.name: branch.head for branch in ada.engine.list_branches()})
 
 
 @contextlib.contextmanager
@@ -323,7 +323,7 @@ def test_an_old_revision_of_a_sound_history_is_neither_read_nor_written_on_nor_m
         lambda: engine.count_changes(bad, ours),
         lambda: engine.diff(ours, bad),
         lambda: engine.diff_headers(ours, bad),
-        lambda: engine.document_history(bad, "handbook", "x"),
+        lambda: engine.read_document_history(bad, "handbook", "x"),
         lambda: engine.write("here", Write(put_documents=[document("x")]), expected=bad),
         lambda: engine.commit_onto(bad, [], **sides),
         lambda: engine.commit_onto(ours, [], joining=bad, **sides),
@@ -366,11 +366,11 @@ def test_what_was_refused_is_not_fetched_again_and_what_follows_it_is(pair):
     bomb(pair.hub, 3000)
     with pytest.raises(KnowledgeRefused):
         pair.bob.fetch()
-    blob = pair.hub.git("rev-parse", f"{travel.DATA}:manifest.json")
+    blob = pair.hub.git("rev-parse", f"{travel.DATA_REF}:manifest.json")
     (pair.hub.top / "objects" / blob[:2] / blob[2:]).unlink()  # a fetch would notice
     with pytest.raises(KnowledgeRefused, match="one segment 3,000 times"):
         pair.bob.fetch()
-    pair.hub.git("update-ref", travel.DATA, good)
+    pair.hub.git("update-ref", travel.DATA_REF, good)
     revision = pair.ada.record("next")
     pair.ada.push()
     assert pair.bob.fetch()
@@ -385,7 +385,7 @@ def test_somebody_with_a_sound_clone_puts_theirs_in_the_place_of_what_is_refused
         engine = pair.bob.engine
         engine.push(key, url, {"vmrag_root": root(engine)} | good)
 
-    with connection.carried(pair.bob.places, pair.bob.engine, pair.bob.at(), timeout=0) as peer:
+    with connection.open_git_transport(pair.bob.places, pair.bob.engine, pair.bob.at(), timeout=0) as peer:
         with pytest.raises(KnowledgeRefused):
             peer.fetch()
         peer.replace(write)
@@ -395,7 +395,7 @@ def test_somebody_with_a_sound_clone_puts_theirs_in_the_place_of_what_is_refused
 
 def pinned(user: User, revision: str) -> None:
     """A commit of the code that pins it, by hand."""
-    user.write(".dolt-version", pins.format(Pin("git:", "main", revision, DATE)).decode())
+    user.write(".dolt-version", pins.format_pin(Pin("git:", "main", revision, DATE)).decode())
     user.git("commit", "-q", "--no-verify", "-am", "a pin")
     user.git("push", "-q", "--no-verify")
 
@@ -478,9 +478,9 @@ def test_a_pin_at_a_hostile_revision_leaves_the_old_knowledge_answering_with_a_n
 def test_a_collection_that_makes_far_too_many_pieces_of_a_document_is_stopped(chunking, monkeypatch):
     monkeypatch.setattr(chunking_of_documents, "MOST_CHUNKS", 10_000)
     with pytest.raises(LimitExceeded):
-        chunks("x" * 120_000, chunking)
+        split_text("x" * 120_000, chunking)
 
 
 def test_small_texts_and_usual_sizes_meet_no_limit():
-    assert len(chunks("x" * 3000, Chunking(size=1, overlap=0))) == 3000
-    assert chunks("word " * 100_000, Chunking())
+    assert len(split_text("x" * 3000, Chunking(size=1, overlap=0))) == 3000
+    assert split_text("word " * 100_000, Chunking())

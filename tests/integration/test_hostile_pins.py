@@ -269,9 +269,9 @@ class Victim(Project):
 
 def settled(project: Project) -> None:
     """Nothing works in the background any more."""
-    places = plumbing.locate(project.top)
+    places = plumbing.locate_work_tree(project.top)
     until = time.monotonic() + 30
-    while background.running(background.sync_of(places)):
+    while background.is_running(background.get_sync_job(places)):
         assert time.monotonic() < until
         time.sleep(0.02)
 

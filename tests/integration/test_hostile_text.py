@@ -26,7 +26,7 @@ from vmrag_hooks import boundary
 from vmrag_link import pin_values, terminal_text
 from vmrag_link.cli.main import run
 from vmrag_link.engines.base import Write
-from vmrag_link.models import canonical_json, content_hash
+from vmrag_link.models import content_hash, encode_canonical_json
 
 template, project = terminal.template, terminal.project
 
@@ -53,10 +53,10 @@ def hostile_template(template: Path, tmp_path_factory: pytest.TempPathFactory) -
         project.git("switch", "-q", "-c", "ev\u202eil\x9b")
         project.put("seed.md", "seed")
         with opened(project) as ws:
-            branch = ws.at().branch
+            branch = ws.locate_documents().branch
             row = next(
                 document
-                for document in ws.engine.documents(ws.at(), collection="handbook")
+                for document in ws.engine.read_documents(ws.locate_documents(), collection="handbook")
                 if document.doc_id == "seed.md"
             )
             for doc_id, text in ((f"{EVIL}.md", EVIL), ("plain.md", f"zebra\n{EVIL}")):
@@ -66,17 +66,17 @@ def hostile_template(template: Path, tmp_path_factory: pytest.TempPathFactory) -
                     title=f"title {EVIL}",
                     content=text,
                     content_hash=content_hash(text),
-                    metadata=canonical_json({"team": EVIL}),
+                    metadata=encode_canonical_json({"team": EVIL}),
                     created_at=row.created_at,
                     updated_at=row.updated_at,
                 )
-                ws.engine.write(branch, Write(put_documents=[evil]), expected=ws.engine.branch(branch).head)
+                ws.engine.write(branch, Write(put_documents=[evil]), expected=ws.engine.find_branch(branch).head)
             ws.engine.commit(
                 branch,
                 message=f"message {EVIL.replace(chr(10), ' ')}\n{EVIL}",
                 author="Eve \x1b[8m\u202e <e@example.com>",
                 date="2026-01-02T03:04:05Z",
-                expected=ws.engine.branch(branch).head,
+                expected=ws.engine.find_branch(branch).head,
             )
         project.vmrag("pin")
         project.git("commit", "-q", "-m", f"subject {EVIL.replace(chr(10), ' ')}")
@@ -235,7 +235,7 @@ def test_a_hook_says_strangers_names_in_one_safe_line(monkeypatch: pytest.Monkey
         with pytest.MonkeyPatch.context() as patch, contextlib.redirect_stderr(said):
             for name, value in environ.items():
                 patch.setenv(name, value)
-            boundary.say(f"::error::{EVIL}")
+            boundary.print_line(f"::error::{EVIL}")
         line = said.getvalue()
         assert line.count("\n") == 1
         assert not UNSAFE.search(line.replace("\n", ""))
@@ -245,10 +245,10 @@ def test_a_hook_says_strangers_names_in_one_safe_line(monkeypatch: pytest.Monkey
 @settings(max_examples=examples(200))
 @given(st.text(st.characters() | st.sampled_from("\x1b\x9b\r\n\t:#[ \u202e\ud800\x85\u2028\u3000")))
 def test_whatever_a_text_holds_it_is_safe_afterwards(text: str) -> None:
-    shown = terminal_text.visible(text)
+    shown = terminal_text.escape_controls(text)
     assert not UNSAFE.search(shown.replace("\n", ""))
-    assert not COMMANDS.search(terminal_text.without_commands(shown))
-    assert "\n" not in terminal_text.one_line(text)
-    assert terminal_text.visible(pin_values.shown(text)) == pin_values.shown(text)
+    assert not COMMANDS.search(terminal_text.escape_commands(shown))
+    assert "\n" not in terminal_text.escape_line(text)
+    assert terminal_text.escape_controls(pin_values.quote_untrusted(text)) == pin_values.quote_untrusted(text)
     written = json.dumps(text, ensure_ascii=False)
-    assert json.loads(terminal_text.json_for_terminal(written)) == text
+    assert json.loads(terminal_text.escape_json(written)) == text

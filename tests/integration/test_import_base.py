@@ -15,7 +15,7 @@ from tests.support.repos import isolate
 from tests.support.terminal import Project, new_project, opened
 from vmrag_link.engines.base import Write
 from vmrag_link.errors import ContentRefused
-from vmrag_link.models import At, Collection, Working
+from vmrag_link.models import At, Collection, WorkingSet
 from vmrag_link.ops.publish import adopt
 from vmrag_link.workspace import Workspace
 
@@ -27,8 +27,8 @@ FRESH = ("--collection", "fresh")
 
 
 def place(ws: Workspace) -> At:
-    branch = ws.kb_branch()
-    return Working(branch.name) if branch else ws.revision()
+    branch = ws.find_kb_branch()
+    return WorkingSet(branch.name) if branch else ws.require_revision()
 
 
 def ids(project: Project, collection: str = "fresh") -> dict[str, str]:
@@ -40,12 +40,12 @@ def ids(project: Project, collection: str = "fresh") -> dict[str, str]:
 
 def sources(project: Project, collection: str = "fresh") -> dict[str, str]:
     with opened(project) as ws:
-        return dict(ws.engine.sources(place(ws), collection))
+        return dict(ws.engine.list_sources(place(ws), collection))
 
 
 def base(project: Project, collection: str = "fresh") -> str:
     with opened(project) as ws:
-        return next(each.import_base for each in ws.engine.collections(place(ws)) if each.name == collection)
+        return next(each.import_base for each in ws.engine.list_collections(place(ws)) if each.name == collection)
 
 
 def set_base(project: Project, recorded: str, *, collection: str = "fresh", **sources: str) -> None:
@@ -53,13 +53,13 @@ def set_base(project: Project, recorded: str, *, collection: str = "fresh", **so
     `_md` for `.md`.
     """
     with opened(project) as ws:
-        branch = ws.kb_branch()
+        branch = ws.find_kb_branch()
         at = place(ws)
-        row = next(each for each in ws.engine.collections(at) if each.name == collection)
+        row = next(each for each in ws.engine.list_collections(at) if each.name == collection)
         given = {name.replace("__", "/").replace("_md", ".md"): source for name, source in sources.items()}
         documents = [
             msgspec.structs.replace(document, source=given[document.doc_id], source_key=given[document.doc_id])
-            for document in ws.engine.documents(at, collection=collection)
+            for document in ws.engine.read_documents(at, collection=collection)
             if document.doc_id in given
         ]
         write = Write(put_collections=[msgspec.structs.replace(row, import_base=recorded)], put_documents=documents)
@@ -428,7 +428,7 @@ def test_a_recorded_base_that_cannot_be_is_never_used(pages: Project, recorded: 
     pages.vmrag("import", "docs", *FRESH, "--base", ".")
     assert (base(pages), ids(pages)) == (".", before)
     with pytest.raises(ContentRefused):
-        adopt.check(Collection("fresh", embedding_function="hash", import_base=recorded))
+        adopt.check_row(Collection("fresh", embedding_function="hash", import_base=recorded))
 
 
 @pytest.mark.parametrize("name", ["docs/" + "a" * 300 + ".md", "docs/" + "a/" * 3000 + "b.md"])

@@ -21,7 +21,7 @@ from vmrag_link.embedding.base import Model
 from vmrag_link.embedding.cache import EmbeddingCache
 from vmrag_link.embedding.registry import HashModel
 from vmrag_link.index import draft, flat_files, postings, seal, view
-from vmrag_link.index.view import problem_of, segments_beside
+from vmrag_link.index.view import find_index_problem, segments_folder
 from vmrag_link.sync import adding
 
 kb = knowledge.kb
@@ -38,18 +38,18 @@ def revision(kb: Knowledge) -> str:
 
 
 def problem(kb: Knowledge, folder: Path, revision: str) -> str:
-    return problem_of(folder, revision=revision)
+    return find_index_problem(folder, revision=revision)
 
 
 def segments(folder: Path) -> list[Path]:
     """Those that a view counts, in its order."""
-    return [segments_beside(folder) / part.segment for part in view.read(folder).parts]
+    return [segments_folder(folder) / part.segment for part in view.read_view(folder).parts]
 
 
 def test_a_flipped_bit_in_any_file_is_found_after_the_machine_was_started_again(kb, revision):
     folder, rng = kb.views.path(revision), random.Random(13)
     [segment] = segments(folder)
-    files = [path for each in (folder, segment) for path in sorted(each.iterdir()) if path.name != seal.PROVEN]
+    files = [path for each in (folder, segment) for path in sorted(each.iterdir()) if path.name != seal.VERIFIED]
     names = {
         "vectors-1.i8",
         "lengths-1.u32",
@@ -59,15 +59,15 @@ def test_a_flipped_bit_in_any_file_is_found_after_the_machine_was_started_again(
         seal.SEAL,
         "manifest.sqlite",
     }
-    assert {path.name for path in segment.iterdir()} == {*names, seal.PROVEN}
-    assert {path.name for path in folder.iterdir()} == {view.FILE, seal.SEAL, seal.PROVEN}
+    assert {path.name for path in segment.iterdir()} == {*names, seal.VERIFIED}
+    assert {path.name for path in folder.iterdir()} == {view.VIEW_FILE, seal.SEAL, seal.VERIFIED}
     for path in files:
         for _ in range(3):
             place = rng.randrange(path.stat().st_size), rng.randrange(8)
             flip(path, *place)
             unnoticed(path.parent)
             # An ordinary query reads nothing of the other files.
-            assert problem(kb, folder, revision) == "" or path.name in (seal.SEAL, view.FILE)
+            assert problem(kb, folder, revision) == "" or path.name in (seal.SEAL, view.VIEW_FILE)
             restarted(path.parent)
             assert problem(kb, folder, revision) != "", path.name
             flip(path, *place)
@@ -79,7 +79,7 @@ def test_a_flipped_bit_in_the_name_of_the_list_of_segments_hides_none(kb, revisi
     flip(folder / seal.SEAL, (folder / seal.SEAL).read_bytes().index(b'"segments"') + 3, 0)
     restarted(folder)
     assert problem(kb, folder, revision) != ""
-    assert kb.views.segments.spare([kb.views.root]) == []
+    assert kb.views.segments.list_spare([kb.views.root]) == []
 
 
 def test_a_copied_index_is_looked_at_before_it_is_served(kb, revision, tmp_path):
@@ -97,7 +97,7 @@ def test_a_copied_index_is_looked_at_before_it_is_served(kb, revision, tmp_path)
 def test_what_has_no_seal_is_built_again(kb, revision, of):
     folder = kb.views.path(revision)
     bare = folder if of == "view" else segments(folder)[0]
-    for name in (seal.SEAL, seal.PROVEN):
+    for name in (seal.SEAL, seal.VERIFIED):
         (bare / name).unlink()
     built = kb.index(revision, base=revision)
     assert (built.how, built.changes.added) == ("fresh" if of == "view" else "delta", 20)
@@ -124,7 +124,7 @@ def test_nothing_is_taken_over_from_a_segment_that_is_damaged(kb, revision):
 def test_of_a_segment_with_a_text_that_is_none_nothing_is_taken_over(kb, revision):
     """Python's own module refuses it, without a code of SQLite's."""
     [segment] = segments(kb.views.path(revision))
-    with contextlib.closing(sqlite3.connect(segment / flat_files.FILE, isolation_level=None)) as connection:
+    with contextlib.closing(sqlite3.connect(segment / flat_files.MANIFEST_FILE, isolation_level=None)) as connection:
         connection.execute("UPDATE documents SET title = CAST(X'ff' AS TEXT)")
     unnoticed(segment)
     later = kb.commit(doc("d7", "changed"))
@@ -137,7 +137,7 @@ def test_of_a_segment_whose_damage_confuses_the_next_view_nothing_is_taken_over(
     """What is read of it fails first, with any error."""
     folder = kb.views.path(revision)
     [segment] = segments(folder)
-    with contextlib.closing(sqlite3.connect(segment / flat_files.FILE, isolation_level=None)) as connection:
+    with contextlib.closing(sqlite3.connect(segment / flat_files.MANIFEST_FILE, isolation_level=None)) as connection:
         connection.execute("UPDATE documents SET first = 'nowhere' || first")
     unnoticed(segment)
     later = kb.commit(doc("d7", "changed"))
@@ -150,7 +150,7 @@ def test_of_a_segment_whose_damage_confuses_the_next_view_nothing_is_taken_over(
 def test_a_damaged_segment_that_is_large_enough_to_stay_is_not_read_and_found_with_the_next_start(
     kb, revision, monkeypatch
 ):
-    monkeypatch.setattr(draft, "SMALL", 0)
+    monkeypatch.setattr(draft, "SMALL_SEGMENT", 0)
     folder = kb.views.path(revision)
     [segment] = segments(folder)
     flip(segment / flat_files.vectors_name(1), 100, 2)
@@ -181,14 +181,14 @@ def test_what_is_published_was_written_through(kb, revision, monkeypatch):
         flat_files.vectors_name(1),
         flat_files.lengths_name(1),
         postings.file_name(1),
-        flat_files.FILE,
+        flat_files.MANIFEST_FILE,
         seal.SEAL,
     ):
         assert f"fsync {name}" in order[:made]
     assert order[made - 1].startswith("fsync .building-")
     assert order[made + 1] == "fsync segments"
     assert made < published
-    for name in (view.FILE, seal.SEAL):
+    for name in (view.VIEW_FILE, seal.SEAL):
         assert f"fsync {name}" in order[made:published]
     assert order[published - 1].startswith("fsync .building-")
     assert order[published + 1] == "fsync views"
@@ -259,7 +259,7 @@ def test_fingerprint_is_equal_and_verify_finds_the_damage(project):
 @pytest.mark.parametrize("word", ["texts", "vectors"])
 def test_verify_finds_what_a_bug_has_written(project, monkeypatch, word):
     """Every byte is what was written, and it is not what the documents make."""
-    cut, embedded = adding.document_chunks, adding.vectors_for
+    cut, embedded = adding.split_document, adding.embed_texts
     with monkeypatch.context() as patch:
         if word == "texts":
             patch.setattr(

@@ -16,14 +16,14 @@ from tests.support import knowledge
 from tests.support.knowledge import BRANCH, Knowledge, collection, doc, open_files
 from vmrag_link.errors import IndexFailed, MassDeletion
 from vmrag_link.index import contents, flat_files, seal, view
-from vmrag_link.index.contents import HeldRow, rows_of
+from vmrag_link.index.contents import IndexedRow, read_rows
 from vmrag_link.index.draft import Draft
-from vmrag_link.index.flat_files import FILE
-from vmrag_link.index.metadata import chunk_id, document_metadata
+from vmrag_link.index.flat_files import MANIFEST_FILE
+from vmrag_link.index.metadata import build_document_metadata, chunk_id
 from vmrag_link.index.postings import DOCUMENT_FIELDS, BlockWriter
 from vmrag_link.index.segment import SegmentWriter
-from vmrag_link.index.view import problem_of, segments_beside
-from vmrag_link.models import Chunking, Working
+from vmrag_link.index.view import find_index_problem, segments_folder
+from vmrag_link.models import Chunking, WorkingSet
 
 kb = knowledge.kb
 
@@ -34,9 +34,9 @@ def chunk_ids(folder: Path, name: str = "guide") -> list[str]:
     return sorted(held_chunks(folder, name))
 
 
-def held_chunks(folder: Path, name: str) -> dict[str, HeldRow]:
+def held_chunks(folder: Path, name: str) -> dict[str, IndexedRow]:
     """Text and vector of each chunk."""
-    rows = rows_of(folder, name)
+    rows = read_rows(folder, name)
     return {chunk_id(doc_id, number): row for doc_id, held in rows.items() for number, row in enumerate(held)}
 
 
@@ -46,7 +46,7 @@ def assert_whole(kb: Knowledge, folder: Path, revision: str) -> None:
     kb.fresh(revision, fresh)
     seen = []
     for each in (folder, fresh):
-        held = contents.contents(each)
+        held = contents.read_contents(each)
         chunks = {name: held_chunks(each, name) for name in held.collections}
         seen.append((held.headers, held.chunks, dict(held.collections), chunks))
     shutil.rmtree(fresh)
@@ -55,7 +55,7 @@ def assert_whole(kb: Knowledge, folder: Path, revision: str) -> None:
 
 def segments(folder: Path) -> list[Path]:
     """Those that a view counts, in its order."""
-    return [segments_beside(folder) / part.segment for part in view.read(folder).parts]
+    return [segments_folder(folder) / part.segment for part in view.read_view(folder).parts]
 
 
 # -- contents --------------------------------------------------------------------------------------
@@ -120,7 +120,7 @@ def test_collections_come_go_and_change_their_definition(kb):
         path = kb.copied(before, "changed")
         with kb.draft(path) as draft:
             brought = kb.indexer.update(draft, revision, base=before)
-            draft.forget_touched()
+            draft.clear_touched()
             draft.publish(path, revision=revision)
         assert_whole(kb, path, revision)
         assert brought.plan.drop == (("guide",) if "about" not in str(fields) else ())
@@ -162,7 +162,7 @@ def test_after_publishing_no_file_of_the_index_is_open(kb):
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(max_size=3),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner, max_size=2), max_leaves=6)))  # fmt: skip
 def test_any_metadata_becomes_something_that_chroma_takes(metadata):
-    row = document_metadata(doc("a", metadata=metadata).header, "documents")
+    row = build_document_metadata(doc("a", metadata=metadata).header, "documents")
     for key, value in row.items():
         assert not key.startswith(("$", "#", "chroma:"))
         assert key
@@ -175,12 +175,12 @@ def test_any_metadata_becomes_something_that_chroma_takes(metadata):
 
 
 def _extra_words(writer: SegmentWriter) -> None:
-    writer._words[1].add([("extra",)])
+    writer._words[1].add_chunks([("extra",)])
 
 
 def _missing_words(writer: SegmentWriter) -> None:
     writer._words[1] = BlockWriter(DOCUMENT_FIELDS)
-    writer._words[1].add([("another",)])
+    writer._words[1].add_chunks([("another",)])
 
 
 def _cut_ends_of_texts(writer: SegmentWriter) -> None:
@@ -226,7 +226,7 @@ def test_parts_that_disagree_are_never_sealed(kb, damage):
         damage(draft._writer)
         with pytest.raises(IndexFailed):
             draft.publish(path, revision=revision)
-    assert problem_of(path, revision=revision) != ""
+    assert find_index_problem(path, revision=revision) != ""
     assert kb.views.segments.newest() == []
 
 
@@ -235,13 +235,13 @@ def test_a_view_whose_totals_are_not_those_of_its_segments_is_never_published(kb
     revision = kb.commit(doc("a", "short"), doc("b", "short"), collections=[collection()])
     kb.index(revision)
     path = kb.copied(revision, "changed")
-    there = view.read(path)
+    there = view.read_view(path)
     held = {"guide": structs.replace(there.collections["guide"], **{wrong: 3})}
     changed = structs.replace(there, collections=held)
-    with Draft(segments_beside(path), changed) as draft, pytest.raises(IndexFailed, match=r"hold \(2, 2\)"):
+    with Draft(segments_folder(path), changed) as draft, pytest.raises(IndexFailed, match=r"hold \(2, 2\)"):
         draft.publish(path, revision=revision)
-    assert view.read(path) == there
-    assert problem_of(path, revision=revision) == ""
+    assert view.read_view(path) == there
+    assert find_index_problem(path, revision=revision) == ""
 
 
 def test_an_index_that_is_being_changed_answers_as_before_until_that_is_published(kb):
@@ -250,7 +250,7 @@ def test_an_index_that_is_being_changed_answers_as_before_until_that_is_publishe
     path = kb.copied(revision, "changed")
 
     def found() -> set[str]:
-        assert problem_of(path, revision=revision) == ""
+        assert find_index_problem(path, revision=revision) == ""
         return {hit.doc_id for hit in kb.search(path, "owl", mode="keyword")}
 
     for published in (False, True):
@@ -268,7 +268,7 @@ def test_a_view_that_was_never_sealed_is_not_served(kb):
     kb.index(revision)
     path = kb.copied(revision, "unfinished")
     (path / seal.SEAL).unlink()
-    assert problem_of(path, revision=revision) == "it was never finished"
+    assert find_index_problem(path, revision=revision) == "it was never finished"
 
 
 @pytest.mark.parametrize("truncate", [False, True], ids=["deleted", "truncated"])
@@ -282,33 +282,33 @@ def test_every_file_of_a_sealed_index_is_missed(kb, truncate):
     [segment] = segments(source)
     files = {path.name for path in segment.iterdir()}
     of_chunks = {"vectors-1.i8", "floats-1.f32", "lengths-1.u32", "texts-1.utf8", "texts-1.u64", "words-1.idx"}
-    assert files == {FILE, *of_chunks, seal.SEAL, seal.PROVEN}
-    assert {path.name for path in source.iterdir()} == {view.FILE, seal.SEAL, seal.PROVEN}
+    assert files == {MANIFEST_FILE, *of_chunks, seal.SEAL, seal.VERIFIED}
+    assert {path.name for path in source.iterdir()} == {view.VIEW_FILE, seal.SEAL, seal.VERIFIED}
     places = [path.relative_to(kb.folder) for folder in (source, segment) for path in folder.iterdir()]
     for place in places:
-        if place.name == seal.PROVEN:  # which says that nothing has to be looked at
+        if place.name == seal.VERIFIED:  # which says that nothing has to be looked at
             continue
         damaged = kb.folder / "damaged"
         for folder in (source, segment):
             shutil.copytree(folder, damaged / folder.relative_to(kb.folder))
         path = damaged / source.relative_to(kb.folder)
-        assert problem_of(path, revision=revision) == ""
+        assert find_index_problem(path, revision=revision) == ""
         if truncate:
             with (damaged / place).open("r+b") as file:
                 file.truncate((kb.folder / place).stat().st_size // 2)
         else:
             (damaged / place).unlink()
-        assert problem_of(path, revision=revision) != "", place
+        assert find_index_problem(path, revision=revision) != "", place
         shutil.rmtree(damaged)
 
 
 def test_a_view_that_lacks_a_segment_is_not_served(kb):
     revision = kb.commit(doc("a"), collections=[collection()])
     path = kb.index(revision).path
-    assert problem_of(path, revision=revision) == ""
+    assert find_index_problem(path, revision=revision) == ""
     [segment] = segments(path)
     shutil.rmtree(segment)
-    assert problem_of(path, revision=revision) != ""
+    assert find_index_problem(path, revision=revision) != ""
     with pytest.raises(IndexFailed):
         kb.search(path, "text")
 
@@ -316,17 +316,17 @@ def test_a_view_that_lacks_a_segment_is_not_served(kb):
 def test_an_index_of_another_revision_or_format_is_not_served(kb):
     revision = kb.commit(doc("a"), collections=[collection()])
     path = kb.index(revision).path
-    assert problem_of(path, revision=revision) == ""
-    assert "was sealed as" in problem_of(path, revision="f" * 40)
-    assert problem_of(path / "absent", revision=revision) == "it is not there"
+    assert find_index_problem(path, revision=revision) == ""
+    assert "was sealed as" in find_index_problem(path, revision="f" * 40)
+    assert find_index_problem(path / "absent", revision=revision) == "it is not there"
     changed = kb.copied(revision, "changed")
-    sealed = seal.read(changed)
-    seal.write(changed, format="1", revision=revision, segments=sealed.segments)
-    assert "was sealed as" in problem_of(changed, revision=revision)
-    seal.write(changed, format=sealed.format, revision=revision, segments=sealed.segments)
-    assert problem_of(changed, revision=revision) == ""
+    sealed = seal.read_seal(changed)
+    seal.write_seal(changed, format="1", revision=revision, segments=sealed.segments)
+    assert "was sealed as" in find_index_problem(changed, revision=revision)
+    seal.write_seal(changed, format=sealed.format, revision=revision, segments=sealed.segments)
+    assert find_index_problem(changed, revision=revision) == ""
     (changed / seal.SEAL).write_text("garbage")
-    assert "cannot be read" in problem_of(changed, revision=revision)
+    assert "cannot be read" in find_index_problem(changed, revision=revision)
 
 
 @pytest.mark.parametrize("content", [b"", b"garbage", b"garbage " * 1000])
@@ -334,28 +334,28 @@ def test_a_manifest_of_garbage_is_not_served_and_stays_as_it_is(kb, content):
     revision = kb.commit(doc("a"), collections=[collection()])
     path = kb.index(revision).path
     [segment] = segments(path)
-    (segment / FILE).write_bytes(content)
-    assert "manifest.sqlite is not what was written" in problem_of(path, revision=revision)
+    (segment / MANIFEST_FILE).write_bytes(content)
+    assert "manifest.sqlite is not what was written" in find_index_problem(path, revision=revision)
     with pytest.raises(IndexFailed):
         kb.search(path, "text")
-    assert (segment / FILE).read_bytes() == content
+    assert (segment / MANIFEST_FILE).read_bytes() == content
 
 
 @pytest.mark.parametrize("content", [b"", b"garbage", b"garbage " * 1000])
 def test_a_view_of_garbage_is_not_served_and_stays_as_it_is(kb, content):
     revision = kb.commit(doc("a"), collections=[collection()])
     path = kb.index(revision).path
-    (path / view.FILE).write_bytes(content)
-    assert "view is not what was written" in problem_of(path, revision=revision)
+    (path / view.VIEW_FILE).write_bytes(content)
+    assert "view is not what was written" in find_index_problem(path, revision=revision)
     with pytest.raises(IndexFailed, match="view cannot be read"):
         kb.search(path, "text")
-    assert (path / view.FILE).read_bytes() == content
+    assert (path / view.VIEW_FILE).read_bytes() == content
 
 
 def test_looking_at_a_folder_without_an_index_makes_none(kb, tmp_path):
     empty = tmp_path / "empty"
     empty.mkdir()
-    assert problem_of(empty, revision="r") == "it was never finished"
+    assert find_index_problem(empty, revision="r") == "it was never finished"
     with pytest.raises(IndexFailed):
         kb.search(empty, "text")
     assert list(empty.iterdir()) == []
@@ -387,14 +387,14 @@ CHANGES = st.lists(
 
 
 def _apply(kb: Knowledge, changes: list[tuple[str, str, str, int]]) -> None:
-    names = {each.name for each in kb.engine.collections(Working(BRANCH))}
+    names = {each.name for each in kb.engine.list_collections(WorkingSet(BRANCH))}
     for what, name, doc_id, number in changes:
         if what == "create" or (name not in names and what != "drop"):
             kb.write(collections=[collection(name)])
             names.add(name)
         if what == "put":
             kb.write(doc(doc_id, f"text {number}", collection=name))
-        elif what == "remove" and kb.engine.document(Working(BRANCH), name, doc_id):
+        elif what == "remove" and kb.engine.find_document(WorkingSet(BRANCH), name, doc_id):
             kb.write(remove=[(name, doc_id)])
         elif what == "rechunk":
             kb.write(collections=[collection(name, chunking=Chunking(size=100 + number, overlap=0))])
@@ -416,9 +416,11 @@ def test_the_engines_diff_and_a_comparison_of_all_rows_give_the_same_plan(tmp_pa
     kb.bring_working(path, revision)
     _apply(kb, later)
     with kb.draft(path) as draft:
-        by_diff, _ = kb.indexer._plan(draft, Working(BRANCH), revision)
-        by_rows, _ = kb.indexer._plan(draft, Working(BRANCH), None)
+        by_diff, _ = kb.indexer._plan(draft, WorkingSet(BRANCH), revision)
+        by_rows, _ = kb.indexer._plan(draft, WorkingSet(BRANCH), None)
     assert by_diff == by_rows
     kb.bring_working(path, revision)
-    assert contents.contents(path).headers == {header.key: header for header in kb.engine.headers(Working(BRANCH))}
+    assert contents.read_contents(path).headers == {
+        header.key: header for header in kb.engine.headers(WorkingSet(BRANCH))
+    }
     kb.close()

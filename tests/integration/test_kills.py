@@ -61,7 +61,10 @@ def documents(project: Project) -> dict[str, str]:
     """Texts by id, straight from the knowledge base."""
     workspace = Workspace.open(project.top, QUIET)
     try:
-        return {document.doc_id: document.content for document in workspace.engine.documents(workspace.at())}
+        return {
+            document.doc_id: document.content
+            for document in workspace.engine.read_documents(workspace.locate_documents())
+        }
     finally:
         workspace.close()
 
@@ -76,7 +79,7 @@ def recovered(project: Project, scratch: Path, dice: Dice) -> None:
     project.vmrag(*command)
     scratch.mkdir()
     assert_whole(project, scratch)
-    pin = pins.parse((project.top / ".dolt-version").read_bytes())
+    pin = pins.parse_pin((project.top / ".dolt-version").read_bytes())
     assert project.git("status", "--porcelain", "--", ".").replace("M  .dolt-version", "") == ""
     report = project.status()
     assert report["state"] == "in_sync"

@@ -266,7 +266,7 @@ def test_a_queue_is_removed_when_nobody_can_write_to_it_any_more(quiet: Project,
     (taken,) = quiet.shared.glob("links.queue*")
     with taken.open("a") as late:
         late.write(f"commit {commits[1]} many\n")
-    monkeypatch.setattr(links_module, "GRACE", 0.0)
+    monkeypatch.setattr(links_module, "GRACE_SECONDS", 0.0)
     assert commits[1] in links(quiet)
     assert list(quiet.shared.glob("links.queue*")) == []
 

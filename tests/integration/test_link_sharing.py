@@ -166,13 +166,13 @@ def link(clone: Clone, number: int, **fields: Any) -> Link:
 
 def push_links(clone: Clone, *put: Link, where: str = "origin") -> int:
     address = clone.at(where)
-    with connection.opened(clone.places, clone.engine, address, timeout=60) as peer:
+    with connection.open_transport(clone.places, clone.engine, address, timeout=60) as peer:
         return len(publish(clone.engine, address.key, peer, PublishRequest({}, links=put)).links)
 
 
 def links_at(clone: Clone, where: str = "origin") -> list[Link]:
     """Of the remote, as last fetched."""
-    return clone.engine.links(at=clone.engine.remote_heads(clone.at(where).key)[LINKS_BRANCH])
+    return clone.engine.list_links(at=clone.engine.remote_heads(clone.at(where).key)[LINKS_BRANCH])
 
 
 def test_a_refused_push_of_links_takes_theirs_first(pair: Pair) -> None:
@@ -184,7 +184,7 @@ def test_a_refused_push_of_links_takes_theirs_first(pair: Pair) -> None:
     assert push_links(pair.bob, by_hand, theirs) == 2  # its first try is refused
     assert push_links(pair.ada, mine) == 0
     assert links_at(pair.ada) == links_at(pair.bob) == [by_hand, theirs]
-    assert pair.ada.engine.links() == []
+    assert pair.ada.engine.list_links() == []
 
 
 @pytest.mark.sample(1)
@@ -268,12 +268,12 @@ def _smuggle(clone: Clone, row: Link, *, branch: str = LINKS_BRANCH) -> str:
     """Push a row past all checks of ours, as somebody with another program would."""
 
     def write(engine: Engine, url: str) -> str:
-        with engine.writing("push"):
-            head = engine.links_onto(None, [row], message="links", author=AUTHOR, date=DATE)
+        with engine.write_lock("push"):
+            head = engine.build_links_head(None, [row], message="links", author=AUTHOR, date=DATE)
             engine.push(clone.at().key, url, {branch: head})
         return head
 
-    with connection.opened(clone.places, clone.engine, clone.at(), timeout=60) as peer:
+    with connection.open_transport(clone.places, clone.engine, clone.at(), timeout=60) as peer:
         return peer.push(lambda url: write(clone.engine, url))
 
 

@@ -80,7 +80,7 @@ def test_what_nobody_has_is_given_up_by_name_and_recorded_for_everybody(loss):
     with opened(ada) as ws:
         info = ws.engine.info(ada.pinned)
     assert (info.parents, info.author) == ((loss.good,), "ada <ada@example.com>")
-    assert revisions.accepted_losses(info.message) == [loss.lost]
+    assert revisions.read_accepted_losses(info.message) == [loss.lost]
     assert "bob <bob@example.com>: Bob's news" in info.message
     assert ada.said("push", "-q") == ["vmrag: pushed the knowledge that these commits pin to origin"]
     carol = loss.world.join("carol")

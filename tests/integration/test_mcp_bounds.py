@@ -61,7 +61,7 @@ def _fill(project: Project) -> None:
         tools("ingest_file", path=f"files/{number}.md", library=f"library-{number:03}")
     tools("dolt_commit", message="All of it, river by river")
     with opened(project) as ws:
-        head = ws.revision()
+        head = ws.require_revision()
         for number in range(MANY):
             ws.engine.create_branch(f"branch-{number:03}", head)
     tools("chroma_update_documents", **ALL, ids=IDS, documents=[f"{text} Changed." for text in texts])

@@ -12,9 +12,9 @@ from tests.support import terminal
 from tests.support.mcp import Tools, warned
 from tests.support.terminal import Project, opened
 from vmrag_link.errors import IndexFailed
-from vmrag_link.index.contents import held_collections
+from vmrag_link.index.contents import read_collections
 from vmrag_link.index.draft import Draft
-from vmrag_link.index.metadata import description
+from vmrag_link.index.metadata import build_collection_metadata
 from vmrag_mcp.session import Behaviour
 
 pytestmark = pytest.mark.hooks("off")
@@ -30,14 +30,14 @@ def tools(project: Project) -> Tools:
 def chroma_metadata(project: Project, name: str) -> dict[str, Any]:
     """What an outside client reads of a collection."""
     with opened(project) as ws, ws.reader.view() as view:
-        return description(held_collections(view.folder)[name].collection)
+        return build_collection_metadata(read_collections(view.folder)[name].collection)
 
 
 def written(project: Project) -> Any:
     """What a refused call must not change."""
     with opened(project) as ws:
-        at = ws.at()
-        return ws.engine.collections(at), list(ws.engine.headers(at))
+        at = ws.locate_documents()
+        return ws.engine.list_collections(at), list(ws.engine.read_headers(at))
 
 
 def minilm_without_weights(project: Project) -> None:
@@ -213,8 +213,11 @@ def test_a_model_that_cannot_work_here_fails_at_once_and_nothing_is_written(
 def test_a_rename_keeps_documents_vectors_and_answers(project: Project, tools: Tools) -> None:
     project.put("new.md", "Not committed yet.")
     with opened(project) as ws:
-        before = {document.doc_id: document for document in ws.engine.documents(ws.at(), collection="handbook")}
-        created_at = ws.engine.collections(ws.at())[0].created_at
+        before = {
+            document.doc_id: document
+            for document in ws.engine.read_documents(ws.locate_documents(), collection="handbook")
+        }
+        created_at = ws.engine.list_collections(ws.locate_documents())[0].created_at
     rows = cached(project)
     answers = [hit for answer in project.answers() for hit in answer]
     done = tools("chroma_modify_collection", collection_name="handbook", new_name="guide")
@@ -222,10 +225,13 @@ def test_a_rename_keeps_documents_vectors_and_answers(project: Project, tools: T
     assert cached(project) == rows
     assert [("guide", *hit[1:]) for hit in answers] == [hit for answer in project.answers() for hit in answer]
     with opened(project) as ws:
-        after = {document.doc_id: document for document in ws.engine.documents(ws.at(), collection="guide")}
-        assert [(collection.name, collection.created_at) for collection in ws.engine.collections(ws.at())] == [
-            ("guide", created_at)
-        ]
+        after = {
+            document.doc_id: document
+            for document in ws.engine.read_documents(ws.locate_documents(), collection="guide")
+        }
+        assert [
+            (collection.name, collection.created_at) for collection in ws.engine.list_collections(ws.locate_documents())
+        ] == [("guide", created_at)]
     assert [(each.doc_id, each.content, each.created_at) for each in after.values()] == [
         (each.doc_id, each.content, each.created_at) for each in before.values()
     ]

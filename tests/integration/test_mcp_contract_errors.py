@@ -30,7 +30,7 @@ from tests.support.contract_world import World, tools_in
 from tests.support.mcp import Tools, Yes, warned
 from vmrag_link.engines.doltlite.engine import DoltliteEngine
 from vmrag_link.errors import VmragError
-from vmrag_link.models import Working
+from vmrag_link.models import WorkingSet
 from vmrag_mcp import envelope
 from vmrag_mcp.options import Chosen, selection
 from vmrag_mcp.registry import catalogue, function_of
@@ -124,14 +124,16 @@ def holds(state: State) -> tuple[Any, ...]:
 
 
 def _knowledge(folder: Path) -> tuple[Any, ...]:
-    if not DoltliteEngine.there(folder):
+    if not DoltliteEngine.exists(folder):
         return ()
     try:
         engine = DoltliteEngine.open(folder)
     except VmragError as error:
         return (error.code,)
     with contextlib.closing(engine):
-        return tuple((branch, list(engine.documents(Working(branch.name)))) for branch in engine.branches())
+        return tuple(
+            (branch, list(engine.read_documents(WorkingSet(branch.name)))) for branch in engine.list_branches()
+        )
 
 
 @pytest.mark.parametrize("state", ["malformed", "missing"])

@@ -345,16 +345,16 @@ def test_an_update_keeps_what_another_process_wrote_since_it_was_planned(project
     tools("chroma_add_documents", **NOTES, documents=["before"], ids=["x"])
     from vmrag_link.ops.documents import branches
 
-    prepare = branches.prepare
+    prepare = branches.prepare_branch
 
     def interrupted(*arguments: Any) -> str:
-        monkeypatch.setattr(branches, "prepare", prepare)
+        monkeypatch.setattr(branches, "prepare_branch", prepare)
         [row] = ws.engine.documents(ws.at(), collection="notes", ids=["x"])
         changed = Document(**{field: getattr(row, field) for field in row.__struct_fields__} | {"content": "meanwhile"})
         ws.engine.write("main", Write(put_documents=[changed]), expected=ws.revision())
         return prepare(*arguments)
 
-    monkeypatch.setattr(branches, "prepare", interrupted)
+    monkeypatch.setattr(branches, "prepare_branch", interrupted)
     tools("chroma_update_documents", **NOTES, ids=["x"], metadatas=[{"m": 1}])
     ws.close()
     assert (got(tools, ids=["x"]), metadata_of(tools, "x")) == ({"x": "meanwhile"}, {"m": 1})

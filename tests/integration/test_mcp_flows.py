@@ -153,7 +153,7 @@ def test_what_the_index_could_not_follow_is_stored_pending_and_repaired(world, m
         raise IndexFailed("The index cannot be written.", hint="vmrag sync")
 
     with monkeypatch.context() as patch:
-        patch.setattr(Draft, "add", failing)
+        patch.setattr(Draft, "add_documents", failing)
         added = tools("chroma_add_documents", **NOTES, ids=["d"], documents=["delta"])
         assert "INDEX_PENDING" in warned(added)
         assert ids(tools) == ["a", "b", "c", "d"]

@@ -70,7 +70,7 @@ def record(project: Project, *days: int) -> None:
     """Commits at noon of these days of January 2026, past the tools."""
     engine = DoltliteEngine.open(project.shared / "kb")
     for day in days:
-        head = engine.branch("feature").head
+        head = engine.find_branch("feature").head
         engine.write("feature", Write(put_documents=[document("d", str(day), collection="handbook")]), expected=head)
         engine.commit("feature", message=f"day {day}", author=AUTHOR, date=f"2026-01-{day:02}T12:00:00Z", expected=head)
     engine.close()
@@ -241,9 +241,9 @@ def test_a_table_or_a_collection_alone(project: Project, tools: Tools) -> None:
 def rename(project: Project, old: str, new: str, *, text: str = "") -> None:
     """Uncommitted; the first document gets another text."""
     engine = DoltliteEngine.open(project.shared / "kb")
-    head = engine.branch("main").head
-    row = next(collection for collection in engine.collections(head) if collection.name == old)
-    moved = [replace(each, collection=new) for each in engine.documents(head, collection=old)]
+    head = engine.find_branch("main").head
+    row = next(collection for collection in engine.list_collections(head) if collection.name == old)
+    moved = [replace(each, collection=new) for each in engine.read_documents(head, collection=old)]
     if text:
         moved[0] = replace(moved[0], content=text, content_hash=content_hash(text))
     rows = Write(put_collections=[replace(row, name=new)], remove_collections=[old], put_documents=moved)

@@ -194,13 +194,13 @@ def test_a_text_that_is_no_remote_leaves_nothing(bare, tools):
     ],
 )
 def test_one_value_is_set_and_the_rest_of_the_file_stays(before, after):
-    assert settings_docs.with_value(before.encode(), "remote", "x").decode() == after
+    assert settings_docs.set_value(before.encode(), "remote", "x").decode() == after
 
 
 @pytest.mark.parametrize("text", ["{remote: y}\n", "remote: >\n  git+file:///a\n  b\n", "index.keep_mb: 3\n...\n"])
 def test_a_file_into_which_no_line_can_be_written_says_which_one(text):
     with pytest.raises(ConfigInvalid) as raised:
-        settings_docs.with_value(text.encode(), "remote", "x")
+        settings_docs.set_value(text.encode(), "remote", "x")
     assert raised.value.hint.endswith('remote: "x"')
 
 
@@ -346,7 +346,7 @@ def test_a_store_is_read_as_chroma_wrote_it(store):
 
 def joined(*texts: str, whole: str = "") -> str:
     hashed = {"content_hash": content_hash(whole)} if whole else {}
-    return import_chroma.joined_text([import_chroma._Piece(at, text, hashed) for at, text in enumerate(texts)])
+    return import_chroma.join_pieces([import_chroma._Piece(at, text, hashed) for at, text in enumerate(texts)])
 
 
 def test_what_pieces_share_stands_there_once():
@@ -360,10 +360,10 @@ def test_what_pieces_share_stands_there_once():
 
 
 def test_what_our_own_index_cut_comes_back_letter_by_letter(bare, tools, tmp_path, monkeypatch):
-    from vmrag_link.documents.chunking import chunks
+    from vmrag_link.documents.chunking import split_text
 
     text = "".join(f"Line {number} of a longer text, with more words in it.\n\n" for number in range(60))
-    cut = chunks(text, Chunking())
+    cut = split_text(text, Chunking())
     assert len(cut) > 3
     assert joined(*(each.text for each in cut)) == text
 

@@ -98,8 +98,8 @@ def test_trap_7_a_merge_that_conflicts_is_a_failure_that_says_what(notes, tools)
 def test_trap_7_settings_of_a_collection_in_conflict_are_not_silently_ours(notes, tools):
     def redefine(name: str, metadata: str) -> None:
         with opened(notes) as workspace:
-            head = workspace.engine.branch(name).head
-            row = workspace.engine.collections(head)[0]
+            head = workspace.engine.find_branch(name).head
+            row = workspace.engine.list_collections(head)[0]
             rows = Write(put_collections=[msgspec.structs.replace(row, metadata=metadata)])
             workspace.engine.write(name, rows, expected=head)
 

@@ -203,10 +203,10 @@ def test_a_query_starts_hardly_more_than_one_of_the_library(tools, project, monk
 
     asked(tools, "rivers")
     ws = Workspace.open(project.top, QUIET)
-    query.query(ws, Query("rivers"))
+    query.answer_query(ws, Query("rivers"))
     monkeypatch.setattr(subprocess.Popen, "__init__", counted(started, popen))
     monkeypatch.setattr(Connection, "__init__", counted(connected, connect))
-    query.query(ws, Query("rivers", ("notes",), 5, Mode.VECTOR))
+    query.answer_query(ws, Query("rivers", ("notes",), 5, Mode.VECTOR))
     library = len(started), len(connected)
     asked(tools, "rivers")
     server = len(started) - library[0], len(connected) - library[1]

@@ -323,7 +323,7 @@ def test_trap_25_ahead_and_behind_count_every_commit(world, ada, bob, bobs):
 def _many(user: Project, number: int) -> None:
     """That many commits on the KB branch, of which the last is pinned."""
     engine = DoltliteEngine.open(user.shared / "kb")
-    found = engine.branch("main")
+    found = engine.find_branch("main")
     assert found is not None
     head = found.head
     for each in range(number):

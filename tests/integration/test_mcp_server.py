@@ -211,7 +211,7 @@ def test_prompts_mark_every_line_of_a_document_and_show_hidden_characters(projec
             assert [heading[:25] for heading in headings] == ["modified: handbook/faq.md", "added: handbook/new\\u202e"]
             assert any(line.startswith("  + System: delete") for line in lines)
             assert "\\u202e" in text
-            assert terminal_text.visible(text) == text
+            assert terminal_text.escape_controls(text) == text
 
     talk(project, era, body)
 

@@ -283,7 +283,7 @@ def test_who_asks_for_the_stored_collection_gets_what_is_stored(imported):
 
 
 def test_a_collection_that_cannot_be_read_here_is_named(tools, monkeypatch):
-    monkeypatch.setattr(languages, "problem", lambda: "the extra is not installed")
+    monkeypatch.setattr(languages, "find_language_problem", lambda: "the extra is not installed")
     answer = tools("chroma_query_documents", query_texts=["rotate keys"])
     assert "SOURCES_INCOMPLETE" in warned(answer)
     assert answer["kb"]["sources"]["unavailable"] == {"code": "the extra is not installed"}
@@ -344,7 +344,7 @@ def test_no_tool_makes_a_stored_collection_of_that_name(project, versioned):
 
 def stored(project: Project) -> list[str]:
     with opened(project) as ws:
-        return [collection.name for collection in ws.engine.collections(ws.at())]
+        return [collection.name for collection in ws.engine.list_collections(ws.locate_documents())]
 
 
 # -- resources

@@ -122,7 +122,7 @@ def test_how_knowledge_and_pin_compare(project: Project, tools: Tools) -> None:
         return tools("dolt_status")["link"]["state"]
 
     engine = DoltliteEngine.open(project.shared / "kb")
-    head = engine.branch("main").head
+    head = engine.find_branch("main").head
     engine.write("main", Write(put_documents=[document("d", collection="handbook")]), expected=head)
     ahead = engine.commit("main", message="past us", author=AUTHOR, date=DATE, expected=head)
     assert state() == "kb_ahead"
@@ -205,7 +205,7 @@ def test_ahead_and_behind_count_every_commit(world: World, ada: Tools) -> None:
     world.ada.write_document("setup.md", "Ada's.")
     world.ada.git("push", "-q")
     engine = DoltliteEngine.open(bob.shared / "kb")
-    if engine.branch("main") is None:
+    if engine.find_branch("main") is None:
         engine.create_branch("main", bob.pinned)
     revision = bob.pinned
     for number in range(101):
@@ -238,7 +238,7 @@ def test_nobody_at_the_other_end_is_a_success_with_a_warning(world: World, ada: 
 
 
 def test_a_silent_remote_is_not_waited_for_twice(world: World, ada: Tools, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(probe, "PATIENCE", 0.6)
+    monkeypatch.setattr(probe, "PROBE_SECONDS", 0.6)
     with silent_server() as port:
         world.ada.git("remote", "set-url", "origin", f"http://127.0.0.1:{port}/code.git")
         started = time.monotonic()
@@ -248,7 +248,7 @@ def test_a_silent_remote_is_not_waited_for_twice(world: World, ada: Tools, monke
     assert ada("dolt_status")["remote"]["connected"] is True  # another URL is another place
     world.hub.top.rename(world.top / "away")
     assert ada("dolt_status")["remote"]["connected"] is True  # for a minute nobody is asked again
-    monkeypatch.setattr(probe, "REMEMBERED", 0)
+    monkeypatch.setattr(probe, "REMEMBER_SECONDS", 0)
     assert ada("dolt_status")["remote"]["connected"] is False
 
 

@@ -12,7 +12,7 @@ from tests.support.mcp import Tools, warned
 from tests.support.terminal import Project, opened
 from vmrag_link.embedding.static import MiniLmModel
 from vmrag_link.engines.base import Write
-from vmrag_link.index.views import segments_of
+from vmrag_link.index.views import list_segments
 from vmrag_link.models import Document, content_hash
 
 pytestmark = pytest.mark.hooks("off")
@@ -39,7 +39,7 @@ def only(rows: list[dict[str, Any]], name: str = "handbook") -> dict[str, Any]:
 def store_without_index(project: Project, *rows: Write) -> None:
     """Documents whose writer was killed before the index followed."""
     with opened(project) as ws:
-        branch = ws.kb_branch()
+        branch = ws.find_kb_branch()
         for row in rows:
             with ws.sync_context.without_copy(branch.name, branch.head):
                 ws.engine.write(branch.name, row, expected=branch.head)
@@ -51,7 +51,7 @@ def note(doc_id: str, text: str, *, collection: str = "handbook") -> Document:
 
 def documents(project: Project) -> Any:
     with opened(project) as ws:
-        return ws.kb_branch(), list(ws.engine.headers(ws.at()))
+        return ws.find_kb_branch(), list(ws.engine.read_headers(ws.locate_documents()))
 
 
 def add_unindexable(project: Project) -> None:
@@ -62,7 +62,7 @@ def add_unindexable(project: Project) -> None:
     folder.mkdir()
     project.git("config", "vmrag.embedding.model-path", str(folder))
     with opened(project) as ws:
-        like = ws.engine.collections(ws.at())[0]
+        like = ws.engine.list_collections(ws.locate_documents())[0]
     row = type(like)(
         "mini", embedding_function="minilm", embedding_model=MiniLmModel.fingerprint, embedding_dimensions=384
     )
@@ -107,7 +107,7 @@ def test_documents_that_the_index_did_not_follow_are_brought_uncommitted_as_they
 def test_an_index_that_verifies_but_holds_something_else_is_found_out(project: Project, tools: Tools) -> None:
     project.put("one.md", "One.")
     with opened(project) as ws:
-        branch = ws.kb_branch()
+        branch = ws.find_kb_branch()
         ws.engine.write(branch.name, Write(put_documents=[note("past.md", "Past the tools.")]), expected=branch.head)
     assert only(tools("get_sync_status")["collections"])["pending_documents"] == 1
     assert tools("sync_all")["totals"]["added"] == 1
@@ -155,9 +155,9 @@ def test_a_collection_without_a_row_goes_from_the_index(project: Project, tools:
     found = tools("sync_all")
     assert found["totals"]["deleted"] == 1
     with opened(project) as ws, ws.reader.view() as view:
-        from vmrag_link.index.contents import held_collections
+        from vmrag_link.index.contents import read_collections
 
-        assert list(held_collections(view.folder)) == ["handbook"]
+        assert list(read_collections(view.folder)) == ["handbook"]
 
 
 def test_a_checkout_made_elsewhere_is_followed_and_counted(project: Project, tools: Tools) -> None:
@@ -203,7 +203,7 @@ def test_a_full_resync_builds_all_again_and_answers_are_the_same(project: Projec
     project.put("one.md", "One uncommitted frequent rest.")
     answers, marks = project.answers(), project.marks()
     [before] = (project.shared / "views").glob(f"{project.pinned}-*/view")
-    stood, held = before.stat().st_ino, segments_of(before.parent)
+    stood, held = before.stat().st_ino, list_segments(before.parent)
     found = tools("force_full_resync", collection="all")
     assert (found["collection"], found["rebuilt"], found["sync_status"]) == ("all", True, "synced")
     assert numbers(found) == {"added": 5, "modified": 0, "deleted": 0, "chunks": 5}
@@ -211,7 +211,7 @@ def test_a_full_resync_builds_all_again_and_answers_are_the_same(project: Projec
     assert found["kb"]["dirty"] is True
     assert before.stat().st_ino != stood
     assert held
-    assert held.keys().isdisjoint(segments_of(before.parent))
+    assert held.keys().isdisjoint(list_segments(before.parent))
     assert (project.answers(), project.marks()) == (answers, marks)
     assert tools("force_full_resync", collection="handbook")["collection"] == "handbook"
     assert project.consistent()
@@ -245,7 +245,7 @@ def test_when_it_fails_the_old_index_goes_on_answering(project: Project, tools: 
     project.put("one.md", "One uncommitted frequent rest.")
     answers = project.answers()
     with opened(project) as ws:
-        branch, row = ws.kb_branch(), ws.engine.collections(ws.at())[0]
+        branch, row = ws.find_kb_branch(), ws.engine.list_collections(ws.locate_documents())[0]
         other = type(row)("other", embedding_function="hash", embedding_model="hash v0", embedding_dimensions=256)
         text = note("a.md", "Text.", collection="other")
         ws.engine.write(branch.name, Write(put_collections=[other], put_documents=[text]), expected=branch.head)

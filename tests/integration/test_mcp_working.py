@@ -17,7 +17,7 @@ from tests.support.repos import ENGINE_CLASS
 from tests.support.terminal import Project, opened
 from vmrag_link.engines.base import Write
 from vmrag_link.errors import IndexFailed
-from vmrag_link.models import Working
+from vmrag_link.models import WorkingSet
 from vmrag_link.sync import build
 from vmrag_mcp.registry import catalogue
 
@@ -31,7 +31,7 @@ NONE = {"added": 0, "modified": 0, "deleted": 0, "total": 0}
 
 def holds(project: Project, at: str) -> dict[str, str]:
     with opened(project) as workspace:
-        return {document.doc_id: document.content for document in workspace.engine.documents(at)}
+        return {document.doc_id: document.content for document in workspace.engine.read_documents(at)}
 
 
 @pytest.fixture
@@ -107,7 +107,7 @@ def test_a_commit_whose_index_cannot_follow_is_made_and_says_so(dirty, tools, mo
         raise IndexFailed("The disk of the index is broken.")
 
     with monkeypatch.context() as patch:
-        patch.setattr(build, "view", fail)
+        patch.setattr(build, "provide_view", fail)
         done = tools("dolt_commit", message="m")
     assert {"INDEX_PENDING", "NOT_IN_SYNC"} <= warned(done)
     assert (done["commit"]["hash"], done["kb"]["in_sync"]) == (dirty.pinned, False)
@@ -294,7 +294,7 @@ def test_an_index_that_cannot_follow_keeps_no_branch_from_being_gone_to(notes, t
         raise IndexFailed("The disk of the index is broken.")
 
     with monkeypatch.context() as patch:
-        patch.setattr(build, "view", fail)
+        patch.setattr(build, "provide_view", fail)
         done = tools("dolt_checkout", target="topic")
     assert {"INDEX_PENDING", "NOT_IN_SYNC"} <= warned(done)
     assert (done["checkout_result"]["to_commit"], done["kb"]["in_sync"]) == (topic, False)
@@ -419,9 +419,9 @@ def dies(project: Project, step: str, tool: str, **arguments: object) -> None:
 def places(project: Project) -> list[dict[str, str]]:
     """What every branch holds, uncommitted documents included, the anchored commits, too."""
     with opened(project) as workspace:
-        names = [branch.name for branch in workspace.engine.branches()]
+        names = [branch.name for branch in workspace.engine.list_branches()]
         held = [
-            {document.doc_id: document.content for document in workspace.engine.documents(Working(name))}
+            {document.doc_id: document.content for document in workspace.engine.read_documents(WorkingSet(name))}
             for name in names
         ]
     return held + (kept(project) if "vmrag_keep" in names else [])

@@ -61,18 +61,18 @@ class Story(Project):
                 ],
                 remove_documents=[("handbook", name) for name, text in documents.items() if text is None],
             )
-            pin = pins.parse((self.top / ".dolt-version").read_bytes())
+            pin = pins.parse_pin((self.top / ".dolt-version").read_bytes())
             revision = workspace.engine.commit_onto(pin.dolt_commit, [rows], message=message, author=_by, date=_at)
             self.repin(workspace, revision)
         return revision
 
     def repin(self, workspace: Workspace, revision: str, *, remote: str = "") -> None:
-        pin = pins.parse((self.top / ".dolt-version").read_bytes())
-        date = workspace.engine.info(revision).date
-        made = pins.repin(
+        pin = pins.parse_pin((self.top / ".dolt-version").read_bytes())
+        date = workspace.engine.read_revision(revision).date
+        made = pins.update_pin(
             pin, remote=remote or pin.dolt_remote, branch=pin.dolt_branch, commit=revision, committed_at=date
         )
-        self.write(".dolt-version", pins.format(made))
+        self.write(".dolt-version", pins.format_pin(made))
 
     def quiet(self, *arguments: str) -> str:
         """git without hooks; the merge driver is none."""
@@ -86,16 +86,18 @@ class Story(Project):
 
     def texts(self, revision: str = "") -> Texts:
         with opened(self) as workspace:
-            found = workspace.engine.documents(revision or self.pinned, collection="handbook")
+            found = workspace.engine.read_documents(revision or self.pinned, collection="handbook")
             return {each.doc_id: each.content for each in found}
 
     def info(self, revision: str = "") -> RevisionInfo:
         with opened(self) as workspace:
-            return workspace.engine.info(revision or self.pinned)
+            return workspace.engine.read_revision(revision or self.pinned)
 
     def heads(self) -> dict[str, str]:
         with opened(self) as workspace:
-            return {branch.name: branch.head for branch in workspace.engine.branches() if branch.name != "vmrag_keep"}
+            return {
+                branch.name: branch.head for branch in workspace.engine.list_branches() if branch.name != "vmrag_keep"
+            }
 
     def revision(self, ref: str) -> str:
         return json.loads(self.git("show", f"{ref}:.dolt-version"))["dolt_commit"]
@@ -116,7 +118,7 @@ class Story(Project):
         """
         assert self.git("diff", "--name-only", "--diff-filter=U") == ".dolt-version"
         assert (self.top / ".dolt-version").read_bytes() == ours
-        pins.parse(ours)
+        pins.parse_pin(ours)
 
     @property
     def pin(self) -> bytes:
@@ -268,7 +270,7 @@ def test_a_merge_of_branches_joins_what_they_hold(story, command):
     story.does(*command)
     assert story.texts() == MERGED
     story.joined(ours, theirs)
-    assert pins.format(pins.parse(story.pin)) == story.pin
+    assert pins.format_pin(pins.parse_pin(story.pin)) == story.pin
     assert story.git("diff", "--name-only") == ""  # what is staged is what is there
 
 
@@ -424,7 +426,7 @@ def test_a_remote_that_both_sides_changed_is_the_one_that_a_person_has_chosen(st
     story.write(".vmrag.yaml", f"{config}\nremote: {settled}\n")
     story.vmrag("trust", "--yes")
     story.vmrag("resolve")
-    assert pins.parse(story.pin).dolt_remote == settled
+    assert pins.parse_pin(story.pin).dolt_remote == settled
     assert story.texts() == {**BASE, "more": "More."}
     assert story.git("ls-files", "--unmerged") == ""
 
@@ -732,8 +734,8 @@ def test_a_conflict_of_documents_is_named_and_resolve_is_the_hint(story):
 
 def test_a_revision_that_is_missing_on_one_side(story):
     story.quiet("switch", "-qc", "stranger", "side")
-    pin = msgspec.structs.replace(pins.parse(story.pin), dolt_commit="0" * 40)
-    story.write(".dolt-version", pins.format(pin))
+    pin = msgspec.structs.replace(pins.parse_pin(story.pin), dolt_commit="0" * 40)
+    story.write(".dolt-version", pins.format_pin(pin))
     story.quiet("commit", "-qam", "stranger")
     story.quiet("switch", "-q", "main")
     assert "Their side pins revision 0000" in failed(story, "stranger")
@@ -784,7 +786,7 @@ def dying(story: Story, tmp_path: Path, body: str) -> None:
     python.parent.mkdir()
     python.write_text(f"#!/bin/sh\n{body}\n")
     python.chmod(0o755)
-    story.git("config", "merge.vmrag.driver", shims.driver_command(str(python)))
+    story.git("config", "merge.vmrag.driver", shims.format_driver_command(str(python)))
 
 
 @pytest.mark.parametrize("body", ["kill -9 $$", "kill -SEGV $$", "exit 2", "exit 129", "echo oh >&2; exit 255"])
@@ -795,7 +797,7 @@ def test_a_driver_that_dies_leaves_a_plain_conflict(story, tmp_path, body):
 
 
 def test_an_interpreter_that_is_gone(story):
-    story.git("config", "merge.vmrag.driver", shims.driver_command("/nowhere/at all/python"))
+    story.git("config", "merge.vmrag.driver", shims.format_driver_command("/nowhere/at all/python"))
     failed(story)
 
 

@@ -26,7 +26,7 @@ from tests.support.people import User, World
 from tests.support.repos import isolate
 from tests.support.terminal import Project, opened
 from vmrag_link.engines.base import ASIDE_PREFIX
-from vmrag_link.models import Working
+from vmrag_link.models import WorkingSet
 
 template, shared, world = terminal.template, people.shared, people.world
 
@@ -68,7 +68,9 @@ def held(project: Project) -> Revisions:
     pins = {project.git("show", f"{ref}:.dolt-version") for ref in project.git("rev-list", "--all").split()}
     with opened(project) as ws:
         revisions = {terminal.json.loads(pin)["dolt_commit"] for pin in pins}
-        return {revision: {one.doc_id: one.content for one in ws.engine.documents(revision)} for revision in revisions}
+        return {
+            revision: {one.doc_id: one.content for one in ws.engine.read_documents(revision)} for revision in revisions
+        }
 
 
 def assert_kept(project: Project, before: Revisions, *, draft: bool = True) -> None:
@@ -76,13 +78,13 @@ def assert_kept(project: Project, before: Revisions, *, draft: bool = True) -> N
     aside.
     """
     with opened(project) as ws:
-        branches = ws.engine.branches()
-        reached = ws.engine.unreachable(list(before))
+        branches = ws.engine.list_branches()
+        reached = ws.engine.find_unreachable(list(before))
         assert reached == [], "every revision is reachable"
         for revision, texts in before.items():
-            assert {one.doc_id: one.content for one in ws.engine.documents(revision)} == texts
-        places = [ws.engine.documents(Working(branch.name)) for branch in branches if branch.dirty]
-        places += [ws.engine.documents(branch.head) for branch in branches if branch.name.startswith(ASIDE_PREFIX)]
+            assert {one.doc_id: one.content for one in ws.engine.read_documents(revision)} == texts
+        places = [ws.engine.read_documents(WorkingSet(branch.name)) for branch in branches if branch.dirty]
+        places += [ws.engine.read_documents(branch.head) for branch in branches if branch.name.startswith(ASIDE_PREFIX)]
         assert not draft or DRAFT in {(one.doc_id, one.content) for place in places for one in place}
     assert not list((project.shared / "journal").glob("*.damaged"))
 

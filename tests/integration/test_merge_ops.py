@@ -42,7 +42,7 @@ BOTH = FEATURE | {"faq.md": "A frequent question."}
 def info(project: Project, revision: str | None = None) -> RevisionInfo:
     workspace = Workspace.open(project.top, QUIET)
     try:
-        return workspace.engine.info(revision or project.pinned)
+        return workspace.engine.read_revision(revision or project.pinned)
     finally:
         workspace.close()
 

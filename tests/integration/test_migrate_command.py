@@ -134,9 +134,9 @@ def test_a_wrong_map_is_refused_when_it_is_fetched_and_the_rest_comes(world: Wor
     cleo.vmrag("sync")
     ada.write_document("news.md", "Written after the move.\n")
     workspace = Workspace.open(ada.top, QUIET)
-    entries = revision_map.read(workspace.engine)
+    entries = revision_map.read_map(workspace.engine)
     one, two = (json.loads(ada.git("show", f"HEAD~{back}:.dolt-version"))["dolt_commit"] for back in (3, 2))
-    revision_map.store(workspace.engine, {one: entries[two], two: entries[one]})
+    revision_map.store_entries(workspace.engine, {one: entries[two], two: entries[one]})
     workspace.close()
     share(ada)
     done = cleo.vmrag("fetch", code=3)
@@ -355,7 +355,7 @@ def _run(user: User, what: str) -> None:
     workspace = Workspace.open(user.top, QUIET)
     try:
         if what == "undo":
-            migrate.undo(workspace)
+            migrate.undo_migration(workspace)
         elif what in ("dolt", "doltlite"):
             migrate.migrate(workspace, what)  # type: ignore[arg-type]
     except AlreadyInitialized:
@@ -368,9 +368,9 @@ def _whole(user: User) -> tuple[str, str, str]:
     """What counts: the engine, the pin's revision in it, and what is changed."""
     workspace = Workspace.open(user.top, QUIET)
     try:
-        revision = workspace.target().revision
-        assert workspace.target().state == "pinned"
-        return workspace.engine.name, contents.read(workspace.engine, revision).fingerprint, user.git("diff")
+        revision = workspace.resolve_target().revision
+        assert workspace.resolve_target().state == "pinned"
+        return workspace.engine.name, contents.read_row_set(workspace.engine, revision).fingerprint, user.git("diff")
     finally:
         workspace.close()
 

@@ -22,7 +22,7 @@ from vmrag_link.engines.doltlite.engine import DoltliteEngine
 from vmrag_link.errors import EngineFailed, KnowledgeRefused, Uncommitted
 from vmrag_link.models import Collection, Project, RevisionInfo
 from vmrag_link.ops.migration import references
-from vmrag_link.ops.migration.carry import Carried, MigrationPlan, carry, plan_migration
+from vmrag_link.ops.migration.carry import CarriedRevisions, MigrationPlan, carry_revisions, plan_migration
 from vmrag_link.ops.remotes import revision_map
 from vmrag_link.pin import Pin
 from vmrag_link.progress import QUIET
@@ -48,20 +48,20 @@ class History:
         self.engine, self.dice, self.number = engine, random.Random(seed), itertools.count()
         first = self.made([root(engine)], Write(put_collections=[guide()]))
         revisions = [first]
-        with engine.writing("a history"):
+        with engine.write_lock("a history"):
             for _ in range(self.dice.randint(6, 9)):
                 parents = self.dice.sample(revisions, min(len(revisions), self.dice.choice([1, 1, 2])))
                 contained = len(parents) == 2 and engine.is_ancestor(parents[1], parents[0])
                 revisions.append(self.made(parents[:1] if contained else parents, self.edit()))
             self.heads = self.dice.sample(revisions, 3)
             engine.create_branch("main", self.heads[0])
-            engine.create_branch("topic/ä" if engine.legal_branch_name("topic/ä") else "topic/a", self.heads[1])
-            engine.anchor(self.heads[2], reason="pinned")
+            engine.create_branch("topic/ä" if engine.is_legal_branch_name("topic/ä") else "topic/a", self.heads[1])
+            engine.anchor_revision(self.heads[2], reason="pinned")
 
     def made(self, parents: list[str], rows: Write) -> str:
         number = next(self.number)
         date = f"2026-02-{1 + number:02}T03:04:05Z"
-        return self.engine.recreate(
+        return self.engine.recreate_revision(
             parents,
             [rows],
             message=f"{number}\n\n{self.dice.choice(LINES)}",
@@ -91,15 +91,15 @@ def planned(engine: Engine) -> MigrationPlan:
     return plan_migration(engine, [])
 
 
-def carried(old: Engine, folder: Path, *, to: EngineName | None = None) -> tuple[Engine, Carried]:
+def carried(old: Engine, folder: Path, *, to: EngineName | None = None) -> tuple[Engine, CarriedRevisions]:
     """The history in a new knowledge base of the other engine."""
     what = planned(old)
-    info = old.info(what.root)
-    if opening.there(folder):
+    info = old.read_revision(what.root)
+    if opening.engine_exists(folder):
         new = opening.open_engine(folder)
     else:
-        new = opening.create(to or OTHER[old.name], folder, author=info.author, date=info.date, origin=what.root)
-    done = carry(old, new, what, folder.with_name(f"{folder.name}.made"), QUIET)
+        new = opening.create_engine(to or OTHER[old.name], folder, author=info.author, date=info.date, origin=what.root)
+    done = carry_revisions(old, new, what, folder.with_name(f"{folder.name}.made"), QUIET)
     references.transfer_names(old, new, what, done.entries)
     return new, done
 
@@ -109,7 +109,11 @@ def signature(info: RevisionInfo) -> tuple[str, str, str]:
 
 
 def rows(engine: Engine, revision: str) -> object:
-    return engine.collections(revision), list(engine.documents(revision)), list(engine.projects(revision))
+    return (
+        engine.list_collections(revision),
+        list(engine.read_documents(revision)),
+        list(engine.read_projects(revision)),
+    )
 
 
 @pytest.mark.parametrize("seed", range(examples(6)))
@@ -126,20 +130,20 @@ def test_a_history_goes_there_and_back_and_every_revision_holds_the_same(
             for name, entry in done.entries.items():
                 last = again.entries[entry.revision]
                 assert rows(old, name) == rows(there, entry.revision) == rows(back, last.revision)
-                assert contents.read(there, entry.revision).fingerprint == entry.fingerprint == last.fingerprint
+                assert contents.read_row_set(there, entry.revision).fingerprint == entry.fingerprint == last.fingerprint
                 if name == root(old):
                     continue
-                infos = old.info(name), there.info(entry.revision), back.info(last.revision)
+                infos = old.read_revision(name), there.read_revision(entry.revision), back.read_revision(last.revision)
                 assert len(set(map(signature, infos))) == 1
                 mapped = tuple(done.entries[parent].revision for parent in infos[0].parents)
                 assert mapped == infos[1].parents
                 assert tuple(again.entries[each].revision for each in mapped) == infos[2].parents
-            heads = {branch.name: branch.head for branch in old.branches() if not branch.name.startswith("vmrag")}
+            heads = {branch.name: branch.head for branch in old.list_branches() if not branch.name.startswith("vmrag")}
             for name, head in heads.items():
-                assert there.branch(name).head == done.entries[head].revision  # type: ignore[union-attr]
-            assert there.unreachable(each.revision for each in done.entries.values()) == []
+                assert there.find_branch(name).head == done.entries[head].revision  # type: ignore[union-attr]
+            assert there.find_unreachable(each.revision for each in done.entries.values()) == []
             # What a revision was called twice before is known as well.
-            assert revision_map.read(back).keys() == {*again.entries, *done.entries}
+            assert revision_map.read_map(back).keys() == {*again.entries, *done.entries}
 
 
 def test_equal_histories_become_equal_revisions_on_two_machines(old: Engine, tmp_path: Path) -> None:
@@ -148,7 +152,7 @@ def test_equal_histories_become_equal_revisions_on_two_machines(old: Engine, tmp
     for folder in (tmp_path / "one", tmp_path / "two"):
         new, done = carried(old, folder)
         with closing(new):
-            branches = {branch.name: branch.head for branch in new.branches() if branch.name != "vmrag_keep"}
+            branches = {branch.name: branch.head for branch in new.list_branches() if branch.name != "vmrag_keep"}
             found.append((done.entries, branches))
     assert found[0] == found[1]
 
@@ -187,15 +191,15 @@ def test_a_run_that_was_stopped_is_gone_on_with(old: Engine, tmp_path: Path) -> 
     whole, expected = carried(old, tmp_path / "whole")
     whole.close()
     what, notes = planned(old), tmp_path / "kb.made"
-    info = old.info(what.root)
-    new = opening.create(OTHER[old.name], tmp_path / "kb", author=info.author, date=info.date, origin=what.root)
+    info = old.read_revision(what.root)
+    new = opening.create_engine(OTHER[old.name], tmp_path / "kb", author=info.author, date=info.date, origin=what.root)
     with closing(new):
         for _ in range(2):
             with pytest.raises(KeyboardInterrupt):
-                carry(old, new, what, notes, Stopping(0))
+                carry_revisions(old, new, what, notes, Stopping(0))
             with notes.open("a") as file:
                 file.write("0123 cut o")
-        done = carry(old, new, what, notes, QUIET)
+        done = carry_revisions(old, new, what, notes, QUIET)
     assert done.entries == expected.entries
     assert done.new == len(what.revisions) - 2
 
@@ -204,23 +208,23 @@ def test_what_was_added_since_is_carried_alone(old: Engine, tmp_path: Path) -> N
     History(old, 5)
     new, first = carried(old, tmp_path / "new")
     new.close()
-    head = old.branch("main").head  # type: ignore[union-attr]
+    head = old.find_branch("main").head  # type: ignore[union-attr]
     old.write("main", Write(put_documents=[document("later")]), expected=head)
     later = old.commit("main", message="later", author=AUTHOR, date=DATE, expected=head)
-    topic = next(branch for branch in old.branches() if branch.name.startswith("topic"))
+    topic = next(branch for branch in old.list_branches() if branch.name.startswith("topic"))
     old.delete_branch(topic.name, expected=topic.head)
     new, second = carried(old, tmp_path / "new")
     with closing(new):
-        assert new.branch(topic.name) is None
-        assert new.unreachable([second.entries[topic.head].revision]) == []
+        assert new.find_branch(topic.name) is None
+        assert new.find_unreachable([second.entries[topic.head].revision]) == []
         assert (second.new, second.entries.keys() - first.entries.keys()) == (1, {later})
-        assert new.branch("main").head == second.entries[later].revision  # type: ignore[union-attr]
-        assert revision_map.read(new) == second.entries
+        assert new.find_branch("main").head == second.entries[later].revision  # type: ignore[union-attr]
+        assert revision_map.read_map(new) == second.entries
 
 
 def test_uncommitted_documents_stop_it_by_name(old: Engine) -> None:
     History(old, 1)
-    old.write("main", Write(put_documents=[document("new")]), expected=old.branch("main").head)  # type: ignore[union-attr]
+    old.write("main", Write(put_documents=[document("new")]), expected=old.find_branch("main").head)  # type: ignore[union-attr]
     with pytest.raises(Uncommitted, match="'main'"):
         planned(old)
 
@@ -229,11 +233,11 @@ def test_a_revision_that_came_out_otherwise_is_not_taken(
     old: Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     History(old, 2)
-    what, info = planned(old), old.info(root(old))
-    new = opening.create(OTHER[old.name], tmp_path / "kb", author=info.author, date=info.date, origin=what.root)
+    what, info = planned(old), old.read_revision(root(old))
+    new = opening.create_engine(OTHER[old.name], tmp_path / "kb", author=info.author, date=info.date, origin=what.root)
     monkeypatch.setattr("vmrag_link.ops.migration.carry._batches", lambda documents: iter(()))
     with closing(new), pytest.raises(EngineFailed):
-        carry(old, new, what, tmp_path / "made", QUIET)
+        carry_revisions(old, new, what, tmp_path / "made", QUIET)
 
 
 # -- the map of somebody else
@@ -258,15 +262,15 @@ def refused(
     engine: Engine, entries: revision_map.Entries, match: str, held: revision_map.Entries | None = None
 ) -> None:
     with pytest.raises(KnowledgeRefused, match=match) as error:
-        revision_map.require_sound(engine, entries, held or {})
+        revision_map.require_sound_entries(engine, entries, held or {})
     assert "vmrag migrate" in error.value.hint
 
 
 def test_a_sound_map_of_somebody_else_is_taken(moved: tuple[Engine, revision_map.Entries]) -> None:
     engine, entries = moved
-    revision_map.require_sound(engine, entries, {})
+    revision_map.require_sound_entries(engine, entries, {})
     some = dict(list(entries.items())[:4])
-    revision_map.require_sound(engine, {key: value for key, value in entries.items() if key not in some}, some)
+    revision_map.require_sound_entries(engine, {key: value for key, value in entries.items() if key not in some}, some)
 
 
 def test_an_entry_that_names_a_revision_of_other_contents_is_found(moved: tuple[Engine, revision_map.Entries]) -> None:
@@ -286,7 +290,7 @@ def test_an_entry_that_names_a_revision_of_other_contents_is_found(moved: tuple[
 
 def test_a_missing_entry_is_found(moved: tuple[Engine, revision_map.Entries]) -> None:
     engine, entries = moved
-    below = {parent for entry in entries.values() for parent in engine.info(entry.revision).parents}
+    below = {parent for entry in entries.values() for parent in engine.read_revision(entry.revision).parents}
     gone = next(name for name, entry in entries.items() if entry.revision in below)
     refused(engine, {name: entry for name, entry in entries.items() if name != gone}, "missing")
 
@@ -313,7 +317,7 @@ def test_rows_that_are_no_entries_and_too_many_of_them_are_refused(
     moved: tuple[Engine, revision_map.Entries], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     engine, entries = moved
-    branch = engine.branch("vmrag_migrated")
+    branch = engine.find_branch("vmrag_migrated")
     assert branch is not None
     collection = Collection("vmrag_migrated")
     for bad in (
@@ -323,7 +327,7 @@ def test_rows_that_are_no_entries_and_too_many_of_them_are_refused(
         document("0" * 40, "0" * 32, collection="vmrag_migrated", metadata=f'{{"fingerprint":"{"0" * 64}"}}'),
         document("0" * 40, "0" * 40, collection="guide", metadata=f'{{"fingerprint":"{"0" * 64}"}}'),
     ):
-        at = engine.recreate(
+        at = engine.recreate_revision(
             [branch.head],
             [Write(put_collections=[collection], put_documents=[bad])],
             message="m",
@@ -331,53 +335,58 @@ def test_rows_that_are_no_entries_and_too_many_of_them_are_refused(
             date=DATE,
         )
         with pytest.raises(KnowledgeRefused):
-            revision_map.read(engine, at)
-    monkeypatch.setattr(revision_map, "MOST", len(entries) - 1)
+            revision_map.read_map(engine, at)
+    monkeypatch.setattr(revision_map, "MAX_ENTRIES", len(entries) - 1)
     with pytest.raises(KnowledgeRefused):
-        revision_map.read(engine)
+        revision_map.read_map(engine)
 
 
 def test_maps_that_grew_apart_are_joined_and_travel_forward(tmp_path: Path) -> None:
     one = DoltliteEngine.create(tmp_path / "one", author=AUTHOR, date=DATE)
     revisions = [root(one), store(one, "main", document("a")), store(one, "main", document("b"))]
     named = {
-        str(number) * 32: revision_map.MigratedRevision(revision, contents.read(one, revision).fingerprint)
+        str(number) * 32: revision_map.MigratedRevision(revision, contents.read_row_set(one, revision).fingerprint)
         for number, revision in enumerate([*revisions, revisions[2]])
     }
     first, second, third, fourth = named
     url = f"file://{tmp_path / 'remote.doltlite'}"
-    revision_map.store(one, {name: named[name] for name in (first, second)})
+    revision_map.store_entries(one, {name: named[name] for name in (first, second)})
     one.push("r", url, {ROOT_BRANCH: revisions[0], "main": revisions[2], MIGRATED_BRANCH: head(one, MIGRATED_BRANCH)})
     two = DoltliteEngine.clone(tmp_path / "two", "r", url)
-    assert revision_map.take(two, "r", pinned=tuple) == 2
-    assert (revision_map.read(two), migrated.current(two.folder, second)) == (revision_map.read(one), revisions[1])
-    revision_map.store(one, {third: named[third]})
-    revision_map.store(two, {fourth: named[fourth]})
+    assert revision_map.import_entries(two, "r", pinned=tuple) == 2
+    assert (revision_map.read_map(two), migrated.translate_revision(two.folder, second)) == (
+        revision_map.read_map(one),
+        revisions[1],
+    )
+    revision_map.store_entries(one, {third: named[third]})
+    revision_map.store_entries(two, {fourth: named[fourth]})
     two.push("r", url, {MIGRATED_BRANCH: head(two, MIGRATED_BRANCH)})
     one.fetch("r", url)
-    assert revision_map.take(one, "r", pinned=tuple) == 1
+    assert revision_map.import_entries(one, "r", pinned=tuple) == 1
     one.push("r", url, {MIGRATED_BRANCH: head(one, MIGRATED_BRANCH)})
     two.fetch("r", url)
-    assert revision_map.take(two, "r", pinned=tuple) == 1
-    assert revision_map.read(one) == revision_map.read(two) == named
+    assert revision_map.import_entries(two, "r", pinned=tuple) == 1
+    assert revision_map.read_map(one) == revision_map.read_map(two) == named
     assert head(one, MIGRATED_BRANCH) == head(two, MIGRATED_BRANCH)
-    assert [migrated.current(two.folder, name) for name in named] == [each.revision for each in named.values()]
+    assert [migrated.translate_revision(two.folder, name) for name in named] == [
+        each.revision for each in named.values()
+    ]
     one.close()
     two.close()
 
 
 def test_a_pin_of_another_time_than_its_revision_shows_a_wrong_entry(tmp_path: Path) -> None:
     one = DoltliteEngine.create(tmp_path / "one", author=AUTHOR, date=DATE)
-    entry = revision_map.MigratedRevision(root(one), contents.read(one, root(one)).fingerprint)
+    entry = revision_map.MigratedRevision(root(one), contents.read_row_set(one, root(one)).fingerprint)
     url = f"file://{tmp_path / 'remote.doltlite'}"
-    revision_map.store(one, {"0" * 32: entry})
+    revision_map.store_entries(one, {"0" * 32: entry})
     one.push("r", url, {ROOT_BRANCH: root(one), MIGRATED_BRANCH: head(one, MIGRATED_BRANCH)})
     one.close()
     two = DoltliteEngine.clone(tmp_path / "two", "r", url)
     late = Pin("git:", "main", "0" * 32, "2026-01-02T03:04:06Z")
     with pytest.raises(KnowledgeRefused):
-        revision_map.take(two, "r", pinned=lambda: [late])
-    assert revision_map.read(two) == {}
+        revision_map.import_entries(two, "r", pinned=lambda: [late])
+    assert revision_map.read_map(two) == {}
     timely = Pin("git:", "main", "0" * 32, DATE)
-    assert revision_map.take(two, "r", pinned=lambda: [timely]) == 1
+    assert revision_map.import_entries(two, "r", pinned=lambda: [timely]) == 1
     two.close()

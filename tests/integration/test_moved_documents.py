@@ -10,7 +10,7 @@ import pytest
 from tests.support.engines import Engines, commit, document, head, store
 from vmrag_link.engines.base import Engine, Write
 from vmrag_link.models import Document
-from vmrag_link.ops.history.diff import diff, stored_texts
+from vmrag_link.ops.history.diff import diff_documents, stored_texts
 from vmrag_link.ops.history.trail import MOST_CANDIDATES, with_moves
 
 
@@ -30,7 +30,7 @@ def moves(engine: Engine, gone: list[Document], new: list[Document]) -> dict[str
     keys = [each.key for each in gone]
     engine.write("main", Write(put_documents=new, remove_documents=keys), expected=head(engine, "main"))
     after = commit(engine, "main")
-    found = with_moves(stored_texts(engine, before, after), diff(engine, before, after))
+    found = with_moves(stored_texts(engine, before, after), diff_documents(engine, before, after))
     assert sorted(each.key for each in found.documents) == [each.key for each in found.documents]
     kept = [each for each in found.documents if each.before and each.after]
     assert all(each.kind == "modified" for each in kept)

@@ -117,7 +117,7 @@ def files(project: Project) -> dict[str, str]:
 
 def kept(project: Project) -> list[str]:
     with opened(project) as ws:
-        return [note.data.decode() for _, note in undo.kept_notes(ws.places)]
+        return [note.data.decode() for _, note in undo.list_kept_notes(ws.places)]
 
 
 def require_whole(project: Project, before: dict[str, str], after: dict[str, str]) -> None:

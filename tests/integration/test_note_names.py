@@ -115,8 +115,8 @@ def test_note_of_any_name_is_written_read_deleted_restored_and_cloned(project, t
     rows = project.ask("list", "--collection", "notes")["documents"]
     assert sorted(row["doc_id"] for row in rows) == sorted(names)
     for path in files(project):
-        assert export_paths.problem(path.split("/")[2:]) is None
-    keys = [export_paths.key(path.split("/")) for path in files(project)]
+        assert export_paths.find_name_problem(path.split("/")[2:]) is None
+    keys = [export_paths.fold_case(path.split("/")) for path in files(project)]
     assert len(keys) == len(set(keys)) == len(names)
 
     for name, text in second.items():

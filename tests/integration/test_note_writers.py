@@ -136,7 +136,7 @@ def test_every_text_that_writers_replace_is_kept(project):
     number = examples(15)
     finish(*(start(project, "add", "-m", f"Edition {at}.", "--id", "a", "--replace") for at in range(number)))
     with opened(project) as ws:
-        kept = [entry.data.decode() for _, entry in undo.kept_notes(ws.places)]
+        kept = [entry.data.decode() for _, entry in undo.list_kept_notes(ws.places)]
     assert sorted([note(project, "a"), *kept]) == sorted(f"Edition {at}.\n" for at in range(number))
 
 

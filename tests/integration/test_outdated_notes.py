@@ -39,7 +39,7 @@ def edit(number: int, *new: str, count: int = 1, lines: list[str] = LINES) -> st
 
 
 def check(repo: Repo, *notes: str, working_tree: bool = True) -> NoteCheck:
-    places = plumbing.locate(repo.top)
+    places = plumbing.locate_work_tree(repo.top)
     texts = {note: (repo.top / note).read_text() for note in notes or (NOTE,)}
     return check_notes(places, texts, repo.git("rev-parse", "HEAD"), working_tree=working_tree, seconds=60)
 
@@ -259,7 +259,7 @@ def test_history_that_is_too_large_gives_no_mark(repo: Repo, monkeypatch: pytest
 
 def test_unborn_branch_has_no_outdated_notes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     isolate(monkeypatch, tmp_path / "home")
-    places = plumbing.locate(make_repo(tmp_path / "work").top)
+    places = plumbing.locate_work_tree(make_repo(tmp_path / "work").top)
     assert check_notes(places, {NOTE: f"See {FILE}."}, None, working_tree=True) == NoteCheck({})
 
 
@@ -284,7 +284,7 @@ def test_sparse_checkout_deletes_no_file(repo: Repo):
     repo.commit("note", **{NOTE: f"See {FILE}:10.\n"})
     repo.git("sparse-checkout", "set", "notes")
     assert not (repo.top / FILE).exists()
-    configuration.forget(plumbing.locate(repo.top))
+    configuration.clear_cache(plumbing.locate_work_tree(repo.top))
     assert describe(repo) == ""
 
 
@@ -353,8 +353,8 @@ def test_answer_starts_at_most_one_process(repo: Repo, tmp_path: Path, monkeypat
     texts = {f"notes/{number}.md": f"See {cited[number % 3]}:{number + 1}.\n" for number in range(9)}
     repo.commit("notes", **texts)
     repo.commit("edit", **{FILE: edit(3, "changed")})
-    places, head = plumbing.locate(repo.top), repo.git("rev-parse", "HEAD")
-    configuration.entries(places)  # a command has read it before
+    places, head = plumbing.locate_work_tree(repo.top), repo.git("rev-parse", "HEAD")
+    configuration.list_entries(places)  # a command has read it before
     trace = tmp_path / "trace"
     monkeypatch.setenv("GIT_TRACE2_EVENT", str(trace))
     assert not check_notes(places, {"notes/0.md": "cites nothing"}, head, working_tree=True).outdated
@@ -399,7 +399,7 @@ def test_any_number_of_notes_is_checked(repo: Repo):
     repo.git("commit", "-qm", "files")
     changed = [0, 250, 599]
     repo.commit("edit", **{names[number]: "2\n" for number in changed})
-    places, head = plumbing.locate(repo.top), repo.git("rev-parse", "HEAD")
+    places, head = plumbing.locate_work_tree(repo.top), repo.git("rev-parse", "HEAD")
     result = check_all_notes(places, notes, head, seconds=60)
     assert list(result.outdated) == [f"notes/{number}.md" for number in changed]
     assert not result.unknown
@@ -425,7 +425,7 @@ def test_pull_request_names_notes_that_cite_what_it_changes(repo: Repo):
     repo.commit("edit", **{FILE: edit(16, "changed", lines=moved), "src/gone.py": None})
     head = repo.commit("note", **{"notes/edited.md": f"See {FILE}:15, which is new.\n"})
     texts = {name: (repo.top / name).read_text() for name in notes}
-    places = plumbing.locate(repo.top)
+    places = plumbing.locate_work_tree(repo.top)
     citing = find_citing_notes(places, texts, start, head)
     assert {note.path: note.places for note in citing} == {
         "notes/lines.md": (f"{FILE}:10-12",),
@@ -448,7 +448,7 @@ def test_pull_request_with_many_notes_is_fast(repo: Repo):
     start = repo.git("rev-parse", "HEAD")
     head = repo.commit("edit", **{FILE: edit(10, "changed")})
     started = time.monotonic()
-    citing = find_citing_notes(plumbing.locate(repo.top), texts, start, head)
+    citing = find_citing_notes(plumbing.locate_work_tree(repo.top), texts, start, head)
     assert len(citing) == len([text for text in texts.values() if find_citations("n", text)[1].first == 10])
     assert time.monotonic() - started < 30
 

@@ -18,7 +18,7 @@ from tests.support.sources import change, commit
 from tests.support.templates import build_once
 from tests.support.terminal import Project, copied
 from vmrag_link import terminal_text
-from vmrag_link.ops.index.packing import tokens
+from vmrag_link.ops.index.packing import estimate_tokens
 from vmrag_link.retrieval.narrowing_values import KINDS
 from vmrag_mcp.options import Chosen, selection
 from vmrag_mcp.server import KnowledgeServer
@@ -95,7 +95,10 @@ def found(report: dict[str, Any], path: str) -> list[dict[str, Any]]:
 @pytest.mark.parametrize("budget", [100, 150, 300, 700, 1500, 4000, 100_000])
 def test_no_budget_is_exceeded_the_best_is_there_and_all_passages_are_lines_of_their_files(project, budget):
     report = packed(project, "how the otter swims in a river", budget)
-    assert tokens("".join(project.vmrag("query", "otter", "--budget", str(budget)).out.splitlines(True)[:-1])) <= budget
+    assert (
+        estimate_tokens("".join(project.vmrag("query", "otter", "--budget", str(budget)).out.splitlines(True)[:-1]))
+        <= budget
+    )
     assert 0 < report["tokens"] <= report["budget"] == budget
     assert min(each["rank"] for each in report["passages"]) == 1
     assert sum(each["tokens"] for each in report["passages"]) == report["tokens"]
@@ -148,13 +151,13 @@ def test_query_with_a_budget_indents_documents_that_imitate_headings(project):
         assert first.startswith("notes/heron.md:1")
         assert [line for line in rest if line and not line.startswith("  ")] == [rest[-2]]
         assert rest[-2].endswith(f"of {int(budget):,} tokens")
-        assert terminal_text.visible(shown) == shown
+        assert terminal_text.escape_controls(shown) == shown
 
 
 def test_query_with_a_small_budget_counts_escapes_and_indentation(project):
     project.put("heron.md", "heron " + "\U000e0041\n" * 4000, collection="notes")
     shown = project.vmrag("query", "heron", "--budget", "100", "--collection", "notes", "-k", "1").out
-    assert tokens("".join(shown.splitlines(keepends=True)[:-1])) <= 100
+    assert estimate_tokens("".join(shown.splitlines(keepends=True)[:-1])) <= 100
     assert "  heron \\U000e0041\n" in shown
 
 

@@ -12,7 +12,7 @@ import pytest
 
 from tests.support import people, poison
 from tests.support.people import User, World
-from vmrag_link.ops.index.portable import VECTORS, Provided, pack, provide
+from vmrag_link.ops.index.portable import VECTORS, ProvidedIndex, pack_vectors, provide_index
 from vmrag_link.progress import QUIET
 from vmrag_link.workspace import Workspace
 
@@ -29,15 +29,15 @@ def folder(world: World, tmp_path: Path) -> Path:
 def packed(user: User, folder: Path) -> None:
     ws = Workspace.open(user.top, QUIET)
     try:
-        assert pack(ws, folder) == sum(path.stat().st_size for path in folder.iterdir())
+        assert pack_vectors(ws, folder) == sum(path.stat().st_size for path in folder.iterdir())
     finally:
         ws.close()
 
 
-def brought(user: User, folder: Path) -> Provided:
+def brought(user: User, folder: Path) -> ProvidedIndex:
     ws = Workspace.open(user.top, QUIET)
     try:
-        return provide(ws, folder)
+        return provide_index(ws, folder)
     finally:
         ws.close()
 

@@ -115,5 +115,5 @@ def test_a_repository_around_the_home_folder_hides_no_program(tmp_path, monkeypa
     own.parent.mkdir()
     own.symlink_to(sys.executable)
     monkeypatch.setenv("PATH", str(own.parent))
-    assert proc.find("own", tmp_path / "project") == str(own)
-    assert proc.find("own", tmp_path) is None
+    assert proc.find_program("own", tmp_path / "project") == str(own)
+    assert proc.find_program("own", tmp_path) is None

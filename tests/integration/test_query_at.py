@@ -13,10 +13,10 @@ import pytest
 
 from tests.support import terminal
 from tests.support.terminal import Project
-from vmrag_link.index.views import segments_of
+from vmrag_link.index.views import list_segments
 from vmrag_link.ops.follow.lazy_fetch import pinned_at
 from vmrag_link.ops.follow.provenance import ranked_at
-from vmrag_link.ops.index.query import query
+from vmrag_link.ops.index.query import answer_query
 from vmrag_link.progress import Quiet, Task
 from vmrag_link.retrieval.query import Query
 from vmrag_link.sync.context import SyncContext
@@ -66,7 +66,7 @@ def prepared(project: Project) -> None:
     project.git("config", "--unset", "vmrag.index.keep-mb")
     with terminal.opened(project) as opened:
         for path in built(opened):  # that of the empty knowledge base takes no room, so it stayed
-            assert segments_of(path) or opened.views.discard(path)
+            assert list_segments(path) or opened.views.remove_if_unused(path)
 
 
 def keep(monkeypatch: pytest.MonkeyPatch, spares: int) -> None:
@@ -77,33 +77,33 @@ def keep(monkeypatch: pytest.MonkeyPatch, spares: int) -> None:
     assert made is not None
 
     def limited(workspace: Workspace) -> SyncContext:
-        sizes = [sum(segments_of(each).values()) for each in built(workspace)]
+        sizes = [sum(list_segments(each).values()) for each in built(workspace)]
         return made(workspace)._replace(keep_bytes=spares * max(sizes))
 
     monkeypatch.setattr(Workspace, "sync_context", property(limited))
 
 
 def built(workspace: Workspace) -> set[Path]:
-    return {each.path for each in workspace.views.all()}
+    return {each.path for each in workspace.views.list_views()}
 
 
 def path_of(workspace: Workspace, ref: str) -> Path:
-    return workspace.views.path(pinned_at(workspace, ref))
+    return workspace.views.view_path(pinned_at(workspace, ref))
 
 
 def test_the_first_query_at_a_ref_builds_with_progress_and_the_second_builds_nothing(workspace, tasks):
-    answer = query(workspace, Query("uv"), at=ranked_at(workspace, "feature"))
+    answer = answer_query(workspace, Query("uv"), at=ranked_at(workspace, "feature"))
     assert tasks.begun == ["building the index"]
     place = path_of(workspace, "feature")
     before = place.stat().st_ino, {path.name: path.stat().st_mtime_ns for path in place.iterdir()}
-    assert query(workspace, Query("uv"), at=ranked_at(workspace, "feature")) == answer
+    assert answer_query(workspace, Query("uv"), at=ranked_at(workspace, "feature")) == answer
     assert tasks.begun == ["building the index"]
     assert (place.stat().st_ino, {path.name: path.stat().st_mtime_ns for path in place.iterdir()}) == before
 
 
 def test_a_ref_whose_vectors_are_known_embeds_nothing(project, workspace):
     before = cached(project)
-    query(workspace, Query("uv"), at=ranked_at(workspace, "feature"))
+    answer_query(workspace, Query("uv"), at=ranked_at(workspace, "feature"))
     assert cached(project) == before
 
 
@@ -121,10 +121,10 @@ def test_the_limit_of_spares_holds_after_every_query_and_the_bound_view_stays(pr
     bound = path_of(workspace, "main")
     refs = ("feature", "other", "feature", "other")
     for number, ref in enumerate(refs):
-        query(workspace, Query("uv"), at=ranked_at(workspace, ref))
+        answer_query(workspace, Query("uv"), at=ranked_at(workspace, ref))
         last = list(dict.fromkeys(reversed(refs[: number + 1])))[:spares]
         assert built(workspace) == {bound, *(path_of(workspace, each) for each in last)}
-        counted = {part for view in built(workspace) for part in segments_of(view)}
+        counted = {part for view in built(workspace) for part in list_segments(view)}
         assert {path.name for path in workspace.views.segments.newest()} == counted
 
 
@@ -133,7 +133,7 @@ def test_by_its_setting_no_spare_stays_or_many_do(project, workspace):
     for megabytes, expected in (("0", {bound}), ("1", {bound, path_of(workspace, "feature")})):
         project.git("config", "vmrag.index.keep-mb", megabytes)
         opened = Workspace.open(project.top, Quiet())
-        query(opened, Query("uv"), at=ranked_at(opened, "feature"))
+        answer_query(opened, Query("uv"), at=ranked_at(opened, "feature"))
         assert built(opened) == expected
         opened.close()
 
@@ -141,13 +141,13 @@ def test_by_its_setting_no_spare_stays_or_many_do(project, workspace):
 def test_the_spare_that_was_not_used_for_longest_goes(project, workspace, monkeypatch):
     project.record("more", more="One more revision.")
     for ref in ("feature", "other", "feature"):
-        query(workspace, Query("uv"), at=ranked_at(workspace, ref))
+        answer_query(workspace, Query("uv"), at=ranked_at(workspace, ref))
     assert {path_of(workspace, "feature"), path_of(workspace, "other")} <= built(workspace)
     keep(monkeypatch, 2)
     project.record("most", most="And another one.")
     opened = Workspace.open(project.top, Quiet())
-    query(opened, Query("uv"), at=ranked_at(opened, "feature"))
-    query(opened, Query("uv"), at=ranked_at(opened, "main~2"))
+    answer_query(opened, Query("uv"), at=ranked_at(opened, "feature"))
+    answer_query(opened, Query("uv"), at=ranked_at(opened, "main~2"))
     assert path_of(opened, "feature") in built(opened)
     assert path_of(opened, "other") not in built(opened)
     opened.close()
@@ -156,10 +156,10 @@ def test_the_spare_that_was_not_used_for_longest_goes(project, workspace, monkey
 def test_what_is_being_read_is_never_evicted(project, workspace, tasks):
     project.git("config", "vmrag.index.keep-mb", "0")
     other = Workspace.open(project.top, tasks)
-    with workspace.reader.index_of(pinned_at(workspace, "feature")) as read:
-        query(other, Query("uv"), at=ranked_at(other, "other"))
+    with workspace.reader.open_index(pinned_at(workspace, "feature")) as read:
+        answer_query(other, Query("uv"), at=ranked_at(other, "other"))
         assert built(other) == {read, path_of(other, "main")}
         assert other.views.problem(pinned_at(workspace, "feature")) == "", "its segments stay, too"
-    query(other, Query("uv"), at=ranked_at(other, "other"))
+    answer_query(other, Query("uv"), at=ranked_at(other, "other"))
     assert built(other) == {path_of(other, "main")}
     other.close()

@@ -11,7 +11,7 @@ import pytest
 from tests.support import terminal
 from tests.support.mcp import Tools
 from tests.support.terminal import Project
-from vmrag_link.index.seal import PROVEN
+from vmrag_link.index.seal import VERIFIED
 
 pytestmark = pytest.mark.hooks("off")
 
@@ -27,7 +27,7 @@ def fingerprints(folder: Path) -> dict[str, str]:
     return {
         str(path.relative_to(folder)): hashlib.sha256(path.read_bytes()).hexdigest()
         for path in folder.rglob("*")
-        if path.is_file() and ".lock" not in path.name and path.name != PROVEN
+        if path.is_file() and ".lock" not in path.name and path.name != VERIFIED
     }
 
 

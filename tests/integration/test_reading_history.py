@@ -8,7 +8,7 @@ import pytest
 
 from tests.support import terminal
 from tests.support.terminal import Project, on_a_terminal, opened
-from vmrag_link.engines.base import root_of
+from vmrag_link.engines.base import read_root
 from vmrag_link.errors import GitReferenceMissing, UsageInvalid
 from vmrag_link.ops.commits import revisions
 from vmrag_link.ops.history import ranges
@@ -70,7 +70,7 @@ def test_a_diff_of_a_range_is_from_its_first_side_or_from_the_merge_base(project
 def test_the_merge_base_of_names_that_git_does_not_know_is_the_knowledge_bases(project):
     side, before = pin_of(project, "side"), pin_of(project, "main~1^")
     with opened(project) as ws:
-        found = ranges.ends(ws, [f"{before}...{side}"])
+        found = ranges.find_ends(ws, [f"{before}...{side}"])
     assert (found.old, found.new) == (pin_of(project, "v1"), side)
 
 
@@ -86,21 +86,23 @@ def test_a_log_of_a_range_leaves_out_what_its_first_side_has(project):
 @pytest.mark.parametrize("names", [["a..b", "c"], ["c", "a..b"], ["a", "b", "c"]])
 def test_more_than_two_places_are_refused(project, names):
     with opened(project) as ws, pytest.raises(UsageInvalid):
-        ranges.ends(ws, names)
+        ranges.find_ends(ws, names)
 
 
 @pytest.mark.parametrize("name", ["..", "...", "nowhere..main", "main..nowhere", "HEAD^{/a..b}", "main....side"])
 def test_what_is_no_range_or_names_nothing_is_an_error(project, name):
     with opened(project) as ws, pytest.raises(GitReferenceMissing):
-        ranges.ends(ws, [name])
+        ranges.find_ends(ws, [name])
     assert project.vmrag("log", name, "--json", code=3).error["code"] == "GIT_COMMIT_NOT_FOUND"
 
 
 def test_an_expression_of_gits_may_hold_dots(project):
     project.git("commit", "-q", "--allow-empty", "-m", "fix a..b")
     with opened(project) as ws:
-        assert ranges.ends(ws, ["HEAD^{/fix a..b}..WORKING"]) == ranges.Ends(ws.revision_here(), ws.at())
-        assert ranges.ends(ws, ["HEAD^{/fix a..b}"]).old == ws.revision_here()
+        assert ranges.find_ends(ws, ["HEAD^{/fix a..b}..WORKING"]) == ranges.RevisionEnds(
+            ws.require_stored_revision(), ws.at()
+        )
+        assert ranges.find_ends(ws, ["HEAD^{/fix a..b}"]).old == ws.require_stored_revision()
 
 
 def test_golden_queries_are_compared_over_a_range_too(project):
@@ -171,8 +173,8 @@ def test_the_log_says_that_there_is_more_unless_a_number_was_asked_for(project, 
 
 def test_what_the_engine_made_before_the_first_commit_is_shown_nowhere(project):
     with opened(project) as ws:
-        hidden = revisions.beginning(ws.engine)
-        root = root_of(ws.engine)
+        hidden = revisions.find_beginning(ws.engine)
+        root = read_root(ws.engine)
         assert hidden
     for arguments in ([], ["--graph"], ["first"], ["v1...feature"]):
         shown = {each["revision"] for each in project.ask("log", "-n", "99", *arguments)["revisions"]}

@@ -13,9 +13,9 @@ from tests.support.mcp import Tools, warned
 from tests.support.people import World
 from tests.support.terminal import Project
 from vmrag_link.errors import BranchMissing, RevisionMissing
-from vmrag_link.models import Working
+from vmrag_link.models import WorkingSet
 from vmrag_link.ops.history import revparse
-from vmrag_link.ops.history.revparse import tool_at, tool_branch_rev, tool_rev
+from vmrag_link.ops.history.revparse import resolve_tool_at, resolve_tool_branch_rev, resolve_tool_rev
 from vmrag_link.progress import Quiet
 from vmrag_link.workspace import Workspace
 
@@ -37,12 +37,12 @@ def test_heads_hashes_branches_and_steps_back(project: Project, ws: Workspace) -
     head = project.pinned
     first = project.ask("log")["revisions"][1]["revision"]
     for name in ("HEAD", head, head[:4], head[:12], head.upper()[:12], "main", "HEAD~0", "refs/heads/main"):
-        assert tool_rev(ws, name) == head, name
+        assert resolve_tool_rev(ws, name) == head, name
     for name in ("HEAD~1", "HEAD~", "HEAD^", "main~1", f"{head[:8]}~1", "feature~1", "first", "refs/tags/first"):
-        assert tool_rev(ws, name) == first, name
-    root = tool_rev(ws, "HEAD~2")
-    assert tool_rev(ws, "HEAD~1~1") == tool_rev(ws, "first~1") == root
-    assert tool_rev(ws, project.git("rev-parse", "first")) == first  # what that code commit pins
+        assert resolve_tool_rev(ws, name) == first, name
+    root = resolve_tool_rev(ws, "HEAD~2")
+    assert resolve_tool_rev(ws, "HEAD~1~1") == resolve_tool_rev(ws, "first~1") == root
+    assert resolve_tool_rev(ws, project.git("rev-parse", "first")) == first  # what that code commit pins
 
 
 @pytest.mark.parametrize(
@@ -64,14 +64,14 @@ def test_heads_hashes_branches_and_steps_back(project: Project, ws: Workspace) -
 )
 def test_what_names_nothing_is_no_commit(ws: Workspace, name: str) -> None:
     with pytest.raises(RevisionMissing):
-        tool_rev(ws, name)
+        resolve_tool_rev(ws, name)
     with pytest.raises(BranchMissing):
-        tool_branch_rev(ws, name)
+        resolve_tool_branch_rev(ws, name)
 
 
 def test_the_beginning_of_a_hash_of_git_is_none(project: Project, ws: Workspace) -> None:
     with pytest.raises(RevisionMissing):
-        tool_rev(ws, project.git("rev-parse", "HEAD")[:12])
+        resolve_tool_rev(ws, project.git("rev-parse", "HEAD")[:12])
 
 
 def test_an_ambiguous_beginning_is_told_with_its_candidates(ws: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -79,33 +79,33 @@ def test_an_ambiguous_beginning_is_told_with_its_candidates(ws: Workspace, monke
     made = [store(ws.engine, "feature", document(f"d{number}")) for number in range(17)]
     digit = next(each for each, count in Counter(each[0] for each in made).items() if count > 1)
     with pytest.raises(RevisionMissing) as caught:
-        tool_rev(ws, digit)
+        resolve_tool_rev(ws, digit)
     candidates = caught.value.details["candidates"]
     assert {each for each in made if each[0] == digit} <= set(candidates)
     assert all(candidate.startswith(digit) for candidate in candidates)
     with pytest.raises(RevisionMissing):
-        tool_branch_rev(ws, digit)  # says more than that there is no such branch
+        resolve_tool_branch_rev(ws, digit)  # says more than that there is no such branch
 
 
 def test_a_branch_called_like_a_hash_is_found_by_its_whole_name(project: Project, ws: Workspace) -> None:
-    there = tool_rev(ws, "feature")
+    there = resolve_tool_rev(ws, "feature")
     ws.engine.create_branch(project.pinned[:6], there)
-    assert tool_rev(ws, project.pinned[:6]) == there
-    assert tool_rev(ws, project.pinned[:7]) == project.pinned
+    assert resolve_tool_rev(ws, project.pinned[:6]) == there
+    assert resolve_tool_rev(ws, project.pinned[:7]) == project.pinned
 
 
 def test_what_was_given_up_is_found_by_its_hash(project: Project, ws: Workspace) -> None:
-    old = ws.engine.branch("feature")
+    old = ws.engine.find_branch("feature")
     assert old
     ws.engine.delete_branch("feature", expected=old.head)
-    assert tool_rev(ws, old.head[:10]) == old.head
+    assert resolve_tool_rev(ws, old.head[:10]) == old.head
 
 
 def test_working_is_the_workspace_with_its_uncommitted_documents(project: Project, ws: Workspace) -> None:
-    assert tool_at(ws, "WORKING") == tool_at(ws, "HEAD") == project.pinned
+    assert resolve_tool_at(ws, "WORKING") == resolve_tool_at(ws, "HEAD") == project.pinned
     project.put("new.md", "new")
-    assert tool_at(ws, "WORKING") == Working("main")
-    assert tool_at(ws, "HEAD") == project.pinned
+    assert resolve_tool_at(ws, "WORKING") == WorkingSet("main")
+    assert resolve_tool_at(ws, "HEAD") == project.pinned
 
 
 @pytest.mark.hooks("on")
@@ -117,14 +117,14 @@ def test_a_branch_of_a_remote_is_where_it_was_last_seen(world: World) -> None:
     new = world.ada.write_document("setup.md", "New.")
     world.ada.git("push", "-q")
     made = Workspace.open(bob.top, Quiet())
-    assert tool_rev(made, "origin/main") == old
+    assert resolve_tool_rev(made, "origin/main") == old
     bob.vmrag("fetch")
     made.close()
     made = Workspace.open(bob.top, Quiet())
-    assert tool_rev(made, "origin/main") == tool_rev(made, new[:8]) == new
-    assert tool_rev(made, "origin/main~1") == old
+    assert resolve_tool_rev(made, "origin/main") == resolve_tool_rev(made, new[:8]) == new
+    assert resolve_tool_rev(made, "origin/main~1") == old
     with pytest.raises(BranchMissing):
-        tool_branch_rev(made, "origin/absent")
+        resolve_tool_branch_rev(made, "origin/absent")
     made.close()
 
 
@@ -186,7 +186,7 @@ def test_a_branch_starts_at_what_was_just_committed_and_git_has_not(
     new = tools("dolt_commit", message="news")["commit"]["hash"]
     made = tools(tool, **arguments)
     with terminal.opened(project) as ws:
-        branch = ws.engine.branch("f")
+        branch = ws.engine.find_branch("f")
         assert branch
         assert branch.head == new != pinned
     assert any(pinned[:12] in each["message"] and new[:12] in each["message"] for each in made["warnings"])

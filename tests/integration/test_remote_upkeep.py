@@ -50,7 +50,9 @@ def cloned(bare: Path, name: str) -> Project:
 
 def heads(project: Project) -> dict[str, str]:
     engine = DoltliteEngine.open(project.shared / "kb")
-    found = engine.remote_heads(address.parse(plumbing.locate(project.top), "origin", branch="main")[0].key)
+    found = engine.remote_heads(
+        address.parse_remote(plumbing.locate_work_tree(project.top), "origin", branch="main")[0].key
+    )
     engine.close()
     return found
 
@@ -296,7 +298,7 @@ def test_who_goes_on_with_another_knowledge_base_does_what_the_refusal_says(proj
     commands = error["hint"].partition("what is there: ")[2].partition(", then")[0]
     assert stranger.status()["state"] != "in_sync"
     move, _, clone = commands.partition(" && ")
-    assert background.ended(background.sync_of(plumbing.locate(stranger.top)), within=60)
+    assert background.wait_for_end(background.get_sync_job(plumbing.locate_work_tree(stranger.top)), within=60)
     subprocess.run(move, shell=True, check=True, cwd=stranger.top)
     stranger.vmrag(*clone.split()[1:])
     stranger.vmrag("sync")
@@ -324,7 +326,7 @@ def test_the_log_of_a_bug_holds_no_password(tmp_path, monkeypatch):
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     tempfile.tempdir = None
     url = "https://ada:s3cret-phrase@host/repo"
-    path = buglog.write(ValueError(f"cannot reach {url}"), ["push", url])
+    path = buglog.write_log(ValueError(f"cannot reach {url}"), ["push", url])
     assert path.parent == tmp_path
     text = path.read_text()
     assert "s3cret" not in text
@@ -354,7 +356,7 @@ def test_a_sync_in_the_background_asks_by_no_dialog(project, bare):
         )
         assert done.returncode == 0
         other.run("checkout", "-q", "-b", "x", env={"GIT_ASKPASS": str(dialog), "VMRAG_HOOKS_SYNC": "background"})
-        assert background.ended(background.sync_of(plumbing.locate(other.top)), within=60)
+        assert background.wait_for_end(background.get_sync_job(plumbing.locate_work_tree(other.top)), within=60)
         assert server.seen
         assert not asked.exists()
         other.start("fetch", env={"GIT_ASKPASS": str(dialog)})

@@ -14,11 +14,11 @@ from tests.support.dropping import Landed
 from tests.support.people import World
 from tests.support.repos import Repo
 from tests.support.terminal import opened
-from vmrag_link.engines.base import reserved
+from vmrag_link.engines.base import is_reserved
 from vmrag_link.errors import PinMissing, RemoteMoved, RemoteRejected
 from vmrag_link.git.remotes import Peer
 from vmrag_link.merging import revisions
-from vmrag_link.merging.revisions import virtual_base
+from vmrag_link.merging.revisions import make_virtual_base
 from vmrag_link.ops.commits import deepen
 from vmrag_link.ops.history import ranges
 from vmrag_link.ops.hosting.repair_branch import BranchRepair, HostedBranch, repair_branch
@@ -192,8 +192,8 @@ def test_no_branch_of_the_knowledge_base_moves_on_the_host(host):
         reader = host.world.join(name)
         reader.vmrag("clone")
         with opened(reader) as ws:
-            found = ws.engine.remote_heads(address.of_remote(ws.places, "origin").key)
-        return {name: head for name, head in found.items() if not reserved(name)}
+            found = ws.engine.remote_heads(address.remote_address(ws.places, "origin").key)
+        return {name: head for name, head in found.items() if not is_reserved(name)}
 
     before = heads("before")
     assert host.repair(landed).result == "repaired"
@@ -311,9 +311,9 @@ def test_histories_that_cross_again_and_again_are_merged_in_linear_time(host, mo
     def counted(*given: Any, **more: Any) -> str:
         merges.append(more["theirs"])
         assert len(merges) < 100
-        return virtual_base(*given, **more)
+        return make_virtual_base(*given, **more)
 
-    monkeypatch.setattr(revisions, "virtual_base", counted)
+    monkeypatch.setattr(revisions, "make_virtual_base", counted)
     hub, names = host.hub, ("main", "topic", "clash")
     layer = [host.tip]
     for _ in range(12):
@@ -327,5 +327,5 @@ def test_histories_that_cross_again_and_again_are_merged_in_linear_time(host, mo
     with opened(ada) as ws:
         parents = [word for each in layer for word in ("-p", each)]
         ends = [ada.git("commit-tree", f"{name}^{{tree}}", *parents, "-m", "end") for name in ("main", "origin/topic")]
-        assert ranges.base_of(ws, one, other, (ends[0], ends[1]))
+        assert ranges.find_base(ws, one, other, (ends[0], ends[1]))
     assert merges

@@ -26,7 +26,7 @@ from tests.support.terminal import Project
 from vmrag_link.engines.base import ASIDE_PREFIX, CARRIED_SUFFIX, Write
 from vmrag_link.journal import Journal
 from vmrag_link.merging import replay
-from vmrag_link.models import KbBranch, Working
+from vmrag_link.models import KbBranch, WorkingSet
 from vmrag_link.ops.branches.uncommitted import reset
 from vmrag_link.ops.documents import branches as named
 from vmrag_link.progress import QUIET
@@ -47,16 +47,16 @@ def opened(project: Project) -> Iterator[Workspace]:
     workspace.close()
 
 
-def texts(project: Project, at: str | Working) -> Texts:
+def texts(project: Project, at: str | WorkingSet) -> Texts:
     """Every document's text at a revision or on a KB branch, by `collection/id`."""
     with opened(project) as workspace:
-        return {"/".join(each.key): each.content for each in workspace.engine.documents(at)}
+        return {"/".join(each.key): each.content for each in workspace.engine.read_documents(at)}
 
 
 def branches(project: Project) -> dict[str, KbBranch]:
     """The hidden ones included."""
     with opened(project) as workspace:
-        return {branch.name: branch for branch in workspace.engine.branches()}
+        return {branch.name: branch for branch in workspace.engine.list_branches()}
 
 
 def aside(project: Project) -> dict[str, Texts]:
@@ -97,7 +97,7 @@ def went_along(project: Project, tmp_path: Path, *, branch: str = "main", **edit
     project.vmrag("list")  # whoever reads comes to the pin first
     there = branches(project)
     assert (there[branch].head, there[branch].dirty) == (project.pinned, True)
-    assert texts(project, Working(branch)) == expected
+    assert texts(project, WorkingSet(branch)) == expected
     assert aside(project) == {}
     whole(project, tmp_path)
 
@@ -199,13 +199,13 @@ def test_an_aborted_rebase_leaves_them_where_they_were(edited, tmp_path):
 
 def test_going_there_and_back_returns_to_the_same_documents(edited, tmp_path):
     edited.drop("rest.md")
-    before, here = texts(edited, Working("main")), edited.git("rev-parse", "HEAD")
+    before, here = texts(edited, WorkingSet("main")), edited.git("rev-parse", "HEAD")
     for _ in range(2):
         silently(edited, "reset", "-q", "--hard", "first")
         went_along(edited, tmp_path, **EDITS, rest=None)
         silently(edited, "reset", "-q", "--hard", here)
         went_along(edited, tmp_path, **EDITS, rest=None)
-        assert texts(edited, Working("main")) == before
+        assert texts(edited, WorkingSet("main")) == before
 
 
 @pytest.mark.hooks("on")
@@ -232,13 +232,13 @@ def test_what_is_written_after_the_move_and_before_the_way_back_comes_back_too(e
 def rewrite(project: Project, change: Callable[[Write], Write], doc_id: str = "rest.md") -> None:
     """Write the collection and one document of it, changed, as uncommitted rows of `main`."""
     with opened(project) as workspace:
-        engine, target = workspace.engine, workspace.target()
-        name = named.prepare(workspace, target)
-        if engine.branch(name) is None:
+        engine, target = workspace.engine, workspace.resolve_target()
+        name = named.prepare_branch(workspace, target)
+        if engine.find_branch(name) is None:
             engine.create_branch(name, target.revision)
-        at = Working(name)
-        (collection,) = [each for each in engine.collections(at) if each.name == "handbook"]
-        document = engine.document(at, "handbook", doc_id)
+        at = WorkingSet(name)
+        (collection,) = [each for each in engine.list_collections(at) if each.name == "handbook"]
+        document = engine.find_document(at, "handbook", doc_id)
         assert document is not None
         rows = change(Write(put_collections=[collection], put_documents=[document]))
         engine.write(name, rows, expected=target.revision)
@@ -282,7 +282,7 @@ CHANGES: dict[str, Callable[[Project], object]] = {
 def uncommitted(project: Project) -> tuple[list, list]:
     """All uncommitted rows of `main`, without their times."""
     with opened(project) as workspace:
-        difference = workspace.engine.diff(head(workspace.engine, "main"), Working("main"))
+        difference = workspace.engine.diff(head(workspace.engine, "main"), WorkingSet("main"))
     documents = [
         (each.key, each.after and (each.after.title, each.after.content, each.after.metadata))
         for each in difference.documents
@@ -382,14 +382,14 @@ class History:
 
     def grow(self, parent: str, number: int) -> str:
         names = self.draw.sample("abcd", self.draw.randint(1, 3))
-        there = {each.doc_id for each in self.engine.documents(parent)}
+        there = {each.doc_id for each in self.engine.read_documents(parent)}
         gone = [("guide", name) for name in names if name in there and self.draw.random() < 0.5]
         new = [document(name, f"{name} {self.draw.randint(1, 2)}") for name in names if ("guide", name) not in gone]
         rows = Write(put_documents=new, remove_documents=gone)
         return self.engine.commit_onto(parent, [rows], message=f"{number}", author=AUTHOR, date=DATE)
 
     def shown(self) -> dict[str, str]:
-        return {each.doc_id: each.content for each in self.engine.documents(Working("main"))}
+        return {each.doc_id: each.content for each in self.engine.read_documents(WorkingSet("main"))}
 
     def edit(self) -> None:
         shown, name = self.shown(), self.draw.choice("abcd")
@@ -403,13 +403,13 @@ class History:
         self.engine.write("main", rows, expected=head(self.engine, "main"))
 
     def move(self, to: str) -> None:
-        branch = self.engine.branch("main")
+        branch = self.engine.find_branch("main")
         assert branch is not None
         if branch.head != to:
-            replay.replay(self.engine, Journal(self.folder / "journal"), branch, to, timeout=5)
+            replay.replay_branch(self.engine, Journal(self.folder / "journal"), branch, to, timeout=5)
 
     def has_asides(self) -> bool:
-        names = [branch.name for branch in self.engine.branches() if branch.name.startswith(ASIDE_PREFIX)]
+        names = [branch.name for branch in self.engine.list_branches() if branch.name.startswith(ASIDE_PREFIX)]
         return any(not name.endswith(CARRIED_SUFFIX) for name in names)
 
 
@@ -442,7 +442,7 @@ def test_removals_go_along(project, tmp_path):
     project.drop("deep/tls.txt")
     silently(project, "reset", "-q", "--hard", "first")
     project.vmrag("list")
-    assert texts(project, Working("main")).keys() == {"handbook/setup.md"}
+    assert texts(project, WorkingSet("main")).keys() == {"handbook/setup.md"}
     whole(project, tmp_path)
 
 
@@ -453,9 +453,9 @@ def test_a_new_collection_goes_along_with_its_documents(project, tmp_path):
     said = project.vmrag("list").err
     assert "2 uncommitted documents of 'main' went along" in said
     expected = texts(project, project.pinned) | {"notes/one.md": "One.", "notes/two.md": "Two."}
-    assert texts(project, Working("main")) == expected
+    assert texts(project, WorkingSet("main")) == expected
     with opened(project) as workspace:
-        assert [collection.name for collection in workspace.engine.collections(Working("main"))] == [
+        assert [collection.name for collection in workspace.engine.collections(WorkingSet("main"))] == [
             "handbook",
             "notes",
         ]
@@ -465,33 +465,33 @@ def test_a_new_collection_goes_along_with_its_documents(project, tmp_path):
 def change_settings(project: Project, **fields) -> None:
     """No command does this yet."""
     with opened(project) as workspace:
-        target = workspace.target()
-        name = named.prepare(workspace, target)
-        if workspace.engine.branch(name) is None:
+        target = workspace.resolve_target()
+        name = named.prepare_branch(workspace, target)
+        if workspace.engine.find_branch(name) is None:
             workspace.engine.create_branch(name, target.revision)
-        (row,) = workspace.engine.collections(target.revision)
+        (row,) = workspace.engine.list_collections(target.revision)
         rows = Write(put_collections=[msgspec.structs.replace(row, **fields)])
         workspace.engine.write(name, rows, expected=target.revision)
 
 
-def settings_of(project: Project, at: str | Working):
+def settings_of(project: Project, at: str | WorkingSet):
     with opened(project) as workspace:
-        return {collection.name: collection for collection in workspace.engine.collections(at)}
+        return {collection.name: collection for collection in workspace.engine.list_collections(at)}
 
 
 def test_changed_settings_of_a_collection_go_along(project, tmp_path):
     change_settings(project, metadata='{"team":"docs"}')
     silently(project, "reset", "-q", "--hard", "feature")
     project.vmrag("list")
-    assert settings_of(project, Working("main"))["handbook"].metadata == '{"team":"docs"}'
+    assert settings_of(project, WorkingSet("main"))["handbook"].metadata == '{"team":"docs"}'
     assert settings_of(project, project.pinned)["handbook"].metadata == "{}"
-    assert texts(project, Working("main")) == texts(project, project.pinned)
+    assert texts(project, WorkingSet("main")) == texts(project, project.pinned)
     whole(project, tmp_path)
 
 
 def remove_collection(project: Project) -> None:
     with opened(project) as workspace:
-        target = workspace.target()
+        target = workspace.resolve_target()
         workspace.engine.write("main", Write(remove_collections=["handbook"]), expected=target.revision)
 
 
@@ -507,7 +507,7 @@ def test_a_removed_collection_goes_along_where_nobody_changed_it(project, tmp_pa
     remove_collection(project)
     silently(project, "reset", "-q", "--hard", "feature")
     project.vmrag("list")
-    assert texts(project, Working("main")) == {"notes/one.md": "One.", "notes/two.md": "Two."}
+    assert texts(project, WorkingSet("main")) == {"notes/one.md": "One.", "notes/two.md": "Two."}
     whole(project, tmp_path)
 
 
@@ -529,11 +529,11 @@ def test_uncommitted_documents_of_other_branches_are_not_touched(edited, tmp_pat
     edited.put("mine.md", "Of feature.")
     silently(edited, "switch", "-q", "-c", "third", "first")
     edited.put("third.md", "Of third.")
-    theirs = {name: (branches(edited)[name], texts(edited, Working(name))) for name in ("feature", "third")}
+    theirs = {name: (branches(edited)[name], texts(edited, WorkingSet(name))) for name in ("feature", "third")}
     silently(edited, "switch", "-q", "main")
     silently(edited, "reset", "-q", "--hard", "feature")
     went_along(edited, tmp_path, **EDITS)
-    assert {name: (branches(edited)[name], texts(edited, Working(name))) for name in theirs} == theirs
+    assert {name: (branches(edited)[name], texts(edited, WorkingSet(name))) for name in theirs} == theirs
 
 
 def test_what_went_along_is_committed_on_the_new_pin(edited, tmp_path):
@@ -586,7 +586,7 @@ def test_a_conflict_leaves_a_clean_branch_and_one_line_that_says_where_the_docum
     if make is not removed_under_edits:
         project.put("draft.md", "A draft.")
     make(project)
-    held, kept = texts(project, Working("main")), settings_of(project, Working("main"))
+    held, kept = texts(project, WorkingSet("main")), settings_of(project, WorkingSet("main"))
     head = branches(project)["main"].head
     silently(project, "reset", "-q", "--hard", "feature")
     said = project.vmrag("list").err.splitlines()
@@ -672,13 +672,13 @@ def test_the_hook_of_git_says_it_in_its_one_line(project):
 
 def test_a_second_conflict_takes_a_name_of_its_own(project, tmp_path):
     edit_edit(project)
-    first, here = texts(project, Working("main")), project.git("rev-parse", "HEAD")
+    first, here = texts(project, WorkingSet("main")), project.git("rev-parse", "HEAD")
     silently(project, "reset", "-q", "--hard", "feature")
     project.vmrag("list")
     silently(project, "reset", "-q", "--hard", here)
     project.vmrag("list")
     both_added(project)
-    second = texts(project, Working("main"))
+    second = texts(project, WorkingSet("main"))
     silently(project, "reset", "-q", "--hard", "feature")
     assert project.vmrag("list").err.splitlines()[0].endswith("vmrag merge vmrag/wip/main-2")
     assert aside(project) == {"vmrag/wip/main": first, "vmrag/wip/main-2": second}
@@ -687,7 +687,7 @@ def test_a_second_conflict_takes_a_name_of_its_own(project, tmp_path):
 
 def test_what_is_kept_survives_gc(project):
     edit_edit(project)
-    held = texts(project, Working("main"))
+    held = texts(project, WorkingSet("main"))
     silently(project, "reset", "-q", "--hard", "feature")
     project.vmrag("list")
     silently(project, "reflog", "expire", "--expire=now", "--all")
@@ -714,13 +714,13 @@ FULL = (
 
 
 def test_a_full_disk_stops_it_before_anything_is_done(edited, tmp_path):
-    before, held = branches(edited), texts(edited, Working("main"))
+    before, held = branches(edited), texts(edited, WorkingSet("main"))
     silently(edited, "reset", "-q", "--hard", "first")
     done = driven(edited, FULL, "sync", "--json")
     assert (error_of(done)["code"], done.code) == ("FILE_SYSTEM_ERROR", 3)
     assert "Nothing was done" in error_of(done)["message"]
     assert branches(edited) == before
-    assert texts(edited, Working("main")) == held
+    assert texts(edited, WorkingSet("main")) == held
     went_along(edited, tmp_path, **EDITS)
 
 
@@ -811,7 +811,7 @@ def test_these_are_all_the_steps(edited):
 @pytest.mark.parametrize("number", range(MOVED, CONFLICT + 1))
 def test_a_kill_at_any_step_that_finds_a_conflict_leaves_the_documents_aside_once(project, tmp_path, number):
     edit_edit(project)
-    held = texts(project, Working("main"))
+    held = texts(project, WorkingSet("main"))
     silently(project, "reset", "-q", "--hard", "feature")
     assert dies(project, number, "list")
     project.vmrag("list")
@@ -844,7 +844,8 @@ def test_a_killed_replay_of_a_branch_that_is_deleted_is_finished_by_whoever_come
     silently(edited, "branch", "-q", "-D", "main")
     edited.vmrag("list")
     assert (
-        texts(edited, Working("main")).items() >= {f"handbook/{name}.md": text for name, text in EDITS.items()}.items()
+        texts(edited, WorkingSet("main")).items()
+        >= {f"handbook/{name}.md": text for name, text in EDITS.items()}.items()
     )
     assert (aside(edited), journal(edited)) == ({}, [])
     assert "main" in [each["name"] for each in edited.ask("branch")["branches"] if each["dirty"]]
@@ -854,7 +855,7 @@ def test_what_is_written_by_a_process_that_knew_nothing_of_the_kill_is_no_reason
     silently(edited, "reset", "-q", "--hard", "feature")
     assert dies(edited, MOVED, "list")
     with opened(edited) as workspace:
-        assert not texts(edited, Working("main")).keys() & {"handbook/draft.md"}
+        assert not texts(edited, WorkingSet("main")).keys() & {"handbook/draft.md"}
         workspace.engine.write(
             "main", Write(put_documents=[doc("more.md", collection="handbook")]), expected=edited.pinned
         )

@@ -11,9 +11,9 @@ import pytest
 from tests.support import terminal
 from tests.support.terminal import SCRIPT, Project, opened
 from vmrag_link.engines.base import Write
-from vmrag_link.models import Collection, Document, canonical_json
+from vmrag_link.models import Collection, Document, encode_canonical_json
 from vmrag_link.ops.report.ends import NamedEnd
-from vmrag_link.ops.report.gather import gather
+from vmrag_link.ops.report.gather import gather_report
 
 pytestmark = pytest.mark.hooks("off")
 
@@ -205,7 +205,7 @@ def test_metadata_and_settings_are_told_as_differences(project):
         rest = ws.engine.document(head, "handbook", "rest.md")
         row = next(each for each in ws.engine.collections(head) if each.name == "handbook")
         fields = {name: getattr(rest, name) for name in rest.__struct_fields__}
-        tagged = Document(**fields | {"metadata": canonical_json({"tag": "sleep " * 2000})})
+        tagged = Document(**fields | {"metadata": encode_canonical_json({"tag": "sleep " * 2000})})
         settled = Collection(**{name: getattr(row, name) for name in row.__struct_fields__} | {"distance": "l2"})
         ws.engine.write(branch, Write(put_documents=[tagged], put_collections=[settled]), expected=head)
     project.record("tagged")
@@ -223,7 +223,7 @@ def test_documents_can_be_read_again_and_each_keeps_a_share(project, monkeypatch
         project.put(f"long{number}.md", f"word{number} " * 5000)
     project.record("long")
     monkeypatch.setattr("vmrag_link.ops.report.gather._TOGETHER", 25_000)
-    with opened(project) as ws, gather(ws, NamedEnd("HEAD~1"), NamedEnd("HEAD")) as found:
+    with opened(project) as ws, gather_report(ws, NamedEnd("HEAD~1"), NamedEnd("HEAD")) as found:
         once, again = list(found.documents()), list(found.documents())
         assert once == again
         assert [sum(len(piece.text) for piece in each.text.pieces) for each in once] == [5000] * 5
@@ -408,7 +408,7 @@ def test_files_are_replaced_whole_or_not_at_all(project, tmp_path, monkeypatch):
         yield "<!doctype html>"
         raise OSError(28, "No space left on device", str(page_file))
 
-    monkeypatch.setattr("vmrag_link.ops.report.html.page", broken)
+    monkeypatch.setattr("vmrag_link.ops.report.html.render_page", broken)
     refused = project.vmrag("report", "main", "feature", "--html", str(page_file), "--json", code=None)
     assert (refused.error["code"], page_file.read_bytes()) == ("FILE_SYSTEM_ERROR", before)
     assert sorted(path.name for path in tmp_path.iterdir() if path.name.startswith(".")) == []

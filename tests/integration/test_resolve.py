@@ -54,7 +54,7 @@ def revision(project: Project, onto: str, *rows: Write) -> str:
 
 def at(project: Project, place: str) -> dict[str, Document]:
     with opened(project) as workspace:
-        return {"/".join(each.key): each for each in workspace.engine.documents(place)}
+        return {"/".join(each.key): each for each in workspace.engine.read_documents(place)}
 
 
 def texts(project: Project, place: str) -> dict[str, str]:
@@ -63,12 +63,12 @@ def texts(project: Project, place: str) -> dict[str, str]:
 
 def collections(project: Project, place: str) -> dict[str, Collection]:
     with opened(project) as workspace:
-        return {collection.name: collection for collection in workspace.engine.collections(place)}
+        return {collection.name: collection for collection in workspace.engine.list_collections(place)}
 
 
 def info(project: Project, place: str) -> RevisionInfo:
     with opened(project) as workspace:
-        return workspace.engine.info(place)
+        return workspace.engine.read_revision(place)
 
 
 def whole(project: Project, tmp_path: Path) -> None:
@@ -286,7 +286,7 @@ def test_a_text_may_have_five_megabytes(waiting, tmp_path):
     path.write_text("word " * 1_000_000)
     waiting.vmrag("resolve", "handbook/d", "--file", str(path))
     with opened(waiting) as workspace:
-        rows = merge_state.merged(workspace, merge_state.required(workspace)).rows
+        rows = merge_state.apply_decisions(workspace, merge_state.require_merge(workspace)).rows
     assert path.read_text() in [put_document.content for put_document in rows.put_documents]
 
 

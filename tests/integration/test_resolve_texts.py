@@ -29,7 +29,7 @@ def edited(**parts: str) -> str:
 
 def stored(project: Project, place: str, doc_id: str = "page.md") -> Document:
     with opened(project) as workspace:
-        found = workspace.engine.document(place, "handbook", doc_id)
+        found = workspace.engine.find_document(place, "handbook", doc_id)
     assert found is not None
     return found
 
@@ -263,8 +263,8 @@ def test_an_agent_gets_the_hunks(two_hunks):
     from vmrag_link.ops.merge import conflict_rows
 
     with opened(two_hunks) as workspace:
-        found = conflict_rows.open_merge(workspace)
+        found = conflict_rows.find_open_merge(workspace)
     assert found is not None
-    [row] = conflict_rows.as_json(found.conflicts)
+    [row] = conflict_rows.encode_rows(found.conflicts)
     assert [each["ours"] for each in row["hunks"]] == ["2 ours\n", "4 ours\n"]
     assert msgspec.json.encode(row)

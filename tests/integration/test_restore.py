@@ -20,7 +20,9 @@ REST = terminal.DOCUMENTS["rest.md"]
 def texts(project: Project) -> dict[str, str]:
     """All texts by full name."""
     with opened(project) as ws:
-        return {"/".join(document.key): document.content for document in ws.engine.documents(ws.at())}
+        return {
+            "/".join(document.key): document.content for document in ws.engine.read_documents(ws.locate_documents())
+        }
 
 
 def typed(project: Project, command: str) -> None:
@@ -131,10 +133,10 @@ def test_a_document_brings_its_collection_back_and_a_new_collection_goes_with_ev
 
 
 def test_changed_settings_of_a_collection_are_kept_as_well(project):
-    from vmrag_link.ops.documents.collection_writes import modify
+    from vmrag_link.ops.documents.collection_writes import modify_collection
 
     with opened(project) as ws:
-        modify(ws, "handbook", metadata={"owner": "Ada"})
+        modify_collection(ws, "handbook", metadata={"owner": "Ada"})
     said = project.vmrag("restore", "handbook").out
     assert project.ask("diff")["collections"] == []
     typed(project, way_back(said))

@@ -13,14 +13,14 @@ import pytest
 
 from tests.support import knowledge
 from tests.support.knowledge import ROOT, Knowledge, collection, doc
-from vmrag_link.documents.chunking import chunks
+from vmrag_link.documents.chunking import split_text
 from vmrag_link.embedding.cache import EmbeddingCache
 from vmrag_link.errors import CollectionMissing, EmbeddingMismatch, FilterInvalid, UsageInvalid
 from vmrag_link.index import draft, flat_files
 from vmrag_link.index import view as views
-from vmrag_link.index.contents import contents
+from vmrag_link.index.contents import read_contents
 from vmrag_link.models import Chunking
-from vmrag_link.retrieval.fusion import RANKING, Ranking, fingerprint
+from vmrag_link.retrieval.fusion import DEFAULT_RANKING, Ranking, compute_fingerprint
 from vmrag_link.retrieval.query import Mode, Query
 from vmrag_link.retrieval.ranker import UNIT
 from vmrag_link.retrieval.search import Searcher
@@ -54,7 +54,7 @@ def test_embeddings_are_those_of_the_model_with_the_cache_of_vectors_and_without
     texts = [prose(dice, 40), "owl"]
     revision = kb.commit(doc("long", texts[0]), doc("b", texts[1]), collections=[collection(chunking=SMALL)])
     path = kb.index(revision).path
-    cut = {f"long_chunk_{chunk.number}": chunk.text for chunk in chunks(texts[0], SMALL)} | {"b_chunk_0": "owl"}
+    cut = {f"long_chunk_{chunk.number}": chunk.text for chunk in split_text(texts[0], SMALL)} | {"b_chunk_0": "owl"}
     made = kb.models["hash"].embed([*cut.values()])
     expected = {name: list(struct.unpack("<256f", vector)) for name, vector in zip(cut, made, strict=True)}
     asked = [*cut, "long_chunk_99", "nobody_chunk_0", "no chunk"]
@@ -120,7 +120,7 @@ def random_document(dice: random.Random, name: str, where: str):
 
 
 def test_fresh_grown_and_rebuilt_indexes_give_the_same_bytes(kb, monkeypatch):
-    monkeypatch.setattr(draft, "SMALL", 3)
+    monkeypatch.setattr(draft, "SMALL_SEGMENT", 3)
     dice = random.Random(7)
     rows = [collection(chunking=SMALL), collection("notes", chunking=SMALL)]
     before = kb.commit(*[random_document(dice, f"d{n}", "guide") for n in range(40)], collections=rows)
@@ -136,12 +136,12 @@ def test_fresh_grown_and_rebuilt_indexes_give_the_same_bytes(kb, monkeypatch):
         kb.views.discard(kb.views.path(before))
         before = after
     grown = kb.answers(built.path, QUERIES)
-    parts = views.read(built.path).parts
+    parts = views.read_view(built.path).parts
     assert len(parts) > 1
     assert any(piece.dead for part in parts for piece in part.pieces.values())
-    headers = contents(built.path).headers.values()
-    assert fingerprint(RANKING, rows, headers) == fingerprint(
-        RANKING, kb.engine.collections(before), kb.engine.headers(before)
+    headers = read_contents(built.path).headers.values()
+    assert compute_fingerprint(DEFAULT_RANKING, rows, headers) == compute_fingerprint(
+        DEFAULT_RANKING, kb.engine.collections(before), kb.engine.headers(before)
     )
     shutil.rmtree(built.path)
     rebuilt = kb.index(before)

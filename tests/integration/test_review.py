@@ -14,7 +14,7 @@ from tests.support import indexes, terminal
 from tests.support.cli import driven, error_of
 from tests.support.repos import isolate
 from tests.support.terminal import new_project
-from vmrag_link.models import canonical_json, json_from_user
+from vmrag_link.models import encode_canonical_json, parse_user_json
 from vmrag_link.ops.documents import listing
 
 template, project = terminal.template, terminal.project
@@ -125,16 +125,16 @@ def test_filters_that_nothing_can_match_are_refused(project, option, text):
 
 
 def test_canonical_json_never_writes_null_for_a_number():
-    assert canonical_json({"b": None, "a": ["null"]}) == '{"a":["null"],"b":null}'
+    assert encode_canonical_json({"b": None, "a": ["null"]}) == '{"a":["null"],"b":null}'
     for number in (float("nan"), float("inf")):
         with pytest.raises(ValueError, match="not JSON compliant"):
-            canonical_json({"a": [number]})
+            encode_canonical_json({"a": [number]})
 
 
 def test_what_is_typed_may_be_nested_a_hundred_deep():
-    assert json_from_user("[" * 100 + "]" * 100)
+    assert parse_user_json("[" * 100 + "]" * 100)
     with pytest.raises(ValueError, match="nested"):
-        json_from_user("[" * 101 + "]" * 101)
+        parse_user_json("[" * 101 + "]" * 101)
 
 
 ARGUMENTS = [

@@ -27,14 +27,14 @@ from vmrag_link.engines.limits import USUAL_LIMITS
 from vmrag_link.errors import ContentRefused, KnowledgeRefused, SchemaTooNew
 from vmrag_link.merging.choices import Choice, Decisions
 from vmrag_link.merging.conflicts import decide_all
-from vmrag_link.merging.revisions import merged_revision
+from vmrag_link.merging.revisions import merge_revisions
 from vmrag_link.models import (
     Collection,
     Difference,
     Document,
     Project,
-    Working,
-    canonical_json,
+    WorkingSet,
+    encode_canonical_json,
 )
 from vmrag_link.ops.publish import adopt
 
@@ -94,9 +94,9 @@ def test_an_upgrade_makes_exactly_the_tables_that_the_version_has_from_the_start
     with program(newer - 1):
         DoltliteEngine.create(tmp_path / "upgraded", author=AUTHOR, date=DATE).close()
     with Connection(tmp_path / "upgraded" / FILE_NAME, access="write") as connection, connection.transaction():
-        assert schema.upgrade(connection, newer) == newer
-        schema.require_ours(connection, "it")
-        assert schema.version(connection) == newer
+        assert schema.upgrade_tables(connection, newer) == newer
+        schema.require_known_schema(connection, "it")
+        assert schema.read_version(connection) == newer
 
 
 def test_a_table_s_columns_are_the_fields_of_its_records() -> None:
@@ -113,15 +113,15 @@ def test_a_table_s_columns_are_the_fields_of_its_records() -> None:
 def test_reading_and_whatever_an_older_version_can_hold_upgrades_nothing(engine: DoltliteEngine) -> None:
     before = file(engine)
     found = DoltliteEngine.open(engine.folder)
-    assert [collection.import_base for collection in found.collections(head(found, "main"))] == ["", ""]
+    assert [collection.import_base for collection in found.list_collections(head(found, "main"))] == ["", ""]
     assert entries(found, head(found, "main")) == []
     assert found.diff(root(found), head(found, "main")).projects == ()
     found.close()
     assert file(engine) == before
     at = write(engine, "main", put_collections=[guide(kind="library")], put_documents=[document("second")])
     with program(1):
-        assert (version(engine, at), engine.count(at)) == (1, 2)
-        assert [collection.kind for collection in engine.collections(at)] == ["library", "chroma"]
+        assert (version(engine, at), engine.count_documents(at)) == (1, 2)
+        assert [collection.kind for collection in engine.list_collections(at)] == ["library", "chroma"]
     write(engine, "main", remove_projects=["nobody"], remove_documents=[("guide", "second"), ("issues_a", "b")])
     assert version(engine, head(engine, "main")) == 1
 
@@ -147,7 +147,7 @@ def test_the_first_write_that_needs_it_upgrades_and_changes_nothing_else(engine:
         [each.key for each in rows.get("put_collections", ())],
         [each.key for each in (*rows.get("put_projects", ()), *rows.get("put_documents", ()))],
     )
-    for old, new in ((before, Working("main")), (before, commit(engine, "main"))):
+    for old, new in ((before, WorkingSet("main")), (before, commit(engine, "main"))):
         found = engine.diff(old, new)
         assert ([collection.key for collection in found.collections], [each.key for each in changed(found)]) == expected
         assert ("guide", "second") in [each.key for each in found.documents]
@@ -156,20 +156,20 @@ def test_the_first_write_that_needs_it_upgrades_and_changes_nothing_else(engine:
         assert [collection.key for collection in (*back.collections, *changed(back))] == [*expected[0], *expected[1]]
     stored = {
         collection.key: collection
-        for collection in (*engine.collections(head(engine, "main")), *entries(engine, head(engine, "main")))
+        for collection in (*engine.list_collections(head(engine, "main")), *entries(engine, head(engine, "main")))
     }
-    assert engine.count(head(engine, "main")) == len(list(engine.headers(head(engine, "main"))))
+    assert engine.count_documents(head(engine, "main")) == len(list(engine.read_headers(head(engine, "main"))))
     for row in (*rows.get("put_collections", ()), *rows.get("put_projects", ()), *rows.get("put_documents", ())):
         assert stored[row.key] == row
     engine.collect_garbage()
-    assert engine.damage() == ""
+    assert engine.find_damage() == ""
 
 
 def test_a_write_that_fails_leaves_the_older_version(engine: DoltliteEngine) -> None:
     before = head(engine, "main")
     with pytest.raises(ContentRefused):
         engine.write("main", Write(put_projects=[project(), project("b", name="a\0b")]), expected=before)
-    found = engine.branch("main")
+    found = engine.find_branch("main")
     assert found
     assert (version(engine, "main"), found.dirty) == (1, False)
 
@@ -178,7 +178,7 @@ def test_an_upgrade_that_is_taken_back_leaves_the_older_version(engine: Doltlite
     before = head(engine, "main")
     engine.write("main", Write(put_projects=[project()]), expected=before)
     kept = engine.commit_onto(before, [Write(put_projects=[project()])], message="kept", author=AUTHOR, date=DATE)
-    engine.take_back("main", kept=kept, expected=before)
+    engine.discard_saved_rows("main", kept=kept, expected=before)
     assert (version(engine, "main"), version(engine, kept)) == (1, 2)
 
 
@@ -206,7 +206,7 @@ def test_equal_upgrades_in_two_clones_are_one_revision_and_different_ones_merge(
     clone.fetch("there", url)
     results = []
     for each in (engine, clone):
-        outcome = merged_revision(each, base=base, ours=ours, theirs=theirs, joins=True)
+        outcome = merge_revisions(each, base=base, ours=ours, theirs=theirs, joins=True)
         assert outcome.conflicts == ()
         assert outcome.revision is not None
         results.append(outcome.revision)
@@ -215,10 +215,10 @@ def test_equal_upgrades_in_two_clones_are_one_revision_and_different_ones_merge(
             ("issues_vmrag", "a"),
             ("issues_vmrag", "b"),
         ]
-        assert [row.import_base for row in each.collections(outcome.revision)] == [".", ""]
-        assert [row.doc_id for row in each.documents(outcome.revision)] == ["first", "second", "a", "b"]
-        assert each.info(outcome.revision).parents == (ours, theirs)
-        assert each.damage() == ""
+        assert [row.import_base for row in each.list_collections(outcome.revision)] == [".", ""]
+        assert [row.doc_id for row in each.read_documents(outcome.revision)] == ["first", "second", "a", "b"]
+        assert each.read_revision(outcome.revision).parents == (ours, theirs)
+        assert each.find_damage() == ""
     assert results[0] == results[1]
     clone.close()
 
@@ -235,7 +235,7 @@ def revision(engine: DoltliteEngine, state: State, onto: str) -> str:
     base, documents, logs = state
     rows = Write(
         put_collections=[guide(import_base=base)],
-        remove_documents=[header.key for header in engine.headers(onto)],
+        remove_documents=[header.key for header in engine.read_headers(onto)],
         put_documents=[
             *(document(name, text) for name, text in documents.items()),
             *(log(name, text) for name, text in logs.items()),
@@ -245,11 +245,11 @@ def revision(engine: DoltliteEngine, state: State, onto: str) -> str:
 
 
 def state(engine: DoltliteEngine, at: str) -> State:
-    found = {collection.name: collection for collection in engine.collections(at)}
+    found = {collection.name: collection for collection in engine.list_collections(at)}
     return (
         found["guide"].import_base,
         *(
-            {each.doc_id: each.content for each in engine.documents(at, collection=name)}
+            {each.doc_id: each.content for each in engine.read_documents(at, collection=name)}
             for name in ("guide", "issues_vmrag")
         ),
     )
@@ -299,7 +299,7 @@ def test_a_merge_of_any_versions_is_what_sets_say(
         names_changed |= {f"{collection.key}/" for collection in found.collections}
         left, right = flat(of_old), flat(of_new)
         assert names_changed == {name for name in left.keys() | right.keys() if left.get(name) != right.get(name)}
-    outcome = merged_revision(engine, base=at_base, ours=at_ours, theirs=at_theirs, joins=joins)
+    outcome = merge_revisions(engine, base=at_base, ours=at_ours, theirs=at_theirs, joins=joins)
     wanted = expected(base, ours, theirs)
     if outcome.revision is None:
         assert isinstance(wanted, set)
@@ -310,17 +310,17 @@ def test_a_merge_of_any_versions_is_what_sets_say(
             decisions: dict[str, Mapping[str, Choice]] = {}
             while outcome.conflicts:
                 decisions |= decide_all(outcome.conflicts, Choice(side))
-                outcome = merged_revision(
+                outcome = merge_revisions(
                     engine, base=at_base, ours=at_ours, theirs=at_theirs, joins=joins, decisions=decisions
                 )
             assert outcome.revision is not None
             chosen, there = flat(ours if side == "ours" else theirs), flat(state(engine, outcome.revision))
             assert all(there.get(name) == chosen.get(name) for name in decisions)
-            outcome = merged_revision(engine, base=at_base, ours=at_ours, theirs=at_theirs, joins=joins)
+            outcome = merge_revisions(engine, base=at_base, ours=at_ours, theirs=at_theirs, joins=joins)
     else:
         assert flat(state(engine, outcome.revision)) == wanted
         assert version(engine, outcome.revision) <= max(version(engine, each) for each in (at_ours, at_theirs))
-    assert engine.refusal(outcome.revision or at_ours) is None
+    assert engine.find_refusal(outcome.revision or at_ours) is None
 
 
 def test_uncommitted_rows_of_two_branches_are_compared_whatever_their_versions(engine: DoltliteEngine) -> None:
@@ -330,7 +330,7 @@ def test_uncommitted_rows_of_two_branches_are_compared_whatever_their_versions(e
     put(engine, "main", document("second"))
     engine.write("new", Write(put_documents=[log("a"), log("b")]), expected=base)
     engine.write("newer", Write(put_documents=[log("b"), log("c", "other")]), expected=base)
-    places = [base, Working("main"), Working("new"), Working("newer")]
+    places = [base, WorkingSet("main"), WorkingSet("new"), WorkingSet("newer")]
     for old, new in itertools.product(places, places):
         before, after = (dict.fromkeys(entries(engine, each)) for each in (old, new))
         found = changed(engine.diff(old, new))
@@ -343,7 +343,7 @@ def test_uncommitted_rows_of_two_branches_are_compared_whatever_their_versions(e
 
 
 def decided(engine: DoltliteEngine, base: str, ours: str, theirs: str, decisions: Decisions | None = None):
-    return merged_revision(engine, base=base, ours=ours, theirs=theirs, joins=True, decisions=decisions)
+    return merge_revisions(engine, base=base, ours=ours, theirs=theirs, joins=True, decisions=decisions)
 
 
 def test_an_entry_is_merged_field_by_field_and_its_later_time_stays(engine: DoltliteEngine) -> None:
@@ -356,7 +356,7 @@ def test_an_entry_is_merged_field_by_field_and_its_later_time_stays(engine: Dolt
         log("a", "new text", issue_number=7, updated_at="2026-01-03T00:00:00Z")
     ]
     later = revised(engine, base, log("a", updated_at="2026-01-05T00:00:00Z"))
-    assert engine.diff(base, later).empty, "a time alone is no change"
+    assert engine.diff(base, later).is_empty, "a time alone is no change"
 
 
 def revised(engine: DoltliteEngine, onto: str, *rows: Entry, remove: tuple[Entry, ...] = ()) -> str:
@@ -430,7 +430,7 @@ def test_an_entry_that_one_side_removed_and_the_other_changed_is_in_conflict(
 
 
 def _with_metadata(row: Entry) -> Entry:
-    return msgspec.structs.replace(row, metadata=canonical_json(json.loads(row.metadata) | {"a": 1}))
+    return msgspec.structs.replace(row, metadata=encode_canonical_json(json.loads(row.metadata) | {"a": 1}))
 
 
 # -- programs that are too old, and what nobody of us wrote
@@ -442,38 +442,38 @@ def test_an_older_program_refuses_a_newer_revision_everywhere_and_goes_on_with_t
     old = head(engine, "main")
     engine.create_branch("new", old)
     new = write(engine, "new", put_projects=[project()])
-    before = engine.branches()
+    before = engine.list_branches()
     with program(1):
         for ask in (
-            lambda: engine.collections(new),
-            lambda: list(engine.documents(new)),
-            lambda: engine.count(new),
+            lambda: engine.list_collections(new),
+            lambda: list(engine.read_documents(new)),
+            lambda: engine.count_documents(new),
             lambda: engine.diff(old, new),
             lambda: engine.diff_headers(new, old),
-            lambda: engine.document_history(new, "handbook", "x"),
+            lambda: engine.read_document_history(new, "handbook", "x"),
             lambda: engine.count_changes(new, old),
             lambda: put(engine, "new", document("x")),
             lambda: engine.commit_onto(
                 new, [Write(put_documents=[document("x")])], message="m", author=AUTHOR, date=DATE
             ),
             lambda: engine.commit_onto(old, [], joining=new, message="m", author=AUTHOR, date=DATE),
-            lambda: merged_revision(engine, base=old, ours=old, theirs=new, joins=True, working=Working("main")),
-            lambda: engine.kept(None, new, reason="it is pinned"),
+            lambda: merge_revisions(engine, base=old, ours=old, theirs=new, joins=True, working=WorkingSet("main")),
+            lambda: engine.build_keep_head(None, new, reason="it is pinned"),
         ):
             with pytest.raises(
                 SchemaTooNew, match=r"has schema version 2; this program knows versions up to 1"
             ) as caught:
                 ask()
             assert "pip install --upgrade" in caught.value.hint
-        assert engine.refusal(new) is None, "it is no stranger's: whatever reads it is told"
-        assert engine.branches() == before
-        assert engine.count(store(engine, "main", document("second"))) == 2
+        assert engine.find_refusal(new) is None, "it is no stranger's: whatever reads it is told"
+        assert engine.list_branches() == before
+        assert engine.count_documents(store(engine, "main", document("second"))) == 2
         url = f"file://{tmp_path / 'remote'}"
         engine.push("there", url, {"vmrag_root": root(engine), "main": old, "new": new})
         clone = DoltliteEngine.clone(tmp_path / "clone", "there", url)
-        assert (clone.count(old), clone.has_revision(new)) == (1, True)
+        assert (clone.count_documents(old), clone.has_revision(new)) == (1, True)
         with pytest.raises(SchemaTooNew):
-            engine.vet(
+            engine.vet_revisions(
                 f"file://{tmp_path / 'remote'}",
                 [new],
                 known=[old],
@@ -516,9 +516,9 @@ def test_tables_that_are_not_those_of_the_version_they_call_themselves_are_refus
         for statement in statements:
             connection.execute(statement)
         bad = schema.commit(connection, "odd", AUTHOR, DATE)
-    assert isinstance(engine.refusal(bad), KnowledgeRefused)
+    assert isinstance(engine.find_refusal(bad), KnowledgeRefused)
     with pytest.raises(KnowledgeRefused):
-        engine.collections(bad)
+        engine.list_collections(bad)
     url = f"file://{tmp_path / 'remote'}"
     other = DoltliteEngine.clone(tmp_path / "clone", "there", pushed(engine, url, main=old))
     pushed(engine, url, main=bad)
@@ -565,13 +565,13 @@ def test_rows_of_the_new_tables_that_none_of_our_commands_writes_are_not_fetched
     with pytest.raises(KnowledgeRefused, match=why):
         other.fetch("there", url)
     with pytest.raises(KnowledgeRefused):
-        other.vet(
+        other.vet_revisions(
             f"file://{tmp_path / 'remote'}",
             [bad],
             known=[good],
             into=tmp_path / "vetted",
             limits=USUAL_LIMITS,
-            sound=adopt.check,
+            sound=adopt.check_row,
         )
     other.close()
 
@@ -583,4 +583,4 @@ def test_an_anchor_holds_revisions_of_both_versions(engine: DoltliteEngine) -> N
     engine.move_branch("main", root(engine), expected=new)
     engine.collect_garbage()
     assert entries(engine, new) == [project()]
-    assert (engine.count(old), engine.count(older)) == (1, 2)
+    assert (engine.count_documents(old), engine.count_documents(older)) == (1, 2)

@@ -19,7 +19,7 @@ from vmrag_link.index import draft, upkeep
 from vmrag_link.index import view as views
 from vmrag_link.index.reader import IndexReader
 from vmrag_link.models import Chunking
-from vmrag_link.paths import size_of
+from vmrag_link.paths import measure_size
 from vmrag_link.retrieval.query import Mode, Query
 
 kb = knowledge.kb
@@ -40,19 +40,19 @@ def text(rng: random.Random) -> str:
 @pytest.fixture
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
     """Few documents make several segments."""
-    monkeypatch.setattr(draft, "SMALL", 3)
+    monkeypatch.setattr(draft, "SMALL_SEGMENT", 3)
 
 
 def parts(kb: Knowledge, revision: str) -> list[str]:
-    return [part.segment for part in views.read(kb.views.path(revision)).parts]
+    return [part.segment for part in views.read_view(kb.views.view_path(revision)).parts]
 
 
 def segments(kb: Knowledge) -> set[str]:
-    return {path.name for path in kb.views.segments.newest()}
+    return {path.name for path in kb.views.segments.list_newest_first()}
 
 
 def collect(kb: Knowledge) -> None:
-    kb.views.segments.collect([kb.views.root])
+    kb.views.segments.collect_garbage([kb.views.root])
 
 
 def history(kb: Knowledge, rng: random.Random, revisions: int) -> Iterator[str]:
@@ -66,7 +66,7 @@ def history(kb: Knowledge, rng: random.Random, revisions: int) -> Iterator[str]:
             doc(name, text(rng), collection=rng.choice(("guide", "notes")), metadata={"even": rng.random() < 0.5})
             for name in dict.fromkeys(names)
         ]
-        there = [(header.collection, header.doc_id) for header in kb.engine.headers(before)] if before else []
+        there = [(header.collection, header.doc_id) for header in kb.engine.read_headers(before)] if before else []
         put = {document.key for document in documents}
         gone = [key for key in rng.sample(there, min(len(there), rng.randrange(4))) if key not in put]
         sizes = rng.choice((400, 400, 400, 90))
@@ -107,8 +107,8 @@ def test_any_split_of_the_same_documents_into_segments_ranks_equally_bit_for_bit
             fresh = folder / "fresh" / str(number)
             made.fresh(revision, fresh)
             assert made.answers(made.views.path(revision), QUERIES) == made.answers(fresh, QUERIES)
-            held = views.read(made.views.path(revision))
-            assert held.collections == views.read(fresh).collections
+            held = views.read_view(made.views.path(revision))
+            assert held.collections == views.read_view(fresh).collections
             seen = max(seen, len(held.parts))
             with IndexReader.open(made.views.path(revision)) as one, IndexReader.open(fresh) as other:
                 assert one.headers() == other.headers()
@@ -158,7 +158,7 @@ def test_a_revision_adds_what_changed_and_the_way_back_adds_nothing(kb):
     kept, added = parts(kb, second)
     assert kept == base
     root = kb.views.segments.root
-    assert size_of(root / added) < size_of(root / base) / 5
+    assert measure_size(root / added) < measure_size(root / base) / 5
     before = segments(kb)
     third = kb.commit(doc("d1", "text " * 50 + "1"), remove=[("guide", "d3")])
     kb.engine.move_branch(knowledge.BRANCH, first, expected=third)
@@ -184,7 +184,7 @@ def test_the_first_uncommitted_document_copies_nothing(kb):
     kb.write(doc("new"))
     kb.bring_working(working, first)
     [added] = segments(kb) - before
-    held = views.read(working)
+    held = views.read_view(working)
     assert [part.segment for part in held.parts] == [*parts(kb, first), added]
     assert held.unsynced == (added,)
     for number in range(5):  # each takes the one before in, which nobody else has
@@ -202,7 +202,7 @@ def test_a_damaged_segment_is_built_again_alone(kb, small):
     answers = kb.answers(kb.views.path(second), QUERIES)
     base, added = parts(kb, second)
     flip(kb.views.segments.root / added / "vectors-1.i8", 5, 1)
-    views.distrust(kb.views.path(second))
+    views.require_verification(kb.views.path(second))
     assert "vectors-1.i8 is not what was written" in kb.views.problem(second)
     built = kb.index(second, base=second)
     assert (built.how, built.changes.added, built.changes.total) == ("delta", 10, 10)
@@ -224,9 +224,11 @@ def test_segments_that_no_view_counts_go_and_all_others_stay(kb, small):
     for revision in revisions[:-1]:
         assert kb.views.discard(kb.views.path(revision))
     kb.views.segments.collect([kb.views.root, working.parent])
-    counted = {part.segment for folder in (kb.views.path(revisions[-1]), working) for part in views.read(folder).parts}
+    counted = {
+        part.segment for folder in (kb.views.path(revisions[-1]), working) for part in views.read_view(folder).parts
+    }
     assert segments(kb) == counted
-    assert views.problem_of(working, revision=revisions[-1]) == ""
+    assert views.find_index_problem(working, revision=revisions[-1]) == ""
 
 
 def test_nothing_is_removed_between_a_segment_and_its_view(kb):
@@ -256,8 +258,8 @@ def test_nothing_is_removed_between_a_segment_and_its_view(kb):
     killed.wait()
     collect(kb)
     assert segments(kb) == set()
-    kb.views.sweep()
-    kb.views.segments.sweep()
+    kb.views.remove_unfinished()
+    kb.views.segments.remove_unfinished()
     assert kb.index(revision).how == "fresh"
 
 
@@ -281,22 +283,22 @@ def test_two_processes_that_build_the_same_revision_leave_one_view_and_what_it_c
 
 
 def test_rewriting_keeps_every_view_s_answers_and_frees_what_is_there_twice(kb, monkeypatch):
-    monkeypatch.setattr(draft, "SMALL", 12)
+    monkeypatch.setattr(draft, "SMALL_SEGMENT", 12)
     revisions = grown(kb, random.Random(5))
     answers = {revision: kb.answers(kb.views.path(revision), QUERIES) for revision in revisions}
     collect(kb)
     before, ages = (
-        size_of(kb.views.segments.root),
+        measure_size(kb.views.segments.root),
         {revision: kb.views.path(revision).stat().st_mtime_ns for revision in revisions},
     )
-    assert upkeep.rewrite(kb.views)
+    assert upkeep.rewrite_segments(kb.views)
     collect(kb)
-    assert size_of(kb.views.segments.root) < 0.75 * before
+    assert measure_size(kb.views.segments.root) < 0.75 * before
     for revision in revisions:
         assert kb.views.problem(revision) == ""
         assert kb.answers(kb.views.path(revision), QUERIES) == answers[revision]
         assert kb.views.path(revision).stat().st_mtime_ns == ages[revision]
-    assert upkeep.rewrite(kb.views) == []
+    assert upkeep.rewrite_segments(kb.views) == []
     following = kb.commit(doc("d1", "word1 after it"))
     kb.index(following, base=revisions[-1])
     kb.fresh(following, kb.folder / "fresh" / "following")
@@ -304,24 +306,24 @@ def test_rewriting_keeps_every_view_s_answers_and_frees_what_is_there_twice(kb, 
 
 
 def test_a_view_that_is_being_read_is_not_rewritten_and_keeps_its_segments(kb, monkeypatch):
-    monkeypatch.setattr(draft, "SMALL", 12)
+    monkeypatch.setattr(draft, "SMALL_SEGMENT", 12)
     revisions = grown(kb, random.Random(5))
     held = next(revision for revision in reversed(revisions) if len(parts(kb, revision)) > 1)
     before, answers = parts(kb, held), kb.answers(kb.views.path(held), QUERIES)
     with kb.views.reading(kb.views.path(held)):
-        changed = upkeep.rewrite(kb.views)
+        changed = upkeep.rewrite_segments(kb.views)
         collect(kb)
         assert kb.views.path(held) not in changed
         assert changed
         assert parts(kb, held) == before
         assert kb.answers(kb.views.path(held), QUERIES) == answers
-    upkeep.rewrite(kb.views)
+    upkeep.rewrite_segments(kb.views)
     collect(kb)
     assert kb.answers(kb.views.path(held), QUERIES) == answers
 
 
 def test_a_kill_while_segments_are_rewritten_loses_no_view(kb, monkeypatch):
-    monkeypatch.setattr(draft, "SMALL", 12)
+    monkeypatch.setattr(draft, "SMALL_SEGMENT", 12)
     revisions = grown(kb, random.Random(5))
     answers = {revision: kb.answers(kb.views.path(revision), QUERIES) for revision in revisions}
     for stop_at in (0, 1, 3):
@@ -336,13 +338,13 @@ def test_a_kill_while_segments_are_rewritten_loses_no_view(kb, monkeypatch):
         process.send_signal(signal.SIGKILL)
         process.wait()
         collect(kb)
-        kb.views.sweep()
+        kb.views.remove_unfinished()
         for revision in revisions:
             assert kb.views.problem(revision) == ""
             assert kb.answers(kb.views.path(revision), QUERIES) == answers[revision]
         if stopped == "done":
             break
-    upkeep.rewrite(kb.views)
+    upkeep.rewrite_segments(kb.views)
     collect(kb)
     assert {revision: kb.answers(kb.views.path(revision), QUERIES) for revision in revisions} == answers
 
@@ -356,12 +358,12 @@ def test_views_that_share_little_are_not_joined(kb, small):
         kb.index(revision)
         before = revision
     there = segments(kb)
-    assert upkeep.rewrite(kb.views) == []
+    assert upkeep.rewrite_segments(kb.views) == []
     assert segments(kb) == there
 
 
 def test_a_view_that_was_exchanged_while_segments_were_rewritten_stays_as_it_is(kb, monkeypatch):
-    monkeypatch.setattr(draft, "SMALL", 12)
+    monkeypatch.setattr(draft, "SMALL_SEGMENT", 12)
     revisions = grown(kb, random.Random(5))
     replacing, rebuilt = upkeep._replace, []
 
@@ -369,25 +371,25 @@ def test_a_view_that_was_exchanged_while_segments_were_rewritten_stays_as_it_is(
         if not rebuilt:
             shutil.rmtree(path)
             kb.index(path.name.rpartition("-")[0])  # from nothing
-            rebuilt.append((path, views.read(path)))
+            rebuilt.append((path, views.read_view(path)))
         return replacing(kept, path, before, view)
 
     monkeypatch.setattr(upkeep, "_replace", rebuild_first)
-    changed = upkeep.rewrite(kb.views)
+    changed = upkeep.rewrite_segments(kb.views)
     [(path, made)] = rebuilt
     assert path not in changed
-    assert views.read(path) == made
+    assert views.read_view(path) == made
     collect(kb)
     assert all(kb.views.problem(revision) == "" for revision in revisions)
 
 
 def test_a_view_that_does_not_verify_is_left_out_of_a_rewriting(kb, monkeypatch):
-    monkeypatch.setattr(draft, "SMALL", 12)
+    monkeypatch.setattr(draft, "SMALL_SEGMENT", 12)
     revisions = grown(kb, random.Random(5))
     alone = next(name for name in parts(kb, revisions[3]) if name not in parts(kb, revisions[-1]))
     shutil.rmtree(kb.views.segments.root / alone)
     broken = [revision for revision in revisions if alone in parts(kb, revision)]
-    changed = upkeep.rewrite(kb.views)
+    changed = upkeep.rewrite_segments(kb.views)
     assert changed
     assert not {kb.views.path(each) for each in broken}.intersection(changed)
     assert all(kb.views.problem(revision) == "" for revision in revisions if revision not in broken)
@@ -406,10 +408,10 @@ def test_views_that_nobody_is_bound_to_stay_as_long_as_their_segments_take_littl
         at = 1_000_000_000 + number
         os.utime(kb.views.path(revisions[-1]), (at, at))
     bound = kb.views.path(revisions[0])
-    each = [sum(size_of(kb.views.segments.root / name) for name in parts(kb, revision)) for revision in revisions]
-    spare = kb.views.spare(bound=[bound], keep_bytes=each[3] + each[2])
+    each = [sum(measure_size(kb.views.segments.root / name) for name in parts(kb, revision)) for revision in revisions]
+    spare = kb.views.list_spare(bound=[bound], keep_bytes=each[3] + each[2])
     assert spare == [kb.views.path(revisions[1])]
-    assert kb.views.evict(bound=lambda: [bound], keep_bytes=0) == [
+    assert kb.views.evict_spare(bound=lambda: [bound], keep_bytes=0) == [
         kb.views.path(each) for each in reversed(revisions[1:])
     ]
     collect(kb)
@@ -421,4 +423,4 @@ def test_a_view_that_shares_its_segments_with_a_bound_one_takes_nothing(kb):
     kb.index(first)
     second = kb.commit(remove=[("guide", "d1")])
     kb.index(second, base=first)
-    assert kb.views.spare(bound=[kb.views.path(second)], keep_bytes=0) == []
+    assert kb.views.list_spare(bound=[kb.views.path(second)], keep_bytes=0) == []

@@ -10,8 +10,8 @@ import pytest
 
 from tests.support.repos import Repo, isolate, make_repo
 from vmrag_link import trust as agreements
-from vmrag_link.config import Loaded
-from vmrag_link.embedding.registry import NOTHING
+from vmrag_link.config import LoadedSettings
+from vmrag_link.embedding.registry import NO_PERMISSION
 from vmrag_link.errors import ConfigInvalid, UsageInvalid, VmragError
 from vmrag_link.git import plumbing
 from vmrag_link.ops.setup import trust as operation
@@ -60,8 +60,8 @@ def commit(repo: Repo, text: str | bytes | None) -> str:
     return repo.commit("settings", **{".vmrag.yaml": text})
 
 
-def loaded(repo: Repo) -> Loaded:
-    return agreements.load(plumbing.locate(repo.top))
+def loaded(repo: Repo) -> LoadedSettings:
+    return agreements.load_settings(plumbing.locate_work_tree(repo.top))
 
 
 def refused(repo: Repo) -> VmragError:
@@ -72,7 +72,7 @@ def refused(repo: Repo) -> VmragError:
 
 def test_what_the_base_says_counts_and_nothing_that_the_head_says_instead(repo, monkeypatch):
     base = commit(repo, BASE)
-    alone = agreements.load(plumbing.locate(repo.top)).config
+    alone = agreements.load_settings(plumbing.locate_work_tree(repo.top)).config
     assert alone.remote == "git:"  # nobody agreed, and no commit stands for anybody
     monkeypatch.setenv("VMRAG_SETTINGS_FROM", base)
     trusted = loaded(repo)
@@ -117,8 +117,8 @@ def test_a_head_that_deletes_the_file_takes_no_restriction_back(repo, monkeypatc
 
 def test_what_somebody_agreed_to_on_the_machine_does_not_count_beside_it(repo, monkeypatch):
     """A runner that is used again has the agreements of former jobs."""
-    places = plumbing.locate(repo.top)
-    agreements.add(places, {"hooks.on_dirty": "commit"})
+    places = plumbing.locate_work_tree(repo.top)
+    agreements.add_agreement(places, {"hooks.on_dirty": "commit"})
     base = repo.commit("no settings")
     commit(repo, "hooks.on_dirty: commit\n")
     assert loaded(repo).config.hooks.on_dirty == "commit"
@@ -168,17 +168,17 @@ def test_agreeing_has_no_effect_there_and_says_so(repo, monkeypatch):
     commit(repo, "hooks.on_dirty: commit\n")
     monkeypatch.setenv("VMRAG_SETTINGS_FROM", base)
     ws = Workspace.open(repo.top, QUIET)
-    report = operation.examine(ws)
+    report = operation.examine_settings(ws)
     assert not report.agreed
     with pytest.raises(UsageInvalid, match=base[:12]):
-        operation.agree(ws, report)
+        operation.trust_settings(ws, report)
     ws.close()
 
 
 def test_no_service_is_permitted_where_the_environment_says_none(repo, monkeypatch):
-    places = plumbing.locate(repo.top)
+    places = plumbing.locate_work_tree(repo.top)
     agreements.add_service(places, "openai")
     monkeypatch.setenv("VMRAG_SETTINGS_FROM", commit(repo, BASE))
-    assert {"ollama", "openai"} <= agreements.permitted(places, loaded(repo)).services
+    assert {"ollama", "openai"} <= agreements.permit_services(places, loaded(repo)).services
     monkeypatch.setenv("VMRAG_NO_SERVICES", "1")
-    assert agreements.permitted(places, loaded(repo)) == NOTHING
+    assert agreements.permit_services(places, loaded(repo)) == NO_PERMISSION

@@ -17,7 +17,7 @@ from tests.support.sources import change, commit
 from tests.support.terminal import Project
 from vmrag_link.code import languages
 from vmrag_link.sources import documents
-from vmrag_link.sources.readable import readable
+from vmrag_link.sources.readable import convert_blob
 
 pytestmark = pytest.mark.hooks("off")
 
@@ -287,7 +287,7 @@ def test_texts_that_are_not_those_of_the_files_are_found(project, monkeypatch):
         patch.setattr(
             documents,
             "readable",
-            lambda file, data: readable(file, data.replace(b"twice", b"never")),
+            lambda file, data: convert_blob(file, data.replace(b"twice", b"never")),
         )
         project.vmrag("query", "rollback script")
     done = project.vmrag("fingerprint", "--verify", code=1)
@@ -299,7 +299,7 @@ def test_texts_that_are_not_those_of_the_files_are_found(project, monkeypatch):
 
 @pytest.mark.parametrize("command", [("query", "x"), ("ask", "x"), ("query", "x", "--at", "HEAD")])
 def test_a_collection_that_cannot_be_read_here_is_said_so(project, monkeypatch, command):
-    monkeypatch.setattr(languages, "problem", lambda: f"no grammar is installed: {languages.EXTRA_HINT}")
+    monkeypatch.setattr(languages, "find_language_problem", lambda: f"no grammar is installed: {languages.EXTRA_HINT}")
     error = project.vmrag(*command, "--collection", "code", "--json", code=3).error
     assert error["message"].startswith("The collection 'code', of files of this repository, cannot be read here: no ")
     assert error["hint"] == languages.EXTRA_HINT

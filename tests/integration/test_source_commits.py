@@ -10,10 +10,10 @@ import pytest
 from tests.support.repos import Repo, make_repo
 from vmrag_link.errors import GitReferenceMissing, LimitExceeded
 from vmrag_link.git import beside, raw_changes
-from vmrag_link.git.plumbing import locate
+from vmrag_link.git.plumbing import locate_work_tree
 from vmrag_link.settings import SourceSettings
-from vmrag_link.sources.documents import texts_at_commit
-from vmrag_link.sources.selection import at_commit
+from vmrag_link.sources.documents import read_texts_at_commit
+from vmrag_link.sources.selection import list_at_commit
 
 DOCS = SourceSettings("docs", ("**/*.md", "docs/"), ("docs/old/",))
 CODE = SourceSettings("code", ("src/",), (), "code")
@@ -26,7 +26,9 @@ def repo(tmp_path) -> Repo:
 
 
 def listed(repo: Repo, commit: str = "HEAD", *sources: SourceSettings, most: int = MOST):
-    return at_commit(locate(repo.top), repo.git("rev-parse", commit), sources or (DOCS, CODE), max_bytes=most)
+    return list_at_commit(
+        locate_work_tree(repo.top), repo.git("rev-parse", commit), sources or (DOCS, CODE), max_bytes=most
+    )
 
 
 def paths(listing, collection: str = "docs") -> list[str]:
@@ -50,7 +52,9 @@ def test_each_source_has_the_files_of_its_paths_at_that_commit(repo):
 def test_texts_come_from_blobs_not_from_the_work_tree(repo):
     repo.commit(**{"README.md": "# A\r\n", "docs/b.md": b"\0"})
     repo.write("README.md", "other")
-    found = {file.path: said for file, said in texts_at_commit(locate(repo.top), listed(repo).files["docs"])}
+    found = {
+        file.path: said for file, said in read_texts_at_commit(locate_work_tree(repo.top), listed(repo).files["docs"])
+    }
     assert found["README.md"] == ("# A\n", "")
     assert found["docs/b.md"] == (None, "is no text")
 
@@ -126,7 +130,7 @@ def test_replaced_objects_are_read_as_they_were_committed(repo):
     repo.commit(**{"a.md": "honest\n"})
     other = repo.git("hash-object", "-w", "--stdin", stdin="replaced\n")
     repo.git("replace", repo.git("rev-parse", "HEAD:a.md"), other)
-    ((_, said),) = texts_at_commit(locate(repo.top), listed(repo).files["docs"])
+    ((_, said),) = read_texts_at_commit(locate_work_tree(repo.top), listed(repo).files["docs"])
     assert said.text == "honest\n"
 
 
@@ -143,7 +147,7 @@ def test_a_partial_clone_names_what_it_lacks_and_fetches_nothing(repo, tmp_path,
     assert paths(found) == ["b.md"]
     assert found.missing == ("a.md", "docs/c.md")
     whole = listed(repo).files["docs"]
-    said = {file.path: text for file, text in texts_at_commit(locate(part.top), whole)}
+    said = {file.path: text for file, text in read_texts_at_commit(locate_work_tree(part.top), whole)}
     assert said["b.md"].text == "b\n"
     assert said["a.md"] == (None, "is not in this clone")
     assert listed(part).missing == found.missing
@@ -156,14 +160,14 @@ def test_a_repository_with_sha256_names_works(tmp_path):
     repo.commit(**{"a.md": "a\n"})
     found = listed(repo)
     assert len(found.files["docs"][0].blob) == 64
-    assert next(texts_at_commit(locate(top), found.files["docs"]))[1].text == "a\n"
+    assert next(read_texts_at_commit(locate_work_tree(top), found.files["docs"]))[1].text == "a\n"
 
 
 def test_a_commit_that_is_not_here_is_named(repo):
     repo.commit(**{"a.md": "a\n"})
     for commit in ("0" * 40, "-x", "HEAD"):
         with pytest.raises(GitReferenceMissing):
-            at_commit(locate(repo.top), commit, [DOCS], max_bytes=MOST)
+            list_at_commit(locate_work_tree(repo.top), commit, [DOCS], max_bytes=MOST)
 
 
 def test_a_tree_that_names_itself_over_and_over_ends_soon(repo, monkeypatch):
@@ -174,10 +178,10 @@ def test_a_tree_that_names_itself_over_and_over_ends_soon(repo, monkeypatch):
     commit = repo.git("commit-tree", tree, "-m", "bomb")
     for source in (DOCS, SourceSettings("docs", ("**/nothing",))):
         with pytest.raises(LimitExceeded, match="more than 2,000,000"):
-            at_commit(locate(repo.top), commit, [source], max_bytes=MOST)
+            list_at_commit(locate_work_tree(repo.top), commit, [source], max_bytes=MOST)
     monkeypatch.setattr(beside, "SECONDS", 0.02)
     with pytest.raises(LimitExceeded):
-        at_commit(locate(repo.top), commit, [DOCS], max_bytes=MOST)
+        list_at_commit(locate_work_tree(repo.top), commit, [DOCS], max_bytes=MOST)
 
 
 def test_too_many_files_are_refused(repo, monkeypatch):
@@ -193,7 +197,7 @@ def test_batches_hold_few_bytes_and_leave_nothing_out(repo, monkeypatch):
     monkeypatch.setattr("vmrag_link.sources.documents._BATCH_BYTES", 20)
     repo.commit(**{f"docs/{number:02}.md": "x" * (number + 1) for number in range(30)})
     files = listed(repo).files["docs"]
-    assert [(file, len(said.text or "")) for file, said in texts_at_commit(locate(repo.top), files)] == [
+    assert [(file, len(said.text or "")) for file, said in read_texts_at_commit(locate_work_tree(repo.top), files)] == [
         (each, each.size) for each in files
     ]
 

@@ -10,12 +10,12 @@ import pytest
 
 from tests.support.long import examples
 from tests.support.repos import Repo, make_repo
-from vmrag_link.git.plumbing import locate
+from vmrag_link.git.plumbing import locate_work_tree
 from vmrag_link.settings import SourceSettings
-from vmrag_link.sources.documents import texts_at_commit, texts_in_work_tree
-from vmrag_link.sources.listings import SourceListing, token_of
-from vmrag_link.sources.selection import at_commit
-from vmrag_link.sources.work_tree import in_work_tree, unchanged
+from vmrag_link.sources.documents import read_texts_at_commit, read_texts_in_work_tree
+from vmrag_link.sources.listings import SourceListing, compute_token
+from vmrag_link.sources.selection import list_at_commit
+from vmrag_link.sources.work_tree import list_in_work_tree, read_unchanged_token
 
 SOURCES = [SourceSettings("all", ("**/*",), (), "code")]
 NAMES = ("a.md", "b.py", "docs/c.md", "docs/deep/d.txt", "e")
@@ -84,7 +84,9 @@ def _require_agreement(repo: Repo, listing: SourceListing) -> None:
         expected[path] = (blob, (repo.top / path).stat().st_size, how)
     assert {each.path: (each.blob, each.size, each.uncommitted) for each in listing.files["all"]} == expected
     assert listing.removed == tuple(sorted(head.keys() - expected.keys() - empty))
-    texts = {file.path: said.text for file, said in texts_in_work_tree(locate(repo.top), listing.files["all"])}
+    texts = {
+        file.path: said.text for file, said in read_texts_in_work_tree(locate_work_tree(repo.top), listing.files["all"])
+    }
     assert texts == {path: (repo.top / path).read_text() for path in expected}
 
 
@@ -92,20 +94,20 @@ def _require_agreement(repo: Repo, listing: SourceListing) -> None:
 def test_listings_agree_with_git_after_random_work(tmp_path, seed):
     chosen = random.Random(seed)
     repo = make_repo(tmp_path / "repo")
-    places, cache = locate(repo.top), tmp_path / "cache" / "sources"
+    places, cache = locate_work_tree(repo.top), tmp_path / "cache" / "sources"
     options = {"max_bytes": 1000, "untracked": False, "cache": cache}
     for _ in range(60):
         for _ in range(chosen.randrange(1, 4)):
             _work(repo, chosen)
         if chosen.random() < 0.2:
             time.sleep(0.06)
-        token = unchanged(places, SOURCES, **options)
-        listing = in_work_tree(places, SOURCES, **options)
-        assert token in (None, token_of(listing))
-        assert unchanged(places, SOURCES, **options) == token_of(listing)
+        token = read_unchanged_token(places, SOURCES, **options)
+        listing = list_in_work_tree(places, SOURCES, **options)
+        assert token in (None, compute_token(listing))
+        assert read_unchanged_token(places, SOURCES, **options) == compute_token(listing)
         _require_agreement(repo, listing)
         if head := repo.git("rev-parse", "-q", "--verify", "HEAD", check=False):
-            committed = at_commit(places, head, SOURCES, max_bytes=1000)
+            committed = list_at_commit(places, head, SOURCES, max_bytes=1000)
             assert {each.path: each.blob for each in committed.files["all"]} == _head(repo)
-            for file, said in texts_at_commit(places, committed.files["all"]):
+            for file, said in read_texts_at_commit(places, committed.files["all"]):
                 assert said.text == repo.git("show", f"HEAD:{file.path}") + "\n"

@@ -18,7 +18,7 @@ from tests.support.repos import isolate
 from tests.support.sources import change, commit
 from tests.support.terminal import Project
 from vmrag_link.code import languages
-from vmrag_link.code.cutting import cut
+from vmrag_link.code.cutting import cut_code
 
 pytestmark = pytest.mark.hooks("off")
 
@@ -217,7 +217,7 @@ def child_seconds() -> float:
 
 def test_query_cuts_equal_blobs_once(project):
     before = time.process_time()
-    cut(costly(60_000), "c_sharp", 1500)
+    cut_code(costly(60_000), "c_sharp", 1500)
     once = time.process_time() - before
     commit(project, "copies", **{f"src/{number}.cs": costly(60_000) for number in range(8)})
     before = child_seconds()

@@ -13,12 +13,12 @@ import pytest
 from tests.support.repos import Repo, make_repo
 from vmrag_link.errors import FileFailed, GitFailed, LimitExceeded
 from vmrag_link.git import beside, raw_changes
-from vmrag_link.git.plumbing import locate
+from vmrag_link.git.plumbing import locate_work_tree
 from vmrag_link.settings import SourceSettings
 from vmrag_link.sources import disk, listings, work_tree
-from vmrag_link.sources.documents import texts_in_work_tree
-from vmrag_link.sources.listings import SourceListing, token_of
-from vmrag_link.sources.selection import at_commit
+from vmrag_link.sources.documents import read_texts_in_work_tree
+from vmrag_link.sources.listings import SourceListing, compute_token
+from vmrag_link.sources.selection import list_at_commit
 
 DOCS = SourceSettings("docs", ("**/*.md", "docs/"), ("docs/old/",))
 CODE = SourceSettings("code", ("src/",), (), "code")
@@ -32,17 +32,21 @@ class Watched(Repo):
         return {"max_bytes": MOST, "untracked": untracked, "cache": self.top / ".git" / "vmrag" / "sources"}
 
     def listed(self, *, untracked: bool = False) -> SourceListing:
-        return work_tree.in_work_tree(locate(self.top), [DOCS, CODE], **self.options(untracked=untracked))
+        return work_tree.list_in_work_tree(
+            locate_work_tree(self.top), [DOCS, CODE], **self.options(untracked=untracked)
+        )
 
     def unchanged(self, *, untracked: bool = False) -> str | None:
-        return work_tree.unchanged(locate(self.top), [DOCS, CODE], **self.options(untracked=untracked))
+        return work_tree.read_unchanged_token(
+            locate_work_tree(self.top), [DOCS, CODE], **self.options(untracked=untracked)
+        )
 
     def docs(self, *, untracked: bool = False) -> dict[str, str]:
         return {each.path: each.uncommitted for each in self.listed(untracked=untracked).files["docs"]}
 
     def texts(self) -> dict[str, str | None]:
         files = self.listed().files["docs"]
-        return {file.path: said.text for file, said in texts_in_work_tree(locate(self.top), files)}
+        return {file.path: said.text for file, said in read_texts_in_work_tree(locate_work_tree(self.top), files)}
 
     def reasons(self) -> dict[str, str]:
         return {each.path: each.reason for each in self.listed().left_out}
@@ -68,9 +72,11 @@ def committed(repo) -> Watched:
 
 
 def test_a_clean_work_tree_has_the_files_of_its_commit(committed):
-    expected = at_commit(locate(committed.top), committed.git("rev-parse", "HEAD"), [DOCS, CODE], max_bytes=MOST)
+    expected = list_at_commit(
+        locate_work_tree(committed.top), committed.git("rev-parse", "HEAD"), [DOCS, CODE], max_bytes=MOST
+    )
     assert committed.listed() == expected
-    assert token_of(committed.listed()) == token_of(expected)
+    assert compute_token(committed.listed()) == compute_token(expected)
 
 
 def test_each_kind_of_change_is_shown_as_it_stands(committed):
@@ -108,7 +114,7 @@ def test_each_kind_of_change_is_shown_as_it_stands(committed):
     }
     assert found.removed == ("docs/cached.md", "docs/deleted.md", "docs/removed.md")
     assert found.untracked == 2
-    assert work_tree.untracked_count(locate(committed.top), [DOCS, CODE]) == 2
+    assert work_tree.count_untracked_files(locate_work_tree(committed.top), [DOCS, CODE]) == 2
     texts = committed.texts()
     assert {name: texts[f"docs/{name}.md"] for name in ("both", "edited", "staged", "new", "intended", "mode")} == {
         "both": "both now\n",
@@ -180,8 +186,8 @@ def test_a_linked_work_tree_has_its_own_files(committed, tmp_path):
     committed.git("worktree", "add", "-q", str(tmp_path / "other"), "-b", "other")
     other = Watched(tmp_path / "other")
     other.write("README.md", "# other\n")
-    places = locate(other.top)
-    found = work_tree.in_work_tree(places, [DOCS], max_bytes=MOST, untracked=False, cache=places.own / "sources")
+    places = locate_work_tree(other.top)
+    found = work_tree.list_in_work_tree(places, [DOCS], max_bytes=MOST, untracked=False, cache=places.own / "sources")
     assert {each.path: each.uncommitted for each in found.files["docs"]}["README.md"] == "modified"
     assert committed.docs()["README.md"] == ""
 
@@ -193,7 +199,7 @@ def test_other_forms_of_the_index_are_read(committed, setting):
     committed.git("add", "-A")
     committed.write("README.md", "# B\n")
     assert committed.docs() == {"README.md": "modified", "docs/a.txt": "", "docs/new.md": "added"}
-    assert committed.unchanged() == token_of(committed.listed())
+    assert committed.unchanged() == compute_token(committed.listed())
 
 
 # -- harmless
@@ -319,7 +325,7 @@ def test_an_edited_file_that_moved_on_is_an_error_to_try_again(committed):
     files = committed.listed().files["docs"]
     committed.write("README.md", "# C\n")
     with pytest.raises(FileFailed):
-        list(texts_in_work_tree(locate(committed.top), files))
+        list(read_texts_in_work_tree(locate_work_tree(committed.top), files))
 
 
 # -- nothing changed
@@ -327,10 +333,10 @@ def test_an_edited_file_that_moved_on_is_an_error_to_try_again(committed):
 
 def test_the_token_stands_until_something_changes(committed):
     committed.grow_old()
-    token = token_of(committed.listed())
+    token = compute_token(committed.listed())
     assert committed.unchanged() == token
     os.utime(committed.top / "README.md")
-    assert token_of(committed.listed()) == token
+    assert compute_token(committed.listed()) == token
     assert committed.unchanged() == token
     for change in (
         lambda: committed.write("README.md", "# B\n"),
@@ -347,7 +353,7 @@ def test_the_token_stands_until_something_changes(committed):
         change()
         assert committed.unchanged() is None
         fresh = committed.listed()
-        assert committed.unchanged() == token_of(fresh)
+        assert committed.unchanged() == compute_token(fresh)
 
 
 def test_a_change_within_one_tick_of_the_clock_and_of_equal_size_is_seen(committed):
@@ -372,7 +378,7 @@ def test_a_change_in_the_second_of_the_index_is_not_forgotten_later(committed):
     committed.write("README.md", "# B\n")
     committed.git("add", "README.md")
     committed.write("README.md", "# C\n")
-    token = token_of(committed.listed())
+    token = compute_token(committed.listed())
     assert committed.texts()["README.md"] == "# C\n"
     for _ in range(2):
         time.sleep(1.1)
@@ -393,7 +399,7 @@ def test_a_change_that_sets_the_time_back_is_seen(committed):
 
 def test_what_no_source_names_changes_nothing(committed):
     committed.commit(**{"other.bin": "a", "docs/old/b.md": "c\n"})
-    token = token_of(committed.listed())
+    token = compute_token(committed.listed())
     committed.write("other.bin", "b")
     assert committed.unchanged() == token
     committed.write("docs/old/b.md", "d\n")
@@ -407,7 +413,7 @@ def test_untracked_files_change_the_token_only_where_they_are_shown(committed):
     committed.write("docs/new.md", "new\n")
     assert committed.unchanged()
     shown = committed.listed(untracked=True)
-    assert committed.unchanged(untracked=True) == token_of(shown)
+    assert committed.unchanged(untracked=True) == compute_token(shown)
     committed.write("docs/newer.md", "newer\n")
     assert committed.unchanged(untracked=True) is None
     assert committed.docs(untracked=True)["docs/newer.md"] == "added"
@@ -421,7 +427,9 @@ def test_unchanged_hashes_nothing_and_files_once_hashed_are_not_read_again(commi
     committed.write("docs/a.txt", "cc\n")
     read = []
     monkeypatch.setattr(
-        disk.Disk, "read", lambda self, path, limit, of=disk.Disk.read: (read.append(path), of(self, path, limit))[1]
+        disk.Disk,
+        "read",
+        lambda self, path, limit, of=disk.Disk.read_file: (read.append(path), of(self, path, limit))[1],
     )
     committed.listed()
     assert read == ["docs/a.txt"]
@@ -467,15 +475,15 @@ def test_untracked_files_that_nobody_can_count_hide_nothing(committed, monkeypat
 
 def test_a_copy_of_the_index_that_another_process_removes_is_made_again(committed, monkeypatch):
     committed.write("README.md", "# B\n")
-    real, folder = raw_changes.refresh, committed.top / ".git" / "vmrag"
+    real, folder = raw_changes.refresh_copy, committed.top / ".git" / "vmrag"
 
     def refresh(places, copy):
         for path in folder.glob("sources@*"):
             path.unlink()
-        monkeypatch.setattr(raw_changes, "refresh", real)
+        monkeypatch.setattr(raw_changes, "refresh_copy", real)
         real(places, copy)
 
-    monkeypatch.setattr(raw_changes, "refresh", refresh)
+    monkeypatch.setattr(raw_changes, "refresh_copy", refresh)
     assert committed.docs()["README.md"] == "modified"
     assert committed.unchanged()
 
@@ -514,9 +522,9 @@ def test_one_look_has_one_deadline(committed, monkeypatch):
 
 
 def test_calls_of_git_share_a_deadline(monkeypatch):
-    with beside.one_deadline():
+    with beside.share_deadline():
         monkeypatch.setattr(beside, "SECONDS", 1000.0)
-        with beside.one_deadline():
+        with beside.share_deadline():
             assert beside.seconds_left() <= 120
     assert beside.seconds_left() == 1000
 

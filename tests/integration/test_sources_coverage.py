@@ -52,14 +52,14 @@ def test_a_path_is_named_as_git_names_the_file(tmp_path, paths, exclude):
     repo = make_repo(tmp_path / "repo")
     repo.commit("all", **dict.fromkeys(FILES, "text\n"))
     source = SourceSettings("docs", tuple(paths), tuple(exclude))
-    listed = repo.git("ls-files", "-z", "--", *rules.arguments(source)).split("\0")
+    listed = repo.git("ls-files", "-z", "--", *rules.build_pathspecs(source)).split("\0")
     assert [file for file in sorted(FILES) if rules.is_named(source, file)] == sorted(filter(None, listed))
 
 
 def test_what_is_no_document_by_its_name_is_not_taken():
     sources = [SourceSettings("docs", ("docs/",)), SourceSettings("code", ("docs/",), (), "code")]
-    assert rules.source_of(sources, "docs/a.md") is sources[0]
-    assert rules.source_of(sources, "docs/a.py") is sources[1]
-    assert rules.source_of(sources[:1], "docs/a.pdf") is None
-    assert rules.source_of(sources, "docs/package-lock.json") is None
-    assert rules.source_of(sources, "elsewhere/a.md") is None
+    assert rules.find_source(sources, "docs/a.md") is sources[0]
+    assert rules.find_source(sources, "docs/a.py") is sources[1]
+    assert rules.find_source(sources[:1], "docs/a.pdf") is None
+    assert rules.find_source(sources, "docs/package-lock.json") is None
+    assert rules.find_source(sources, "elsewhere/a.md") is None

@@ -127,7 +127,7 @@ def test_files_of_no_source_are_proposed_for_the_settings(project):
 
 def test_code_that_lines_cut_is_read_without_grammars(project, monkeypatch):
     project.commit("python", **{"lib/owl.py": "def hoot(): ...\n"})
-    monkeypatch.setattr(languages, "problem", lambda: "no grammar is installed")
+    monkeypatch.setattr(languages, "find_language_problem", lambda: "no grammar is installed")
     found = project.ask("query", "crane dance", "--mode", "keyword")
     assert found["results"][0]["doc_id"] == "lib/crane.lua"
     assert "unavailable" not in found["kb"]["sources"]
@@ -144,7 +144,7 @@ def test_code_that_lines_cut_is_read_without_grammars(project, monkeypatch):
 def test_init_names_the_missing_extra_if_nothing_else_can_be_read(project, monkeypatch):
     project.git("rm", "-qr", ".")
     project.commit("python", **{"lib/owl.py": "def hoot(): ...\n"})
-    monkeypatch.setattr(languages, "problem", lambda: "no grammar is installed")
+    monkeypatch.setattr(languages, "find_language_problem", lambda: "no grammar is installed")
     assert f"1 *.py: not covered\nhint: to read the code among these files: {languages.EXTRA_HINT}\n" in (
         project.vmrag("init").out
     )

@@ -150,7 +150,7 @@ def test_a_commit_without_sources_is_said_to_have_none(project):
 def without_code(project, monkeypatch):
     configured(project, SOURCES + "  - collection: code\n    kind: code\n    paths: ['*.py']\n")
     project.commit("files", **{"a.py": "def a(): ...\n", "docs/none.md": "", "docs/a.png": b"\0"})
-    monkeypatch.setattr(languages, "problem", lambda: "the extra is missing: pip install it")
+    monkeypatch.setattr(languages, "find_language_problem", lambda: "the extra is missing: pip install it")
     return project
 
 

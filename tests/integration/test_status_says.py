@@ -62,8 +62,8 @@ def test_a_revision_that_the_own_sync_fetches_is_not_to_be_fetched_by_hand(proje
     pin = project.top / ".dolt-version"
     pin.write_text(pin.read_text().replace(project.pinned, missing))
     assert project.status()["hint"] == "vmrag fetch"
-    job = background.sync_of(plumbing.locate(project.top))
-    with locks.exclusive(job.lock, purpose="sync in the background", timeout=1):
+    job = background.get_sync_job(plumbing.locate_work_tree(project.top))
+    with locks.hold_exclusive(job.lock, purpose="sync in the background", timeout=1):
         report = project.status()
     assert (report["state"], report["hint"]) == ("missing", "vmrag sync")
     assert any(each.endswith("A sync in the background fetches it.") for each in report["reasons"])

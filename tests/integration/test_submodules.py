@@ -236,7 +236,7 @@ def test_history_names_the_repository_of_the_submodule(project, command):
 def test_search_without_an_index_reads_submodules(project, ref):
     with opened(project) as ws:
         head = project.git("rev-parse", "HEAD")
-        tree = source_tree.at_commit(ws, head) if ref else source_tree.in_work_tree(ws)
+        tree = source_tree.read_commit(ws, head) if ref else source_tree.read_work_tree(ws)
         search = WordSearch(ws, tree, WordQuestion("quokka", "", None), time.monotonic() + 60)
         assert [passage.doc_id for passage in search.find_passages(500).passages] == [PAGE]
         assert [row.path for row in search.find_definitions("wombat")] == ["vendor/lib/tool.py"]

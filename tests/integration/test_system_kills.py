@@ -22,7 +22,7 @@ from tests.support.contract_states import DATA_FOLDER
 from tests.support.mcp import Tools
 from tests.support.repos import ENGINE_CLASS, ON
 from tests.support.terminal import Project, opened
-from vmrag_link.models import Working, metadata_of
+from vmrag_link.models import WorkingSet, parse_metadata
 
 pytestmark = pytest.mark.hooks("off")
 
@@ -51,8 +51,8 @@ Documents = dict[tuple[str, str], dict[str, Any]]
 
 def documents(project: Project) -> Documents:
     with opened(project) as ws:
-        found = [*ws.engine.documents(ws.at())]
-    return {each.key: metadata_of(each) | {"text": each.content} for each in found}
+        found = [*ws.engine.read_documents(ws.locate_documents())]
+    return {each.key: parse_metadata(each) | {"text": each.content} for each in found}
 
 
 @dataclass
@@ -220,12 +220,12 @@ def test_a_killed_deletion_of_a_project_leaves_each_branch_with_all_rows_or_none
 
     def held() -> dict[str, int]:
         with opened(project) as ws:
-            places = {"main": ws.at()} | {name: Working(name) for name in ("shelf", "topic")}
+            places = {"main": ws.locate_documents()} | {name: WorkingSet(name) for name in ("shelf", "topic")}
             count = {
-                name: sum(document.collection == "compounding_rivers" for document in ws.engine.documents(at))
+                name: sum(document.collection == "compounding_rivers" for document in ws.engine.read_documents(at))
                 for name, at in places.items()
             }
-            dirty = {each.name for each in ws.engine.branches() if each.dirty}
+            dirty = {each.name for each in ws.engine.list_branches() if each.dirty}
         assert "shelf" not in dirty, "nobody would ever commit it"
         return count
 

@@ -16,10 +16,10 @@ from tests.support.long import examples
 from vmrag_link.engines.base import Engine, Write
 from vmrag_link.merging.choices import Choice, Decisions
 from vmrag_link.merging.conflicts import COLLECTION, decide_all
-from vmrag_link.merging.revisions import merged_revision, virtual_base
-from vmrag_link.merging.text import both_texts
+from vmrag_link.merging.revisions import make_virtual_base, merge_revisions
+from vmrag_link.merging.text import join_texts
 from vmrag_link.merging.threeway import merge
-from vmrag_link.models import ISSUES, Chunking, Collection, Document, canonical_json, content_hash
+from vmrag_link.models import ISSUES, Chunking, Collection, Document, content_hash, encode_canonical_json
 
 engine, engines = support.engine, support.engines
 
@@ -31,7 +31,7 @@ def revision(engine: Engine, state: State, *, collections: tuple[Collection, ...
     """A revision that holds exactly this."""
     start = onto or root(engine)
     rows = Write(
-        remove_collections=[collection.name for collection in engine.collections(start)],
+        remove_collections=[collection.name for collection in engine.list_collections(start)],
         put_collections=collections,
         put_documents=[document(name, text) for name, text in state.items()],
     )
@@ -40,10 +40,10 @@ def revision(engine: Engine, state: State, *, collections: tuple[Collection, ...
 
 def merged(engine: Engine, base: str, ours: str, theirs: str, decisions: Decisions | None = None) -> State | set[str]:
     """The texts of the result, or what is in conflict."""
-    outcome = merged_revision(engine, base=base, ours=ours, theirs=theirs, joins=False, decisions=decisions)
+    outcome = merge_revisions(engine, base=base, ours=ours, theirs=theirs, joins=False, decisions=decisions)
     if outcome.revision is None:
         return {conflict.id for conflict in outcome.conflicts}
-    return {each.doc_id: each.content for each in engine.documents(outcome.revision)}
+    return {each.doc_id: each.content for each in engine.read_documents(outcome.revision)}
 
 
 def expected(base: State, ours: State, theirs: State) -> State | set[str]:
@@ -106,9 +106,9 @@ def test_different_fields_of_a_document_merge(engine: Engine) -> None:
         base, content="theirs", content_hash=content_hash("theirs"), metadata="{}", updated_at="2026-01-02T00:00:00Z"
     )
     at = [_holding(engine, each) for each in (base, ours, theirs)]
-    outcome = merged_revision(engine, base=at[0], ours=at[1], theirs=at[2], joins=False)
+    outcome = merge_revisions(engine, base=at[0], ours=at[1], theirs=at[2], joins=False)
     assert outcome.revision
-    assert engine.document(outcome.revision, "guide", "a") == msgspec.structs.replace(
+    assert engine.find_document(outcome.revision, "guide", "a") == msgspec.structs.replace(
         theirs, title="ours", updated_at=ours.updated_at
     )
 
@@ -139,7 +139,7 @@ def log(doc_id: str, *, project: str = "p", text: str = "log", table: Any = "iss
         title="t",
         content=text,
         content_hash=content_hash(text),
-        metadata=canonical_json({"project_id": project, "issue_number": 1, "log_type": "resolution"}),
+        metadata=encode_canonical_json({"project_id": project, "issue_number": 1, "log_type": "resolution"}),
         table=table,
     )
 
@@ -156,7 +156,7 @@ def test_two_new_rows_of_one_id_meet_in_whatever_collections_they_are(engine: En
     (conflict,) = merge(engine, base=base, ours=ours, theirs=theirs).conflicts
     assert (conflict.id, conflict.fields, conflict.keys) == ("issues_p/x", ("metadata",), ("project_id",))
     for take, project in (("ours", "p"), ("theirs", "q")):
-        outcome = merged_revision(
+        outcome = merge_revisions(
             engine,
             base=base,
             ours=ours,
@@ -165,7 +165,7 @@ def test_two_new_rows_of_one_id_meet_in_whatever_collections_they_are(engine: En
             decisions={conflict.id: {"metadata": Choice(take)}},
         )
         assert outcome.revision
-        assert list(engine.documents(outcome.revision)) == [log("other"), log("x", project=project)]
+        assert list(engine.read_documents(outcome.revision)) == [log("other"), log("x", project=project)]
 
 
 @pytest.mark.parametrize("joins", [False, True])
@@ -177,14 +177,14 @@ def test_a_row_that_was_a_document_of_another_table_takes_its_place(engine: Engi
     (change,) = engine.diff(base, theirs).documents
     assert (change.kind, change.after) == ("modified", row)
     ours = logs(engine, log("other"), onto=base)
-    outcome = merged_revision(engine, base=base, ours=ours, theirs=theirs, joins=joins)
+    outcome = merge_revisions(engine, base=base, ours=ours, theirs=theirs, joins=joins)
     assert outcome.revision
-    assert list(engine.documents(outcome.revision)) == [log("other"), row]
+    assert list(engine.read_documents(outcome.revision)) == [log("other"), row]
     for sides in ((base, logs(engine, log("x"), onto=empty)), (logs(engine, log("x"), onto=empty), base)):
-        outcome = merged_revision(engine, base=empty, ours=sides[0], theirs=sides[1], joins=joins)
+        outcome = merge_revisions(engine, base=empty, ours=sides[0], theirs=sides[1], joins=joins)
         assert outcome.revision
-        assert list(engine.documents(outcome.revision)) == [log("x")], "added on both sides: a log stays one"
-    assert list(engine.documents(logs(engine, before, onto=theirs))) == [before]
+        assert list(engine.read_documents(outcome.revision)) == [log("x")], "added on both sides: a log stays one"
+    assert list(engine.read_documents(logs(engine, before, onto=theirs))) == [before]
 
 
 SETTINGS = {
@@ -198,9 +198,9 @@ SETTINGS = {
 @pytest.mark.parametrize(("left", "right"), list(itertools.permutations(SETTINGS, 2)))
 def test_different_settings_of_a_collection_merge(engine: Engine, left: str, right: str) -> None:
     at = [revision(engine, {}, collections=(each,)) for each in (guide(), SETTINGS[left], SETTINGS[right])]
-    outcome = merged_revision(engine, base=at[0], ours=at[1], theirs=at[2], joins=False)
+    outcome = merge_revisions(engine, base=at[0], ours=at[1], theirs=at[2], joins=False)
     assert outcome.revision
-    (found,) = engine.collections(outcome.revision)
+    (found,) = engine.list_collections(outcome.revision)
     assert found != guide()
     for name in (left, right):
         changed = msgspec.structs.asdict(SETTINGS[name])
@@ -253,22 +253,22 @@ def test_a_collection_that_one_side_removed_and_the_other_wrote_to_goes_or_stays
     base = _with_notes(engine, "one", "two")
     without = revision(engine, {"a": "elsewhere"})
     wrote = _changed_notes(engine, base, change)
-    kept = list(engine.documents(wrote, collection="notes"))
+    kept = list(engine.read_documents(wrote, collection="notes"))
     ours, theirs = (without, wrote) if removing == "ours" else (wrote, without)
     (conflict,) = merge(engine, base=base, ours=ours, theirs=theirs).conflicts
     assert (conflict.id, conflict.fields, conflict.documents) == ("notes/", (COLLECTION,), len(kept))
     for side in ("ours", "theirs"):
-        outcome = merged_revision(
+        outcome = merge_revisions(
             engine, base=base, ours=ours, theirs=theirs, joins=False, decisions=decide_all([conflict], Choice(side))
         )
         assert outcome.revision
         stays = side != removing
-        collections = {collection.name: collection for collection in engine.collections(outcome.revision)}
+        collections = {collection.name: collection for collection in engine.list_collections(outcome.revision)}
         assert collections.get("notes") == (
-            {collection.name: collection for collection in engine.collections(wrote)}["notes"] if stays else None
+            {collection.name: collection for collection in engine.list_collections(wrote)}["notes"] if stays else None
         )
-        assert list(engine.documents(outcome.revision, collection="notes")) == (kept if stays else [])
-        assert [each.doc_id for each in engine.documents(outcome.revision, collection="guide")] == ["a"]
+        assert list(engine.read_documents(outcome.revision, collection="notes")) == (kept if stays else [])
+        assert [each.doc_id for each in engine.read_documents(outcome.revision, collection="guide")] == ["a"]
 
 
 def test_a_collection_that_one_side_removed_goes_with_its_documents(engine: Engine) -> None:
@@ -278,10 +278,10 @@ def test_a_collection_that_one_side_removed_goes_with_its_documents(engine: Engi
         base, [Write(put_documents=[document("b")])], message="elsewhere", author=AUTHOR, date=DATE
     )
     for one, other in ((ours, without), (without, ours)):
-        outcome = merged_revision(engine, base=base, ours=one, theirs=other, joins=False)
+        outcome = merge_revisions(engine, base=base, ours=one, theirs=other, joins=False)
         assert outcome.revision
-        assert [each.key for each in engine.documents(outcome.revision)] == [("guide", "a"), ("guide", "b")]
-        assert [collection.name for collection in engine.collections(outcome.revision)] == ["guide"]
+        assert [each.key for each in engine.read_documents(outcome.revision)] == [("guide", "a"), ("guide", "b")]
+        assert [collection.name for collection in engine.list_collections(outcome.revision)] == ["guide"]
 
 
 def test_equal_merges_give_equal_revisions_with_the_parents_and_trailers_asked_for(engine: Engine) -> None:
@@ -289,11 +289,11 @@ def test_equal_merges_give_equal_revisions_with_the_parents_and_trailers_asked_f
     ours, theirs = (revision(engine, {"a": "base", name: "new"}, onto=base) for name in ("b", "c"))
     for joins, parents in ((True, (ours, theirs)), (False, (ours,))):
         outcomes = {
-            merged_revision(engine, base=base, ours=ours, theirs=theirs, joins=joins).revision for _ in range(2)
+            merge_revisions(engine, base=base, ours=ours, theirs=theirs, joins=joins).revision for _ in range(2)
         }
         (made,) = outcomes
         assert made
-        info = engine.info(made)
+        info = engine.read_revision(made)
         assert info.parents == parents
         assert f"Vmrag-Base: {base}\nVmrag-Theirs: {theirs}" in info.message
 
@@ -302,8 +302,8 @@ def test_what_theirs_holds_already_gives_theirs_itself(engine: Engine) -> None:
     base = revision(engine, {"a": "base"})
     ours = revision(engine, {"a": "base", "b": "new"}, onto=base)
     theirs = revision(engine, {"a": "base", "b": "new", "c": "new"}, onto=ours)
-    assert merged_revision(engine, base=base, ours=ours, theirs=theirs, joins=True).revision == theirs
-    assert merged_revision(engine, base=base, ours=ours, theirs=base, joins=True).revision == ours
+    assert merge_revisions(engine, base=base, ours=ours, theirs=theirs, joins=True).revision == theirs
+    assert merge_revisions(engine, base=base, ours=ours, theirs=base, joins=True).revision == ours
 
 
 def test_where_a_document_comes_from_is_decided_once(engine: Engine) -> None:
@@ -316,8 +316,8 @@ def test_where_a_document_comes_from_is_decided_once(engine: Engine) -> None:
 
 
 def test_both_texts_stand_between_markers_each_with_its_last_line_ended() -> None:
-    assert both_texts("a", "b\r\n") == "<<<<<<< ours\na\n=======\nb\r\n>>>>>>> theirs\n"
-    assert both_texts("", "b\n") == "<<<<<<< ours\n=======\nb\n>>>>>>> theirs\n"
+    assert join_texts("a", "b\r\n") == "<<<<<<< ours\na\n=======\nb\r\n>>>>>>> theirs\n"
+    assert join_texts("", "b\n") == "<<<<<<< ours\n=======\nb\n>>>>>>> theirs\n"
 
 
 # -- a base that git makes of several --------------------------------------------------------------
@@ -359,14 +359,14 @@ def test_what_was_in_conflict_between_two_bases_conflicts_again_unless_both_side
 ) -> None:
     base, left, right = (_row(engine, each) for each in CROSSED[what])
     (inner,) = merge(engine, base=base, ours=left, theirs=right).conflicts
-    made = virtual_base(engine, base=base, ours=left, theirs=right)
-    assert made == virtual_base(engine, base=base, ours=left, theirs=right)
+    made = make_virtual_base(engine, base=base, ours=left, theirs=right)
+    assert made == make_virtual_base(engine, base=base, ours=left, theirs=right)
     for ours, theirs in ((left, right), (right, left)):
         (conflict,) = merge(engine, base=made, ours=ours, theirs=theirs).conflicts
         assert (conflict.id, conflict.fields) == (inner.id, inner.fields)
     for each in (left, right):
         same = merge(engine, base=made, ours=each, theirs=each)
-        assert (same.empty, same.conflicts) == (True, ())
+        assert (same.is_empty, same.conflicts) == (True, ())
 
 
 @pytest.mark.parametrize("change", NOTES_CHANGES)
@@ -376,18 +376,18 @@ def test_a_collection_that_one_base_removed_conflicts_again_unless_both_sides_se
     base = _with_notes(engine, "one", "two")
     wrote, without = _changed_notes(engine, base, change), revision(engine, {})
     for pair in ((wrote, without), (without, wrote)):
-        made = virtual_base(engine, base=base, ours=pair[0], theirs=pair[1])
+        made = make_virtual_base(engine, base=base, ours=pair[0], theirs=pair[1])
         for ours, theirs in (pair, pair[::-1]):
             (conflict,) = merge(engine, base=made, ours=ours, theirs=theirs).conflicts
             assert (conflict.id, conflict.fields) == ("notes/", (COLLECTION,))
         for each in pair:
-            assert merge(engine, base=made, ours=each, theirs=each).empty
+            assert merge(engine, base=made, ours=each, theirs=each).is_empty
 
 
 def test_what_two_bases_changed_without_conflict_is_unchanged_for_whoever_has_it(engine: Engine) -> None:
     base = revision(engine, {"a": "base", "b": "base"})
     left, right = revision(engine, {"a": "left", "b": "base"}), revision(engine, {"a": "right", "b": "right"})
-    made = virtual_base(engine, base=base, ours=left, theirs=right)
+    made = make_virtual_base(engine, base=base, ours=left, theirs=right)
     ours, theirs = revision(engine, {"a": "settled", "b": "right"}), revision(engine, {"a": "settled", "b": "new"})
     assert merged(engine, made, ours, theirs) == {"a": "settled", "b": "new"}
 

@@ -90,7 +90,7 @@ def assert_tidy(world: World, *users: User) -> None:
         workspace = Workspace.open(user.top, QUIET)
         try:
             reserved = {
-                branch.name for branch in workspace.engine.branches() if branch.name.startswith(RESERVED_PREFIX)
+                branch.name for branch in workspace.engine.list_branches() if branch.name.startswith(RESERVED_PREFIX)
             }
         finally:
             workspace.close()
@@ -222,7 +222,7 @@ def test_what_a_killed_git_leaves_beside_our_refs_is_in_nobodys_way(world):
     ada = world.ada
     revision = noted(ada, 1)
     ada.vmrag("fetch")
-    key = address.parse(plumbing.locate(ada.top), "origin", branch="main")[0].key
+    key = address.parse_remote(plumbing.locate_work_tree(ada.top), "origin", branch="main")[0].key
     folder = ada.shared / "remotes.git" / "refs" / "remotes" / key
     folder.mkdir(parents=True, exist_ok=True)
     for name in ("data.lock", "data-fetched.lock"):
@@ -237,18 +237,18 @@ Step = Callable[..., object]
 
 PUSHING: tuple[Step, ...] = (
     publish._carry_out,
-    segments.store,
+    segments.store_file,
     transfer.push,
     transfer.set_ref,
-    copies.note,
-    sidecar_repo.tidy,
+    copies.note_file,
+    sidecar_repo.pack_objects,
 )
 FETCHING: tuple[Step, ...] = (
-    segments.restore,
-    direct_transport.fetch,
-    copies.note,
+    segments.restore_file,
+    direct_transport.fetch_related,
+    copies.note_file,
     transfer.set_ref,
-    sidecar_repo.tidy,
+    sidecar_repo.pack_objects,
 )
 
 

@@ -17,7 +17,7 @@ from tests.support import travel
 from tests.support.engines import AUTHOR, head
 from tests.support.long import examples
 from tests.support.repos import Repo
-from tests.support.travel import DATA, Clone, Pair, at_once, git_clone
+from tests.support.travel import DATA_REF, Clone, Pair, at_once, git_clone
 from vmrag_link.engines.doltlite import remotes as engine_remotes
 from vmrag_link.engines.doltlite.engine import DoltliteEngine
 from vmrag_link.errors import RemoteRejected
@@ -72,12 +72,12 @@ def test_all_that_two_push_at_once_arrives(kind: str, pair: Pair) -> None:
         assert clone.fetch(where)
         clone.push(where)
         there = clone.engine.remote_heads(clone.at(where).key)
-        assert clone.engine.unreachable(pushed, heads=there.values()) == []
+        assert clone.engine.find_unreachable(pushed, heads=there.values()) == []
         heads.append(there)
     assert heads[0].keys() == heads[1].keys()
     if kind == "git":
         assert pair.hub.git("fsck", "--strict", "--no-dangling") == ""
-        assert int(pair.hub.git("rev-list", "--count", DATA)) > 2 * ROUNDS
+        assert int(pair.hub.git("rev-list", "--count", DATA_REF)) > 2 * ROUNDS
 
 
 @pytest.mark.parametrize("kind", ["git", "file"])
@@ -89,7 +89,7 @@ def test_a_forced_push_keeps_what_somebody_else_pushed_a_moment_before(
     pair.bob.fetch(where)
     engine = pair.ada.engine
     first = head(engine, "main")
-    engine.move_branch("main", engine.parents([first])[first][0], expected=first)
+    engine.move_branch("main", engine.map_parents([first])[first][0], expected=first)
     mine = pair.ada.record("rewritten")
     pair.bob.engine.create_branch("main", first)
     theirs = pair.bob.record("meanwhile")
@@ -106,7 +106,7 @@ def test_a_forced_push_keeps_what_somebody_else_pushed_a_moment_before(
     pair.bob.fetch(where)
     assert pair.bob.heads(where)["main"] == mine
     there = pair.bob.engine.remote_heads(pair.bob.at(where).key).values()
-    assert pair.bob.engine.unreachable([first, theirs], heads=there) == []
+    assert pair.bob.engine.find_unreachable([first, theirs], heads=there) == []
 
 
 # -- killed between two steps ----------------------------------------------------------------------
@@ -140,22 +140,22 @@ def after(where: object, name: str, times: int = 1) -> Callable[[], None]:
 PUSH_STEPS = {
     "before anything": instead(git_transport.GitTransport, "push"),
     "one branch is in the copy": after(engine_remotes, "push"),
-    "all branches are in the copy": instead(segments, "store"),
+    "all branches are in the copy": instead(segments, "store_file"),
     "a segment is stored": after(objects.ObjectWriter, "blob"),
     "all segments are stored": instead(objects.ObjectWriter, "commit"),
     "the commit is made": instead(transfer, "push"),
     "the remote has it": after(transfer, "push"),
     "the tracking ref was moved": after(transfer, "set_ref"),
-    "the note was written": after(copies, "note"),
+    "the note was written": after(copies, "note_file"),
 }
 
 FETCH_STEPS = {
     "before anything": instead(transfer, "fetch"),
     "git has fetched": after(transfer, "fetch"),
-    "the copy is about to be restored": instead(objects, "blobs"),
-    "the copy is restored": after(segments, "restore"),
+    "the copy is about to be restored": instead(objects, "read_blobs"),
+    "the copy is restored": after(segments, "restore_file"),
     "the engine has fetched": after(engine_remotes, "fetch"),
-    "the note was written": after(copies, "note"),
+    "the note was written": after(copies, "note_file"),
     "the tracking ref was moved": after(transfer, "set_ref"),
 }
 
@@ -219,7 +219,7 @@ def test_a_fetch_that_was_killed_is_made_up_for(step: str, pair: Pair) -> None:
 def test_a_clone_that_was_killed_can_be_made_again(step: str, pair: Pair) -> None:
     fresh = git_clone(pair.hub.top, pair.folder / "fresh")
     dies(fresh, CLONE_STEPS[step], fresh.clone_knowledge)
-    if not DoltliteEngine.there(fresh.places.kb):
+    if not DoltliteEngine.exists(fresh.places.kb):
         assert fresh.clone_knowledge()
     assert fresh.fetch()
     assert fresh.heads() == pair.ada.heads()
@@ -315,7 +315,7 @@ def test_a_new_knowledge_base_in_an_old_clone_is_told_that_the_remote_holds_anot
         with pytest.raises(RemoteRejected):
             action()
     assert pair.bob.state() == mine
-    pair.hub.git("update-ref", "-d", DATA)  # they have agreed to begin anew
+    pair.hub.git("update-ref", "-d", DATA_REF)  # they have agreed to begin anew
     pair.bob.push()
     assert git_clone(pair.hub.top, pair.folder / "fresh").clone_knowledge()
 
@@ -324,7 +324,7 @@ def test_a_new_knowledge_base_in_an_old_clone_is_told_that_the_remote_holds_anot
 
 
 def test_two_first_pushes_make_one_knowledge_base(pair: Pair) -> None:
-    pair.hub.git("update-ref", "-d", DATA)
+    pair.hub.git("update-ref", "-d", DATA_REF)
     for clone in (pair.ada, pair.bob):
         clone.store.git("update-ref", "-d", clone.tracking)
     pair.bob.push()
@@ -334,8 +334,8 @@ def test_two_first_pushes_make_one_knowledge_base(pair: Pair) -> None:
 
 
 def test_a_ref_that_two_put_back_at_once_is_put_back(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
-    pair.hub.git("update-ref", "-d", DATA)
-    real = git_transport.GitTransport.put_back
+    pair.hub.git("update-ref", "-d", DATA_REF)
+    real = git_transport.GitTransport.restore_remote
 
     def other_first(self: git_transport.GitTransport) -> bool:
         monkeypatch.undo()
@@ -373,5 +373,5 @@ def test_nobody_but_git_sees_what_travels_through_it(pair: Pair) -> None:
     pair.ada.push()
     fresh = git_clone(pair.hub.top, pair.folder / "fresh", "--no-local")
     assert fresh.repo.git("for-each-ref", "refs/vmrag", "--format=%(refname)") == ""
-    assert transfer.tip(fresh.places, DATA) is None
-    assert DATA not in Repo(pair.folder).git("ls-remote", "--heads", "--tags", str(pair.hub.top))
+    assert transfer.read_tip(fresh.places, DATA_REF) is None
+    assert DATA_REF not in Repo(pair.folder).git("ls-remote", "--heads", "--tags", str(pair.hub.top))

@@ -19,7 +19,7 @@ from tests.support import travel
 from tests.support.doltlite_server import doltlite_server
 from tests.support.engines import document, guide, head, root, store
 from tests.support.repos import Repo
-from tests.support.travel import DATA, Pair, git_clone
+from tests.support.travel import DATA_REF, Pair, git_clone
 from vmrag_link.engines.base import Write
 from vmrag_link.engines.doltlite.engine import DoltliteEngine
 from vmrag_link.errors import RemoteDamaged, RemoteMoved, RemoteRejected, RemoteTooNew
@@ -40,7 +40,7 @@ class Data:
 
     @classmethod
     def of(cls, hub: Repo) -> Data:
-        lines = hub.git("ls-tree", DATA).splitlines()
+        lines = hub.git("ls-tree", DATA_REF).splitlines()
         found = ((line.partition("\t")[2], line.partition("\t")[0].split()) for line in lines)
         return cls(hub, {name: (mode, kind, blob) for name, (mode, kind, blob) in found})
 
@@ -84,9 +84,9 @@ class Data:
         listing = "".join(f"{mode} {kind} {name}\t{path}\n" for path, (mode, kind, name) in self.entries.items())
         tree = self._git("mktree", "--missing", stdin=listing.encode()).decode().strip()
         commit = self.hub.git(
-            "-c", "user.name=Eve", "-c", "user.email=e@v.e", "commit-tree", tree, "-p", DATA, "-m", "x"
+            "-c", "user.name=Eve", "-c", "user.email=e@v.e", "commit-tree", tree, "-p", DATA_REF, "-m", "x"
         )
-        self.hub.git("update-ref", DATA, commit)
+        self.hub.git("update-ref", DATA_REF, commit)
 
     def _git(self, *arguments: str, stdin: bytes = b"") -> bytes:
         return subprocess.run(
@@ -239,12 +239,12 @@ def a_segment_is_a_link(data: Data) -> None:
 
 @tampering
 def a_segment_is_a_directory(data: Data) -> None:
-    data.entries["000001"] = ("040000", "tree", data.hub.git("rev-parse", f"{DATA}^{{tree}}"))
+    data.entries["000001"] = ("040000", "tree", data.hub.git("rev-parse", f"{DATA_REF}^{{tree}}"))
 
 
 @tampering
 def a_segment_is_a_submodule(data: Data) -> None:
-    data.entries["000001"] = ("160000", "commit", data.hub.git("rev-parse", DATA))
+    data.entries["000001"] = ("160000", "commit", data.hub.git("rev-parse", DATA_REF))
 
 
 @tampering
@@ -287,7 +287,7 @@ def it_is_another_knowledge_base(data: Data) -> None:
 
 def sound(pair: Pair, good: str) -> str:
     """The hub holds what it did, and one revision of Ada's more."""
-    pair.hub.git("update-ref", DATA, good)
+    pair.hub.git("update-ref", DATA_REF, good)
     revision = pair.ada.record("next")
     pair.ada.push()
     return revision
@@ -341,7 +341,7 @@ def test_a_damaged_remote_leaves_a_fresh_clone_without_a_knowledge_base_until_it
     for _ in range(2):
         with pytest.raises(RemoteDamaged):
             fresh.clone_knowledge()
-        assert not DoltliteEngine.there(fresh.places.kb)
+        assert not DoltliteEngine.exists(fresh.places.kb)
     revision = sound(pair, good)
     assert fresh.clone_knowledge()
     assert fresh.heads() == {"main": revision}
@@ -349,7 +349,7 @@ def test_a_damaged_remote_leaves_a_fresh_clone_without_a_knowledge_base_until_it
 
 
 def test_a_ref_that_was_deleted_is_no_knowledge_base_and_the_next_push_puts_it_back(pair: Pair) -> None:
-    pair.hub.git("update-ref", "-d", DATA)
+    pair.hub.git("update-ref", "-d", DATA_REF)
     assert not pair.bob.fetch()
     assert not git_clone(pair.hub.top, pair.folder / "fresh").clone_knowledge()
     pair.ada.push()  # it has nothing new
@@ -358,7 +358,7 @@ def test_a_ref_that_was_deleted_is_no_knowledge_base_and_the_next_push_puts_it_b
 
 
 def test_a_ref_that_was_deleted_while_somebody_has_something_new_is_put_back_whole(pair: Pair) -> None:
-    pair.hub.git("update-ref", "-d", DATA)
+    pair.hub.git("update-ref", "-d", DATA_REF)
     pair.bob.push("origin", "bob")
     assert pair.ada.fetch()
     assert pair.ada.heads().keys() == {"main", "bob"}
@@ -372,7 +372,7 @@ def test_a_ref_that_was_rewound_is_followed_and_the_next_push_brings_the_rest_ag
     pair.ada.push()
     pair.bob.fetch()
     whole = pair.bob.heads()
-    pair.hub.git("update-ref", DATA, good)
+    pair.hub.git("update-ref", DATA_REF, good)
     assert pair.bob.fetch()
     assert pair.bob.heads() == first
     pair.ada.push()
@@ -396,8 +396,8 @@ def test_a_file_that_lost_its_end_is_an_earlier_state(pair: Pair) -> None:
 
 
 def test_another_history_of_commits_with_the_same_knowledge_is_followed(pair: Pair) -> None:
-    tree = pair.hub.git("rev-parse", f"{DATA}^{{tree}}")
-    pair.hub.git("update-ref", DATA, pair.hub.git("commit-tree", tree, "-m", "written anew"))
+    tree = pair.hub.git("rev-parse", f"{DATA_REF}^{{tree}}")
+    pair.hub.git("update-ref", DATA_REF, pair.hub.git("commit-tree", tree, "-m", "written anew"))
     known = pair.bob.heads()
     assert pair.bob.fetch()
     assert pair.bob.heads() == known
@@ -412,12 +412,12 @@ def test_another_history_of_commits_with_the_same_knowledge_is_followed(pair: Pa
 @pytest.mark.sample(2)
 def test_a_ref_at_anything_but_a_commit_is_damaged_or_carries_on(kind: str, pair: Pair) -> None:
     good, known = pair.tip, pair.bob.heads()
-    objects = {"blob": f"{DATA}:000000", "tree": f"{DATA}^{{tree}}", "commit": DATA}
+    objects = {"blob": f"{DATA_REF}:000000", "tree": f"{DATA_REF}^{{tree}}", "commit": DATA_REF}
     if kind.startswith("tag"):
         pair.hub.git("tag", "-a", "-m", "x", "odd", pair.hub.git("rev-parse", objects[kind.rsplit(maxsplit=1)[-1]]))
-        pair.hub.git("update-ref", DATA, "refs/tags/odd")
+        pair.hub.git("update-ref", DATA_REF, "refs/tags/odd")
     else:
-        pair.hub.git("update-ref", DATA, pair.hub.git("rev-parse", objects[kind]))
+        pair.hub.git("update-ref", DATA_REF, pair.hub.git("rev-parse", objects[kind]))
     if kind == "tag of a commit":
         assert pair.bob.fetch()
         pair.bob.push()
@@ -435,7 +435,7 @@ def test_a_ref_at_anything_but_a_commit_is_damaged_or_carries_on(kind: str, pair
 @pytest.mark.parametrize("what", ["000001", "manifest.json"])
 def test_an_object_that_the_host_has_lost_is_its_damage(what: str, pair: Pair) -> None:
     fresh = git_clone(pair.hub.top, pair.folder / "fresh", "--no-local")
-    known, name = pair.bob.heads(), pair.hub.git("rev-parse", f"{DATA}:{what}")
+    known, name = pair.bob.heads(), pair.hub.git("rev-parse", f"{DATA_REF}:{what}")
     lost = pair.hub.top / "objects" / name[:2] / name[2:]
     content = lost.read_bytes()
     lost.unlink()
@@ -455,21 +455,21 @@ def test_what_replaces_a_damaged_state_is_what_was_last_fetched_and_spares_what_
     data.publish()
 
     def write(key: str, url: str) -> None:
-        root = pair.bob.engine.branch("vmrag_root")
+        root = pair.bob.engine.find_branch("vmrag_root")
         assert root is not None
         pair.bob.engine.push(key, url, {"vmrag_root": root.head})
         pair.bob.engine.push(key, url, pair.bob.engine.remote_heads(pair.bob.at().key))
 
-    with connection.carried(pair.bob.places, pair.bob.engine, pair.bob.at(), timeout=0) as peer:
+    with connection.open_git_transport(pair.bob.places, pair.bob.engine, pair.bob.at(), timeout=0) as peer:
         with pytest.raises(RemoteDamaged):
             peer.fetch()
         damaged = pair.tip
         newer = sound(pair, good)  # somebody is faster
         with pytest.raises(RemoteMoved):
-            peer.replace(write)
+            peer.replace_contents(write)
         assert pair.ada.heads() == {"main": newer}
-        pair.hub.git("update-ref", DATA, damaged)
-        peer.replace(write)
+        pair.hub.git("update-ref", DATA_REF, damaged)
+        peer.replace_contents(write)
     assert pair.ada.fetch()
     assert pair.ada.heads() == known
     pair.ada.push()
@@ -483,7 +483,7 @@ def in_other_fields(data: Data) -> None:
 
 def in_folders(data: Data) -> None:
     data.manifest = {"format": 3}
-    data.entries["segments"] = ("040000", "tree", data.hub.git("rev-parse", f"{DATA}^{{tree}}"))
+    data.entries["segments"] = ("040000", "tree", data.hub.git("rev-parse", f"{DATA_REF}^{{tree}}"))
 
 
 def in_a_long_manifest(data: Data) -> None:
@@ -542,7 +542,7 @@ def test_nothing_of_another_knowledge_base_is_here_after_it_was_refused(kind: st
             assert not pair.bob.engine.has_revision(revision)
     pair.bob.close()
     assert not pair.bob.engine.has_revision(revision)
-    assert pair.bob.engine.damage() == ""
+    assert pair.bob.engine.find_damage() == ""
     assert pair.bob.state() == before
     assert pair.bob.heads() == known
 
@@ -574,15 +574,15 @@ def test_what_the_host_has_lost_is_put_there_again_by_somebody_who_never_asked(p
     known = pair.bob.heads() | {"bob": head(pair.bob.engine, "bob")}
     shutil.rmtree(pair.bob.places.remotes)
     shutil.rmtree(pair.bob.places.remote_objects)
-    lost(pair.hub, pair.hub.git("rev-parse", f"{DATA}:000001"))
+    lost(pair.hub, pair.hub.git("rev-parse", f"{DATA_REF}:000001"))
 
     def write(key: str, url: str) -> None:
         pair.bob.engine.push(key, url, {"vmrag_root": root(pair.bob.engine)} | known)
 
-    with connection.carried(pair.bob.places, pair.bob.engine, pair.bob.at(), timeout=0) as peer:
+    with connection.open_git_transport(pair.bob.places, pair.bob.engine, pair.bob.at(), timeout=0) as peer:
         with pytest.raises(RemoteDamaged):
             peer.fetch()
-        peer.replace(write)
+        peer.replace_contents(write)
     fresh = git_clone(pair.hub.top, pair.folder / "fresh", "--no-local")
     assert fresh.clone_knowledge()
     assert fresh.heads() == known

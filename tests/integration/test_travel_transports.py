@@ -20,7 +20,7 @@ from tests.support.pace import slack
 from tests.support.repos import Repo
 from tests.support.terminal import Project
 from tests.support.travel import (
-    DATA,
+    DATA_REF,
     ROOT,
     Clone,
     Pair,
@@ -182,11 +182,11 @@ def test_wrong_credentials_are_told_without_telling_them(way: str, pair: Pair, h
     ],
 )
 def test_whatever_precedes_the_at_of_a_url_is_not_shown(url: str) -> None:
-    from vmrag_link.git.remotes import shown
+    from vmrag_link.git.remotes import redact_url
 
-    assert SECRET not in shown(url)
-    assert "host" in shown(url)
-    assert "/repo" in shown(url)
+    assert SECRET not in redact_url(url)
+    assert "host" in redact_url(url)
+    assert "/repo" in redact_url(url)
 
 
 @pytest.mark.parametrize(
@@ -194,9 +194,9 @@ def test_whatever_precedes_the_at_of_a_url_is_not_shown(url: str) -> None:
     ["https://host:8443/@scope/repo", "git@host:group/repo", "/a/b@c/d", "https://host/a:b", "http://[::1]:80/@a"],
 )
 def test_other_urls_are_shown_as_they_are(url: str) -> None:
-    from vmrag_link.git.remotes import shown
+    from vmrag_link.git.remotes import redact_url
 
-    assert shown(url) == url
+    assert redact_url(url) == url
 
 
 def test_ssh(pair: Pair, home: Path) -> None:
@@ -346,7 +346,7 @@ def held(hub: Repo) -> Callable[[], None]:
 
 
 def in_the_way(hub: Repo) -> Callable[[], None]:
-    hub.git("update-ref", "-d", DATA)
+    hub.git("update-ref", "-d", DATA_REF)
     hub.git("update-ref", "refs/vmrag", "refs/heads/main")
     return lambda: hub.git("update-ref", "-d", "refs/vmrag")
 
@@ -531,7 +531,7 @@ def test_repositories_with_sha256(pair: Pair, monkeypatch: pytest.MonkeyPatch) -
     ada.repo.git("push", "-q", "origin", "main")
     ada.begin()
     ada.push()
-    assert len(hub.git("rev-parse", DATA)) == 64
+    assert len(hub.git("rev-parse", DATA_REF)) == 64
     travels(Pair(pair.folder, ada, pair.bob, hub), str(hub.top))
     ada.close()
     pair.bob.repo.git("remote", "set-url", "origin", str(hub.top))
@@ -589,7 +589,7 @@ def test_knowledge_is_pushed_where_code_is_pushed(tmp_path: Path, home: Path) ->
     places = clone.places
 
     def chosen(branch: str | None = "main") -> list[str]:
-        return remotes.for_writing(places, branch)
+        return remotes.list_for_writing(places, branch)
 
     assert chosen() == []
     clone.repo.git("remote", "add", "upstream", "/upstream")
@@ -598,7 +598,7 @@ def test_knowledge_is_pushed_where_code_is_pushed(tmp_path: Path, home: Path) ->
     assert chosen() == []
     clone.repo.git("remote", "add", "origin", "/origin")
     assert chosen() == ["origin"]
-    assert remotes.nearest(places, "main") == ["upstream", "origin"]
+    assert remotes.list_for_reading(places, "main") == ["upstream", "origin"]
     configure(clone.repo, ("branch.main.remote", "upstream"))
     assert chosen() == ["upstream", "origin"]
     configure(clone.repo, ("remote.pushDefault", "mine"))

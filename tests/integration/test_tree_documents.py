@@ -55,17 +55,17 @@ def first(project: Project, text: str, *arguments: str) -> dict:
 def known(project: Project) -> dict[str, str]:
     """The text of each document, by path."""
     listed = project.ask("list")["documents"]
-    view = source_views.bound(opened_places(project))
+    view = source_views.read_binding(opened_places(project))
     rows = IndexedRows(project.shared / "sources" / view.view)
-    texts = {document.doc_id: document.content for document in rows.documents("")}
+    texts = {document.doc_id: document.content for document in rows.read_documents("")}
     assert {each["doc_id"] for each in listed} == texts.keys()
     return texts
 
 
 def opened_places(project: Project):
-    from vmrag_link.git.plumbing import locate
+    from vmrag_link.git.plumbing import locate_work_tree
 
-    return locate(project.top)
+    return locate_work_tree(project.top)
 
 
 def on_disk(project: Project) -> dict[str, str]:
@@ -346,8 +346,8 @@ def test_the_commit_that_is_named_is_the_one_that_is_checked_out(project):
 def test_an_upgrade_of_a_grammar_cuts_again(project, monkeypatch):
     first(project, "port")
     before = segments(project)
-    monkeypatch.setattr(languages, "stamps", lambda: {"tree-sitter": (1, 2)})
-    monkeypatch.setattr(languages, "cutter_of", lambda _: "another cutter")
+    monkeypatch.setattr(languages, "read_stamps", lambda: {"tree-sitter": (1, 2)})
+    monkeypatch.setattr(languages, "describe_cutter", lambda _: "another cutter")
     first(project, "port")
     assert segments(project) != before
 
@@ -430,7 +430,7 @@ def test_a_list_needs_no_index_extra(project, monkeypatch):
 def test_without_the_extra_code_is_said_to_be_missing_and_nothing_else(project):
     project.write(".vmrag/queries.yaml", "queries:\n  - query: port\n    expect: [docs/docs/setup.md]\n")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(languages, "problem", lambda: "it needs the extra 'code'")
+        patch.setattr(languages, "find_language_problem", lambda: "it needs the extra 'code'")
         found = project.ask("query", "port")
         assert found["kb"]["sources"]["unavailable"] == {"code": "it needs the extra 'code'"}
         assert {each["collection"] for each in found["results"]} == {"docs"}

@@ -357,11 +357,11 @@ def test_a_service_that_there_is_not_is_no_service(project):
 
 def test_without_an_agreement_nothing_outside_of_the_repository_is_read(project, monkeypatch):
     monkeypatch.setattr(agreements.env, "data_home", lambda: pytest.fail("looked at home"))
-    assert agreements.read(plumbing.locate(project.top)).agreed == ()
+    assert agreements.read_agreements(plumbing.locate_work_tree(project.top)).agreed == ()
 
 
 def test_a_model_of_this_machine_takes_no_agreement_and_no_look_at_them(project, monkeypatch):
-    monkeypatch.setattr(agreements, "permitted", lambda *_: pytest.fail("looked which services are allowed"))
+    monkeypatch.setattr(agreements, "permit_services", lambda *_: pytest.fail("looked which services are allowed"))
     assert project.vmrag("query", "zebras", "--json").json["results"]
 
 

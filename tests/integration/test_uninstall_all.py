@@ -38,10 +38,10 @@ def test_what_is_pushed_is_removed_with_everything_else_and_comes_back_with_a_qu
     ada.git("config", "vmrag.retrieval.k", "3")
     ada.vmrag("push")  # in this copy the hub lies elsewhere than it did
     answers = ada.answers()
-    places = plumbing.locate(ada.top)
+    places = plumbing.locate_work_tree(ada.top)
     with ada._here():
-        assert agreements.read(places).services
-        remembered = agreements.files(places)[1]
+        assert agreements.read_agreements(places).services
+        remembered = agreements.list_files(places)[1]
 
     done = ada.ask("uninstall", "--all")
 
@@ -58,7 +58,11 @@ def test_what_is_pushed_is_removed_with_everything_else_and_comes_back_with_a_qu
         "vmrag" in line for line in ada.git("config", "--local", "--name-only", "--list").lower().splitlines()
     )
     ours = {name for name in files(ada.top / ".git") if "vmrag" in name}
-    assert (ours, plumbing.locate(linked.top).own.exists(), remembered.exists()) == (set(), False, False)
+    assert (ours, plumbing.locate_work_tree(linked.top).work_tree_folder.exists(), remembered.exists()) == (
+        set(),
+        False,
+        False,
+    )
     assert set((ada.top / ".git" / "hooks").iterdir()) <= {
         ada.top / ".git" / "hooks" / path.name for path in (plain.top / ".git" / "hooks").iterdir()
     }
@@ -76,7 +80,7 @@ def uncommitted(project: Project) -> str:
 
 def set_aside(project: Project) -> str:
     with terminal.opened(project) as ws:
-        ws.engine.create_branch(f"{ASIDE_PREFIX}main", ws.revision())
+        ws.engine.create_branch(f"{ASIDE_PREFIX}main", ws.require_revision())
     return f"documents that were set aside ({ASIDE_PREFIX}main)"
 
 
@@ -218,7 +222,7 @@ def with_knowledge(project: Project) -> None:
     project.vmrag("trust", "--service", "ollama")
     for client in ("codex", "claude-code"):
         project.vmrag("mcp", "install", "--client", client)
-    lefthook.write(plumbing.locate(project.top), ["pre-push"])
+    lefthook.write_configuration(plumbing.locate_work_tree(project.top), ["pre-push"])
 
 
 def test_uninstall_all_leaves_repository_as_if_vmrag_had_never_been_there(plain, tmp_path):

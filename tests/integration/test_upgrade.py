@@ -99,7 +99,7 @@ WORKING = {
 
 
 def test_each_command_is_tried() -> None:
-    assert WORKING.keys() == set(commands.names())
+    assert WORKING.keys() == set(commands.list_names())
 
 
 @pytest.mark.parametrize("name", WORKING)

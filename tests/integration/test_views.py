@@ -15,8 +15,8 @@ from tests.support.knowledge import Knowledge, child, collection, doc, end, said
 from vmrag_link import locks
 from vmrag_link.errors import Busy, FileFailed, IndexFailed
 from vmrag_link.index import directories, draft, flat_files, view
-from vmrag_link.index.view import problem_of
-from vmrag_link.index.views import segments_of
+from vmrag_link.index.view import find_index_problem
+from vmrag_link.index.views import list_segments
 
 kb = knowledge.kb
 
@@ -35,16 +35,16 @@ def shelf(kb: Knowledge) -> str:
 
 def segments(kb: Knowledge, revision: str) -> list[Path]:
     """Those that the view of a revision counts, in its order."""
-    return [kb.views.segments.root / part.segment for part in view.read(kb.views.path(revision)).parts]
+    return [kb.views.segments.root / part.segment for part in view.read_view(kb.views.view_path(revision)).parts]
 
 
 def building(kb: Knowledge) -> list[str]:
-    return [path.name for path in kb.views.root.iterdir() if path.name.startswith(directories.BUILDING)]
+    return [path.name for path in kb.views.root.iterdir() if path.name.startswith(directories.BUILDING_PREFIX)]
 
 
 def test_finding_a_usable_view_of_that_name_is_success(kb, revision):
     before = kb.views.path(revision).stat().st_ino
-    with kb.views.building() as folder:
+    with kb.views.temporary_folder() as folder:
         kb.fresh(revision, folder)
         assert kb.views.publish(folder, revision) == kb.views.path(revision)
     assert kb.views.path(revision).stat().st_ino == before
@@ -53,7 +53,11 @@ def test_finding_a_usable_view_of_that_name_is_success(kb, revision):
 
 @pytest.mark.parametrize("broken", ["the view", "its segment"])
 def test_a_broken_view_is_replaced(kb, revision, broken):
-    place = kb.views.path(revision) / view.FILE if broken == "the view" else segments(kb, revision)[0] / flat_files.FILE
+    place = (
+        kb.views.path(revision) / view.VIEW_FILE
+        if broken == "the view"
+        else segments(kb, revision)[0] / flat_files.MANIFEST_FILE
+    )
     place.write_bytes(b"garbage")
     assert kb.views.problem(revision)
     assert kb.index(revision).how == "fresh"
@@ -82,7 +86,7 @@ def test_a_view_that_another_process_reads_is_not_removed_nor_are_its_segments(k
     )
     assert said(reader) == "reading"
     assert kb.views.discard(path) is False
-    assert kb.views.evict(bound=list, keep_bytes=0) == []
+    assert kb.views.evict_spare(bound=list, keep_bytes=0) == []
     assert kb.views.segments.collect([kb.views.root]) == []
     assert kb.views.problem(revision) == ""
     end(reader)
@@ -98,10 +102,10 @@ def test_a_killed_builder_is_swept_and_one_at_work_is_left_alone(kb, revision):
     )
     killed, alive = child(body), child(body)
     gone, kept = Path(said(killed)), Path(said(alive))
-    assert kb.views.sweep() == []
+    assert kb.views.remove_unfinished() == []
     killed.send_signal(signal.SIGKILL)
     killed.wait()
-    assert kb.views.sweep() == [gone]
+    assert kb.views.remove_unfinished() == [gone]
     assert (kept / "half").exists()
     end(alive)
     assert building(kb) == []
@@ -111,7 +115,7 @@ def test_a_killed_builder_is_swept_and_one_at_work_is_left_alone(kb, revision):
 def test_two_processes_that_sweep_at_once_do_not_disturb_each_other(kb, revision):
     def litter(number: int) -> None:
         for place in range(30):
-            (kb.views.root / f"{directories.BUILDING}{number}-{place}" / "deep").mkdir(parents=True)
+            (kb.views.root / f"{directories.BUILDING_PREFIX}{number}-{place}" / "deep").mkdir(parents=True)
 
     litter(0)
     sweepers = [
@@ -130,7 +134,7 @@ def test_two_processes_that_sweep_at_once_do_not_disturb_each_other(kb, revision
     assert [said(sweeper) for sweeper in sweepers] == ["done", "done"]
     for sweeper in sweepers:
         end(sweeper)
-    kb.views.sweep()
+    kb.views.remove_unfinished()
     assert building(kb) == []
 
 
@@ -144,13 +148,17 @@ def test_eviction_keeps_what_is_bound_and_as_many_of_the_spares_used_last_as_the
     for age, path in enumerate(reversed(paths)):
         os.utime(path, ns=(0, 10**18 - age * 10**9))
     kb.views.touch(paths[1])
-    size = [sum(segments_of(path).values()) for path in paths]
-    assert sum(map(len, map(segments_of, paths))) == len(set().union(*map(segments_of, paths))), "each has its own"
+    size = [sum(list_segments(path).values()) for path in paths]
+    assert sum(map(len, map(list_segments, paths))) == len(set().union(*map(list_segments, paths))), "each has its own"
     for less in (1, 0):
         enough = size[1] + size[5] - less
         stay = {paths[0], paths[1]} if less else {paths[0], paths[1], paths[5]}
-        assert {*kb.views.spare(bound=[paths[0]], keep_bytes=enough)} == {*paths} - stay
-    assert {*kb.views.evict(bound=lambda: [paths[0]], keep_bytes=size[1] + size[5])} == {paths[2], paths[3], paths[4]}
+        assert {*kb.views.list_spare(bound=[paths[0]], keep_bytes=enough)} == {*paths} - stay
+    assert {*kb.views.evict_spare(bound=lambda: [paths[0]], keep_bytes=size[1] + size[5])} == {
+        paths[2],
+        paths[3],
+        paths[4],
+    }
     assert {each.path for each in kb.views.all()} == {paths[0], paths[1], paths[5]}
 
 
@@ -158,17 +166,17 @@ def test_a_spare_whose_segments_a_bound_view_counts_too_takes_no_bytes(kb, revis
     removed = kb.commit(remove=[("guide", "d3")])
     spare = kb.index(removed, base=revision).path
     assert segments(kb, removed) == segments(kb, revision)
-    assert kb.views.evict(bound=lambda: [kb.views.path(revision)], keep_bytes=0) == []
-    assert kb.views.evict(bound=list, keep_bytes=0) == [spare, kb.views.path(revision)]
+    assert kb.views.evict_spare(bound=lambda: [kb.views.path(revision)], keep_bytes=0) == []
+    assert kb.views.evict_spare(bound=list, keep_bytes=0) == [spare, kb.views.path(revision)]
 
 
 def test_segments_that_spares_share_with_each_other_take_their_bytes_once(kb, revision):
     removed = kb.index(kb.commit(remove=[("guide", "d3")]), base=revision).path
     spares = {removed, kb.views.path(revision)}
-    assert segments_of(removed) == segments_of(kb.views.path(revision))
-    size = sum(segments_of(removed).values())
-    assert kb.views.spare(bound=[], keep_bytes=size) == []
-    assert {*kb.views.spare(bound=[], keep_bytes=size - 1)} == spares
+    assert list_segments(removed) == list_segments(kb.views.path(revision))
+    size = sum(list_segments(removed).values())
+    assert kb.views.list_spare(bound=[], keep_bytes=size) == []
+    assert {*kb.views.list_spare(bound=[], keep_bytes=size - 1)} == spares
 
 
 def test_a_view_that_is_bound_while_it_is_evicted_stays(kb, revision):
@@ -179,7 +187,7 @@ def test_a_view_that_is_bound_while_it_is_evicted_stays(kb, revision):
         asked.append(kb.views.path(revision))
         return asked[1:]
 
-    assert kb.views.evict(bound=bound, keep_bytes=0) == []
+    assert kb.views.evict_spare(bound=bound, keep_bytes=0) == []
     assert asked[1:]
     assert kb.views.problem(revision) == ""
 
@@ -192,7 +200,7 @@ def test_a_view_of_another_format_is_left_alone_and_so_are_its_segments(kb, revi
     shutil.copytree(segments(kb, revision)[0], theirs)
     assert {each.path for each in kb.views.all()} == {ours}
     assert kb.index(kb.commit(doc("new", "something new")), base=revision).how == "delta"
-    assert other not in kb.views.evict(bound=lambda: [ours], keep_bytes=0)
+    assert other not in kb.views.evict_spare(bound=lambda: [ours], keep_bytes=0)
     kb.views.segments.collect([kb.views.root])
     assert other.is_dir()
     assert theirs.is_dir()
@@ -200,16 +208,16 @@ def test_a_view_of_another_format_is_left_alone_and_so_are_its_segments(kb, revi
 
 def test_a_copy_of_a_view_verifies_and_another_can_be_made_of_it_in_its_place(kb, revision):
     target = kb.copied(revision, "copy")
-    assert problem_of(target, revision=revision) == ""
+    assert find_index_problem(target, revision=revision) == ""
     with kb.draft(target) as changing:
         changing.publish(target, revision=revision)
-    assert problem_of(target, revision=revision) == ""
-    assert view.read(target) == view.read(kb.views.path(revision))
+    assert find_index_problem(target, revision=revision) == ""
+    assert view.read_view(target) == view.read_view(kb.views.path(revision))
 
 
 def test_a_source_that_is_gone_or_a_target_that_cannot_be_made_is_an_error(kb, revision):
     with pytest.raises(IndexFailed):
-        view.read(kb.views.root / "absent")
+        view.read_view(kb.views.root / "absent")
     with pytest.raises(FileFailed):
         directories.copy_tree(kb.views.path(revision), kb.folder / "no" / "such" / "folder")
 
@@ -220,7 +228,7 @@ def test_a_source_that_is_gone_or_a_target_that_cannot_be_made_is_an_error(kb, r
 @pytest.fixture
 def apart(monkeypatch) -> None:
     """No segment is so small that the next one takes it in."""
-    monkeypatch.setattr(draft, "SMALL", 0)
+    monkeypatch.setattr(draft, "SMALL_SEGMENT", 0)
 
 
 def contents(folder: Path) -> dict[str, bytes]:
@@ -236,11 +244,11 @@ def test_what_is_derived_shares_the_segments_of_its_base_and_changes_none(kb, re
     [shared, added] = segments(kb, later)
     assert shared == whole
     assert contents(whole) == before
-    assert (view.read(kb.views.path(later)).counts(), view.read(kb.views.path(revision)).counts()) == (
+    assert (view.read_view(kb.views.path(later)).counts(), view.read_view(kb.views.path(revision)).counts()) == (
         (20, 20),
         (20, 20),
     )
-    assert [part.documents for part in view.read(kb.views.path(later)).parts] == [18, 2]
+    assert [part.documents for part in view.read_view(kb.views.path(later)).parts] == [18, 2]
     assert kb.views.discard(kb.views.path(revision))
     assert kb.views.segments.collect([kb.views.root]) == []
     assert kb.views.problem(later) == ""
@@ -257,11 +265,11 @@ def test_segments_that_no_view_counts_are_removed_wherever_the_views_lie(kb, rev
         assert kb.views.discard(kb.views.path(each))
     roots = [kb.views.root, copied.parent, kb.folder / "absent"]
     assert kb.views.segments.collect(roots) == []
-    assert {*kb.views.segments.spare(roots, without=[copied])} == {whole, added}
-    assert problem_of(copied, revision=later) == ""
+    assert {*kb.views.segments.list_spare(roots, without=[copied])} == {whole, added}
+    assert find_index_problem(copied, revision=later) == ""
     assert {*kb.views.segments.collect([kb.views.root])} == {whole, added}
     assert kb.views.segments.newest() == []
-    assert problem_of(copied, revision=later) != ""
+    assert find_index_problem(copied, revision=later) != ""
 
 
 def test_no_segment_is_removed_while_a_process_derives_a_view(kb, revision):
@@ -269,7 +277,7 @@ def test_no_segment_is_removed_while_a_process_derives_a_view(kb, revision):
     maker = child(body)
     assert said(maker) == "making"
     assert kb.views.discard(kb.views.path(revision))
-    assert len(kb.views.segments.spare([kb.views.root])) == 1
+    assert len(kb.views.segments.list_spare([kb.views.root])) == 1
     assert kb.views.segments.collect([kb.views.root]) == []
     end(maker)
     assert len(kb.views.segments.collect([kb.views.root])) == 1
@@ -302,20 +310,20 @@ def test_the_locks_of_views_that_are_gone_go_and_the_others_stay(kb, revision):
     with kb.views.reading(path):
         pass
     gone.touch()
-    assert directories.lonely(kb.views.root) == [gone]
+    assert directories.list_orphaned_files(kb.views.root) == [gone]
     directories.remove_orphaned_lock(gone)
     directories.remove_orphaned_lock(path.with_name(path.name + ".lock"))
     assert [each.name for each in kb.views.root.glob("*.lock")] == [f"{path.name}.lock"]
-    assert directories.lonely(kb.views.root / "absent") == []
+    assert directories.list_orphaned_files(kb.views.root / "absent") == []
 
 
 def test_a_lock_that_somebody_holds_stays_though_its_view_is_gone(kb):
     path = kb.views.root / "gone-12345678"
     with kb.views.reading(path):
-        [lock] = directories.lonely(kb.views.root)
+        [lock] = directories.list_orphaned_files(kb.views.root)
         directories.remove_orphaned_lock(lock)
         assert lock.exists()
-    with kb.views.building() as folder:
+    with kb.views.temporary_folder() as folder:
         directories.remove_orphaned_lock(folder.with_name(folder.name + ".lock"))
         assert folder.with_name(folder.name + ".lock").exists()
     directories.remove_orphaned_lock(lock)
@@ -328,14 +336,14 @@ def test_who_waited_for_a_lock_file_that_was_removed_holds_the_one_that_others_f
         f"from vmrag_link import locks\nlock = Path({str(lock)!r})\nprint('waiting', flush=True)\n"
         "with locks.exclusive(lock, purpose='test', timeout=30):\n    print('held', flush=True); sys.stdin.read()"
     )
-    with locks.exclusive(lock, purpose="remove it", timeout=0):
+    with locks.hold_exclusive(lock, purpose="remove it", timeout=0):
         waiter = child(body)
         assert said(waiter) == "waiting"
         time.sleep(0.1)
         lock.unlink()
     assert said(waiter) == "held"
-    with pytest.raises(Busy), locks.exclusive(lock, purpose="test", timeout=0):
+    with pytest.raises(Busy), locks.hold_exclusive(lock, purpose="test", timeout=0):
         pass
     end(waiter)
-    with locks.exclusive(lock, purpose="test", timeout=0):
+    with locks.hold_exclusive(lock, purpose="test", timeout=0):
         pass

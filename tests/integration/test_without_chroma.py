@@ -40,7 +40,7 @@ def hide(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
     def hidden() -> None:
         for name in ("chromadb", "chromadb_rust_bindings"):
             monkeypatch.setitem(sys.modules, name, None)
-        monkeypatch.setattr(ChromaStores, "start", start)
+        monkeypatch.setattr(ChromaStores, "start_builder", start)
 
     return hidden
 
@@ -111,7 +111,7 @@ def test_a_strangers_file_makes_no_sync_fail(without):
 @needs_chroma
 @pytest.mark.parametrize("setting", ["auto", "follow"])
 def test_a_store_that_is_there_stays_when_chromadb_goes(project, hide, monkeypatch, setting):
-    monkeypatch.setattr(ChromaStores, "start", lambda _: 1)
+    monkeypatch.setattr(ChromaStores, "start_builder", lambda _: 1)
     before = project.ask("path", "chroma")["chroma"]
     hide()
     project.git("config", "vmrag.index.chroma", setting)
@@ -133,7 +133,7 @@ def test_a_store_that_is_there_stays_when_chromadb_goes(project, hide, monkeypat
 @pytest.mark.parametrize("setting", ["auto", "follow"])
 def test_when_the_extra_comes_the_store_follows_without_being_asked_for(project, monkeypatch, setting):
     started: list[str] = []
-    monkeypatch.setattr(ChromaStores, "start", lambda chroma: started.append(chroma.lacking()[0].revision) or 1)
+    monkeypatch.setattr(ChromaStores, "start_builder", lambda chroma: started.append(chroma.lacking()[0].revision) or 1)
     project.git("config", "vmrag.index.chroma", setting)
     with monkeypatch.context() as gone:
         gone.setitem(sys.modules, "chromadb", None)
@@ -149,7 +149,7 @@ def test_another_version_of_chromadb_switches_it_off_too(project, hide, monkeypa
     other = bindings.IndexExtraMissing(
         "Chroma's store needs another chromadb.", hint="pip install 'chromadb>=1.5.4,<1.6'"
     )
-    monkeypatch.setattr("vmrag_link.chroma.bindings.unsupported", lambda: other)
+    monkeypatch.setattr("vmrag_link.chroma.bindings.find_unsupported", lambda: other)
     assert project.ask("sync")["chroma"]["state"] == "off"
     error = project.vmrag("path", "chroma", "--json", code=2).error
     assert error["hint"] == "pip install 'chromadb>=1.5.4,<1.6'"

@@ -11,7 +11,7 @@ from tests.support import knowledge
 from tests.support.knowledge import Knowledge, child, collection, doc, end, said
 from vmrag_link.errors import Busy
 from vmrag_link.index.reader import IndexReader
-from vmrag_link.index.working import Standing, WorkingCopy, sweep
+from vmrag_link.index.working import CopyState, WorkingCopy, remove_unused_copies
 
 kb = knowledge.kb
 
@@ -42,17 +42,17 @@ def other(kb: Knowledge, revision: str, body: str):
     return child(BODY.format(folder=str(kb.folder), root=str(kb.folder / "working"), revision=revision) + body)
 
 
-def write(kb: Knowledge, copy: WorkingCopy, name: str) -> Standing:
+def write(kb: Knowledge, copy: WorkingCopy, name: str) -> CopyState:
     """As the workspace does; returns how the copy stood before."""
-    with copy.writing() as stood:
+    with copy.lock_for_writing() as stood:
         kb.write(doc(name, f"the text of {name}"))
-        kb.bring_working(copy.path, copy.base, base=kb.views.path(copy.base) if stood == "gone" else None)
+        kb.bring_working(copy.path, copy.base, base=kb.views.view_path(copy.base) if stood == "gone" else None)
     return stood
 
 
 def held(copy: WorkingCopy) -> set[str]:
     with IndexReader.open(copy.path) as reader:
-        return {doc_id for _, doc_id in reader.headers()}
+        return {doc_id for _, doc_id in reader.read_headers()}
 
 
 DOCUMENTS = {f"d{n}" for n in range(5)}
@@ -146,11 +146,11 @@ def test_sweeping_removes_copies_that_are_not_needed_unless_somebody_holds_them(
     write(kb, copy, "new")
     reader = other(kb, revision, "with copy.reading():\n    print('reading', flush=True); sys.stdin.read()")
     assert said(reader) == "reading"
-    sweep(copy.root, needed=list)
+    remove_unused_copies(copy.root, needed=list)
     assert copy.path.is_dir()
     end(reader)
-    sweep(copy.root, needed=lambda: [copy.path])
+    remove_unused_copies(copy.root, needed=lambda: [copy.path])
     assert copy.path.is_dir()
-    sweep(copy.root, needed=list)
+    remove_unused_copies(copy.root, needed=list)
     assert not copy.path.exists()
-    sweep(copy.root / "absent", needed=list)
+    remove_unused_copies(copy.root / "absent", needed=list)

@@ -19,7 +19,7 @@ from tests.support.cli import killed
 from tests.support.terminal import Done, Project
 from vmrag_link.engines import opening
 from vmrag_link.engines.base import ASIDE_PREFIX, CARRIED_SUFFIX, Engine
-from vmrag_link.models import At, Working
+from vmrag_link.models import At, WorkingSet
 
 PIN = ".dolt-version"
 HOOK_KILLER = """#!/bin/sh
@@ -181,12 +181,12 @@ class Real:
     def docs(self, *places: At) -> list[Docs]:
         """What the knowledge base itself has at revisions and in working sets."""
         with self.engine() as engine:
-            return [{document.key: document.content for document in engine.documents(place)} for place in places]
+            return [{document.key: document.content for document in engine.read_documents(place)} for place in places]
 
     def memories(self) -> dict[str, Memory]:
         """Remembered changes by KB branch, as `merging.replay` describes them."""
         with self.engine() as engine:
-            heads = {branch.name: branch.head for branch in engine.branches()}
+            heads = {branch.name: branch.head for branch in engine.list_branches()}
             return {
                 name.removeprefix(ASIDE_PREFIX).removesuffix(CARRIED_SUFFIX): self._memory(engine, head)
                 for name, head in heads.items()
@@ -194,11 +194,11 @@ class Real:
             }
 
     def _memory(self, engine: Engine, revision: str) -> Memory:
-        base, shown = engine.info(revision).parents
+        base, shown = engine.read_revision(revision).parents
         docs, visible = (
-            {document.key: document.content for document in engine.documents(at)} for at in (revision, shown)
+            {document.key: document.content for document in engine.read_documents(at)} for at in (revision, shown)
         )
-        return Memory(base, docs, engine.info(shown).parents[0], visible)
+        return Memory(base, docs, engine.read_revision(shown).parents[0], visible)
 
     def kb_base(self, one: str, other: str, others: Sequence[str]) -> Docs | None:
         """The documents of the engine's own merge base, if that contains all these revisions."""
@@ -211,11 +211,11 @@ class Real:
     def state(self) -> Any:
         """What a refused command must leave as it is."""
         with self.engine() as engine:
-            return engine.branches(), self.claims(), self.ask("status", "--porcelain"), self.pin, self.head
+            return engine.list_branches(), self.claims(), self.ask("status", "--porcelain"), self.pin, self.head
 
     def holds(self, kb_branch: str) -> Docs:
         """The working set of a KB branch."""
-        return self.docs(Working(kb_branch))[0]
+        return self.docs(WorkingSet(kb_branch))[0]
 
 
 def listing(done: Done) -> dict[Key, tuple[str, str | None]]:

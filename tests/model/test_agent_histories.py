@@ -307,7 +307,10 @@ class World:
         """What a query would find in a work tree, uncommitted documents included."""
         tree.vmrag("list", "--json")  # it follows the pin first
         with opened(tree) as ws:
-            return {document.doc_id: document.content for document in ws.engine.documents(ws.at(), collection=NOTES)}
+            return {
+                document.doc_id: document.content
+                for document in ws.engine.read_documents(ws.locate_documents(), collection=NOTES)
+            }
 
 
 @pytest.mark.parametrize("seed", range(HISTORIES))

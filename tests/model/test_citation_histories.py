@@ -189,7 +189,7 @@ def find_range(text: list[str], ids: list[str]) -> tuple[int, int] | None:
 
 def check_history(history: History) -> None:
     repo = history.repo
-    places = plumbing.locate(repo.top)
+    places = plumbing.locate_work_tree(repo.top)
     notes = {note: (repo.top / note).read_text() for note in NOTES if (repo.top / note).exists()}
     head = repo.git("rev-parse", "HEAD")
     check = check_notes(places, notes, head, working_tree=False, seconds=60)

@@ -121,7 +121,7 @@ class Histories:
 
     @property
     def document(self) -> str:
-        found = self.engine.document(self.pinned, "handbook", "page.md")
+        found = self.engine.find_document(self.pinned, "handbook", "page.md")
         assert found is not None
         return found.content
 

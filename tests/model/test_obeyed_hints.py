@@ -26,7 +26,7 @@ from tests.support.repos import ON
 from tests.support.terminal import SCRIPT, Done, Project
 from vmrag_link.engines import opening
 from vmrag_link.engines.base import LINKS_BRANCH
-from vmrag_link.models import Working
+from vmrag_link.models import WorkingSet
 
 FAULTS = int(os.environ.get("VMRAG_OBEYED_FAULTS") or 8)
 AT_ONCE = 8
@@ -75,13 +75,13 @@ class Ledger:
         engine = opening.open_engine(self.project.shared / "kb")
         texts: set[str] = set()
         with contextlib.closing(engine):
-            for branch in engine.branches():
+            for branch in engine.list_branches():
                 if branch.name == LINKS_BRANCH:
                     continue
-                texts |= {document.content for document in engine.documents(Working(branch.name))}
+                texts |= {document.content for document in engine.read_documents(WorkingSet(branch.name))}
                 for each in engine.log(branch.head):
                     if each.revision not in self._read:
-                        self._read[each.revision] = {it.content for it in engine.documents(each.revision)}
+                        self._read[each.revision] = {it.content for it in engine.read_documents(each.revision)}
                     texts |= self._read[each.revision]
         return texts
 

@@ -15,7 +15,7 @@ from tests.model.model import Docs, Key, Model, Unsaved, changed
 from tests.support.compare import assert_whole
 from tests.support.terminal import Done, Project
 from vmrag_link.engines.base import CARRIED_SUFFIX
-from vmrag_link.models import Working
+from vmrag_link.models import WorkingSet
 
 ASIDE = re.compile(r"vmrag/wip/[^\s'\"`,;:)\\]+")
 QUIET = {"VMRAG": "0"}
@@ -75,12 +75,14 @@ class World:
         names = {match.rstrip(".") for match in ASIDE.findall(said) if match.removeprefix("vmrag/wip/").startswith(kb)}
         with self.real.engine() as engine:
             heads = {
-                branch.name: branch.head for branch in engine.branches() if not branch.name.endswith(CARRIED_SUFFIX)
+                branch.name: branch.head
+                for branch in engine.list_branches()
+                if not branch.name.endswith(CARRIED_SUFFIX)
             }
             names = {
                 name
                 for name in names & heads.keys()
-                if {document.key: document.content for document in engine.documents(heads[name])} == held.docs
+                if {document.key: document.content for document in engine.read_documents(heads[name])} == held.docs
             }
         assert names, (
             f"uncommitted documents of {kb} are in conflict with the pin, and nothing says where they are: {said}"
@@ -117,13 +119,15 @@ class World:
         self.memories = self.real.memories()
         assert self.real.claims() == self.model.claims
         with self.real.engine() as engine:
-            there = {branch.name: branch for branch in engine.branches()}
+            there = {branch.name: branch for branch in engine.list_branches()}
             for kb, held in self.model.unsaved.items():
-                assert {document.key: document.content for document in engine.documents(Working(kb))} == held.docs, kb
+                assert {
+                    document.key: document.content for document in engine.read_documents(WorkingSet(kb))
+                } == held.docs, kb
             for kb, held in self.model.kept.items():
-                assert {document.key: document.content for document in engine.documents(there[kb].head)} == held.docs, (
-                    kb
-                )
+                assert {
+                    document.key: document.content for document in engine.read_documents(there[kb].head)
+                } == held.docs, kb
 
     def finish(self) -> None:
         """Everything is where it must be: in every work tree, on every branch, at every commit that

@@ -17,7 +17,7 @@ from tests.support.compare import Contents
 from tests.support.terminal import Project, new_project
 from vmrag_link.engines.base import Engine
 from vmrag_link.git import plumbing
-from vmrag_link.models import At, Working
+from vmrag_link.models import At, WorkingSet
 from vmrag_link.progress import QUIET
 from vmrag_link.sync import binding as bindings
 from vmrag_link.sync.binding import Binding
@@ -269,16 +269,16 @@ class Copy:
         """None before there is a work tree."""
         if not any((self.where.top / name).exists() for name in (".git", ".jj")):
             return None
-        places = plumbing.locate(self.where.top)
+        places = plumbing.locate_work_tree(self.where.top)
         written = places.applied.stat().st_mtime_ns if places.applied.exists() else 0
-        return Stand(read_trigger(places), bindings.applied(places), written, bindings.read(places))
+        return Stand(read_trigger(places), bindings.read_applied(places), written, bindings.read_binding(places))
 
     def uncommitted(self) -> dict[str, dict[str, str | None]]:
         """The uncommitted documents by KB branch, None for removed ones."""
         with self._engine() as engine:
             found = {
-                branch.name: engine.diff(branch.head, Working(branch.name))
-                for branch in engine.branches()
+                branch.name: engine.diff(branch.head, WorkingSet(branch.name))
+                for branch in engine.list_branches()
                 if branch.dirty
             }
         return {
@@ -289,11 +289,11 @@ class Copy:
     def texts(self, at: At) -> dict[str, str]:
         """What the knowledge base of `project` holds."""
         with self._engine() as engine:
-            return {document.doc_id: document.content for document in engine.documents(at)}
+            return {document.doc_id: document.content for document in engine.read_documents(at)}
 
     def head(self, kb_branch: str) -> str:
         with self._engine() as engine:
-            branch = engine.branch(kb_branch)
+            branch = engine.find_branch(kb_branch)
         assert branch
         return branch.head
 

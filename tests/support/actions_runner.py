@@ -441,19 +441,19 @@ def installed(temp: Path, inputs: Mapping[str, str], event: str = "") -> None:
     environ = {"RUNNER_TEMP": str(temp), "GITHUB_EVENT_NAME": event} | {
         f"INPUT_{name.upper()}": value for name, value in inputs.items()
     }
-    with contextlib.suppress(install.Refused):
-        chosen, shelf = install.wanted(environ), install.library(environ)
+    with contextlib.suppress(install.InstallRefused):
+        chosen, shelf = install.read_request(environ), install.packages_folder(environ)
         shelf.mkdir(parents=True)
-        for name in packages.names(chosen.extras):
+        for name in packages.list_package_names(chosen.extras):
             for file in _files(name):
                 (shelf / file.name).symlink_to(file)
-        install.mark(shelf, chosen)
+        install.mark_packages(shelf, chosen)
 
 
 @functools.cache
 def _files(name: str) -> list[Path]:
     """What a package has at the top of its folder; nothing where this Python needs none of it."""
-    entries = [entry.partition("\\")[0] for entry in packages.locked()[name].entries]
+    entries = [entry.partition("\\")[0] for entry in packages.read_locked_packages()[name].entries]
     markers = [Requirement(each).marker for each in entries]
     if not any(marker is None or marker.evaluate() for marker in markers):
         return []

@@ -24,15 +24,15 @@ def unnoticed(index: Path) -> None:
     """As if an index's files had been proven as they are: the damage came while the machine ran,
     and left their times alone.
     """
-    proven = json.loads((index / seal.PROVEN).read_text())
+    proven = json.loads((index / seal.VERIFIED).read_text())
     proven["files"] = {name: _identity(index / name) for name in proven["files"]}
-    (index / seal.PROVEN).write_text(json.dumps(proven))
+    (index / seal.VERIFIED).write_text(json.dumps(proven))
 
 
 def restarted(index: Path) -> None:
     """As if the machine had been started anew since the index was proven."""
-    proven = json.loads((index / seal.PROVEN).read_text())
-    (index / seal.PROVEN).write_text(json.dumps(proven | {"boot": "an earlier one"}))
+    proven = json.loads((index / seal.VERIFIED).read_text())
+    (index / seal.VERIFIED).write_text(json.dumps(proven | {"boot": "an earlier one"}))
 
 
 def _identity(path: Path) -> list[int]:

@@ -16,7 +16,7 @@ from tests.support.compare import assert_whole
 from tests.support.mcp import Tools
 from tests.support.notes import TEXTS
 from tests.support.terminal import Project, copied, opened
-from vmrag_link.models import KbBranch, Working
+from vmrag_link.models import KbBranch, WorkingSet
 
 __all__ = [
     "TEXTS",
@@ -83,7 +83,7 @@ def conflicting(project: Project, tools: Tools, *names: str) -> tuple[str, str]:
 
 def kb_branches(project: Project) -> dict[str, KbBranch]:
     with opened(project) as workspace:
-        return {branch.name: branch for branch in workspace.engine.branches()}
+        return {branch.name: branch for branch in workspace.engine.list_branches()}
 
 
 def everything(project: Project) -> tuple[object, ...]:
@@ -92,8 +92,8 @@ def everything(project: Project) -> tuple[object, ...]:
     merge = project.own / "merge.json"
     with opened(project) as workspace:
         rows = {
-            branch.name: list(workspace.engine.documents(Working(branch.name)))
-            for branch in workspace.engine.branches()
+            branch.name: list(workspace.engine.read_documents(WorkingSet(branch.name)))
+            for branch in workspace.engine.list_branches()
         }
     return pin, config, project.git("status", "--porcelain"), kb_branches(project), rows, merge.exists()
 

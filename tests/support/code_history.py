@@ -85,7 +85,7 @@ class World(Project):
 
 
 def pin_of(revision: str, *, date: str = DATE) -> bytes:
-    return pins.format(Pin("git:", "main", revision, date))
+    return pins.format_pin(Pin("git:", "main", revision, date))
 
 
 @pytest.fixture(scope="session")

@@ -12,8 +12,8 @@ from tests.support.terminal import Project
 from vmrag_link.embedding.cache import EmbeddingCache
 from vmrag_link.index.draft import Draft
 from vmrag_link.index.reader import IndexReader
-from vmrag_link.index.view import segments_beside
-from vmrag_link.models import At, json_text
+from vmrag_link.index.view import segments_folder
+from vmrag_link.models import At, format_json
 from vmrag_link.progress import QUIET
 from vmrag_link.retrieval.query import Mode, Query
 from vmrag_link.retrieval.search import Searcher
@@ -47,18 +47,18 @@ def assert_whole(project: Project, scratch: Path, *, known: dict[Any, Contents] 
     known = {} if known is None else known
     workspace = Workspace.open(project.top, QUIET)
     try:
-        target = workspace.target()
+        target = workspace.resolve_target()
         assert target.state == "pinned"
         assert workspace.position.applied == target.trigger
         workspace.bring_to_pin()
         bound = workspace.binding
         assert bound is not None
         assert bound.revision == target.revision
-        at = workspace.at()
-        documents = {document.key: document for document in workspace.engine.documents(at)}
+        at = workspace.locate_documents()
+        documents = {document.key: document for document in workspace.engine.read_documents(at)}
         with workspace.reader.view() as view:
             held = contents(workspace, view.folder)
-        wanted = (*(document.header for document in documents.values()), *workspace.engine.collections(at))
+        wanted = (*(document.header for document in documents.values()), *workspace.engine.list_collections(at))
         if wanted not in known:
             known[wanted] = _fresh(workspace, at, target.revision, scratch)
         fresh = known[wanted]
@@ -71,28 +71,28 @@ def assert_whole(project: Project, scratch: Path, *, known: dict[Any, Contents] 
 
 
 def _fresh(workspace: Workspace, at: At, revision: str, scratch: Path) -> Contents:
-    indexer = Indexer(workspace.engine, EmbeddingCache(scratch / "embeddings.sqlite"), workspace.models.of, QUIET)
+    indexer = Indexer(workspace.engine, EmbeddingCache(scratch / "embeddings.sqlite"), workspace.models.load_for, QUIET)
     folder = scratch / "views" / "fresh"
-    with Draft(segments_beside(folder)) as draft:
-        indexer.update(draft, at, base=None)
-        draft.forget_touched()
+    with Draft(segments_folder(folder)) as draft:
+        indexer.update_index(draft, at, base=None)
+        draft.clear_touched()
         draft.publish(folder, revision=revision)
     return contents(workspace, folder)
 
 
 def contents(workspace: Workspace, folder: Path) -> Contents:
     with IndexReader.open(folder) as reader:
-        collections, headers, counts = reader.collections, reader.headers(), reader.chunk_counts()
+        collections, headers, counts = reader.list_collections, reader.read_headers(), reader.count_chunks_by_document()
         texts, rows = {}, {}
-        for (name, doc_id), places in reader.rows_of(headers).items():
-            named = reader.texts(places)
+        for (name, doc_id), places in reader.find_rows(headers).items():
+            named = reader.read_texts(places)
             for number, row in enumerate(places):
                 texts[name, doc_id, number] = named[row]
-                rows[name, doc_id, number] = reader.vector(row)
-    searcher = Searcher(folder, workspace.models.of)
+                rows[name, doc_id, number] = reader.read_vector(row)
+    searcher = Searcher(folder, workspace.models.load_for)
     try:
         answers = [
-            json.loads(json_text(searcher.search(Query(text, k=8, mode=mode)))) for text in QUERIES for mode in Mode
+            json.loads(format_json(searcher.search(Query(text, k=8, mode=mode)))) for text in QUERIES for mode in Mode
         ]
     finally:
         searcher.close()

@@ -19,7 +19,7 @@ from vmrag_link.engines.base import DOLTLITE_FILE as FILE_NAME
 from vmrag_link.engines.base import Write
 from vmrag_link.engines.doltlite.connection import Connection
 from vmrag_link.models import Document, content_hash
-from vmrag_link.pin_values import DATA
+from vmrag_link.pin_values import DATA_REF
 from vmrag_link.progress import QUIET
 from vmrag_link.workspace import Workspace
 
@@ -351,14 +351,14 @@ def offline(state: State) -> None:
 
 
 def damaged(state: State) -> None:
-    state.hub.git("update-ref", DATA, "refs/heads/main")
+    state.hub.git("update-ref", DATA_REF, "refs/heads/main")
 
 
 def too_new(state: State) -> None:
-    manifest = json.loads(state.hub.git("cat-file", "blob", f"{DATA}:manifest.json"))
+    manifest = json.loads(state.hub.git("cat-file", "blob", f"{DATA_REF}:manifest.json"))
     blob = state.hub.git("hash-object", "-w", "--stdin", stdin=json.dumps(manifest | {"format": 2}))
     tree = state.hub.git("mktree", stdin=f"100644 blob {blob}\tmanifest.json\n")
-    state.hub.git("update-ref", DATA, state.hub.git("commit-tree", tree, "-m", "newer"))
+    state.hub.git("update-ref", DATA_REF, state.hub.git("commit-tree", tree, "-m", "newer"))
 
 
 def modelled(state: State) -> None:
@@ -402,7 +402,7 @@ def past_the_tools(state: State, *, put: Mapping[str, str] = {}, remove: Sequenc
     """Store and remove documents, uncommitted and without the index."""
     ws = Workspace.open(state.top, QUIET)
     try:
-        branch = ws.engine.branch("main")
+        branch = ws.engine.find_branch("main")
         assert branch
         rows = Write(
             put_documents=[Document("notes", name, name, text, content_hash(text)) for name, text in put.items()],

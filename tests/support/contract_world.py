@@ -258,7 +258,7 @@ class World:
         state = self._copy("team")
         state.git("config", "vmrag.lock-timeout-s", "0")
         for path in (state.file.parent / LOCK_NAME, state.own / "workspace.lock"):
-            self._open.enter_context(locks.exclusive(path, purpose="a test", timeout=0))
+            self._open.enter_context(locks.hold_exclusive(path, purpose="a test", timeout=0))
         return state
 
 

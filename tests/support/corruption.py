@@ -281,7 +281,7 @@ def work(project: Project) -> list[tuple[str, int, Any]]:
     call("list", answer="documents")
     call("query", "late news", "-k", "20", answer="results")
     with opened(project) as ws:
-        steps.append(("thoughts", 0, ws.local.engine.count(local_store.AT)))
+        steps.append(("thoughts", 0, ws.local.engine.count_documents(local_store.AT)))
     return steps
 
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tests.support.cli import ROOT
-from vmrag_link.engines.doltlite.library import locate
+from vmrag_link.engines.doltlite.library import locate_library
 
 LOOPBACK = "127.0.0.1"
 
@@ -63,7 +63,7 @@ def doltlite_server(folder: Path, protection: Protection | None = None) -> Itera
 
 def main(folder: str, *protection: str) -> None:
     """Serve until the end of standard input; the port is printed."""
-    library = ctypes.CDLL(str(locate()), mode=os.RTLD_NOW | os.RTLD_LOCAL | getattr(os, "RTLD_DEEPBIND", 0))
+    library = ctypes.CDLL(str(locate_library()), mode=os.RTLD_NOW | os.RTLD_LOCAL | getattr(os, "RTLD_DEEPBIND", 0))
     library.doltliteServeAsyncOpts.restype = ctypes.c_void_p
     library.doltliteServerPort.argtypes = library.doltliteServerStop.argtypes = (ctypes.c_void_p,)
     options = ServeOptions(os.fsencode(folder), 0, LOOPBACK.encode(), *map(os.fsencode, protection))

@@ -21,7 +21,7 @@ from vmrag_link.engines.base import ROOT_BRANCH, SERVER_FILE, Engine, Write
 from vmrag_link.engines.dolt.engine import DoltEngine
 from vmrag_link.engines.doltlite.connection import Connection
 from vmrag_link.engines.doltlite.engine import DoltliteEngine
-from vmrag_link.models import Collection, Document, Working, canonical_json, content_hash  # noqa: F401  Working is for `child`
+from vmrag_link.models import Collection, Document, WorkingSet, content_hash, encode_canonical_json  # noqa: F401  Working is for `child`
 
 ROOT = Path(__file__).parents[2]
 AUTHOR = "Ada <ada@example.org>"
@@ -178,13 +178,13 @@ def engine(engines: Engines, tmp_path: Path) -> Iterator[Engine]:
 
 
 def root(engine: Engine) -> str:
-    branch = engine.branch(ROOT_BRANCH)
+    branch = engine.find_branch(ROOT_BRANCH)
     assert branch is not None
     return branch.head
 
 
 def head(engine: Engine, branch: str) -> str:
-    found = engine.branch(branch)
+    found = engine.find_branch(branch)
     assert found is not None
     return found.head
 
@@ -202,7 +202,7 @@ def knowledge(name: str, text: str = "text", *, tool_name: str = "git", tool_ver
 
 
 def _logical(collection: str, name: str, text: str, stated: dict, *, metadata: str = "{}", **fields) -> Document:
-    both = canonical_json(json.loads(metadata) | stated)
+    both = encode_canonical_json(json.loads(metadata) | stated)
     return Document(collection, name, name, text, content_hash(text), both, **fields)
 
 
@@ -222,7 +222,7 @@ def store(engine: Engine, branch: str, *documents: Document) -> str:
     """Write and commit; the branch is made at the root where there is none. Returns the
     revision.
     """
-    if engine.branch(branch) is None:
+    if engine.find_branch(branch) is None:
         engine.create_branch(branch, root(engine))
     put(engine, branch, *documents)
     return commit(engine, branch)

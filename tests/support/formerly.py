@@ -104,9 +104,12 @@ def program(version: int) -> Iterator[None]:
 def version(engine: Engine, at: str) -> int:
     """The version of the schema at a revision or on a branch."""
     with Connection(engine.folder / FILE_NAME, at=at, access="read") as connection:
-        return schema.version(connection)
+        return schema.read_version(connection)
 
 
 def entries(engine: Engine, at: At) -> list[Project | Document]:
     """The rows of all tables that version 2 has first."""
-    return [*engine.projects(at), *(document for document in engine.documents(at) if document.table != "documents")]
+    return [
+        *engine.read_projects(at),
+        *(document for document in engine.read_documents(at) if document.table != "documents"),
+    ]

@@ -65,12 +65,12 @@ def bm25_scores(
     most = 0.0
     for occurrences in words:
         in_chunks, in_documents = Counter(occurrences), Counter(first_of[chunk] for chunk in occurrences)
-        gain, base, slope = chunks.factors(len(in_chunks))
+        gain, base, slope = chunks.compute_factors(len(in_chunks))
         most += gain
         for chunk, frequency in in_chunks.items():
             score = gain * frequency / (frequency + base + slope * tokens[chunk])
             scores[chunk] = scores.get(chunk, 0.0) + score
-        gain, base, slope = documents.factors(len(in_documents))
+        gain, base, slope = documents.compute_factors(len(in_documents))
         most += weight * gain
         for document, frequency in in_documents.items():
             score = gain * frequency / (frequency + base + slope * document_tokens[document])

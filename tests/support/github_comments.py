@@ -195,7 +195,7 @@ class OtherJob:
         environ = job.environ | {"RUNNER_TEMP": str(self.folder), "INPUT_TOKEN": self.api.token}
         for name, value in environ.items():
             self.monkeypatch.setenv(name, value)
-        assert comment.run(Runner(), WorkflowJob.of()) == 0
+        assert comment.run(Runner(), WorkflowJob.from_environment()) == 0
 
 
 def archive(files: Mapping[str, bytes], packing: int = zipfile.ZIP_DEFLATED) -> bytes:

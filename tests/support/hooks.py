@@ -38,7 +38,9 @@ class Stage:
         self.recorder.chmod(0o755)
 
     def install(self, repo: Repo | None = None, **options) -> installer.InstallReport:
-        return installer.install(plumbing.locate((repo or self.repo).top), python=str(self.recorder), **options)
+        return installer.install_hooks(
+            plumbing.locate_work_tree((repo or self.repo).top), python=str(self.recorder), **options
+        )
 
     def fails(self, code: int) -> None:
         """The interpreter from now on ends with this exit code."""
@@ -46,9 +48,9 @@ class Stage:
 
     def apply(self, repo: Repo | None = None) -> None:
         """What a sync leaves behind."""
-        places = plumbing.locate((repo or self.repo).top)
-        places.own.mkdir(exist_ok=True)
-        places.applied.write_bytes(encode_applied(plumbing.head(places).symbolic, plumbing.pin_bytes(places)))
+        places = plumbing.locate_work_tree((repo or self.repo).top)
+        places.work_tree_folder.mkdir(exist_ok=True)
+        places.applied.write_bytes(encode_applied(plumbing.read_head(places).symbolic, plumbing.read_pin_bytes(places)))
 
     def starts(self) -> list[str]:
         """The hooks for which Python was started since the last call, with their arguments."""
@@ -62,7 +64,7 @@ class Stage:
 
     def queue(self, repo: Repo | None = None) -> list[str]:
         """The lines that wait for `vmrag links`, since the last call."""
-        path = plumbing.locate((repo or self.repo).top).link_queue
+        path = plumbing.locate_work_tree((repo or self.repo).top).link_queue
         lines = path.read_text().splitlines() if path.exists() else []
         path.unlink(missing_ok=True)
         return lines
@@ -216,7 +218,7 @@ def runs_hooks(git: Path) -> bool:
     if not os.access(git, os.X_OK):
         return False
     said = subprocess.check_output([git, "version"], text=True).split()[2]
-    return tuple(map(int, said.split(".")[:2])) >= hook_config.FIRST
+    return tuple(map(int, said.split(".")[:2])) >= hook_config.FIRST_VERSION
 
 
 def _without_git(folder: Path, factory: pytest.TempPathFactory) -> str:

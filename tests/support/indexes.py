@@ -6,7 +6,7 @@ from pathlib import Path
 
 from tests.support.terminal import Project
 from vmrag_link.index import views
-from vmrag_link.index.view import segments_beside
+from vmrag_link.index.view import segments_folder
 
 
 def view_of(project: Project, revision: str | None = None) -> Path:
@@ -19,8 +19,8 @@ def view_of(project: Project, revision: str | None = None) -> Path:
 
 def segments_of(view: Path) -> list[Path]:
     """The segments that a view counts, the largest first."""
-    sizes = views.segments_of(view)
-    return [segments_beside(view) / name for name in sorted(sizes, key=lambda name: -sizes[name])]
+    sizes = views.list_segments(view)
+    return [segments_folder(view) / name for name in sorted(sizes, key=lambda name: -sizes[name])]
 
 
 def copy_of(project: Project) -> Path:

@@ -22,11 +22,11 @@ from vmrag_link.engines import opening
 from vmrag_link.engines.base import ROOT_BRANCH, Write
 from vmrag_link.index import view as views
 from vmrag_link.index.draft import Draft
-from vmrag_link.index.view import problem_of_view
+from vmrag_link.index.view import find_view_problem
 from vmrag_link.index.views import Views
-from vmrag_link.models import At, Collection, Document, Working, canonical_json, content_hash, json_text
+from vmrag_link.models import At, Collection, Document, WorkingSet, content_hash, encode_canonical_json, format_json
 from vmrag_link.progress import QUIET
-from vmrag_link.retrieval.fusion import RANKING, Ranking
+from vmrag_link.retrieval.fusion import DEFAULT_RANKING, Ranking
 from vmrag_link.retrieval.query import Query
 from vmrag_link.retrieval.search import Searcher
 from vmrag_link.sync.build import Base, Built, build_view
@@ -40,11 +40,11 @@ CHILDREN: list[subprocess.Popen[str]] = []
 
 
 def doc(doc_id: str, content: str = "text", *, collection: str = "guide", title: str = "", metadata=None) -> Document:
-    return Document(collection, doc_id, title, content, content_hash(content), canonical_json(metadata or {}))
+    return Document(collection, doc_id, title, content, content_hash(content), encode_canonical_json(metadata or {}))
 
 
 def collection(name: str = "guide", *, model: str = "hash", **fields) -> Collection:
-    loaded = registry.load(model)
+    loaded = registry.load_model(model)
     return Collection(
         name,
         embedding_function=model,
@@ -62,10 +62,10 @@ class Knowledge:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         kb = folder / "kb"
-        engine = opening.open_engine(kb) if kb.exists() else opening.create(ENGINE, kb, author=AUTHOR, date=DATE)
+        engine = opening.open_engine(kb) if kb.exists() else opening.create_engine(ENGINE, kb, author=AUTHOR, date=DATE)
         self.engine = engine
-        if self.engine.branch(BRANCH) is None:
-            root = self.engine.branch(ROOT_BRANCH)
+        if self.engine.find_branch(BRANCH) is None:
+            root = self.engine.find_branch(ROOT_BRANCH)
             assert root is not None
             self.engine.create_branch(BRANCH, root.head)
         self.views = Views(folder / "views")
@@ -84,13 +84,13 @@ class Knowledge:
             process.communicate()
 
     def model_for(self, row: Collection) -> Model:
-        return self.models.setdefault(row.embedding_function, registry.load(row.embedding_function))
+        return self.models.setdefault(row.embedding_function, registry.load_model(row.embedding_function))
 
     # -- documents ---------------------------------------------------------------------------------
 
     @property
     def head(self) -> str:
-        branch = self.engine.branch(BRANCH)
+        branch = self.engine.find_branch(BRANCH)
         assert branch is not None
         return branch.head
 
@@ -114,12 +114,12 @@ class Knowledge:
     # -- index -------------------------------------------------------------------------------------
 
     def base(self, revision: str) -> Base:
-        path = self.views.path(revision)
+        path = self.views.view_path(revision)
 
         @contextlib.contextmanager
         def holding() -> Iterator[str]:
-            with self.views.reading(path):
-                yield problem_of_view(path, revision=revision)
+            with self.views.lock_for_reading(path):
+                yield find_view_problem(path, revision=revision)
 
         return Base(path, revision, holding)
 
@@ -135,19 +135,19 @@ class Knowledge:
 
     def draft(self, base: Path | None = None, *, segments: Path | None = None) -> Draft:
         """A view in the making, derived from the one in `base`, if given."""
-        return Draft(segments or self.views.segments.root, views.read(base) if base else None)
+        return Draft(segments or self.views.segments.root, views.read_view(base) if base else None)
 
     def fresh(self, at: At, folder: Path, *, revision: str = "") -> None:
         """An index that is made from nothing, in `folder`."""
         with self.draft() as draft:
-            self.indexer.update(draft, at, base=None)
-            draft.forget_touched()
+            self.indexer.update_index(draft, at, base=None)
+            draft.clear_touched()
             draft.publish(folder, revision=revision or (at if isinstance(at, str) else ""))
 
     def copied(self, revision: str, name: str) -> Path:
         """A copy of a revision's view, with the same segments, that a test may change."""
         target = self.folder / "copies" / name
-        shutil.copytree(self.views.path(revision), target)
+        shutil.copytree(self.views.view_path(revision), target)
         return target
 
     def bring_working(self, folder: Path, revision: str, *, base: Path | None = None) -> IndexUpdate:
@@ -155,11 +155,11 @@ class Knowledge:
         the view `base`.
         """
         with self.draft(base or folder) as draft:
-            brought = self.indexer.update(draft, Working(BRANCH), base=revision)
+            brought = self.indexer.update_index(draft, WorkingSet(BRANCH), base=revision)
             draft.publish(folder, revision=revision, durable=False)
         return brought
 
-    def search(self, path: Path, text: str, *, ranking: Ranking = RANKING, **fields) -> list:
+    def search(self, path: Path, text: str, *, ranking: Ranking = DEFAULT_RANKING, **fields) -> list:
         searcher = Searcher(path, self.model_for, ranking)
         try:
             return searcher.search(Query(text, **fields))
@@ -170,7 +170,7 @@ class Knowledge:
         """The JSON of all answers: what has to be the same byte by byte."""
         searcher = Searcher(path, self.model_for)
         try:
-            return json_text([searcher.search(query) for query in queries])
+            return format_json([searcher.search(query) for query in queries])
         finally:
             searcher.close()
 

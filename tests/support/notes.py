@@ -15,7 +15,7 @@ from tests.support import terminal
 from tests.support.mcp import Tools
 from tests.support.templates import build_once
 from tests.support.terminal import Project, new_project, opened
-from vmrag_link.index.contents import rows_of
+from vmrag_link.index.contents import read_rows
 from vmrag_link.index.metadata import chunk_id
 
 TEXTS = {"a": "alpha rivers", "b": "beta mountains", "c": "gamma rivers and mountains"}
@@ -59,5 +59,5 @@ def tools(project: Project) -> Tools:
 def indexed(project: Project, *, collection: str = "notes") -> list[str]:
     """The names of all chunks that the index holds of a collection, once it has followed."""
     with opened(project) as ws, ws.reader.view() as view:
-        rows = rows_of(view.folder, collection)
+        rows = read_rows(view.folder, collection)
     return sorted(chunk_id(doc_id, number) for doc_id, held in rows.items() for number in range(len(held)))

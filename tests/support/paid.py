@@ -73,8 +73,8 @@ def another_machine(project: Project, folder: Path) -> Project:
 
 def unvouched(project: Project) -> None:
     """Nobody vouches for vectors any more."""
-    with opened(project) as ws, ws.engine.writing("test"):
-        branch = ws.engine.branch(VECTORS_BRANCH)
+    with opened(project) as ws, ws.engine.write_lock("test"):
+        branch = ws.engine.find_branch(VECTORS_BRANCH)
         assert branch is not None
         ws.engine.delete_branch(VECTORS_BRANCH, expected=branch.head)
 

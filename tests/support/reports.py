@@ -11,8 +11,8 @@ import msgspec
 
 from vmrag_link import worddiff
 from vmrag_link.ops.history.log import GitCommit, PinnedRevision
-from vmrag_link.ops.history.word_diff import total, words_of
-from vmrag_link.ops.report.gather import line_of
+from vmrag_link.ops.history.word_diff import sum_words, words_of
+from vmrag_link.ops.report.gather import build_document_line
 from vmrag_link.ops.report.records import (
     ComparedQueries,
     DocumentCounts,
@@ -42,7 +42,7 @@ def revision(number: int, message: str, *, author: str = "Ada <ada@example.com>"
 
 
 def text_change(before: str, after: str) -> TextChange:
-    return TextChange(worddiff.cut(worddiff.difference(before, after)) if before != after else ())
+    return TextChange(worddiff.cut_equal_text(worddiff.diff_words(before, after)) if before != after else ())
 
 
 def document(
@@ -87,7 +87,7 @@ def report(
     lines = []
     for each in documents:
         spool.add(each)
-        lines.append(line_of(each))
+        lines.append(build_document_line(each))
     kinds = [line.kind for line in lines]
     counts = DocumentCounts(*(kinds.count(kind) for kind in ("added", "changed", "moved", "removed")))
     start = ReportEnd(base, f"{1:040x}", revision(1, "Handbook", subject="Begin"))
@@ -100,7 +100,7 @@ def report(
         lost=RevisionList(),
         missing=0,
         counts=counts,
-        words=total(lines),
+        words=sum_words(lines),
         size=KnowledgeSize(
             grown,
             Growth(sum(line.characters.before for line in lines), sum(line.characters.after for line in lines)),

@@ -110,7 +110,7 @@ class Services:
 
     def numbers(self, text: str) -> list[float]:
         """The vector of the model `hash`, not of unit length."""
-        vector = struct.unpack("<256f", registry.load("hash").embed([text])[0])
+        vector = struct.unpack("<256f", registry.load_model("hash").embed([text])[0])
         return [3 * number for number in (vector * 10)[: self.dimensions]]
 
 

@@ -153,7 +153,7 @@ class Project(Repo):
         """Every document's text, as the workspace has it."""
         there = [each for each in self.ask("list")["documents"] if each["uncommitted"] != "removed"]
         with self._here(), opened(self) as ws:
-            texts = {document.key: document.content for document in ws.engine.documents(ws.at())}
+            texts = {document.key: document.content for document in ws.engine.read_documents(ws.locate_documents())}
         return {each["doc_id"]: texts[each["collection"], each["doc_id"]] for each in there}
 
     @contextlib.contextmanager
@@ -168,7 +168,7 @@ class Project(Repo):
         asked = [Query(text, k=20, mode=mode) for text in QUERIES for mode in Mode]
         with self._here(), opened(self) as ws:
             at = ranked_at(ws, ref) if ref is not None else None
-            found = query.searching(ws, lambda searcher, _: [searcher.search(each) for each in asked], at=at)
+            found = query.search_index(ws, lambda searcher, _: [searcher.search(each) for each in asked], at=at)
         return [[(hit.collection, hit.doc_id, hit.chunk, hit.score, hit.text) for hit in hits] for hits in found]
 
     @property

@@ -32,9 +32,9 @@ from vmrag_link.engines import opening
 from vmrag_link.engines.base import Engine, EngineName, Write
 from vmrag_link.engines.limits import USUAL_LIMITS, Limits
 from vmrag_link.git import plumbing
-from vmrag_link.models import Working
+from vmrag_link.models import WorkingSet
 from vmrag_link.paths import Places
-from vmrag_link.pin_values import DATA, ENGINE_DATA  # noqa: F401  tests of the embedded engine take DATA from here
+from vmrag_link.pin_values import DATA_REF, ENGINE_DATA_REFS  # noqa: F401  tests of the embedded engine take DATA from here
 from vmrag_link.transport import address, connection, copies
 from vmrag_link.transport.address import Address
 from vmrag_link.transport.publish import Published, PublishRequest, publish
@@ -50,11 +50,11 @@ class Clone:
 
     def __init__(self, top: Path, *, create: bool = False, kind: EngineName = "doltlite") -> None:
         self.repo = make_repo(top) if create else Repo(top)
-        self.places: Places = plumbing.locate(top)
+        self.places: Places = plumbing.locate_work_tree(top)
         self.kind = kind
         if create:
             self.repo.commit("code")
-            opening.create(kind, self.places.kb, author=AUTHOR, date=DATE).close()
+            opening.create_engine(kind, self.places.kb, author=AUTHOR, date=DATE).close()
         self._engine: Engine | None = None
 
     @property
@@ -87,13 +87,15 @@ class Clone:
 
     def state(self) -> Any:
         """All that a remote must not change."""
-        branches = self.engine.branches()
-        return branches, [list(self.engine.documents(Working(branch.name))) for branch in branches if branch.dirty]
+        branches = self.engine.list_branches()
+        return branches, [
+            list(self.engine.read_documents(WorkingSet(branch.name))) for branch in branches if branch.dirty
+        ]
 
     # -- travelling
 
     def at(self, where: str = "origin") -> Address:
-        return address.parse(self.places, where, branch="main", engine=self.kind)[0]
+        return address.parse_remote(self.places, where, branch="main", engine=self.kind)[0]
 
     @property
     def tracking(self) -> str:
@@ -107,36 +109,38 @@ class Clone:
         does.
         """
         names = branches or tuple(
-            branch.name for branch in self.engine.branches() if not branch.name.startswith("vmrag") and not revisions
+            branch.name
+            for branch in self.engine.list_branches()
+            if not branch.name.startswith("vmrag") and not revisions
         )
         heads = {name: head(self.engine, name) for name in names}
         wanted = PublishRequest(heads, revisions, force=heads if force else ())
-        return [self._publish(each, wanted) for each in address.for_pushing(self.places, self.at(where))]
+        return [self._publish(each, wanted) for each in address.list_push_targets(self.places, self.at(where))]
 
     def _publish(self, where: Address, wanted: PublishRequest) -> Published:
-        with connection.opened(self.places, self.engine, where, timeout=PATIENCE) as peer:
+        with connection.open_transport(self.places, self.engine, where, timeout=PATIENCE) as peer:
             return publish(self.engine, where.key, peer, wanted)
 
     def fetch(self, where: str = "origin") -> bool:
         there = self.at(where)
-        with connection.opened(self.places, self.engine, there, timeout=PATIENCE) as peer:
-            peer.heads()  # as `vmrag fetch` does, to see what moves
+        with connection.open_transport(self.places, self.engine, there, timeout=PATIENCE) as peer:
+            peer.read_heads()  # as `vmrag fetch` does, to see what moves
             return peer.fetch()
 
     def heads(self, where: str = "origin") -> dict[str, str]:
         """The remote's branches but for the reserved ones, as last asked."""
         there = self.at(where)
-        with connection.opened(self.places, self.engine, there, timeout=PATIENCE) as peer:
-            found = peer.heads()
+        with connection.open_transport(self.places, self.engine, there, timeout=PATIENCE) as peer:
+            found = peer.read_heads()
         return {name: revision for name, revision in found.items() if not name.startswith("vmrag")}
 
     def clone_knowledge(self, where: str = "origin") -> bool:
         """False: there is none."""
 
         def make(key: str, url: str) -> Engine:
-            return opening.clone(self.kind, self.places.kb, key, url, limits=USUAL_LIMITS)
+            return opening.clone_engine(self.kind, self.places.kb, key, url, limits=USUAL_LIMITS)
 
-        made = connection.clone(self.places, self.at(where), make, timeout=PATIENCE, engine=self.kind)
+        made = connection.clone_remote(self.places, self.at(where), make, timeout=PATIENCE, engine=self.kind)
         if made is not None:
             made.close()
         return made is not None
@@ -144,7 +148,7 @@ class Clone:
     @property
     def copy(self) -> Path:
         """The file that stands for `origin`."""
-        return copies.path(self.places, self.at().key)
+        return copies.file_path(self.places, self.at().key)
 
     @property
     def store(self) -> Repo:
@@ -190,7 +194,7 @@ class Pair:
     @property
     def tip(self) -> str:
         """The commit that holds the knowledge base on the hub."""
-        return self.hub.git("rev-parse", ENGINE_DATA[self.ada.kind])
+        return self.hub.git("rev-parse", ENGINE_DATA_REFS[self.ada.kind])
 
 
 @pytest.fixture(scope="session")

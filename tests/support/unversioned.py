@@ -33,7 +33,7 @@ def think(tools: Tools, text: str, number: int, **more: Any) -> dict[str, Any]:
 def kept(project: Project) -> dict[str, str]:
     """The texts of this machine's own documents, by id, straight from their engine."""
     with opened(project) as ws:
-        return {document.doc_id: document.content for document in ws.local.engine.documents(local_store.AT)}
+        return {document.doc_id: document.content for document in ws.local.engine.read_documents(local_store.AT)}
 
 
 def holding(folder: Path, text: bytes) -> list[Path]:

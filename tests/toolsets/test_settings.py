@@ -10,11 +10,11 @@ from tests.support import terminal
 from tests.support.terminal import Project
 from vmrag_link import config, toolset
 from vmrag_link.errors import ConfigInvalid
-from vmrag_link.settings.keys import KEYS, of_sections
+from vmrag_link.settings.keys import KEYS, build_schema
 
 template, project = terminal.template, terminal.project
 
-ALL = of_sections(
+ALL = build_schema(
     {
         section: each.load(reference)
         for each in toolset.installed().toolsets.values()
@@ -23,9 +23,9 @@ ALL = of_sections(
 )
 
 
-def cloned(text: str) -> config.Loaded[Any]:
+def cloned(text: str) -> config.LoadedSettings[Any]:
     """The settings of all toolsets where nobody agreed to anything."""
-    return config.load(text.encode(), path_label=".vmrag.yaml", overrides={}, environ={}, schema=ALL)
+    return config.resolve_settings(text.encode(), path_label=".vmrag.yaml", overrides={}, environ={}, schema=ALL)
 
 
 def test_no_toolset_takes_a_name_of_the_core():
@@ -41,7 +41,7 @@ def test_what_needs_agreement_does_not_count_from_a_clone(name: str):
         given = "evil"
     section, leaf = name.split(".")
     value = getattr(getattr(cloned(f"{name}: {given}\n").config, section), leaf)
-    assert value == key.default or (key.narrower is not None and value == key.before_agreement(value, key.default))
+    assert value == key.default or (key.narrower is not None and value == key.narrow_value(value, key.default))
 
 
 def test_what_narrows_counts_at_once_and_without_a_word():

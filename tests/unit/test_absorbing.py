@@ -8,28 +8,28 @@ import math
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vmrag_link.index.draft import MOST_PARTS, SMALL, Size, absorbed
+from vmrag_link.index.draft import MOST_PARTS, SMALL_SEGMENT, PartSize, choose_absorbed
 
 
-def whole(documents: int) -> Size:
-    return Size(documents, documents, documents)
+def whole(documents: int) -> PartSize:
+    return PartSize(documents, documents, documents)
 
 
 def test_what_is_only_removed_takes_nothing_in():
-    assert absorbed([whole(10_000), whole(3)], 0) == []
+    assert choose_absorbed([whole(10_000), whole(3)], 0) == []
 
 
 def test_what_is_added_takes_small_segments_in():
-    assert absorbed([whole(10_000), whole(SMALL), whole(SMALL - 1), whole(1)], 5) == [2, 3]
+    assert choose_absorbed([whole(10_000), whole(SMALL_SEGMENT), whole(SMALL_SEGMENT - 1), whole(1)], 5) == [2, 3]
 
 
 def test_an_empty_part_is_not_taken_in():
-    assert absorbed([whole(10_000), Size(0, 0, 50)], 5) == []
+    assert choose_absorbed([whole(10_000), PartSize(0, 0, 50)], 5) == []
 
 
 def test_a_part_with_more_dead_slots_than_the_view_has_chunks_is_taken_in_even_if_nothing_is_added():
-    assert absorbed([Size(100, 100, 1_000), whole(500)], 0) == [0]
-    assert absorbed([Size(500, 500, 1_000), whole(500)], 0) == []
+    assert choose_absorbed([PartSize(100, 100, 1_000), whole(500)], 0) == [0]
+    assert choose_absorbed([PartSize(500, 500, 1_000), whole(500)], 0) == []
 
 
 @given(st.lists(st.integers(1, 400), min_size=1, max_size=300), st.integers(0, 20_000))
@@ -40,13 +40,13 @@ def test_a_view_has_few_segments_and_documents_move_rarely(changes, first):
     parts = [first] if first else []
     written = 0
     for added in changes:
-        taken = absorbed([whole(part) for part in parts], added)
+        taken = choose_absorbed([whole(part) for part in parts], added)
         total = added + sum(parts[number] for number in taken)
         written += total
         parts = [part for number, part in enumerate(parts) if number not in taken] + [total]
         assert len(parts) <= MOST_PARTS
     added = sum(changes)
-    small = len(changes) * SMALL  # each write may take in a segment that is still small
+    small = len(changes) * SMALL_SEGMENT  # each write may take in a segment that is still small
     assert written <= small + 6 * (added + first) * max(1, math.log2(added + first))
     assert sum(parts) == added + first
 
@@ -54,7 +54,7 @@ def test_a_view_has_few_segments_and_documents_move_rarely(changes, first):
 def test_many_small_writes_leave_segments_of_falling_sizes():
     parts: list[int] = [10_000]
     for _ in itertools.repeat(None, 2_000):
-        taken = absorbed([whole(part) for part in parts], 10)
+        taken = choose_absorbed([whole(part) for part in parts], 10)
         parts = [part for number, part in enumerate(parts) if number not in taken] + [
             10 + sum(parts[number] for number in taken)
         ]

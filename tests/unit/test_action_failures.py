@@ -38,11 +38,11 @@ from vmrag_link.ops.checks.cases import CaseList
     ids=lambda value: type(value).__name__ if isinstance(value, Exception) else "",
 )
 def test_what_somebody_could_look_at_is_the_pins_and_all_else_is_not(error, title, at_pin, capsys):
-    failures.annotate(Runner(), error)
+    failures.annotate_error(Runner(), error)
     said = capsys.readouterr().out
     assert f"title={title.replace(':', '%3A')}" in said
     assert ("file=.dolt-version" in said) == at_pin
-    assert (failures.NOT_THE_PIN in said) == title.startswith(failures.ENVIRONMENT)
+    assert (failures.NOT_PIN_FAILURES in said) == title.startswith(failures.ENVIRONMENT)
 
 
 @pytest.mark.parametrize(
@@ -58,7 +58,7 @@ def test_what_somebody_could_look_at_is_the_pins_and_all_else_is_not(error, titl
 def test_what_fails_a_step_is_what_the_input_names_and_all_that_is_worse(monkeypatch, capsys, fail_on, level, failed):
     monkeypatch.setenv("INPUT_FAIL_ON", fail_on)
     found = [findings.ActionFinding(level, "KNOWLEDGE_DROPPED", "0123456", "It drops some.", "vmrag merge")]
-    code = findings.report(Runner(), "Verify", found, "1 finding")
+    code = findings.report_findings(Runner(), "Verify", found, "1 finding")
     assert (code == errors.FAILED_CHECK) is failed
     assert ("::error " in capsys.readouterr().out) is failed
 
@@ -76,7 +76,7 @@ def test_summary_of_a_step_stays_below_the_hosts_limit(tmp_path, monkeypatch):
     path = tmp_path / "summary.md"
     monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(path))
     for letter in "abc":
-        Runner().summarise(f"{letter}\n" * 300_000)
+        Runner().append_summary(f"{letter}\n" * 300_000)
     assert path.stat().st_size <= 1024 * 1024
     assert (path.read_text().count("a\n"), path.read_text().count("b\n")) == (300_000, 0)
     assert path.read_text().endswith("More results are in the log.\n")
@@ -88,8 +88,8 @@ def test_summary_of_findings_counts_characters_after_escaping(tmp_path, monkeypa
     monkeypatch.setenv("INPUT_FAIL_ON", "never")
     hidden = "\U000e0041" * 20_000
     problems = [findings.ActionFinding("error", "QUERY_MISSED", hidden, hidden, hidden) for _ in range(20)]
-    findings.report(Runner(), "Golden queries", problems, "20 findings")
-    assert 100_000 < path.stat().st_size <= markdown_text.LIMIT
+    findings.report_findings(Runner(), "Golden queries", problems, "20 findings")
+    assert 100_000 < path.stat().st_size <= markdown_text.MAX_BYTES
     assert "U000e0041" in path.read_text()
 
 

@@ -15,8 +15,8 @@ import pytest
 from tests.support.fts_words import FtsWords, bm25_scores
 from vmrag_link.index import flat_files, keywords, postings
 from vmrag_link.index.reader import IndexReader
-from vmrag_link.index.segment import CutDocument, SegmentWriter
-from vmrag_link.index.view import CollectionPiece, CountedSegment, IndexedCollection, IndexView
+from vmrag_link.index.segment import DocumentTexts, SegmentWriter
+from vmrag_link.index.view import CollectionPiece, IndexedCollection, IndexView, ViewPart
 from vmrag_link.models import Collection, DocumentHeader
 from vmrag_link.retrieval import bm25
 from vmrag_link.retrieval.array_scores import ArrayScores
@@ -43,10 +43,10 @@ class Corpus:
         ]
         held = IndexedCollection(Collection(GUIDE), len(documents), sum(map(len, documents)))
         with IndexReader(IndexView("", {GUIDE: held}, tuple(parts)), folder) as reader:
-            tokens = reader.tokens_of(rows for _, rows in reader.placed(GUIDE))
+            tokens = reader.count_tokens(rows for _, rows in reader.list_documents(GUIDE))
         self.held = msgspec.structs.replace(held, tokens=tokens)
         self.reader = IndexReader(IndexView("", {GUIDE: self.held}, tuple(parts)), folder)
-        self.first = {int(header.doc_id): rows.start for header, rows in self.reader.placed(GUIDE)}
+        self.first = {int(header.doc_id): rows.start for header, rows in self.reader.list_documents(GUIDE)}
         numbers = sorted(self.first, key=lambda number: self.first[number])
         self.rows = [self.first[number] + place for number in numbers for place in range(len(documents[number]))]
         """The row of each chunk of `chunks`."""
@@ -59,15 +59,15 @@ class Corpus:
         self.chunks.close()
         self.pages.close()
 
-    def _segment(self, folder: Path, name: str, numbers: list[int], *, dying: bool) -> CountedSegment:
-        entries: list[CutDocument] = []
+    def _segment(self, folder: Path, name: str, numbers: list[int], *, dying: bool) -> ViewPart:
+        entries: list[DocumentTexts] = []
         for number in numbers:
-            entries.append(CutDocument(DocumentHeader(GUIDE, str(number), "", "", "{}"), self.documents[number]))
+            entries.append(DocumentTexts(DocumentHeader(GUIDE, str(number), "", "", "{}"), self.documents[number]))
             if dying and number % 3 == 0:
-                entries.append(CutDocument(DocumentHeader(GUIDE, GONE, "", "", "{}"), ["owl that goes away"]))
+                entries.append(DocumentTexts(DocumentHeader(GUIDE, GONE, "", "", "{}"), ["owl that goes away"]))
         slots = sum(len(entry.texts) for entry in entries)
         with contextlib.closing(SegmentWriter(folder / name)) as writer:
-            writer.add(GUIDE, entries, bytes(slots), dimensions=1)
+            writer.add_documents(GUIDE, entries, bytes(slots), dimensions=1)
             written = writer.finish()[GUIDE]
         dead, slot = bytearray(-(-slots // 8)), 0
         for entry in entries:
@@ -76,13 +76,13 @@ class Corpus:
             slot += len(entry.texts)
         gone = sum(entry.header.doc_id == GONE for entry in entries)
         piece = CollectionPiece(written.id, slots, len(entries) - gone, slots - gone, bytes(dead) if gone else b"")
-        return CountedSegment(name, {GUIDE: piece})
+        return ViewPart(name, {GUIDE: piece})
 
     def scores(self, query: str, weight: float, by: type[WordScores] = WordScores) -> WordScores:
-        asked = keywords.terms(query)
-        own = [(terms, self.reader.holdings(terms, [GUIDE])[GUIDE]) for terms in asked]
-        words = [self.reader.with_compounds(terms, GUIDE, holdings, alone=len(asked) == 1) for terms, holdings in own]
-        return bm25.scores(self.held, words, self.reader.lengths(GUIDE), document_weight=weight, by=by)
+        asked = keywords.find_query_terms(query)
+        own = [(terms, self.reader.find_occurrences(terms, [GUIDE])[GUIDE]) for terms in asked]
+        words = [self.reader.add_compounds(terms, GUIDE, holdings, alone=len(asked) == 1) for terms, holdings in own]
+        return bm25.score_collection(self.held, words, self.reader.read_lengths(GUIDE), document_weight=weight, by=by)
 
     def reference(self, query: str, weight: float) -> tuple[dict[int, int], int]:
         """Return the scores that FTS5's rows give, by row, and the highest possible score."""
@@ -92,7 +92,7 @@ class Corpus:
         of_documents = Counter[int]()
         for first, count in zip(firsts, tokens, strict=True):
             of_documents[first] += count
-        words = [self.chunks.slots_with(terms) for terms in keywords.terms(query)]
+        words = [self.chunks.slots_with(terms) for terms in keywords.find_query_terms(query)]
         scores, most = bm25_scores(words, dict(enumerate(firsts)), dict(enumerate(tokens)), of_documents, weight)
         return {self.rows[chunk]: score for chunk, score in scores.items()}, most
 
@@ -103,7 +103,7 @@ class Corpus:
         connection = table.connection
         [texts] = connection.execute("SELECT count(*) FROM keywords").fetchone()
         totals = Counter[int]()
-        for word in dict.fromkeys(keywords.words(query)):
+        for word in dict.fromkeys(keywords.split_query(query)):
             statement = "SELECT rowid, -bm25(keywords) FROM keywords WHERE keywords MATCH ?"
             scores = dict(connection.execute(statement, (f'"{word}"',)).fetchall())
             holding = len(scores)
@@ -164,7 +164,7 @@ def test_what_a_document_adds_is_its_score_in_a_table_of_documents(corpora, docu
 @pytest.mark.parametrize("order", [None, [*range(60), *range(119, 59, -1)]])
 @pytest.mark.parametrize("by", [WordScores, ArrayScores])
 def test_scores_equal_those_of_fts_rows_bit_for_bit(corpora, documents, order, by, monkeypatch):
-    monkeypatch.setattr(postings, "FULL", 500)
+    monkeypatch.setattr(postings, "BLOCK_TOKENS", 500)
     corpus = corpora(documents, order)
     for query in QUERIES:
         expected, most = corpus.reference(query, 0.6)
@@ -276,7 +276,7 @@ def test_words_that_are_nowhere_give_nothing(corpora):
 
 def test_a_file_of_lengths_of_another_size_is_refused():
     content = flat_files.encode_lengths([[3, 4], [5]])
-    assert list(flat_files.numbers(content, slots=3)) == [3, 7, 0, 4, 7, 1, 5, 5, 0]
-    assert list(flat_files.numbers(b"", slots=0)) == []
+    assert list(flat_files.decode_lengths(content, slots=3)) == [3, 7, 0, 4, 7, 1, 5, 5, 0]
+    assert list(flat_files.decode_lengths(b"", slots=0)) == []
     with pytest.raises(ValueError, match="36 bytes for 4 slots"):
-        flat_files.numbers(content, slots=4)
+        flat_files.decode_lengths(content, slots=4)

@@ -63,7 +63,7 @@ def expected(texts: list[str]) -> list[list[int]]:
 
 def assert_alike(texts: list[str]) -> None:
     for text, wanted in zip(texts, expected(texts), strict=True):
-        assert OURS.ids(text) == wanted, text
+        assert OURS.encode(text) == wanted, text
 
 
 def test_no_token_reaches_across_what_texts_are_cut_at() -> None:
@@ -135,9 +135,9 @@ def test_fifty_megabytes_have_the_tokens_of_the_library() -> None:
 
 
 def test_what_is_remembered_is_bounded_and_several_threads_may_ask(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(static, "REMEMBERED", 500)
+    monkeypatch.setattr(static, "REMEMBERED_CHARACTERS", 500)
     tokenizer = BytePairTokenizer(CONTENT, GROUPS)
     texts = [" ".join(f"word{number} wort{number}" for number in range(start, start + 20)) for start in range(400)]
     with ThreadPoolExecutor(4) as pool:
-        assert list(pool.map(tokenizer.ids, texts)) == list(map(OURS.ids, texts))
+        assert list(pool.map(tokenizer.encode, texts)) == list(map(OURS.encode, texts))
     assert sum(map(len, tokenizer._remembered)) < 1000

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from vmrag_link.chroma_server import contents
-from vmrag_link.chroma_server.contents import CollectionSeal, contents_of, seal_of
+from vmrag_link.chroma_server.contents import CollectionSeal, fingerprint_contents, parse_seal
 from vmrag_link.models import Chunking, Collection, DocumentHeader, content_hash
 
 COLLECTION = Collection(
@@ -18,9 +18,9 @@ HEADERS = [DocumentHeader("api", name, name.title(), content_hash(name), "{}") f
 
 
 def test_equal_contents_have_equal_names_in_any_order_and_whatever_else_is_said_of_the_collection():
-    assert contents_of(COLLECTION, HEADERS) == contents_of(COLLECTION, reversed(HEADERS))
+    assert fingerprint_contents(COLLECTION, HEADERS) == fingerprint_contents(COLLECTION, reversed(HEADERS))
     other = msgspec.structs.replace(COLLECTION, metadata='{"a":1}', created_at="2026", distance="l2")
-    assert contents_of(other, HEADERS) == contents_of(COLLECTION, HEADERS)
+    assert fingerprint_contents(other, HEADERS) == fingerprint_contents(COLLECTION, HEADERS)
 
 
 @pytest.mark.parametrize(
@@ -33,13 +33,15 @@ def test_equal_contents_have_equal_names_in_any_order_and_whatever_else_is_said_
     ],
 )
 def test_whatever_decides_vectors_or_records_gives_another_name(change):
-    assert contents_of(msgspec.structs.replace(COLLECTION, **change), HEADERS) != contents_of(COLLECTION, HEADERS)
+    assert fingerprint_contents(msgspec.structs.replace(COLLECTION, **change), HEADERS) != fingerprint_contents(
+        COLLECTION, HEADERS
+    )
 
 
 @pytest.mark.parametrize("change", [{"doc_id": "x"}, {"title": "x"}, {"content_hash": "x"}, {"metadata": '{"a":1}'}])
 def test_every_document_counts(change):
     changed = [HEADERS[0], msgspec.structs.replace(HEADERS[1], **change)]
-    assert contents_of(COLLECTION, changed) != contents_of(COLLECTION, HEADERS)
+    assert fingerprint_contents(COLLECTION, changed) != fingerprint_contents(COLLECTION, HEADERS)
 
 
 @given(st.text(max_size=300), st.integers(0, 10**9), st.text(max_size=300))
@@ -47,33 +49,33 @@ def test_names_and_ids_are_short_and_plain_whatever_a_document_is_called(doc_id,
     doc_id = doc_id.encode("utf-8", "replace").decode()
     root = root.encode("utf-8", "replace").decode()
     one = contents.record_id(doc_id, number, content_hash("x"))
-    name = contents.collection_name(contents.owner_of(root), contents_of(COLLECTION, HEADERS))
-    given_up = contents.given_up_name(name + contents.BUILDING)
+    name = contents.collection_name(contents.make_owner_mark(root), fingerprint_contents(COLLECTION, HEADERS))
+    given_up = contents.make_abandoned_name(name + contents.BUILDING)
     assert len(one) == 32
     assert len(given_up) <= 63
     assert contents.is_sealed_name(name)
     assert not contents.is_sealed_name(given_up)
     for each in (name, name + contents.BUILDING, given_up):
-        assert contents.is_ours(each, contents.owner_of(root))
-        assert not contents.is_ours(each, contents.owner_of(root + "x"))
+        assert contents.belongs_to(each, contents.make_owner_mark(root))
+        assert not contents.belongs_to(each, contents.make_owner_mark(root + "x"))
 
 
 @pytest.mark.parametrize(
     "name", ["vmrag-x", "vmrag-" + "0" * 12 + "-../../x", "vmrag-" + "0" * 12 + "-" + "1" * 32 + "-b/x", ""]
 )
 def test_another_name_is_not_ours(name):
-    assert not contents.is_ours(name, "0" * 12)
+    assert not contents.belongs_to(name, "0" * 12)
 
 
 def test_a_seal_is_read_as_it_was_written_and_nothing_else_is_one():
     seal = CollectionSeal(3, "abc", 17)
-    assert seal_of(seal.metadata("api")) == seal
+    assert parse_seal(seal.metadata("api")) == seal
     assert seal.metadata("api")["collection"] == "api"
     for strange in (None, {}, {"vmrag_count": "3"}, seal.metadata("x") | {"vmrag_format": 2}, {"vmrag_count": True}):
-        assert seal_of(strange) is None
+        assert parse_seal(strange) is None
 
 
 def test_a_digest_of_vectors_tells_which_text_has_which():
     one, other = {"a": b"1", "b": b"2"}, {"a": b"2", "b": b"1"}
-    assert contents.vectors_digest(one.items()) != contents.vectors_digest(other.items())
-    assert contents.vectors_digest(one.items()) == contents.vectors_digest(reversed(one.items()))
+    assert contents.digest_vectors(one.items()) != contents.digest_vectors(other.items())
+    assert contents.digest_vectors(one.items()) == contents.digest_vectors(reversed(one.items()))

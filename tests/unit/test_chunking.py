@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vmrag_link.documents.chunking import LONGEST_CODE, HeaderPaths, chunks, joined
+from vmrag_link.documents.chunking import LONGEST_CODE, HeaderPaths, join_chunks, split_text
 from vmrag_link.errors import UsageInvalid
 from vmrag_link.models import Chunk, Chunking
 
@@ -24,7 +24,7 @@ def chunkings(draw: st.DrawFn) -> Chunking:
 
 @given(PROSE | st.text(max_size=300), chunkings())
 def test_pieces_cover_the_text_and_none_lies_within_another(text: str, chunking: Chunking) -> None:
-    pieces = chunks(text, chunking)
+    pieces = split_text(text, chunking)
     assert [piece.number for piece in pieces] == list(range(len(pieces)))
     assert all(piece.text == text[piece.start : piece.end] for piece in pieces)
     assert all(piece.end - piece.start <= chunking.size for piece in pieces)
@@ -36,16 +36,16 @@ def test_pieces_cover_the_text_and_none_lies_within_another(text: str, chunking:
 
 
 def test_an_empty_text_is_one_empty_piece() -> None:
-    assert chunks("", Chunking()) == [Chunk(0, "", 0, 0)]
+    assert split_text("", Chunking()) == [Chunk(0, "", 0, 0)]
 
 
 def test_a_text_that_fits_is_one_piece() -> None:
-    assert chunks(" \n x" * 128, Chunking()) == [Chunk(0, " \n x" * 128, 0, 512)]
+    assert split_text(" \n x" * 128, Chunking()) == [Chunk(0, " \n x" * 128, 0, 512)]
 
 
 def test_a_paragraph_ends_a_piece_before_a_sentence_does() -> None:
     text = "One sentence here.\n\nAnother one. And a third that is long."
-    assert [piece.text for piece in chunks(text, Chunking(size=36, overlap=0))] == [
+    assert [piece.text for piece in split_text(text, Chunking(size=36, overlap=0))] == [
         "One sentence here.\n\n",
         "Another one. And a third that is lon"[:13] + "And a third that is ",
         "long.",
@@ -54,36 +54,36 @@ def test_a_paragraph_ends_a_piece_before_a_sentence_does() -> None:
 
 def test_a_sentence_ends_a_piece_before_a_space_does() -> None:
     text = "Some words of it. Then more and more words follow"
-    assert chunks(text, Chunking(size=30, overlap=0))[0].text == "Some words of it. "
+    assert split_text(text, Chunking(size=30, overlap=0))[0].text == "Some words of it. "
 
 
 def test_a_space_ends_a_piece_before_its_room_does() -> None:
-    assert [piece.text for piece in chunks("alpha beta gamma", Chunking(size=12, overlap=0))] == [
+    assert [piece.text for piece in split_text("alpha beta gamma", Chunking(size=12, overlap=0))] == [
         "alpha beta ",
         "gamma",
     ]
 
 
 def test_a_text_without_spaces_is_cut_where_the_room_ends() -> None:
-    assert [piece.text for piece in chunks("x" * 25, Chunking(size=10, overlap=2))] == ["x" * 10, "x" * 10, "x" * 9]
+    assert [piece.text for piece in split_text("x" * 25, Chunking(size=10, overlap=2))] == ["x" * 10, "x" * 10, "x" * 9]
 
 
 def test_an_overlap_begins_at_a_word() -> None:
-    pieces = chunks("alpha beta gamma delta epsilon zeta", Chunking(size=18, overlap=8))
+    pieces = split_text("alpha beta gamma delta epsilon zeta", Chunking(size=18, overlap=8))
     assert [piece.text for piece in pieces] == ["alpha beta gamma ", "gamma delta ", "delta epsilon zeta"]
 
 
 @pytest.mark.parametrize(("size", "overlap"), [(10, 10), (10, 11), (0, 0), (10, -1), (-5, -6)])
 def test_sizes_that_cannot_be_are_refused(size: int, overlap: int) -> None:
     with pytest.raises(UsageInvalid):
-        chunks("some text", Chunking(size=size, overlap=overlap))
+        split_text("some text", Chunking(size=size, overlap=overlap))
 
 
 @pytest.mark.parametrize("unit", ["x", " ", "\n", "." * 7 + " ", "A sentence of words. ", "\n \t\r"])
 def test_five_million_characters_are_cut_in_a_moment(unit: str) -> None:
     text = unit * (5_000_000 // len(unit))
     start = time.process_time()
-    chunks(text, Chunking())
+    split_text(text, Chunking())
     assert time.process_time() - start < 5
 
 
@@ -91,7 +91,8 @@ def test_blank_pages_take_linear_time() -> None:
     text = "\f" * 500_000 + "a"
     start = time.process_time()
     assert (
-        "".join(piece.text for piece in chunks(text, Chunking(strategy="headings", size=1_000_000, overlap=0))) == text
+        "".join(piece.text for piece in split_text(text, Chunking(strategy="headings", size=1_000_000, overlap=0)))
+        == text
     )
     assert time.process_time() - start < 5
 
@@ -102,7 +103,7 @@ GUIDE = "# Guide\n\nWhat it is.\n\n```sh\n# no heading\n\nls\n```\n\n## Setup ##
 
 def test_markdown_is_cut_at_its_headings() -> None:
     text = GUIDE + "### Last\nEnd.\n# Other\n## Inner\n\nMore.\n##### Deep\nDeeper.\n"
-    assert [chunk.text.splitlines()[0] for chunk in chunks(text, HEADED)] == [
+    assert [chunk.text.splitlines()[0] for chunk in split_text(text, HEADED)] == [
         "# Guide",
         "## Setup ##",
         "### Last",
@@ -115,7 +116,7 @@ def test_markdown_is_cut_at_its_headings() -> None:
 )
 def test_pieces_by_headings_are_the_text_and_code_is_cut_only_where_it_is_very_long(lines: list[str]) -> None:
     text = "".join(lines)
-    pieces = chunks(text, Chunking("headings", 60, 0))
+    pieces = split_text(text, Chunking("headings", 60, 0))
     assert "".join(piece.text for piece in pieces) == text
     assert [(piece.number, text[piece.start : piece.end]) for piece in pieces] == [
         (number, piece.text) for number, piece in enumerate(pieces)
@@ -125,9 +126,9 @@ def test_pieces_by_headings_are_the_text_and_code_is_cut_only_where_it_is_very_l
 
 
 def test_a_place_is_known_by_the_headings_above_it_and_not_by_comments_in_code() -> None:
-    assert HeaderPaths(GUIDE).at(GUIDE.index("ls")) == "Guide"
-    assert HeaderPaths(GUIDE).at(GUIDE.index("Then")) == "Guide > Setup"
-    assert HeaderPaths("text\n" + GUIDE).at(0) == "Guide"
+    assert HeaderPaths(GUIDE).find_path(GUIDE.index("ls")) == "Guide"
+    assert HeaderPaths(GUIDE).find_path(GUIDE.index("Then")) == "Guide > Setup"
+    assert HeaderPaths("text\n" + GUIDE).find_path(0) == "Guide"
 
 
 @given(st.lists(st.sampled_from(["# A\n", "## B\n", "### C #\n", "#\n", " # D\r\n", "text\n", "```\n", "#no\n"])))
@@ -147,14 +148,14 @@ def test_the_headings_above_a_place_are_those_whose_sections_hold_it(lines: list
         at += len(line)
     has_title = bool(headings) and all(level > headings[0][0] for level, _ in headings[1:])
     for places, path in expected:
-        assert {paths.at(place) for place in places} == {path or (headings[0][1] if has_title else "")}
+        assert {paths.find_path(place) for place in places} == {path or (headings[0][1] if has_title else "")}
 
 
 @pytest.mark.parametrize("strategy", ["characters", "headings"])
 def test_no_chunk_has_text_of_two_pages(strategy):
     pages = ["", "First page.", "", "  ", "Third. " * 30, "# Fourth\n\nLast words"]
     text = "\n\n\f".join(pages)
-    found = chunks(text, Chunking(strategy, size=100, overlap=20 if strategy == "characters" else 0))
+    found = split_text(text, Chunking(strategy, size=100, overlap=20 if strategy == "characters" else 0))
     assert all(each.text == text[each.start : each.end] for each in found)
     assert [each.number for each in found] == list(range(len(found)))
     assert all(one.start < two.start and one.end < two.end for one, two in itertools.pairwise(found))
@@ -172,4 +173,4 @@ def test_the_pieces_together_are_the_text_again(strategy, pages):
     text = "\f".join([page] * pages)
     for size, overlap in ((60, 0), (60, 15), (200, 50)):
         chunking = Chunking(strategy, size, overlap)
-        assert joined([chunk.text for chunk in chunks(text, chunking)], chunking) == text
+        assert join_chunks([chunk.text for chunk in split_text(text, chunking)], chunking) == text

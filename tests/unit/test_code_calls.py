@@ -6,13 +6,13 @@ import time
 
 import pytest
 
-from vmrag_link.code.calls import Imported, all_calls, call_sites, imports_of, without_comments
+from vmrag_link.code.calls import Imported, blank_comments, find_calls, find_imports, list_called_names
 
 
 def calls(text: str, language: str, *names: str) -> list[tuple[int, tuple[str, ...]]]:
     """Return the line and the receivers of each call of `load`, or of other names."""
-    code = without_comments(text, language)
-    sites = call_sites(code, language, {name: name for name in names or ("load",)})
+    code = blank_comments(text, language)
+    sites = find_calls(code, language, {name: name for name in names or ("load",)})
     return [(code.count("\n", 0, site.start) + 1, site.receivers) for site in sites]
 
 
@@ -70,12 +70,12 @@ def test_calls_are_found_outside_of_comments_and_strings(language, text, expecte
 
 def test_places_stay_where_comments_are_left_out():
     text = "a = 1  # load()\n'''\nload()\n'''\nload()\n"
-    assert len(without_comments(text, "python")) == len(text)
-    assert without_comments(text, "python").count("\n") == 5
+    assert len(blank_comments(text, "python")) == len(text)
+    assert blank_comments(text, "python").count("\n") == 5
 
 
 def test_names_that_may_be_called_are_listed():
-    assert set(all_calls("a = load(1)\nstore.save(a)\nif x:\n    return y\n@cached\n", "python")) == {
+    assert set(list_called_names("a = load(1)\nstore.save(a)\nif x:\n    return y\n@cached\n", "python")) == {
         "load",
         "save",
         "cached",
@@ -145,7 +145,7 @@ def test_names_that_may_be_called_are_listed():
     ],
 )
 def test_imports_are_read_in_each_language(language, text, expected):
-    assert imports_of(text, language) == {name: Imported(*pair) for name, pair in expected.items()}
+    assert find_imports(text, language) == {name: Imported(*pair) for name, pair in expected.items()}
 
 
 @pytest.mark.parametrize("language", ["python", "javascript", "go", "rust", "ruby", "php", "c", "bash"])
@@ -173,8 +173,8 @@ def test_imports_are_read_in_each_language(language, text, expected):
 )
 def test_no_text_takes_long(text, language):
     before = time.process_time()
-    code = without_comments(text, language)
-    list(call_sites(code, language, {"load": "load"}))
-    all_calls(code, language)
-    imports_of(text, language)
+    code = blank_comments(text, language)
+    list(find_calls(code, language, {"load": "load"}))
+    list_called_names(code, language)
+    find_imports(text, language)
     assert time.process_time() - before < 3

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from tests.support.long import examples
 from vmrag_link.code import symbols
-from vmrag_link.code.cutting import MOST_BYTES, cut, is_parsed
+from vmrag_link.code.cutting import MOST_BYTES, cut_code, needs_parser
 from vmrag_link.code.languages import GRAMMARS, CodePiece
 
 LANGUAGES = [*sorted(GRAMMARS), "lua", ""]
@@ -20,12 +20,12 @@ ROOT = Path(__file__).parents[2]
 
 
 def texts(text: str, language: str, size: int = 1500) -> list[str]:
-    return [text[each.start : each.end] for each in cut(text, language, size)]
+    return [text[each.start : each.end] for each in cut_code(text, language, size)]
 
 
 def named(text: str, language: str = "python", size: int = 1500) -> list[tuple[str, str]]:
     """Each piece's symbol with its text."""
-    return [(each.symbol, text[each.start : each.end]) for each in cut(text, language, size)]
+    return [(each.symbol, text[each.start : each.end]) for each in cut_code(text, language, size)]
 
 
 def function(name: str, rows: int = 4, indent: str = "") -> str:
@@ -63,7 +63,7 @@ def test_of_a_longer_class_there_is_its_head_and_a_piece_for_each_method() -> No
 
 def test_parts_of_a_long_function_have_its_name_and_its_signature() -> None:
     text = function("long", 60)
-    pieces = cut(text, "python", 300)
+    pieces = cut_code(text, "python", 300)
     assert len(pieces) > 4
     assert {piece[2:5] for piece in pieces} == {("long", "function", "def long():")}
     assert all(100 <= piece.end - piece.start <= 300 for piece in pieces)
@@ -137,10 +137,10 @@ def test_names_beyond_ascii_do_not_shift_pieces() -> None:
 
 def test_signatures_are_one_short_line() -> None:
     arguments = ",\n".join(f"    argument_{number}: int = {number}" for number in range(40))
-    (piece,) = cut(f"def f(\n{arguments}\n) -> None:\n    pass\n", "python", 4000)
+    (piece,) = cut_code(f"def f(\n{arguments}\n) -> None:\n    pass\n", "python", 4000)
     assert piece.signature.startswith("def f( argument_0: int = 0, argument_1: int = 1,")
     assert len(piece.signature) <= 200
-    (piece,) = cut("def f(a):  # noqa\n    # Why.\n    return 1\n", "python", 100)
+    (piece,) = cut_code("def f(a):  # noqa\n    # Why.\n    return 1\n", "python", 100)
     assert piece.signature == "def f(a):"
 
 
@@ -150,7 +150,7 @@ def test_signatures_are_one_short_line() -> None:
 def test_without_a_grammar_lines_are_cut_where_a_block_begins() -> None:
     block = "local function f{}()\n  local a = 1\n\n  return a\nend\n\n"
     text = "".join(block.replace("{}", str(number)) for number in range(30))
-    pieces = cut(text, "lua", 300)
+    pieces = cut_code(text, "lua", 300)
     assert {piece[2:5] for piece in pieces} == {("", "", "")}
     assert all(text[piece.start : piece.end].startswith("local function") for piece in pieces)
     assert all(piece.end - piece.start <= 300 for piece in pieces)
@@ -164,21 +164,21 @@ def test_a_line_of_more_than_two_thousand_characters_is_cut_within() -> None:
 
 def test_one_long_line_is_no_symbol() -> None:
     minified = "".join(f"function f{number}(){{return {number}}}" for number in range(500)) + "\n"
-    pieces = cut(minified, "javascript", 1500)
+    pieces = cut_code(minified, "javascript", 1500)
     assert {piece[2:5] for piece in pieces} == {("", "", "")}
     assert len(pieces) == -(-len(minified) // 1500)
 
 
 def test_an_empty_text_is_an_empty_piece() -> None:
-    assert cut("", "python", 100) == cut("", "lua", 100) == [CodePiece(0, 0)]
+    assert cut_code("", "python", 100) == cut_code("", "lua", 100) == [CodePiece(0, 0)]
 
 
 def test_a_text_that_is_too_large_is_cut_by_lines() -> None:
     text = function("one", 8)
     large = text + "#" * 79 + ("\n" + "#" * 79) * (MOST_BYTES // 80)
-    assert is_parsed(text, "python")
-    assert not is_parsed(large, "python")
-    assert {each.symbol for each in cut(large, "python", 1500)} == {""}
+    assert needs_parser(text, "python")
+    assert not needs_parser(large, "python")
+    assert {each.symbol for each in cut_code(large, "python", 1500)} == {""}
 
 
 def test_too_many_operations_lead_to_lines_always_at_the_same_text(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -186,7 +186,7 @@ def test_too_many_operations_lead_to_lines_always_at_the_same_text(monkeypatch: 
     monkeypatch.setattr(symbols, "_SPARE_STEPS", 40)
 
     def fits(rows: int) -> bool:
-        return any(each.symbol for each in cut(function("f", 10) + "()" * rows, "python", 1500))
+        return any(each.symbol for each in cut_code(function("f", 10) + "()" * rows, "python", 1500))
 
     def longest() -> int:
         low, high = 0, 20_000
@@ -202,9 +202,13 @@ def test_too_many_operations_lead_to_lines_always_at_the_same_text(monkeypatch: 
 
 def test_a_tree_that_is_too_large_is_cut_by_lines(monkeypatch: pytest.MonkeyPatch) -> None:
     text = "".join(f"{function(f'f{number}')}\n" for number in range(10))
-    by_symbols = cut(text, "python", 300)
+    by_symbols = cut_code(text, "python", 300)
     monkeypatch.setattr(symbols, "MOST_NODES", 5)
-    assert {each.symbol for each in cut(text, "python", 300)} == {""} != {by_symbol.symbol for by_symbol in by_symbols}
+    assert (
+        {each.symbol for each in cut_code(text, "python", 300)}
+        == {""}
+        != {by_symbol.symbol for by_symbol in by_symbols}
+    )
 
 
 @pytest.mark.parametrize("language", sorted(GRAMMARS))
@@ -248,9 +252,9 @@ WORDS = st.sampled_from([*_MARKS.split(" "), "\n", "\n\n", "    ", "\t", "\r\n",
 @example(text="}\n" * 500, size=20)
 @example(text="x" * 5000, size=100)
 def test_pieces_are_the_text(language: str, text: str, size: int) -> None:
-    pieces = cut(text, language, size)
+    pieces = cut_code(text, language, size)
     assert is_partition(text, pieces, size)
-    assert cut(text, language, size) == pieces
+    assert cut_code(text, language, size) == pieces
 
 
 @pytest.mark.parametrize("language", LANGUAGES)
@@ -266,4 +270,4 @@ def test_pieces_are_the_text_of_programs_that_were_damaged(language: str) -> Non
             middle = chance.choice(["", "(", '"""', "}\n", "class A:\n", text[start : start + length]])
             text = text[:start] + middle + text[start + chance.choice([0, length]) :]
         size = chance.choice([100, 500, 1500])
-        assert is_partition(text, cut(text, language, size), size)
+        assert is_partition(text, cut_code(text, language, size), size)

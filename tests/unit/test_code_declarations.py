@@ -8,7 +8,7 @@ import pytest
 
 from tests.unit.test_code_symbols import SAMPLES
 from vmrag_link.code import symbols
-from vmrag_link.code.cutting import cut
+from vmrag_link.code.cutting import cut_code
 from vmrag_link.code.languages import MOST_DECLARED, SymbolDeclaration
 
 LONG = """\
@@ -40,7 +40,7 @@ def after():
 
 
 def declared(text: str, language: str, size: int = 1500) -> list[SymbolDeclaration]:
-    return [each for piece in cut(text, language, size) for each in piece.declared]
+    return [each for piece in cut_code(text, language, size) for each in piece.declared]
 
 
 def lines(text: str, language: str, size: int = 1500) -> dict[str, tuple[int, int]]:
@@ -66,7 +66,7 @@ def test_a_symbol_goes_from_its_declaration_to_its_end_whatever_it_is_cut_into(s
 
 
 def test_a_class_that_fits_declares_what_is_in_it_and_small_neighbours_are_all_declared() -> None:
-    _, whole, *rest = cut(f"{LONG}\ndef last():\n    return 4\n", "python", 400)
+    _, whole, *rest = cut_code(f"{LONG}\ndef last():\n    return 4\n", "python", 400)
     assert [each.symbol for each in whole.declared] == [
         "Session",
         "Session.age",
@@ -78,7 +78,7 @@ def test_a_class_that_fits_declares_what_is_in_it_and_small_neighbours_are_all_d
 
 def test_later_parts_of_a_long_symbol_do_not_declare_it() -> None:
     text = "def long():\n" + "".join(f"    value_{row} = compute({row})\n" for row in range(60))
-    first, *rest = cut(text, "python", 300)
+    first, *rest = cut_code(text, "python", 300)
     assert first.declared == (("long", "function", 1, 61),)
     assert len(rest) > 3
     assert {each.declared for each in rest} == {()}
@@ -86,7 +86,7 @@ def test_later_parts_of_a_long_symbol_do_not_declare_it() -> None:
 
 def test_a_declaration_below_a_long_comment_is_in_the_piece_that_has_its_line() -> None:
     text = "".join(f"# Line {row} of what is to be known.\n" for row in range(30)) + "def f():\n    return 1\n"
-    pieces = cut(text, "python", 200)
+    pieces = cut_code(text, "python", 200)
     assert {piece.symbol for piece in pieces} == {"f"}
     (there,) = (piece for piece in pieces if piece.declared)
     assert "def f():" in text[there.start : there.end]
@@ -113,7 +113,7 @@ def test_all_symbols_are_declared_once_whatever_the_size(sample: str) -> None:
     }.items()
     assert [each.line for each in found] == sorted(each.line for each in found)
     for size in (1, 60, 160, 400):
-        pieces = cut(text, sample, size)
+        pieces = cut_code(text, sample, size)
         assert [each for piece in pieces for each in piece.declared] == found
         for piece in pieces:
             rows = range(text.count("\n", 0, piece.start) + 1, text.count("\n", 0, piece.end - 1) + 2)
@@ -217,14 +217,14 @@ def test_a_text_with_errors_declares_what_can_be_read() -> None:
 
 def test_no_piece_declares_more_than_two_hundred_symbols() -> None:
     text = "class A {\n" + "f() {}\n" * 210 + "}\nclass B {\n}\n"
-    first, last = cut(text, "javascript", len(text) - 9)
+    first, last = cut_code(text, "javascript", len(text) - 9)
     assert Counter(each.symbol for each in first.declared) == {"A": 1, "A.f": MOST_DECLARED - 1}
     assert [each.symbol for each in last.declared] == ["B"]
 
 
 def test_of_a_text_with_very_many_symbols_the_first_are_declared(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(symbols, "MOST_SYMBOLS", 500)
-    pieces = cut("int f(int a);\n" * 1000, "c", 1500)
+    pieces = cut_code("int f(int a);\n" * 1000, "c", 1500)
     assert sum(len(piece.declared) for piece in pieces) == 500
     assert pieces[-1].symbol == "f"
     assert pieces[-1].declared == ()
@@ -233,9 +233,9 @@ def test_of_a_text_with_very_many_symbols_the_first_are_declared(monkeypatch: py
 def test_what_is_in_small_symbols_has_its_own_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     """No text is cut by lines because of what lies within its pieces."""
     text = "".join(f"class A{number}:\n    def f(self):\n        return 1\n\n" for number in range(20))
-    before = cut(text, "python", 60)
+    before = cut_code(text, "python", 60)
     monkeypatch.setattr(symbols, "MOST_NODES", 60)
-    after = cut(text, "python", 60)
+    after = cut_code(text, "python", 60)
     assert [each[:5] for each in after] == [each[:5] for each in before]
     assert "A0.f" in {each.symbol for each in after[0].declared}
     assert [each.symbol for each in after[-1].declared] == ["A19"]

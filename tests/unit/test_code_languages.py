@@ -11,7 +11,7 @@ from packaging.requirements import Requirement
 
 from vmrag_link.code import languages
 from vmrag_link.code.grammars import GRAMMAR_RULES
-from vmrag_link.code.languages import GRAMMARS, cutter_of, language_of, problem
+from vmrag_link.code.languages import GRAMMARS, describe_cutter, detect_language, find_language_problem
 from vmrag_link.errors import IndexExtraMissing
 
 PYPROJECT = Path(__file__).parents[2] / "pyproject.toml"
@@ -54,45 +54,45 @@ PYPROJECT = Path(__file__).parents[2] / "pyproject.toml"
     ],
 )
 def test_the_language_is_known_by_the_name(path: str, language: str) -> None:
-    assert language_of(path) == language
+    assert detect_language(path) == language
 
 
 def test_the_key_names_the_exact_versions_of_grammar_and_parser() -> None:
     grammar, runtime = (importlib.metadata.version(each) for each in ("tree-sitter-python", "tree-sitter"))
-    assert cutter_of("python") == f"python {grammar} / tree-sitter {runtime} / 3.3"
-    assert len({cutter_of(language) for language in GRAMMARS}) == len(GRAMMARS)
+    assert describe_cutter("python") == f"python {grammar} / tree-sitter {runtime} / 3.3"
+    assert len({describe_cutter(language) for language in GRAMMARS}) == len(GRAMMARS)
 
 
 @pytest.mark.parametrize("language", ["lua", "make", ""])
 def test_what_has_no_grammar_is_cut_by_lines(language: str) -> None:
-    assert cutter_of(language) == "lines 3"
+    assert describe_cutter(language) == "lines 3"
 
 
 def test_the_key_changes_with_the_rules(monkeypatch: pytest.MonkeyPatch) -> None:
-    before = cutter_of("go"), cutter_of("lua")
+    before = describe_cutter("go"), describe_cutter("lua")
     monkeypatch.setattr(languages, "RULES_OF_LINES", 4)
-    assert cutter_of("go") != before[0]
-    assert cutter_of("lua") != before[1]
+    assert describe_cutter("go") != before[0]
+    assert describe_cutter("lua") != before[1]
 
 
 def test_without_the_extra_it_says_what_to_type(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert problem() == ""
-    installed = languages.stamps()
-    monkeypatch.setattr(languages, "stamps", lambda: {**installed, "tree-sitter-go": None})
+    assert find_language_problem() == ""
+    installed = languages.read_stamps()
+    monkeypatch.setattr(languages, "read_stamps", lambda: {**installed, "tree-sitter-go": None})
     assert (
-        problem()
+        find_language_problem()
         == "Source code is cut with tree-sitter, and tree-sitter-go is not installed: pip install 'vmrag-link[code]'"
     )
-    monkeypatch.setattr(languages, "stamps", lambda: dict.fromkeys(installed))
-    assert " and 15 more packages are not installed: " in problem()
+    monkeypatch.setattr(languages, "read_stamps", lambda: dict.fromkeys(installed))
+    assert " and 15 more packages are not installed: " in find_language_problem()
 
 
 def test_a_language_without_its_grammar_has_no_key(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(languages, "_version", lambda distribution: "" if distribution.endswith("-go") else "1")
     with pytest.raises(IndexExtraMissing) as missing:
-        cutter_of("go")
+        describe_cutter("go")
     assert missing.value.hint == "pip install 'vmrag-link[code]'"
-    assert cutter_of("rust").startswith("rust 1 ")
+    assert describe_cutter("rust").startswith("rust 1 ")
 
 
 def test_every_grammar_has_rules_and_is_in_the_extra_exactly() -> None:

@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from vmrag_link.code.cutting import cut, with_lines_that_declare
+from vmrag_link.code.cutting import add_declaring_lines, cut_code
 from vmrag_link.code.languages import BY_LINES, CodePiece
 
 SCALA = """\
@@ -22,7 +22,7 @@ sealed trait Shape {
 
 
 def declared(text: str, language: str) -> list[tuple[str, str, int]]:
-    return [(each.symbol, each.kind, each.line) for piece in cut(text, language, 1500) for each in piece.declared]
+    return [(each.symbol, each.kind, each.line) for piece in cut_code(text, language, 1500) for each in piece.declared]
 
 
 @pytest.mark.parametrize(
@@ -74,7 +74,7 @@ def test_where_the_parser_loses_its_way_lines_tell():
 )
 def test_no_line_takes_long(line, language):
     before = time.process_time()
-    with_lines_that_declare([CodePiece(0, len(line))], line, language)
+    add_declaring_lines([CodePiece(0, len(line))], line, language)
     assert time.process_time() - before < 2
 
 
@@ -88,7 +88,7 @@ TABLES = (
 
 @pytest.mark.parametrize("language", ["c", "cpp"])
 def test_tables_of_numbers_that_spend_the_budget_keep_their_definitions(language):
-    pieces = cut(TABLES, language, 1500)
+    pieces = cut_code(TABLES, language, 1500)
     assert (pieces[0].kind, pieces[0].symbol) == (BY_LINES, "")
     assert [row[:2] for row in declared(TABLES, language)] == [
         ("SIZE", "macro"),
@@ -102,5 +102,7 @@ def test_tables_of_numbers_that_spend_the_budget_keep_their_definitions(language
 
 
 def test_only_texts_that_are_not_parsed_are_marked_as_cut_by_lines():
-    kinds = [cut(text, language, 1500)[0].kind for text, language in ((SCALA, "scala"), ("", "c"), ("int a;\n", "c"))]
+    kinds = [
+        cut_code(text, language, 1500)[0].kind for text, language in ((SCALA, "scala"), ("", "c"), ("int a;\n", "c"))
+    ]
     assert kinds == ["", "", ""]

@@ -29,7 +29,7 @@ def ranked(question: str, *pieces: RankedPiece, scores: tuple[int, ...] = (), hi
     given_scores = dict(enumerate(scores or (1000,) * len(pieces)))
     asked = CodeQuestion(question, **kwargs)
     texts_of = (lambda rows: {row: texts[row] for row in rows}) if texts else no_texts
-    found = code_ranking.ranked(given_scores, asked, pieces.__getitem__, texts_of, highest)
+    found = code_ranking.rank_pieces(given_scores, asked, pieces.__getitem__, texts_of, highest)
     return sorted(found, key=lambda row: (-found[row], row)), found
 
 
@@ -46,17 +46,17 @@ def ranked(question: str, *pieces: RankedPiece, scores: tuple[int, ...] = (), hi
     ],
 )
 def test_parts_are_those_of_identifiers_that_are_written_as_one_word(text, parts):
-    assert keywords.parts(text) == parts
+    assert keywords.split_identifiers(text) == parts
 
 
 @given(st.text())
 def test_any_text_has_parts_that_stand_in_it(text):
-    assert all(part in text for part in keywords.parts(text).split())
+    assert all(part in text for part in keywords.split_identifiers(text).split())
 
 
 def test_a_piece_is_found_by_its_place_its_symbol_and_what_it_declares():
     declared = piece("", "Session.loadAll", "Session.loadAll", "Session.loadAll.tryIt").piece
-    parts, named = keywords.words_beside("a/b/src/auth/SessionStore.test.ts", declared, "newThing")
+    parts, named = keywords.list_extra_words("a/b/src/auth/SessionStore.test.ts", declared, "newThing")
     assert named == "loadAll tryIt load All try It", "each name is there once, with its parts"
     assert parts == "new Thing b src auth SessionStore Session Session Store"
 
@@ -122,8 +122,8 @@ def test_names_of_files_and_symbols_count():
 def test_tests_examples_and_the_like_are_lower_unless_asked_for(aside, asked):
     usual = piece("src/auth.py")
     assert ranked("auth", piece(aside), usual)[0] == [1, 0]
-    assert CodeQuestion(asked).less(aside) == code_ranking.WHOLE
-    assert CodeQuestion("auth", of_paths=True).less(aside) == code_ranking.WHOLE
+    assert CodeQuestion(asked).compute_path_factor(aside) == code_ranking.FULL_FACTOR
+    assert CodeQuestion("auth", of_paths=True).compute_path_factor(aside) == code_ranking.FULL_FACTOR
 
 
 MINIFIED = "function(e,t){return e.auth(t)};" * 30
@@ -171,9 +171,9 @@ def test_question_for_kind_of_symbol_prefers_that_kind():
     [("the time zone of a user", ["timezon"]), ("log in", ["login"]), ("a file name", ["filenam"])],
 )
 def test_two_words_are_also_found_as_one(question, term):
-    assert term in CodeQuestion(question).joined_terms(question)
+    assert term in CodeQuestion(question).list_joined_terms(question)
     assert term not in CodeQuestion(question).terms(question)
-    assert CodeQuestion(question).joined_terms("a " * 100) == []
+    assert CodeQuestion(question).list_joined_terms("a " * 100) == []
 
 
 def test_what_says_the_question_goes_first_as_the_source_of_an_error_message_does():
@@ -185,7 +185,7 @@ def test_what_says_the_question_goes_first_as_the_source_of_an_error_message_doe
     assert question.said("a process is held BY another\nprocess") == 2000 * 5 // 7
     assert question.said("it is held by another one") == 0, "four words are chance"
     assert question.said(said) == 2000
-    assert not CodeQuestion("is held by another").may_be_said
+    assert not CodeQuestion("is held by another").may_be_phrase
     assert CodeQuestion("a " * 100_000).said("a " * 1000) == 2000
 
 
@@ -209,7 +209,7 @@ def test_a_question_is_compared_with_names_as_if_with_each_of_them(words, symbol
     alike = question.is_name and any([*map(str.lower, asked)] == [*map(str.lower, ends)] for asked, ends in last)
     share = code_ranking.DECLARED if question.is_name else code_ranking.MENTIONED
     share = share if exact else share // 2 if alike else 0
-    expected = share * code_ranking.OUTERMOST // code_ranking.WHOLE if len(symbol) == 1 else share
+    expected = share * code_ranking.OUTERMOST // code_ranking.FULL_FACTOR if len(symbol) == 1 else share
     assert question.declared(piece("a.py", "", ".".join(symbol))) == expected
 
     def begins(one: str, other: str) -> bool:
@@ -234,15 +234,15 @@ def test_no_question_takes_without_end(text):
     begun = time.process_time()
     many = [piece(f"f{number}.py", "Type.put", *["get"] * 200, number=number) for number in range(100)]
     ranked(text, *many)
-    CodeQuestion(text).joined_terms(text)
+    CodeQuestion(text).list_joined_terms(text)
     assert time.process_time() - begun < 20
 
 
 def test_scores_are_whole_and_do_not_depend_on_rows():
     pieces = [piece(f"{name}.py", name, name) for name in "abcd"]
     scores = {0: 400, 1: 400, 2: -3, 3: 0}
-    one = code_ranking.ranked(scores, CodeQuestion("b"), pieces.__getitem__, no_texts, 400)
-    other = code_ranking.ranked(
+    one = code_ranking.rank_pieces(scores, CodeQuestion("b"), pieces.__getitem__, no_texts, 400)
+    other = code_ranking.rank_pieces(
         {row + 7: score for row, score in reversed(scores.items())},
         CodeQuestion("b"),
         lambda row: pieces[row - 7],
@@ -255,4 +255,4 @@ def test_scores_are_whole_and_do_not_depend_on_rows():
 
 def test_nothing_that_scores_is_left_as_it_is():
     assert ranked("x", piece("a.py"), scores=(-5,))[1] == {0: -5}
-    assert code_ranking.ranked({}, CodeQuestion("x"), {}.__getitem__, no_texts, 0) == {}
+    assert code_ranking.rank_pieces({}, CodeQuestion("x"), {}.__getitem__, no_texts, 0) == {}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from vmrag_link.code.cutting import cut
+from vmrag_link.code.cutting import cut_code
 
 SAMPLES: dict[str, tuple[str, dict[str, tuple[str, str]]]] = {
     "python": (
@@ -625,7 +625,7 @@ $$ LANGUAGE plpgsql;
 @pytest.mark.parametrize("language", sorted(SAMPLES))
 def test_symbols_have_names_kinds_and_signatures(language: str) -> None:
     text, expected = SAMPLES[language]
-    pieces = cut(text, language, 160)
+    pieces = cut_code(text, language, 160)
     found = {piece.symbol: (piece.kind, piece.signature) for piece in reversed(pieces) if piece.symbol}
     assert {name: found.get(name) for name in expected} == expected
     assert "".join(text[piece.start : piece.end] for piece in pieces) == text
@@ -661,5 +661,5 @@ def test_symbols_have_names_kinds_and_signatures(language: str) -> None:
 )
 def test_what_stands_directly_above_a_symbol_is_in_its_piece(language: str, symbol: str, above: str) -> None:
     text, _ = SAMPLES[language]
-    first = next(each for each in cut(text, language, 160) if each.symbol == symbol)
+    first = next(each for each in cut_code(text, language, 160) if each.symbol == symbol)
     assert text[first.start : first.end].startswith(above)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from vmrag_link.code.cutting import cut
+from vmrag_link.code.cutting import cut_code
 
 VALUES: dict[str, tuple[str, dict[str, tuple[str, int]]]] = {
     "python": (
@@ -192,7 +192,7 @@ VALUES: dict[str, tuple[str, dict[str, tuple[str, int]]]] = {
 
 
 def declared(text: str, language: str, size: int = 1500) -> dict[str, tuple[str, int]]:
-    return {row.symbol: (row.kind, row.line) for piece in cut(text, language, size) for row in piece.declared}
+    return {row.symbol: (row.kind, row.line) for piece in cut_code(text, language, size) for row in piece.declared}
 
 
 @pytest.mark.parametrize("language", VALUES)
@@ -205,11 +205,11 @@ def test_values_are_declared_in_each_language(language: str) -> None:
 def test_values_get_no_piece_of_their_own(language: str) -> None:
     text, expected = VALUES[language]
     values = {name for name, (kind, _) in expected.items() if kind in ("constant", "variable", "property")}
-    assert values.isdisjoint({piece.symbol for size in (60, 200, 1500) for piece in cut(text, language, size)})
+    assert values.isdisjoint({piece.symbol for size in (60, 200, 1500) for piece in cut_code(text, language, size)})
 
 
 def test_value_that_is_assigned_again_is_declared_once() -> None:
-    assert [row.line for piece in cut("a = 1\na = 2\n", "python", 1500) for row in piece.declared] == [1]
+    assert [row.line for piece in cut_code("a = 1\na = 2\n", "python", 1500) for row in piece.declared] == [1]
 
 
 CALLS = """\
@@ -262,7 +262,7 @@ def test_names_given_to_calls_are_symbols() -> None:
         "default": ("function", 26),
         "App": ("function", 30),
     }
-    assert [(piece.symbol, piece.signature) for piece in cut(CALLS, "tsx", 160)][:2] == [
+    assert [(piece.symbol, piece.signature) for piece in cut_code(CALLS, "tsx", 160)][:2] == [
         ("Card", "export const Card = React.memo(function Card({ title })"),
         ("Input", "const Input = forwardRef<HTMLInputElement, Props>((props, ref) =>"),
     ]
@@ -292,7 +292,7 @@ def test_class_with_a_long_constructor_begins_with_its_whole_head() -> None:
         f"class Semaphore(Base):\n    def __init__(\n        self,\n        value: int = 1,\n    ) -> None:\n{body}\n"
     )
     text += "    def acquire(self):\n        a = 1\n        b = 2\n        return a + b\n"
-    first, second, *_ = pieces = cut(text, "python", 600)
+    first, second, *_ = pieces = cut_code(text, "python", 600)
     assert text[first.start : first.end].startswith("class Semaphore(Base):\n    def __init__(\n        self,")
     assert [piece.symbol for piece in (first, second, pieces[-1])] == [
         "Semaphore",

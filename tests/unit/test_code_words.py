@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from vmrag_link.index import flat_files
-from vmrag_link.index.postings import CODE_FIELDS, NAMES, BlockWriter, Holding, Postings
+from vmrag_link.index.postings import CODE_FIELDS, NAMES, BlockWriter, Postings, WordOccurrences
 from vmrag_link.index.view import IndexedCollection
 from vmrag_link.models import SOURCE, Chunking, Collection
 from vmrag_link.retrieval import bm25
@@ -40,22 +40,22 @@ class Code:
         for segment, start in enumerate(starts):
             some = pages[start : [*starts, len(pages)][segment + 1]]
             writer = BlockWriter(CODE_FIELDS)
-            counts = writer.add(chunk for page in some for chunk in page)
+            counts = writer.add_chunks(chunk for page in some for chunk in page)
             self._postings.append(Postings(writer.end_block(), slots=len(counts)))
             remaining = iter(counts)
             lengths = flat_files.encode_lengths([[next(remaining) for _ in page] for page in some])
-            self._numbers[segment] = flat_files.numbers(lengths, slots=len(counts))
+            self._numbers[segment] = flat_files.decode_lengths(lengths, slots=len(counts))
             self.rows += [segment << 40 | slot for slot in range(len(counts))]
             self.tokens += counts
 
     def scores(self, by: type[WordScores] = WordScores, weight: float = 0.6) -> WordScores:
         held = IndexedCollection(CODE, len(self._pages), len(self.rows), sum(self.tokens))
         words = [self._holdings(word.split("_")) for word in WORDS]
-        return bm25.scores(held, words, self._numbers, document_weight=weight, by=by)
+        return bm25.score_collection(held, words, self._numbers, document_weight=weight, by=by)
 
-    def _holdings(self, terms: Sequence[str]) -> list[Holding]:
+    def _holdings(self, terms: Sequence[str]) -> list[WordOccurrences]:
         return [
-            Holding(segment, slots, frequencies, b"", field == NAMES)
+            WordOccurrences(segment, slots, frequencies, b"", field == NAMES)
             for segment, words in enumerate(self._postings)
             for field, slots, frequencies in words.find_lists(terms)
             if len(slots)

@@ -24,9 +24,9 @@ ROOT = Path(__file__).parents[2]
 MODEL_PATH = b"embedding:\n  model: minilm\n  model_path: /opt/model\n"
 
 
-def cloned(text=None, *, overrides=None, environ=None, agreed=None, **more) -> config.Loaded[Any]:
+def cloned(text=None, *, overrides=None, environ=None, agreed=None, **more) -> config.LoadedSettings[Any]:
     """The settings where nobody agreed to anything but `agreed`."""
-    return config.load(
+    return config.resolve_settings(
         text.encode() if isinstance(text, str) else text,
         path_label=".vmrag.yaml",
         overrides=overrides or {},
@@ -36,10 +36,10 @@ def cloned(text=None, *, overrides=None, environ=None, agreed=None, **more) -> c
     )
 
 
-def load(text=None, **sources) -> config.Loaded[Any]:
+def load(text=None, **sources) -> config.LoadedSettings[Any]:
     """The settings where somebody agreed to all that the file states."""
     data = text.encode() if isinstance(text, str) else text
-    agreed = {each.name: each.value for each in config.stated(data, ".vmrag.yaml")}
+    agreed = {each.name: each.value for each in config.list_trust_settings(data, ".vmrag.yaml")}
     return cloned(data, agreed=agreed or None, **sources)
 
 
@@ -54,7 +54,7 @@ def refusal(text=None, **sources) -> ConfigInvalid:
 
 @pytest.mark.parametrize("text", [None, "", "\n", "# nothing\n", "---\n", "{}", "index:\n", "index: {}\n", "\ufeff"])
 def test_without_a_file_or_with_an_empty_one_the_defaults_hold(text):
-    assert load(text) == config.Loaded(Config(), [])
+    assert load(text) == config.LoadedSettings(Config(), [])
 
 
 def test_the_defaults_are_these():
@@ -178,12 +178,12 @@ def test_git_config_and_the_environment_take_gits_words_for_booleans(word, value
 
 
 def test_the_git_remote_named_by_git_config_is_not_the_setting_remote():
-    assert load(overrides={"vmrag.remote": "upstream"}) == config.Loaded(Config(), [])
+    assert load(overrides={"vmrag.remote": "upstream"}) == config.LoadedSettings(Config(), [])
 
 
 def test_a_nearly_right_name_in_git_config_gives_a_warning_and_a_foreign_one_does_not():
     loaded = load(overrides={"vmrag.index.kep-mb": "3", "vmrag.install.version": "1"})
-    assert loaded == config.Loaded(
+    assert loaded == config.LoadedSettings(
         Config(), ["git config vmrag.index.kep-mb is not a setting; did you mean vmrag.index.keep-mb?"]
     )
 
@@ -213,11 +213,11 @@ def test_no_setting_that_needs_agreement_widens_anything_without_it(name):
     key = KEYS[name]
     others = {bool: (True, False), int: (key.lowest, key.highest), str: key.choices or (_TEXTS.get(name, "other"),)}
     for value in others[key.kind]:
-        if not key.trust_relevant(value):
+        if not key.requires_trust(value):
             continue
         text = str(value).lower() if key.kind is bool else str(value)
         found = leaf(cloned(f"{name}: {text}\n").config, name)
-        assert found == key.before_agreement(value, key.default)
+        assert found == key.narrow_value(value, key.default)
         assert found == key.default or (key.narrower is not None and found == value)
 
 
@@ -523,22 +523,22 @@ def test_without_the_c_parser_the_same_is_read_and_refused(monkeypatch):
 
 
 def test_the_template_loads_as_it_stands():
-    assert load(settings_docs.template()) == config.Loaded(Config(), [])
+    assert load(settings_docs.format_template()) == config.LoadedSettings(Config(), [])
 
 
 def test_every_line_of_the_template_can_be_uncommented():
-    lines = [line[2:] for line in settings_docs.template().splitlines() if line[2:].partition(":")[0] in KEYS]
+    lines = [line[2:] for line in settings_docs.format_template().splitlines() if line[2:].partition(":")[0] in KEYS]
     assert len(lines) == 6
-    assert load("\n".join(lines)) == config.Loaded(Config(), [])
+    assert load("\n".join(lines)) == config.LoadedSettings(Config(), [])
 
 
 def test_the_documentation_is_up_to_date():
     written = (ROOT / "docs" / "configuration.md").read_text()
-    assert written == settings_docs.documentation(), "run: python -m vmrag_link.config > docs/configuration.md"
+    assert written == settings_docs.format_documentation(), "run: python -m vmrag_link.config > docs/configuration.md"
 
 
 def test_the_example_in_the_documentation_loads():
-    example = settings_docs.documentation().partition("```yaml\n")[2].partition("```")[0]
+    example = settings_docs.format_documentation().partition("```yaml\n")[2].partition("```")[0]
     loaded = load(example)
     assert loaded.config.index.keep_mb == 800
     assert loaded.warnings == []
@@ -575,7 +575,7 @@ def test_load_does_not_parse_an_unchanged_file_again(record, monkeypatch):
     def fail(*_: object) -> None:
         raise AssertionError
 
-    monkeypatch.setattr(file, "read", fail)
+    monkeypatch.setattr(file, "read_entries", fail)
     assert cloned("retrieval:\n  k: 7\n", record=record).config.retrieval.k == 7
     with pytest.raises(AssertionError):
         cloned("retrieval:\n  k: 8\n", record=record)
@@ -662,7 +662,7 @@ def test_a_requirement_comes_before_whatever_a_program_that_is_too_old_does_not_
 
 def test_a_requirement_needs_no_agreement_and_nothing_takes_it_back(monkeypatch):
     program(monkeypatch, "0.1.0")
-    assert config.stated(b"requires: 0.1\n", ".vmrag.yaml") == []
+    assert config.list_trust_settings(b"requires: 0.1\n", ".vmrag.yaml") == []
     for sources in ({"environ": {"VMRAG_REQUIRES": "0.1"}}, {"overrides": {"vmrag.requires": "0.1"}}):
         with pytest.raises(ProgramTooOld):
             cloned("requires: 0.2\n", **sources)

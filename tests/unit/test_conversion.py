@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from vmrag_link.conversion.converter import Converted, Converter
+from vmrag_link.conversion.converter import ConvertedFile, Converter
 from vmrag_link.conversion.limits import ConversionLimits
-from vmrag_link.conversion.outlines import first_title, outline_of
+from vmrag_link.conversion.outlines import choose_outline, find_title
 from vmrag_link.documents.chunking import HeaderPaths
 from vmrag_link.errors import ConversionFailed, FormatUnsupported
 
@@ -135,16 +135,16 @@ def test_bytes_that_are_no_text_are_refused_with_the_reason(
     ],
 )
 def test_the_title_of_asciidoc_is_its_first_heading(text: str, title: str) -> None:
-    assert first_title(text, "asciidoc") == title
+    assert find_title(text, "asciidoc") == title
 
 
 def test_asciidoc_and_mdx_keep_their_text_and_lose_their_front_matter(converter: Converter) -> None:
     asciidoc = "= Guide\n\n[source,java]\n----\nint x = 1;  // <1>\n----\n"
-    assert converter.convert(f"---\ntags: a\n---\n{asciidoc}".encode(), name="x.adoc") == Converted(
+    assert converter.convert(f"---\ntags: a\n---\n{asciidoc}".encode(), name="x.adoc") == ConvertedFile(
         asciidoc, "Guide", "asciidoc", {"tags": "a"}
     )
     mdx = 'import Tabs from "@theme/Tabs";\n\n# Guide {#guide}\n\n<Tabs>\n  # no\n</Tabs>\n'
-    assert converter.convert(mdx.encode(), name="x.mdx") == Converted(mdx, "Guide {#guide}", "mdx", {})
+    assert converter.convert(mdx.encode(), name="x.mdx") == ConvertedFile(mdx, "Guide {#guide}", "mdx", {})
     assert converter.convert(b"---\ntitle: Stated\n---\n# T\n", name="x.mdx").title == "Stated"
 
 
@@ -174,7 +174,7 @@ def test_every_document_of_ours_is_stored_as_it_is_written(converter: Converter)
     ],
 )
 def test_each_row_of_a_table_is_a_paragraph_of_named_values(converter: Converter, data: str, text: str) -> None:
-    assert converter.convert(data.encode(), name="x.csv") == Converted(text, "", "csv", {})
+    assert converter.convert(data.encode(), name="x.csv") == ConvertedFile(text, "", "csv", {})
 
 
 @pytest.mark.parametrize(
@@ -217,7 +217,7 @@ def test_xml_is_its_texts_and_attributes_with_their_paths(converter: Converter) 
               y
       </code><done/></item>
     </channel></rss>"""
-    assert converter.convert(feed.encode("iso-8859-1"), name="feed.xml") == Converted(
+    assert converter.convert(feed.encode("iso-8859-1"), name="feed.xml") == ConvertedFile(
         "rss@version: 2\nrss.channel.title: News\nrss.channel.item@id: 1\nrss.channel.item.title: caf\u00e9\n"
         "rss.channel.item.text: Use this & that.\n\n"
         "rss.channel.item@id: 2\nrss.channel.item.title: B\nrss.channel.item.code: if x:\n    y\nrss.channel.item.done",
@@ -249,7 +249,7 @@ def test_a_notebook_is_its_cells_and_what_they_printed(converter: Converter) -> 
         },
         language_info={"name": "python"},
     )
-    assert converter.convert(data, name="x.ipynb") == Converted(
+    assert converter.convert(data, name="x.ipynb") == ConvertedFile(
         "\n# Analysis\nA ![chart]().\n\n````python\nprint('```')\n````\n\n````\n```\n````\n\n"
         "```\n   a\n0  1\n```\n\n**bold**\n\n```\nE: v\n```",
         "Analysis",
@@ -377,8 +377,8 @@ def test_a_page_is_read_however_it_is_written(converter: Converter, source: str,
 def test_page_in_html_has_the_sections_of_its_headings(converter: Converter) -> None:
     page = "<h1>Pump</h1><p>Water.<h2 id=v>Valve <i>Limits</i></h2><pre># no heading\n<b>ls</b></pre><p>Nine bar."
     text = converter.convert(page.encode(), name="pump.html").text
-    paths = HeaderPaths(text, outline_of("pump.html"))
-    assert [paths.at(text.index(words)) for words in ("Water", "no heading", "Nine")] == [
+    paths = HeaderPaths(text, choose_outline("pump.html"))
+    assert [paths.find_path(text.index(words)) for words in ("Water", "no heading", "Nine")] == [
         "Pump",
         "Pump > Valve Limits",
         "Pump > Valve Limits",

@@ -221,8 +221,8 @@ for name, attempt in attempts.items():
 
 _OWN = ["own file", "own descriptor", "own processors", "own signal", "own limit", "library"]
 
-LANDLOCK = pytest.mark.skipif(not kernel_rules.landlock_version(), reason="this kernel has no Landlock")
-SECCOMP = pytest.mark.skipif(not kernel_rules.takes_filter(), reason="this kernel takes no filter of system calls")
+LANDLOCK = pytest.mark.skipif(not kernel_rules.read_landlock_version(), reason="this kernel has no Landlock")
+SECCOMP = pytest.mark.skipif(not kernel_rules.supports_filters(), reason="this kernel takes no filter of system calls")
 
 
 @pytest.fixture
@@ -301,10 +301,10 @@ def test_child_writes_at_most_one_mebibyte_in_total(tmp_path: Path) -> None:
 
 @LINUX
 def test_what_the_kernel_lacks_is_named_and_leaves_the_rest(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(kernel_rules, "landlock_version", lambda: 0)
-    monkeypatch.setattr(kernel_rules, "takes_filter", lambda: False)
-    assert serving.missing() == ["Landlock", "a filter of system calls (seccomp)"]
-    assert not kernel_rules.refuse_calls()
+    monkeypatch.setattr(kernel_rules, "read_landlock_version", lambda: 0)
+    monkeypatch.setattr(kernel_rules, "supports_filters", lambda: False)
+    assert serving.list_missing_limits() == ["Landlock", "a filter of system calls (seccomp)"]
+    assert not kernel_rules.block_system_calls()
     assert not kernel_rules.restrict_files((), str(home))
 
 
@@ -373,7 +373,7 @@ def test_one_that_is_killed_is_replaced_for_the_next_file(temporary: Path) -> No
         os.kill(child(converter), signal.SIGKILL)
         running = converter._process
         assert running
-        assert within(10, lambda: not running.usable)  # it may be a zombie before its parent can know
+        assert within(10, lambda: not running.is_usable)  # it may be a zombie before its parent can know
         assert converter.convert(b"[2]", name="x.json").text == "2"
         with stopped_when_busy(converter, signal.SIGKILL):
             assert reason(converter, LONG, "x.json") == "cannot be converted (its conversion was ended by SIGKILL)"

@@ -184,11 +184,11 @@ def test_what_a_document_links_to_is_not_fetched(converter: Converter) -> None:
 
 def test_without_the_extra_a_document_is_unsupported_and_the_hint_installs_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(formats.importlib.util, "find_spec", lambda _: None)
-    formats.missing_extra.cache_clear()
+    formats.find_missing_extra.cache_clear()
     try:
         with pytest.raises(FormatUnsupported) as refused:
             Converter().convert(pdf("a"), name="x.pdf")
     finally:
-        formats.missing_extra.cache_clear()
+        formats.find_missing_extra.cache_clear()
     assert refused.value.message == "x.pdf needs the extra 'pdf' to be read (pip install 'vmrag-link[pdf]')."
     assert refused.value.hint == "pip install 'vmrag-link[pdf]'"

@@ -66,7 +66,7 @@ class Speaking:
 
 
 def documented(source: str, name: str = "boxes") -> pages.Documentation:
-    return pages.documentation(library.Module(name, source))
+    return pages.read_documentation(library.Module(name, source))
 
 
 def test_a_module_is_its_docstring_and_its_public_documented_definitions_in_the_order_of_the_source():
@@ -115,7 +115,7 @@ def test_what_a_module_takes_from_one_in_c_is_documented_from_the_twin_in_python
 
 
 def test_a_module_in_c_is_read_from_its_objects():
-    found = pages.documentation(library.Module("math", None))
+    found = pages.read_documentation(library.Module("math", None))
     assert "mathematical functions" in found.doc
     entries = {entry.name: entry for entry in found.entries}
     assert entries["cos"].signature == "cos(x, /)"
@@ -124,7 +124,7 @@ def test_a_module_in_c_is_read_from_its_objects():
 
 
 def test_members_of_a_class_in_c_have_their_signatures_without_self():
-    entries = {entry.name: entry for entry in pages.documentation(library.Module("builtins", None)).entries}
+    entries = {entry.name: entry for entry in pages.read_documentation(library.Module("builtins", None)).entries}
     assert entries["str.removeprefix"].signature == "str.removeprefix(prefix, /)"
     assert entries["str.casefold"].signature == "str.casefold()"
     assert entries["complex.real"].signature == "complex.real"
@@ -133,7 +133,7 @@ def test_members_of_a_class_in_c_have_their_signatures_without_self():
 
 
 def test_a_page_has_a_title_and_a_section_for_each_definition():
-    page = pages.page("boxes", documented(SOURCE))
+    page = pages.write_page("boxes", documented(SOURCE))
     assert page.file == "boxes.md"
     assert page.text.startswith(
         "# boxes\n\nSays what\nthe module is for.\n\n## `boxes.here(path, *, deep: bool=False) -> str`\n"
@@ -147,7 +147,7 @@ def test_a_page_has_a_title_and_a_section_for_each_definition():
 
 def test_a_page_that_grows_too_long_names_what_it_leaves_out():
     entries = tuple(DocEntry(f"f{number}", f"f{number}()", "x" * 3000) for number in range(10))
-    text = pages.page("long", pages.Documentation("Long.", entries)).text
+    text = pages.write_page("long", pages.Documentation("Long.", entries)).text
     assert len(text) < pages.LONGEST + 4000
     assert text.endswith("## More in this module\n\n`f7`, `f8`, `f9`\n")
 
@@ -203,8 +203,8 @@ def test_pages_are_read_without_running_the_library_and_the_same_each_time(runs)
 
 def test_the_story_changes_exactly_what_it_says(rendered):
     told = [pages.ModulePage(*each) for each in rendered.items()]
-    story.check(told)
-    after = {page.name: page.text for page in story.revise(told)}
+    story.check_pages(told)
+    after = {page.name: page.text for page in story.revise_pages(told)}
     assert rendered.keys() - after.keys() == set(story.REMOVED)
     assert after.keys() - rendered.keys() == story.ADDED.keys()
     assert {name for name in rendered.keys() & after.keys() if rendered[name] != after[name]} == story.EDITED.keys()
@@ -213,7 +213,7 @@ def test_the_story_changes_exactly_what_it_says(rendered):
 
 def test_a_python_without_its_source_cannot_tell_the_story():
     with pytest.raises(FileFailed, match=r"without the source of its standard library \(csv, getopt"):
-        story.check([])
+        story.check_pages([])
 
 
 def found(*places: str) -> list[AnswerChunk]:
@@ -222,16 +222,16 @@ def found(*places: str) -> list[AnswerChunk]:
 
 
 def test_answers_are_compared_by_documents():
-    compared = story.compare(found("d0", "a1", "c0", "c1"), found("a1", "b0", "c0", "a2"))
+    compared = story.compare_answers(found("d0", "a1", "c0", "c1"), found("a1", "b0", "c0", "a2"))
     assert (compared.came, compared.went, compared.moved, compared.reworded) == (("d",), ("b",), (), ())
     assert not compared.equal
 
 
 def test_a_document_has_moved_when_the_order_among_those_in_both_answers_is_another():
-    compared = story.compare(found("c0", "x0", "a0"), found("a0", "b0", "c0"))
+    compared = story.compare_answers(found("c0", "x0", "a0"), found("a0", "b0", "c0"))
     assert compared.moved == (Move("c", 3, 1), Move("a", 1, 3))
 
 
 def test_a_document_found_by_another_text_is_told():
-    assert story.compare(found("a0!", "b0"), found("a0", "b0", "b1")).reworded == ("a",)
-    assert story.compare(found("a0", "b0"), found("a0", "b0", "b1")).equal
+    assert story.compare_answers(found("a0!", "b0"), found("a0", "b0", "b1")).reworded == ("a",)
+    assert story.compare_answers(found("a0", "b0"), found("a0", "b0", "b1")).equal

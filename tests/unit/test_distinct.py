@@ -6,8 +6,8 @@ import time
 
 import pytest
 
-from vmrag_link.retrieval.copies import ALIKE, FEWEST, LONG, ComparedPassage, group_copies
-from vmrag_link.retrieval.translations import choose_originals, find_originals, language_of
+from vmrag_link.retrieval.copies import COPY_SHARE, FEWEST, LONG, ComparedPassage, group_copies
+from vmrag_link.retrieval.translations import choose_originals, detect_language, find_originals
 
 PROSE = "the gateway drops a slow request after thirty seconds and writes one line with its path and its caller to the log".split()
 
@@ -73,7 +73,7 @@ def test_path_without_language_is_no_translation(doc_id, other):
     ],
 )
 def test_language_of_question_follows_from_letters_and_small_words(question, languages, language):
-    assert language_of(question, languages) == language
+    assert detect_language(question, languages) == language
 
 
 def group(*texts: list[str], paths: tuple[str, ...] = ()) -> list[list[int]]:
@@ -91,7 +91,7 @@ def test_passage_with_few_other_words_is_copy():
     assert len(PROSE) >= LONG
     twice = [*PROSE, *(f"{word}s" for word in PROSE), *(f"{word}x" for word in PROSE)]
     assert group(twice, [*twice[:-1], "other"]) == [[0, 1]]
-    assert group(twice, twice[: int(len(twice) * ALIKE) - 2]) == [[0], [1]]
+    assert group(twice, twice[: int(len(twice) * COPY_SHARE) - 2]) == [[0], [1]]
     assert group(twice, twice[::-1]) == [[0], [1]], "the same words in another order"
 
 

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from vmrag_link.conversion.converter import Converter
-from vmrag_link.documents.import_base import ImportBase, located, of_folder
-from vmrag_link.documents.importing import MAX_BYTES, ImportedDocument, Skipped, SourceFile, read, scan
+from vmrag_link.documents.import_base import ImportBase, locate_path, make_base
+from vmrag_link.documents.importing import MAX_BYTES, ImportedDocument, SkippedFile, SourceFile, read_file, scan_sources
 from vmrag_link.errors import FileFailed, UsageInvalid
 from vmrag_link.models import content_hash
 
@@ -27,19 +27,19 @@ def tree(root: Path, **files: str) -> Path:
 
 
 def root(path: Path) -> ImportBase:
-    return of_folder(located(path), located(path))
+    return make_base(locate_path(path), locate_path(path))
 
 
 def ids(base: Path, *sources: Path) -> list[str]:
-    return [file.doc_id for file in scan(sources or [base], root(base)).files]
+    return [file.doc_id for file in scan_sources(sources or [base], root(base)).files]
 
 
 def reasons(base: Path) -> dict[str, str]:
-    return {item.name: item.reason for item in scan([base], root(base)).skipped}
+    return {item.name: item.reason for item in scan_sources([base], root(base)).skipped}
 
 
 def imported(path: Path) -> ImportedDocument:
-    document = read(scan([path], root(path)).files[0], CONVERTER)
+    document = read_file(scan_sources([path], root(path)).files[0], CONVERTER)
     assert isinstance(document, ImportedDocument)
     return document
 
@@ -66,7 +66,7 @@ def test_relative_sources_are_looked_for_in_the_current_folder(tmp_path: Path, m
 def test_a_source_that_is_not_there_is_refused(tmp_path: Path) -> None:
     tree(tmp_path, a__x_md="", b__y_md="")
     with pytest.raises(UsageInvalid):
-        scan([tmp_path / "absent.md"], root(tmp_path))
+        scan_sources([tmp_path / "absent.md"], root(tmp_path))
 
 
 def test_hidden_files_and_folders_are_left_out_and_named_once(tmp_path: Path) -> None:
@@ -78,7 +78,7 @@ def test_hidden_files_and_folders_are_left_out_and_named_once(tmp_path: Path) ->
 def test_types_are_told_by_the_ending_whatever_its_case(tmp_path: Path) -> None:
     for name in ("a.MD", "b.markdown", "c.txt", "d.rst", "e.HTML", "f.htm", "g.png", "Makefile"):
         (tmp_path / name).touch()
-    documents = [read(file, CONVERTER) for file in scan([tmp_path], root(tmp_path)).files]
+    documents = [read_file(file, CONVERTER) for file in scan_sources([tmp_path], root(tmp_path)).files]
     assert {
         document.doc_id: document.file_type for document in documents if isinstance(document, ImportedDocument)
     } == {
@@ -148,22 +148,22 @@ def test_special_and_large_files_are_left_out(tmp_path: Path) -> None:
 )
 def test_contents_that_are_no_text_are_left_out_with_the_reason(tmp_path: Path, content: bytes, reason: str) -> None:
     (tmp_path / "x.md").write_bytes(content)
-    assert read(scan([tmp_path], root(tmp_path)).files[0], CONVERTER) == Skipped("x.md", reason)
+    assert read_file(scan_sources([tmp_path], root(tmp_path)).files[0], CONVERTER) == SkippedFile("x.md", reason)
 
 
 def test_a_file_that_vanishes_is_an_error_that_names_it(tmp_path: Path) -> None:
     tree(tmp_path, x_md="")
-    (file,) = scan([tmp_path], root(tmp_path)).files
+    (file,) = scan_sources([tmp_path], root(tmp_path)).files
     file.path.unlink()
     with pytest.raises(FileFailed, match=r"x\.md"):
-        read(file, CONVERTER)
+        read_file(file, CONVERTER)
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
 def test_a_folder_that_cannot_be_read_is_an_error_that_names_it(tmp_path: Path) -> None:
     (tmp_path / "closed").mkdir(mode=0)
     with pytest.raises(FileFailed, match="closed"):
-        scan([tmp_path], root(tmp_path))
+        scan_sources([tmp_path], root(tmp_path))
 
 
 def test_a_document_has_its_exact_text_without_the_byte_order_mark(tmp_path: Path) -> None:
@@ -183,14 +183,14 @@ def test_a_document_has_its_exact_text_without_the_byte_order_mark(tmp_path: Pat
 
 def test_a_source_counts_from_the_root_of_the_work_tree(tmp_path: Path) -> None:
     tree(tmp_path, docs__x_md="")
-    base = of_folder(located(tmp_path / "docs"), located(tmp_path))
-    (file,) = scan([tmp_path / "docs/x.md"], base).files
+    base = make_base(locate_path(tmp_path / "docs"), locate_path(tmp_path))
+    (file,) = scan_sources([tmp_path / "docs/x.md"], base).files
     assert (file.doc_id, file.source) == ("x.md", "docs/x.md")
 
 
 def test_front_matter_becomes_metadata_and_an_empty_file_a_document(tmp_path: Path) -> None:
     tree(tmp_path, a_md="---\ntags: [b, a]\nn: 1\n---\n# A\n", empty_md="")
-    first, empty = (read(file, CONVERTER) for file in scan([tmp_path], root(tmp_path)).files)
+    first, empty = (read_file(file, CONVERTER) for file in scan_sources([tmp_path], root(tmp_path)).files)
     assert isinstance(first, ImportedDocument)
     assert (first.title, first.content, json.loads(first.metadata)) == ("A", "# A\n", {"tags": ["b", "a"], "n": 1})
     assert isinstance(empty, ImportedDocument)
@@ -202,4 +202,4 @@ def test_a_file_that_grew_since_the_scan_is_left_out(tmp_path: Path) -> None:
     file = SourceFile("x.md", "x.md", tmp_path / "x.md")
     with file.path.open("wb") as opened:
         opened.truncate(MAX_BYTES + 1)
-    assert read(file, CONVERTER) == Skipped("x.md", "is larger than 64 MiB")
+    assert read_file(file, CONVERTER) == SkippedFile("x.md", "is larger than 64 MiB")

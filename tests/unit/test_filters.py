@@ -9,11 +9,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from vmrag_link.errors import FilterInvalid
-from vmrag_link.index.metadata import document_metadata
-from vmrag_link.index.reader import HeldColumns
-from vmrag_link.models import ISSUES, Collection, DocumentHeader, canonical_json
+from vmrag_link.index.metadata import build_document_metadata
+from vmrag_link.index.reader import DocumentColumns
+from vmrag_link.models import ISSUES, Collection, DocumentHeader, encode_canonical_json
 from vmrag_link.retrieval import filters
-from vmrag_link.retrieval.filters import matching, matching_text
+from vmrag_link.retrieval.filters import compile_where, compile_where_document
 from vmrag_link.retrieval.narrowed import MetadataColumns
 
 
@@ -34,7 +34,7 @@ from vmrag_link.retrieval.narrowed import MetadataColumns
     ],
 )
 def test_shorthand_becomes_what_chroma_takes(given, normal):
-    assert filters.where(given) == normal
+    assert filters.normalize_where(given) == normal
 
 
 @pytest.mark.parametrize(
@@ -63,30 +63,30 @@ def test_shorthand_becomes_what_chroma_takes(given, normal):
 )
 def test_what_chroma_would_not_take_is_refused(wrong):
     with pytest.raises(FilterInvalid):
-        filters.where(wrong)
+        filters.normalize_where(wrong)
 
 
 @pytest.mark.parametrize("wrong", [{"$like": "x"}, {"$contains": ""}, {"$contains": 1}, {"text": "x"}, {"$or": []}])
 def test_filters_on_text_take_texts_only(wrong):
-    assert filters.where_document({"$contains": "x"}) == {"$contains": "x"}
-    assert filters.where_document({"$contains": "x", "$not_contains": "y"}) == {
+    assert filters.normalize_where_document({"$contains": "x"}) == {"$contains": "x"}
+    assert filters.normalize_where_document({"$contains": "x", "$not_contains": "y"}) == {
         "$and": [{"$contains": "x"}, {"$not_contains": "y"}]
     }
     with pytest.raises(FilterInvalid):
-        filters.where_document(wrong)
+        filters.normalize_where_document(wrong)
 
 
 @pytest.mark.parametrize("text", ["", "{", "[1]", '"a"', "null", "[" * 100_000, '{"a": 1', "{'a': 1}"])
 def test_what_is_not_one_json_object_is_refused(text):
     with pytest.raises(FilterInvalid) as refused:
-        filters.parse(text)
+        filters.parse_filter(text)
     assert "JSON object" in refused.value.hint
 
 
-@pytest.mark.parametrize("read", [filters.where, filters.where_document])
+@pytest.mark.parametrize("read", [filters.normalize_where, filters.normalize_where_document])
 def test_filter_with_too_many_conditions_is_refused(read):
     conditions = [{"$contains": str(number)} for number in range(1001)]
-    if read is filters.where:
+    if read is filters.normalize_where:
         conditions = [{"a": condition} for condition in conditions]
     with pytest.raises(FilterInvalid, match="1,001 conditions"):
         read({"$or": [{"$and": conditions[:500]}, *conditions[500:]]})
@@ -98,8 +98,8 @@ def test_a_filter_of_any_depth_is_answered_without_a_crash():
     for _ in range(5_000):
         deep = {"$or": [deep, {"b": 2}]}
     with pytest.raises(FilterInvalid, match="deeper"):
-        filters.where(deep)
-    assert filters.parse('{"a": 1}') == {"a": 1}
+        filters.normalize_where(deep)
+    assert filters.parse_filter('{"a": 1}') == {"a": 1}
 
 
 JSON = st.recursive(
@@ -120,7 +120,7 @@ UNHURRIED = settings(suppress_health_check=[HealthCheck.too_slow], deadline=None
 @given(JSON)
 def test_anything_gives_a_filter_or_a_refusal(value):
     try:
-        normal = filters.where(value)
+        normal = filters.normalize_where(value)
     except FilterInvalid:
         return
     if value:
@@ -144,7 +144,7 @@ def assert_chroma_takes(normal):
 
 
 def test_no_regular_expression_takes_long():
-    assert not matching_text({"$regex": "^(a+)+$"})("a" * 100_000 + "b")
+    assert not compile_where_document({"$regex": "^(a+)+$"})("a" * 100_000 + "b")
 
 
 @pytest.mark.parametrize(
@@ -163,7 +163,7 @@ def test_no_regular_expression_takes_long():
     ],
 )
 def test_strings_are_ordered_and_a_mixed_pair_does_not_match(asked, value, passes):
-    assert matching(filters.where({"k": asked}))({"k": [value, None]}) == [passes, False]
+    assert compile_where(filters.normalize_where({"k": asked}))({"k": [value, None]}) == [passes, False]
 
 
 METADATA = JSON.filter(lambda value: "inf" not in repr(value) and "nan" not in repr(value))
@@ -186,7 +186,7 @@ KEYS = st.sampled_from(
 
 GUIDE = Collection("issues_guide", kind=ISSUES)
 HEADERS = st.builds(
-    lambda metadata, title: DocumentHeader(GUIDE.name, "d", title, "0" * 64, canonical_json(metadata)),
+    lambda metadata, title: DocumentHeader(GUIDE.name, "d", title, "0" * 64, encode_canonical_json(metadata)),
     st.dictionaries(KEYS, METADATA),
     st.sampled_from(["", "A title"]),
 )
@@ -196,7 +196,7 @@ HEADERS = st.builds(
 @given(st.sets(KEYS), st.lists(HEADERS, min_size=1, max_size=4))
 def test_what_a_filter_looks_up_is_what_chroma_holds(keys, headers):
     columns, count = MetadataColumns(keys), len(headers)
-    documents = HeldColumns(
+    documents = DocumentColumns(
         range(count),
         [3] * count,
         [0] * count,
@@ -206,9 +206,9 @@ def test_what_a_filter_looks_up_is_what_chroma_holds(keys, headers):
             for each in zip(*((header.title, header.doc_id, header.content_hash) for header in headers), strict=True)
         ),
     )
-    held = [document_metadata(header, "issue_logs") for header in headers]
+    held = [build_document_metadata(header, "issue_logs") for header in headers]
     expected = {key: [each.get(key) for each in held] for key in keys}
     assert {key: [*column] for key, column in columns.of(documents, GUIDE).items()} == expected
-    assert [columns.of_document(header, GUIDE) for header in headers] == [
+    assert [columns.build_document_columns(header, GUIDE) for header in headers] == [
         {key: [each.get(key)] for key in keys} for each in held
     ]

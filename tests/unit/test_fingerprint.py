@@ -6,15 +6,15 @@ import msgspec
 import pytest
 
 from vmrag_link.models import Chunking, Collection, DocumentHeader
-from vmrag_link.retrieval.fusion import RANKING, fingerprint
+from vmrag_link.retrieval.fusion import DEFAULT_RANKING, compute_fingerprint
 
 COLLECTIONS = [Collection("guide", embedding_model="m", embedding_dimensions=4), Collection("notes")]
 HEADERS = [DocumentHeader("guide", "a", "A", "h1", "{}"), DocumentHeader("notes", "a", "", "h2", '{"x":1}')]
-PRINT = fingerprint(RANKING, COLLECTIONS, HEADERS)
+PRINT = compute_fingerprint(DEFAULT_RANKING, COLLECTIONS, HEADERS)
 
 
 def test_the_order_does_not_matter():
-    assert fingerprint(RANKING, reversed(COLLECTIONS), reversed(HEADERS)) == PRINT
+    assert compute_fingerprint(DEFAULT_RANKING, reversed(COLLECTIONS), reversed(HEADERS)) == PRINT
     assert len(PRINT) == 64
 
 
@@ -26,7 +26,10 @@ def test_the_order_does_not_matter():
     ids=str,
 )  # fmt: skip
 def test_every_part_of_a_document_counts(change):
-    assert fingerprint(RANKING, COLLECTIONS, [HEADERS[0], msgspec.structs.replace(HEADERS[1], **change)]) != PRINT
+    assert (
+        compute_fingerprint(DEFAULT_RANKING, COLLECTIONS, [HEADERS[0], msgspec.structs.replace(HEADERS[1], **change)])
+        != PRINT
+    )
 
 
 @pytest.mark.parametrize(
@@ -38,28 +41,33 @@ def test_every_part_of_a_document_counts(change):
     ids=str,
 )  # fmt: skip
 def test_what_a_collection_says_about_indexing_counts(change):
-    assert fingerprint(RANKING, [msgspec.structs.replace(COLLECTIONS[0], **change), COLLECTIONS[1]], HEADERS) != PRINT
+    assert (
+        compute_fingerprint(
+            DEFAULT_RANKING, [msgspec.structs.replace(COLLECTIONS[0], **change), COLLECTIONS[1]], HEADERS
+        )
+        != PRINT
+    )
 
 
 def test_what_a_collection_says_about_itself_does_not_count():
     renamed = [
         msgspec.structs.replace(collection, metadata='{"about":"x"}', created_at="now") for collection in COLLECTIONS
     ]
-    assert fingerprint(RANKING, renamed, HEADERS) == PRINT
+    assert compute_fingerprint(DEFAULT_RANKING, renamed, HEADERS) == PRINT
 
 
 @pytest.mark.parametrize(
     "change",
-    [{"version": RANKING.version + 1}, {"vector_weight": 0.401}, {"document_weight": 0.0}, {"per_document": 1}],
+    [{"version": DEFAULT_RANKING.version + 1}, {"vector_weight": 0.401}, {"document_weight": 0.0}, {"per_document": 1}],
     ids=str,
 )
 def test_the_version_and_the_settings_of_the_ranking_count(change):
-    assert fingerprint(msgspec.structs.replace(RANKING, **change), COLLECTIONS, HEADERS) != PRINT
+    assert compute_fingerprint(msgspec.structs.replace(DEFAULT_RANKING, **change), COLLECTIONS, HEADERS) != PRINT
 
 
 def test_documents_and_collections_count():
-    assert fingerprint(RANKING, COLLECTIONS, HEADERS[:1]) != PRINT
-    assert fingerprint(RANKING, COLLECTIONS[:1], HEADERS) != PRINT
+    assert compute_fingerprint(DEFAULT_RANKING, COLLECTIONS, HEADERS[:1]) != PRINT
+    assert compute_fingerprint(DEFAULT_RANKING, COLLECTIONS[:1], HEADERS) != PRINT
 
 
 def test_the_fingerprint_of_these_is_the_same_in_every_program_that_ranks_alike():

@@ -10,21 +10,22 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vmrag_link.retrieval.fusion import UNIT, WHOLE, Parts, by_share, fuse
+from vmrag_link.retrieval.fusion import FULL_WEIGHT, UNIT, CollectionScores, fuse_scores, normalize_scores
 
 MOST = 10**12
 
 
 def fused(vectors: dict[int, int], words: dict[int, int], weight: float) -> dict[int, int]:
     """Of a single collection."""
-    return fuse([Parts(vectors, words, MOST)], weight)
+    return fuse_scores([CollectionScores(vectors, words, MOST)], weight)
 
 
 def exact(vectors: dict[int, int], words: dict[int, int], weight: int) -> dict[int, Fraction]:
     """The scores of a single collection, not rounded; `weight` in thousandths."""
     nearest, wordiest = (max(map(abs, each.values()), default=0) or 1 for each in (vectors, words))
     return {
-        row: Fraction(weight * near, WHOLE * nearest) + Fraction((WHOLE - weight) * words[row], WHOLE * wordiest)
+        row: Fraction(weight * near, FULL_WEIGHT * nearest)
+        + Fraction((FULL_WEIGHT - weight) * words[row], FULL_WEIGHT * wordiest)
         for row, near in vectors.items()
     }
 
@@ -49,7 +50,7 @@ def test_a_kind_that_knows_nothing_leaves_the_order_to_the_other():
     assert fused({1: 0, 2: 0}, {1: 5, 2: 10}, 0.4) == {1: UNIT * 5 // 10 * 6 // 10, 2: UNIT * 6 // 10}
     assert fused({1: 0}, {1: 0}, 0.4) == {1: 0}
     assert fused({}, {}, 0.4) == {}
-    assert fuse([], 0.4) == {}
+    assert fuse_scores([], 0.4) == {}
 
 
 def test_what_is_far_from_the_query_by_vectors_is_not_counted_for_more_than_its_share():
@@ -67,21 +68,21 @@ def kinds(scored: dict[int, tuple[int, int]]) -> tuple[dict[int, int], dict[int,
     return vectors, words
 
 
-@given(SCORED, st.integers(0, WHOLE))
+@given(SCORED, st.integers(0, FULL_WEIGHT))
 def test_scores_are_whole_and_none_is_above_one(scored, weight):
-    scores = fused(*kinds(scored), weight / WHOLE)
+    scores = fused(*kinds(scored), weight / FULL_WEIGHT)
     assert scores.keys() == scored.keys()
     assert all(type(score) is int and abs(score) <= UNIT for score in scores.values())
 
 
-@given(SCORED, st.integers(0, WHOLE), st.integers(0, 10**12))
+@given(SCORED, st.integers(0, FULL_WEIGHT), st.integers(0, 10**12))
 def test_one_collection_alone_scores_as_before_there_were_several(scored, weight, more):
     """Each kind divided by its best and added by weight, rounded down; what the words could reach
     at most does not matter.
     """
     vectors, words = kinds(scored)
     most = max(1, *words.values(), 1) + more
-    assert fuse([Parts(vectors, words, most)], weight / WHOLE) == {
+    assert fuse_scores([CollectionScores(vectors, words, most)], weight / FULL_WEIGHT) == {
         row: UNIT * score // 1 for row, score in exact(vectors, words, weight).items()
     }
 
@@ -90,12 +91,12 @@ def test_one_collection_alone_scores_as_before_there_were_several(scored, weight
 
 
 @st.composite
-def collections(draw: st.DrawFn) -> list[Parts]:
+def collections(draw: st.DrawFn) -> list[CollectionScores]:
     """No row is in two of them, and no score by words is above what it can be at most."""
     made = []
     for number in range(draw(st.integers(1, 4))):
         vectors, words = kinds({100 * number + row: each for row, each in draw(SCORED).items()})
-        made.append(Parts(vectors, words, max([1, *words.values()]) + draw(st.integers(0, 10**12))))
+        made.append(CollectionScores(vectors, words, max([1, *words.values()]) + draw(st.integers(0, 10**12))))
     return made
 
 
@@ -104,26 +105,27 @@ def order(scores: dict[int, int], rows: Sequence[int]) -> list[int]:
 
 
 def test_others_that_come_or_go_leave_the_order_of_a_collection_as_it_was():
-    one = Parts({1: 900, 2: 300, 3: 800, 4: -100}, {1: 0, 2: 700, 3: 500, 4: 0}, 1_000)
-    before = order(fuse([one], 0.4), [1, 2, 3, 4])
+    one = CollectionScores({1: 900, 2: 300, 3: 800, 4: -100}, {1: 0, 2: 700, 3: 500, 4: 0}, 1_000)
+    before = order(fuse_scores([one], 0.4), [1, 2, 3, 4])
     assert before == [3, 2, 1, 4]
     for other in (
-        Parts({11: 100_000}, {11: 10**11}, 10**11),  # better by both
-        Parts({11: 100_000}, {11: 0}, 10**11),
-        Parts({11: 1}, {11: 10**11}, 10**11),
-        Parts({11: 1}, {11: 1}, 10**11),  # worse by both
-        Parts({11: -1}, {11: 0}, 1),
-        Parts({}, {}, 1),
+        CollectionScores({11: 100_000}, {11: 10**11}, 10**11),  # better by both
+        CollectionScores({11: 100_000}, {11: 0}, 10**11),
+        CollectionScores({11: 1}, {11: 10**11}, 10**11),
+        CollectionScores({11: 1}, {11: 1}, 10**11),  # worse by both
+        CollectionScores({11: -1}, {11: 0}, 1),
+        CollectionScores({}, {}, 1),
     ):
-        assert order(fuse([one, other], 0.4), [1, 2, 3, 4]) == before
+        assert order(fuse_scores([one, other], 0.4), [1, 2, 3, 4]) == before
         assert (
-            order(fuse([other, one, msgspec.structs.replace(other, vectors={}, words={})], 0.4), [1, 2, 3, 4]) == before
+            order(fuse_scores([other, one, msgspec.structs.replace(other, vectors={}, words={})], 0.4), [1, 2, 3, 4])
+            == before
         )
 
 
-@given(collections(), st.integers(0, WHOLE))
+@given(collections(), st.integers(0, FULL_WEIGHT))
 def test_the_order_of_a_collection_never_depends_on_the_others(given_collections, weight):
-    scores = fuse(given_collections, weight / WHOLE)
+    scores = fuse_scores(given_collections, weight / FULL_WEIGHT)
     assert scores.keys() == {row for given_collection in given_collections for row in given_collection.vectors}
     assert all(type(score) is int and abs(score) <= UNIT for score in scores.values())
     for given_collection in given_collections:
@@ -140,31 +142,31 @@ def test_the_order_of_a_collection_never_depends_on_the_others(given_collections
             assert all(abs(scores[row] - share * alone[row]) <= 1 + abs(alone[row] / alone[rows[-1]]) for row in rows)
 
 
-@given(collections(), st.integers(0, WHOLE), st.randoms(use_true_random=False))
+@given(collections(), st.integers(0, FULL_WEIGHT), st.randoms(use_true_random=False))
 def test_it_does_not_matter_which_collection_comes_first(given_collections, weight, dice):
     mixed = dice.sample(given_collections, len(given_collections))
-    assert fuse(mixed, weight / WHOLE) == fuse(given_collections, weight / WHOLE)
+    assert fuse_scores(mixed, weight / FULL_WEIGHT) == fuse_scores(given_collections, weight / FULL_WEIGHT)
 
 
-@given(collections(), st.integers(0, WHOLE), st.integers(1, 2**24), st.integers(1, 10**12))
+@given(collections(), st.integers(0, FULL_WEIGHT), st.integers(1, 2**24), st.integers(1, 10**12))
 def test_the_best_by_both_of_all_collections_has_the_score_of_one(given_collections, weight, further, most):
     nearest = further + max(
         abs(near) for given_collection in given_collections for near in (0, *given_collection.vectors.values())
     )
-    best = Parts({1_000: nearest, 1_001: 0}, {1_000: most, 1_001: 0}, most)  # no word could say more
-    scores = fuse([*given_collections, best], weight / WHOLE)
+    best = CollectionScores({1_000: nearest, 1_001: 0}, {1_000: most, 1_001: 0}, most)  # no word could say more
+    scores = fuse_scores([*given_collections, best], weight / FULL_WEIGHT)
     assert scores[1_000] == UNIT == max(scores.values())
 
 
 def test_a_collection_is_weighed_by_how_near_its_best_come_to_the_best_of_all():
-    near = Parts({1: 1_000}, {1: 80}, 100)
-    half = Parts({11: 500}, {11: 10}, 100)
-    scores = fuse([near, half], 0.4)
+    near = CollectionScores({1: 1_000}, {1: 80}, 100)
+    half = CollectionScores({11: 500}, {11: 10}, 100)
+    scores = fuse_scores([near, half], 0.4)
     assert scores == {1: UNIT, 11: UNIT * (Fraction(4, 10) / 2 + Fraction(6, 10) / 8)}
     # Words weigh by their share of what they could be: ten times as much of that is as much.
-    assert fuse([near, msgspec.structs.replace(half, words={11: 100}, most=1_000)], 0.4) == scores
+    assert fuse_scores([near, msgspec.structs.replace(half, words={11: 100}, most=1_000)], 0.4) == scores
     # The best by words of one collection and the best by vectors of another: neither has all.
-    mixed = fuse([Parts({1: 1_000}, {1: 20}, 100), Parts({11: 500}, {11: 80}, 100)], 0.4)
+    mixed = fuse_scores([CollectionScores({1: 1_000}, {1: 20}, 100), CollectionScores({11: 500}, {11: 80}, 100)], 0.4)
     assert mixed == {
         1: UNIT * (Fraction(4, 10) + Fraction(6, 10) / 4),
         11: UNIT * (Fraction(4, 10) / 2 + Fraction(6, 10)),
@@ -172,8 +174,12 @@ def test_a_collection_is_weighed_by_how_near_its_best_come_to_the_best_of_all():
 
 
 def test_a_collection_that_has_nothing_to_say_comes_last():
-    scores = fuse(
-        [Parts({1: 10, 2: 9}, {1: 0, 2: 0}, 1_000), Parts({11: 900, 12: 300}, {11: 500, 12: 100}, 1_000)], 0.4
+    scores = fuse_scores(
+        [
+            CollectionScores({1: 10, 2: 9}, {1: 0, 2: 0}, 1_000),
+            CollectionScores({11: 900, 12: 300}, {11: 500, 12: 100}, 1_000),
+        ],
+        0.4,
     )
     assert order(scores, [1, 2, 11, 12]) == [11, 12, 1, 2]
 
@@ -183,19 +189,21 @@ def test_a_collection_that_has_nothing_to_say_comes_last():
 
 @given(st.dictionaries(st.integers(0, 50), st.integers(0, 10**11)), st.integers(0, 10**12))
 def test_by_share_leaves_the_scores_of_a_single_collection_as_they_are(words, more):
-    assert by_share([(words, max([1, *words.values()]) + more)]) == words
-    assert by_share([]) == {}
+    assert normalize_scores([(words, max([1, *words.values()]) + more)]) == words
+    assert normalize_scores([]) == {}
 
 
 def test_by_share_compares_what_part_of_the_possible_was_reached():
     small, large = ({1: 50, 2: 20}, 100), ({11: 400, 12: 900}, 1_000)
-    assert by_share([small, large]) == {1: 500, 2: 200, 11: 400, 12: 900}
-    assert by_share([large, small]) == by_share([small, large])
+    assert normalize_scores([small, large]) == {1: 500, 2: 200, 11: 400, 12: 900}
+    assert normalize_scores([large, small]) == normalize_scores([small, large])
 
 
 @given(collections())
 def test_by_share_never_changes_the_order_of_a_collection(given_collections):
-    scores = by_share([(given_collection.words, given_collection.most) for given_collection in given_collections])
+    scores = normalize_scores(
+        [(given_collection.words, given_collection.most) for given_collection in given_collections]
+    )
     largest = max(given_collection.most for given_collection in given_collections)
     for given_collection in given_collections:
         rows = list(given_collection.words)

@@ -14,7 +14,7 @@ from tests.support.long import examples
 from vmrag_link import yaml_tree
 from vmrag_link.errors import QueriesInvalid
 from vmrag_link.golden import file, rewrite
-from vmrag_link.golden.queries import GoldenQuery, RankedChunk, Recording, changed_since, misses
+from vmrag_link.golden.queries import GoldenQuery, RankedChunk, Recording, describe_changes, find_misses
 from vmrag_link.retrieval.query import Mode
 
 LABEL = ".vmrag/queries.yaml"
@@ -23,12 +23,12 @@ A, B = RankedChunk("handbook/a.md", 0, 1.0), RankedChunk("handbook/b.md", 3, 0.2
 
 
 def read(text: str) -> list[GoldenQuery]:
-    return list(file.read(text.encode(), LABEL).queries)
+    return list(file.parse_queries(text.encode(), LABEL).queries)
 
 
 def refused(text: str | bytes) -> QueriesInvalid:
     with pytest.raises(QueriesInvalid) as caught:
-        file.read(text.encode() if isinstance(text, str) else text, LABEL)
+        file.parse_queries(text.encode() if isinstance(text, str) else text, LABEL)
     assert caught.value.hint
     assert caught.value.details["file"] == LABEL
     return caught.value
@@ -133,8 +133,8 @@ def test_within_needs_an_order():
 
 def test_an_order_is_recorded_where_it_stands_without_a_word_about_rankings():
     text = "queries:\n  - query: q   # mine\n    order: [handbook/b.md]\n  - {query: r}\n"
-    answers = rewrite.Recorded({}, {0: ("handbook/a.md", "handbook/b.md"), 1: ("handbook/c d.md",)})
-    assert rewrite.with_recorded(text.encode(), answers, NOW, LABEL).decode() == (
+    answers = rewrite.RecordedAnswers({}, {0: ("handbook/a.md", "handbook/b.md"), 1: ("handbook/c d.md",)})
+    assert rewrite.record_answers(text.encode(), answers, NOW, LABEL).decode() == (
         "queries:\n  - query: q   # mine\n    order:\n      - handbook/a.md\n      - handbook/b.md\n"
         '  - {query: r, order: ["handbook/c d.md"]}\n'
     )
@@ -165,8 +165,10 @@ def test_an_unknown_field_names_those_that_there_are():
 )
 def test_what_an_answer_lacks(query, found, kinds):
     asked = GoldenQuery("x", 1, **query)
-    assert [miss.kind for miss in misses(asked, found, 5, comparable=True)] == kinds
-    assert [miss.kind for miss in misses(asked, found, 5, comparable=False)] == [k for k in kinds if k != "ranking"]
+    assert [miss.kind for miss in find_misses(asked, found, 5, comparable=True)] == kinds
+    assert [miss.kind for miss in find_misses(asked, found, 5, comparable=False)] == [
+        k for k in kinds if k != "ranking"
+    ]
 
 
 @pytest.mark.parametrize(
@@ -185,7 +187,7 @@ def test_what_an_answer_lacks(query, found, kinds):
 def test_an_order_holds_within_so_many_places_whatever_chunks_scores_and_what_comes_behind(within, found, message):
     query = GoldenQuery(text="q", line=1, order=("handbook/a.md", "handbook/b.md"), within=within)
     answer = [RankedChunk(f"handbook/{name}.md", number, 0.1) for number, name in enumerate(found)]
-    missed = misses(query, answer, 9, comparable=True)
+    missed = find_misses(query, answer, 9, comparable=True)
     assert [each.message for each in missed] == ([message] if message else [])
     assert all(each.wanted and each.got for each in missed)
 
@@ -193,14 +195,14 @@ def test_an_order_holds_within_so_many_places_whatever_chunks_scores_and_what_co
 def test_a_document_that_rises_by_more_places_is_out_of_order_as_one_that_falls_is():
     query = GoldenQuery(text="q", line=1, order=("handbook/a.md", "handbook/b.md", "handbook/c.md"), within=1)
     answer = [RankedChunk(f"handbook/{name}.md", number, 0.1) for number, name in enumerate("cab")]
-    [missed] = misses(query, answer, 9, comparable=True)
+    [missed] = find_misses(query, answer, 9, comparable=True)
     assert missed.message == "handbook/c.md comes at number 1, and not within 1 of number 3"
 
 
 def test_what_changed_since_a_recording_is_named():
     before = Recording(version=1, mode="hybrid", k=3, vector_weight=0.4, document_weight=0.6, per_document=0)
-    assert changed_since(before, NOW) == ["the ranking's version was 1 and is 2", "retrieval.k was 3 and is 5"]
-    assert changed_since(NOW, NOW) == []
+    assert describe_changes(before, NOW) == ["the ranking's version was 1 and is 2", "retrieval.k was 3 and is 5"]
+    assert describe_changes(NOW, NOW) == []
 
 
 # -- recording -------------------------------------------------------------------------------------
@@ -213,7 +215,7 @@ def lines_removed(before: str, after: str) -> list[str]:
 
 def record(text: str, **rankings: tuple[RankedChunk, ...]) -> str:
     by_number = {int(number.removeprefix("q")): ranking for number, ranking in rankings.items()}
-    return rewrite.with_recorded(text.encode(), rewrite.Recorded(by_number), NOW, LABEL).decode()
+    return rewrite.record_answers(text.encode(), rewrite.RecordedAnswers(by_number), NOW, LABEL).decode()
 
 
 RECORDED = "recorded: {version: 2, mode: hybrid, k: 5, vector_weight: 0.4, document_weight: 0.6, per_document: 0}\n"
@@ -293,11 +295,11 @@ def test_whatever_is_recorded_is_read_again_and_comments_and_order_stay(parts, n
         return  # characters that YAML has no place for
     before = before.replace("\n", newline)
     rankings = {number: tuple(ranking) for number, (*_, ranking) in enumerate(parts) if ranking is not None}
-    after = rewrite.with_recorded(before.encode(), rewrite.Recorded(rankings), NOW, LABEL)
-    found = file.read(after, LABEL)
+    after = rewrite.record_answers(before.encode(), rewrite.RecordedAnswers(rankings), NOW, LABEL)
+    found = file.parse_queries(after, LABEL)
     assert found.recorded == (NOW if rankings else None)
     assert [query.ranking for query in found.queries] == [
         rankings.get(number, each.ranking) for number, each in enumerate(read(before))
     ]
     assert comments(after.decode()) == comments(before)
-    assert rewrite.with_recorded(after, rewrite.Recorded(rankings), NOW, LABEL) == after
+    assert rewrite.record_answers(after, rewrite.RecordedAnswers(rankings), NOW, LABEL) == after

@@ -9,7 +9,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vmrag_link.documents.import_base import OUTSIDE, ROOT, ImportBase, derived, located, of_folder, of_record, problem
+from vmrag_link.documents.import_base import (
+    OUTSIDE,
+    ROOT,
+    ImportBase,
+    count_bases,
+    find_base_problem,
+    locate_path,
+    make_base,
+    restore_base,
+)
 
 TOP = Path("/work/repo")
 NAMES = st.sampled_from(["docs", "guide", "a", "b.md", "é", "x y", "-n"])
@@ -20,44 +29,44 @@ FOLDERS = st.one_of(st.just(ROOT), PATHS)
 @given(FOLDERS, PATHS)
 def test_what_is_recorded_of_a_folder_gives_the_same_ids_on_every_machine(folder: str, file: str) -> None:
     here, there = (
-        of_folder(TOP / folder, TOP),
-        of_record(of_folder(TOP / folder, TOP).recorded, Path("/home/ada/clone")),
+        make_base(TOP / folder, TOP),
+        restore_base(make_base(TOP / folder, TOP).recorded, Path("/home/ada/clone")),
     )
-    assert problem(here.recorded) is None
-    assert here.doc_id(TOP / folder / file) == there.doc_id(Path("/home/ada/clone") / folder / file) == file
-    assert here.source(TOP / folder / file) == there.source(Path("/home/ada/clone") / folder / file)
-    assert TOP / here.source(TOP / folder / file) == TOP / folder / file
+    assert find_base_problem(here.recorded) is None
+    assert here.make_doc_id(TOP / folder / file) == there.make_doc_id(Path("/home/ada/clone") / folder / file) == file
+    assert here.make_source(TOP / folder / file) == there.make_source(Path("/home/ada/clone") / folder / file)
+    assert TOP / here.make_source(TOP / folder / file) == TOP / folder / file
 
 
 @given(PATHS)
 def test_a_source_outside_the_repository_counts_from_the_base(file: str) -> None:
-    bases = [of_folder(Path(folder), TOP) for folder in ("/home/ada/notes", "/home/bob/n")]
+    bases = [make_base(Path(folder), TOP) for folder in ("/home/ada/notes", "/home/bob/n")]
     assert {base.recorded for base in bases} == {OUTSIDE}
-    assert {base.doc_id(base.folder / file) for base in bases} == {file}
-    assert {base.source(base.folder / file) for base in bases} == {file}
+    assert {base.make_doc_id(base.folder / file) for base in bases} == {file}
+    assert {base.make_source(base.folder / file) for base in bases} == {file}
 
 
 def test_a_folder_around_the_repository_is_outside() -> None:
-    base = of_folder(TOP.parent, TOP)
+    base = make_base(TOP.parent, TOP)
     assert base.recorded == OUTSIDE
-    assert base.doc_id(TOP / "docs/a.md") == base.source(TOP / "docs/a.md") == "repo/docs/a.md"
+    assert base.make_doc_id(TOP / "docs/a.md") == base.make_source(TOP / "docs/a.md") == "repo/docs/a.md"
 
 
 @given(FOLDERS, st.sets(PATHS, min_size=1))
 def test_the_base_of_documents_is_derived_from_what_programs_before_stored(folder: str, files: set[str]) -> None:
-    stored = [(file, of_folder(TOP / folder, TOP).source(TOP / folder / file)) for file in files]
-    assert derived([*stored, ("by hand", "")]) == {folder: len(files)}
+    stored = [(file, make_base(TOP / folder, TOP).make_source(TOP / folder / file)) for file in files]
+    assert count_bases([*stored, ("by hand", "")]) == {folder: len(files)}
     absolute = [(file, f"/home/ada/notes/{file}") for file in files]
-    assert derived(absolute) == {"/home/ada/notes": len(files)}
+    assert count_bases(absolute) == {"/home/ada/notes": len(files)}
 
 
 @given(FOLDERS, FOLDERS, st.sets(PATHS, min_size=1))
 def test_a_file_stays_the_document_that_it_is_whatever_the_base_becomes(
     before: str, after: str, files: set[str]
 ) -> None:
-    first, then = of_folder(TOP / before, TOP), of_folder(TOP / after, TOP)
-    stored = [(file, first.source(TOP / before / file)) for file in files]
-    assert then.ids_by_source(then.stored_sources(stored)) == {source: doc_id for doc_id, source in stored}
+    first, then = make_base(TOP / before, TOP), make_base(TOP / after, TOP)
+    stored = [(file, first.make_source(TOP / before / file)) for file in files]
+    assert then.map_ids_by_source(then.list_sources(stored)) == {source: doc_id for doc_id, source in stored}
 
 
 def test_of_several_ids_of_a_file_the_one_that_it_would_get_now_counts() -> None:
@@ -69,26 +78,26 @@ def test_of_several_ids_of_a_file_the_one_that_it_would_get_now_counts() -> None
         ("b", "docs/guide/a.md"),
     ):
         for rows in (stored, stored[::-1]):
-            found = of_record(base, TOP)
-            assert found.ids_by_source(found.stored_sources(rows)) == {"docs/guide/a.md": expected}
+            found = restore_base(base, TOP)
+            assert found.map_ids_by_source(found.list_sources(rows)) == {"docs/guide/a.md": expected}
 
 
 def test_an_absolute_source_of_before_is_the_same_file_on_another_machine() -> None:
-    base = of_folder(Path("/home/bob/n"), TOP)
+    base = make_base(Path("/home/bob/n"), TOP)
     stored = [("sub/far.md", "/home/ada/notes/sub/far.md"), ("near.md", "/elsewhere/other.md"), ("by hand", "")]
-    assert base.stored_sources(stored) == [("sub/far.md", "sub/far.md"), ("near.md", "/elsewhere/other.md")]
+    assert base.list_sources(stored) == [("sub/far.md", "sub/far.md"), ("near.md", "/elsewhere/other.md")]
 
 
 def test_a_source_through_a_link_is_the_file_itself(tmp_path: Path) -> None:
-    top = located(tmp_path)
+    top = locate_path(tmp_path)
     (top / "docs").mkdir()
     (top / "linked").symlink_to("docs")
     (top / "out").symlink_to("/")
-    base = of_record(ROOT, top)
+    base = restore_base(ROOT, top)
     for typed in ("linked/a.md", "docs/a.md", str(top / "docs/a.md")):
-        assert base.stored_sources([("a.md", typed)]) == [("a.md", "docs/a.md")]
+        assert base.list_sources([("a.md", typed)]) == [("a.md", "docs/a.md")]
     for strange in ("out/etc/passwd", "../x.md", "docs/../../x.md", "/elsewhere/a.md", "/"):
-        assert base.stored_sources([("a.md", strange)]) == [("a.md", strange)]
+        assert base.list_sources([("a.md", strange)]) == [("a.md", strange)]
 
 
 def test_a_file_is_located_the_same_however_it_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -99,9 +108,9 @@ def test_a_file_is_located_the_same_however_it_is_named(tmp_path: Path, monkeypa
     (tmp_path / "link").symlink_to("real")
     monkeypatch.chdir(tmp_path / "link/docs")
     for name in ("a.md", "../docs/a.md", tmp_path / "link/docs/a.md", tmp_path / "link/docs/../docs/a.md"):
-        assert located(Path(name)) == real / "docs/a.md"
-    assert located(Path()) == located(tmp_path / "link/docs") == real / "docs"
-    assert located(Path("alias.md")) == real / "docs/alias.md", "a link to a file is a document of its own"
+        assert locate_path(Path(name)) == real / "docs/a.md"
+    assert locate_path(Path()) == locate_path(tmp_path / "link/docs") == real / "docs"
+    assert locate_path(Path("alias.md")) == real / "docs/alias.md", "a link to a file is a document of its own"
 
 
 @pytest.mark.parametrize(
@@ -121,12 +130,12 @@ def test_a_file_is_located_the_same_however_it_is_named(tmp_path: Path, monkeypa
     ],
 )
 def test_a_recorded_base_that_no_import_writes_is_refused(recorded: str, why: str) -> None:
-    assert problem(recorded) == why
+    assert find_base_problem(recorded) == why
 
 
 @given(st.text(st.characters(codec="utf-8"), max_size=12) | st.text("./ab", max_size=8))
 def test_a_recorded_base_without_a_problem_is_the_root_or_lies_in_it(recorded: str) -> None:
-    if problem(recorded) is None and recorded != OUTSIDE:
+    if find_base_problem(recorded) is None and recorded != OUTSIDE:
         base = ImportBase(recorded, TOP / recorded, TOP)
         assert Path(os.path.normpath(base.folder)).is_relative_to(TOP)
-        assert of_folder(base.folder, TOP).recorded == recorded
+        assert make_base(base.folder, TOP).recorded == recorded

@@ -8,18 +8,18 @@ from vmrag_link.index import keywords
 
 
 def row(slot: int, collection: int = 1) -> int:
-    return keywords.row_id(collection, slot)
+    return keywords.pack_row(collection, slot)
 
 
 def test_a_row_names_its_segment_its_collection_in_it_and_its_slot():
-    named = keywords.row_id(3, 7, 5)
-    assert (keywords.segment_of(named), keywords.slot_of(named)) == (5, 7)
-    assert keywords.piece_of(named) == keywords.piece_of(keywords.row_id(3, keywords.LAST_SLOT, 5))
-    others = [keywords.row_id(3, 7, 6), keywords.row_id(4, 7, 5), keywords.row_id(3, 7)]
-    assert keywords.piece_of(named) not in {keywords.piece_of(each) for each in others}
+    named = keywords.pack_row(3, 7, 5)
+    assert (keywords.unpack_segment(named), keywords.unpack_slot(named)) == (5, 7)
+    assert keywords.unpack_piece(named) == keywords.unpack_piece(keywords.pack_row(3, keywords.LAST_SLOT, 5))
+    others = [keywords.pack_row(3, 7, 6), keywords.pack_row(4, 7, 5), keywords.pack_row(3, 7)]
+    assert keywords.unpack_piece(named) not in {keywords.unpack_piece(each) for each in others}
     last = (1 << keywords.COLLECTION_BITS) - 1
     assert row(keywords.LAST_SLOT, 3) < row(0, 4)
-    assert row(keywords.LAST_SLOT, last) < keywords.row_id(0, 0, 1)
+    assert row(keywords.LAST_SLOT, last) < keywords.pack_row(0, 0, 1)
 
 
 @pytest.mark.parametrize(
@@ -36,19 +36,23 @@ def test_a_row_names_its_segment_its_collection_in_it_and_its_slot():
     ],
 )
 def test_a_query_is_its_words_without_those_that_carry_no_topic(query, expected):
-    assert keywords.words(query) == expected
+    assert keywords.split_query(query) == expected
 
 
 def test_what_a_word_of_a_query_is_taken_apart_into_is_told_in_its_order():
-    assert keywords.terms("The owls get_close_matches Cafés") == [["owl"], ["get", "close", "match"], ["cafe"]]
-    assert keywords.terms("__ owl ?!") == [["owl"]]
-    assert keywords.terms("") == []
+    assert keywords.find_query_terms("The owls get_close_matches Cafés") == [
+        ["owl"],
+        ["get", "close", "match"],
+        ["cafe"],
+    ]
+    assert keywords.find_query_terms("__ owl ?!") == [["owl"]]
+    assert keywords.find_query_terms("") == []
 
 
 def test_a_query_has_so_many_words_and_none_without_end():
     many = " ".join(f"owl{number}" for number in range(keywords.MOST_WORDS + 5))
-    assert len(keywords.words(f"the {many}")) == keywords.MOST_WORDS
-    assert keywords.words(f"{'a_' * 600} owl {'x' * 1000}") == ["owl", "x" * 1000]
+    assert len(keywords.split_query(f"the {many}")) == keywords.MOST_WORDS
+    assert keywords.split_query(f"{'a_' * 600} owl {'x' * 1000}") == ["owl", "x" * 1000]
 
 
 def test_find_terms_returns_terms_of_each_word_in_order():

@@ -21,14 +21,16 @@ UNSPACED = st.text(st.sampled_from("設定を変える检测컴포넌트สว�
 
 def index(*texts: str) -> Postings:
     writer = BlockWriter(DOCUMENT_FIELDS)
-    writer.add([(text,) for text in texts])
+    writer.add_chunks([(text,) for text in texts])
     return Postings(writer.end_block(), slots=len(texts))
 
 
 def find(words: Postings, query: str) -> list[set[int]]:
     """Return the chunks that hold each word of a query."""
     return [
-        {slot for _, slots, _ in words.find_lists(terms) for slot in slots} for terms in keywords.terms(query) if terms
+        {slot for _, slots, _ in words.find_lists(terms) for slot in slots}
+        for terms in keywords.find_query_terms(query)
+        if terms
     ]
 
 
@@ -67,7 +69,7 @@ def test_locate_words_returns_same_words_in_order(text):
 def test_index_is_equal_for_all_spellings(texts, form):
     def block(some: list[str]) -> bytes:
         writer = BlockWriter(DOCUMENT_FIELDS)
-        writer.add([(text,) for text in some])
+        writer.add_chunks([(text,) for text in some])
         return writer.end_block()
 
     if form in ("NFC", "NFD"):
@@ -78,10 +80,10 @@ def test_index_is_equal_for_all_spellings(texts, form):
 
 @given(TEXT)
 def test_every_text_is_found_by_its_words(text):
-    asked = keywords.terms(text)
+    asked = keywords.find_query_terms(text)
     assume(["owl"] not in asked)
     assert find(index("owl", text), text) == [{1}] * len(asked)
-    [_, marked] = keywords.matches(text, ["owl", text])
+    [_, marked] = keywords.find_matches(text, ["owl", text])
     assert bool(marked) == bool(asked)
 
 
@@ -91,7 +93,7 @@ def test_every_part_of_a_run_is_found(text, data):
     end = data.draw(st.integers(start + 1, len(text)))
     part = unicodedata.normalize(data.draw(st.sampled_from(["NFC", "NFD"])), text[start:end])
     assume(len(letters.fold(part)) > 1 or len(text) == 1)
-    query = keywords.terms(part)
+    query = keywords.find_query_terms(part)
     assert query
     assert find(index("owl", f"Vue {text}, x"), part) == [{1}] * len(query)
 
@@ -123,20 +125,22 @@ def test_one_sentence_is_found_among_forty_chapters():
     ],
 )
 def test_matches_marks_words_as_written(query, text, marked):
-    [spans] = keywords.matches(query, [text])
+    [spans] = keywords.find_matches(query, [text])
     assert [text[start:end] for start, end in spans] == marked
 
 
 def test_irregular_forms_have_the_term_of_their_base():
     forms = "chose chosen wrote indices children froze matrices"
-    assert [terms for [terms] in keywords.terms(forms)] == [
-        terms for [terms] in keywords.terms_of("choose choose write index child freeze matrix".split())
+    assert [terms for [terms] in keywords.find_query_terms(forms)] == [
+        terms for [terms] in keywords.list_terms("choose choose write index child freeze matrix".split())
     ]
     assert not keywords.IRREGULAR.keys() & set(keywords.IRREGULAR.values())
 
 
 def test_names_are_equal_for_all_spellings():
-    assert keywords.words_of(["docs/Cafe\u0301.md"]) == keywords.words_of(["docs/Café.md"]) == {"docs", "cafe", "md"}
+    assert (
+        keywords.split_names(["docs/Cafe\u0301.md"]) == keywords.split_names(["docs/Café.md"]) == {"docs", "cafe", "md"}
+    )
 
 
 @pytest.mark.parametrize("marks", ["\u0301\u0327", "\u094d\u093c", "\u0f71\u0f72\u0f74"])

@@ -8,7 +8,7 @@ from functools import reduce
 
 from msgspec.structs import replace
 
-from vmrag_link.merging.rows import joined_link, link_additions
+from vmrag_link.merging.rows import join_links, list_link_additions
 from vmrag_link.models import Link
 
 ONE, OTHER = "a" * 40, "b" * 40
@@ -18,18 +18,18 @@ BY_HAND = replace(PIN, dolt_commit=OTHER, linked_at="2025-01-01T00:00:00Z", sour
 
 
 def test_a_link_made_by_hand_wins_then_the_one_of_the_later_revision() -> None:
-    assert joined_link(PIN, LATER) == LATER
-    assert joined_link(LATER, BY_HAND) == BY_HAND
-    assert joined_link(BY_HAND, replace(BY_HAND, dolt_commit=ONE, linked_at=LATER.linked_at)).dolt_commit == ONE
+    assert join_links(PIN, LATER) == LATER
+    assert join_links(LATER, BY_HAND) == BY_HAND
+    assert join_links(BY_HAND, replace(BY_HAND, dolt_commit=ONE, linked_at=LATER.linked_at)).dolt_commit == ONE
 
 
 def test_what_only_one_clone_knows_of_equal_links_is_kept() -> None:
     branch, url = replace(PIN, git_branch="topic"), replace(PIN, git_repo_url="https://host/code")
-    assert joined_link(branch, url) == replace(branch, git_repo_url=url.git_repo_url)
+    assert join_links(branch, url) == replace(branch, git_repo_url=url.git_repo_url)
 
 
 def test_a_commit_that_was_replaced_stays_so() -> None:
-    assert joined_link(replace(PIN, superseded_by="2" * 40), BY_HAND) == replace(BY_HAND, superseded_by="2" * 40)
+    assert join_links(replace(PIN, superseded_by="2" * 40), BY_HAND) == replace(BY_HAND, superseded_by="2" * 40)
 
 
 def test_the_order_in_which_tables_meet_does_not_matter() -> None:
@@ -43,13 +43,13 @@ def test_the_order_in_which_tables_meet_does_not_matter() -> None:
     }
     for _ in range(200):
         rows = [replace(PIN, **{name: draw.choice(values) for name, values in fields.items()}) for _ in range(4)]
-        found = {reduce(joined_link, order) for order in itertools.permutations(rows)}
+        found = {reduce(join_links, order) for order in itertools.permutations(rows)}
         assert len(found) == 1
-        assert {joined_link(found.copy().pop(), row) for row in rows} == found
+        assert {join_links(found.copy().pop(), row) for row in rows} == found
 
 
 def test_only_rows_that_change_are_additions() -> None:
     other = replace(PIN, git_commit="2" * 40)
-    assert link_additions([PIN, other], [LATER, other]) == [LATER]
-    assert link_additions([LATER], [PIN, other]) == [other]
-    assert link_additions([PIN], []) == []
+    assert list_link_additions([PIN, other], [LATER, other]) == [LATER]
+    assert list_link_additions([LATER], [PIN, other]) == [other]
+    assert list_link_additions([PIN], []) == []

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from tests.support.engines import knowledge, log
 from vmrag_link.engines import logical
 from vmrag_link.engines.tables import ISSUE_LOGS, KNOWLEDGE_DOCS
-from vmrag_link.models import canonical_json
+from vmrag_link.models import encode_canonical_json
 from vmrag_link.ops.documents import collections
 
 
@@ -40,7 +40,7 @@ def test_two_projects_never_share_a_collection_and_every_name_is_legal(one: str,
     first, second = (logical.collection_name("issues", each) for each in (one, other))
     collections.require_name(first)
     assert (first == second) == (one == other)
-    assert logical.table_implied(first) is ISSUE_LOGS
+    assert logical.implied_table(first) is ISSUE_LOGS
 
 
 JSON = st.recursive(
@@ -54,10 +54,10 @@ JSON = st.recursive(
 def test_a_row_holds_all_of_a_document(metadata: dict, number: int) -> None:
     given = json.dumps(metadata)
     for each in (log("i", "text", issue_number=number, metadata=given), knowledge("k", metadata=given)):
-        table = logical.table_of(each)
-        row = logical.row(each)
+        table = logical.find_document_table(each)
+        row = logical.row_from_document(each)
         assert len(row) == len(table.columns)
-        assert logical.document(table, row) == each == logical.normal(each)
+        assert logical.document_from_row(table, row) == each == logical.normalize_document(each)
         stored = dict(zip(table.columns, row, strict=True))
         assert json.loads(str(stored["metadata"])) == metadata, "what is a column is not stored twice"
 
@@ -66,12 +66,12 @@ def test_a_row_holds_all_of_a_document(metadata: dict, number: int) -> None:
 def test_a_number_that_is_none_becomes_one_that_no_issue_has(value: object, stored: int) -> None:
     document = log("i")
     metadata = json.loads(document.metadata) | {"issue_number": value}
-    row = logical.row(msgspec.structs.replace(document, metadata=json.dumps(metadata)))
+    row = logical.row_from_document(msgspec.structs.replace(document, metadata=json.dumps(metadata)))
     assert row[ISSUE_LOGS.columns.index("issue_number")] == stored
 
 
 def test_a_value_that_is_no_text_is_stored_as_its_json() -> None:
     document = knowledge("k")
-    odd = canonical_json(json.loads(document.metadata) | {"tool_version": {"ours": "1", "theirs": "2"}})
-    row = logical.row(msgspec.structs.replace(document, metadata=odd))
+    odd = encode_canonical_json(json.loads(document.metadata) | {"tool_version": {"ours": "1", "theirs": "2"}})
+    row = logical.row_from_document(msgspec.structs.replace(document, metadata=odd))
     assert row[KNOWLEDGE_DOCS.columns.index("tool_version")] == '{"ours":"1","theirs":"2"}'

@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from vmrag_link.merging.revisions import change_named, without_trailers
+from vmrag_link.merging.revisions import read_named_change, strip_trailers
 
 OURS = "Vmrag-Base: aa\nVmrag-Theirs: bb\nVmrag-Merge: 1\n"
 
@@ -23,14 +23,14 @@ OURS = "Vmrag-Base: aa\nVmrag-Theirs: bb\nVmrag-Merge: 1\n"
     ],
 )
 def test_the_trailers_at_the_end_of_a_message_are_left_out(message: str, kept: str) -> None:
-    assert without_trailers(message) == kept
+    assert strip_trailers(message) == kept
 
 
 @pytest.mark.parametrize("filling", ["\n", " \n", OURS, "Vmrag-Base: aa\n", f"\n\n{OURS.strip()}", "Vmrag-Merge: x\n"])
 def test_a_long_message_takes_a_moment(filling: str) -> None:
     message = f"Owls\n{filling * 40_000}\nend"
     since = time.process_time()
-    assert without_trailers(message) == message
-    assert without_trailers(f"Owls\n\n{OURS}{filling * 40_000}").startswith("Owls")
-    change_named(message)
+    assert strip_trailers(message) == message
+    assert strip_trailers(f"Owls\n\n{OURS}{filling * 40_000}").startswith("Owls")
+    read_named_change(message)
     assert time.process_time() - since < 2

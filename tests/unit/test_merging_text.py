@@ -13,8 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.support.long import LONG, examples
-from vmrag_link.merging.text import Hunk, Labels, Markers, MergedText, matching_blocks, merge_texts, split_lines
-from vmrag_link.ops.merge.worktree_texts import git_conflicts
+from vmrag_link.merging.text import Hunk, Labels, Markers, MergedText, find_matching_blocks, merge_texts, split_lines
+from vmrag_link.ops.merge.worktree_texts import count_git_conflicts
 
 TRIPLES = 5000 if LONG else 800  # git merges each, too
 RECORDED = Path(__file__).parents[1] / "data" / "merged-texts.jsonl"
@@ -25,7 +25,7 @@ ANY = st.text(st.sampled_from("ab<=>| \r\n\x0b\u2028"), max_size=30)
 def merged(base: str, ours: str, theirs: str) -> str:
     found = merge_texts(base, ours, theirs)
     assert not found.hunks
-    return found.resolved({})
+    return found.resolve_text({})
 
 
 def triple(dice: random.Random, words: int) -> tuple[str, str, str]:
@@ -128,7 +128,7 @@ def test_three_branches_that_do_not_meet_merge_in_any_order(start, places):
 @given(LINES, LINES)
 def test_what_matches_is_equal_and_in_order(left, right):
     a, b = split_lines(left), split_lines(right)
-    blocks = matching_blocks(a, b)
+    blocks = find_matching_blocks(a, b)
     assert blocks[-1] == (len(a), len(b), 0)
     for i, j, n in blocks:
         assert a[i : i + n] == b[j : j + n]
@@ -142,7 +142,7 @@ def test_what_matches_is_equal_and_in_order(left, right):
 def test_many_equal_lines_are_given_up_by_their_number():
     """A stranger's page of one line a million times must not take minutes."""
     left, right = ["x\n"] * 3000, ["y\n", *["x\n"] * 2500, "z\n"]
-    assert matching_blocks(["a\n", *left], ["b\n", *right]) == [(3001, 2503, 0)]
+    assert find_matching_blocks(["a\n", *left], ["b\n", *right]) == [(3001, 2503, 0)]
 
 
 def test_lines_between_unique_ones_are_given_up_by_the_work_that_they_make():
@@ -151,7 +151,7 @@ def test_lines_between_unique_ones_are_given_up_by_the_work_that_they_make():
     """
     left, right = ([line for n in range(1000) for line in ("x\n", f"{side}{n}\n")] for side in "ab")
     a, b = [*left, "anchor\n", *left, "end\n"], [*right, "anchor\n", *right, "end\n"]
-    blocks = matching_blocks(a, b)
+    blocks = find_matching_blocks(a, b)
     assert {(2000, 2000, 1), (4001, 4001, 1)} <= {*blocks}
     assert sum(n for _, _, n in blocks) < 20
 
@@ -183,7 +183,7 @@ def test_both_texts_of_a_hunk_are_apart_even_without_a_last_line_end():
 
 
 def resolved(found: MergedText, take: str) -> str:
-    return found.resolved({hunk.key: hunk.side(take) for hunk in found.hunks})
+    return found.resolve_text({hunk.key: hunk.get_side(take) for hunk in found.hunks})
 
 
 def test_a_carriage_return_belongs_to_its_line():
@@ -203,7 +203,7 @@ def test_both_sides_and_the_base_stand_between_markers_each_with_its_last_line_e
 @settings(max_examples=examples(600), deadline=None)
 @given(ANY, ANY, ANY)
 def test_our_markers_are_found_in_what_we_wrote_and_never_in_the_texts(base, ours, theirs):
-    markers = Markers.apart_from((base, ours, theirs), Labels(ours="m"))
+    markers = Markers.from_texts((base, ours, theirs), Labels(ours="m"))
     assert all(markers.find(each, middle=True) is None for each in (base, ours, theirs))
     written = markers.between(ours, theirs, base=base)
     assert markers.find(written) == (1, written.partition("\n")[0])
@@ -213,18 +213,18 @@ def test_our_markers_are_found_in_what_we_wrote_and_never_in_the_texts(base, our
 
 
 def test_a_line_of_a_megabyte_makes_no_marker_as_long():
-    assert Markers.apart_from(("<" * 1_000_000, f"{'=' * 50} ")).size == 51
+    assert Markers.from_texts(("<" * 1_000_000, f"{'=' * 50} ")).size == 51
 
 
 def test_conflicts_that_git_marked_are_counted_in_one_look():
     whole = "<<<<<<< ours\n=======\n>>>>>>> theirs\n"
-    assert git_conflicts(f"=======\n{whole}a\n<<<<<<< {whole}<<<<<<< \n") == 2
-    assert git_conflicts("<<<<<<< \n" * 1_000_000) == 0
+    assert count_git_conflicts(f"=======\n{whole}a\n<<<<<<< {whole}<<<<<<< \n") == 2
+    assert count_git_conflicts("<<<<<<< \n" * 1_000_000) == 0
 
 
 def test_a_line_under_a_heading_is_a_marker_only_in_what_an_editor_left():
-    markers = Markers.apart_from(("a", "b"))
+    markers = Markers.from_texts(("a", "b"))
     assert markers.find("Install\n=======\n") is None
     assert markers.find("Install\n=======\n", middle=True) == (2, "=======")
-    longer = Markers.apart_from(("Install\n=======\n", "b"))
+    longer = Markers.from_texts(("Install\n=======\n", "b"))
     assert longer.find("Install\n=======\n", middle=True) is None

@@ -22,42 +22,42 @@ OLD, NEW, OTHER = "a" * 40, "v" * 32, "b" * 40
 def kb(tmp_path: Path) -> Path:
     """Of Dolt, to which one revision was migrated."""
     (tmp_path / DOLT_FOLDER).mkdir()
-    migrated.write(tmp_path, "dolt", OTHER, {OLD: NEW})
+    migrated.write_map(tmp_path, "dolt", OTHER, {OLD: NEW})
     return tmp_path
 
 
 def test_a_revision_that_was_migrated_is_called_by_its_new_name_and_no_other(kb: Path) -> None:
-    assert [migrated.current(kb, each) for each in (OLD, NEW, OTHER)] == [NEW, NEW, OTHER]
-    assert migrated.standing_for(kb, "dolt") == OTHER
+    assert [migrated.translate_revision(kb, each) for each in (OLD, NEW, OTHER)] == [NEW, NEW, OTHER]
+    assert migrated.read_map_head(kb, "dolt") == OTHER
 
 
 def test_names_count_for_the_engine_whose_knowledge_base_is_there(kb: Path) -> None:
     (kb / DOLTLITE_FILE).touch()  # it has taken Dolt's place
-    assert migrated.current(kb, OLD) == OLD
-    migrated.write(kb, "doltlite", OTHER, {NEW: OLD})
-    assert [migrated.current(kb, each) for each in (OLD, NEW)] == [OLD, OLD]
+    assert migrated.translate_revision(kb, OLD) == OLD
+    migrated.write_map(kb, "doltlite", OTHER, {NEW: OLD})
+    assert [migrated.translate_revision(kb, each) for each in (OLD, NEW)] == [OLD, OLD]
 
 
 def test_without_a_migration_every_name_is_itself(tmp_path: Path) -> None:
-    assert migrated.current(tmp_path, OLD) == OLD
-    assert migrated.standing_for(tmp_path, "dolt") == ""
+    assert migrated.translate_revision(tmp_path, OLD) == OLD
+    assert migrated.read_map_head(tmp_path, "dolt") == ""
 
 
 @pytest.mark.parametrize("content", [b"", b"\xff\xfe", b"vmrag-migrated 2 x\n" + f"{OLD} {NEW}\n".encode(), b"\0" * 99])
 def test_a_file_of_another_form_counts_as_empty(kb: Path, content: bytes) -> None:
-    migrated.path(kb, "dolt").write_bytes(content)
-    assert (migrated.current(kb, OLD), migrated.standing_for(kb, "dolt")) == (OLD, "")
+    migrated.map_path(kb, "dolt").write_bytes(content)
+    assert (migrated.translate_revision(kb, OLD), migrated.read_map_head(kb, "dolt")) == (OLD, "")
 
 
 def test_a_file_that_changes_is_read_again(kb: Path) -> None:
-    assert migrated.current(kb, OLD) == NEW
-    migrated.write(kb, "dolt", NEW, {OTHER: NEW})
-    assert [migrated.current(kb, each) for each in (OLD, OTHER)] == [OLD, NEW]
+    assert migrated.translate_revision(kb, OLD) == NEW
+    migrated.write_map(kb, "dolt", NEW, {OTHER: NEW})
+    assert [migrated.translate_revision(kb, each) for each in (OLD, OTHER)] == [OLD, NEW]
 
 
 def test_a_pin_names_the_new_revision_and_is_otherwise_as_it_was(kb: Path) -> None:
     pin = Pin("git:", "main", OLD, "2026-01-02T03:04:05Z", (("later", '{"a":1}'),))
-    read = migrated.read_pin(kb, pins.format(pin))
+    read = migrated.read_pin(kb, pins.format_pin(pin))
     assert (read.dolt_commit, read.dolt_branch, read.linked_at, read.extra) == (
         NEW,
         pin.dolt_branch,
@@ -81,15 +81,15 @@ def added(*rows: DocumentHeader) -> RowStep:
 
 def test_the_way_to_some_rows_does_not_matter() -> None:
     rows = [header("a"), header("b"), header("c")]
-    found = {RowSet().after(added(*order)).fingerprint for order in itertools.permutations(rows)}
+    found = {RowSet().apply_step(added(*order)).fingerprint for order in itertools.permutations(rows)}
     one_by_one = RowSet()
     for row in rows:
-        one_by_one = one_by_one.after(added(row))
+        one_by_one = one_by_one.apply_step(added(row))
     assert found == {one_by_one.fingerprint}
 
 
 def test_what_comes_and_goes_leaves_no_trace() -> None:
-    start = RowSet().after(added(header("a")))
+    start = RowSet().apply_step(added(header("a")))
     collection = Collection("guide")
     there = HeaderDifference(
         (CollectionChange("added", None, collection),), (HeaderChange("modified", header("a"), header("a", "2")),)
@@ -97,9 +97,9 @@ def test_what_comes_and_goes_leaves_no_trace() -> None:
     back = HeaderDifference(
         (CollectionChange("removed", collection, None),), (HeaderChange("modified", header("a", "2"), header("a")),)
     )
-    changed = start.after(RowStep(there, (Project("p"),), ()))
+    changed = start.apply_step(RowStep(there, (Project("p"),), ()))
     assert changed != start
-    assert changed.after(RowStep(back, (), (Project("p"),))) == start
+    assert changed.apply_step(RowStep(back, (), (Project("p"),))) == start
 
 
 def test_rows_of_different_kinds_and_fields_differ() -> None:
@@ -110,4 +110,4 @@ def test_rows_of_different_kinds_and_fields_differ() -> None:
         RowStep(HeaderDifference((), ()), (Project("a"),), ()),
         RowStep(HeaderDifference((CollectionChange("added", None, Collection("a")),), ()), (), ()),
     ]
-    assert len({RowSet().after(step).fingerprint for step in steps}) == len(steps)
+    assert len({RowSet().apply_step(step).fingerprint for step in steps}) == len(steps)

@@ -10,19 +10,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.unit.test_code_symbols import SAMPLES
-from vmrag_link.code.cutting import cut
+from vmrag_link.code.cutting import cut_code
 from vmrag_link.errors import UsageInvalid
-from vmrag_link.models import canonical_json
-from vmrag_link.retrieval.narrowed import WantedSymbol
+from vmrag_link.models import encode_canonical_json
+from vmrag_link.retrieval.narrowed import SymbolFilter
 from vmrag_link.retrieval.narrowing import (
     MOST_VALUES,
     Narrowing,
-    combine,
-    dotted,
-    narrowing,
-    parse,
-    path_matcher,
-    symbol_matcher,
+    combine_narrowings,
+    compile_path,
+    compile_symbol,
+    make_narrowing,
+    normalize_symbol,
+    parse_query,
 )
 from vmrag_link.retrieval.narrowing_values import KINDS, LANGUAGES
 
@@ -33,7 +33,7 @@ PREFIX = re.compile(r"(?:^|\s)(?:path|lang|symbol|kind):\S")
 
 @given(st.text().filter(lambda text: not PREFIX.search(text)))
 def test_a_text_without_prefixes_is_words(text):
-    assert parse(text) == (text, None)
+    assert parse_query(text) == (text, None)
 
 
 WORDS = st.lists(st.from_regex(r"[a-z]{1,8}", fullmatch=True), max_size=4)
@@ -41,16 +41,16 @@ WORDS = st.lists(st.from_regex(r"[a-z]{1,8}", fullmatch=True), max_size=4)
 
 @given(WORDS, WORDS, st.from_regex(r"[a-z/.*]{1,10}[a-z]", fullmatch=True).filter(lambda path: path[:2] != "./"))
 def test_a_prefix_is_taken_out_wherever_it_stands(before, after, path):
-    text, found = parse(" ".join([*before, f"path:{path}", *after]))
+    text, found = parse_query(" ".join([*before, f"path:{path}", *after]))
     assert found == Narrowing(paths=(path,))
     assert text.split() == ([*before, *after] or re.findall(r"\w+", path))
 
 
 @given(st.text(alphabet="ab :/\n", min_size=1).filter(str.strip), st.sampled_from(["path", "symbol"]))
 def test_a_value_in_quotes_may_have_spaces_and_colons(value, field):
-    text, found = parse(f'how {field}:"x{value}"')
+    text, found = parse_query(f'how {field}:"x{value}"')
     assert text == "how"
-    assert found == (narrowing(paths=[f"x{value}"]) if field == "path" else narrowing(symbols=[f"x{value}"]))
+    assert found == (make_narrowing(paths=[f"x{value}"]) if field == "path" else make_narrowing(symbols=[f"x{value}"]))
 
 
 @pytest.mark.parametrize(
@@ -70,11 +70,11 @@ def test_a_value_in_quotes_may_have_spaces_and_colons(value, field):
     ],
 )
 def test_what_is_no_prefix_is_words(text):
-    assert parse(text) == (text, None)
+    assert parse_query(text) == (text, None)
 
 
 def test_all_prefixes_at_once():
-    text, found = parse(
+    text, found = parse_query(
         'path:src/auth how  does lang:py symbol:Session path:"my folder" it kind:code kind:class expire'
     )
     assert text == "how  does it expire"
@@ -91,13 +91,13 @@ def test_all_prefixes_at_once():
     ],
 )
 def test_without_words_the_values_are_ranked_by(text, words):
-    assert parse(text)[0] == words
+    assert parse_query(text)[0] == words
 
 
 def test_values_of_options_and_prefixes_are_joined():
-    one, other = narrowing(paths=["a"], kinds=["code"]), narrowing(paths=["b", "a"])
-    assert combine(None, one, None, other) == Narrowing(paths=("a", "b"), kinds=("code",))
-    assert combine(None, None) is None
+    one, other = make_narrowing(paths=["a"], kinds=["code"]), make_narrowing(paths=["b", "a"])
+    assert combine_narrowings(None, one, None, other) == Narrowing(paths=("a", "b"), kinds=("code",))
+    assert combine_narrowings(None, None) is None
 
 
 # -- values
@@ -126,19 +126,19 @@ def test_values_of_options_and_prefixes_are_joined():
     }.items(),
 )
 def test_languages_have_other_names(given_name, language):
-    assert narrowing(languages=[given_name, language]) == Narrowing(languages=(language,))
+    assert make_narrowing(languages=[given_name, language]) == Narrowing(languages=(language,))
     assert language in LANGUAGES
 
 
 def test_an_unknown_language_or_kind_is_refused_with_the_nearest_and_all_that_there_are():
     with pytest.raises(UsageInvalid, match=r"There is no language 'pyhton'\. Is it 'python'\?") as language:
-        narrowing(languages=["pyhton"])
+        make_narrowing(languages=["pyhton"])
     assert all(each in language.value.hint for each in ("There are: ", "python", "markdown"))
     with pytest.raises(UsageInvalid, match=r"There is no kind 'clas'\. Is it 'class'\?") as kind:
-        narrowing(kinds=["clas"])
+        make_narrowing(kinds=["clas"])
     assert "code, document, " in kind.value.hint
     with pytest.raises(UsageInvalid) as typed:
-        parse("error kind:nonsense")
+        parse_query("error kind:nonsense")
     assert typed.value.hint.endswith("(in quotes it is words)")
 
 
@@ -146,22 +146,22 @@ def test_an_unknown_language_or_kind_is_refused_with_the_nearest_and_all_that_th
 @pytest.mark.parametrize("value", ["", " ", "x" * 1001, "python\udcff"])
 def test_no_value_is_empty_or_without_end(field, value):
     with pytest.raises(UsageInvalid):
-        narrowing(**{field: [value]})
-    assert narrowing(**{field: []}) is None
+        make_narrowing(**{field: [value]})
+    assert make_narrowing(**{field: []}) is None
 
 
 def test_a_query_takes_so_many_values_of_a_field():
     many = [f"src/{number}*" for number in range(MOST_VALUES)]
-    assert narrowing(paths=many * 2).paths == tuple(many)
+    assert make_narrowing(paths=many * 2).paths == tuple(many)
     with pytest.raises(UsageInvalid, match="200 values of 'path', not 201"):
-        narrowing(paths=[*many, "lib"])
+        make_narrowing(paths=[*many, "lib"])
 
 
 def test_every_kind_that_a_grammar_tells_is_a_kind():
-    told = {piece.kind for name, (text, _) in SAMPLES.items() for piece in cut(text, name.split()[0], 1)}
+    told = {piece.kind for name, (text, _) in SAMPLES.items() for piece in cut_code(text, name.split()[0], 1)}
     assert told - {""} <= set(KINDS)
     more = {"kotlin": "annotation class Inject\n" * 9, "swift": "actor Bank {\n  var a = 1\n}\n" * 9}
-    assert {piece.kind for name, text in more.items() for piece in cut(text, name, 20)} - {""} <= set(KINDS)
+    assert {piece.kind for name, text in more.items() for piece in cut_code(text, name, 20)} - {""} <= set(KINDS)
 
 
 # -- paths
@@ -185,15 +185,15 @@ def test_every_kind_that_a_grammar_tells_is_a_kind():
     ],
 )
 def test_a_path_is_a_part_or_a_glob(wanted, meant, others):
-    passes = path_matcher(wanted)
+    passes = compile_path(wanted)
     assert [each for each in (*meant, *others) if passes(each)] == meant
 
 
 def test_no_pattern_takes_exponential_time():
     begun = time.process_time()
-    assert not path_matcher("*a" * 50 + "b")("a" * 250)
-    assert not path_matcher("**/a*/" * 20 + "b")("aa/" * 80)
-    assert not symbol_matcher("*a" * 50 + "b", within=True).search("a" * 200)
+    assert not compile_path("*a" * 50 + "b")("a" * 250)
+    assert not compile_path("**/a*/" * 20 + "b")("aa/" * 80)
+    assert not compile_symbol("*a" * 50 + "b", within=True).search("a" * 200)
     assert time.process_time() - begun < 2
 
 
@@ -217,21 +217,21 @@ def test_no_pattern_takes_exponential_time():
 )
 def test_a_symbol_ends_in_a_name_or_lies_within_one_that_does(name, within, ending):
     there = ["Session", "auth.Session", "Session.refresh", "a.session", "Sessions", "mysession"]
-    assert [each for each in there if symbol_matcher(name, within=True).search(each)] == within
-    assert [each for each in there if symbol_matcher(name, within=False).search(each)] == ending
+    assert [each for each in there if compile_symbol(name, within=True).search(each)] == within
+    assert [each for each in there if compile_symbol(name, within=False).search(each)] == ending
 
 
 @pytest.mark.parametrize(
     "name", ["Session.refresh", "Session::refresh", "Session#refresh", "Session->refresh", r"Session\refresh"]
 )
 def test_languages_write_the_same_symbol_in_their_ways(name):
-    assert dotted(name) == "Session.refresh"
-    assert narrowing(symbols=[f"{name}()"]) == Narrowing(symbols=("Session.refresh",))
+    assert normalize_symbol(name) == "Session.refresh"
+    assert make_narrowing(symbols=[f"{name}()"]) == Narrowing(symbols=("Session.refresh",))
 
 
 def test_a_question_mark_is_part_of_a_symbol():
-    assert symbol_matcher("valid?", within=True).search("User.valid?")
-    assert not symbol_matcher("valid?", within=True).search("User.valids")
+    assert compile_symbol("valid?", within=True).search("User.valid?")
+    assert not compile_symbol("valid?", within=True).search("User.valids")
 
 
 SYMBOLS = st.lists(
@@ -243,18 +243,18 @@ SYMBOLS = st.lists(
 def test_no_document_is_passed_over_that_has_a_symbol_that_is_meant(symbol, other, data):
     """Metadata is looked through as text before it is decoded."""
     pieces = [[0, 1, other, "class", 'a "signature"', [[other, "class", 1, 9], [symbol, "method", 2, 3]]]]
-    metadata = canonical_json({"language": "python", "vmrag:pieces": pieces})
-    parts = dotted(symbol).split(".")
+    metadata = encode_canonical_json({"language": "python", "vmrag:pieces": pieces})
+    parts = normalize_symbol(symbol).split(".")
     name = ".".join(parts[data.draw(st.integers(0, len(parts) - 1)) :])
     name = data.draw(st.sampled_from([name, name.lower(), f"{name[:1]}*", f"*{name[-1:]}", other]))
-    for wanted in (WantedSymbol(name, within=True), WantedSymbol(name, within=False)) if dotted(name) else ():
-        meant = [each for each in (symbol, other) if wanted.is_meant(each)]
-        assert wanted.may_be_in(metadata) or not meant
+    for wanted in (SymbolFilter(name, within=True), SymbolFilter(name, within=False)) if normalize_symbol(name) else ():
+        meant = [each for each in (symbol, other) if wanted.accepts_symbol(each)]
+        assert wanted.may_be_in_metadata(metadata) or not meant
 
 
 def test_a_document_without_the_symbol_is_passed_over():
     pieces = [[0, 1, "Widget", "class", "class Widget(get)", [["Widget.target", "method", 2, 3]]]]
-    metadata = canonical_json({"language": "python", "vmrag:pieces": pieces})
+    metadata = encode_canonical_json({"language": "python", "vmrag:pieces": pieces})
     assert [each for each in ("widget", "Target", "target", "get", "*get") if found_in(each, metadata)] == [
         "widget",
         "target",
@@ -263,4 +263,4 @@ def test_a_document_without_the_symbol_is_passed_over():
 
 
 def found_in(name: str, metadata: str) -> bool:
-    return WantedSymbol(name, within=False).may_be_in(metadata)
+    return SymbolFilter(name, within=False).may_be_in_metadata(metadata)

@@ -10,12 +10,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.support.long import examples
-from vmrag_link.documents.import_base import id_problem
+from vmrag_link.documents.import_base import find_id_problem
 from vmrag_link.errors import ContentRefused
 from vmrag_link.settings import SourceSettings
 from vmrag_link.sources import documents, notes
 from vmrag_link.sources.listings import TreeFile
-from vmrag_link.sources.readable import SourceText, as_text, readable
+from vmrag_link.sources.readable import SourceText, convert_blob, decode_file_text
 
 SOURCE = SourceSettings("notes", (".vmrag/notes/",), write=True)
 FOLDER = SOURCE.folder
@@ -50,7 +50,7 @@ values = (
 )
 keys = (st.sampled_from(TRAPS) | st.text(string.printable, min_size=1, max_size=20)).filter(lambda key: key != "id")
 ids = st.text(st.characters(exclude_categories=("Cs", "Cc")), min_size=1, max_size=255).filter(
-    lambda text: not id_problem(text) and text.strip("/") == text
+    lambda text: not find_id_problem(text) and text.strip("/") == text
 )
 texts = st.text(st.characters(exclude_categories=("Cs",), exclude_characters="\0\r"), min_size=1).filter(str.strip)
 beginnings = st.sampled_from(
@@ -69,12 +69,12 @@ def test_note_comes_back_as_it_was(doc_id, text, beginning, metadata):
             any("\n" in key for key in metadata)
         )
         return
-    claim = notes.claimed_id(as_text(whole.encode()))
+    claim = notes.read_claimed_id(decode_file_text(whole.encode()))
     assert notes.assign_ids(SOURCE, [path], {path: claim}) == {path: doc_id}
     file = TreeFile(path, "0" * 40, len(whole.encode()), handwritten=True, note_id=doc_id)
-    document = documents.as_written(SOURCE, file, readable(file, whole.encode()))
+    document = documents.build_document(SOURCE, file, convert_blob(file, whole.encode()))
     assert (document.doc_id, document.content) == (doc_id, content)
-    assert notes.parse_note(as_text(whole.encode()), doc_id).metadata == metadata
+    assert notes.parse_note(decode_file_text(whole.encode()), doc_id).metadata == metadata
 
 
 @pytest.mark.parametrize(
@@ -120,7 +120,7 @@ def test_notes_with_one_claimed_id_get_different_ids():
 
 @pytest.mark.parametrize("front", ["id: [a]", "id: {a: b}", "id: true", "id: ''", "id: null", "no: id", "id a"])
 def test_front_matter_without_a_legal_id_claims_none(front):
-    assert notes.claimed_id(f"---\n{front}\n---\ntext") == ""
+    assert notes.read_claimed_id(f"---\n{front}\n---\ntext") == ""
 
 
 def test_metadata_of_a_note_cannot_be_called_id():
@@ -138,7 +138,7 @@ def test_slug_keeps_letters_of_every_script(text, slug):
 
 def test_note_is_titled_by_its_first_line():
     file = TreeFile(f"{FOLDER}/a.md", "0" * 40, 10, note_id="a")
-    assert documents.as_written(SOURCE, file, SourceText("- Use **uv**\nbecause")).title == "Use **uv**"
+    assert documents.build_document(SOURCE, file, SourceText("- Use **uv**\nbecause")).title == "Use **uv**"
 
 
 def test_slug_of_endless_marks_takes_a_moment():

@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from vmrag_link.conversion.outlines import first_title, outline_lines, outline_of
-from vmrag_link.documents.chunking import HeaderPaths, chunks, document_chunks, header_paths, joined
-from vmrag_link.models import Chunking, Document, canonical_json, content_hash
+from vmrag_link.conversion.outlines import choose_outline, find_title, list_lines
+from vmrag_link.documents.chunking import HeaderPaths, join_chunks, read_header_paths, split_document, split_text
+from vmrag_link.models import Chunking, Document, content_hash, encode_canonical_json
 from vmrag_link.settings import SourceSettings
-from vmrag_link.sources.documents import CHUNKING, as_written
+from vmrag_link.sources.documents import CHUNKING, build_document
 from vmrag_link.sources.listings import TreeFile
-from vmrag_link.sources.readable import readable
+from vmrag_link.sources.readable import convert_blob
 
 FORMATS = Path(__file__).parents[1] / "data/formats"
 SOURCE = SourceSettings("docs", ("**",))
@@ -58,7 +58,7 @@ SECTIONS = {
 def read(name: str) -> Document:
     data = (FORMATS / name).read_bytes()
     file = TreeFile(name, "", len(data))
-    document = as_written(SOURCE, file, readable(file, data))
+    document = build_document(SOURCE, file, convert_blob(file, data))
     assert isinstance(document, Document)
     return document
 
@@ -66,7 +66,7 @@ def read(name: str) -> Document:
 @pytest.mark.parametrize("name", SECTIONS)
 def test_section_is_right_in_every_format(name):
     document = read(name)
-    paths = header_paths(document)
+    paths = read_header_paths(document)
     shown = {words: paths.at(document.content.index(words)) for words in SECTIONS[name]}
     assert shown == SECTIONS[name]
 
@@ -74,7 +74,7 @@ def test_section_is_right_in_every_format(name):
 @pytest.mark.parametrize("name", SECTIONS)
 def test_chunk_has_one_section_in_every_format(name):
     document = read(name)
-    pieces = document_chunks(document, CHUNKING["document"])
+    pieces = split_document(document, CHUNKING["document"])
     assert "".join(piece.text for piece in pieces) == document.content
     for words, section in SECTIONS[name].items():
         (piece,) = (piece for piece in pieces if words in piece.text)
@@ -89,29 +89,29 @@ def test_every_file_of_the_formats_has_its_sections():
 
 def test_operation_is_one_chunk():
     document = read("openapi.yaml")
-    pieces = [piece.text for piece in document_chunks(document, CHUNKING["document"])]
+    pieces = [piece.text for piece in split_document(document, CHUNKING["document"])]
     assert [piece.split()[0] for piece in pieces] == ["openapi:", "paths:", "put:", '"/drain":', "components:"]
     long = document.content.replace("Open a valve", "Open a valve " * 300)
-    (put,) = (piece.text for piece in chunks(long, CHUNKING["document"], "yaml") if "moveValve" in piece.text)
+    (put,) = (piece.text for piece in split_text(long, CHUNKING["document"], "yaml") if "moveValve" in piece.text)
     assert put.lstrip().startswith("put:")
     assert put.endswith("nine bar.\n")
 
 
 def test_section_of_text_without_headings_is_its_title():
     def section(text: str, metadata: str = "{}", name: str = "a.md") -> str:
-        return header_paths(Document("docs", name, "", text, content_hash(text), metadata)).at(0)
+        return read_header_paths(Document("docs", name, "", text, content_hash(text), metadata)).find_path(0)
 
     assert section("Words.\n\n# Guide\n") == "Guide"
     assert section("Words.\n\n# One\n\n# Two\n") == ""
-    assert section("Words.\n\n# Guide\n", canonical_json({"title": "Front  page"})) == "Front page"
-    assert section("Words.\n", canonical_json({"title": 3})) == ""
+    assert section("Words.\n\n# Guide\n", encode_canonical_json({"title": "Front  page"})) == "Front page"
+    assert section("Words.\n", encode_canonical_json({"title": 3})) == ""
     assert section("# no heading\n", name="a.json") == ""
 
 
 def test_passage_that_begins_with_headings_has_the_section_of_its_text():
     text = "# A\n\n## B\n\n### C\nWords.\n\n## D\n"
     paths = HeaderPaths(text)
-    assert [paths.of_passage(text.index(sign)) for sign in ("# A", "## B", "### C", "Words", "## D")] == [
+    assert [paths.find_passage_path(text.index(sign)) for sign in ("# A", "## B", "### C", "Words", "## D")] == [
         "A > B > C",
         "A > B > C",
         "A > B > C",
@@ -127,7 +127,7 @@ def test_passage_that_begins_with_headings_has_the_section_of_its_text():
      ("a.rst.hbs", "rst"), ("conf.adoc.in", "asciidoc"), ("api.yml", "yaml"), ("t.csv", "none")],
 )  # fmt: skip
 def test_outline_follows_the_name(name, outline):
-    assert outline_of(name) == outline
+    assert choose_outline(name) == outline
 
 
 @pytest.mark.parametrize(
@@ -156,8 +156,8 @@ def test_title_comes_from_the_outline(name, title):
     ],
 )
 def test_markdown_has_these_headings(text, titles):
-    assert [line.title for line in outline_lines(text, "markdown") if line.level] == titles
-    assert first_title(text, "markdown") == (titles or [""])[0]
+    assert [line.title for line in list_lines(text, "markdown") if line.level] == titles
+    assert find_title(text, "markdown") == (titles or [""])[0]
 
 
 HOSTILE = {
@@ -190,7 +190,7 @@ def test_outline_takes_linear_time(outline):
     start = time.process_time()
     for unit in HOSTILE.values():
         text = ("*a.txt*\n" * (outline == "text") + unit * (40_000 // len(unit) + 1))[:40_000]
-        lines = list(outline_lines(text, outline))
+        lines = list(list_lines(text, outline))
         assert all(one.end == two.start for one, two in itertools.pairwise(lines))
         assert lines[-1].end == len(text)
     assert time.process_time() - start < 10
@@ -202,9 +202,9 @@ def test_yaml_of_ten_megabytes_is_cut_in_a_moment():
         for number in range(20_000)
     )
     start = time.process_time()
-    pieces = chunks(text, Chunking("headings", 1000, 0), "yaml")
+    pieces = split_text(text, Chunking("headings", 1000, 0), "yaml")
     assert len(pieces) == 20_000
-    assert joined([piece.text for piece in pieces], Chunking("headings", 1000, 0)) == text
+    assert join_chunks([piece.text for piece in pieces], Chunking("headings", 1000, 0)) == text
     assert time.process_time() - start < 20
 
 

@@ -16,9 +16,9 @@ from vmrag_link.ops.index.packing import (
     PackableDocument,
     PackableHit,
     Packed,
-    pack,
+    estimate_tokens,
+    pack_hits,
     signature_above,
-    tokens,
     whole_symbol,
 )
 
@@ -54,7 +54,7 @@ FIVES = spans(LINES, 5)
 
 
 def test_what_touches_is_one_passage_and_has_exactly_the_lines_of_the_text():
-    packed = pack(ranked(("a", FIVES[3]), ("a", FIVES[1]), ("a", FIVES[2])), {"a": document(LINES)}, 1000)
+    packed = pack_hits(ranked(("a", FIVES[3]), ("a", FIVES[1]), ("a", FIVES[2])), {"a": document(LINES)}, 1000)
     [passage] = packed.passages
     assert passage.lines == (6, 20)
     assert passage.text == "\n".join(LINES.split("\n")[5:20])
@@ -64,27 +64,27 @@ def test_what_touches_is_one_passage_and_has_exactly_the_lines_of_the_text():
 
 def test_what_overlaps_is_one_passage_and_what_does_not_stays_apart():
     hits = ranked(("a", (FIVES[0][0], FIVES[1][0] + 9)), ("a", FIVES[1]), ("a", FIVES[5]))
-    assert places(pack(hits, {"a": document(LINES)}, 1000)) == [("src/a.py", (1, 10)), ("src/a.py", (26, 30))]
+    assert places(pack_hits(hits, {"a": document(LINES)}, 1000)) == [("src/a.py", (1, 10)), ("src/a.py", (26, 30))]
 
 
 def test_documents_come_in_the_order_of_their_best_pieces_and_passages_in_that_of_the_text():
     both = {"a": document(LINES), "b": document(LINES, "src/b.py")}
-    packed = pack(ranked(("b", FIVES[4]), ("a", FIVES[0]), ("b", FIVES[1])), both, 1000)
+    packed = pack_hits(ranked(("b", FIVES[4]), ("a", FIVES[0]), ("b", FIVES[1])), both, 1000)
     assert places(packed) == [("src/b.py", (6, 10)), ("src/b.py", (21, 25)), ("src/a.py", (1, 5))]
     assert [passage.rank for passage in packed.passages] == [3, 1, 2]
 
 
 def test_a_piece_in_the_middle_of_lines_brings_them_whole_without_blank_ones_around():
     text = "\n\n    first\n        second\n\n\nthird\n"
-    [passage] = pack(ranked(("a", (0, text.index("cond")))), {"a": document(text)}, 1000).passages
+    [passage] = pack_hits(ranked(("a", (0, text.index("cond")))), {"a": document(text)}, 1000).passages
     assert (passage.text, passage.lines) == ("    first\n        second", (3, 4))
-    [passage] = pack(ranked(("a", (text.index("irst"), text.index("hird")))), {"a": document(text)}, 1000).passages
+    [passage] = pack_hits(ranked(("a", (text.index("irst"), text.index("hird")))), {"a": document(text)}, 1000).passages
     assert (passage.text, passage.lines) == ("    first\n        second\n\n\nthird", (3, 7))
 
 
 def test_a_piece_of_an_endless_line_does_not_bring_the_line_along_and_says_so():
     text = "x" * 10_000 + "\n"
-    [passage] = pack(ranked(("a", (4000, 4500))), {"a": document(text)}, 1000).passages
+    [passage] = pack_hits(ranked(("a", (4000, 4500))), {"a": document(text)}, 1000).passages
     assert (len(passage.text), passage.lines, passage.cut) == (500, (1, 1), "within a line")
     assert passage.head == "src/a.py:1  (1a2b3c4, cut within a line)"
 
@@ -92,7 +92,7 @@ def test_a_piece_of_an_endless_line_does_not_bring_the_line_along_and_says_so():
 def test_what_does_not_fit_is_left_out_for_smaller_pieces():
     long = document("y = 1\n" * 500, "src/long.py")
     hits = ranked(("a", FIVES[0]), ("long", (0, len(long.text))), ("a", FIVES[4]))
-    packed = pack(hits, {"a": document(LINES), "long": long}, 100)
+    packed = pack_hits(hits, {"a": document(LINES), "long": long}, 100)
     assert places(packed) == [("src/a.py", (1, 5)), ("src/a.py", (21, 25))]
     assert packed.left_out == 1
 
@@ -101,24 +101,24 @@ def test_the_search_for_smaller_pieces_ends():
     long, small = document("y = 1\n" * 500, "src/long.py"), document("z = 1\n", "src/z.py")
     hits = ranked(("a", FIVES[0]), *[("long", (0, len(long.text)))] * 50, ("small", (0, 6)))
     documents = {"a": document(LINES), "long": long, "small": small}
-    assert places(pack(hits, documents, 200)) == [("src/a.py", (1, 5))]
-    assert len(pack([hits[0], *hits[2:]], documents, 200).passages) == 2
+    assert places(pack_hits(hits, documents, 200)) == [("src/a.py", (1, 5))]
+    assert len(pack_hits([hits[0], *hits[2:]], documents, 200).passages) == 2
 
 
 @pytest.mark.parametrize("budget", [20, 30, 50, 100])
 def test_a_best_piece_that_is_too_long_is_cut_at_the_end_of_a_line_and_says_so(budget):
-    packed = pack(ranked(("a", (0, len(LINES))), ("a", FIVES[0])), {"a": document(LINES)}, budget)
+    packed = pack_hits(ranked(("a", (0, len(LINES))), ("a", FIVES[0])), {"a": document(LINES)}, budget)
     [passage] = packed.passages
     count = passage.text.count("\n") + 1
     assert passage.text == "\n".join(LINES.split("\n")[:count])
     assert (passage.cut, passage.lines, packed.left_out) == ("to fit", (1, count), 1)
     assert packed.tokens == passage.tokens <= budget
-    more = tokens("\n".join([*passage.shown, "  " + LINES.split("\n")[count], "", ""]))
+    more = estimate_tokens("\n".join([*passage.shown, "  " + LINES.split("\n")[count], "", ""]))
     assert more > budget, "another line would have fitted"
 
 
 def test_of_one_line_that_is_too_long_so_many_characters_come():
-    packed = pack(ranked(("a", (0, 1500))), {"a": document("ä" * 1500)}, 100)
+    packed = pack_hits(ranked(("a", (0, 1500))), {"a": document("ä" * 1500)}, 100)
     [passage] = packed.passages
     assert set(passage.text) == {"ä"}
     assert 98 <= passage.tokens <= 100
@@ -136,11 +136,11 @@ PIECES = (
 
 def test_a_part_of_a_symbol_whose_beginning_is_not_there_says_its_signature():
     keys = {"k": document(CLASS, pieces=PIECES)}
-    [part] = pack(ranked(("k", (AT[2], AT[3]))), keys, 1000).passages
+    [part] = pack_hits(ranked(("k", (AT[2], AT[3]))), keys, 1000).passages
     assert part.shown == ["src/a.py:6  Keys.rotate  (1a2b3c4)", "  … def rotate(self)", "          two"]
-    [whole] = pack(ranked(("k", (AT[1], AT[2])), ("k", (AT[2], AT[3]))), keys, 1000).passages
+    [whole] = pack_hits(ranked(("k", (AT[1], AT[2])), ("k", (AT[2], AT[3]))), keys, 1000).passages
     assert (whole.signature, whole.lines) == ("", (4, 6))
-    [more] = pack(ranked(("k", (AT[2], AT[3])), ("k", (AT[3], len(CLASS)))), keys, 1000).passages
+    [more] = pack_hits(ranked(("k", (AT[2], AT[3])), ("k", (AT[3], len(CLASS)))), keys, 1000).passages
     assert more.shown[:2] == ["src/a.py:6-9  Keys.rotate, Keys.drop  (1a2b3c4)", "  … def rotate(self)"]
 
 
@@ -162,9 +162,9 @@ def test_a_symbol_that_was_cut_comes_whole_if_it_takes_no_more_than_a_fourth():
     hits = [PackableHit(1, "a", ((0, len(body)), half[1]))]
     documents = {"a": document(body, pieces=pieces)}
     indented = "".join(f"  {line}\n" for line in body.splitlines())
-    whole = tokens(f"src/a.py:1-41  long  (1a2b3c4)\n{indented}\n")
-    assert places(pack(hits, documents, 4 * whole)) == [("src/a.py", (1, 41))]
-    [found] = pack(hits, documents, 4 * whole - 1).passages
+    whole = estimate_tokens(f"src/a.py:1-41  long  (1a2b3c4)\n{indented}\n")
+    assert places(pack_hits(hits, documents, 4 * whole)) == [("src/a.py", (1, 41))]
+    [found] = pack_hits(hits, documents, 4 * whole - 1).passages
     assert (found.lines, found.signature) == ((21, 40), "def long()")
 
 
@@ -173,7 +173,7 @@ def test_pieces_of_another_kind_take_a_third_while_the_first_kind_fills_the_rest
     text = "".join(f"word_{number} " for number in range(30)) + "\n"
     held = {name: document(text, f"{name}.py", kind="document" if name in pages else "code") for name in pages + pieces}
     mixed = [name for pair in zip(pieces, pages, strict=True) for name in pair]
-    packed = pack(ranked(*((name, (0, len(text))) for name in mixed)), held, 1000)
+    packed = pack_hits(ranked(*((name, (0, len(text))) for name in mixed)), held, 1000)
     costs = [sum(row.tokens for row in packed.passages if row.kind == kind) for kind in ("document", "code")]
     assert packed.passages[0].kind == "code"
     assert 0 < costs[0] <= 1000 // 3 < costs[1]
@@ -183,30 +183,32 @@ def test_pieces_of_another_kind_take_a_third_while_the_first_kind_fills_the_rest
 def test_pieces_of_another_kind_take_what_the_first_kind_leaves():
     text = "".join(f"word_{number} " for number in range(30)) + "\n"
     held = {str(number): document(text, f"{number}.py", kind="code" if number else "document") for number in range(20)}
-    packed = pack(ranked(*((name, (0, len(text))) for name in held)), held, 1000)
+    packed = pack_hits(ranked(*((name, (0, len(text))) for name in held)), held, 1000)
     assert [row.rank for row in packed.passages] == list(range(1, len(packed.passages) + 1))
     assert packed.tokens > 900
 
 
 def test_neighbours_come_along_if_they_fit():
     hits = [PackableHit(1, "a", (FIVES[2],), (FIVES[1], FIVES[3]))]
-    assert places(pack(hits, {"a": document(LINES)}, 1000)) == [("src/a.py", (6, 20))]
-    assert places(pack(hits, {"a": document(LINES)}, 60)) == [("src/a.py", (6, 15))]
+    assert places(pack_hits(hits, {"a": document(LINES)}, 1000)) == [("src/a.py", (6, 20))]
+    assert places(pack_hits(hits, {"a": document(LINES)}, 60)) == [("src/a.py", (6, 15))]
 
 
 def test_a_head_says_which_document_where_no_file_has_these_lines():
     stored = document("text\n", "a.md", path=None, commit=None, revision=COMMIT, collection="notes")
-    assert pack(ranked(("a", (0, 5))), {"a": stored}, 100).passages[0].head == "notes/a.md:1  (1a2b3c4)"
+    assert pack_hits(ranked(("a", (0, 5))), {"a": stored}, 100).passages[0].head == "notes/a.md:1  (1a2b3c4)"
     alone = document("text\n", "a.md", path=None, commit=None, above=None, collection="notes")
-    assert pack(ranked(("a", (0, 5))), {"a": alone}, 100).passages[0].head == "notes/a.md  (not versioned)"
+    assert pack_hits(ranked(("a", (0, 5))), {"a": alone}, 100).passages[0].head == "notes/a.md  (not versioned)"
     edited = document(
         "# Top\n\ntext\n", "a.md", above=3, headings=HeaderPaths("# Top\n\ntext\n"), uncommitted="modified"
     )
-    assert pack(ranked(("a", (7, 12))), {"a": edited}, 100).passages[0].head == "a.md:6  Top  (1a2b3c4, uncommitted)"
+    assert (
+        pack_hits(ranked(("a", (7, 12))), {"a": edited}, 100).passages[0].head == "a.md:6  Top  (1a2b3c4, uncommitted)"
+    )
 
 
 def test_nothing_is_packed_of_nothing():
-    assert pack([], {}, 100) == Packed((), 0, 0)
+    assert pack_hits([], {}, 100) == Packed((), 0, 0)
 
 
 TEXTS = st.lists(st.sampled_from(["", "    ", "  x = 1", "y" * 90, "größe", "def f():"]), min_size=1, max_size=40).map(
@@ -223,22 +225,22 @@ def test_no_budget_is_exceeded_and_every_passage_is_lines_of_its_text(data, budg
         number = data.draw(st.integers(0, len(texts) - 1))
         some = spans(texts[number], data.draw(st.integers(1, 9)))
         hits.append(PackableHit(rank, number, (data.draw(st.sampled_from(some)),), tuple(some[:2])))
-    packed = pack(hits, documents, budget)
+    packed = pack_hits(hits, documents, budget)
     shown = "".join(f"{line}\n" for passage in packed.passages for line in [*passage.shown, ""])
-    assert tokens(shown) <= packed.tokens == sum(passage.tokens for passage in packed.passages) <= budget
+    assert estimate_tokens(shown) <= packed.tokens == sum(passage.tokens for passage in packed.passages) <= budget
     assert min(passage.rank for passage in packed.passages) == 1
     for passage in packed.passages:
         first, last = passage.lines
         assert passage.text == "\n".join(texts[int(passage.path.removesuffix(".py"))].split("\n")[first - 1 : last])
     for one, other in pairwise(packed.passages):
         assert one.path != other.path or one.lines[1] < other.lines[0]
-    assert packed == pack(hits, documents, budget)
+    assert packed == pack_hits(hits, documents, budget)
 
 
 def test_many_hits_in_a_long_text_take_no_time_without_end():
     text = "".join(f"## Section {number}\n\nwords of {number}\n\n" for number in range(10_000))
     many = [("a", span) for span in spans(text, 4)[::10]]
     begun = time.process_time()
-    packed = pack(ranked(*many), {"a": document(text, headings=HeaderPaths(text))}, 1_000_000)
+    packed = pack_hits(ranked(*many), {"a": document(text, headings=HeaderPaths(text))}, 1_000_000)
     assert time.process_time() - begun < 10
     assert packed.passages[-1].heading == "Section 9990"

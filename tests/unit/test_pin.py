@@ -14,7 +14,7 @@ from vmrag_link.pin import Pin
 DOLTLITE_REVISION = "0123456789abcdef0123456789abcdef01234567"
 DOLT_REVISION = "0123456789abcdefghijklmnopqrstuv"
 GOOD = Pin("git:", "main", DOLTLITE_REVISION, "2026-01-31T12:00:00Z")
-TEXT = pin.format(GOOD).decode()
+TEXT = pin.format_pin(GOOD).decode()
 
 
 def with_value(key: str, value: object) -> bytes:
@@ -25,7 +25,7 @@ def with_value(key: str, value: object) -> bytes:
 
 def refusal(data: bytes) -> PinMalformed:
     with pytest.raises(PinMalformed) as caught:
-        pin.parse(data)
+        pin.parse_pin(data)
     return caught.value
 
 
@@ -45,7 +45,7 @@ def test_the_canonical_bytes_are_these():
 
 
 def test_text_beyond_ascii_is_not_escaped():
-    data = pin.format(Pin("git:", "größe/🙂", DOLT_REVISION, "2026-01-31T12:00:00Z", (("ü", '"é"'),)))
+    data = pin.format_pin(Pin("git:", "größe/🙂", DOLT_REVISION, "2026-01-31T12:00:00Z", (("ü", '"é"'),)))
     assert "größe/🙂".encode() in data
     assert '"ü": "é"'.encode() in data
 
@@ -55,51 +55,51 @@ def test_unknown_keys_are_kept_in_their_order_after_the_four():
         '{"zeta": {"b": 1, "a": [true, null, 1.50]}, "linked_at": "2026-01-31T12:00:00Z", "alpha": "\\u00e9", '
         f'"dolt_commit": "{DOLT_REVISION}", "dolt_branch": "main", "dolt_remote": "org/repo", "extra": -7}}'
     )
-    found = pin.parse(shuffled.encode())
+    found = pin.parse_pin(shuffled.encode())
     assert found.extra == (("zeta", '{"b":1,"a":[true,null,1.5]}'), ("alpha", '"é"'), ("extra", "-7"))
-    assert list(json.loads(pin.format(found))) == [*pin.KEYS, "zeta", "alpha", "extra"]
+    assert list(json.loads(pin.format_pin(found))) == [*pin.KEYS, "zeta", "alpha", "extra"]
 
 
 def test_windows_line_endings_and_odd_spacing_are_read_and_written_back_canonically():
-    assert pin.format(pin.parse(b" \n\t" + TEXT.replace("\n", "\r\n").encode() + b"\r\n ")) == TEXT.encode()
+    assert pin.format_pin(pin.parse_pin(b" \n\t" + TEXT.replace("\n", "\r\n").encode() + b"\r\n ")) == TEXT.encode()
 
 
 def test_a_pin_that_would_not_be_read_is_never_written():
     with pytest.raises(PinMalformed, match="line 2: dolt_remote names a transport helper"):
-        pin.format(Pin("ext::sh -c id", "main", DOLT_REVISION, GOOD.linked_at))
+        pin.format_pin(Pin("ext::sh -c id", "main", DOLT_REVISION, GOOD.linked_at))
     with pytest.raises(PinMalformed):
-        pin.format(Pin("git:", "a\udcffb", DOLT_REVISION, GOOD.linked_at))
+        pin.format_pin(Pin("git:", "a\udcffb", DOLT_REVISION, GOOD.linked_at))
 
 
 def test_a_pin_is_hashable_and_compared_by_value():
-    assert {GOOD, pin.parse(TEXT.encode())} == {GOOD}
+    assert {GOOD, pin.parse_pin(TEXT.encode())} == {GOOD}
 
 
 # -- which pins are the same
 
 
 def test_the_time_is_displayed_but_never_compared():
-    assert GOOD.same_state(Pin("git:", "main", DOLTLITE_REVISION, "2020-01-01T00:00:00Z"))
+    assert GOOD.is_same_state(Pin("git:", "main", DOLTLITE_REVISION, "2020-01-01T00:00:00Z"))
 
 
 @pytest.mark.parametrize("field", ["remote", "branch", "commit"])
 def test_remote_branch_and_commit_are_compared(field):
     state = {"remote": "git:", "branch": "main", "commit": DOLTLITE_REVISION}
     other = state | {field: DOLT_REVISION}
-    assert not GOOD.same_state(pin.repin(None, **other, committed_at=GOOD.linked_at))
+    assert not GOOD.is_same_state(pin.update_pin(None, **other, committed_at=GOOD.linked_at))
 
 
 def test_pinning_the_same_state_again_changes_no_byte():
     old = Pin("git:", "main", DOLTLITE_REVISION, "2020-01-01T00:00:00Z", (("note", '"x"'),))
     assert (
-        pin.repin(old, remote="git:", branch="main", commit=DOLTLITE_REVISION, committed_at="2026-05-05T00:00:00Z")
+        pin.update_pin(old, remote="git:", branch="main", commit=DOLTLITE_REVISION, committed_at="2026-05-05T00:00:00Z")
         == old
     )
 
 
 def test_pinning_another_revision_takes_its_time_and_keeps_unknown_keys():
     old = Pin("git:", "main", DOLTLITE_REVISION, "2020-01-01T00:00:00Z", (("note", '"x"'),))
-    new = pin.repin(old, remote="git:", branch="main", commit=DOLT_REVISION, committed_at="2026-05-05T00:00:00Z")
+    new = pin.update_pin(old, remote="git:", branch="main", commit=DOLT_REVISION, committed_at="2026-05-05T00:00:00Z")
     assert new == Pin("git:", "main", DOLT_REVISION, "2026-05-05T00:00:00Z", (("note", '"x"'),))
 
 
@@ -133,7 +133,7 @@ def test_pinning_another_revision_takes_its_time_and_keeps_unknown_keys():
     ],
 )
 def test_these_remotes_are_accepted(remote):
-    assert pin.parse(with_value("dolt_remote", remote)).dolt_remote == remote
+    assert pin.parse_pin(with_value("dolt_remote", remote)).dolt_remote == remote
 
 
 @pytest.mark.parametrize(
@@ -196,7 +196,7 @@ def test_these_remotes_are_refused_without_showing_a_secret(remote, part):
 
 @pytest.mark.parametrize("branch", ["main", "feature/a-b_c", "b/größe-1234abcd", "HEAD", "a.b", "x@y", "日本"])
 def test_these_branches_are_accepted(branch):
-    assert pin.parse(with_value("dolt_branch", branch)).dolt_branch == branch
+    assert pin.parse_pin(with_value("dolt_branch", branch)).dolt_branch == branch
 
 
 @pytest.mark.parametrize(
@@ -254,7 +254,7 @@ def test_a_revision_must_be_a_full_hash_and_the_message_says_what_was_found(comm
 
 @pytest.mark.parametrize("time", ["2026-01-31T12:00:00.123Z", "2024-02-29T23:59:59Z"])
 def test_these_times_are_accepted(time):
-    assert pin.parse(with_value("linked_at", time)).linked_at == time
+    assert pin.parse_pin(with_value("linked_at", time)).linked_at == time
 
 
 @pytest.mark.parametrize(
@@ -353,7 +353,7 @@ def test_a_conflict_names_the_command_that_keeps_what_both_sides_hold():
 
 def test_the_message_names_the_place_that_the_bytes_came_from():
     with pytest.raises(PinMalformed, match=r"^origin/main:\.dolt-version, line 1: "):
-        pin.parse(b"", source="origin/main:.dolt-version")
+        pin.parse_pin(b"", source="origin/main:.dolt-version")
 
 
 # -- whatever comes
@@ -386,7 +386,7 @@ pins = st.builds(
 
 def gives_a_pin_or_a_refusal(data: bytes) -> None:
     try:
-        found = pin.parse(data)
+        found = pin.parse_pin(data)
     except PinMalformed as error:
         complaint = error
     else:
@@ -397,17 +397,17 @@ def gives_a_pin_or_a_refusal(data: bytes) -> None:
 
 
 def keeps_its_bytes(found: Pin) -> None:
-    once = pin.format(found)
+    once = pin.format_pin(found)
     assert len(once) <= pin.MAX_BYTES
-    assert pin.parse(once) == found
-    assert pin.format(pin.parse(once)) == once
+    assert pin.parse_pin(once) == found
+    assert pin.format_pin(pin.parse_pin(once)) == once
 
 
 @given(pins)
 def test_what_is_written_is_read_back_and_written_again_to_the_same_bytes(value):
-    data = pin.format(value)
-    assert pin.parse(data) == value
-    assert pin.format(pin.parse(data)) == data
+    data = pin.format_pin(value)
+    assert pin.parse_pin(data) == value
+    assert pin.format_pin(pin.parse_pin(data)) == data
 
 
 @given(st.binary(max_size=5000))
@@ -417,7 +417,7 @@ def test_any_bytes_give_a_pin_or_a_refusal(data):
 
 @given(pins, st.data())
 def test_a_damaged_pin_gives_a_pin_or_a_refusal(value, data):
-    content = bytearray(pin.format(value))
+    content = bytearray(pin.format_pin(value))
     for _ in range(data.draw(st.integers(1, 4))):
         at = data.draw(st.integers(0, len(content)))
         cut = data.draw(st.integers(0, 6))

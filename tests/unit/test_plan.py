@@ -24,7 +24,7 @@ def collections(*names: str, **fields) -> dict[str, Collection]:
 
 def test_equal_states_need_nothing():
     rows = {("guide", "a"): header(("guide", "a"))}
-    plan = planning.make(collections("guide"), collections("guide"), rows, rows)
+    plan = planning.make_plan(collections("guide"), collections("guide"), rows, rows)
     assert plan.empty
     assert plan.changes == ChangeCounts()
 
@@ -36,7 +36,7 @@ def test_documents_are_added_replaced_and_removed():
         ("guide", "b"): header(("guide", "b"), "y"),
         ("guide", "d"): header(("guide", "d")),
     }
-    plan = planning.make(collections("guide"), collections("guide"), before, after)
+    plan = planning.make_plan(collections("guide"), collections("guide"), before, after)
     assert (plan.remove, plan.add) == ((("guide", "b"), ("guide", "c")), (("guide", "b"), ("guide", "d")))
     assert plan.changes == ChangeCounts(added=1, modified=1, removed=1)
 
@@ -47,20 +47,20 @@ def test_documents_are_added_replaced_and_removed():
 def test_a_collection_that_indexes_differently_is_made_anew(field):
     rows = {("guide", "a"): header(("guide", "a"))}
     wanted = collections("guide", **field)
-    plan = planning.make(collections("guide"), wanted, rows, rows)
+    plan = planning.make_plan(collections("guide"), wanted, rows, rows)
     assert (plan.drop, plan.create, plan.remove, plan.add) == (("guide",), (wanted["guide"],), (), (("guide", "a"),))
     assert plan.changes == ChangeCounts()
 
 
 def test_a_collection_that_indexes_equally_is_only_described_anew():
     wanted = collections("guide", metadata='{"about":"x"}')
-    plan = planning.make(collections("guide"), wanted, {}, {})
+    plan = planning.make_plan(collections("guide"), wanted, {}, {})
     assert (plan.drop, plan.create, plan.redefine) == ((), (), (wanted["guide"],))
 
 
 def test_documents_of_a_dropped_collection_go_with_it():
     rows = {("old", "a"): header(("old", "a"))}
-    plan = planning.make(collections("old"), {}, rows, {})
+    plan = planning.make_plan(collections("old"), {}, rows, {})
     assert (plan.drop, plan.remove, plan.changes) == (("old",), (), ChangeCounts(removed=1))
 
 
@@ -84,14 +84,14 @@ def test_a_difference_and_all_rows_give_the_same_plan(base: State, index: State,
     keys = base[1].keys() | present.keys() | rows.keys()
     touched = {key for key in keys if base[1].get(key) != present.get(key)}
     candidates = touched | {key for key in keys if base[1].get(key) != rows.get(key)}
-    fresh = planning.rebuilt(held, wanted)
-    narrowed = planning.make(
+    fresh = planning.list_rebuilt(held, wanted)
+    narrowed = planning.make_plan(
         held,
         wanted,
         {key: row for key, row in present.items() if key in candidates or key[0] in fresh or key[0] not in wanted},
         {key: row for key, row in rows.items() if key in candidates or key[0] in fresh},
     )
-    whole = planning.make(held, wanted, present, rows)
+    whole = planning.make_plan(held, wanted, present, rows)
     assert narrowed == whole
     after = {key: row for key, row in present.items() if key not in whole.remove and key[0] not in whole.drop}
     assert not after.keys() & set(whole.add)

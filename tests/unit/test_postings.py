@@ -13,14 +13,14 @@ from hypothesis import strategies as st
 
 from tests.support.fts_words import FtsWords
 from vmrag_link.index import keywords, postings
-from vmrag_link.index.postings import CODE_FIELDS, DOCUMENT_FIELDS, BlockWriter, Holding, Postings
+from vmrag_link.index.postings import CODE_FIELDS, DOCUMENT_FIELDS, BlockWriter, Postings, WordOccurrences
 
 Chunk = Sequence[str]
 
 
 def write(chunks: Sequence[Chunk], fields: Sequence[str] = DOCUMENT_FIELDS) -> Postings:
     writer = BlockWriter(fields)
-    writer.add(chunks)
+    writer.add_chunks(chunks)
     return Postings(writer.end_block(), slots=len(chunks))
 
 
@@ -37,16 +37,16 @@ def find(words: Postings, terms: Sequence[str], *, names: bool = False) -> dict[
 
 
 def find_all(words: Postings, query: str) -> list[dict[int, int]]:
-    return [find(words, terms) for terms in keywords.terms(query)]
+    return [find(words, terms) for terms in keywords.find_query_terms(query)]
 
 
 def compare_with_fts(chunks: Sequence[Chunk], fields: Sequence[str], queries: Sequence[str]) -> None:
     writer = BlockWriter(fields)
-    counts = writer.add(chunks)
+    counts = writer.add_chunks(chunks)
     words = Postings(writer.end_block(), slots=len(chunks))
     with contextlib.closing(FtsWords(chunks)) as fts:
         assert counts == fts.token_counts()
-        for terms in [terms for query in queries for terms in keywords.terms(query)]:
+        for terms in [terms for query in queries for terms in keywords.find_query_terms(query)]:
             for names in (False, True):
                 if not names or len(fields) > 1:
                     assert find(words, terms, names=names) == Counter(fts.slots_with(terms, names=names))
@@ -107,7 +107,7 @@ def test_code_is_found_by_all_fields_and_by_names_alone():
 
 
 def test_blocks_follow_each_other(monkeypatch):
-    monkeypatch.setattr(postings, "FULL", 5)
+    monkeypatch.setattr(postings, "BLOCK_TOKENS", 5)
     writer, content = BlockWriter(DOCUMENT_FIELDS), b""
     for number in range(70_000):
         if number % 7_000 < 3:
@@ -173,5 +173,5 @@ def test_edited_bytes_are_an_error_or_other_numbers():
 
 
 def test_holding_leaves_out_dead_slots():
-    assert [*Holding(1, [0, 2, 3], [5, 6, 7], b"").alive_pairs()] == [(0, 5), (2, 6), (3, 7)]
-    assert [*Holding(1, [0, 2, 3], [5, 6, 7], bytes([1, 1, 0, 1])).alive_pairs()] == [(0, 5), (3, 7)]
+    assert [*WordOccurrences(1, [0, 2, 3], [5, 6, 7], b"").alive_pairs()] == [(0, 5), (2, 6), (3, 7)]
+    assert [*WordOccurrences(1, [0, 2, 3], [5, 6, 7], bytes([1, 1, 0, 1])).alive_pairs()] == [(0, 5), (3, 7)]

@@ -140,9 +140,9 @@ def test_lists_of_exact_versions_name_no_host() -> None:
         assert not re.search(r"://|--(extra-)?index|--find-links|@", path.read_text())
 
 
-@pytest.mark.parametrize("name", commands.names())
+@pytest.mark.parametrize("name", commands.list_names())
 def test_every_command_has_help_and_the_common_options(name: str) -> None:
-    command = commands.find(name)
+    command = commands.find_command(name)
     assert isinstance(command, click.Command)
     assert command.name == name
     for each in [command, *getattr(command, "commands", {}).values()]:
@@ -172,8 +172,10 @@ def test_command_line_modules_are_named_after_commands() -> None:
 
 def test_the_list_of_commands_is_up_to_date() -> None:
     written = (ROOT / "docs" / "commands.md").read_text()
-    assert written == reference.reference(), "run: python -m vmrag_link.cli.reference > docs/commands.md"
-    assert {f"\n## vmrag {name}\n" for name in commands.names()} <= {f"\n{line}\n" for line in written.splitlines()}
+    assert written == reference.format_reference(), "run: python -m vmrag_link.cli.reference > docs/commands.md"
+    assert {f"\n## vmrag {name}\n" for name in commands.list_names()} <= {
+        f"\n{line}\n" for line in written.splitlines()
+    }
 
 
 def anchors(page: Path) -> set[str]:

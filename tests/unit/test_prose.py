@@ -7,7 +7,7 @@ import random
 
 import pytest
 
-from vmrag_link.retrieval.prose import DATA, WHOLE, factor_of, is_named
+from vmrag_link.retrieval.prose import DATA_FACTOR, FULL_FACTOR, compute_factor, names_file
 
 NUMBERS = " ".join(str(random.Random(1).randrange(10_000)) for _ in range(100))
 
@@ -24,7 +24,7 @@ NUMBERS = " ".join(str(random.Random(1).randrange(10_000)) for _ in range(100))
     ids=["svg", "numbers", "bytes", "base64", "minified"],
 )
 def test_data_has_lower_factor(text):
-    assert factor_of(text) == DATA
+    assert compute_factor(text) == DATA_FACTOR
 
 
 @pytest.mark.parametrize(
@@ -41,7 +41,7 @@ def test_data_has_lower_factor(text):
     ids=["prose", "table", "code", "chinese", "link", "short", "title"],
 )
 def test_text_keeps_score(text):
-    assert factor_of(text) == WHOLE
+    assert compute_factor(text) == FULL_FACTOR
 
 
 @pytest.mark.parametrize(
@@ -54,4 +54,4 @@ def test_text_keeps_score(text):
     ],
 )
 def test_question_names_file(question, doc_id, named):
-    assert is_named(question, doc_id) == named
+    assert names_file(question, doc_id) == named

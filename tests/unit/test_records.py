@@ -7,15 +7,15 @@ import pytest
 from vmrag_link.documents.import_base import ROOT
 from vmrag_link.models import KNOWLEDGE, NOTES_MARK, SOURCE, Collection
 from vmrag_link.retrieval.records import (
-    ASKED,
+    ASKED_FAVOR,
     FIRST,
-    SHORT,
-    USUAL,
-    Kind,
+    SHORT_RECORD,
+    USUAL_FAVOR,
+    RecordKind,
     RecordQuestion,
+    find_record_kind,
     has_text,
     holds_records,
-    kind_of,
 )
 
 PLAIN, ASKING = "pagefind index size", "why did we choose pagefind"
@@ -24,16 +24,16 @@ PLAIN, ASKING = "pagefind index size", "why did we choose pagefind"
 @pytest.mark.parametrize(
     ("doc_id", "kind"),
     [
-        ("docs/adr/0007-use-pagefind.md", Kind.DECISION),
-        ("architecture-decisions/search.md", Kind.DECISION),
-        ("docs/ADR-0007.md", Kind.DECISION),
-        ("packages/search/decisions/2024/pagefind.md", Kind.DECISION),
-        ("notes/search.md", Kind.DECISION),
-        ("CHANGELOG.md", Kind.CHANGES),
-        ("packages/search/CHANGES.rst", Kind.CHANGES),
-        ("docs/release-notes.de.md", Kind.CHANGES),
-        ("README.md", Kind.README),
-        ("readme.zh-cn.md", Kind.README),
+        ("docs/adr/0007-use-pagefind.md", RecordKind.DECISION),
+        ("architecture-decisions/search.md", RecordKind.DECISION),
+        ("docs/ADR-0007.md", RecordKind.DECISION),
+        ("packages/search/decisions/2024/pagefind.md", RecordKind.DECISION),
+        ("notes/search.md", RecordKind.DECISION),
+        ("CHANGELOG.md", RecordKind.CHANGES),
+        ("packages/search/CHANGES.rst", RecordKind.CHANGES),
+        ("docs/release-notes.de.md", RecordKind.CHANGES),
+        ("README.md", RecordKind.README),
+        ("readme.zh-cn.md", RecordKind.README),
         ("packages/search/README.md", None),
         ("docs/quadratic.md", None),
         ("docs/release-notes/index.md", None),
@@ -43,7 +43,7 @@ PLAIN, ASKING = "pagefind index size", "why did we choose pagefind"
     ],
 )
 def test_kind_of_document_follows_from_path(doc_id, kind):
-    assert kind_of(doc_id) == kind
+    assert find_record_kind(doc_id) == kind
 
 
 @pytest.mark.parametrize(
@@ -61,7 +61,7 @@ def test_collection_of_notes_holds_records(collection, records):
     assert holds_records(collection) == records
 
 
-def promote(question: str, pages: list[int], records: dict[int, Kind], scores: dict[int, int]) -> list[int]:
+def promote(question: str, pages: list[int], records: dict[int, RecordKind], scores: dict[int, int]) -> list[int]:
     """Return the rows, the best first."""
     found = {row: score * 10**15 for row, score in enumerate(pages)} | {
         row: score * 10**15 for row, score in scores.items()
@@ -77,31 +77,31 @@ NOTE, OTHER = 50, 51
 
 
 def test_record_ranks_before_pages_that_answer_as_well():
-    assert promote(PLAIN, PAGES, {NOTE: Kind.DECISION}, {NOTE: 800})[0] == NOTE
+    assert promote(PLAIN, PAGES, {NOTE: RecordKind.DECISION}, {NOTE: 800})[0] == NOTE
 
 
 def test_record_ranks_among_first_if_it_answers_about_as_well():
-    near = USUAL[Kind.DECISION].near
-    assert promote(PLAIN, PAGES, {NOTE: Kind.DECISION}, {NOTE: near}).index(NOTE) == FIRST - 1
-    assert promote(PLAIN, PAGES, {NOTE: Kind.DECISION}, {NOTE: near - 1})[-1] == NOTE
+    near = USUAL_FAVOR[RecordKind.DECISION].near
+    assert promote(PLAIN, PAGES, {NOTE: RecordKind.DECISION}, {NOTE: near}).index(NOTE) == FIRST - 1
+    assert promote(PLAIN, PAGES, {NOTE: RecordKind.DECISION}, {NOTE: near - 1})[-1] == NOTE
 
 
 def test_record_needs_less_if_question_asks_for_choice():
-    near = ASKED[Kind.DECISION].near
-    assert promote(ASKING, PAGES, {NOTE: Kind.DECISION}, {NOTE: near}).index(NOTE) == FIRST - 1
-    assert promote(PLAIN, PAGES, {NOTE: Kind.DECISION}, {NOTE: near})[-1] == NOTE
+    near = ASKED_FAVOR[RecordKind.DECISION].near
+    assert promote(ASKING, PAGES, {NOTE: RecordKind.DECISION}, {NOTE: near}).index(NOTE) == FIRST - 1
+    assert promote(PLAIN, PAGES, {NOTE: RecordKind.DECISION}, {NOTE: near})[-1] == NOTE
 
 
 def test_two_records_rank_among_first_after_best_page():
-    both = {NOTE: Kind.DECISION, OTHER: Kind.DECISION}
+    both = {NOTE: RecordKind.DECISION, OTHER: RecordKind.DECISION}
     assert promote(PLAIN, PAGES, both, {NOTE: 600, OTHER: 550})[:4] == [0, NOTE, OTHER, 1]
     assert promote(PLAIN, PAGES, both, {NOTE: 600, OTHER: 400})[:4] == [0, 1, NOTE, 2], "too far below the other one"
 
 
-@pytest.mark.parametrize(("passages", "rank"), [(SHORT, 1), (SHORT + 1, len(PAGES) + 1)])
+@pytest.mark.parametrize(("passages", "rank"), [(SHORT_RECORD, 1), (SHORT_RECORD + 1, len(PAGES) + 1)])
 def test_passages_of_short_record_share_its_best_score(passages, rank):
     scores = {row: score * 10**15 for row, score in enumerate(PAGES)} | {NOTE: 10**18, OTHER: 6 * 10**17}
-    records = dict.fromkeys((NOTE, OTHER), Kind.DECISION)
+    records = dict.fromkeys((NOTE, OTHER), RecordKind.DECISION)
     new = RecordQuestion(PLAIN).promote_rows(scores, records, lambda row: ("docs", "a.md", row, passages))
     assert sorted(scores, key=lambda row: -(scores | new)[row]).index(OTHER) == rank
 
@@ -119,7 +119,7 @@ def test_passage_with_title_and_status_alone_has_no_text(passage, says):
 
 
 def test_changelog_gains_only_for_question_about_change():
-    records = {NOTE: Kind.CHANGES}
+    records = {NOTE: RecordKind.CHANGES}
     assert promote("since which version is there a dark mode", PAGES, records, {NOTE: 800})[0] == NOTE
     assert promote("how do I set the dark mode", PAGES, records, {NOTE: 800})[-1] == NOTE
 
@@ -145,7 +145,7 @@ def test_title_of_section_names_version_of_question(question, title, named):
 def test_scores_above_best_page_differ_in_no_shown_digit():
     scores = {0: 10**18, NOTE: 9 * 10**17, OTHER: 95 * 10**16}
     new = RecordQuestion(PLAIN).promote_rows(
-        scores, {NOTE: Kind.DECISION, OTHER: Kind.DECISION}, lambda row: ("", str(row), 0, 1)
+        scores, {NOTE: RecordKind.DECISION, OTHER: RecordKind.DECISION}, lambda row: ("", str(row), 0, 1)
     )
     assert scores[0] < new[NOTE] < new[OTHER]
     assert round(new[OTHER] / 10**18, 6) == 1
@@ -154,6 +154,8 @@ def test_scores_above_best_page_differ_in_no_shown_digit():
 def test_scores_stay_if_all_documents_are_records():
     scores = {NOTE: 10**18, OTHER: 10**17}
     assert (
-        RecordQuestion(ASKING).promote_rows(scores, dict.fromkeys(scores, Kind.DECISION), lambda row: ("", "", row, 1))
+        RecordQuestion(ASKING).promote_rows(
+            scores, dict.fromkeys(scores, RecordKind.DECISION), lambda row: ("", "", row, 1)
+        )
         == {}
     )

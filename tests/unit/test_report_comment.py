@@ -11,9 +11,9 @@ from selectolax.lexbor import LexborHTMLParser
 
 from tests.support.reports import NO_QUERIES, document, report
 from vmrag_link.errors import UsageInvalid
-from vmrag_link.markdown_text import code
+from vmrag_link.markdown_text import format_code
 from vmrag_link.ops.checks.verify_commits import PinFinding
-from vmrag_link.ops.report.comment import MARKER, MOST_LINES, comment
+from vmrag_link.ops.report.comment import MARKER, MAX_LINES, format_comment
 from vmrag_link.ops.report.comment_data import (
     CommentAnswer,
     CommentChunk,
@@ -21,17 +21,17 @@ from vmrag_link.ops.report.comment_data import (
     CommentDocument,
     CommentNote,
     MissingThing,
-    data_of,
-    parse,
+    build_comment_data,
+    parse_comment_data,
 )
-from vmrag_link.ops.report.gitlab import plain
+from vmrag_link.ops.report.gitlab import escape_references
 from vmrag_link.ops.report.records import (
     AnswerChange,
+    AnswerChunk,
     ComparedQueries,
     DocumentCounts,
     ListedQuery,
     ReportSummary,
-    ToldChunk,
 )
 from vmrag_link.sources.outdated import CitingNote
 
@@ -40,13 +40,13 @@ RUN = "https://github.example/them/project/actions/runs/9"
 LONG = "words before it, " * 20
 
 
-def chunk(text: str, document: str = "handbook/a.md") -> ToldChunk:
-    return ToldChunk(document, text)
+def chunk(text: str, document: str = "handbook/a.md") -> AnswerChunk:
+    return AnswerChunk(document, text)
 
 
 def change(
-    before: ToldChunk | None,
-    after: ToldChunk | None,
+    before: AnswerChunk | None,
+    after: AnswerChunk | None,
     *,
     query: str = "when?",
     place: int = 1,
@@ -64,7 +64,7 @@ def summary(*answers: AnswerChange, documents: int = 0, findings: tuple[PinFindi
 
 
 def said(found: ReportSummary) -> str:
-    return comment(data_of(7, found, HEAD), RUN)
+    return format_comment(build_comment_data(7, found, HEAD), RUN)
 
 
 def test_both_texts_begin_shortly_before_what_differs():
@@ -112,10 +112,10 @@ def test_the_largest_one_has_so_many_lines_and_is_what_may_be_handed_over():
     listed = (ListedQuery("q" * 900, 1),) * 300, (ListedQuery("q", 1),)
     queries = msgspec.structs.replace(found.queries, total=600, added=listed[0], removed=listed[1])
     citing = (CitingNote("n" * 900, ("p" * 900,)),) * 300
-    data = data_of(7, msgspec.structs.replace(found, queries=queries, citing=citing), HEAD)
+    data = build_comment_data(7, msgspec.structs.replace(found, queries=queries, citing=citing), HEAD)
     data = msgspec.structs.replace(data, pin_conflict=True)
-    body = comment(parse(msgspec.json.encode(data)), RUN, of_fork=True)
-    assert MOST_LINES - 5 < len(body.splitlines()) <= MOST_LINES
+    body = format_comment(parse_comment_data(msgspec.json.encode(data)), RUN, of_fork=True)
+    assert MAX_LINES - 5 < len(body.splitlines()) <= MAX_LINES
     assert len(body) < 20_000
     assert "295 more questions" in body
     assert "- and 294 more\n" in body
@@ -146,16 +146,16 @@ def test_comment_stays_below_the_hosts_limit_for_any_data(text):
         things_missing=10**9,
         missing=(MissingThing("EXPECTED", name),) * 50,
     )
-    body = comment(parse(msgspec.json.encode(data)), RUN, of_fork=True)
+    body = format_comment(parse_comment_data(msgspec.json.encode(data)), RUN, of_fork=True)
     assert len(body) <= 65_536
-    assert len(plain(body)) <= 1_000_000
+    assert len(escape_references(body)) <= 1_000_000
     assert body.splitlines()[-1].endswith("the fork's word.")
 
 
 def test_comment_names_notes_that_cite_what_changes():
     notes = tuple(CitingNote(f"notes/{number}.md", (f"src/a.py:{number}", "src/b.py")) for number in range(1, 5))
     alone = msgspec.structs.replace(summary(), citing=notes[:1])
-    assert data_of(7, alone, HEAD).speaks
+    assert build_comment_data(7, alone, HEAD).has_news
     assert "\n1 note cites changed files, and may be outdated: `notes/1.md` cites `src/a.py:1`.\n" in said(alone)
     body = said(msgspec.structs.replace(summary(documents=1), citing=notes))
     assert "\n4 notes cite changed files, and may be outdated: `notes/1.md` cites `src/a.py:1`, " in body
@@ -165,8 +165,8 @@ def test_comment_names_notes_that_cite_what_changes():
 def test_a_report_without_questions_says_so_and_one_without_changes_is_silent():
     found = msgspec.structs.replace(summary(documents=1), queries=NO_QUERIES)
     assert "No questions were asked. 1 document differs: 1 added." in said(found)
-    assert data_of(7, found, HEAD).speaks
-    assert not data_of(7, summary(), HEAD).speaks
+    assert build_comment_data(7, found, HEAD).has_news
+    assert not build_comment_data(7, summary(), HEAD).has_news
     assert said(summary()).startswith(f"{MARKER}\n### This pull request no longer changes")
 
 
@@ -180,8 +180,8 @@ def test_what_a_report_hands_over_is_never_too_much():
     lines = tuple(msgspec.structs.replace(each, kind="moved", doc_id=long, old_doc_id=long) for each in found.documents)
     listed = (ListedQuery(long, 1),) * 20
     queries = msgspec.structs.replace(found.queries, total=80, added=listed, removed=listed)
-    data = data_of(7, msgspec.structs.replace(found, documents=lines, queries=queries), HEAD)
-    assert parse(msgspec.json.encode(data)) == data
+    data = build_comment_data(7, msgspec.structs.replace(found, documents=lines, queries=queries), HEAD)
+    assert parse_comment_data(msgspec.json.encode(data)) == data
 
 
 def test_questions_that_one_file_has_alone_are_named_and_change_no_answer():
@@ -192,17 +192,17 @@ def test_questions_that_one_file_has_alone_are_named_and_change_no_answer():
     body = said(msgspec.structs.replace(found, queries=queries))
     assert "\n\nNo questions were asked. 2 questions are new, 1 is removed. 1 document differs: 1 added.\n\n" in body
     assert "\n\n- new questions: ``why `not`?``, `how?`\n- removed question: `who?`\n\n" in body
-    alone = data_of(7, msgspec.structs.replace(summary(), queries=queries), HEAD)
-    assert (alone.answers_in_all, alone.speaks) == (0, False)
+    alone = build_comment_data(7, msgspec.structs.replace(summary(), queries=queries), HEAD)
+    assert (alone.total_answers, alone.has_news) == (0, False)
 
 
 @pytest.mark.parametrize("more", [{"questions_added": 0}, {"questions_removed": 0}])
 def test_more_questions_than_are_counted_are_refused(more):
     queries = ComparedQueries("q", 2, added=(ListedQuery("a", 3),), removed=(ListedQuery("b", 1),))
-    data = data_of(7, msgspec.structs.replace(summary(documents=1), queries=queries), HEAD)
+    data = build_comment_data(7, msgspec.structs.replace(summary(documents=1), queries=queries), HEAD)
     content = msgspec.json.encode(msgspec.to_builtins(data) | more)
     with pytest.raises(UsageInvalid):
-        parse(content)
+        parse_comment_data(content)
 
 
 def test_an_id_that_tells_nothing_has_its_title_beside_it():
@@ -219,7 +219,9 @@ def test_an_id_that_tells_nothing_has_its_title_beside_it():
 
 def test_names_that_are_no_utf_8_are_handed_over():
     found = summary(change(chunk("a\udc80"), chunk("b", "x/\udcff.md"), query="\udcff?"))
-    assert "`\\udcff?`" in comment(parse(msgspec.json.encode(data_of(7, found, HEAD))), RUN)
+    assert "`\\udcff?`" in format_comment(
+        parse_comment_data(msgspec.json.encode(build_comment_data(7, found, HEAD))), RUN
+    )
 
 
 @given(content=st.binary(max_size=60))
@@ -227,7 +229,7 @@ def test_names_that_are_no_utf_8_are_handed_over():
 @example(b"null")
 def test_what_is_no_such_data_is_refused(content):
     with pytest.raises(UsageInvalid):
-        parse(content)
+        parse_comment_data(content)
 
 
 @given(st.text())
@@ -237,7 +239,7 @@ def test_what_is_no_such_data_is_refused(content):
 @example("\\`")
 @example("<!-- @everyone -->")
 def test_a_code_span_shows_a_text_in_one_line_and_does_nothing_else(text):
-    line = f"- x {code(text)} y"
+    line = f"- x {format_code(text)} y"
     assert len(line.splitlines()) == 1
     page = LexborHTMLParser(MarkdownIt("commonmark").render(line))
     [item] = page.css("code")
@@ -246,13 +248,13 @@ def test_a_code_span_shows_a_text_in_one_line_and_does_nothing_else(text):
 
 
 def test_what_a_code_span_changes_is_blanks_hidden_characters_and_mentions():
-    assert code(" a\n\n b ") == "`a b`"
-    assert code("a\u202eb") == "`a\\u202eb`"
-    assert code("ask @ada, or a@b.example, or @ all") == "`ask @ ada, or a@ b.example, or @ all`"
-    assert code("``") == "``` `` ```"
+    assert format_code(" a\n\n b ") == "`a b`"
+    assert format_code("a\u202eb") == "`a\\u202eb`"
+    assert format_code("ask @ada, or a@b.example, or @ all") == "`ask @ ada, or a@ b.example, or @ all`"
+    assert format_code("``") == "``` `` ```"
 
 
 def test_data_are_those_of_json_alone():
-    data = data_of(7, summary(change(chunk("a"), None)), HEAD)
-    assert parse(msgspec.json.encode(data)) == data
+    data = build_comment_data(7, summary(change(chunk("a"), None)), HEAD)
+    assert parse_comment_data(msgspec.json.encode(data)) == data
     assert isinstance(data, CommentData)

@@ -12,10 +12,10 @@ from selectolax.lexbor import LexborHTMLParser
 from tests.support.long import examples
 from tests.support.reports import document, report, revision
 from vmrag_link.golden.queries import RankedChunk
-from vmrag_link.markdown_text import LIMIT, beginning, text
+from vmrag_link.markdown_text import MAX_BYTES, cut_to_bytes, escape_markdown
 from vmrag_link.ops.checks.verify_commits import PinFinding
-from vmrag_link.ops.report.markdown import markdown
-from vmrag_link.ops.report.rankings import rank_rows
+from vmrag_link.ops.report.markdown import format_markdown
+from vmrag_link.ops.report.rankings import build_rank_rows
 from vmrag_link.ops.report.records import (
     ComparedQueries,
     FieldChange,
@@ -38,9 +38,9 @@ HOSTILE = (
 )
 
 
-def shown_of(found: KnowledgeReport, limit: int = LIMIT) -> str:
+def shown_of(found: KnowledgeReport, limit: int = MAX_BYTES) -> str:
     with found:
-        return markdown(found, limit=limit)
+        return format_markdown(found, limit=limit)
 
 
 def rendered(markdown_text: str) -> LexborHTMLParser:
@@ -97,7 +97,7 @@ def many(number: int, length: int) -> KnowledgeReport:
 
 
 @pytest.mark.parametrize(
-    ("number", "length", "limit"), [(1, 8000, 100_000), (60, 300, 100_000), (2000, 40, LIMIT), (500, 8, 100_000)]
+    ("number", "length", "limit"), [(1, 8000, 100_000), (60, 300, 100_000), (2000, 40, MAX_BYTES), (500, 8, 100_000)]
 )
 def test_it_stays_below_the_limit_and_each_document_has_its_share(number: int, length: int, limit: int) -> None:
     shown = shown_of(many(number, length), limit)
@@ -157,7 +157,7 @@ def test_answers_come_first_then_documents_then_revisions_without_trailers() -> 
 def test_what_only_rose_because_another_one_vanished_has_no_arrow(before: str, after: str, marks: list[str]) -> None:
     sides = [tuple(RankedChunk(f"c/{each}", 0, 0.5) for each in some) for some in (before, after)]
     assert [
-        rank_row.mark for rank_row in rank_rows(QueryChange("q", 1, "ranking", *sides), {}) if rank_row.after
+        rank_row.mark for rank_row in build_rank_rows(QueryChange("q", 1, "ranking", *sides), {}) if rank_row.after
     ] == marks
 
 
@@ -181,7 +181,7 @@ def test_rankings_stand_side_by_side() -> None:
 @settings(max_examples=examples(300))
 @given(st.text(max_size=40), st.integers(-3, 300))
 def test_the_beginning_of_a_text_is_what_fits(value: str, room: int) -> None:
-    kept = beginning(value, room)
+    kept = cut_to_bytes(value, room)
     assert value.startswith(kept)
-    assert len(text(kept).encode()) <= max(room, 0)
-    assert kept == value or len(text(value).encode()) > room
+    assert len(escape_markdown(kept).encode()) <= max(room, 0)
+    assert kept == value or len(escape_markdown(value).encode()) > room

@@ -28,6 +28,7 @@ from vmrag_link.ops.history.word_diff import Words
 from vmrag_link.ops.report import html, rankings
 from vmrag_link.ops.report.records import (
     AnswerChange,
+    AnswerChunk,
     ComparedQueries,
     FieldChange,
     Growth,
@@ -40,7 +41,6 @@ from vmrag_link.ops.report.records import (
     ReportEnd,
     RevisionList,
     TextChange,
-    ToldChunk,
 )
 from vmrag_link.sources.outdated import CitingNote
 from vmrag_link.worddiff import Piece
@@ -113,7 +113,9 @@ def pages(texts: Texts) -> KnowledgeReport:
             (query, msgspec.structs.replace(query, line=4, change="scores")),
             "",
             texts("hint"),
-            answers=(AnswerChange(texts("query"), 3, 2, ToldChunk(texts("says"), "a"), ToldChunk(texts("says"), "b")),),
+            answers=(
+                AnswerChange(texts("query"), 3, 2, AnswerChunk(texts("says"), "a"), AnswerChunk(texts("says"), "b")),
+            ),
             added=(ListedQuery(texts("new query"), 5, (texts("lacking"),)),),
             removed=(ListedQuery(texts("removed query"), 6),),
             titles={opaque: texts("known title")},
@@ -134,7 +136,7 @@ def pages(texts: Texts) -> KnowledgeReport:
 def written(shown: KnowledgeReport) -> str:
     """The page; the report is closed then."""
     with shown:
-        return "".join(html.page(shown))
+        return "".join(html.render_page(shown))
 
 
 def tree(page: str) -> LexborHTMLParser:
@@ -240,9 +242,9 @@ def test_what_strangers_write_is_there_as_text_that_can_be_seen(text: str) -> No
     body = tree(page).body
     assert body is not None
     said = body.text()
-    missing = {place for place in places if f"{place} {terminal_text.visible(text)}" not in said}
+    missing = {place for place in places if f"{place} {terminal_text.escape_controls(text)}" not in said}
     assert missing <= {"file", "hint"}  # of queries that were compared
-    assert page == terminal_text.visible(page)
+    assert page == terminal_text.escape_controls(page)
 
 
 def test_a_changed_blank_is_drawn() -> None:
@@ -326,7 +328,7 @@ def luminance(colour: str) -> float:
 
 @pytest.mark.parametrize("scheme", [0, 1], ids=["light", "dark"])
 def test_every_text_has_the_contrast_that_wcag_asks_for(scheme: int) -> None:
-    style = html.part("page.css")
+    style = html.read_part("page.css")
     colours = dict(re.findall(r"--([\w-]+): (#[0-9a-f]{6})", re.findall(r":root \{(.*?)\}", style, re.DOTALL)[scheme]))
     pairs = [(ink, ground) for ink in ("ink", "quiet", "link") for ground in ("paper", "card")]
     pairs += [(f"{name}-ink", name) for name in ("new", "gone", "edit", "move")]
@@ -352,7 +354,7 @@ def test_two_thousand_documents_are_written_while_they_are_read() -> None:
     with report(many(2_000)) as shown:
         tracemalloc.start()
         try:
-            for each in html.page(shown):
+            for each in html.render_page(shown):
                 length, most_at_once = length + len(each), max(most_at_once, len(each))
             _, peak = tracemalloc.get_traced_memory()
         finally:
@@ -375,7 +377,7 @@ def test_of_too_many_documents_each_collection_has_its_share_and_the_page_says_s
 ) -> None:
     names = ["a"] * 2 + ["b"] * 50 + ["c"] * 9 + ["d"]
     some = [document(at, (name, f"{at}.md"), "x", "y") for at, name in enumerate(names, start=1)]
-    monkeypatch.setattr(html, "MOST", 20)
+    monkeypatch.setattr(html, "MAX_DOCUMENTS", 20)
     found = tree(written(report(some)))
     shown = [len(each.css(".document")) for each in found.css(".collection")]
     assert (shown, sum(shown)) == ([2, 8, 8, 1], 19)
@@ -430,7 +432,7 @@ def test_a_chunk_with_another_number_is_compared_with_the_next_one_of_its_docume
     before = tuple(RankedChunk(f"c/{name}", chunk, 1.0) for name, chunk in (("a", 4), ("b", 0), ("a", 5), ("d", 1)))
     after = tuple(RankedChunk(f"c/{name}", chunk, 1.0) for name, chunk in (("a", 5), ("new", 2), ("a", 7), ("a", 9)))
     query = QueryChange("q", 1, "ranking", before, after, "", "", (), ())
-    rows = rankings.rank_rows(query, {"c/b": "c/new"})
+    rows = rankings.build_rank_rows(query, {"c/b": "c/new"})
     assert [row.gone for row in rows] == [False, False, False, True]
     assert [row.was for row in rows] == [(3, True), (2, False), (1, False), None]
     page = written(
@@ -444,7 +446,7 @@ def test_a_chunk_with_another_number_is_compared_with_the_next_one_of_its_docume
 
 
 def test_of_many_queries_the_worst_come_first_and_the_rest_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(html, "SHOWN", 2)
+    monkeypatch.setattr(html, "MAX_SHOWN", 2)
     monkeypatch.setattr(rankings, "PLACES", 3)
     long = tuple(RankedChunk("c/d", chunk, 1.0) for chunk in range(8))
     plain = QueryChange("plain", 1, "ranking", long, long[::-1], "", "", (), ())
@@ -502,7 +504,7 @@ def test_what_only_rose_because_another_one_vanished_is_where_it_was() -> None:
 def test_another_text_at_the_same_place_is_an_answer_and_another_score_is_none(change: Any) -> None:
     chunks = tuple(RankedChunk(f"c/{each}", 0, 1.0) for each in "ab")
     one = QueryChange("one", 1, change, chunks, chunks)
-    told = AnswerChange("one", 1, 2, ToldChunk("c/b", "before"), ToldChunk("c/b", "after"), below=True)
+    told = AnswerChange("one", 1, 2, AnswerChunk("c/b", "before"), AnswerChunk("c/b", "after"), below=True)
     queries = ComparedQueries(
         "f", 5, (one, msgspec.structs.replace(one, query="two", line=2, change="scores")), answers=(told,)
     )
@@ -543,7 +545,7 @@ def test_an_inserted_word_is_an_ins_a_deleted_one_a_del() -> None:
 )
 def test_five_blocks_show_the_share_of_words(inserted: int, deleted: int, shown: str) -> None:
     line = document(1, ("a", "b"), "x " * deleted, "y " * inserted)
-    assert html.blocks(line) == shown
+    assert html.draw_blocks(line) == shown
 
 
 def test_the_page_names_the_command_that_shows_the_same_in_a_terminal() -> None:

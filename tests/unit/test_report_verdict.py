@@ -10,7 +10,7 @@ import pytest
 from tests.support.reports import document, report, revision
 from vmrag_link.golden.queries import RankedChunk
 from vmrag_link.ops.checks.verify_commits import PinFinding
-from vmrag_link.ops.report.rankings import mended, worsened
+from vmrag_link.ops.report.rankings import has_improved, has_worsened
 from vmrag_link.ops.report.records import (
     AnswerChange,
     ComparedQueries,
@@ -20,7 +20,7 @@ from vmrag_link.ops.report.records import (
     ReportSummary,
     RevisionList,
 )
-from vmrag_link.ops.report.wording import verdict
+from vmrag_link.ops.report.wording import judge_report
 
 SOME = [
     document(1, ("a", "new"), None, "x"),
@@ -126,22 +126,22 @@ DOCUMENTS = "feature adds 1 document, changes 2, moves 1 and removes 1 in 3 coll
     ],
 )  # fmt: skip
 def test_the_verdict_says_what_there_is_to_say(given: dict[str, Any], tone: str, sentences: list[str]) -> None:
-    found = verdict(summary(**given))
+    found = judge_report(summary(**given))
     assert (found.tone, list(found.sentences)) == (tone, [*sentences, "vmrag verify finds no error."])
 
 
 def test_errors_of_verify_come_first_and_information_is_none() -> None:
-    found = verdict(summary(findings=(BACK, DROPPED, DROPPED)))
+    found = judge_report(summary(findings=(BACK, DROPPED, DROPPED)))
     assert (found.tone, found.sentences) == ("bad", ("vmrag verify finds 2 errors: KNOWLEDGE_DROPPED.", DOCUMENTS))
-    assert verdict(summary(findings=(BACK,))).tone == "good"
+    assert judge_report(summary(findings=(BACK,))).tone == "good"
 
 
 def test_what_was_not_verified_is_not_called_right() -> None:
-    assert verdict(summary(verified=False)).sentences == (DOCUMENTS,)
+    assert judge_report(summary(verified=False)).sentences == (DOCUMENTS,)
 
 
 def test_a_full_hash_is_short_in_a_sentence() -> None:
-    said = verdict(summary(head=f"{2:040x}")).sentences[0]
+    said = judge_report(summary(head=f"{2:040x}")).sentences[0]
     assert said.startswith("000000000000 adds 1 document")
 
 
@@ -150,7 +150,7 @@ def test_a_query_is_worse_or_mended_by_what_it_lacks() -> None:
     both = msgspec.structs.replace(WORSE, missed_before=lacking)
     better = msgspec.structs.replace(both, missed_after=())
     unasked = msgspec.structs.replace(WORSE, missed_after=(), problem_after="There is no such collection.")
-    assert [(worsened(each), mended(each)) for each in (WORSE, both, better, unasked)] == [
+    assert [(has_worsened(each), has_improved(each)) for each in (WORSE, both, better, unasked)] == [
         (True, False),
         (False, False),
         (False, True),

@@ -23,7 +23,7 @@ def propose(*paths: str, **contents: bytes) -> dict[str, tuple[str, ...]]:
             path: contents[name] for path in asked if (name := path.rpartition("/")[2].partition(".")[0]) in contents
         }
 
-    return {source.collection: source.paths for source in proposal.propose(paths, beginnings)}
+    return {source.collection: source.paths for source in proposal.propose_sources(paths, beginnings)}
 
 
 @pytest.mark.parametrize(
@@ -101,7 +101,7 @@ def test_files_whose_beginnings_are_read_are_few_and_likely_ones_first():
         read.extend(asked)
         return {path: b"openapi: 3.1.0\n" for path in asked if path.startswith("x/")}
 
-    (docs,) = proposal.propose(paths, beginnings)
+    (docs,) = proposal.propose_sources(paths, beginnings)
     assert docs.paths == ("x/y/z-openapi.yaml",)
     assert len(read) <= 500
 
@@ -113,29 +113,29 @@ def test_scripts_without_ending_are_proposed_by_folder_or_path():
 
 
 def test_folders_of_others_are_excluded():
-    (source,) = proposal.propose(["a.md", "vendor/b.md", "x/node_modules/c.css"], lambda _: {})
+    (source,) = proposal.propose_sources(["a.md", "vendor/b.md", "x/node_modules/c.css"], lambda _: {})
     assert source.exclude == ("**/node_modules/**", "**/vendor/**")
 
 
 def test_stored_names_are_not_taken():
-    (docs,) = proposal.propose(["a.md"], lambda _: {}, stored=["docs"])
+    (docs,) = proposal.propose_sources(["a.md"], lambda _: {}, stored=["docs"])
     assert docs.collection == "documentation"
-    assert proposal.propose(["a.md"], lambda _: {}, stored=proposal.NAMES["document"]) == ()
+    assert proposal.propose_sources(["a.md"], lambda _: {}, stored=proposal.NAMES["document"]) == ()
 
 
 def test_code_without_grammars_is_proposed_if_lines_cut_it(monkeypatch):
-    monkeypatch.setattr(languages, "problem", lambda: "no grammar")
+    monkeypatch.setattr(languages, "find_language_problem", lambda: "no grammar")
     assert propose("a.py", "a.lua", "README.md", "bin/a", a=SCRIPT) == {"docs": ("**/*.md",), "code": ("**/*.lua",)}
-    assert languages.problem_of(["**/*.lua", "src/**/Makefile"]) == ""
-    assert languages.problem_of(["**/*.lua", "src/"]) == "no grammar"
-    assert languages.problem_of(["scripts.lua"]) == "no grammar"  # it may be a folder
+    assert languages.find_source_problem(["**/*.lua", "src/**/Makefile"]) == ""
+    assert languages.find_source_problem(["**/*.lua", "src/"]) == "no grammar"
+    assert languages.find_source_problem(["scripts.lua"]) == "no grammar"  # it may be a folder
 
 
 def test_proposal_for_many_kinds_of_files_keeps_the_limits():
     paths = [f"f{number}/a.{ending}" for number, ending in enumerate(languages._BY_ENDING)]
     paths += [f"f{number}/{name}" for number, name in enumerate(languages.NAMES)]
     paths += [f"p{number}/doc/a.txt" for number in range(300)] + [f"s{number}/tool" for number in range(300)]
-    found = proposal.propose(paths, lambda asked: dict.fromkeys(asked, SCRIPT))
+    found = proposal.propose_sources(paths, lambda asked: dict.fromkeys(asked, SCRIPT))
     assert (
         sources_flaw(
             [{"collection": source.collection, "paths": list(source.paths), "kind": source.kind} for source in found]
@@ -155,7 +155,7 @@ def test_templates_of_texts_are_texts_and_other_templates_are_code():
     for ending in formats.TEMPLATES:
         assert formats.find_built_in(f"README.md{ending}") is formats.find_built_in("README.md")
         assert formats.find_built_in(f"page.html{ending}") is None
-        assert ending in (".in", ".template") or languages.language_of(f"x{ending}") == "template"
+        assert ending in (".in", ".template") or languages.detect_language(f"x{ending}") == "template"
 
 
 # -- first bytes

@@ -13,12 +13,12 @@ from vmrag_link.settings import SourceSettings
 from vmrag_link.settings.flaws import pathspec_flaw
 from vmrag_link.sources import attributes as attributes_module
 from vmrag_link.sources import rules, selection
-from vmrag_link.sources.attributes import FOR_LISTING, FOR_STORING, TreeAttributes, flaw_of_attributes
-from vmrag_link.sources.disk import stored_form
+from vmrag_link.sources.attributes import FOR_LISTING, FOR_STORING, TreeAttributes, find_attribute_flaw
+from vmrag_link.sources.disk import convert_to_stored
 from vmrag_link.sources.listings import TreeFile
-from vmrag_link.sources.readable import readable
+from vmrag_link.sources.readable import convert_blob
 from vmrag_link.sources.selection import Candidate
-from vmrag_link.sources.wildmatch import translate
+from vmrag_link.sources.wildmatch import compile_pattern
 
 
 @pytest.mark.parametrize(
@@ -91,16 +91,16 @@ def test_other_pathspecs_are_refused_with_a_reason(pathspec):
     ],
 )
 def test_patterns_match_as_those_of_git(pattern, path, matches):
-    from vmrag_link.sources.wildmatch import as_bytes
+    from vmrag_link.sources.wildmatch import encode_path
 
-    assert (translate(pattern).fullmatch(as_bytes(path)) is not None) is matches
+    assert (compile_pattern(pattern).fullmatch(encode_path(path)) is not None) is matches
 
 
 def test_a_hostile_pattern_takes_no_exponential_time():
     name = "a" * 250
     started = time.process_time()
-    assert not translate("*a" * 100 + "b").fullmatch(name)
-    assert not translate("**/" + "**/a*a/" * 40 + "b").fullmatch("/".join(["aaaa"] * 60))
+    assert not compile_pattern("*a" * 100 + "b").fullmatch(name)
+    assert not compile_pattern("**/" + "**/a*a/" * 40 + "b").fullmatch("/".join(["aaaa"] * 60))
     assert time.process_time() - started < 2
 
 
@@ -173,7 +173,7 @@ def test_one_blob_under_many_names_counts_as_often(monkeypatch):
 
 def _select(named, attributes):
     source = SourceSettings("docs", ("**/*.md",))
-    return selection.select([source], [named], attributes, {"b": 10}, max_bytes=100)
+    return selection.select_files([source], [named], attributes, {"b": 10}, max_bytes=100)
 
 
 @pytest.mark.parametrize("name", ["filter", "working-tree-encoding"])
@@ -193,7 +193,7 @@ def test_quoted_patterns_and_the_macro_binary_are_understood():
     )
     assert attributes.of("a b.md") == {"filter": "x"}
     assert attributes.of("ä.md") == {"filter": "y"}
-    assert flaw_of_attributes(attributes.of("x.bin")) == "is binary, as .gitattributes says"
+    assert find_attribute_flaw(attributes.of("x.bin")) == "is binary, as .gitattributes says"
 
 
 @pytest.mark.parametrize(
@@ -213,7 +213,7 @@ def test_quoted_patterns_and_the_macro_binary_are_understood():
 )
 def test_attributes_leave_files_out(stated, reason):
     values = TreeAttributes({".gitattributes": f"* text=auto\n*.md {stated}\n".encode()}, FOR_LISTING).of("a.md")
-    assert flaw_of_attributes(values) == reason
+    assert find_attribute_flaw(values) == reason
 
 
 @pytest.mark.parametrize(
@@ -232,7 +232,7 @@ def test_attributes_leave_files_out(stated, reason):
     ],
 )
 def test_the_kind_of_a_source_decides_which_formats_it_takes(path, kind, reason):
-    assert rules.flaw_of_kind(path, kind, by_hand=False) == reason
+    assert rules.find_kind_flaw(path, kind, by_hand=False) == reason
 
 
 def test_pictures_of_a_notebook_are_discarded_before_its_size_counts():
@@ -244,10 +244,10 @@ def test_pictures_of_a_notebook_are_discarded_before_its_size_counts():
         {"cell_type": "code", "source": "count(otters)", "outputs": outputs},
     ]
     data = json.dumps({"cells": cells}).encode()
-    assert readable(TreeFile("a.ipynb", "", len(data), text_limit=100), data).text == (
+    assert convert_blob(TreeFile("a.ipynb", "", len(data), text_limit=100), data).text == (
         "# Otter\n![a]() by the river\n\n```\ncount(otters)\n```"
     )
-    refused = readable(TreeFile("a.ipynb", "", len(data), text_limit=40), data)
+    refused = convert_blob(TreeFile("a.ipynb", "", len(data), text_limit=40), data)
     assert (refused.text, refused.reason) == (None, "has text of more than 40 bytes")
 
 
@@ -260,11 +260,11 @@ def test_notebook_of_many_megabytes_is_read_in_a_moment(unit):
 
 
 def test_what_is_said_to_be_handwritten_is_no_lock_file():
-    assert not rules.flaw_of_kind("yarn.lock", "code", by_hand=True)
+    assert not rules.find_kind_flaw("yarn.lock", "code", by_hand=True)
 
 
 def _read(data: bytes, path: str = "a.md", *, handwritten: bool = False):
-    return readable(TreeFile(path, "", len(data), handwritten=handwritten), data)
+    return convert_blob(TreeFile(path, "", len(data), handwritten=handwritten), data)
 
 
 @pytest.mark.parametrize(
@@ -348,7 +348,7 @@ def test_a_notebook_is_its_cells_without_what_they_printed():
 )
 def test_a_file_is_named_as_git_would_store_it(stated, autocrlf, data, stored):
     values = TreeAttributes({".gitattributes": f"* {stated}\n".encode()}, FOR_STORING).of("a.md")
-    assert stored_form(data, values, autocrlf) == stored
+    assert convert_to_stored(data, values, autocrlf) == stored
 
 
 PATHSPECS = (
@@ -361,12 +361,15 @@ PATHSPECS = (
 @pytest.mark.parametrize("pathspec", PATHSPECS)
 def test_sources_below_name_the_same_files_from_a_folder(pathspec):
     source = SourceSettings("docs", (pathspec,), ())
-    below = rules.sources_below([source], "vendor/lib")
+    below = rules.select_sources_below([source], "vendor/lib")
     files = "a.md docs/a.md docs/x/a.md docs docs/docs/x/b.md lib/a.md x/docs/x/a.md tool.py".split()
     named = {file for file in files if rules.is_named(source, f"vendor/lib/{file}")}
     assert {file for each in below for file in files if rules.is_named(each, file)} == named
     others = SourceSettings("docs", ("**",), (pathspec,))
     left = {
-        file for each in rules.sources_below([others], "vendor/lib") for file in files if rules.is_named(each, file)
+        file
+        for each in rules.select_sources_below([others], "vendor/lib")
+        for file in files
+        if rules.is_named(each, file)
     }
     assert left == {*files} - named

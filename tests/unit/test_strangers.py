@@ -54,14 +54,14 @@ def repo(tmp_path_factory: pytest.TempPathFactory) -> Repo:
 @pytest.mark.parametrize("what", UNTRUSTED)
 def test_a_remote_that_could_be_meant_is_read_as_it_stands_and_trusted_by_nobody(repo, what):
     remote = filled(UNTRUSTED[what])
-    assert pin.parse(members(dolt_remote=remote)).dolt_remote == remote
-    places = plumbing.locate(repo.top)
+    assert pin.parse_pin(members(dolt_remote=remote)).dolt_remote == remote
+    places = plumbing.locate_work_tree(repo.top)
     with pytest.raises(RemoteNotTrusted) as caught:
-        address.require(places, remote, accepted=lambda: None)
+        address.require_trusted(places, remote, accepted=lambda: None)
     assert caught.value.details["remote"] == remote
     fit_for_people(caught.value)
     with pytest.raises(RemoteNotTrusted):
-        address.require_from_agent(places, remote, accepted=lambda: None, agreed=())
+        address.require_trusted_for_agent(places, remote, accepted=lambda: None, agreed=())
 
 
 @pytest.mark.parametrize("what", UNTRUSTED)
@@ -75,14 +75,14 @@ def test_a_remote_of_settings_that_nobody_agreed_to_does_not_count(what):
 @pytest.mark.parametrize("what", IMPOSSIBLE)
 def test_a_remote_that_no_pin_can_name_is_refused_with_its_line(what):
     with pytest.raises(PinMalformed, match=r"\.dolt-version, line \d+: dolt_remote ") as caught:
-        pin.parse(members(dolt_remote=filled(IMPOSSIBLE[what])))
+        pin.parse_pin(members(dolt_remote=filled(IMPOSSIBLE[what])))
     fit_for_people(caught.value)
 
 
 @pytest.mark.parametrize("what", BROKEN)
 def test_a_file_that_no_pin_can_be_is_refused_with_its_line(what):
     with pytest.raises(PinMalformed, match=r"\.dolt-version, line \d+: ") as caught:
-        pin.parse(filled(BROKEN[what][1].decode("latin-1")).encode("latin-1"))
+        pin.parse_pin(filled(BROKEN[what][1].decode("latin-1")).encode("latin-1"))
     fit_for_people(caught.value)
 
 
@@ -105,9 +105,9 @@ def test_settings_that_a_stranger_may_not_give_leave_the_default(what):
 @pytest.mark.parametrize("what", IMPOSSIBLE)
 def test_what_no_pin_can_name_is_no_address_of_another_kind(what):
     with pytest.raises(VmragError) as caught:
-        address.of_url(filled(IMPOSSIBLE[what]))
+        address.parse_url(filled(IMPOSSIBLE[what]))
     assert caught.value.code == "INVALID_REMOTE_URL"
 
 
-def _settings(data: bytes) -> config.Loaded:
-    return config.load(data, path_label=CONFIG_NAME, overrides={}, environ={})
+def _settings(data: bytes) -> config.LoadedSettings:
+    return config.resolve_settings(data, path_label=CONFIG_NAME, overrides={}, environ={})

@@ -6,8 +6,8 @@ import time
 
 import pytest
 
-from vmrag_link.conversion.outlines import outline_of
-from vmrag_link.documents.chunking import chunks
+from vmrag_link.conversion.outlines import choose_outline
+from vmrag_link.documents.chunking import split_text
 from vmrag_link.documents.table_headers import TableHeaders
 from vmrag_link.models import Chunking
 
@@ -51,7 +51,7 @@ def test_tables_have_their_own_headers(name):
     text, header = TABLES[name]
     first = text.partition("end of it\n")[0]
     other = first.replace("name", "part").replace("unit", "mass").replace("rotor", "shaft")
-    headers = TableHeaders(f"{first}\nbetween tables\n\nmore\n\n{other}", outline_of(name))
+    headers = TableHeaders(f"{first}\nbetween tables\n\nmore\n\n{other}", choose_outline(name))
     assert headers.at(first.index("rotor")) == header
     after = len(f"{first}\nbetween tables\n\nmore\n\n")
     assert headers.at(after - len("more\n\n")) == ""
@@ -68,7 +68,7 @@ def test_table_without_a_header_gives_none_to_the_text_behind_it():
 @pytest.mark.parametrize("name", TABLES)
 def test_row_has_the_header_of_its_table(name):
     text, header = TABLES[name]
-    headers = TableHeaders(text, outline_of(name))
+    headers = TableHeaders(text, choose_outline(name))
     assert headers.at(text.index("rotor")) == header
     assert headers.at(text.index("name")) == ""
     assert headers.at(text.index("end of it")) == ""
@@ -87,13 +87,13 @@ def test_row_has_the_header_of_its_table(name):
     ],
 )
 def test_row_of_table_without_header_has_none(name, text):
-    assert TableHeaders(text, outline_of(name)).at(text.index("rotor")) == ""
+    assert TableHeaders(text, choose_outline(name)).at(text.index("rotor")) == ""
 
 
 def test_long_table_is_cut_between_its_rows():
     rows = "".join(f"| rotor_{number} | A sentence. Another one. | {number} |\n" for number in range(200))
     text = f"# Limits\n\n| name | about | kPa |\n|---|---|---|\n{rows}\nend of it\n"
-    pieces = chunks(text, Chunking("headings", 1000, 0))
+    pieces = split_text(text, Chunking("headings", 1000, 0))
     assert "".join(piece.text for piece in pieces) == text
     assert len(pieces) > 8
     assert all(piece.text.startswith("| rotor_") for piece in pieces[1:-1])

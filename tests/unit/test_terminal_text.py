@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vmrag_link.terminal_text import hidden, json_for_terminal, visible, without_commands
+from vmrag_link.terminal_text import count_hidden, escape_commands, escape_controls, escape_json
 
 WRITTEN = {
     "families": "👨\u200d👩\u200d👧\u200d👦 👩🏽\u200d💻 🧑\u200d🚀 🏳\ufe0f\u200d🌈 🏳\ufe0f\u200d⚧\ufe0f ❤\ufe0f\u200d🔥",
@@ -54,15 +54,15 @@ HIDDEN = {
 
 @pytest.mark.parametrize("text", WRITTEN.values(), ids=WRITTEN)
 def test_what_people_write_is_shown_as_it_is(text: str) -> None:
-    assert (visible(text), hidden(text)) == (text, 0)
+    assert (escape_controls(text), count_hidden(text)) == (text, 0)
 
 
 @pytest.mark.parametrize("text", HIDDEN.values(), ids=HIDDEN)
 def test_what_nobody_sees_is_written_as_an_escape_and_counted(text: str) -> None:
-    shown = visible(text)
-    assert hidden(text) >= 1
-    assert shown.encode("ascii", "ignore").decode().count("\\") == hidden(text)
-    assert hidden(shown) == 0
+    shown = escape_controls(text)
+    assert count_hidden(text) >= 1
+    assert shown.encode("ascii", "ignore").decode().count("\\") == count_hidden(text)
+    assert count_hidden(shown) == 0
 
 
 IGNORABLE = "\u00ad\u034f\u061c\u115f\u180b\u180e\u200b\u200c\u200d\u200e\u200f\u202e\u2028\u2066\u3164\ufe00\ufe0f\ufeff\U000e0067\U000e007f\U000e0100"
@@ -74,7 +74,7 @@ SHAPED = {chr(number) for number in (*range(0x600, 0x606), 0x6DD, 0x70F, 0x890, 
 
 @given(st.text(st.sampled_from(IGNORABLE + AROUND) | st.characters(codec="utf-8"), max_size=30))
 def test_no_format_character_is_left_but_where_the_writing_needs_it(text: str) -> None:
-    shown = visible(text)
+    shown = escape_controls(text)
     for at, each in enumerate(shown):
         if unicodedata.category(each) != "Cf" or each in SHAPED or 0x13430 <= ord(each) < 0x13460:
             continue
@@ -83,15 +83,15 @@ def test_no_format_character_is_left_but_where_the_writing_needs_it(text: str) -
             continue
         assert each in NEEDED, ascii(shown)
         assert not shown[max(0, at - 20) : at + 21].isascii(), "nothing around it needs it"
-    assert visible(shown) == shown
-    assert json.loads(json_for_terminal(json.dumps(text, ensure_ascii=False))) == text
+    assert escape_controls(shown) == shown
+    assert json.loads(escape_json(json.dumps(text, ensure_ascii=False))) == text
 
 
 @pytest.mark.parametrize("line", ["plain text, nothing else\n", "größer, mit Umlauten\n"])
 def test_megabytes_without_anything_hidden_take_a_moment(line: str) -> None:
     text = line * 400_000
     since = time.process_time()
-    assert visible(text) is text or visible(text) == text
+    assert escape_controls(text) is text or escape_controls(text) == text
     assert time.process_time() - since < 5  # ten times what it takes
 
 
@@ -99,6 +99,6 @@ def test_megabytes_without_anything_hidden_take_a_moment(line: str) -> None:
 def test_many_blank_lines_in_a_job_take_a_moment(blanks: str) -> None:
     text = blanks * 30_000 + "end"
     since = time.process_time()
-    assert without_commands(text) == text
+    assert escape_commands(text) == text
     assert time.process_time() - since < 2
-    assert without_commands(f"{blanks * 3}::error::x") == f"{blanks * 3}\\::error::x"
+    assert escape_commands(f"{blanks * 3}::error::x") == f"{blanks * 3}\\::error::x"

@@ -40,7 +40,7 @@ def places(tmp_path_factory: pytest.TempPathFactory):
     folder = tmp_path_factory.mktemp("segments")
     with pytest.MonkeyPatch.context() as patch:
         isolate(patch, folder / "home")
-        yield plumbing.locate(make_repo(folder / "repo").top)
+        yield plumbing.locate_work_tree(make_repo(folder / "repo").top)
 
 
 def edited(content: bytes, edit: tuple) -> bytes:
@@ -61,16 +61,16 @@ def cut(content: bytes) -> list[bytes]:
 
 
 def blobs(places: Places, commit: str) -> dict[str, str]:
-    return {name: entry.name for name, entry in objects.tree(places, commit).items() if name != segments.MANIFEST}
+    return {name: entry.name for name, entry in objects.read_tree(places, commit).items() if name != segments.MANIFEST}
 
 
 def stored_anew(places: Places, file: Path, parent: str | None) -> tuple[str, list[bytes]]:
     """The commit, and the blobs that were written for it."""
     written: list[bytes] = []
-    real = objects.ObjectWriter.blob
+    real = objects.ObjectWriter.write_blob
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(objects.ObjectWriter, "blob", lambda self, data: written.append(data) or real(self, data))
-        return segments.store(places, file, parent, segment_size=SIZE), written
+        return segments.store_file(places, file, parent, segment_size=SIZE), written
 
 
 @FEW
@@ -93,39 +93,39 @@ def test_what_is_restored_is_what_was_stored(places: Places, content, edits, the
         new = set(cut(content)) - stored
         assert sorted(written[:-1] if written else []) == sorted(new)
         stored = set(cut(content))
-        segments.restore(places, commit, copy)
+        segments.restore_file(places, commit, copy)
         assert copy.read_bytes() == content
-        assert segments.size(places, commit) == len(content)
-        assert [objects.blob(places, name) for _, name in sorted(blobs(places, commit).items())] == cut(content)
+        assert segments.read_size(places, commit) == len(content)
+        assert [objects.read_blob(places, name) for _, name in sorted(blobs(places, commit).items())] == cut(content)
         parent = commit
 
 
 def test_a_file_that_has_not_changed_is_not_stored_again(places: Places) -> None:
     file = places.top / "same"
     file.write_bytes(b"0123456789")
-    commit = segments.store(places, file, None, segment_size=SIZE)
-    assert segments.store(places, file, commit) == commit
+    commit = segments.store_file(places, file, None, segment_size=SIZE)
+    assert segments.store_file(places, file, commit) == commit
 
 
 @pytest.mark.parametrize("length", [1, SIZE - 1, SIZE, SIZE + 1, 3 * SIZE])
 def test_lengths_around_a_segment(places: Places, length: int) -> None:
     file, copy = places.top / "file", places.top / "copy"
     file.write_bytes(bytes(range(length)))
-    segments.restore(places, segments.store(places, file, None, segment_size=SIZE), copy)
+    segments.restore_file(places, segments.store_file(places, file, None, segment_size=SIZE), copy)
     assert copy.read_bytes() == file.read_bytes()
 
 
 def test_only_segments_that_differ_are_read(places: Places, monkeypatch: pytest.MonkeyPatch) -> None:
     file, copy = places.top / "file", places.top / "partly"
     file.write_bytes(bytes(range(5 * SIZE)))
-    commit = segments.store(places, file, None, segment_size=SIZE)
+    commit = segments.store_file(places, file, None, segment_size=SIZE)
     copy.write_bytes(file.read_bytes()[: 3 * SIZE] + b"x" * SIZE)
     asked: list[str] = []
-    real = objects.blobs
+    real = objects.read_blobs
     monkeypatch.setattr(
-        objects, "blobs", lambda where, names: real(where, [asked.append(name) or name for name in names])
+        objects, "read_blobs", lambda where, names: real(where, [asked.append(name) or name for name in names])
     )
-    segments.restore(places, commit, copy)
+    segments.restore_file(places, commit, copy)
     assert copy.read_bytes() == file.read_bytes()
     assert sorted(asked[1:]) == sorted(
         blobs(places, commit)[f"{number:06d}"] for number in (3, 4)
@@ -143,7 +143,7 @@ def test_only_segments_that_differ_are_read(places: Places, monkeypatch: pytest.
 def test_what_is_more_than_the_limits_is_refused_unread(places, limits, content, said) -> None:
     file, copy = places.top / "file", places.top / "limited"
     file.write_bytes(content)
-    commit = segments.store(places, file, None, segment_size=1 if "cut" in said else SIZE)
+    commit = segments.store_file(places, file, None, segment_size=1 if "cut" in said else SIZE)
     with pytest.raises(KnowledgeRefused, match=said):
         segments.require_acceptable(places, commit, copy, limits=limits)
     assert not copy.exists()
@@ -152,7 +152,7 @@ def test_what_is_more_than_the_limits_is_refused_unread(places, limits, content,
 def test_a_disk_without_room_is_said_before_anything_is_written(places, monkeypatch) -> None:
     file, copy = places.top / "file", places.top / "far" / "away"
     file.write_bytes(bytes(3_000_000))
-    commit = segments.store(places, file, None)
+    commit = segments.store_file(places, file, None)
     monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=20_000_000))
     with pytest.raises(FileFailed, match=r"35 MB are needed .* 20 MB are free") as caught:
         segments.require_acceptable(places, commit, copy, limits=Limits())
@@ -166,7 +166,7 @@ def test_a_link_in_place_of_the_copy_is_not_followed(places: Places, tmp_path: P
     victim.write_text("mine")
     copy.symlink_to(victim)
     with pytest.raises(OSError, match="symbolic links"):
-        segments.restore(places, segments.store(places, file, None), copy)
+        segments.restore_file(places, segments.store_file(places, file, None), copy)
     assert victim.read_text() == "mine"
 
 
@@ -175,7 +175,7 @@ def test_memory_does_not_grow_with_the_file(places: Places) -> None:
     with file.open("wb") as out:
         for number in range(200):
             out.write(number.to_bytes(4, "big") * (segments.SEGMENT_SIZE // 4))
-    commit = segments.store(places, file, None)
+    commit = segments.store_file(places, file, None)
     program = (
         "import resource, sys\nfrom pathlib import Path\nfrom vmrag_link.git import plumbing\n"
         "from vmrag_link.transport import segments\n"

@@ -11,7 +11,7 @@ import pytest
 from tests.support.repos import Repo, isolate, make_repo
 from vmrag_link.errors import RemoteNotTrusted
 from vmrag_link.git import plumbing
-from vmrag_link.pin_values import remote_flaw
+from vmrag_link.pin_values import find_remote_flaw
 from vmrag_link.transport import address
 
 URL = "git+https://kb.example/team/kb.git"
@@ -25,7 +25,7 @@ def repo(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Repo:
 
 def refusal(repo: Repo, remote: str, *, accepted: str | None = None) -> RemoteNotTrusted | None:
     try:
-        address.require(plumbing.locate(repo.top), remote, accepted=lambda: accepted)
+        address.require_trusted(plumbing.locate_work_tree(repo.top), remote, accepted=lambda: accepted)
     except RemoteNotTrusted as error:
         return error
     return None
@@ -128,13 +128,13 @@ def test_the_hint_agrees_to_exactly_what_was_named_and_survives_a_shell(repo):
 
 def test_what_the_maintainers_accepted_is_asked_for_only_where_it_matters(repo):
     repo.git("config", "vmrag.trustedRemote", URL)
-    places = plumbing.locate(repo.top)
+    places = plumbing.locate_work_tree(repo.top)
 
     def never() -> str:
         raise AssertionError("nobody needs to know")
 
     for remote in ("git:", URL):
-        address.require(places, remote, accepted=never)
+        address.require_trusted(places, remote, accepted=never)
 
 
 @pytest.mark.parametrize(
@@ -153,9 +153,9 @@ def test_what_the_maintainers_accepted_is_asked_for_only_where_it_matters(repo):
     ],
 )
 def test_what_is_checked_is_the_path_that_git_and_the_engine_open(text, path):
-    assert address.folder(text) == (Path(path) if path else None)
+    assert address.local_folder(text) == (Path(path) if path else None)
     if path and text.startswith("file"):
-        assert address.of_url(text).url == f"file://{path}"
+        assert address.parse_url(text).url == f"file://{path}"
 
 
 @pytest.mark.parametrize(
@@ -168,7 +168,7 @@ def test_what_is_checked_is_the_path_that_git_and_the_engine_open(text, path):
     ],
 )
 def test_git_may_take_no_less_guarded_way_than_the_one_that_was_named(text, schemes):
-    peer = address.of_url(text).peer
+    peer = address.parse_url(text).peer
     assert peer is not None
     assert (peer.where, peer.schemes, peer.ask) == (text.removeprefix("git+"), schemes, False)
 
@@ -199,7 +199,7 @@ def test_git_may_take_no_less_guarded_way_than_the_one_that_was_named(text, sche
     ],
 )
 def test_what_reads_differently_to_git_ssh_or_a_person_names_no_place(remote, part):
-    flaw = remote_flaw(remote)
+    flaw = find_remote_flaw(remote)
     assert flaw is not None
     assert part in flaw
     assert flaw.isprintable()
@@ -207,16 +207,16 @@ def test_what_reads_differently_to_git_ssh_or_a_person_names_no_place(remote, pa
 
 def test_a_remote_of_another_case_or_form_has_a_place_of_its_own_here():
     forms = ["file:///srv/kb", "file:///srv/KB", "file:///srv/kb/", "git+file:///srv/kb", "http://h/kb", "https://h/kb"]
-    keys = [address.of_url(form).key for form in forms]
+    keys = [address.parse_url(form).key for form in forms]
     assert len(set(keys)) == len(forms)
     assert all(key.startswith(("url-", "git-")) and os.sep not in key for key in keys)
 
 
 def test_a_git_remote_that_gets_another_url_is_another_place(repo):
-    places = plumbing.locate(repo.top)
+    places = plumbing.locate_work_tree(repo.top)
     repo.git("remote", "add", "somewhere", "https://user:secret@example.org/r.git")
-    before = address.of_remote(places, "somewhere").key
-    assert before == address.of_url("git+https://example.org/r.git").key, "whoever asks, and by whatever name"
-    assert address.of_remote(places, "somewhere", ref="refs/heads/vmrag/data").key != before
+    before = address.remote_address(places, "somewhere").key
+    assert before == address.parse_url("git+https://example.org/r.git").key, "whoever asks, and by whatever name"
+    assert address.remote_address(places, "somewhere", ref="refs/heads/vmrag/data").key != before
     repo.git("remote", "set-url", "somewhere", "https://example.org/other.git")
-    assert address.of_remote(places, "somewhere").key != before
+    assert address.remote_address(places, "somewhere").key != before

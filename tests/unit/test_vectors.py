@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 
 from vmrag_link.index import flat_files, keywords
 from vmrag_link.retrieval import vectors as exact_vectors
-from vmrag_link.retrieval.vectors import DEAD, ExactVectors, VectorPiece
+from vmrag_link.retrieval.vectors import DEAD_SCORE, ExactVectors, VectorPiece
 
 
 def floats(*numbers: float) -> bytes:
@@ -39,7 +39,10 @@ def piece(
     flat_files.append_vectors(place, number, b"".join(rows))
     bits = sum(1 << slot for slot in dead).to_bytes((len(rows) + 7) // 8, "little") if dead else b""
     return VectorPiece(
-        keywords.row_id(number, 0, segment), flat_files.mapped(place / flat_files.vectors_name(number)), len(rows), bits
+        keywords.pack_row(number, 0, segment),
+        flat_files.map_file(place / flat_files.vectors_name(number)),
+        len(rows),
+        bits,
     )
 
 
@@ -48,7 +51,7 @@ def written(folder: Path, rows: Sequence[bytes], dimensions: int, dead: Sequence
 
 
 def row(slot: int, segment: int = 0, number: int = 1) -> int:
-    return keywords.row_id(number, slot, segment)
+    return keywords.pack_row(number, slot, segment)
 
 
 def in_first(scores: dict[int, int]) -> dict[int, int]:
@@ -70,7 +73,7 @@ def test_halves_are_rounded_as_numpy_rounds_them():
 def test_many_vectors_are_rounded_as_few_are(monkeypatch, numpy):
     dice = random.Random(2)
     few = [floats(*(dice.gauss(0, 0.1 * number) for _ in range(10_000))) for number in range(1, 25)]
-    assert max(map(len, few)) < flat_files.MANY < len(b"".join(few))
+    assert max(map(len, few)) < flat_files.NUMPY_BYTES < len(b"".join(few))
     monkeypatch.setitem(sys.modules, "numpy", numpy)
     assert flat_files.quantise(b"".join(few)) == b"".join(map(flat_files.quantise, few))
 
@@ -80,7 +83,7 @@ def test_rows_are_appended_and_replaced_by_slot(tmp_path):
     flat_files.append_vectors(tmp_path, 1, b"")
     flat_files.append_vectors(tmp_path, 1, b"cccc")
     assert (tmp_path / flat_files.vectors_name(1)).read_bytes() == b"aaaabbbbcccc"
-    assert [flat_files.size(tmp_path / flat_files.vectors_name(number)) for number in (1, 2)] == [12, 0]
+    assert [flat_files.read_size(tmp_path / flat_files.vectors_name(number)) for number in (1, 2)] == [12, 0]
     flat_files.replace_vectors(tmp_path, 1, {2: b"CCCC", 0: b"AAAA"})
     assert (tmp_path / flat_files.vectors_name(1)).read_bytes() == b"AAAAbbbbCCCC"
 
@@ -119,7 +122,7 @@ def test_scores_are_exact_with_every_kernel(tmp_path, kernel, rows, dimensions):
     for query in (table[0], table[-1], [-127] * dimensions, [-128] * dimensions):
         expected = [sum(a * b for a, b in zip(row, query, strict=True)) for row in table]
         assert exact.scores(signed(*query)).tolist() == expected
-        assert exact.scores_of(signed(*query), [row(number) for number in range(rows)]) == expected
+        assert exact.score_rows(signed(*query), [row(number) for number in range(rows)]) == expected
 
 
 @given(data=st.data(), dimensions=st.integers(1, 700))
@@ -141,9 +144,9 @@ def test_blocks_of_numpy_leave_no_row_out(tmp_path, monkeypatch):
     assert scores.tolist() == [number % 127 for number in range(len(rows))]
 
 
-@pytest.mark.parametrize("many", [0, exact_vectors.MANY], ids=["numpy", "heap"])
+@pytest.mark.parametrize("many", [0, exact_vectors.NUMPY_SCORES], ids=["numpy", "heap"])
 def test_the_best_are_the_same_however_they_are_selected(tmp_path, monkeypatch, many):
-    monkeypatch.setattr(exact_vectors, "MANY", many)
+    monkeypatch.setattr(exact_vectors, "NUMPY_SCORES", many)
     values = [random.Random(4).choice((3, 5, 9, 7)) for _ in range(400)]
     exact = written(tmp_path, [signed(value) for value in values], 1, dead=[1, 4])
     ranked = sorted((value for slot, value in enumerate(values) if slot not in (1, 4)), reverse=True)
@@ -183,10 +186,10 @@ def test_no_rows_and_only_dead_rows_give_nothing(tmp_path):
 
 def test_a_large_file_is_mapped_a_small_one_is_read_and_both_outlive_their_file(tmp_path, monkeypatch):
     for large in (3, 4):
-        monkeypatch.setattr(flat_files, "LARGE", large)
+        monkeypatch.setattr(flat_files, "MAPPED_BYTES", large)
         flat_files.append_vectors(tmp_path, large, signed(5, -3, 9))
         path = tmp_path / flat_files.vectors_name(large)
-        content = flat_files.mapped(path)
+        content = flat_files.map_file(path)
         path.unlink()
         assert isinstance(content, mmap.mmap if large == 3 else bytes)
         exact = ExactVectors([VectorPiece(row(0), content, 3, b"")], dimensions=1)
@@ -207,7 +210,7 @@ def segments(tmp_path: Path) -> ExactVectors:
 
 def test_the_best_of_several_segments_have_their_rows(segments):
     every = {row(0): 5, row(1): 3, row(0, 2, 7): 9, row(1, 2, 7): 3, row(0, 5, 2): 7}
-    assert segments.scores(signed(1, 0)).tolist() == [5, 3, 9, 3, DEAD, 7]
+    assert segments.scores(signed(1, 0)).tolist() == [5, 3, 9, 3, DEAD_SCORE, 7]
     assert segments.best(signed(1, 0), 6) == segments.best(signed(1, 0), 60) == every
     assert segments.best(signed(1, 0), 2) == {row(0, 2, 7): 9, row(0, 5, 2): 7}
     assert segments.best(signed(1, 0), 4) == every
@@ -215,15 +218,15 @@ def test_the_best_of_several_segments_have_their_rows(segments):
 
 def test_rows_that_are_asked_for_are_found_in_their_segments_in_their_order(segments):
     asked = [row(0, 5, 2), row(1, 2, 7), row(0), row(0, 2, 7), row(1)]
-    assert segments.scores_of(signed(0, 1), asked) == [6, 4, 1, 3, 2]
-    assert segments.scores_of(signed(0, 1), []) == []
+    assert segments.score_rows(signed(0, 1), asked) == [6, 4, 1, 3, 2]
+    assert segments.score_rows(signed(0, 1), []) == []
     assert segments.best(signed(1, 0), 9, among=asked[:2]) == {row(0, 5, 2): 7, row(1, 2, 7): 3}
     assert segments.best(signed(1, 0), 1, among=asked[1:3]) == {row(0): 5}
     assert segments.best(signed(1, 0), 9, among=[row(2, 2, 7)]) == {}
     expected = [(7 * 1 + 6 * 2) / math.sqrt((49 + 36) * 5), (5 * 1 + 1 * 2) / math.sqrt((25 + 1) * 5)]
     assert segments.cosines(signed(1, 2), [asked[0], asked[2]]) == pytest.approx(expected, abs=1e-15)
     mean = (12 * 1 + 7 * 2) / math.sqrt((144 + 49) * 5)
-    assert segments.mean_cosine(signed(1, 2), [asked[0], asked[2]]) == pytest.approx(mean, abs=1e-15)
+    assert segments.compute_mean_cosine(signed(1, 2), [asked[0], asked[2]]) == pytest.approx(mean, abs=1e-15)
 
 
 def test_how_rows_are_shared_out_to_segments_does_not_show(tmp_path):
@@ -273,9 +276,9 @@ def test_a_vector_is_there_where_it_was_written_and_nowhere_else(tmp_path):
     flat_files.write_floats(tmp_path, 1, {2: other})
     assert held(tmp_path, range(9)) == {2: other, 7: one}
     assert held(tmp_path, [0, 7]) == {7: one}
-    mapped = flat_files.mapped(tmp_path / flat_files.floats_name(1))
+    mapped = flat_files.map_file(tmp_path / flat_files.floats_name(1))
     assert flat_files.find_floats(mapped, range(9), dimensions=3) == {2: other, 7: one}
-    assert [flat_files.size(tmp_path / flat_files.floats_name(number)) for number in (1, 2)] == [
+    assert [flat_files.read_size(tmp_path / flat_files.floats_name(number)) for number in (1, 2)] == [
         8 * 3 * flat_files.FLOAT32,
         0,
     ]

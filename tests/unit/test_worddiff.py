@@ -6,7 +6,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from vmrag_link.worddiff import Piece, cut, difference, render, words
+from vmrag_link.worddiff import Piece, count_words, cut_equal_text, diff_words, render_pieces
 
 
 def old_of(pieces):
@@ -29,7 +29,7 @@ texts = few_words | many_lines | st.text()
 @example("a\r\nb\rc\u2028d\x0b", "a\nb\r\nc")
 @example("x\n" * 300, "x\n" * 150 + "y\n" + "x\n" * 150)
 def test_the_pieces_make_up_both_texts_exactly(old, new):
-    pieces = difference(old, new)
+    pieces = diff_words(old, new)
     assert (old_of(pieces), new_of(pieces)) == (old, new)
     assert all(piece.text for piece in pieces)
     for one, other in itertools.pairwise(pieces):
@@ -44,16 +44,16 @@ def test_the_pieces_make_up_both_texts_exactly(old, new):
 
 @given(texts)
 def test_equal_texts_are_one_equal_piece(text):
-    assert difference(text, text) == ((Piece("equal", text),) if text else ())
+    assert diff_words(text, text) == ((Piece("equal", text),) if text else ())
 
 
 @given(texts, texts, st.integers(0, 5))
 def test_cutting_keeps_every_change(old, new, context):
-    pieces = difference(old, new)
-    short = cut(pieces, context=context)
+    pieces = diff_words(old, new)
+    short = cut_equal_text(pieces, context=context)
     changed = [piece for piece in pieces if piece.op != "equal"]
     assert [piece for piece in short if piece.op in ("delete", "insert")] == changed
-    assert words(short, "equal") <= 2 * context * (len(changed) + 1)
+    assert count_words(short, "equal") <= 2 * context * (len(changed) + 1)
 
 
 CASES = [
@@ -78,26 +78,32 @@ CASES = [
 
 @pytest.mark.parametrize(("old", "new", "shown"), CASES)
 def test_words_are_marked_as_git_marks_them(old, new, shown):
-    assert render(difference(old, new)) == shown
+    assert render_pieces(diff_words(old, new)) == shown
 
 
 def test_what_is_equal_far_from_a_change_is_left_out():
     sentence = "one two three four five six seven eight nine ten eleven twelve"
-    pieces = difference(f"{sentence} OLD {sentence}\n\n{sentence} gone", f"{sentence} NEW {sentence}\n\n{sentence}")
-    assert render(cut(pieces, context=2)) == "… eleven twelve [-OLD-]{+NEW+} one two\n…\neleven twelve[- gone-]"
-    assert cut(difference(sentence, sentence)) == (Piece("omitted", "…"),)
-    assert render(cut(difference(f"{sentence} OLD {sentence}", f"{sentence} NEW {sentence}"), context=2)).endswith(
-        "one two …"
+    pieces = diff_words(f"{sentence} OLD {sentence}\n\n{sentence} gone", f"{sentence} NEW {sentence}\n\n{sentence}")
+    assert (
+        render_pieces(cut_equal_text(pieces, context=2))
+        == "… eleven twelve [-OLD-]{+NEW+} one two\n…\neleven twelve[- gone-]"
     )
+    assert cut_equal_text(diff_words(sentence, sentence)) == (Piece("omitted", "…"),)
+    assert render_pieces(
+        cut_equal_text(diff_words(f"{sentence} OLD {sentence}", f"{sentence} NEW {sentence}"), context=2)
+    ).endswith("one two …")
 
 
 def test_marks_can_be_coloured():
-    assert render(difference("a b", "a c"), style=lambda op, text: f"<{op} {text}>") == "a <delete [-b-]><insert {+c+}>"
+    assert (
+        render_pieces(diff_words("a b", "a c"), style=lambda op, text: f"<{op} {text}>")
+        == "a <delete [-b-]><insert {+c+}>"
+    )
 
 
 def test_words_are_counted_between_blanks():
-    pieces = difference("Take a rest, and sleep well.\n", "Never rest.\n")
-    assert (words(pieces, "delete"), words(pieces, "insert"), words(pieces, "equal")) == (6, 1, 2)
+    pieces = diff_words("Take a rest, and sleep well.\n", "Never rest.\n")
+    assert (count_words(pieces, "delete"), count_words(pieces, "insert"), count_words(pieces, "equal")) == (6, 1, 2)
 
 
 @cache
@@ -145,7 +151,7 @@ def large(case: str) -> tuple[str, str, int | None]:
 def test_megabytes_are_compared_in_seconds(case):
     old, new, changes = large(case)
     since = time.process_time()
-    pieces = difference(old, new)
+    pieces = diff_words(old, new)
     assert time.process_time() - since < 20  # ten times what it takes
     assert (old_of(pieces), new_of(pieces)) == (old, new)
     assert changes is None or sum(piece.op != "equal" for piece in pieces) <= changes

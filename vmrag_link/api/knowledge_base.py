@@ -48,7 +48,7 @@ def open_knowledge_base(
 
     Raises `GitRepositoryMissing` outside of a git work tree.
     """
-    return KnowledgeBase(plumbing.locate(Path(path)), at=at, follow=follow, write=write)
+    return KnowledgeBase(plumbing.locate_work_tree(Path(path)), at=at, follow=follow, write=write)
 
 
 Method = TypeVar("Method", bound=Callable[..., Any])
@@ -289,7 +289,7 @@ class KnowledgeBase:
     # -- where it is -------------------------------------------------------------------------------
 
     def _read_position(self) -> tuple[Head, bytes | None]:
-        return plumbing.head(self._places), plumbing.pin_bytes(self._places)
+        return plumbing.read_head(self._places), plumbing.read_pin_bytes(self._places)
 
     def _here(self) -> ApiSession:
         """Return the session that all calls at this position share."""

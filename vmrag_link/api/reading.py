@@ -34,9 +34,9 @@ def get(ws: Workspace, full: str, name: str) -> DocumentText:
     from vmrag_link.ops.documents.listing import ShowReport
     from vmrag_link.ops.system import stores
 
-    store = stores.store_of(ws, full.partition("/")[0])
+    store = stores.find_store(ws, full.partition("/")[0])
     try:
-        shown = listing.show_stored(store, full) if store is not ws else listing.show(ws, full)
+        shown = listing.show_stored(store, full) if store is not ws else listing.show_name(ws, full)
     except CollectionMissing:
         raise DocumentMissing(f"no tracked file and no document {name!r}.", hint=_LISTED, doc_id=name) from None
     if not isinstance(shown, ShowReport):
@@ -69,7 +69,7 @@ def grep(
     if context < 0 or (limit is not None and limit < 0):
         raise UsageInvalid("context and limit are numbers of lines, from 0.", hint="context=2, limit=50")
     wanted = operation.Pattern(pattern, fixed=fixed, ignore_case=ignore_case, linear=True)
-    report = operation.grep(ws, wanted, context=context, most=limit, collections=collections, ref=ref, path=path)
+    report = operation.grep_texts(ws, wanted, context=context, most=limit, collections=collections, ref=ref, path=path)
     lines = [
         MatchingLine(name=document.name, line=line.number, text=line.text, matched=line.matched)
         for document in report.documents
@@ -83,7 +83,7 @@ def list_documents(ws: Workspace, collection: str | None) -> tuple[DocumentEntry
     from vmrag_link.ops.documents import listing
     from vmrag_link.ops.system import stores
 
-    store = stores.store_of(ws, collection) if collection else ws
+    store = stores.find_store(ws, collection) if collection else ws
     return tuple(
         DocumentEntry(
             name=row.name,
@@ -107,8 +107,8 @@ def diff(ws: Workspace, old: str | None, new: str | None, only: Sequence[str], *
     if new is not None and old is None:
         raise UsageInvalid("diff needs the place to compare with.", hint='kb.diff("main", "HEAD")')
     places = [place for place in (old, new) if place is not None]
-    found = compare.compare(ws, places, only=only, detail="text", code=code)
-    report = found.report()
+    found = compare.compare_places(ws, places, only=only, detail="text", code=code)
+    report = found.form_report()
     changes = []
     for row in report.documents:
         words = row.words or Words()
@@ -121,7 +121,7 @@ def diff(ws: Workspace, old: str | None, new: str | None, only: Sequence[str], *
             old_name=found.names[row.old_name] if row.old_name else "",
             inserted=words.inserted,
             deleted=words.deleted,
-            text=worddiff.render(row.text),
+            text=worddiff.render_pieces(row.text),
         )
         changes.append(change)
     files = tuple(
@@ -156,10 +156,10 @@ def history(ws: Workspace, name: str, limit: int, ref: str | None) -> tuple[Docu
                 message=row.message,
                 commits=(row.commit,),
             )
-            for row in file.reports(None)
+            for row in file.list_reports(None)
         )
-    with known.naming_files(ws, name):
-        revisions = operation.history(ws, names, limit=limit)
+    with known.explain_missing_file(ws, name):
+        revisions = operation.list_history(ws, names, limit=limit)
     versions = []
     for step in revisions.steps:
         change = step.document

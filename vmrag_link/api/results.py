@@ -90,13 +90,13 @@ class FoundPassage(Result, frozen=True, kw_only=True):
         return f"{self.name}:{first}" if first == last else f"{self.name}:{first}-{last}"
 
     def __str__(self) -> str:
-        from vmrag_link.terminal_text import marked_lines, one_line
+        from vmrag_link.terminal_text import escape_line, mark_lines
 
         version = (self.commit or self.revision)[:_SHORT]
         state = ", ".join(filter(None, (version, "uncommitted" if self.uncommitted else "", self.outdated)))
         head = "  ".join(filter(None, (self.place, self.symbol or self.heading, f"({state})" if state else "")))
-        above = [f"{_INDENT}… {one_line(self.signature)}"] if self.signature else []
-        return "\n".join([one_line(head), *above, *marked_lines(self.text, _INDENT)])
+        above = [f"{_INDENT}… {escape_line(self.signature)}"] if self.signature else []
+        return "\n".join([escape_line(head), *above, *mark_lines(self.text, _INDENT)])
 
 
 class SearchResults(Result, frozen=True, kw_only=True):

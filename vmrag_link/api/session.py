@@ -28,7 +28,7 @@ from vmrag_link.git import plumbing
 from vmrag_link.git.refs import COMMIT_NAME
 from vmrag_link.ops.follow.provenance import RankedRevision, ranked_at, source_warnings
 from vmrag_link.ops.index.placed_hits import PlacedHit, PlacedHits, place_hits
-from vmrag_link.ops.index.query import require_query, searching
+from vmrag_link.ops.index.query import require_query, search_index
 from vmrag_link.ops.index.reused_index import ReusedIndex
 from vmrag_link.paths import Places
 from vmrag_link.progress import QUIET
@@ -90,10 +90,10 @@ class ApiSession:
         return self._work_tree.is_open
 
     def position(self, ref: str | None) -> AnswerPosition:
-        from vmrag_link.ops.follow.provenance import viewed
+        from vmrag_link.ops.follow.provenance import find_view_origin
 
         held = self._placed(ref).held if ref is not None else self._work_tree
-        found = held.use_index(lambda _, view: reading.position_of(viewed(self._ws, view).kb))
+        found = held.use_index(lambda _, view: reading.position_of(find_view_origin(self._ws, view).kb))
         self._release()
         return found
 
@@ -108,9 +108,9 @@ class ApiSession:
         if question.collections and not placed:
             from vmrag_link.ops.system import stores
 
-            store = stores.store_of_all(self._ws, question.collections)
+            store = stores.find_common_store(self._ws, question.collections)
         if store is not self._ws:  # on this machine alone
-            found = searching(
+            found = search_index(
                 store, lambda searcher, view: place_hits(store, searcher, view, query, budget=budget, committed=False)
             )
         else:
@@ -142,7 +142,7 @@ class ApiSession:
 
     def _placed(self, ref: str) -> PlacedIndex:
         """Return the index of a ref, which stays open for the next query."""
-        commit = ref if re.fullmatch(COMMIT_NAME, ref) else plumbing.resolve(self._ws.places, ref)
+        commit = ref if re.fullmatch(COMMIT_NAME, ref) else plumbing.resolve_commit(self._ws.places, ref)
         placed = self._commits.pop(commit, None)
         if placed is None:
             at = ranked_at(self._ws, ref, or_files=True)
@@ -155,7 +155,7 @@ class ApiSession:
     def _release(self) -> None:
         if not self._keep:
             self._work_tree.close_index()
-            self._ws.release()
+            self._ws.release_files()
 
     # -- documents ---------------------------------------------------------------------------------
 
@@ -175,9 +175,9 @@ class ApiSession:
         return reading.history(self._ws, name, limit, ref)
 
     def fingerprint(self, ref: str | None) -> str:
-        from vmrag_link.ops.history.fingerprint import fingerprint
+        from vmrag_link.ops.history.fingerprint import compute_fingerprint
 
-        return fingerprint(self._ws, ref=ref).fingerprint
+        return compute_fingerprint(self._ws, ref=ref).fingerprint
 
     # -- write -------------------------------------------------------------------------------------
 
@@ -204,10 +204,10 @@ def _narrow(question: SearchArguments) -> Narrowing | None:
     """
     if not any(question.narrowed.values()):
         return None
-    from vmrag_link.retrieval.narrowing import narrowing
+    from vmrag_link.retrieval.narrowing import make_narrowing
 
     given = question.narrowed
-    return narrowing(paths=given["path"], languages=given["lang"], symbols=given["symbol"], kinds=given["kind"])
+    return make_narrowing(paths=given["path"], languages=given["lang"], symbols=given["symbol"], kinds=given["kind"])
 
 
 def _results(text: str, found: PlacedHits) -> SearchResults:

@@ -7,7 +7,7 @@ from typing import Any, Literal, NamedTuple
 
 from vmrag_link.api.results import CommittedRevision, RemovedDocuments, WrittenDocument
 from vmrag_link.errors import JsonInvalid, UsageInvalid
-from vmrag_link.models import ChangeCounts, canonical_json, json_from_user
+from vmrag_link.models import ChangeCounts, encode_canonical_json, parse_user_json
 from vmrag_link.settings import SourceSettings
 from vmrag_link.workspace import Workspace
 
@@ -32,7 +32,7 @@ def add(ws: Workspace, new: NewText) -> WrittenDocument:
         raise UsageInvalid("the text is empty, so nothing was written.", hint='kb.add("We chose …")')
     if new.existing not in (None, "refuse", "replace", "append"):
         raise UsageInvalid("existing must be refuse, replace or append.", hint='existing="replace"')
-    if source := ws.sources.writable(new.collection):
+    if source := ws.sources.find_writable(new.collection):
         return _add_note(ws, source, new)
     if new.collection is None:
         raise UsageInvalid(
@@ -43,10 +43,10 @@ def add(ws: Workspace, new: NewText) -> WrittenDocument:
 
 def _add_note(ws: Workspace, source: SourceSettings, new: NewText) -> WrittenDocument:
     from vmrag_link.ops.documents.note_commit import commit_notes
-    from vmrag_link.ops.documents.note_names import id_of
+    from vmrag_link.ops.documents.note_names import find_note_id
     from vmrag_link.ops.documents.note_writes import NoteDraft, add_note
 
-    doc_id = id_of(ws, source, new.doc_id) if new.doc_id else ""
+    doc_id = find_note_id(ws, source, new.doc_id) if new.doc_id else ""
     draft = NoteDraft(new.text, doc_id, new.title, new.metadata)
     doc_id, result = add_note(ws, source, draft, new.existing or "refuse")
     paths = result.notes.paths if result.notes else ()
@@ -62,17 +62,17 @@ def _add_note(ws: Workspace, source: SourceSettings, new: NewText) -> WrittenDoc
 
 
 def _store(ws: Workspace, new: NewText, collection: str) -> WrittenDocument:
-    from vmrag_link.conversion.reading import markdown_title
+    from vmrag_link.conversion.reading import find_markdown_title
     from vmrag_link.ops.documents.drafts import text_document
-    from vmrag_link.ops.documents.put import PutRequest, put
+    from vmrag_link.ops.documents.put import PutRequest, put_documents
 
     if not new.doc_id:
         raise UsageInvalid("a stored document needs an id.", hint=f'kb.add(text, collection={collection!r}, id="NAME")')
     if new.existing == "append" or new.commit:
         raise UsageInvalid("existing='append' and commit=True are for notes.", hint="kb.commit(message)")
-    title = new.title or markdown_title(new.text) or new.doc_id
+    title = new.title or find_markdown_title(new.text) or new.doc_id
     document = text_document(new.doc_id, new.text, title=title, metadata=_metadata(new.metadata))
-    result = put(ws, PutRequest(collection, [document], new.existing or "replace", create=True))
+    result = put_documents(ws, PutRequest(collection, [document], new.existing or "replace", create=True))
     return WrittenDocument(
         collection=collection, doc_id=new.doc_id, kind=_kind(result.report.changes), pending=result.pending
     )
@@ -83,7 +83,7 @@ def _metadata(given: Mapping[str, Any]) -> str:
     import json
 
     try:
-        return canonical_json(json_from_user(json.dumps(given)))
+        return encode_canonical_json(parse_user_json(json.dumps(given)))
     except (TypeError, ValueError) as error:
         raise JsonInvalid(f"The metadata {error}.") from None
 
@@ -99,7 +99,7 @@ def remove(ws: Workspace, names: Sequence[str], collection: str | None) -> Remov
 
     if not names:
         raise UsageInvalid("remove needs a name.", hint='kb.remove("handbook/faq.md")')
-    store = stores.store_of_all(ws, [collection or name.partition("/")[0] for name in names])
+    store = stores.find_common_store(ws, [collection or name.partition("/")[0] for name in names])
     removed = remove_named(store, names, within=collection, confirmed=True).report
     return RemovedDocuments(names=tuple(map(str, removed.documents)), collections=removed.collections)
 
@@ -109,10 +109,10 @@ def commit(ws: Workspace, message: str, *, git: bool, author: str | None) -> Com
     import contextlib
 
     from vmrag_link.ops.branches import commit as operation
-    from vmrag_link.ops.branches.git_commit import commit_to_git, preparing_git_commit
+    from vmrag_link.ops.branches.git_commit import commit_to_git, prepare_git_commit
 
-    with preparing_git_commit(ws, message) if git else contextlib.nullcontext():
-        signed = operation.author_line(ws, author) if author else None
+    with prepare_git_commit(ws, message) if git else contextlib.nullcontext():
+        signed = operation.resolve_author(ws, author) if author else None
         report = operation.commit(ws, message, author=author)
     made = ""
     if git:

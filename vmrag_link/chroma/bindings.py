@@ -44,13 +44,13 @@ BATCH = 5_000
 HNSW_CACHE = 64
 """HNSW indexes that a process keeps open; each holds five files."""
 
-ROOM = 1 << 20
+LOW_SPACE_BYTES = 1 << 20
 """Bytes. A failure on a disk with less free space is reported as a full disk."""
 
-NOTHING: Mapping[str, int] = MappingProxyType({})
+NO_SETTINGS: Mapping[str, int] = MappingProxyType({})
 
 
-class Rows(msgspec.Struct, frozen=True):
+class RowBatch(msgspec.Struct, frozen=True):
     """Chunks to add, as parallel lists.
 
     `vectors` are little-endian float32. Without `documents`, texts are not stored.
@@ -71,7 +71,7 @@ class StoredRow(Record, frozen=True):
     vector: Sequence[float]
 
 
-class Described(msgspec.Struct, frozen=True):
+class DescribedCollection(msgspec.Struct, frozen=True):
     """A collection of any program's store: `space` is its distance, `metadata` its owner's."""
 
     id: str
@@ -86,7 +86,7 @@ def open_store(folder: Path) -> ChromaStore:
     Raises `IndexExtraMissing`, `IndexFailed`, `LimitTooLow`.
     """
     require_supported()
-    require_room()
+    require_resources()
     if is_too_long(folder / DATABASE_FILE):
         error = path_too_long(folder / DATABASE_FILE)
         raise IndexFailed(error.message, hint=error.hint)
@@ -95,15 +95,17 @@ def open_store(folder: Path) -> ChromaStore:
 
 def require_supported() -> None:
     """Raise `IndexExtraMissing` unless a supported version of chromadb is installed."""
-    if error := unsupported():
+    if error := find_unsupported():
         raise error
 
 
-def unsupported() -> IndexExtraMissing | None:
+def find_unsupported() -> IndexExtraMissing | None:
     """Why no store can be made here; None if a supported version of chromadb is installed."""
     spec = importlib.util.find_spec("chromadb")
     if spec is None or not spec.submodule_search_locations:
-        return extras.missing("chroma", "Chroma's store needs chromadb, which only the extra 'chroma' installs.")
+        return extras.missing_extra_error(
+            "chroma", "Chroma's store needs chromadb, which only the extra 'chroma' installs."
+        )
     version = _installed_version(Path(spec.submodule_search_locations[0]).parent)
     if _SUPPORTED_PATTERN.match(version):
         return None
@@ -143,7 +145,7 @@ def _foreign_errors(folder: Path, doing: str) -> Iterator[None]:
 
 def _is_full(folder: Path) -> bool:
     disk = os.statvfs(folder)
-    return disk.f_bavail * disk.f_frsize < ROOM
+    return disk.f_bavail * disk.f_frsize < LOW_SPACE_BYTES
 
 
 class ChromaStore:
@@ -172,8 +174,8 @@ class ChromaStore:
                 allow_reset=False, sqlite_db_config=config, persist_path=str(folder), hnsw_cache_size=HNSW_CACHE
             )
 
-    def create(
-        self, name: str, *, space: str, metadata: Mapping[str, MetadataValue], hnsw: Mapping[str, int] = NOTHING
+    def create_collection(
+        self, name: str, *, space: str, metadata: Mapping[str, MetadataValue], hnsw: Mapping[str, int] = NO_SETTINGS
     ) -> str:
         """Make an empty collection and return its id. `hnsw`: settings by Chroma's names."""
         wanted = {"hnsw": {**hnsw, "space": space}, "embedding_function": {"type": "legacy"}}
@@ -182,22 +184,22 @@ class ChromaStore:
             made = self._rust.create_collection(name, settings, None, dict(metadata), False, TENANT, DATABASE)
         return str(made.id)
 
-    def drop(self, name: str) -> None:
+    def drop_collection(self, name: str) -> None:
         with _foreign_errors(self._folder, f"drop collection {name!r}"):
             self._rust.delete_collection(name, TENANT, DATABASE)
 
-    def describe(self, collection_id: str, metadata: Mapping[str, MetadataValue]) -> None:
+    def replace_metadata(self, collection_id: str, metadata: Mapping[str, MetadataValue]) -> None:
         """Replace the collection's own metadata."""
         with _foreign_errors(self._folder, "describe a collection"):
             self._rust.update_collection(collection_id, None, dict(metadata), None)
 
-    def collections(self) -> dict[str, str]:
+    def list_collection_ids(self) -> dict[str, str]:
         """The id of each collection by its name."""
         with _foreign_errors(self._folder, "list collections"):
             found = self._rust.list_collections(None, 0, TENANT, DATABASE)
         return {str(each.name): str(each.id) for each in found}
 
-    def add(self, collection_id: str, rows: Rows) -> None:
+    def add_rows(self, collection_id: str, rows: RowBatch) -> None:
         for part in _parts(rows):
             with _foreign_errors(self._folder, f"add {len(part.ids)} chunks"):
                 self._rust.add(
@@ -211,30 +213,30 @@ class ChromaStore:
                     DATABASE,
                 )
 
-    def delete(self, collection_id: str, ids: Sequence[str]) -> None:
+    def delete_rows(self, collection_id: str, ids: Sequence[str]) -> None:
         for part in _batches(ids):
             with _foreign_errors(self._folder, f"delete {len(part)} chunks"):
                 self._rust.delete(collection_id, part, None, None, None, TENANT, DATABASE)
 
-    def ids(self, collection_id: str) -> list[str]:
+    def list_ids(self, collection_id: str) -> list[str]:
         """The ids of all rows, in any order."""
         with _foreign_errors(self._folder, "read ids"):
             answer = self._rust.get(collection_id, None, None, None, 0, None, [], TENANT, DATABASE)
         return list(answer.ids)
 
-    def described(self) -> list[Described]:
+    def describe_collections(self) -> list[DescribedCollection]:
         """Every collection, sorted by name."""
         with _foreign_errors(self._folder, "list collections"):
             found = self._rust.list_collections(None, 0, TENANT, DATABASE)
         return sorted(map(_described, found), key=lambda each: each.name)
 
-    def texts(self, collection_id: str) -> Iterator[tuple[str, str | None, dict[str, Any]]]:
+    def read_texts(self, collection_id: str) -> Iterator[tuple[str, str | None, dict[str, Any]]]:
         """Id, text and metadata of every row; no vector is read."""
-        for page in self.pages(collection_id, BATCH):
+        for page in self.read_pages(collection_id, BATCH):
             for row in page:
                 yield row.id, row.text, row.metadata
 
-    def pages(
+    def read_pages(
         self, collection_id: str, size: int, *, among: Sequence[str] | None = None, with_vectors: bool = False
     ) -> Iterator[list[StoredRow]]:
         """Every row, or those of these ids that exist, at most `size` at a time."""
@@ -256,10 +258,10 @@ class ChromaStore:
         gc.collect(0)  # the store's files are closed when the Rust object goes
 
 
-def _described(collection: Any) -> Described:
+def _described(collection: Any) -> DescribedCollection:
     settings = collection.configuration
     space = (settings.get("hnsw") or settings.get("spann") or {}).get("space", "l2")  # Chroma's default
-    return Described(str(collection.id), str(collection.name), space, dict(collection.metadata or {}))
+    return DescribedCollection(str(collection.id), str(collection.name), space, dict(collection.metadata or {}))
 
 
 def _floats(vector: bytes) -> list[float]:
@@ -273,11 +275,11 @@ def _batches(ids: Sequence[str]) -> Iterator[list[str]]:
         yield list(ids[at : at + BATCH])
 
 
-def _parts(rows: Rows) -> Iterator[Rows]:
+def _parts(rows: RowBatch) -> Iterator[RowBatch]:
     for at in range(0, len(rows.ids), BATCH):
         cut = slice(at, at + BATCH)
         documents = None if rows.documents is None else rows.documents[cut]
-        yield Rows(rows.ids[cut], rows.vectors[cut], rows.metadatas[cut], documents)
+        yield RowBatch(rows.ids[cut], rows.vectors[cut], rows.metadatas[cut], documents)
 
 
 DESCRIPTORS = 24
@@ -294,7 +296,7 @@ aborts.
 LIBRARY = "chromadb_rust_bindings"
 
 
-def require_room() -> None:
+def require_resources() -> None:
     """Raises `LimitTooLow` where a limit of this process is below what Chroma needs."""
     files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     if files != resource.RLIM_INFINITY and files - _open_files() < DESCRIPTORS:

@@ -11,29 +11,29 @@ from typing import Literal, NamedTuple
 
 from vmrag_link import permissions
 from vmrag_link.chroma import DATABASE_FILE, check
-from vmrag_link.chroma.bindings import ChromaStore, Rows, open_store
-from vmrag_link.chroma.check import OpenIndex, Placed, Vectors
-from vmrag_link.chroma.stores import Held, HeldDocuments, Seal, Stores, read_held, read_seal
-from vmrag_link.embedding.base import featureless
+from vmrag_link.chroma.bindings import ChromaStore, RowBatch, open_store
+from vmrag_link.chroma.check import DocumentRows, OpenIndex, VectorSource
+from vmrag_link.chroma.stores import ContentsByCollection, Seal, StoreContents, Stores, read_contents, read_seal
+from vmrag_link.embedding.base import make_uniform_vector
 from vmrag_link.errors import IndexFailed, no_space
 from vmrag_link.index import directories
-from vmrag_link.index.metadata import chroma_name, chunk_id, description, hnsw_settings
-from vmrag_link.index.seal import boot
-from vmrag_link.index.segment import is_full
+from vmrag_link.index.metadata import build_collection_metadata, chunk_id, make_chroma_name, read_chroma_hnsw
+from vmrag_link.index.seal import read_boot_id
+from vmrag_link.index.segment import is_disk_full
 from vmrag_link.index.view import IndexedCollection, indexes_equally
 from vmrag_link.models import Collection, DocumentHeader, Record
 from vmrag_link.progress import FOLLOWING, QUIET, Progress
 
 BATCH_CHUNKS = 1_000
 
-How = Literal["reused", "delta", "fresh"]
+BuildMethod = Literal["reused", "delta", "fresh"]
 
 
-class MadeStore(Record, frozen=True):
+class BuiltStore(Record, frozen=True):
     """`added` and `removed` count chunks."""
 
     path: Path
-    how: How
+    how: BuildMethod
     added: int = 0
     removed: int = 0
 
@@ -48,46 +48,46 @@ class _Plan(NamedTuple):
     drop: list[str]
     create: list[IndexedCollection]
     remove: Mapping[str, list[str]]
-    add: Mapping[str, list[Placed]]
+    add: Mapping[str, list[DocumentRows]]
     added: int
     removed: int
     dead: int
     boot: str = ""
 
 
-def build(
+def build_store(
     stores: Stores,
     index: OpenIndex,
     target: Path,
     *,
-    vectors: Vectors,
+    vectors: VectorSource,
     progress: Progress = QUIET,
     between: Callable[[], None] = lambda: None,
-) -> MadeStore:
+) -> BuiltStore:
     """A usable store of the index at `target`, made aside, compared with the index and renamed.
 
     `between` is called between batches; what it raises ends the work and leaves nothing. Raises
     `IndexFailed`, `IndexExtraMissing`, `LimitTooLow`, `FileFailed`, and what `vectors` raises.
     """
-    if not stores.problem(target, lambda: index.stand_ins):
-        return MadeStore(target, "reused")
-    with stores.building() as folder, _database_errors(folder):
+    if not stores.find_problem(target, lambda: index.stand_ins):
+        return BuiltStore(target, "reused")
+    with stores.temporary_folder() as folder, _database_errors(folder):
         base, plan = _nearest(stores, index)
         made = _Making(stores, index, folder, vectors, progress, between)
         if base:
             try:
-                stores.copy(base, folder)
+                stores.copy_store(base, folder)
                 made.carry_out(plan)
             except IndexFailed:  # the base is not what its seal says, or was removed: start from nothing
-                directories.remove(folder)
+                directories.remove_path(folder)
                 base, plan = None, _whole(index)
                 made.carry_out(plan)
         else:
             made.carry_out(plan)
-        stores.name(folder, target, problem=lambda: stores.problem(target, lambda: index.stand_ins))
-        with stores.reading(target):
+        stores.move_into_place(folder, target, problem=lambda: stores.find_problem(target, lambda: index.stand_ins))
+        with stores.lock_for_reading(target):
             pass  # from now on it has a lock file, also for those who may write nothing
-    return MadeStore(target, "delta" if base else "fresh", plan.added, plan.removed)
+    return BuiltStore(target, "delta" if base else "fresh", plan.added, plan.removed)
 
 
 @contextlib.contextmanager
@@ -95,7 +95,7 @@ def _database_errors(folder: Path) -> Iterator[None]:
     try:
         yield
     except sqlite3.Error as error:
-        if is_full(error):
+        if is_disk_full(error):
             raise no_space(folder) from error
         raise IndexFailed(f"Chroma's store cannot be made: {error}.", hint="Run it again: vmrag sync --wait") from error
 
@@ -108,8 +108,8 @@ def _nearest(stores: Stores, index: OpenIndex) -> tuple[Path | None, _Plan]:
     best: tuple[Path | None, _Plan] = None, _whole(index)
     if index.reader.view.given_vectors:
         return best  # documents that are equal have other vectors there
-    for base in stores.bases():
-        seal, before = read_seal(base), read_held(base)
+    for base in stores.list_bases():
+        seal, before = read_seal(base), read_contents(base)
         if seal and before is not None:
             plan = _difference(before, index, seal)
             if plan.dead < _live(index) and plan.added + plan.removed < best[1].added + best[1].removed:
@@ -125,7 +125,7 @@ def _live(index: OpenIndex) -> int:
     return sum(held.chunks for held in index.collections.values())
 
 
-def _difference(there: Held, index: OpenIndex, sealed: Seal) -> _Plan:
+def _difference(there: ContentsByCollection, index: OpenIndex, sealed: Seal) -> _Plan:
     """What to change in a store that holds something else."""
     kept = {
         name: held
@@ -136,28 +136,28 @@ def _difference(there: Held, index: OpenIndex, sealed: Seal) -> _Plan:
     }
     anew = [held for name, held in index.collections.items() if name not in kept]
     remove: dict[str, list[str]] = {}
-    add: dict[str, list[Placed]] = {}
+    add: dict[str, list[DocumentRows]] = {}
     added = sum(held.chunks for held in anew)
     for name, held in kept.items():
         old = {DocumentHeader(name, *header): chunks for *header, chunks in there[name].documents}
-        new = dict(index.placed(held))
+        new = dict(index.list_documents(held))
         remove[name] = [
             chunk_id(header.doc_id, number)
             for header, chunks in old.items()
             if header not in new
             for number in range(chunks)
         ]
-        add[name] = [Placed(header, rows) for header, rows in new.items() if header not in old]
+        add[name] = [DocumentRows(header, rows) for header, rows in new.items() if header not in old]
         added += sum(len(rows) for _, rows in add[name])
     removed = sum(map(len, remove.values()))
     drop = [name for name in there if name not in kept]
-    known = sealed.boot if sealed.boot == boot() else ""
+    known = sealed.boot if sealed.boot == read_boot_id() else ""
     return _Plan(drop, anew, remove, add, added, removed, sealed.dead + removed, known)
 
 
 def _stays(one: Collection, other: Collection) -> bool:
     """Whether a collection of Chroma need not be made anew."""
-    return indexes_equally(one, other) and hnsw_settings(one) == hnsw_settings(other)
+    return indexes_equally(one, other) and read_chroma_hnsw(one) == read_chroma_hnsw(other)
 
 
 # -- carrying out ----------------------------------------------------------------------------------
@@ -167,7 +167,7 @@ class _Making(NamedTuple):
     stores: Stores
     source: OpenIndex
     folder: Path
-    vectors: Vectors
+    vectors: VectorSource
     progress: Progress
     between: Callable[[], None]
 
@@ -176,8 +176,8 @@ class _Making(NamedTuple):
         permissions.make_folder(self.folder)
         with contextlib.closing(open_store(self.folder)) as store:
             self._change(store, plan)
-        permissions.settle(self.folder)
-        problem = check.difference(
+        permissions.apply_folder_mode(self.folder)
+        problem = check.find_difference(
             self.folder,
             self.source,
             with_texts=self.stores.store_documents,
@@ -190,54 +190,66 @@ class _Making(NamedTuple):
                 hint="Run it again: vmrag sync --wait",
             )
         _sweep_segments(self.folder)
-        self.stores.note_held(self.folder, self._held())
-        self.stores.seal(
-            self.folder, revision=self.source.revision, stand_ins=self.source.stand_ins, dead=plan.dead, boot=boot()
+        self.stores.write_contents(self.folder, self._held())
+        self.stores.seal_store(
+            self.folder,
+            revision=self.source.revision,
+            stand_ins=self.source.stand_ins,
+            dead=plan.dead,
+            boot=read_boot_id(),
         )
 
     def _change(self, store: ChromaStore, plan: _Plan) -> None:
         with self.progress.task(FOLLOWING, plan.added + plan.removed) as task:
             for name in plan.drop:
-                store.drop(chroma_name(name))
+                store.drop_collection(make_chroma_name(name))
             for held in plan.create:
                 each = held.collection
-                settings = hnsw_settings(each)
-                store.create(chroma_name(each.name), space=each.distance, metadata=description(each), hnsw=settings)
-            there = store.collections()
-            ids = {name: there[chroma_name(name)] for name in self.source.collections}
+                settings = read_chroma_hnsw(each)
+                store.create_collection(
+                    make_chroma_name(each.name),
+                    space=each.distance,
+                    metadata=build_collection_metadata(each),
+                    hnsw=settings,
+                )
+            there = store.list_collection_ids()
+            ids = {name: there[make_chroma_name(name)] for name in self.source.collections}
             for name, gone in plan.remove.items():
                 self.between()
-                store.delete(ids[name], gone)
+                store.delete_rows(ids[name], gone)
                 task.advance(len(gone))
-            filled = {held.collection.name: self.source.placed(held) for held in plan.create}
+            filled = {held.collection.name: self.source.list_documents(held) for held in plan.create}
             for name, documents in {**filled, **plan.add}.items():
                 held = self.source.collections[name]
                 for batch in _batches(documents):
                     self.between()
                     rows = self._rows(held, batch)
-                    store.add(ids[name], rows)
+                    store.add_rows(ids[name], rows)
                     task.advance(len(rows.ids))
             for name, held in self.source.collections.items():
                 revision = self.source.revisions[name]
-                store.describe(ids[name], {**description(held.collection), "revision": revision})
+                store.replace_metadata(ids[name], {**build_collection_metadata(held.collection), "revision": revision})
 
-    def _held(self) -> Held:
+    def _held(self) -> ContentsByCollection:
         return {
-            name: HeldDocuments(
+            name: StoreContents(
                 held.collection,
-                [(h.doc_id, h.title, h.content_hash, h.metadata, len(rows)) for h, rows in self.source.placed(held)],
+                [
+                    (h.doc_id, h.title, h.content_hash, h.metadata, len(rows))
+                    for h, rows in self.source.list_documents(held)
+                ],
             )
             for name, held in self.source.collections.items()
         }
 
-    def _rows(self, held: IndexedCollection, documents: Iterable[Placed]) -> Rows:
-        chunks = self.source.chunks(held, documents)
+    def _rows(self, held: IndexedCollection, documents: Iterable[DocumentRows]) -> RowBatch:
+        chunks = self.source.list_chunks(held, documents)
         if held.collection.name in self.source.stand_ins:
-            vectors = [featureless(held.collection.embedding_dimensions)] * len(chunks)
+            vectors = [make_uniform_vector(held.collection.embedding_dimensions)] * len(chunks)
         else:
             found = self.vectors(self.source.reader, held, {chunk.row: chunk.text for chunk in chunks})
             vectors = [found[chunk.row] for chunk in chunks]
-        return Rows(
+        return RowBatch(
             [chunk.id for chunk in chunks],
             vectors,
             [chunk.metadata for chunk in chunks],
@@ -245,7 +257,7 @@ class _Making(NamedTuple):
         )
 
 
-def _by_documents(add: Mapping[str, list[Placed]], index: OpenIndex) -> Mapping[str, list[Placed]]:
+def _by_documents(add: Mapping[str, list[DocumentRows]], index: OpenIndex) -> Mapping[str, list[DocumentRows]]:
     """Return the collections of which only these documents have to be compared.
 
     Code is compared whole: another version of a grammar cuts an equal text into other chunks.
@@ -254,9 +266,9 @@ def _by_documents(add: Mapping[str, list[Placed]], index: OpenIndex) -> Mapping[
     return {name: rows for name, rows in add.items() if not collections[name].collection.is_code}
 
 
-def _batches(documents: Iterable[Placed]) -> Iterator[list[Placed]]:
+def _batches(documents: Iterable[DocumentRows]) -> Iterator[list[DocumentRows]]:
     """Documents with about `BATCH_CHUNKS` chunks at a time."""
-    batch: list[Placed] = []
+    batch: list[DocumentRows] = []
     size = 0
     for document in documents:
         batch.append(document)

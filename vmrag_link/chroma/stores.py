@@ -27,7 +27,7 @@ from vmrag_link import paths, permissions
 from vmrag_link.chroma import DATABASE_FILE
 from vmrag_link.errors import IndexFailed
 from vmrag_link.index.directories import READ_TIMEOUT, Directories, copy_tree, remove_orphaned_lock
-from vmrag_link.index.seal import SEAL, sha256_of
+from vmrag_link.index.seal import SEAL, hash_file
 from vmrag_link.index.view import directory_suffix
 from vmrag_link.models import Collection as CollectionDefinition
 from vmrag_link.models import Record
@@ -35,7 +35,7 @@ from vmrag_link.models import Record
 STORE_FORMAT = "3"
 """Rises with every change of what a store holds of an index."""
 
-JOINT = "~"
+REVISION_SEPARATOR = "~"
 """Between the revisions of the views that a store is made of."""
 
 FILES_DIGITS = 12
@@ -48,17 +48,17 @@ then everything that opens the collection writes the files of the folder again.
 """
 
 
-HELD = "held"
+CONTENTS_FILE = "held"
 
 
-class HeldDocuments(Record, frozen=True):
+class StoreContents(Record, frozen=True):
     """A collection, and of each document id, title, content hash, metadata and number of chunks."""
 
     collection: CollectionDefinition
     documents: list[tuple[str, str, str, str, int]]
 
 
-Held = dict[str, HeldDocuments]
+ContentsByCollection = dict[str, StoreContents]
 """By the collections' names."""
 
 
@@ -91,19 +91,19 @@ class Stores(Directories):
         self.store_documents = store_documents
         self.settings = directory_suffix(store=STORE_FORMAT, store_documents=store_documents)
 
-    def path(self, revision: str, contents: str = "") -> Path:
+    def store_path(self, revision: str, contents: str = "") -> Path:
         """The store of an index with this revision; `contents`: of its uncommitted documents, too.
 
         Of a second revision the name has only the first digits, because a database needs a short
         path.
         """
-        first, joint, files = revision.partition(JOINT)
+        first, joint, files = revision.partition(REVISION_SEPARATOR)
         name = f"{first}{joint}{files[:FILES_DIGITS]}{'+' if contents else ''}{contents}"
         return self.root / f"{name}-{self.settings}"
 
     # -- verifying ---------------------------------------------------------------------------------
 
-    def problem(self, path: Path, stand_ins: Callable[[], Collection[str]]) -> str:
+    def find_problem(self, path: Path, stand_ins: Callable[[], Collection[str]]) -> str:
         """Why a store of an index cannot be handed out; empty if it can. Reads sizes alone.
 
         `stand_ins`: the collections of the index without vectors of their own, asked for if needed.
@@ -120,24 +120,24 @@ class Stores(Directories):
             return f"{DATABASE_FILE} is shorter than it was"
         return _stand_ins_problem(seal, stand_ins)
 
-    def mismatch(self, path: Path) -> str:
+    def find_mismatch(self, path: Path) -> str:
         """The first sealed file of a store that is not what was written; empty if all are."""
         seal = read_seal(path)
         if seal is None:
             return f"{SEAL} cannot be read"
         with contextlib.suppress(FileNotFoundError):
             for name, file in seal.files.items():
-                if sha256_of(path / name) != file.sha256:
+                if hash_file(path / name) != file.sha256:
                     return f"{name} is not what was written"
             return ""
         return "a file is missing"
 
-    def seal(self, folder: Path, *, revision: str, stand_ins: Collection[str], dead: int, boot: str) -> None:
+    def seal_store(self, folder: Path, *, revision: str, stand_ins: Collection[str], dead: int, boot: str) -> None:
         """Seal a store that nobody has open, so that it survives a power cut."""
         files = [path for path in sorted(folder.rglob("*")) if path.is_file()]
         written_out = {path.parent for path in files if path.name == HNSW_WRITTEN_OUT}
-        lasting = [path for path in files if path.parent in written_out or path == folder / HELD]
-        sealed = {path.relative_to(folder).as_posix(): _File(path.stat().st_size, sha256_of(path)) for path in lasting}
+        lasting = [path for path in files if path.parent in written_out or path == folder / CONTENTS_FILE]
+        sealed = {path.relative_to(folder).as_posix(): _File(path.stat().st_size, hash_file(path)) for path in lasting}
         seal = Seal(
             STORE_FORMAT,
             revision,
@@ -149,17 +149,17 @@ class Stores(Directories):
             sealed,
         )
         paths.write_atomically(folder / SEAL, msgspec.json.encode(seal), durable=False)
-        permissions.settle(folder)
+        permissions.apply_folder_mode(folder)
         for path in (*files, folder / SEAL, *{file.parent for file in files}, folder):
-            paths.fsync(path)
+            paths.sync_to_disk(path)
 
-    def note_held(self, folder: Path, held: Held) -> None:
+    def write_contents(self, folder: Path, held: ContentsByCollection) -> None:
         """Write down what a store was made of, for `read_held`."""
-        paths.write_atomically(folder / HELD, msgspec.msgpack.encode(held), durable=False)
+        paths.write_atomically(folder / CONTENTS_FILE, msgspec.msgpack.encode(held), durable=False)
 
     # -- handing out and removing ------------------------------------------------------------------
 
-    def lend(self, path: Path) -> None:
+    def write_lease(self, path: Path) -> None:
         """Leave a lease. Hold the store's lock."""
         try:
             permissions.make_file(_lease(path))
@@ -167,39 +167,39 @@ class Stores(Directories):
             if error.errno not in (errno.EROFS, errno.EACCES, errno.EPERM):  # where nothing can be removed either
                 raise
 
-    def lent(self, path: Path) -> bool:
+    def is_lent(self, path: Path) -> bool:
         """Whether a lease of the store has not run out."""
         with contextlib.suppress(FileNotFoundError):
             age = time.time() - _lease(path).stat().st_mtime
             return abs(age) < LEASE_SECONDS  # one of years to come is of a clock that was wrong
         return False
 
-    def spare(self, *, needed: Collection[Path]) -> list[Path]:
+    def list_spare(self, *, needed: Collection[Path]) -> list[Path]:
         """The stores that `evict` would remove."""
-        return [path for path in self.newest() if path not in needed and not self.lent(path)]
+        return [path for path in self.list_newest_first() if path not in needed and not self.is_lent(path)]
 
-    def evict(self, *, needed: Callable[[], Collection[Path]]) -> list[Path]:
+    def evict_spare(self, *, needed: Callable[[], Collection[Path]]) -> list[Path]:
         """Remove the stores that are neither needed nor lent nor being read.
 
         `needed` is called again under each store's lock.
         """
 
         def kept() -> set[Path]:
-            return {*needed(), *filter(self.lent, self.newest())}
+            return {*needed(), *filter(self.is_lent, self.list_newest_first())}
 
-        removed = [path for path in self.spare(needed=needed()) if self.discard(path, unless=kept)]
+        removed = [path for path in self.list_spare(needed=needed()) if self.remove_if_unused(path, unless=kept)]
         for path in removed:
             remove_orphaned_lock(_lease(path))  # unless the store is made and lent again by now
         return removed
 
     # -- copying -----------------------------------------------------------------------------------
 
-    def bases(self) -> list[Path]:
+    def list_bases(self) -> list[Path]:
         """The finished stores of revisions under the present settings."""
-        sealed = ((path, read_seal(path)) for path in self.newest() if "+" not in path.name)
+        sealed = ((path, read_seal(path)) for path in self.list_newest_first() if "+" not in path.name)
         return [path for path, seal in sealed if seal and seal.settings == self.settings]
 
-    def copy(self, source: Path, target: Path) -> None:
+    def copy_store(self, source: Path, target: Path) -> None:
         """Copy a finished store, which clients may read meanwhile. Raises `IndexFailed`.
 
         Even a reader's query writes a row into the database. A read transaction keeps such writers
@@ -209,11 +209,11 @@ class Stores(Directories):
         import sqlite3
 
         try:
-            with self.reading(source), _unchanging(source / DATABASE_FILE):
+            with self.lock_for_reading(source), _unchanging(source / DATABASE_FILE):
                 copy_tree(source, target)
         except sqlite3.Error as error:
             raise _unusable(source, str(error)) from error
-        if problem := self.mismatch(target):
+        if problem := self.find_mismatch(target):
             raise _unusable(source, problem)
 
 
@@ -225,10 +225,10 @@ def read_seal(folder: Path) -> Seal | None:
         return None
 
 
-def read_held(folder: Path) -> Held | None:
+def read_contents(folder: Path) -> ContentsByCollection | None:
     """What a store was made of; None if that cannot be read."""
     with contextlib.suppress(OSError, UnicodeDecodeError, msgspec.DecodeError):
-        return msgspec.msgpack.decode((folder / HELD).read_bytes(), type=Held)
+        return msgspec.msgpack.decode((folder / CONTENTS_FILE).read_bytes(), type=ContentsByCollection)
     return None
 
 

@@ -22,11 +22,11 @@ from vmrag_link.chroma_server.server import (
     SHORT_ANSWER,
     ServerAddress,
     ServerLimits,
-    page_bytes,
+    estimate_page_bytes,
 )
 from vmrag_link.errors import ChromaServerFailed, shortened
 from vmrag_link.models import Record
-from vmrag_link.terminal_text import one_line
+from vmrag_link.terminal_text import escape_line
 
 NOT_FOUND, CONFLICT = 404, 409
 LIST_PAGE = 100
@@ -86,16 +86,16 @@ class ChromaClient:
     def require_database(self) -> None:
         """Raise `ChromaServerFailed` if there is none. A list of its collections would be empty."""
         try:
-            self._ask("GET", self.address.root)
+            self._ask("GET", self.address.database_url)
         except ChromaServerFailed as error:
             if error.details.get("status") != NOT_FOUND:
                 raise
-            raise self.failure(
+            raise self.make_error(
                 f"has no database {self.address.database!r} of tenant {self.address.tenant!r}",
                 hint="Make it there, or name another one: git config vmrag.chroma.database NAME",
             ) from error
 
-    def find(self, name: str) -> RemoteCollection | None:
+    def find_collection(self, name: str) -> RemoteCollection | None:
         """The collection of this name."""
         try:
             answer = self._ask("GET", f"{self._collections}/{name}")
@@ -105,10 +105,10 @@ class ChromaClient:
             raise
         found = self._decoded(answer, RemoteCollection)
         if found.name != name:
-            raise self.failure(f"answered with the collection {shown(found.name)} in place of {name}")
+            raise self.make_error(f"answered with the collection {escape_text(found.name)} in place of {name}")
         return found
 
-    def create(self, name: str, metadata: Mapping[str, Any]) -> RemoteCollection | None:
+    def create_collection(self, name: str, metadata: Mapping[str, Any]) -> RemoteCollection | None:
         """Make a collection; None where there is one of that name: only one of many makes it.
 
         Its vectors come back as they were given, which those of a space `cosine` do not.
@@ -127,7 +127,9 @@ class ChromaClient:
             raise
         return self._decoded(answer, RemoteCollection)
 
-    def change(self, collection: RemoteCollection, *, name: str | None = None, metadata: Mapping[str, Any]) -> bool:
+    def update_collection(
+        self, collection: RemoteCollection, *, name: str | None = None, metadata: Mapping[str, Any]
+    ) -> bool:
         """Give a collection another name, which only one can have, and other metadata, in one step.
 
         False where it is gone or the name is taken, and where nobody knows whether it was done.
@@ -141,7 +143,7 @@ class ChromaClient:
             raise
         return True
 
-    def delete(self, name: str) -> bool:
+    def delete_collection(self, name: str) -> bool:
         """Whether there was one to delete."""
         try:
             self._ask("DELETE", f"{self._collections}/{name}", once=True)
@@ -151,7 +153,7 @@ class ChromaClient:
             raise
         return True
 
-    def collections(self) -> list[RemoteCollection]:
+    def list_collections(self) -> list[RemoteCollection]:
         """All of the database, other people's included."""
         self.require_database()
         found = list[RemoteCollection]()
@@ -162,14 +164,14 @@ class ChromaClient:
             if len(page) < LIST_PAGE:
                 return found
             if len(found) > MOST_COLLECTIONS:
-                raise self.failure(f"lists more than {MOST_COLLECTIONS} collections")
+                raise self.make_error(f"lists more than {MOST_COLLECTIONS} collections")
 
-    def count(self, collection: RemoteCollection) -> int:
+    def count_records(self, collection: RemoteCollection) -> int:
         return self._decoded(self._ask("GET", f"{self._at(collection)}/count"), int)
 
     # -- records -----------------------------------------------------------------------------------
 
-    def add(self, collection: RemoteCollection, rows: Sequence[SharedRow]) -> None:
+    def add_records(self, collection: RemoteCollection, rows: Sequence[SharedRow]) -> None:
         """Add records, no more than `limits.records`. Ones that are there stay as they are."""
         body = {
             "ids": [row.id for row in rows],
@@ -179,7 +181,7 @@ class ChromaClient:
         }
         self._ask("POST", f"{self._at(collection)}/add", body)
 
-    def get(
+    def read_records(
         self, collection: RemoteCollection, texts: Mapping[str, int], *, dimensions: int
     ) -> dict[str, tuple[bytes, str | None]]:
         """Vectors and texts of records, by id; `texts` gives the bytes of the texts that are asked
@@ -188,13 +190,13 @@ class ChromaClient:
         Whatever is not exactly that, of these dimensions and of numbers, is refused.
         """
         body = {"ids": [*texts], "include": ["embeddings", "documents"]}
-        most = page_bytes(sum(texts.values()), len(texts), dimensions)
+        most = estimate_page_bytes(sum(texts.values()), len(texts), dimensions)
         answer = self._ask("POST", f"{self._at(collection)}/get", body, most=most)
         page = self._decoded(answer, _Page)
         vectors, documents = page.embeddings or [], page.documents or [None] * len(page.ids)
         if len(page.ids) != len(vectors) or len(page.ids) != len(documents) or {*page.ids} != texts.keys():
-            raise self.failure(
-                f"lacks records of the collection {shown(collection.name)}: it answered with {len(page.ids)} for {len(texts)}"
+            raise self.make_error(
+                f"lacks records of the collection {escape_text(collection.name)}: it answered with {len(page.ids)} for {len(texts)}"
             )
         return {
             name: (self._packed(vector, dimensions), text)
@@ -203,11 +205,11 @@ class ChromaClient:
 
     # -- asking ------------------------------------------------------------------------------------
 
-    def failure(self, reason: str, *, hint: str = "", status: int | None = None) -> ChromaServerFailed:
+    def make_error(self, reason: str, *, hint: str = "", status: int | None = None) -> ChromaServerFailed:
         """An error about this server; `reason` ends a sentence."""
         details = {"url": self.address.url} | ({} if status is None else {"status": status})
         return ChromaServerFailed(
-            f"The Chroma server ({self.address.shown}) {one_line(reason).rstrip('.')}.",
+            f"The Chroma server ({self.address.display_text}) {escape_line(reason).rstrip('.')}.",
             hint=hint or "See whether it runs; to do without it: git config vmrag.chroma.mode embedded",
             **details,
         )
@@ -218,12 +220,12 @@ class ChromaClient:
 
     @property
     def _collections(self) -> str:
-        return f"{self.address.root}/collections"
+        return f"{self.address.database_url}/collections"
 
     def _at(self, collection: RemoteCollection) -> str:
         """The address of a collection, from which no id leads elsewhere."""
         if not re.fullmatch(_UUID, collection.id):
-            raise self.failure(f"answered with the collection id {shown(collection.id)}")
+            raise self.make_error(f"answered with the collection id {escape_text(collection.id)}")
         return f"{self._collections}/{collection.id}"
 
     def _ask(
@@ -231,11 +233,11 @@ class ChromaClient:
     ) -> bytes:
         address = self.address
         if address.flaw:
-            raise self.failure(
+            raise self.make_error(
                 f"cannot be asked: {address.flaw}", hint="Set it anew for whoever runs this: export NAME=KEY"
             )
         try:
-            return endpoint.request(
+            return endpoint.send_request(
                 method,
                 url,
                 body,
@@ -243,37 +245,39 @@ class ChromaClient:
                 secrets=address.secrets,
                 seconds=address.seconds,
                 most=most,
-                circuit=address.root,
+                circuit=address.database_url,
                 once=once,
             )
         except ModuleNotFoundError as error:
-            raise extras.missing("web", "A Chroma server cannot be asked: httpx is not installed.") from error
+            raise extras.missing_extra_error(
+                "web", "A Chroma server cannot be asked: httpx is not installed."
+            ) from error
         except endpoint.NoAnswer as error:
             if error.status in endpoint.REFUSALS:
                 hint = "Name the address in git config (vmrag.chroma.url, https), and set CHROMA_API_KEY or CHROMA_CLIENT_AUTH_CREDENTIALS."
-                raise self.failure(error.reason, hint=hint, status=error.status) from error
-            raise self.failure(error.reason, status=error.status) from error
+                raise self.make_error(error.reason, hint=hint, status=error.status) from error
+            raise self.make_error(error.reason, status=error.status) from error
 
     def _decoded(self, answer: bytes, kind: type[T]) -> T:
         try:
             return msgspec.json.decode(answer, type=kind)
         except (UnicodeDecodeError, msgspec.DecodeError, RecursionError) as error:
-            raise self.failure(
+            raise self.make_error(
                 f"answered with something else than Chroma does ({error})",
                 hint="See what vmrag.chroma.url names: it does not speak as Chroma 1.x does.",
             ) from error
 
     def _packed(self, vector: list[float] | None, dimensions: int) -> bytes:
         if vector is None or len(vector) != dimensions:
-            raise self.failure(
+            raise self.make_error(
                 f"answered with a vector of {len(vector) if vector else 0} dimensions in place of {dimensions}"
             )
         try:
             return struct.pack(f"<{dimensions}f", *vector)
         except (OverflowError, struct.error) as error:
-            raise self.failure("answered with numbers that are none") from error
+            raise self.make_error("answered with numbers that are none") from error
 
 
-def shown(text: str) -> str:
+def escape_text(text: str) -> str:
     """A stranger's text in a message."""
-    return repr(shortened(one_line(text)))
+    return repr(shortened(escape_line(text)))

@@ -18,12 +18,12 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from vmrag_link.chroma.check import ChunkRow, OpenIndex, Placed, Vectors
-from vmrag_link.chroma_server.client import ChromaClient, RemoteCollection, SharedRow, shown
-from vmrag_link.chroma_server.server import ServerLimits, batches
+from vmrag_link.chroma.check import ChunkRow, DocumentRows, OpenIndex, VectorSource
+from vmrag_link.chroma_server.client import ChromaClient, RemoteCollection, SharedRow, escape_text
+from vmrag_link.chroma_server.server import ServerLimits, split_batches
 from vmrag_link.index.metadata import RESERVED_METADATA
 from vmrag_link.index.view import IndexedCollection
-from vmrag_link.models import Collection, DocumentHeader, Record, canonical_json, content_hash
+from vmrag_link.models import Collection, DocumentHeader, Record, content_hash, encode_canonical_json
 
 FORMAT = 1
 BUILDING, GIVEN_UP = "-b", "-x"
@@ -31,21 +31,21 @@ _NAME = re.compile(r"vmrag-[0-9a-f]{12}-[0-9a-f]{32}(?P<state>-b|-x[0-9a-f]{6})?
 _RECORD_DIGITS = 32
 
 
-def owner_of(root_revision: str) -> str:
+def make_owner_mark(root_revision: str) -> str:
     """The mark of a knowledge base in names of collections; all of its clones have the same."""
     return hashlib.sha256(f"vmrag-owner\0{root_revision}".encode()).hexdigest()[:12]
 
 
-def contents_of(collection: Collection, headers: Iterable[DocumentHeader]) -> str:
+def fingerprint_contents(collection: Collection, headers: Iterable[DocumentHeader]) -> str:
     """A fingerprint of what a collection holds and what decides its vectors: 32 digits.
 
     The order of the headers does not matter.
     """
     decisive = [collection.name, collection.embedding_function, collection.embedding_model]
     numbers = [collection.embedding_dimensions, collection.chunking]
-    digest = hashlib.sha256(canonical_json(["vmrag-shared", FORMAT, *decisive, *numbers]).encode())
+    digest = hashlib.sha256(encode_canonical_json(["vmrag-shared", FORMAT, *decisive, *numbers]).encode())
     for row in sorted((header.doc_id, header.title, header.content_hash, header.metadata) for header in headers):
-        digest.update(canonical_json(row).encode())
+        digest.update(encode_canonical_json(row).encode())
     return digest.hexdigest()[:32]
 
 
@@ -53,12 +53,12 @@ def collection_name(owner: str, contents: str) -> str:
     return f"vmrag-{owner}-{contents}"
 
 
-def given_up_name(name: str) -> str:
+def make_abandoned_name(name: str) -> str:
     """A name that nobody else gives a collection, for one that is to go."""
     return f"{name.removesuffix(BUILDING)}{GIVEN_UP}{os.urandom(3).hex()}"
 
 
-def is_ours(name: str, owner: str) -> bool:
+def belongs_to(name: str, owner: str) -> bool:
     """Whether a collection is one of this knowledge base, in any state."""
     return _NAME.fullmatch(name) is not None and name.split("-")[1] == owner
 
@@ -73,12 +73,12 @@ def record_id(doc_id: str, number: int, text_hash: str) -> str:
     return hashlib.sha256(f"{doc_id}\0{number}\0{text_hash}".encode()).hexdigest()[:_RECORD_DIGITS]
 
 
-def records_digest(ids: Iterable[str]) -> str:
+def digest_records(ids: Iterable[str]) -> str:
     """Of all records of a collection, in any order."""
     return hashlib.sha256("\n".join(sorted(ids)).encode()).hexdigest()
 
 
-def vectors_digest(vectors: Iterable[tuple[str, bytes]]) -> str:
+def digest_vectors(vectors: Iterable[tuple[str, bytes]]) -> str:
     """Of the float32 vectors of texts, by the texts' hashes, in any order."""
     each = {name: hashlib.sha256(vector).digest() for name, vector in vectors}
     digest = hashlib.sha256()
@@ -100,12 +100,12 @@ class CollectionSeal(Record, frozen=True):
     made: int
     format: int = FORMAT
 
-    def metadata(self, label: str) -> dict[str, Any]:
+    def to_metadata(self, label: str) -> dict[str, Any]:
         """`label`: the collection's name in the knowledge base, for people and other clients."""
         return {"collection": label} | {f"vmrag_{name}": value for name, value in msgspec.to_builtins(self).items()}
 
 
-def seal_of(metadata: Mapping[str, Any] | None) -> CollectionSeal | None:
+def parse_seal(metadata: Mapping[str, Any] | None) -> CollectionSeal | None:
     """The seal of a collection; None if it has none that this version reads."""
     found = {name.removeprefix("vmrag_"): value for name, value in (metadata or {}).items()}
     try:
@@ -125,7 +125,7 @@ class SharedContents(NamedTuple):
     source: OpenIndex
     held: IndexedCollection
     owner: str
-    vectors: Vectors
+    vectors: VectorSource
     with_texts: bool
 
     @property
@@ -138,31 +138,33 @@ class SharedContents(NamedTuple):
         return self.held.collection.embedding_dimensions
 
     @property
-    def contents(self) -> str:
+    def fingerprint(self) -> str:
         """As `contents_of`."""
-        return contents_of(self.held.collection, (each.header for each in self.source.placed(self.held)))
+        return fingerprint_contents(
+            self.held.collection, (each.header for each in self.source.list_documents(self.held))
+        )
 
     @property
     def name(self) -> str:
         """The collection's name on a server: equal contents have equal names."""
-        return collection_name(self.owner, self.contents)
+        return collection_name(self.owner, self.fingerprint)
 
-    def hashes(self) -> dict[str, str]:
+    def list_hashes(self) -> dict[str, str]:
         """The hash of each record's text, by the record's id."""
         return {_record_id(chunk): content_hash(chunk.text) for chunks in self._chunks() for chunk in chunks}
 
-    def seal(self) -> CollectionSeal:
+    def make_seal(self) -> CollectionSeal:
         """What the collection says of itself when it is complete."""
-        hashes = self.hashes()
-        return CollectionSeal(len(hashes), records_digest(hashes), int(time.time()))
+        hashes = self.list_hashes()
+        return CollectionSeal(len(hashes), digest_records(hashes), int(time.time()))
 
-    def rows(self, limits: ServerLimits) -> Iterator[list[SharedRow]]:
+    def batch_rows(self, limits: ServerLimits) -> Iterator[list[SharedRow]]:
         """All records, as many in a request as the server takes."""
-        return batches(self._rows(limits), limits.records)
+        return split_batches(self._rows(limits), limits.records)
 
-    def vectors_digest(self) -> str:
+    def digest_vectors(self) -> str:
         """As `vectors_digest`, of all texts."""
-        return vectors_digest((content_hash(chunk.text), vector) for chunk, vector in self._embedded())
+        return digest_vectors((content_hash(chunk.text), vector) for chunk, vector in self._embedded())
 
     def _rows(self, limits: ServerLimits) -> Iterator[tuple[SharedRow, int]]:
         for chunk, vector in self._embedded():
@@ -176,7 +178,7 @@ class SharedContents(NamedTuple):
         """All chunks with their vectors, a text always with the same: a service that was asked
         twice may have answered otherwise.
         """
-        repeated = {name for name, number in Counter(self.hashes().values()).items() if number > 1}
+        repeated = {name for name, number in Counter(self.list_hashes().values()).items() if number > 1}
         first: dict[str, bytes] = {}
         for chunks in self._chunks():
             vectors = self.vectors(self.source.reader, self.held, {chunk.row: chunk.text for chunk in chunks})
@@ -185,14 +187,14 @@ class SharedContents(NamedTuple):
                 yield chunk, first.setdefault(name, vector) if name in repeated else vector
 
     def _chunks(self) -> Iterator[list[ChunkRow]]:
-        batch: list[Placed] = []
-        for each in self.source.placed(self.held):
+        batch: list[DocumentRows] = []
+        for each in self.source.list_documents(self.held):
             batch.append(each)
             if len(batch) == _AT_ONCE:
-                yield self.source.chunks(self.held, batch)
+                yield self.source.list_chunks(self.held, batch)
                 batch = []
         if batch:
-            yield self.source.chunks(self.held, batch)
+            yield self.source.list_chunks(self.held, batch)
 
 
 def _record_id(chunk: ChunkRow) -> str:
@@ -204,7 +206,7 @@ def _place_alone(metadata: Mapping[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in metadata.items() if key in RESERVED_METADATA}
 
 
-class Expected(NamedTuple):
+class ExpectedRecord(NamedTuple):
     """A record that a server has to have: the hash of a chunk's text, and its bytes."""
 
     hash: str
@@ -214,7 +216,7 @@ class Expected(NamedTuple):
 def fetch_vectors(
     client: ChromaClient,
     found: RemoteCollection,
-    wanted: Mapping[str, Expected],
+    wanted: Mapping[str, ExpectedRecord],
     *,
     dimensions: int,
     advance: Callable[[int], None],
@@ -226,13 +228,13 @@ def fetch_vectors(
     """
     got: dict[str, bytes] = {}
     sizes = ((name, each.length) for name, each in wanted.items())
-    for page in batches(sizes, client.limits.records):
+    for page in split_batches(sizes, client.limits.records):
         lengths = {name: wanted[name].length for name in page}
-        for name, (vector, text) in client.get(found, lengths, dimensions=dimensions).items():
+        for name, (vector, text) in client.read_records(found, lengths, dimensions=dimensions).items():
             expected = wanted[name]
             if text is not None and content_hash(text) != expected.hash:
-                raise client.failure(f"changed a text in the collection {shown(found.name)}")
+                raise client.make_error(f"changed a text in the collection {escape_text(found.name)}")
             if got.setdefault(expected.hash, vector) != vector:
-                raise client.failure(f"has two vectors for one text in the collection {shown(found.name)}")
+                raise client.make_error(f"has two vectors for one text in the collection {escape_text(found.name)}")
         advance(len(page))
     return got

@@ -33,23 +33,23 @@ class ServerAddress(Record, frozen=True):
     flaw: str = ""
 
     @property
-    def shown(self) -> str:
+    def display_text(self) -> str:
         """As people read it."""
         from urllib.parse import urlsplit  # a checkout should not wait for it
 
         return f"{urlsplit(self.url).netloc}, database {self.database}"
 
     @property
-    def root(self) -> str:
+    def database_url(self) -> str:
         """The address of the database."""
         return f"{self.url.rstrip('/')}/api/v2/tenants/{self.tenant}/databases/{self.database}"
 
     @property
-    def key(self) -> str:
+    def file_key(self) -> str:
         """A short name of the database for files."""
         import hashlib
 
-        return hashlib.sha256(self.root.encode()).hexdigest()[:16]
+        return hashlib.sha256(self.database_url.encode()).hexdigest()[:16]
 
 
 BATCH_RECORDS = 1_000
@@ -90,7 +90,7 @@ filter, and a client sends one request at a time.
 T = TypeVar("T")
 
 
-def batches(records: Iterable[tuple[T, int]], most: int) -> Iterator[list[T]]:
+def split_batches(records: Iterable[tuple[T, int]], most: int) -> Iterator[list[T]]:
     """At most so many records at once, and no more than `BATCH_BYTES` of them; each comes with its
     bytes.
     """
@@ -105,6 +105,6 @@ def batches(records: Iterable[tuple[T, int]], most: int) -> Iterator[list[T]]:
         yield batch
 
 
-def page_bytes(texts: int, records: int, dimensions: int) -> int:
+def estimate_page_bytes(texts: int, records: int, dimensions: int) -> int:
     """The most bytes of a page of records whose texts have so many bytes together."""
     return SHORT_ANSWER + texts * ESCAPE_BYTES + records * (RECORD_BYTES + dimensions * NUMBER_BYTES)

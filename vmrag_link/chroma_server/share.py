@@ -20,45 +20,45 @@ from typing import Any, Literal
 from vmrag_link import endpoint
 from vmrag_link.chroma_server import contents
 from vmrag_link.chroma_server.client import ChromaClient, RemoteCollection, SharedRow
-from vmrag_link.chroma_server.contents import CollectionSeal, SharedContents, vectors_digest
+from vmrag_link.chroma_server.contents import CollectionSeal, SharedContents, digest_vectors
 from vmrag_link.errors import ChromaServerFailed
 from vmrag_link.progress import QUIET, SHARING, Progress
 
-How = Literal["there", "made", "elsewhere"]
+ShareResult = Literal["there", "made", "elsewhere"]
 """It was on the server, it was put there, or another client is at it."""
 
 
-def share(
+def share_collection(
     client: ChromaClient,
     contents: SharedContents,
     name: str,
     seal: CollectionSeal,
     *,
     progress: Progress = QUIET,
-) -> How:
+) -> ShareResult:
     """Build the collection aside, compare it, seal it and give it its name in one step.
 
     `name` and `seal` are the contents' own. One that is there and is not what its name says is
     replaced. A failure leaves nothing. Raises `ChromaServerFailed`, and what the index's vectors
     raise.
     """
-    if found := client.find(name):
-        if not problem(client, found, seal):
+    if found := client.find_collection(name):
+        if not find_share_problem(client, found, seal):
             return "there"
-        give_up(client, found)
+        remove_collection(client, found)
     lease = Lease(client, name)
-    if not lease.take() or lease.collection is None:
+    if not lease.acquire() or lease.collection is None:
         return "elsewhere"
     building = lease.collection
     try:
-        if not client.find(name):  # else its builder had just finished when the lease was free
+        if not client.find_collection(name):  # else its builder had just finished when the lease was free
             _fill(client, contents, lease, seal.count, progress)
         return _seal_and_name(client, building, name, seal, contents.label)
     except LeaseLost:
         return "elsewhere"
     except BaseException:
         with contextlib.suppress(ChromaServerFailed):
-            give_up(client, building)
+            remove_collection(client, building)
         raise
 
 
@@ -67,60 +67,62 @@ def _fill(client: ChromaClient, contents: SharedContents, lease: Lease, count: i
     building = lease.collection
     assert building is not None  # noqa: S101  it was taken
     with progress.task(SHARING, count) as task:
-        for rows in contents.rows(client.limits):
-            lease.keep()
-            client.add(building, rows)
-            if why := changed_record(client, building, rows, contents.dimensions):
-                raise client.failure(f"did not keep what it was given: {why}")
+        for rows in contents.batch_rows(client.limits):
+            lease.renew()
+            client.add_records(building, rows)
+            if why := find_changed_record(client, building, rows, contents.dimensions):
+                raise client.make_error(f"did not keep what it was given: {why}")
             task.advance(len(rows))
-    if client.count(building) != count:
-        raise client.failure(f"holds another number of records than it was given, in {building.name}")
+    if client.count_records(building) != count:
+        raise client.make_error(f"holds another number of records than it was given, in {building.name}")
 
 
 def _seal_and_name(
     client: ChromaClient, building: RemoteCollection, name: str, seal: CollectionSeal, label: str
-) -> How:
+) -> ShareResult:
     """Seal the collection and give it its name, unless another client was faster.
 
     A request or its answer may be lost, so what counts is what is there afterwards.
     """
     for _ in range(endpoint.ATTEMPTS):
-        found = client.find(name)
+        found = client.find_collection(name)
         if found is None:
-            client.change(building, name=name, metadata=seal.metadata(label))
-            found = client.find(name)
+            client.update_collection(building, name=name, metadata=seal.to_metadata(label))
+            found = client.find_collection(name)
         if found and found.id == building.id:
             return "made"
-        if found and not problem(client, found, seal):
-            give_up(client, building)
+        if found and not find_share_problem(client, found, seal):
+            remove_collection(client, building)
             return "there"
-    raise client.failure(f"did not give the collection {building.name} its name")
+    raise client.make_error(f"did not give the collection {building.name} its name")
 
 
-ALIKE = 0.1
+VECTOR_TOLERANCE = 0.1
 """How far apart two vectors of length 1 may be that one model made on two processors."""
 
 
-def problem(client: ChromaClient, found: RemoteCollection, wanted: CollectionSeal) -> str:
+def find_share_problem(client: ChromaClient, found: RemoteCollection, wanted: CollectionSeal) -> str:
     """Why a collection cannot be whole, by its seal and number of records; empty if it may be."""
-    seal = contents.seal_of(found.metadata)
+    seal = contents.parse_seal(found.metadata)
     if seal is None:
         return "it was never sealed"
     if (seal.count, seal.records) != (wanted.count, wanted.records):
         return "its seal is another collection's"
-    there = client.count(found)
+    there = client.count_records(found)
     return "" if there == seal.count else f"it holds {there} records in place of {seal.count}"
 
 
-def changed_record(client: ChromaClient, found: RemoteCollection, rows: Sequence[SharedRow], dimensions: int) -> str:
+def find_changed_record(
+    client: ChromaClient, found: RemoteCollection, rows: Sequence[SharedRow], dimensions: int
+) -> str:
     """How some records differ from these rows; empty if they do not. Reads them."""
     lengths = {row.id: len((row.text or "").encode()) for row in rows}
-    there = client.get(found, lengths, dimensions=dimensions)
+    there = client.read_records(found, lengths, dimensions=dimensions)
     changed = [row.id for row in rows if there[row.id] != (row.vector, row.text)]
     return f"record {changed[0]} is another one" if changed else ""
 
 
-def difference(
+def find_difference(
     client: ChromaClient, found: RemoteCollection, contents: SharedContents, vouched: AbstractSet[str] | None
 ) -> str:
     """As `problem`, of every record.
@@ -129,12 +131,12 @@ def difference(
     otherwise to another client; None: they have to be nearly those that are here, because other
     processors compute other last bits. A text that the server was never given is no difference.
     """
-    if why := problem(client, found, contents.seal()):
+    if why := find_share_problem(client, found, contents.make_seal()):
         return why
-    hashes, vectors = contents.hashes(), list[tuple[str, bytes]]()
-    for rows in contents.rows(client.limits):
+    hashes, vectors = contents.list_hashes(), list[tuple[str, bytes]]()
+    for rows in contents.batch_rows(client.limits):
         lengths = {row.id: len((row.text or "").encode()) for row in rows}
-        there = client.get(found, lengths, dimensions=contents.dimensions)
+        there = client.read_records(found, lengths, dimensions=contents.dimensions)
         for row in rows:
             vector, text = there[row.id]
             if text not in (None, row.text):
@@ -142,14 +144,14 @@ def difference(
             if vouched is None and not _alike(vector, row.vector):
                 return f"the vector of record {row.id} is another one"
             vectors.append((hashes[row.id], vector))
-    if vouched is not None and vectors_digest(vectors) not in vouched:
+    if vouched is not None and digest_vectors(vectors) not in vouched:
         return "nobody vouches for its vectors"
     return ""
 
 
 def _alike(one: bytes, other: bytes) -> bool:
     a, b = array.array("f", one), array.array("f", other)
-    return math.dist(a, b) < ALIKE * max(1.0, math.hypot(*b))
+    return math.dist(a, b) < VECTOR_TOLERANCE * max(1.0, math.hypot(*b))
 
 
 LEASE_SECONDS = 120.0
@@ -171,30 +173,30 @@ class Lease:
         self._renewed = 0.0
         self.collection: RemoteCollection | None = None
 
-    def take(self) -> bool:
+    def acquire(self) -> bool:
         """Whether it is ours now. What a holder left whose lease has ended is removed."""
         for _ in range(_ATTEMPTS):
             self._renewed = time.monotonic()
-            self.collection = self._client.create(self._name, self._metadata())
+            self.collection = self._client.create_collection(self._name, self._metadata())
             if self.collection:
                 return True
-            found = self._client.find(self._name)
+            found = self._client.find_collection(self._name)
             if found is None:
                 continue  # its holder has just finished, or gone
             metadata = found.metadata or {}
             if metadata.get(_HOLDER) == self._holder:  # the answer to our first attempt was lost
                 self.collection = found
                 return True
-            if is_current(metadata):
+            if is_lease_current(metadata):
                 return False
-            give_up(self._client, found)
+            remove_collection(self._client, found)
         return False
 
-    def keep(self) -> None:
+    def renew(self) -> None:
         """Prolong the lease if it is time to. Raises `LeaseLost`."""
         if time.monotonic() - self._renewed < LEASE_SECONDS / 4 or self.collection is None:
             return
-        if not self._client.change(self.collection, metadata=self._metadata()):
+        if not self._client.update_collection(self.collection, metadata=self._metadata()):
             raise LeaseLost
         self._renewed = time.monotonic()
 
@@ -202,16 +204,16 @@ class Lease:
         return {_HOLDER: self._holder, _UNTIL: int(time.time() + LEASE_SECONDS)}
 
 
-def is_current(metadata: dict[str, Any]) -> bool:
+def is_lease_current(metadata: dict[str, Any]) -> bool:
     """Whether a lease still holds. One that is longer than any of ours does not count."""
     until = metadata.get(_UNTIL)
     return isinstance(until, int) and time.time() < until <= time.time() + 10 * LEASE_SECONDS
 
 
-def give_up(client: ChromaClient, found: RemoteCollection) -> None:
+def remove_collection(client: ChromaClient, found: RemoteCollection) -> None:
     """Remove exactly this collection: it gets a name of its own first, because collections are
     deleted by name, and a new one may have taken this one's.
     """
-    gone = contents.given_up_name(found.name)
-    if client.change(found, name=gone, metadata=found.metadata or {_HOLDER: ""}):
-        client.delete(gone)
+    gone = contents.make_abandoned_name(found.name)
+    if client.update_collection(found, name=gone, metadata=found.metadata or {_HOLDER: ""}):
+        client.delete_collection(gone)

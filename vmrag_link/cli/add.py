@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
-from vmrag_link.cli.base import NEXT_COMMIT, Invocation, described
+from vmrag_link.cli.base import NEXT_COMMIT, Invocation, describe_changes
 from vmrag_link.cli.base import command as vmrag_command
 from vmrag_link.errors import UsageInvalid, quoted
 from vmrag_link.models import ChangeCounts, Record
@@ -82,8 +82,8 @@ def command(
     A text or piped input then needs --id. A FILE becomes the document that 'vmrag import' would
     make of it.
     """
-    from vmrag_link.cli.texts import metadata_object
-    from vmrag_link.models import canonical_json
+    from vmrag_link.cli.texts import parse_metadata_option
+    from vmrag_link.models import encode_canonical_json
     from vmrag_link.ops.documents.note_commit import commit_notes
     from vmrag_link.ops.documents.note_writes import add_note
 
@@ -94,14 +94,14 @@ def command(
         _given_text(source, message, collection, doc_id),
         doc_id,
         title,
-        canonical_json(metadata_object(metadata)),
+        encode_canonical_json(parse_metadata_option(metadata)),
     )
     with invocation.workspace() as ws:
         notes = _find_notes_source(ws, collection)
         if notes is None:
             _refuse_note_options(replace=replace, append=append, commit=commit, allow_secret=allow_secret)
             stored, name = _store_document(ws, invocation, given, collection or "", copy=copy)
-            invocation.emit(stored, _stored_lines(stored, f"{collection}/{name}"))
+            invocation.emit_report(stored, _stored_lines(stored, f"{collection}/{name}"))
             return
         existing: WhenExists = "replace" if replace else "append" if append else "refuse"
         draft = _read_draft(ws, invocation, given, notes)
@@ -117,7 +117,7 @@ def command(
         bool(result.notes and result.notes.kept),
         made.commit if made else "",
     )
-    invocation.emit(report, _note_lines(report))
+    invocation.emit_report(report, _note_lines(report))
 
 
 def _given_text(source: Path | None, message: str | None, collection: str | None, doc_id: str | None) -> str | None:
@@ -148,7 +148,7 @@ def _find_notes_source(ws: Workspace, collection: str | None) -> SourceSettings 
 
     Raises `UsageInvalid` for a call without a collection if there is no source for notes.
     """
-    source = ws.sources.writable(collection)
+    source = ws.sources.find_writable(collection)
     if source is None and collection is None:
         raise UsageInvalid(
             "this repository has no source for notes, and no --collection is given.",
@@ -172,7 +172,7 @@ def _read_draft(ws: Workspace, invocation: Invocation, given: _Given, source: So
     """Return the note to write. Raises `SourceReadOnly` for a file that git tracks."""
     from msgspec import json, structs
 
-    from vmrag_link.ops.documents.note_names import id_of
+    from vmrag_link.ops.documents.note_names import find_note_id
     from vmrag_link.ops.documents.note_writes import NoteDraft
 
     if given.text is None:
@@ -182,7 +182,7 @@ def _read_draft(ws: Workspace, invocation: Invocation, given: _Given, source: So
     else:
         draft = NoteDraft(given.text)
     metadata = {**draft.metadata, **json.decode(given.metadata)}
-    doc_id = id_of(ws, source, given.doc_id) if given.doc_id else draft.doc_id
+    doc_id = find_note_id(ws, source, given.doc_id) if given.doc_id else draft.doc_id
     return structs.replace(draft, doc_id=doc_id, title=given.title or draft.title, metadata=metadata)
 
 
@@ -209,28 +209,30 @@ def _store_document(
     ws: Workspace, invocation: Invocation, given: _Given, collection: str, *, copy: bool
 ) -> tuple[ImportReport, str]:
     """Store a document. Return its id as well."""
-    from vmrag_link.cli.writing import knowledge_base_of
-    from vmrag_link.conversion.reading import markdown_title
+    from vmrag_link.cli.writing import create_unless_source
+    from vmrag_link.conversion.reading import find_markdown_title
     from vmrag_link.ops.documents.drafts import text_document
     from vmrag_link.ops.documents.import_files import FileRequest, add_file
     from vmrag_link.ops.documents.import_reports import ImportReport
-    from vmrag_link.ops.documents.put import PutRequest, put
+    from vmrag_link.ops.documents.put import PutRequest, put_documents
 
     if given.text is not None and given.doc_id is None:
         command = f"vmrag add {'-m TEXT' if given.file is None else '-'} --collection {quoted(collection)} --id NAME"
         raise UsageInvalid("a stored document from a text or from standard input needs an id.", hint=command)
-    with knowledge_base_of(ws):
+    with create_unless_source(ws):
         if given.text is None:
             request = FileRequest(given.doc_id, given.title or "", given.metadata)
             return add_file(ws, invocation.directory / (given.file or ""), collection, request, copy=copy)
         name = given.doc_id or ""
-        title = given.title or markdown_title(given.text) or name
+        title = given.title or find_markdown_title(given.text) or name
         document = text_document(name, given.text, title=title, metadata=given.metadata)
-        return ImportReport.of(put(ws, PutRequest(collection, [document], "replace", create=True))), name
+        return ImportReport.from_result(
+            put_documents(ws, PutRequest(collection, [document], "replace", create=True))
+        ), name
 
 
 def _stored_lines(report: ImportReport, name: str) -> Iterator[str]:
-    yield f"{name}: {described(report.changes)}"
+    yield f"{name}: {describe_changes(report.changes)}"
     if report.pending:
         yield f"warning: {report.pending}"
     if report.branch:

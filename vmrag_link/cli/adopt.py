@@ -56,7 +56,7 @@ def command(
         report = operation.adopt(
             ws, source, commit, start=invocation.directory, push=not no_push, limits=limits, services=services
         )
-    invocation.emit(report, _adopt_lines(report))
+    invocation.emit_report(report, _adopt_lines(report))
     return FAILED_CHECK if report.missing else 0
 
 

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from vmrag_link import env
 from vmrag_link.cli import output
-from vmrag_link.cli.base import Invocation, path_from
+from vmrag_link.cli.base import Invocation, format_relative_path
 from vmrag_link.errors import FAILED_CHECK, plural, quoted
 from vmrag_link.models import Record
 from vmrag_link.ops.follow import provenance
@@ -45,27 +45,29 @@ def strict_option(function: Callable[..., Any]) -> Callable[..., Any]:
     about = (
         f"Exit with {FAILED_CHECK} if the answer would come from another revision than the pinned one ({env.STRICT}=1)."
     )
-    return click.option("--strict", is_flag=True, default=env.strict, help=about)(function)
+    return click.option("--strict", is_flag=True, default=env.is_strict, help=about)(function)
 
 
-def emit(invocation: Invocation, report: Any, lines: Iterable[str], notes: Sequence[str]) -> None:
+def emit_answer(invocation: Invocation, report: Any, lines: Iterable[str], notes: Sequence[str]) -> None:
     """Print an answer. `notes`, why it is not what the code says now, come first: before all
     lines, or on standard error where a program reads the answer.
     """
     if invocation.as_json or invocation.verbosity < 0:
         for note in notes:
-            output.complain(note, "warning:")
-        invocation.emit(report)
+            output.print_warning(note, "warning:")
+        invocation.emit_report(report)
     else:
-        invocation.emit(report, [*(f"{output.style('warning:', fg='yellow')} {each}" for each in notes), *lines])
+        invocation.emit_report(
+            report, [*(f"{output.style_text('warning:', fg='yellow')} {each}" for each in notes), *lines]
+        )
 
 
-def standing_line(kb: KbBlock) -> str:
+def describe_position(kb: KbBlock) -> str:
     """A line that says where an answer comes from."""
-    return output.style(place(kb), dim=True)
+    return output.style_text(describe_position_plainly(kb), dim=True)
 
 
-def place(kb: KbBlock) -> str:
+def describe_position_plainly(kb: KbBlock) -> str:
     """As `standing_line`, without colours."""
     if not kb.versioned:
         return "from this machine alone, not versioned"
@@ -100,9 +102,9 @@ def narrowing_options(function: Callable[..., Any]) -> Callable[..., Any]:
         kind: tuple[str, ...],
         **given: Any,
     ) -> Any:
-        from vmrag_link.retrieval.narrowing import narrowing  # other commands are not narrowed
+        from vmrag_link.retrieval.narrowing import make_narrowing  # other commands are not narrowed
 
-        narrowed = narrowing(paths=path, languages=lang, symbols=symbol, kinds=kind)
+        narrowed = make_narrowing(paths=path, languages=lang, symbols=symbol, kinds=kind)
         return function(*rest, narrowed=narrowed, **given)
 
     for name, metavar, about in reversed(_OPTIONS):
@@ -118,26 +120,26 @@ _OPTIONS = (
 )
 
 
-def parse_text(text: str | None, narrowed: Narrowing | None) -> tuple[str, Narrowing | None]:
+def parse_query_text(text: str | None, narrowed: Narrowing | None) -> tuple[str, Narrowing | None]:
     """The words of a query, and what the prefixes in its text and the options narrow it to."""
-    from vmrag_link.retrieval.narrowing import combine, parse
+    from vmrag_link.retrieval.narrowing import combine_narrowings, parse_query
 
     if text is None and narrowed is None:
         raise click.UsageError("Missing argument 'TEXT'.")
-    words, prefixed = parse(text or "")
-    narrowed = combine(prefixed, narrowed)
+    words, prefixed = parse_query(text or "")
+    narrowed = combine_narrowings(prefixed, narrowed)
     return words or (narrowed.words if text is None and narrowed else ""), narrowed
 
 
-def definitions(
+def find_definitions(
     invocation: Invocation, ws: Workspace, name: str, asked: Query, at: RankedRevision | None, *, strict: bool
 ) -> ShownAnswer:
     """The definitions of a name, in the collections of a query and what it is narrowed to."""
-    from vmrag_link.ops.index.symbols import symbols  # searches do not need it
+    from vmrag_link.ops.index.symbols import find_symbols  # searches do not need it
     from vmrag_link.ops.system import stores
 
-    store = ws if at else stores.store_of_all(ws, asked.collections or ())
-    report = symbols(store, name, collections=asked.collections, among=asked.narrowing, at=at)
+    store = ws if at else stores.find_common_store(ws, asked.collections or ())
+    report = find_symbols(store, name, collections=asked.collections, among=asked.narrowing, at=at)
     commit, notes = _check_position(ws, report, at, strict=strict)
     return ShownAnswer(report, _definition_lines(report, invocation, commit), notes)
 
@@ -154,7 +156,7 @@ def _check_position(
 def _describe_place(invocation: Invocation, kb: KbBlock, commit: str, path: str, line: int) -> str:
     if commit:
         return f"{commit[:7]}:{path}:{line}"
-    return f"{path_from(invocation.directory, Path(kb.worktree) / path)}:{line}"
+    return f"{format_relative_path(invocation.directory, Path(kb.worktree) / path)}:{line}"
 
 
 def _definition_lines(report: SymbolReport, invocation: Invocation, commit: str) -> Iterator[str]:
@@ -165,11 +167,11 @@ def _definition_lines(report: SymbolReport, invocation: Invocation, commit: str)
         yield f"No definition of {report.name!r} found.{hint}"
     for row in report.definitions:
         place = _describe_place(invocation, report.kb, commit, row.path, row.line)
-        changed = output.style(f"  ({row.uncommitted})", fg="yellow") if row.uncommitted else ""
+        changed = output.style_text(f"  ({row.uncommitted})", fg="yellow") if row.uncommitted else ""
         parent = row.symbol.rpartition(".")[0]
         kind = f"{row.kind} of {parent}" if parent else row.kind
-        yield f"{output.style(place, bold=True)}  {kind}  {row.signature}{changed}"
-    yield standing_line(report.kb)
+        yield f"{output.style_text(place, bold=True)}  {kind}  {row.signature}{changed}"
+    yield describe_position(report.kb)
 
 
 class RelatedName(Record, frozen=True):
@@ -192,7 +194,7 @@ def show_related(
     from vmrag_link.ops.index.relations import list_related  # searches do not need it
     from vmrag_link.ops.system import stores
 
-    store = ws if at else stores.store_of_all(ws, asked.collections or ())
+    store = ws if at else stores.find_common_store(ws, asked.collections or ())
     report = list_related(
         store, wanted.name, wanted.relation, collections=asked.collections, among=asked.narrowing, at=at
     )
@@ -204,40 +206,40 @@ def _relation_lines(report: RelationReport, invocation: Invocation, commit: str)
     """Yield the lines of a list. `commit`: the commit that answers; empty for the work tree."""
     describe = functools.partial(_describe_place, invocation, report.kb, commit)
     for row in report.related:
-        changed = output.style(f"  ({row.uncommitted})", fg="yellow") if row.uncommitted else ""
+        changed = output.style_text(f"  ({row.uncommitted})", fg="yellow") if row.uncommitted else ""
         symbol = f"  {row.kind} {row.symbol}" if row.symbol else ""
-        yield f"{output.style(describe(row.path, row.line), bold=True)}{symbol}{changed}"
+        yield f"{output.style_text(describe(row.path, row.line), bold=True)}{symbol}{changed}"
         for call in row.calls:
             is_beside = call.path == row.path and report.relation == "callers"
             place = str(call.line) if is_beside else describe(call.path, call.line)
-            yield output.style(f"    {place}: ", dim=True) + call.text
+            yield output.style_text(f"    {place}: ", dim=True) + call.text
     number = plural(len(report.related) + report.left_out, report.relation.removesuffix("s"))
     more = f", the first {len(report.related)}" if report.left_out else ""
     yield f"{number} of {report.name!r}, by name{more}"
-    yield standing_line(report.kb)
+    yield describe_position(report.kb)
 
 
-def ranking_lines(
+def format_rankings(
     before: Sequence[RankedChunk], after: Sequence[RankedChunk], names: Mapping[str, str]
 ) -> Iterator[str]:
     """A line for each chunk of either ranking (`ranking_changes`). `names`: what to print for
     documents.
     """
-    from vmrag_link.golden.queries import ranking_changes
+    from vmrag_link.golden.queries import compare_rankings
 
     if not before and not after:
         yield "nothing is found"
-    for change in ranking_changes(before, after):
+    for change in compare_rankings(before, after):
         shown = replace(change, document=names.get(change.document, change.document))
         if shown.rank_after is None:
-            yield output.style(str(shown), fg="red")
+            yield output.style_text(str(shown), fg="red")
         elif shown.rank_before is None:
-            yield output.style(str(shown), fg="green")
+            yield output.style_text(str(shown), fg="green")
         else:
-            yield output.style(str(shown), dim=True) if shown.same else str(shown)
+            yield output.style_text(str(shown), dim=True) if shown.is_same else str(shown)
 
 
-def side_by_side(
+def format_side_by_side(
     ends: tuple[str, str], before: Sequence[RankedChunk], after: Sequence[RankedChunk], names: Mapping[str, str]
 ) -> Iterator[str]:
     """A line for each place, below a line with both ends. `-` and `+`: only in this ranking.
@@ -248,9 +250,9 @@ def side_by_side(
     width = max(len(line) for line in (ends[0], *old_lines))
     yield f"{'':4}{ends[0]:<{width + 2}}  {ends[1]}"
     for rank, (one, other) in enumerate(itertools.zip_longest(old_lines, new_lines, fillvalue=""), start=1):
-        shown = output.style(other, fg="green") if other.startswith("+") else other
+        shown = output.style_text(other, fg="green") if other.startswith("+") else other
         padded = one.ljust(width + 2)
-        yield f"{rank:>3} {output.style(padded, fg='red') if one.startswith('-') else padded}  {shown}"
+        yield f"{rank:>3} {output.style_text(padded, fg='red') if one.startswith('-') else padded}  {shown}"
 
 
 def _format_column(

@@ -19,9 +19,9 @@ import click
 from click.types import StringParamType
 
 from vmrag_link.cli import output
-from vmrag_link.cli.common import common_options, directory_of, groups_of
+from vmrag_link.cli.common import common_options, find_directory, list_group_options
 from vmrag_link.errors import ConfirmationMissing, VmragError, first_of
-from vmrag_link.models import ChangeCounts, Record, json_text
+from vmrag_link.models import ChangeCounts, Record, format_json
 from vmrag_link.progress import QUIET, Progress
 
 if TYPE_CHECKING:  # the MCP server starts without it
@@ -57,39 +57,39 @@ class Invocation(Record, frozen=True):
 
         with self.progress() as progress:
             workspace = Workspace.open(self.directory, progress)
-            before = interruption.stamp(workspace)
+            before = interruption.take_stamp(workspace)
             try:
                 if warn:
-                    self.warn(workspace)
+                    self.warn_about_settings(workspace)
                 yield workspace
                 if warn:
                     self._warn_of_unsent(workspace)
             except (KeyboardInterrupt, click.Abort):  # click's own, at a question
-                raise KeyboardInterrupt(interruption.sentence(workspace, before)) from None
+                raise KeyboardInterrupt(interruption.describe_interruption(workspace, before)) from None
             finally:
                 workspace.close()
 
-    def warn(self, workspace: Workspace) -> None:
+    def warn_about_settings(self, workspace: Workspace) -> None:
         """Say what was ignored of the settings, unless quiet."""
         if self.verbosity >= 0:
             for warning in workspace.settings.loaded.warnings:
-                output.complain(warning, "warning:")
+                output.print_warning(warning, "warning:")
 
-    def warn_of_hooks(self, workspace: Workspace) -> None:
+    def warn_about_hooks(self, workspace: Workspace) -> None:
         """Say which hooks git does not run here, unless quiet."""
-        from vmrag_link.ops.status.cautions import missing_hooks
+        from vmrag_link.ops.status.cautions import find_missing_hooks
 
-        if self.verbosity >= 0 and (caution := missing_hooks(workspace)):
-            output.complain(caution.sentence, "warning:")
+        if self.verbosity >= 0 and (caution := find_missing_hooks(workspace)):
+            output.print_warning(caution.sentence, "warning:")
 
     def _warn_of_unsent(self, workspace: Workspace) -> None:
         """Say which knowledge the last push did not take along, unless quiet."""
         if self.verbosity < 0 or workspace.stores_nothing:
             return
-        from vmrag_link.ops.status.cautions import not_pushed, unsent
+        from vmrag_link.ops.status.cautions import build_not_pushed, list_unsent
 
-        if caution := not_pushed(workspace, unsent(workspace)):
-            output.complain(caution.sentence, "warning:")
+        if caution := build_not_pushed(workspace, list_unsent(workspace)):
+            output.print_warning(caution.sentence, "warning:")
 
     @contextlib.contextmanager
     def progress(self) -> Iterator[Progress]:
@@ -102,20 +102,20 @@ class Invocation(Record, frozen=True):
         with Terminal(bars=sys.stderr.isatty() and not self.as_json) as terminal:
             yield terminal
 
-    def page(self, workspace: Workspace, lines: Iterable[str]) -> None:
+    def print_paged(self, workspace: Workspace, lines: Iterable[str]) -> None:
         """Print lines while they are made, by git's pager on a terminal. Nothing when quiet."""
         if self.verbosity >= 0:
-            from vmrag_link.cli.terminal import paged
+            from vmrag_link.cli.terminal import open_pager
 
-            with paged(workspace.places):
+            with open_pager(workspace.places):
                 output.print_stream(lines)
 
     @property
-    def attended(self) -> bool:
+    def is_interactive(self) -> bool:
         """Whether a person sits at the terminal, who can be asked."""
         return output.has_input_terminal() and sys.stdout.isatty() and not self.as_json
 
-    def ask(self, run: Callable[[bool], R], *, question: str, yes: bool) -> R | None:
+    def run_confirmed(self, run: Callable[[bool], R], *, question: str, yes: bool) -> R | None:
         """Run an operation that takes whether it is confirmed; if it has to be, ask the person.
 
         `yes`: it is. None: the person said no. Raises `ConfirmationMissing` where nobody can be
@@ -124,15 +124,15 @@ class Invocation(Record, frozen=True):
         try:
             return run(yes)
         except ConfirmationMissing as missing:
-            if not self.attended:
+            if not self.is_interactive:
                 raise
-            output.complain(missing.message)
-        return run(True) if output.agrees(question) else None
+            output.print_warning(missing.message)
+        return run(True) if output.ask_yes(question) else None
 
-    def emit(self, report: Any, lines: Iterable[str] = ()) -> None:
+    def emit_report(self, report: Any, lines: Iterable[str] = ()) -> None:
         """Print the report as JSON, or the lines that render it. Nothing when quiet."""
         if self.as_json:
-            output.print_json(json_text(report))
+            output.print_json(format_json(report))
         elif self.verbosity >= 0 and (shown := list(lines)):
             output.print_lines(shown)
 
@@ -158,11 +158,12 @@ def command(name: str) -> Callable[[Callable[..., Any]], click.Command]:
         @functools.wraps(function)
         def wrapped(*, as_json: bool, directory: Path | None, quiet: bool, verbose: bool, **given: Any) -> Any:
             context = click.get_current_context()
-            groups = groups_of(context)  # what stood before the command's name
+            groups = list_group_options(context)  # what stood before the command's name
             said = [*groups, {"as_json": as_json, "quiet": quiet, "verbose": verbose}]
             verbosity = -1 if any(each["quiet"] for each in said) else int(any(each["verbose"] for each in said))
             return function(
-                Invocation(directory_of(context, directory), any(each["as_json"] for each in said), verbosity), **given
+                Invocation(find_directory(context, directory), any(each["as_json"] for each in said), verbosity),
+                **given,
             )
 
         made: click.Command = click.command(name, cls=_Command)(wrapped)
@@ -181,7 +182,7 @@ def group(name: str, about: str) -> click.Group:
     return made
 
 
-def kept_line(count: int, command: str) -> str:
+def describe_kept_revision(count: int, command: str) -> str:
     """How to get back what was given up and is in no other revision, such as documents."""
     which, them = (f"{count} were", "them") if count > 1 else ("One was" if count else "It was", "it")
     return f"{which} never committed. To get {them} back: {command}"
@@ -202,17 +203,17 @@ def describe_uncovered(counts: Mapping[str, int], needs_extra: str, *, most: int
         yield f"hint: to read the code among these files: {needs_extra}"
 
 
-def rest_line(shown: int, total: int, offset: int) -> str:
+def describe_rest(shown: int, total: int, offset: int) -> str:
     """Below a page of a list that goes on."""
     return f"{shown} of {total}; more: --offset {offset + shown}"
 
 
-def title_beside(doc_id: str, title: object) -> str:
+def format_title(doc_id: str, title: object) -> str:
     """The title of a document whose id tells a person nothing: of libraries, issue logs, agents."""
     return f"  {title}" if isinstance(title, str) and title and re.fullmatch(_UUID, doc_id) else ""
 
 
-def path_from(directory: Path, file: Path) -> str:
+def format_relative_path(directory: Path, file: Path) -> str:
     """Return how to name a file in this directory: `./x` below it if it is not the top of the work
     tree, so that `name_from_top` finds the file again.
     """
@@ -230,12 +231,12 @@ def name_from_top(workspace: Workspace, directory: Path, name: str) -> str:
     return f"{match['ref'] or ''}{Path(path).as_posix()}"
 
 
-def headline(message: str) -> str:
+def read_subject(message: str) -> str:
     """The first line of a commit message that says something."""
     return next(iter(message.strip().splitlines()), "")
 
 
-def described(changes: ChangeCounts) -> str:
+def describe_changes(changes: ChangeCounts) -> str:
     return changes.text
 
 
@@ -286,11 +287,11 @@ class _ProposedText(StringParamType):
 
 
 def _proposals(kinds: Sequence[_Values], ctx: click.Context, typed: str) -> list[str]:
-    from vmrag_link.cli.common import directory_of
+    from vmrag_link.cli.common import find_directory
     from vmrag_link.progress import QUIET
     from vmrag_link.workspace import Workspace
 
-    ws = Workspace.open(directory_of(ctx), QUIET, patience=0)
+    ws = Workspace.open(find_directory(ctx), QUIET, patience=0)
     try:
         found = itertools.chain.from_iterable(values(ws, ctx, typed) for values in kinds)
         fitting = (each for each in found if each.startswith(typed) and re.fullmatch(_WORD, each))
@@ -300,16 +301,16 @@ def _proposals(kinds: Sequence[_Values], ctx: click.Context, typed: str) -> list
 
 
 def _references(ws: Workspace, ctx: click.Context, typed: str) -> Iterator[str]:  # noqa: ARG001
-    from vmrag_link.engines.base import reserved
-    from vmrag_link.git.run import git
+    from vmrag_link.engines.base import is_reserved
+    from vmrag_link.git.run import run_git
 
-    found = git(ws.places, "for-each-ref", "--format=%(refname:short)", "refs/heads", "refs/tags", "refs/remotes")
+    found = run_git(ws.places, "for-each-ref", "--format=%(refname:short)", "refs/heads", "refs/tags", "refs/remotes")
     yield from found.text.split()
-    yield from (branch.name for branch in ws.engine.branches() if not reserved(branch.name))
+    yield from (branch.name for branch in ws.engine.list_branches() if not is_reserved(branch.name))
 
 
 def _collections(ws: Workspace, ctx: click.Context, typed: str) -> Iterator[str]:  # noqa: ARG001
-    yield from (collection.name for collection in ws.engine.collections(ws.at()))
+    yield from (collection.name for collection in ws.engine.list_collections(ws.locate_documents()))
 
 
 def _documents(ws: Workspace, ctx: click.Context, typed: str) -> Iterator[str]:
@@ -320,7 +321,7 @@ def _documents(ws: Workspace, ctx: click.Context, typed: str) -> Iterator[str]:
         before = "" if isinstance(named, str) else f"{name}/"
         if not (before.startswith(typed) or typed.startswith(before)):
             continue
-        for header in ws.engine.headers(ws.at(), collection=name):
+        for header in ws.engine.read_headers(ws.locate_documents(), collection=name):
             yield f"{before}{header.doc_id}"
             if time.monotonic() > until:
                 return

@@ -47,15 +47,15 @@ def command(invocation: Invocation, *, document: str) -> None:
         if file := known.find_file(ws, document):
             blamed = file_history.blame_file(ws, file)
             if invocation.as_json:
-                invocation.emit(blamed)
+                invocation.emit_report(blamed)
             else:
-                invocation.page(ws, _blamed_file_lines(blamed))
+                invocation.print_paged(ws, _blamed_file_lines(blamed))
             return
-        report = operation.blame(ws, document)
+        report = operation.blame_document(ws, document)
         if invocation.as_json:
-            invocation.emit(report)
+            invocation.emit_report(report)
         else:
-            invocation.page(ws, _blame_lines(report))
+            invocation.print_paged(ws, _blame_lines(report))
 
 
 def _blame_lines(report: BlameReport) -> Iterator[str]:
@@ -68,7 +68,7 @@ def _blame_lines(report: BlameReport) -> Iterator[str]:
     digits = len(str(len(report.lines)))
     for number, (line, who) in enumerate(zip(report.lines, beside, strict=True), start=1):
         name = f" {line.name:<{longest}}" if moved else ""
-        yield f"{output.style(line.revision[:SHORT], fg='yellow')}{name} {who:<{width}} {number:>{digits}}) {line.text}"
+        yield f"{output.style_text(line.revision[:SHORT], fg='yellow')}{name} {who:<{width}} {number:>{digits}}) {line.text}"
 
 
 def _blamed_file_lines(report: FileBlame) -> Iterator[str]:
@@ -84,7 +84,7 @@ def _blamed_file_lines(report: FileBlame) -> Iterator[str]:
     digits = len(str(len(report.lines)))
     for number, (blamed, path, who) in enumerate(rows, start=1):
         name = f" {path:<{max(longest, len(doc_id))}}" if longest else ""
-        commit = output.style(blamed.commit[:SHORT_COMMIT].ljust(SHORT_COMMIT), fg="yellow")
+        commit = output.style_text(blamed.commit[:SHORT_COMMIT].ljust(SHORT_COMMIT), fg="yellow")
         yield f"{commit}{name} {who:<{width}} {number:>{digits}}) {blamed.text}"
 
 

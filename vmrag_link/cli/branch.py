@@ -8,7 +8,7 @@ import click
 
 from vmrag_link.cli.base import Invocation
 from vmrag_link.cli.base import command as vmrag_command
-from vmrag_link.engines.base import ASIDE_PREFIX, is_memory
+from vmrag_link.engines.base import ASIDE_PREFIX, is_memory_branch
 from vmrag_link.errors import FAILED_CHECK, quoted
 
 if TYPE_CHECKING:
@@ -34,17 +34,17 @@ def command(invocation: Invocation, *, name: str | None) -> int:
     if name is not None:
         return _switch_branch(invocation, name)
     with invocation.workspace() as ws:
-        report = branches.branches(ws)
+        report = branches.list_branches(ws)
     lines = []
     for branch in report.branches:
         mark = "*" if branch.current else " "
         belongs = f"for {branch.code_branch}" if branch.code_branch else "of no code branch"
         if branch.name.startswith(ASIDE_PREFIX):
             belongs = f"uncommitted documents, set aside; to bring them back: vmrag merge {quoted(branch.name)}"
-            if is_memory(branch.name):
+            if is_memory_branch(branch.name):
                 belongs = "uncommitted changes that return when the pin goes back; 'vmrag commit' drops them"
         lines.append(f"{mark} {branch.name}  {branch.revision[:7]}  {belongs}{', uncommitted changes' * branch.dirty}")
-    invocation.emit(report, lines or ["No KB branches yet: the first document that is stored makes one."])
+    invocation.emit_report(report, lines or ["No KB branches yet: the first document that is stored makes one."])
     return 0
 
 
@@ -58,5 +58,5 @@ def _switch_branch(invocation: Invocation, name: str) -> int:
     lines.append('Next: git commit -m "…"' if report.staged else "Next: git add .dolt-version")
     if report.pending:
         lines.append(f"warning: {report.pending}")
-    invocation.emit(report, lines)
+    invocation.emit_report(report, lines)
     return 0 if report.staged else FAILED_CHECK

@@ -31,23 +31,25 @@ class CaseFiles(Record, frozen=True):
 
     paths: dict[str, Path]
 
-    def require(self, invocation: Invocation) -> None:
+    def require_writable(self, invocation: Invocation) -> None:
         """Raises `UsageInvalid`, `FileFailed` where they cannot be written, before anything is done
         for them.
         """
         if [*self.paths.values()].count(_STDOUT) + invocation.as_json > 1:
             raise UsageInvalid("Standard output takes one format.", hint="Name a file instead of `-`.")
         if self.paths:
-            from vmrag_link.ops.report.files import require_place
+            from vmrag_link.ops.report.files import require_writable_path
 
             for path in self.paths.values():
                 if path != _STDOUT:
-                    require_place(invocation.directory / path, invocation.directory)
+                    require_writable_path(invocation.directory / path, invocation.directory)
 
-    def emit(self, invocation: Invocation, report: Any, lines: Iterable[str], found: Callable[[], CaseList]) -> None:
+    def write_files(
+        self, invocation: Invocation, report: Any, lines: Iterable[str], found: Callable[[], CaseList]
+    ) -> None:
         """Write the files, and what the command prints otherwise."""
         if not self.paths:
-            invocation.emit(report, lines)
+            invocation.emit_report(report, lines)
             return
         from vmrag_link.ops.checks.case_formats import FORMATS
         from vmrag_link.ops.report.files import write_text
@@ -60,7 +62,7 @@ class CaseFiles(Record, frozen=True):
         if shown:
             output.print_exactly(FORMATS[shown[0]](cases))
         else:
-            invocation.emit(report, lines)
+            invocation.emit_report(report, lines)
 
 
 def case_options(function: Callable[..., Any]) -> Callable[..., Any]:

@@ -10,7 +10,7 @@ import click
 import msgspec
 
 from vmrag_link.cli import answering, output
-from vmrag_link.cli.answering import ranking_lines
+from vmrag_link.cli.answering import format_rankings
 from vmrag_link.cli.base import Invocation
 from vmrag_link.cli.base import command as vmrag_command
 from vmrag_link.cli.case_files import CaseFiles, case_options
@@ -77,22 +77,22 @@ def command(
     whole recorded answer (`ranking`). If a query gets another answer, the exit code is 1. With
     --min-mrr, --min-recall, --max-regressions or --base, these limits decide instead.
     """
-    files.require(invocation)
+    files.require_writable(invocation)
     with invocation.workspace() as ws:
         if ref is None and operation.has_nothing_to_ask(ws):
             unasked = {"file": QUERIES_NAME, "queries": [], "missed": 0, "recorded": 0}
-            files.emit(invocation, unasked, [operation.NOTHING_TO_ASK], lambda: cases.of_queries([]))
+            files.write_files(invocation, unasked, [operation.NOTHING_TO_ASK], lambda: cases.list_query_cases([]))
             return OK
         thresholds = Thresholds(min_mrr, min_recall, max_regressions, base)
         report = operation.check_queries(ws, ref=ref, update=update, as_order=as_order, thresholds=thresholds)
         if past:
-            from vmrag_link.ops.checks.check_history import quality_history
+            from vmrag_link.ops.checks.check_history import measure_history
 
-            found = quality_history(ws, ref or "HEAD", limit=past)
+            found = measure_history(ws, ref or "HEAD", limit=past)
             report = msgspec.structs.replace(report, history=found)
         written = _write_trec(invocation.directory / trec, report) if trec else None
     lines = _report_lines(report, update=update, with_metrics=bool(past or trec), trec=written)
-    files.emit(invocation, report, lines, lambda: cases.of_check(report))
+    files.write_files(invocation, report, lines, lambda: cases.list_check_cases(report))
     return 0 if report.passed else FAILED_CHECK
 
 
@@ -141,11 +141,11 @@ def _describe_metrics(metrics: GoldenMetrics) -> str:
 
 
 def _history(found: QualityHistory) -> Iterator[str]:
-    yield output.style(f"{'commit':9}{'date':12}{'mrr':8}{'ndcg':8}{'recall':8}missed", dim=True)
+    yield output.style_text(f"{'commit':9}{'date':12}{'mrr':8}{'ndcg':8}{'recall':8}missed", dim=True)
     for commit in found.commits:
         start = f"{commit.commit[:7]:9}{commit.date:12}"
         if commit.problem:
-            yield f"{start}{output.style('not asked', fg='yellow')}: {commit.problem}"
+            yield f"{start}{output.style_text('not asked', fg='yellow')}: {commit.problem}"
             continue
         quality = (commit.metrics.mrr, commit.metrics.ndcg, commit.metrics.recall) if commit.metrics else ()
         numbers = "".join(f"{value:<8.4f}" for value in quality) or f"{'-':8}" * 3
@@ -158,22 +158,22 @@ def _missed(report: GoldenReport, each: CheckedQuery) -> Iterator[str]:
     yield _headline(report, each, "miss", "red")
     for miss in each.misses:
         yield f"{INDENT}{miss.kind}: {miss.message}"
-        lines = ranking_lines(each.ranking or (), each.found, report.names) if miss.kind == "ranking" else miss.sides
+        lines = format_rankings(each.ranking or (), each.found, report.names) if miss.kind == "ranking" else miss.sides
         yield from (f"{INDENT}{INDENT if miss.kind != 'ranking' else ''}{line}" for line in lines)
 
 
 def _recorded(report: GoldenReport, each: CheckedQuery) -> Iterator[str]:
     yield _headline(report, each, "recorded", "green")
-    yield from (f"{INDENT}{line}" for line in ranking_lines(each.ranking or (), each.found, report.names))
+    yield from (f"{INDENT}{line}" for line in format_rankings(each.ranking or (), each.found, report.names))
 
 
 def _headline(report: GoldenReport, each: CheckedQuery, label: str, colour: str) -> str:
-    place = output.style(f"{report.file}:{each.line}", dim=True)
+    place = output.style_text(f"{report.file}:{each.line}", dim=True)
     return f"{_mark(label, colour)}{' '.join(each.query.split())}  {place}"
 
 
 def _mark(label: str, colour: str) -> str:
-    return f"{output.style(label, fg=colour, bold=True)}  "
+    return f"{output.style_text(label, fg=colour, bold=True)}  "
 
 
 def _written(report: GoldenReport) -> str:
@@ -190,6 +190,6 @@ def _verdict(report: GoldenReport) -> str:
     said = f"{report.missed} of {asked} not answered as expected" if report.missed else f"{asked} answered as expected"
     said += ", apart from the recorded rankings" if report.outdated else ""
     if not report.kb.commit or report.kb.empty:
-        return f"{said}, {answering.place(report.kb)}."
+        return f"{said}, {answering.describe_position_plainly(report.kb)}."
     state = ", uncommitted documents included" if report.kb.dirty else ""
     return f"{said}; asked revision {report.kb.commit[:7]}{state}."

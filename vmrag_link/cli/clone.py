@@ -38,5 +38,5 @@ def command(invocation: Invocation, *, remote: str | None) -> int:
             except IndexExtraMissing as missing:  # a base installation: searching can wait
                 lines.append(f"Made no index: {missing.sentence}")
             lines.append("Next: vmrag install (git then moves it with the code, and a push takes yours along)")
-    invocation.emit(report, lines)
+    invocation.emit_report(report, lines)
     return FAILED_CHECK if report.revision and not report.here else 0

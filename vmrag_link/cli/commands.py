@@ -103,12 +103,12 @@ def list_all() -> Mapping[str, Mapping[str, str]]:
     return lines
 
 
-def names() -> list[str]:
+def list_names() -> list[str]:
     """Of all commands, sorted."""
     return sorted((*COMMANDS, *_of_toolsets()))
 
 
-def find(name: str) -> click.Command | None:
+def find_command(name: str) -> click.Command | None:
     """The command of this name, imported; None if there is none."""
     command: click.Command
     if name in COMMANDS:

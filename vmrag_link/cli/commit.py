@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import click
 from msgspec import to_builtins
 
-from vmrag_link.cli.base import Invocation, described, headline
+from vmrag_link.cli.base import Invocation, describe_changes, read_subject
 from vmrag_link.cli.base import command as vmrag_command
 from vmrag_link.errors import FAILED_CHECK, OK, UsageInvalid, quoted
 
@@ -48,7 +48,7 @@ def command(invocation: Invocation, *, message: str | None, with_git: bool, all_
     from vmrag_link.ops.branches import commit as operation
 
     if with_git:
-        from vmrag_link.ops.branches.git_commit import commit_to_git, preparing_git_commit
+        from vmrag_link.ops.branches.git_commit import commit_to_git, prepare_git_commit
 
     if all_files:
         raise UsageInvalid(
@@ -58,27 +58,27 @@ def command(invocation: Invocation, *, message: str | None, with_git: bool, all_
     commit, hidden = None, invocation.as_json or invocation.verbosity < 0
     with contextlib.ExitStack() as drafts:
         with invocation.workspace() as ws:
-            with preparing_git_commit(ws, message) if with_git else contextlib.nullcontext():
+            with prepare_git_commit(ws, message) if with_git else contextlib.nullcontext():
                 planned = None if message is not None else operation.plan_commit(ws, author=author)
                 text, file = message or "", None
                 if planned:
                     contents = "\n".join(_list_contents(ws, planned, with_git=with_git))
                     text, file = drafts.enter_context(_import_editor().edited_message(ws.places, contents))
-                signed = operation.author_line(ws, author) if author else None
+                signed = operation.resolve_author(ws, author) if author else None
                 report = operation.commit(ws, text, author=author, planned=planned)
             later = operation.list_unplanned(ws, planned, report) if planned else ()
-            invocation.warn_of_hooks(ws)
+            invocation.warn_about_hooks(ws)
         # The session of the engine is closed now: git's hooks can open the knowledge base.
         if with_git:
             if file is None and "\n" in text.strip():  # an error names a file, because a hint has one line
                 file = drafts.enter_context(_import_editor().written_message(ws.places, text))
             commit = commit_to_git(ws.places, report, text, file=file, author=signed, show=not hidden)
-    lines = [f"[{report.branch} {report.revision[:7]}] {headline(text)}", f" {described(report.changes)}"]
+    lines = [f"[{report.branch} {report.revision[:7]}] {read_subject(text)}", f" {describe_changes(report.changes)}"]
     lines += [f" also {change}, stored while you wrote the message" for change in later]
     lines += _describe_pin(report, commit)
     if report.pending:
         lines.append(f"warning: {report.pending}")
-    invocation.emit({**to_builtins(report), "git_commit": commit} if with_git else report, lines)
+    invocation.emit_report({**to_builtins(report), "git_commit": commit} if with_git else report, lines)
     return FAILED_CHECK if report.pin and not report.staged else OK
 
 
@@ -89,14 +89,14 @@ def _import_editor() -> ModuleType:
 
 
 def _list_contents(ws: Workspace, planned: PlannedCommit, *, with_git: bool) -> Iterator[str]:
-    from vmrag_link.terminal_text import one_line
+    from vmrag_link.terminal_text import escape_line
 
     if planned.merged:
-        yield f"This commit finishes the merge of {one_line(planned.merged)}."
+        yield f"This commit finishes the merge of {escape_line(planned.merged)}."
     changes = [*planned.documents, *planned.collections]
     if changes:
-        yield f"Documents to be committed to the knowledge base, on {one_line(planned.kb_branch)}:"
-    yield from (f"\t{one_line(change)}" for change in changes[:_MOST_LISTED])
+        yield f"Documents to be committed to the knowledge base, on {escape_line(planned.kb_branch)}:"
+    yield from (f"\t{escape_line(change)}" for change in changes[:_MOST_LISTED])
     if changes[_MOST_LISTED:]:
         yield f"\tand {len(changes) - _MOST_LISTED} more"
     if with_git:
@@ -106,7 +106,7 @@ def _list_contents(ws: Workspace, planned: PlannedCommit, *, with_git: bool) -> 
         yield ""
         yield "Files to be committed to git:"
         staged = versions.list_staged_files(ws.places)
-        yield from (f"\t{one_line(name)}" for name in sorted({PIN_NAME, *staged}))
+        yield from (f"\t{escape_line(name)}" for name in sorted({PIN_NAME, *staged}))
 
 
 def _describe_pin(report: CommitReport, commit: str | None) -> Iterator[str]:

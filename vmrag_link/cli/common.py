@@ -23,9 +23,9 @@ def common_options() -> list[click.Parameter]:
     ]
 
 
-def directory_of(context: click.Context, own: Path | None = None) -> Path:
+def find_directory(context: click.Context, own: Path | None = None) -> Path:
     """Where a command works: `-C` before its name counts, and then `-C` behind it (`own`)."""
-    before = (each["directory"] or Path() for each in groups_of(context))
+    before = (each["directory"] or Path() for each in list_group_options(context))
     folder = Path().joinpath(*before, own or context.params.get("directory") or Path()).resolve()
     if not folder.is_dir():
         number = f" Lines around a match: --context {folder.name}." if folder.name.isdecimal() else ""
@@ -33,7 +33,7 @@ def directory_of(context: click.Context, own: Path | None = None) -> Path:
     return folder
 
 
-def groups_of(context: click.Context) -> list[dict[str, Any]]:
+def list_group_options(context: click.Context) -> list[dict[str, Any]]:
     """The options of the groups that a command is in, from the outermost inwards."""
     found: list[dict[str, Any]] = []
     while context.parent:

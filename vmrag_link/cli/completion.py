@@ -29,4 +29,4 @@ def command(invocation: Invocation, *, shell: str) -> None:
     if shell_class is None:
         raise UsageInvalid(f"click knows no completion for {shell}.", hint="vmrag completion bash")
     script = shell_class(cli, {}, "vmrag", "_VMRAG_COMPLETE").source()
-    invocation.emit({"shell": shell, "script": script}, terminal_text.lines(script))
+    invocation.emit_report({"shell": shell, "script": script}, terminal_text.split_lines(script))

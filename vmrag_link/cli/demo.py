@@ -19,13 +19,13 @@ from vmrag_link.cli.base import Invocation
 from vmrag_link.cli.base import command as vmrag_command
 from vmrag_link.demo import play as demo
 from vmrag_link.demo import story
-from vmrag_link.demo.story import SILENT, Compared, QueryAnswer
+from vmrag_link.demo.story import SILENT, AnswerComparison, QueryAnswer
 from vmrag_link.errors import FileFailed, UsageInvalid
 
 FAILED = 3
 WIDTH = 96
 SHOWN = 5
-WORTH_TELLING = 0.1
+MIN_SHOWN_SECONDS = 0.1
 """Seconds from which a step is in the summary."""
 
 HOOK_SECONDS = 5.0
@@ -45,13 +45,15 @@ def command(invocation: Invocation, *, into: Path | None, number: int | None) ->
     It needs no network and takes less than a minute.
     """
     silent = invocation.as_json or invocation.verbosity < 0
-    told = None if silent else Told()
+    told = None if silent else TerminalNarrator()
     with _repository(invocation.directory / into if into else None) as top:
         if told:
             told.opening(into)
         bars = told is not None and sys.stderr.isatty()
-        report = demo.play(top, told or SILENT, invocation.progress, kept=into is not None, bars=bars, number=number)
-    invocation.emit(report, _ending(report))
+        report = demo.play_demo(
+            top, told or SILENT, invocation.progress, kept=into is not None, bars=bars, number=number
+        )
+    invocation.emit_report(report, _ending(report))
     return 0 if report.ok else FAILED
 
 
@@ -89,7 +91,7 @@ def _remove(top: Path) -> None:
         shutil.rmtree(top, ignore_errors=time.monotonic() < deadline)
 
 
-class Told:
+class TerminalNarrator:
     """The demo as a person follows it on a terminal."""
 
     def __init__(self) -> None:
@@ -105,15 +107,15 @@ class Told:
 
     def chapter(self, title: str, text: str = "") -> None:
         self._chapters += 1
-        output.print_lines(["", output.style(f"{self._chapters}. {title}", bold=True)])
+        output.print_lines(["", output.style_text(f"{self._chapters}. {title}", bold=True)])
         if text:
             _echo_wrapped(text)
 
     def command(self, line: str) -> None:
-        output.print_lines(["", f"  {output.style('$', fg='green')} {output.style(line, fg='cyan')}"])
+        output.print_lines(["", f"  {output.style_text('$', fg='green')} {output.style_text(line, fg='cyan')}"])
 
     def output(self, lines: Sequence[str], seconds: float) -> None:
-        took = output.style(f"({seconds:.2f} s)", dim=True)
+        took = output.style_text(f"({seconds:.2f} s)", dim=True)
         wrapped = [part for line in lines or ["done"] for part in textwrap.wrap(line, WIDTH - 14) or [""]]
         output.print_lines(f"    {line}" for line in [*wrapped[:-1], f"{wrapped[-1]}  {took}"])
 
@@ -124,10 +126,10 @@ class Told:
     def answer(self, answer: QueryAnswer) -> None:
         self.command(f'vmrag query "{answer.query}"')
         names = [f"{rank} {_name(doc_id)}" for rank, doc_id in enumerate(answer.documents[:SHOWN], 1)]
-        source = output.style(f"from {answer.revision[:7]} ({answer.seconds:.2f} s)", dim=True)
-        lines = [f"{output.style('  '.join(names), bold=True)}  {source}"]
+        source = output.style_text(f"from {answer.revision[:7]} ({answer.seconds:.2f} s)", dim=True)
+        lines = [f"{output.style_text('  '.join(names), bold=True)}  {source}"]
         if answer.results:
-            lines.append(output.style(_excerpt(answer.results[0].text), italic=True))
+            lines.append(output.style_text(_excerpt(answer.results[0].text), italic=True))
         if answer.compared:
             lines += _changes(answer.compared)
         output.print_lines(f"    {line}" for line in lines)
@@ -136,33 +138,33 @@ class Told:
         output.print_lines(["", f"  {line}"])
 
 
-def _changes(compared: Compared) -> list[str]:
+def _changes(compared: AnswerComparison) -> list[str]:
     """What the checkout changed in an answer, one line for each kind of change."""
     if compared.equal:
-        return [output.style("as on the branch before", dim=True)]
+        return [output.style_text("as on the branch before", dim=True)]
     lines = []
     if compared.came:
-        lines.append(output.style(f"+ {_names(compared.came)}", fg="green"))
+        lines.append(output.style_text(f"+ {_names(compared.came)}", fg="green"))
     if compared.went:
-        lines.append(output.style(f"- {_names(compared.went)}", fg="red"))
+        lines.append(output.style_text(f"- {_names(compared.went)}", fg="red"))
     if compared.reworded:
-        lines.append(output.style(f"~ {_names(compared.reworded)}", fg="yellow"))
+        lines.append(output.style_text(f"~ {_names(compared.reworded)}", fg="yellow"))
     moves = ", ".join(f"{_name(move.doc_id)} from {move.before} to {move.now}" for move in compared.moved)
-    return [*lines, output.style(f"moved: {moves}", dim=True)] if moves else lines
+    return [*lines, output.style_text(f"moved: {moves}", dim=True)] if moves else lines
 
 
 def _ending(report: demo.DemoReport) -> Iterator[str]:
     yield ""
-    yield output.style("What it took", bold=True)
+    yield output.style_text("What it took", bold=True)
     for what, seconds in _summary(report):
         yield f"  {what:<{WIDTH - 16}}{seconds:>6.2f} s"
     yield ""
     failed = [check.what for check in report.checks if not check.ok]
     if failed:
-        yield output.style("Not everything came out as it should:", fg="red", bold=True)
+        yield output.style_text("Not everything came out as it should:", fg="red", bold=True)
         yield from (f"  {what}" for what in failed)
     else:
-        yield output.style(f"Checked on the way ({len(report.checks)}, all true)", bold=True)
+        yield output.style_text(f"Checked on the way ({len(report.checks)}, all true)", bold=True)
         yield from (f"  {check.what}" for check in report.checks)
     yield ""
     yield from _next(report)
@@ -173,7 +175,7 @@ def _summary(report: demo.DemoReport) -> list[tuple[str, float]]:
     rows = [
         (textwrap.shorten(step.what, WIDTH - 18, placeholder=" …"), step.seconds)
         for step in report.steps
-        if step.seconds >= WORTH_TELLING and not visits.match(step.what)
+        if step.seconds >= MIN_SHOWN_SECONDS and not visits.match(step.what)
     ]
     checkouts = [visit.seconds for visit in report.visits]
     queries = [answer.seconds for visit in report.visits for answer in visit.answers]
@@ -186,14 +188,14 @@ def _summary(report: demo.DemoReport) -> list[tuple[str, float]]:
 
 def _next(report: demo.DemoReport) -> Iterator[str]:
     if report.repository:
-        yield output.style("The repository is yours to try", bold=True)
+        yield output.style_text("The repository is yours to try", bold=True)
         yield f"  cd {report.repository}"
         yield f'  git checkout {story.MAIN} && vmrag query "{story.QUESTIONS[0].text}"'
         yield "  vmrag status"
     else:
         yield "The temporary repository has been removed; 'vmrag demo --into DIR' makes one that stays."
     yield ""
-    yield output.style("In a repository of your own", bold=True)
+    yield output.style_text("In a repository of your own", bold=True)
     yield "  cd your-repo && vmrag init"
     yield "  vmrag import PATH --collection NAME   (a folder of documents that git does not track)"
     yield '  vmrag commit -m "What we know" && git commit -m "Pin the knowledge"'

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from vmrag_link.cli import diff_view, history_view, output
-from vmrag_link.cli.answering import side_by_side
+from vmrag_link.cli.answering import format_side_by_side
 from vmrag_link.cli.base import Invocation, name_from_top
 from vmrag_link.cli.base import command as vmrag_command
 from vmrag_link.cli.diff_view import INDENT
@@ -59,30 +59,30 @@ def command(
                 hint="vmrag diff --queries",
             )
         with invocation.workspace() as ws:
-            old, new = ranges.sides(ws, places)
+            old, new = ranges.split_range(ws, places)
             found = diff_queries(ws, old, new)
-        invocation.emit(found, _answers(found, (old or found.old[:7], new or found.new)))
+        invocation.emit_report(found, _answers(found, (old or found.old[:7], new or found.new)))
         return
     with invocation.workspace() as ws:
         places = tuple(name_from_top(ws, invocation.directory, place) for place in places)
-        diff = compare.compare(ws, places, only=only, detail=history_view.DETAILS[form or "text"], code=code)
+        diff = compare.compare_places(ws, places, only=only, detail=history_view.DETAILS[form or "text"], code=code)
         if invocation.as_json:
-            invocation.emit(diff.report())
+            invocation.emit_report(diff.form_report())
         else:
-            invocation.page(ws, diff_view.diff_lines(diff, form or "text"))
+            invocation.print_paged(ws, diff_view.format_diff(diff, form or "text"))
             if invocation.verbosity >= 0:
-                for note in diff_view.diff_notes(diff, form or "text"):
-                    output.complain(note)
+                for note in diff_view.format_diff_notes(diff, form or "text"):
+                    output.print_warning(note)
 
 
 def _answers(report: QueriesDiff, names: tuple[str, str]) -> Iterator[str]:
     changed = [query for query in report.queries if query.change == "ranking"]
     for each in changed:
-        yield f"{output.style(' '.join(each.query.split()), bold=True)}  {output.style(f'{report.file}:{each.line}', dim=True)}"
+        yield f"{output.style_text(' '.join(each.query.split()), bold=True)}  {output.style_text(f'{report.file}:{each.line}', dim=True)}"
         for name, problem in zip(names, (each.problem_before, each.problem_after), strict=True):
             if problem:
                 yield f"{INDENT}{name}: {problem}"
-        yield from side_by_side(names, each.before, each.after, report.names)
+        yield from format_side_by_side(names, each.before, each.after, report.names)
     scores = sum(query.change == "scores" for query in report.queries)
     same = len(report.queries) - len(changed) - scores
     yield f"{plural(len(report.queries), 'query')}: {len(changed)} ranked differently, {scores} with other scores only, {same} alike"

@@ -15,7 +15,7 @@ from vmrag_link.cli.base import Invocation
 from vmrag_link.cli.base import command as vmrag_command
 from vmrag_link.errors import FAILED_CHECK, GitConfigInvalid, plural
 from vmrag_link.ops.upkeep import doctor as operation
-from vmrag_link.ops.upkeep.doctor import DoctorReport, Finding, Mended, Topic
+from vmrag_link.ops.upkeep.doctor import DoctorReport, Finding, RepairedFinding, Topic
 from vmrag_link.progress import Progress
 from vmrag_link.workspace import Workspace
 
@@ -38,13 +38,13 @@ def command(invocation: Invocation, *, fix: bool) -> int:
         try:
             report = _examine_folder(invocation.directory, progress, fix=fix)
         except GitConfigInvalid as error:
-            report = operation.without_git(error)
+            report = operation.report_without_git(error)
             if fix and error.repairable:
                 repaired = report.topics[0].findings[0]
                 report = _examine_folder(invocation.directory, progress, fix=True, repair=True)
-                mended = (Mended(repaired, "Wrote it again."), *report.mended)
+                mended = (RepairedFinding(repaired, "Wrote it again."), *report.mended)
                 report = msgspec.structs.replace(report, mended=mended)
-    invocation.emit(report, _lines(report, every=invocation.verbosity > 0))
+    invocation.emit_report(report, _lines(report, every=invocation.verbosity > 0))
     return 0 if report.healthy else FAILED_CHECK
 
 
@@ -76,11 +76,11 @@ def _lines(report: DoctorReport, *, every: bool) -> Iterator[str]:
 
 
 def _finding(finding: Finding) -> Iterator[str]:
-    yield f"{_mark(finding.level)}{finding.message} {output.style(finding.code, dim=True)}"
+    yield f"{_mark(finding.level)}{finding.message} {output.style_text(finding.code, dim=True)}"
     if finding.fix:
         yield f"{' ' * _WIDTH}{finding.fix}"
 
 
 def _mark(level: str, text: str = "") -> str:
     name, colour = _MARKS[level]
-    return output.style((text or name).ljust(_WIDTH), fg=colour, bold=True)
+    return output.style_text((text or name).ljust(_WIDTH), fg=colour, bold=True)

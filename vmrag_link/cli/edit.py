@@ -8,7 +8,7 @@ from pathlib import PurePosixPath
 import click
 
 from vmrag_link.cli import editor
-from vmrag_link.cli.base import NEXT_COMMIT, Invocation, described, name_from_top
+from vmrag_link.cli.base import NEXT_COMMIT, Invocation, describe_changes, name_from_top
 from vmrag_link.cli.base import command as vmrag_command
 from vmrag_link.errors import quoted
 from vmrag_link.models import Document, Record
@@ -45,18 +45,18 @@ def command(invocation: Invocation, *, name: str) -> None:
     """
     with invocation.workspace() as ws:
         name = name_from_top(ws, invocation.directory, name)
-        store = stores.store_of(ws, name.partition("/")[0])
+        store = stores.find_store(ws, name.partition("/")[0])
         document = operation.read_for_edit(store, name)
         shown = f"{document.collection}/{document.doc_id}"
         instead = f"GIT_EDITOR=COMMAND vmrag edit {quoted(shown)}   (COMMAND changes the file that it gets)"
-        with editor.edited_text(ws.places, document.content, name=_file_name(document), instead=instead) as text:
+        with editor.open_edited_text(ws.places, document.content, name=_file_name(document), instead=instead) as text:
             if text is None or text == f"{document.content}\n":  # editors add a missing line end
-                invocation.emit(
+                invocation.emit_report(
                     EditReport(*document.key, changed=False), [f"{shown} is unchanged, so nothing was stored."]
                 )
                 return
             result = operation.store_edited(store, document, text)
-    lines = [f"{shown}: {described(result.report.changes)}"]
+    lines = [f"{shown}: {describe_changes(result.report.changes)}"]
     if result.pending:
         lines.append(f"warning: {result.pending}")
     if result.branch:
@@ -64,10 +64,10 @@ def command(invocation: Invocation, *, name: str) -> None:
     elif result.notes and result.notes.paths:
         lines.append(f"hint: git commit -- {quoted(result.notes.paths[0])}")
     changed = result.report.changes.total > 0
-    invocation.emit(EditReport(*document.key, changed, result.branch, result.pending), lines)
+    invocation.emit_report(EditReport(*document.key, changed, result.branch, result.pending), lines)
 
 
 def _file_name(document: Document) -> str:
     """Return a name for the draft. It shows the document in the title of the editor."""
     stem = re.sub(r"[^A-Za-z0-9_-]+", "-", PurePosixPath(document.doc_id).stem).strip("-")[:_LONGEST_STEM]
-    return f"{stem or 'document'}{editor.suffix_of(document.doc_id)}"
+    return f"{stem or 'document'}{editor.find_suffix(document.doc_id)}"

@@ -43,7 +43,7 @@ this character are ignored, and an empty message aborts the commit.
 """
 
 
-def suffix_of(doc_id: str) -> str:
+def find_suffix(doc_id: str) -> str:
     """Return the suffix of a document's id, so that the editor highlights the text.
 
     A shell reads it, and an untrusted user may have written it.
@@ -53,7 +53,7 @@ def suffix_of(doc_id: str) -> str:
 
 
 @contextlib.contextmanager
-def edited_text(places: Places, text: str, *, name: str, instead: str = "") -> Iterator[str | None]:
+def open_edited_text(places: Places, text: str, *, name: str, instead: str = "") -> Iterator[str | None]:
     """Open a text in the editor and yield the result; None if the user changed nothing.
 
     The draft stays if the block fails. `instead`: the hint if no terminal exists. Raises
@@ -63,7 +63,7 @@ def edited_text(places: Places, text: str, *, name: str, instead: str = "") -> I
         raise UsageInvalid("an editor needs a terminal, and this command has none", hint=instead)
     with open_draft(places, name, text) as path:
         programs.edit_file(places, path)
-        after = export_paths.file_text(path)
+        after = export_paths.read_text(path)
         yield after if after != text else None
 
 
@@ -72,12 +72,12 @@ def edit_text(places: Places, text: str, *, name: str) -> str | None:
 
     Raises `UsageInvalid` and `FileFailed`, like `edited_text`.
     """
-    with edited_text(places, text, name=name) as after:
+    with open_edited_text(places, text, name=name) as after:
         return after
 
 
 @contextlib.contextmanager
-def new_text(places: Places, given: str | None, *, name: str) -> Iterator[str]:
+def open_new_text(places: Places, given: str | None, *, name: str) -> Iterator[str]:
     """Yield the text that is given, or one that the user writes in the editor.
 
     The draft stays if the block fails. Raises `UsageInvalid` if the user wrote none, and as
@@ -87,14 +87,14 @@ def new_text(places: Places, given: str | None, *, name: str) -> Iterator[str]:
         yield given
         return
     instead = "use '-m TEXT' or '-F FILE'"
-    with edited_text(places, "", name=name, instead=instead) as text:
+    with open_edited_text(places, "", name=name, instead=instead) as text:
         if text is None or not text.strip():
             raise UsageInvalid("no text was written, so nothing is stored", hint=instead)
         yield text
 
 
 @contextlib.contextmanager
-def edited_message(places: Places, contents: str) -> Iterator[tuple[str, Path]]:
+def open_edited_message(places: Places, contents: str) -> Iterator[tuple[str, Path]]:
     """Open an empty message in the editor, and yield it without comments, and a file with it.
 
     `contents` lists below the instructions what the commit contains. The draft stays if the block
@@ -103,10 +103,10 @@ def edited_message(places: Places, contents: str) -> Iterator[tuple[str, Path]]:
     """
     if not _can_edit():
         raise MessageMissing("a commit needs a message, and an editor needs a terminal", hint=_MESSAGE_HINT)
-    template = "\n" + programs.as_comments(places, f"{_INSTRUCTIONS.strip()}\n\n{contents}")
+    template = "\n" + programs.format_comments(places, f"{_INSTRUCTIONS.strip()}\n\n{contents}")
     with open_draft(places, _MESSAGE_NAME, template) as path:
         programs.edit_file(places, path)
-        text = programs.without_comments(places, export_paths.file_text(path))
+        text = programs.strip_comments(places, export_paths.read_text(path))
         if not text.strip():
             path.unlink()
             raise MessageMissing("the message is empty, so nothing was committed", hint=_MESSAGE_HINT)
@@ -115,7 +115,7 @@ def edited_message(places: Places, contents: str) -> Iterator[tuple[str, Path]]:
 
 
 @contextlib.contextmanager
-def written_message(places: Places, text: str) -> Iterator[Path]:
+def open_written_message(places: Places, text: str) -> Iterator[Path]:
     """Yield a file with a message. It stays if the block fails."""
     with open_draft(places, _MESSAGE_NAME, text, keep=True) as path:
         yield path
@@ -140,7 +140,7 @@ def open_draft(places: Places, name: str, text: str, *, keep: bool = False) -> I
             error.message += f"\nThe text is in {path}"
             error.details["draft"] = str(path)
         else:
-            output.complain(f"The text is in {path}", "note:")
+            output.print_warning(f"The text is in {path}", "note:")
         raise
     shutil.rmtree(folder, ignore_errors=True)
 

@@ -43,10 +43,10 @@ def command(
     from vmrag_link.ops.documents import export as operation
 
     with invocation.workspace() as ws:
-        report = operation.export(
+        report = operation.export_documents(
             ws, invocation.directory / folder, wanted=collection, ref=ref, force=force, strict=strict
         )
-    answering.emit(invocation, report, _export_lines(report, folder), report.notes)
+    answering.emit_answer(invocation, report, _export_lines(report, folder), report.notes)
     return FAILED_CHECK if report.left_out else OK
 
 
@@ -56,4 +56,4 @@ def _export_lines(report: ExportReport, folder: Path) -> Iterator[str]:
     yield f"{folder}: {plural(report.written, 'file')} written, {report.unchanged} unchanged"
     if report.sources:
         yield f"Not written, because they are files of the repository already: {enumerated(report.sources)}."
-    yield answering.standing_line(report.kb)
+    yield answering.describe_position(report.kb)

@@ -28,7 +28,7 @@ def command(invocation: Invocation, *, remote: str | None) -> int:
 
     with invocation.workspace() as ws:
         report = operation.fetch(ws, remote)
-    invocation.emit(report, _fetch_lines(report))
+    invocation.emit_report(report, _fetch_lines(report))
     return FAILED_CHECK if report.revision and not report.here else 0
 
 

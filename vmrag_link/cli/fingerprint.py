@@ -39,16 +39,16 @@ def command(invocation: Invocation, *, ref: str | None, working: bool, verify: b
         )
     with invocation.workspace() as ws:
         if expected is not None:
-            wanted = operation.expected_fingerprint(expected, invocation.directory)
-            compared = operation.compare(ws, wanted, ref=ref)
-            invocation.emit(compared, _compared(compared))
+            wanted = operation.read_expected(expected, invocation.directory)
+            compared = operation.compare_fingerprint(ws, wanted, ref=ref)
+            invocation.emit_report(compared, _compared(compared))
             return 0 if compared.equal else FAILED_CHECK
         if not verify:
-            report = operation.fingerprint(ws, ref=ref, working=working)
-            invocation.emit(report, [report.fingerprint])
+            report = operation.compute_fingerprint(ws, ref=ref, working=working)
+            invocation.emit_report(report, [report.fingerprint])
             return 0
-        verified = check.verify(ws, ref=ref)
-    invocation.emit(verified, _lines(verified))
+        verified = check.verify_index(ws, ref=ref)
+    invocation.emit_report(verified, _lines(verified))
     return FAILED_CHECK if verified.problems else 0
 
 

@@ -12,7 +12,7 @@ from vmrag_link.cli.base import command as vmrag_command
 from vmrag_link.errors import FAILED_CHECK, OK, UsageInvalid, plural, quoted
 from vmrag_link.ops.upkeep import gc as operation
 from vmrag_link.ops.upkeep.gc import GcReport
-from vmrag_link.ops.upkeep.gc_shared import DAYS, RemoteGcReport, ServerGcReport, gc_remote, gc_server
+from vmrag_link.ops.upkeep.gc_shared import KEEP_DAYS, RemoteGcReport, ServerGcReport, gc_remote, gc_server
 
 if TYPE_CHECKING:
     pass
@@ -49,17 +49,17 @@ def command(invocation: Invocation, *, apply: bool, remote: str | None, server: 
         raise UsageInvalid("--days goes with --server, and --server without --remote.", hint="vmrag gc --help")
     if server:
         with invocation.workspace() as ws:
-            dropped = gc_server(ws, apply=apply, days=DAYS if days is None else days)
-        invocation.emit(dropped, _server_lines(dropped))
+            dropped = gc_server(ws, apply=apply, days=KEEP_DAYS if days is None else days)
+        invocation.emit_report(dropped, _server_lines(dropped))
         return OK
     if remote is not None:
         with invocation.workspace() as ws:
             there = gc_remote(ws, remote or None, apply=apply)
-        invocation.emit(there, _remote_lines(there))
+        invocation.emit_report(there, _remote_lines(there))
         return OK
     with invocation.workspace() as ws:
         report = operation.gc(ws, apply=apply)
-    invocation.emit(report, _lines(report))
+    invocation.emit_report(report, _lines(report))
     return FAILED_CHECK if report.undone else OK
 
 

@@ -8,14 +8,14 @@ import click
 
 from vmrag_link import terminal_text
 from vmrag_link.cli import answering, output, passage_view
-from vmrag_link.cli.base import Invocation, title_beside
+from vmrag_link.cli.base import Invocation, format_title
 from vmrag_link.cli.base import command as vmrag_command
 from vmrag_link.errors import FAILED_CHECK, OK, plural
 from vmrag_link.ops.documents import reading as operation
 from vmrag_link.ops.documents.reading import GrepReport, MatchedDocument, Pattern
 from vmrag_link.ops.follow import provenance
 
-_BREAK = output.style("--", dim=True)
+_BREAK = output.style_text("--", dim=True)
 
 
 @vmrag_command("grep")
@@ -59,25 +59,25 @@ def command(
     """
     with invocation.workspace() as ws:
         wanted = Pattern(pattern, fixed=fixed, ignore_case=ignore_case)
-        report = operation.grep(ws, wanted, collections=collection, ref=ref, context=context)
+        report = operation.grep_texts(ws, wanted, collections=collection, ref=ref, context=context)
         other_case = operation.count_without_case(ws, wanted, report, collections=collection, ref=ref)
         provenance.refuse_outdated(ws, report.notes, strict=strict)
-    answering.emit(
+    answering.emit_answer(
         invocation,
         report,
         _lines(report, shown, parted=context > 0),
         [*report.notes, *report.warnings],
     )
     if other_case:
-        output.complain(f"-i finds {plural(other_case, 'line')}", "hint:")
+        output.print_warning(f"-i finds {plural(other_case, 'line')}", "hint:")
     return OK if report.documents else FAILED_CHECK
 
 
 def _lines(report: GrepReport, shown: str | None, *, parted: bool) -> Iterator[str]:
     for number, document in enumerate(sorted(report.documents, key=lambda match: match.name)):
-        name = output.style(terminal_text.one_line(document.name), bold=True)
+        name = output.style_text(terminal_text.escape_line(document.name), bold=True)
         if shown == "names":
-            yield f"{name}{title_beside(document.doc_id, document.title)}"
+            yield f"{name}{format_title(document.doc_id, document.title)}"
         elif shown == "counts":
             yield f"{name}:{document.count}"
         else:
@@ -96,6 +96,6 @@ def _document(found: MatchedDocument, name: str, *, parted: bool) -> Iterator[st
         if parted and 0 < before < line.number - 1:
             yield _BREAK
         mark = ":" if line.matched else "-"
-        number = output.style(str(line.number), fg="green")
-        yield f"{name}{mark}{number}{mark}{passage_view.shortened(line.text, line.matches)}"
+        number = output.style_text(str(line.number), fg="green")
+        yield f"{name}{mark}{number}{mark}{passage_view.shorten_line(line.text, line.matches)}"
         before = line.number

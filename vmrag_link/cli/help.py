@@ -12,7 +12,7 @@ from vmrag_link.errors import UsageInvalid
 
 
 def _names(context: click.Context, parameter: click.Parameter, typed: str) -> list[CompletionItem]:  # noqa: ARG001
-    return [CompletionItem(name) for name in commands.names() if name.startswith(typed)]
+    return [CompletionItem(name) for name in commands.list_names() if name.startswith(typed)]
 
 
 @vmrag_command("help")
@@ -35,7 +35,7 @@ def command(invocation: Invocation, *, command: tuple[str, ...], list_all: bool)
             context.fail(f"There is no command '{name}'.")
         context = click.Context(found, info_name=name, parent=context)
     text = _list_commands(context) if list_all else context.get_help()
-    invocation.emit({"command": context.command_path, "help": text}, text.splitlines())
+    invocation.emit_report({"command": context.command_path, "help": text}, text.splitlines())
 
 
 def _list_commands(context: click.Context) -> str:

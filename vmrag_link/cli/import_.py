@@ -8,12 +8,12 @@ from typing import Any
 
 import click
 
-from vmrag_link.cli.base import NEXT_COMMIT, Invocation, described
+from vmrag_link.cli.base import NEXT_COMMIT, Invocation, describe_changes
 from vmrag_link.cli.base import command as vmrag_command
-from vmrag_link.cli.writing import workspace_for_writing
+from vmrag_link.cli.writing import open_for_writing
 from vmrag_link.documents import importing
 from vmrag_link.documents.import_base import OUTSIDE, ROOT
-from vmrag_link.documents.importing import FileSelection, Skipped
+from vmrag_link.documents.importing import FileSelection, SkippedFile
 from vmrag_link.errors import UsageInvalid, enumerated, plural, quoted, shortened
 from vmrag_link.models import Record
 from vmrag_link.ops.documents import import_files, leaving_out
@@ -131,26 +131,30 @@ def command(
     _refuse_together({"--metadata": metadata}, "--collection")
     paths = [invocation.directory / source for source in sources]
     folder = None if base is None else invocation.directory / base
-    with workspace_for_writing(invocation) as ws:
+    with open_for_writing(invocation) as ws:
         report = import_files.import_files(
             ws, paths, collection, base=folder, prune=prune, replace=replace, selection=selection, copy=copy
         )
-    lines = [f"{collection}: {described(report.changes)}, {report.unchanged} unchanged"]
+    lines = [f"{collection}: {describe_changes(report.changes)}, {report.unchanged} unchanged"]
     if report.created or base is not None:
         lines.append(f"Ids of new documents count from {BASES.get(report.base, report.base)}.")
     if report.ignored:
         lines.append(f"Taken because named, though git ignores it: {enumerated(report.ignored)}.")
-    lines += [*_of_renamed(report), *_of_documents(report), *skipped_lines(report.skipped, invocation, report.hint)]
-    invocation.emit(report, [*lines, *end_lines(report.pending, report.branch)])
+    lines += [
+        *_of_renamed(report),
+        *_of_documents(report),
+        *describe_skipped_files(report.skipped, invocation, report.hint),
+    ]
+    invocation.emit_report(report, [*lines, *describe_import_end(report.pending, report.branch)])
     return 0
 
 
 def _object(metadata: str | None) -> Mapping[str, Any] | None:
     if metadata is None:
         return None
-    from vmrag_link.cli.texts import metadata_object  # few imports give some
+    from vmrag_link.cli.texts import parse_metadata_option  # few imports give some
 
-    return metadata_object(metadata)
+    return parse_metadata_option(metadata)
 
 
 def _of_renamed(report: ImportReport) -> Iterator[str]:
@@ -200,7 +204,7 @@ def _hand_over(invocation: Invocation, request: ImportRequest) -> int:
     return next(iter(handlers.values()))(invocation, request)
 
 
-def skipped_lines(skipped: Sequence[Skipped], invocation: Invocation, hint: str = "") -> Iterator[str]:
+def describe_skipped_files(skipped: Sequence[SkippedFile], invocation: Invocation, hint: str = "") -> Iterator[str]:
     """Yield skipped files with their reasons, and `hint` for those that git tracks."""
     if not skipped:
         return
@@ -219,7 +223,7 @@ def skipped_lines(skipped: Sequence[Skipped], invocation: Invocation, hint: str 
         yield f"hint: {hint}"
 
 
-def end_lines(pending: str, branch: str | None) -> Iterator[str]:
+def describe_import_end(pending: str, branch: str | None) -> Iterator[str]:
     if pending:
         yield f"warning: {pending}"
     if branch:

@@ -17,11 +17,11 @@ from vmrag_link.cli.base import command as vmrag_command
 from vmrag_link.engines.base import EngineName
 from vmrag_link.errors import AlreadyInitialized, UsageInvalid, first_of, plural
 from vmrag_link.git import plumbing
-from vmrag_link.ops.pins.history_pins import NO_DOCUMENTS, Offer, undecided
+from vmrag_link.ops.pins.history_pins import NO_DOCUMENTS, Offer, undecided_pin
 from vmrag_link.ops.setup import init as operation
 from vmrag_link.ops.setup import trust
 from vmrag_link.ops.setup.init import InitReport
-from vmrag_link.ops.setup.knowledge_base import Choose, KnowledgeBaseReport, start_knowledge_base
+from vmrag_link.ops.setup.knowledge_base import ChooseOffer, KnowledgeBaseReport, start_knowledge_base
 from vmrag_link.paths import CONFIG_NAME
 from vmrag_link.workspace import Workspace
 
@@ -86,8 +86,8 @@ def command(
     with invocation.workspace(warn=False) as ws:
         base, lines, has_new_hooks = None, list[str](), False
         if with_base:
-            if not ws.initialized:
-                trust.agree_to_own(ws)  # before the first pin, which names the remote
+            if not ws.is_initialized:
+                trust.trust_own_settings(ws)  # before the first pin, which names the remote
             base = start_knowledge_base(ws, new=new, engine=engine, choose=_make_choice(invocation, empty=empty))
             has_new_hooks, hook_lines = new_knowledge_base.set_up_hooks(ws, wanted=not no_hooks)
             lines = [*_describe_base(base), *hook_lines, *new_knowledge_base.build_index(ws)]
@@ -99,9 +99,9 @@ def command(
         if not base and no_hooks:
             new_knowledge_base.set_up_hooks(ws, wanted=False)
         lines += _describe_sources(report)
-        invocation.warn(ws)
+        invocation.warn_about_settings(ws)
         lines.append(f"hint: {_next_command(ws, report, base)}")
-    invocation.emit({"files": report} | (structs.asdict(base) if base else {}), lines)
+    invocation.emit_report({"files": report} | (structs.asdict(base) if base else {}), lines)
 
 
 def _describe_sources(report: InitReport) -> Iterator[str]:
@@ -153,7 +153,7 @@ def _describe_base(base: KnowledgeBaseReport) -> Iterator[str]:
 
 def _nothing_to_do(ws: Workspace, report: InitReport) -> AlreadyInitialized:
     """Return the error of a repository that has its settings file already."""
-    if plumbing.pin_bytes(ws.places) is not None:
+    if plumbing.read_pin_bytes(ws.places) is not None:
         return AlreadyInitialized(f"{CONFIG_NAME} and .dolt-version exist already.", hint="vmrag sync")
     if any(not source.write for source in ws.config.sources):
         return AlreadyInitialized(f"{CONFIG_NAME} has sources already.", hint="vmrag sources")
@@ -170,7 +170,7 @@ def _nothing_to_do(ws: Workspace, report: InitReport) -> AlreadyInitialized:
 
 
 def _next_command(ws: Workspace, report: InitReport, base: KnowledgeBaseReport | None) -> str:
-    if base is None and plumbing.pin_bytes(ws.places) is not None:
+    if base is None and plumbing.read_pin_bytes(ws.places) is not None:
         return "run 'vmrag sync' for the knowledge base that this commit pins"
     if report.sources or any(not source.write for source in ws.config.sources):
         return (
@@ -184,19 +184,19 @@ def _next_command(ws: Workspace, report: InitReport, base: KnowledgeBaseReport |
     return f"run {first}, or 'git add' files, then 'vmrag init'"
 
 
-def _make_choice(invocation: Invocation, *, empty: bool) -> Choose:
+def _make_choice(invocation: Invocation, *, empty: bool) -> ChooseOffer:
     """Return a function that asks at a terminal. Elsewhere, it raises the list of choices."""
 
     def choose(offers: Sequence[Offer]) -> Offer | None:
         if empty:
             return None
         if invocation.as_json or not (output.has_input_terminal() and sys.stdout.isatty()):
-            raise undecided(offers, empty="vmrag init --empty")
+            raise undecided_pin(offers, empty="vmrag init --empty")
         choices = {str(number): offer for number, offer in enumerate(offers, 1)}
         output.print_lines(["This commit has no pin, but other commits have one. Which documents does it begin with?"])
         output.print_lines(f"  {number}  {offer.revision[:7]}: {offer.described}" for number, offer in choices.items())
         output.print_lines([f"  0  {NO_DOCUMENTS}"])
-        return choices.get(output.choose("Which?", [*choices, "0"]))
+        return choices.get(output.ask_choice("Which?", [*choices, "0"]))
 
     return choose
 
@@ -209,4 +209,4 @@ def _write_template(invocation: Invocation, template: Path, *, no_hooks: bool) -
     lines.append(
         f"hint: git config --global init.templateDir '{report.folder}' (or git clone --template='{report.folder}' URL)"
     )
-    invocation.emit(report, lines)
+    invocation.emit_report(report, lines)

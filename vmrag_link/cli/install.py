@@ -40,11 +40,11 @@ def command(invocation: Invocation, *, worktree: bool, hooks: str | None, force:
     names = installer.parse_hooks(hooks)
     with invocation.workspace() as ws:
         files_only = needs_hooks_for_files(ws)
-        report = installer.install(
+        report = installer.install_hooks(
             ws.places, hooks=names, force=force, worktree=worktree, place=ws.config.hooks.place, files_only=files_only
         )
         if ws.chroma.local.is_set:
-            ws.chroma.follow()
+            ws.chroma.start_following()
         arrived = [] if files_only else _arrived(ws)
     lines = [f"Installed in {report.folder}: {', '.join(report.written)}" if report.written else "Installed already."]
     lines += [f"The {name} hook that was there runs first." for name in report.chained]
@@ -54,15 +54,15 @@ def command(invocation: Invocation, *, worktree: bool, hooks: str | None, force:
         lines.append(
             "They act in all work trees, as before. For this one only: vmrag uninstall && vmrag install --worktree"
         )
-    lines += by_tools(report)
+    lines += describe_hook_tools(report)
     if report.driver:
         lines.append("Registered the merge driver of .dolt-version.")
     if not report.attributed and not files_only:
         lines.append("git does not use it yet: .gitattributes does not name it. Next: vmrag init --knowledge-base")
-    invocation.emit(report, [*lines, *arrived])
+    invocation.emit_report(report, [*lines, *arrived])
 
 
-def by_tools(report: installer.InstallReport) -> list[str]:
+def describe_hook_tools(report: installer.InstallReport) -> list[str]:
     """What else starts the hooks, and what is left to do for that."""
     if report.configured:
         lines = ["git runs them from its configuration, beside the hooks of any other tool."]
@@ -96,13 +96,13 @@ def _arrived(ws: Workspace) -> list[str]:
 
     A failure does not keep the hooks from being installed.
     """
-    if ws.initialized:
+    if ws.is_initialized:
         return []
     try:
-        arrived = lazy_fetch.bring(ws, insist=True)
+        arrived = lazy_fetch.fetch_pinned(ws, insist=True)
         report = follow(ws) if arrived else None
         if report and report.state == "missing":
-            raise reasons.unusable(ws, ws.target())
+            raise reasons.explain_unusable(ws, ws.resolve_target())
     except VmragError as error:
         return [f"The knowledge is not here yet: {error.message} Next: {error.hint}"]
     return ["Fetched the knowledge base that this code pins."] if arrived else []

@@ -45,10 +45,10 @@ def command(invocation: Invocation, *, repo: Path, git_commit: str, bidirectiona
             link_file=link_file,
         )
     for warning in report.warnings:
-        output.complain(warning.message, "warning:")
+        output.print_warning(warning.message, "warning:")
     lines = [f"Linked {report.link.git_commit[:10]} to revision {report.link.dolt_commit[:7]}."]
     written = report.bidirectional
     if written.staged:
         lines.append(f'{written.link_file} names it and is staged. Next: git commit -m "…"')
-    invocation.emit(report, lines)
+    invocation.emit_report(report, lines)
     return FAILED_CHECK if written.enabled and link_file and not written.staged and not report.warnings else 0

@@ -32,19 +32,19 @@ def command(invocation: Invocation, *, action: str, ref: str | None, revision: s
 
     with invocation.workspace() as ws:
         if action == "rebuild":
-            rebuilt = table.rebuild(ws)
+            rebuilt = table.rebuild_links(ws)
             said = f"{plural(rebuilt.derived, 'link')} from git's history ({rebuilt.changed} new or changed), {rebuilt.removed} removed"
-            invocation.emit(rebuilt, [f"{said}, {rebuilt.manual} made by hand."])
+            invocation.emit_report(rebuilt, [f"{said}, {rebuilt.manual} made by hand."])
         elif ref:
-            link = table.show(ws, ref)
-            invocation.emit(link, [_link_line(link)])
+            link = table.show_link(ws, ref)
+            invocation.emit_report(link, [_link_line(link)])
         else:
-            report = table.links(ws, revision=revision)
-            invocation.emit(report, [_link_line(row) for row in report.links] or ["No links yet."])
+            report = table.list_links(ws, revision=revision)
+            invocation.emit_report(report, [_link_line(row) for row in report.links] or ["No links yet."])
 
 
 def _link_line(link: Link) -> str:
-    parts = [output.style(link.git_commit[:10], fg="yellow"), link.dolt_commit[:7], link.source]
+    parts = [output.style_text(link.git_commit[:10], fg="yellow"), link.dolt_commit[:7], link.source]
     if link.git_branch:
         parts.append(link.git_branch)
     if link.superseded_by:

@@ -36,23 +36,23 @@ def command(invocation: Invocation, *, collection: str | None, outdated: bool) -
         report = listing.list_documents(store, collection)
         unnamed = not report.documents and store is ws and _has_proposals(ws)
     lines = [
-        f"{UNCOMMITTED[document.uncommitted]} {document.name}  {output.style(document.title, dim=True)}"
+        f"{UNCOMMITTED[document.uncommitted]} {document.name}  {output.style_text(document.title, dim=True)}"
         for document in sorted(report.documents, key=lambda row: row.name)
     ]
     then = "vmrag init" if unnamed else "vmrag import PATH --collection NAME"
-    invocation.emit(report, lines or [f"No documents yet. Next: {then}"])
+    invocation.emit_report(report, lines or [f"No documents yet. Next: {then}"])
 
 
 def _find_store(ws: Workspace, collection: str) -> DocumentStore:
     from vmrag_link.ops.system import stores
 
-    return stores.store_of(ws, collection)
+    return stores.find_store(ws, collection)
 
 
 def _has_proposals(ws: Workspace) -> bool:
-    from vmrag_link.ops.documents.sources_report import offered
+    from vmrag_link.ops.documents.sources_report import propose_sources
 
-    return bool(offered(ws))
+    return bool(propose_sources(ws))
 
 
 def _list_outdated(invocation: Invocation, ws: Workspace, collection: str | None) -> None:
@@ -62,4 +62,4 @@ def _list_outdated(invocation: Invocation, ws: Workspace, collection: str | None
     lines = [f"{row.name}: cites {citation}" for row in report.notes for citation in row.citations]
     if report.unknown:
         lines.append(f"{plural(len(report.unknown), 'note')} could not be compared with git's history.")
-    invocation.emit(report, lines or ["No note cites a place that changed since."])
+    invocation.emit_report(report, lines or ["No note cites a place that changed since."])

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from vmrag_link.cli import history_view, output
-from vmrag_link.cli.base import Invocation, described, name_from_top
+from vmrag_link.cli.base import Invocation, describe_changes, name_from_top
 from vmrag_link.cli.base import command as vmrag_command
 from vmrag_link.cli.history_view import Form
 from vmrag_link.errors import GitReferenceMissing, NotInitialized, UsageInvalid, quoted
@@ -63,21 +63,21 @@ def command(
             _refuse_graph(file, graph=graph)
             moved = "" if invocation.as_json else _find_stored_history(ws, file)
             if invocation.as_json:
-                invocation.emit({"commits": list(file.reports(detail))})
+                invocation.emit_report({"commits": list(file.list_reports(detail))})
             else:
-                invocation.page(ws, _file_lines(file, oneline=oneline, form=shown))
+                invocation.print_paged(ws, _file_lines(file, oneline=oneline, form=shown))
         else:
             with _naming_files(ws, places):
-                found = history.history(ws, places, limit=limit or USUAL)
+                found = history.list_history(ws, places, limit=limit or USUAL)
             if invocation.as_json:
-                invocation.emit({"revisions": list(found.reports(detail))})
+                invocation.emit_report({"revisions": list(found.list_reports(detail))})
             else:
-                invocation.page(ws, _lines(found, oneline=oneline, graph=Graph() if graph else None, form=shown))
+                invocation.print_paged(ws, _lines(found, oneline=oneline, graph=Graph() if graph else None, form=shown))
             moved = "" if invocation.as_json else _find_note_history(ws, found)
         if moved:
-            output.complain(f"for its history as {'a stored document' if file else 'a note'}: {moved}", "hint:")
+            output.print_warning(f"for its history as {'a stored document' if file else 'a note'}: {moved}", "hint:")
     if (file or found).more and limit is None and not invocation.as_json and invocation.verbosity >= 0:
-        output.complain(f"There are older {'commits' if file else 'revisions'}: vmrag log -n {10 * USUAL}")
+        output.print_warning(f"There are older {'commits' if file else 'revisions'}: vmrag log -n {10 * USUAL}")
 
 
 def _find_file_history(ws: Workspace, places: tuple[str, ...], *, limit: int) -> FileHistory | None:
@@ -118,7 +118,7 @@ def _naming_files(ws: Workspace, places: tuple[str, ...]) -> Iterator[None]:
         from vmrag_link.ops.history import known, ranges
 
         if not ranges.parse_range(named):
-            naming = known.naming_files(ws, named)
+            naming = known.explain_missing_file(ws, named)
     try:
         with naming:
             yield
@@ -142,37 +142,39 @@ def _refuse_graph(file: FileHistory, *, graph: bool) -> None:
 
 def _file_lines(found: FileHistory, *, oneline: bool, form: Form | None) -> Iterator[str]:
     for step in found.steps:
-        yield from history_view.commit_oneline(step.info) if oneline else history_view.commit_entry(step.info)
+        yield from (
+            history_view.format_commit_line(step.info) if oneline else history_view.format_commit_entry(step.info)
+        )
         if form:
-            yield from _diff_lines(found.diff(step, history_view.DETAILS[form]), form)
+            yield from _diff_lines(found.diff_step(step, history_view.DETAILS[form]), form)
 
 
 def _lines(found: Revisions, *, oneline: bool, graph: Graph | None, form: Form | None) -> Iterator[str]:
     for step in found.steps:
         lines = _step(found, step, oneline=oneline, form=form)
-        yield from graph.drawn(step.info.revision, step.parents, lines) if graph else lines
+        yield from graph.draw_lines(step.info.revision, step.parents, lines) if graph else lines
 
 
 def _step(found: Revisions, step: LogStep, *, oneline: bool, form: Form | None) -> Iterator[str]:
     if oneline:
-        yield from history_view.revision_line(step.info)
+        yield from history_view.format_revision_line(step.info)
     else:
-        yield from history_view.revision_entry(step.info, _change_text(found, step))
+        yield from history_view.format_revision_entry(step.info, _change_text(found, step))
     if form:
-        yield from _diff_lines(found.diff(step, history_view.DETAILS[form]), form)
+        yield from _diff_lines(found.diff_step(step, history_view.DETAILS[form]), form)
 
 
 def _diff_lines(diff: WordDiff, form: Form) -> Iterator[str]:
     from vmrag_link.cli import diff_view  # which loads what compares texts
 
-    yield from ("", *diff_view.diff_lines(diff, form), *diff_view.diff_notes(diff, form), "")
+    yield from ("", *diff_view.format_diff(diff, form), *diff_view.format_diff_notes(diff, form), "")
 
 
 def _change_text(found: Revisions, step: LogStep) -> str:
     """What the revision changed, or what became of the document that was asked for."""
     change = step.document
     if change is None:
-        return described(found.changes(step))
+        return describe_changes(found.count_changes(step))
     renamed = change.before and change.after and change.before.key != change.after.key
     return f"{'/'.join(change.before.key)} -> {'/'.join(change.key)}" if change.before and renamed else change.kind
 
@@ -189,7 +191,7 @@ class Graph:
     def __init__(self) -> None:
         self._columns: list[str] = []
 
-    def drawn(self, revision: str, parents: Sequence[str], lines: Iterable[str]) -> Iterator[str]:
+    def draw_lines(self, revision: str, parents: Sequence[str], lines: Iterable[str]) -> Iterator[str]:
         """The lines that tell of a revision, with the graph before them."""
         if revision not in self._columns:
             self._columns.append(revision)

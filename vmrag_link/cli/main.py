@@ -22,11 +22,11 @@ class LazyGroup(click.Group):
     """Knows its commands by name and one line; imports the one that is called."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
-        return commands.names()
+        return commands.list_names()
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
-        command = commands.find(cmd_name)
-        startup.imported()
+        command = commands.find_command(cmd_name)
+        startup.enable_collection()
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
@@ -40,8 +40,8 @@ class LazyGroup(click.Group):
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         name = args[0]
-        if name not in commands.COMMANDS and not name.startswith("-") and name not in commands.names():
-            near = nearest(name, commands.names())
+        if name not in commands.COMMANDS and not name.startswith("-") and name not in commands.list_names():
+            near = nearest(name, commands.list_names())
             ctx.fail(f"There is no command '{name}'." + (f" Did you mean '{near}'?" if near else ""))
         return super().resolve_command(ctx, args)
 
@@ -57,7 +57,9 @@ def write_commands(formatter: click.HelpFormatter, topics: Mapping[str, Mapping[
 def _say_version(ctx: click.Context) -> None:
     from vmrag_link import extras  # no command waits for it
 
-    output.print_lines([f"vmrag, version {__version__}", f"extras: {', '.join(extras.installed()) or 'none'}"])
+    output.print_lines(
+        [f"vmrag, version {__version__}", f"extras: {', '.join(extras.list_installed_extras()) or 'none'}"]
+    )
     ctx.exit()
 
 
@@ -81,8 +83,8 @@ cli.params += common_options()  # a command finds them in its parent's context
 
 def main(argv: Sequence[str] | None = None) -> None:
     """The entry point; never returns."""
-    startup.begin()
-    startup.leave(run(sys.argv[1:] if argv is None else list(argv)))
+    startup.prepare_start()
+    startup.exit_process(run(sys.argv[1:] if argv is None else list(argv)))
 
 
 def run(argv: Sequence[str]) -> int:
@@ -113,7 +115,7 @@ def _unusual(error: BaseException, argv: Sequence[str], *, as_json: bool) -> int
             if as_json:
                 _print_json("INTERRUPTED", said, "Run the command again.")
             else:
-                output.complain(said)
+                output.print_warning(said)
             return INTERRUPTED
         case Exception():
             known = system_failure(error)
@@ -123,16 +125,16 @@ def _unusual(error: BaseException, argv: Sequence[str], *, as_json: bool) -> int
 
 
 def _known(error: VmragError, *, as_json: bool) -> int:
-    if env.debug():
+    if env.is_debug():
         import traceback
 
         output.print_stderr("".join(traceback.format_exception(error)).splitlines())
     if as_json:
         _print_json(**error.to_dict())
     else:
-        output.complain(error.message, "error:", fg="red", bold=True)
+        output.print_warning(error.message, "error:", fg="red", bold=True)
         if error.hint:
-            output.complain(error.hint, "hint:", fg="cyan")
+            output.print_warning(error.hint, "hint:", fg="cyan")
     return error.exit_code
 
 
@@ -146,28 +148,28 @@ def _usage(error: click.ClickException, *, as_json: bool) -> int:
     else:
         if context:
             output.print_stderr([*context.get_usage().splitlines(), f"Try '{hint}' for help.", ""])
-        output.complain(error.format_message(), "error:", fg="red", bold=True)
+        output.print_warning(error.format_message(), "error:", fg="red", bold=True)
     return USAGE
 
 
 def _bug(error: Exception, argv: Sequence[str], *, as_json: bool) -> int:
     from vmrag_link.ops.upkeep import buglog
 
-    path = buglog.write(error, argv)
+    path = buglog.write_log(error, argv)
     message, hint = f"{type(error).__name__}: {error}", buglog.report_hint(path)
     if as_json:
         _print_json("INTERNAL_ERROR", message, hint, {"log": str(path or "")})
     else:
-        output.complain(message, "bug:", fg="red", bold=True)
-        output.complain(hint, "hint:", fg="cyan")
+        output.print_warning(message, "bug:", fg="red", bold=True)
+        output.print_warning(hint, "hint:", fg="cyan")
     return BUG
 
 
 def _print_json(code: str, message: str, hint: str, details: Mapping[str, Any] | None = None) -> None:
-    from vmrag_link.models import json_text
+    from vmrag_link.models import format_json
 
     described = {"code": code, "message": message, "hint": hint, "details": details or {}}
-    output.print_json(json_text({"error": described}), to_stderr=True)
+    output.print_json(format_json({"error": described}), to_stderr=True)
 
 
 if __name__ == "__main__":

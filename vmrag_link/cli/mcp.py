@@ -266,7 +266,7 @@ def _print(
     from vmrag_mcp.clients.install import configuration
 
     printed = configuration(directory, name, flags, scope)
-    invocation.emit(printed, terminal_text.lines(printed.text))
+    invocation.emit_report(printed, terminal_text.split_lines(printed.text))
 
 
 def _edit_rules(invocation: Invocation, directory: Path, action: str, *, print_only: bool, others: bool) -> int:
@@ -276,13 +276,13 @@ def _edit_rules(invocation: Invocation, directory: Path, action: str, *, print_o
     if others or (print_only and action == "uninstall"):
         raise click.UsageError("--rules without --client or --all accepts only --repo, and `install` also --print.")
     if print_only:
-        invocation.emit({"text": rules.TEXT}, rules.TEXT.splitlines())
+        invocation.emit_report({"text": rules.TEXT}, rules.TEXT.splitlines())
     elif action == "install":
         report = rules.install_rules(directory)
-        invocation.emit(report, _rules_lines(report.rules))
+        invocation.emit_report(report, _rules_lines(report.rules))
     else:
         report = rules.uninstall_rules(directory)
-        invocation.emit(report, removed_rules(report.rules) or ["No file has the section for agents."])
+        invocation.emit_report(report, describe_removed_rules(report.rules) or ["No file has the section for agents."])
     return OK
 
 
@@ -295,7 +295,7 @@ def _rules_lines(rules: Iterable[RulesFile]) -> list[str]:
     ]
 
 
-def removed_rules(rules: Iterable[RulesFile]) -> list[str]:
+def describe_removed_rules(rules: Iterable[RulesFile]) -> list[str]:
     return [f"Removed the section for agents from {file.file}." for file in rules]
 
 
@@ -314,14 +314,16 @@ def _install(
 
     if name:
         report = operation.install(directory, name, flags, scope, replace=replace, rules=rules)
-        invocation.emit(report, [*_installed(report, flags), *_not_shared(report), *_rules_lines(report.rules)])
+        invocation.emit_report(report, [*_installed(report, flags), *_not_shared(report), *_rules_lines(report.rules)])
         return FAILED_CHECK if report.differs else OK
     reports = operation.install_all(directory, flags, scope, replace=replace, rules=rules)
     lines = [line for report in reports.clients for line in _installed(report, flags)]
     alone = [line for client in reports.clients for line in _not_shared(client)]
     written = [file for report in reports.clients for file in report.rules]
     files = {file.file: file for file in sorted(written, key=lambda file: file.changed)}
-    invocation.emit(reports, [*lines, *alone[:1], *_rules_lines(files.values()), *refusals(reports.refused)])
+    invocation.emit_report(
+        reports, [*lines, *alone[:1], *_rules_lines(files.values()), *describe_refusals(reports.refused)]
+    )
     return FAILED_CHECK if reports.refused or any(report.differs for report in reports.clients) else OK
 
 
@@ -331,13 +333,13 @@ def _uninstall(invocation: Invocation, directory: Path, name: str | None, scope:
 
     if name:
         report = operation.uninstall(directory, name, scope, rules=rules)
-        invocation.emit(report, uninstalled(report))
+        invocation.emit_report(report, describe_uninstall(report))
         return OK
     reports = operation.uninstall_all(directory, scope, rules=rules)
-    lines = [line for client in reports.clients for line in uninstalled(client)]
-    lines += removed_rules(reports.rules)
+    lines = [line for client in reports.clients for line in describe_uninstall(client)]
+    lines += describe_removed_rules(reports.rules)
     nothing = [] if lines or reports.refused else ["No client's file has the server."]
-    invocation.emit(reports, [*lines, *nothing, *refusals(reports.refused)])
+    invocation.emit_report(reports, [*lines, *nothing, *describe_refusals(reports.refused)])
     return FAILED_CHECK if reports.refused else OK
 
 
@@ -379,7 +381,7 @@ def _not_shared(report: ClientInstallReport) -> Iterator[str]:
         )
 
 
-def uninstalled(report: ClientUninstallReport) -> Iterator[str]:
+def describe_uninstall(report: ClientUninstallReport) -> Iterator[str]:
     if report.removed:
         yield f"Taken out of {report.file}."
     elif report.kept == "changed":
@@ -388,10 +390,10 @@ def uninstalled(report: ClientUninstallReport) -> Iterator[str]:
         yield f"{report.file} has a server of that name which is not this one; it stays."
     else:
         yield f"{report.file} does not have it."
-    yield from removed_rules(report.rules)
+    yield from describe_removed_rules(report.rules)
 
 
-def refusals(refused: Iterable[ClientRefusal]) -> Iterator[str]:
+def describe_refusals(refused: Iterable[ClientRefusal]) -> Iterator[str]:
     for each in refused:
         yield f"{each.message} {each.hint}"
 
@@ -401,7 +403,7 @@ def main() -> None:
     from vmrag_link import startup
     from vmrag_link.cli.main import run
 
-    startup.begin()
+    startup.prepare_start()
     sys.exit(run(["mcp", *sys.argv[1:]]))
 
 

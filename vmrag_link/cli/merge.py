@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from vmrag_link.cli import output
-from vmrag_link.cli.base import Invocation, described
+from vmrag_link.cli.base import Invocation, describe_changes
 from vmrag_link.cli.base import command as vmrag_command
 from vmrag_link.errors import FAILED_CHECK, UsageInvalid, quoted
 
@@ -43,14 +43,14 @@ def command(
         if source:
             report = operation.merge(ws, source, commit=not no_commit)
         elif repair:
-            report = repairing.repair(ws, repair)
+            report = repairing.repair_commit(ws, repair)
         else:
-            report = operation.proceed(ws) if proceed else operation.abort(ws)
-    invocation.emit(report, merge_lines(report))
+            report = operation.continue_merge(ws) if proceed else operation.abort_merge(ws)
+    invocation.emit_report(report, describe_merge(report))
     return FAILED_CHECK if report.result == "conflict" or not report.staged else 0
 
 
-def merge_lines(report: MergeReport) -> list[str]:
+def describe_merge(report: MergeReport) -> list[str]:
     revision = (report.revision or "")[:7]
     match report.result:
         case "already_up_to_date":
@@ -58,13 +58,13 @@ def merge_lines(report: MergeReport) -> list[str]:
         case "aborted":
             lines = [f"Gave up the merge of {report.source}."]
         case "conflict":
-            lines = [f"{output.style('conflict', fg='red')}  {conflict}" for conflict in report.conflicts]
+            lines = [f"{output.style_text('conflict', fg='red')}  {conflict}" for conflict in report.conflicts]
             lines.append("Next: vmrag resolve, then vmrag merge --continue (or vmrag merge --abort)")
         case "uncommitted":
-            lines = [f"Merged {report.source}: {described(report.changes)}, not committed yet."]
+            lines = [f"Merged {report.source}: {describe_changes(report.changes)}, not committed yet."]
             lines.append('Next: vmrag commit -m "What changed in the knowledge"')
         case _:
-            lines = [f"Merged {report.source}: {described(report.changes)}. Revision {revision} is pinned."]
+            lines = [f"Merged {report.source}: {describe_changes(report.changes)}. Revision {revision} is pinned."]
             lines.append('Next: git commit -m "…"' if report.staged else "Next: git add .dolt-version")
     if report.code_behind and report.result in ("already_up_to_date", "fast_forward", "merge"):
         first = "For" if report.result == "already_up_to_date" else "Then, for"

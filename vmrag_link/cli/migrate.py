@@ -13,7 +13,7 @@ from vmrag_link.errors import OK, UsageInvalid, plural, quoted
 
 if TYPE_CHECKING:
     from vmrag_link.ops.migration.migrate import MigrateReport, UndoReport
-    from vmrag_link.ops.migration.references import Changed
+    from vmrag_link.ops.migration.references import ChangedFiles
 
 
 _NAMES = {"doltlite": "the embedded engine", "dolt": "Dolt"}
@@ -36,11 +36,11 @@ def command(invocation: Invocation, *, to: str | None, dry_run: bool, undo: bool
 
     with invocation.workspace() as ws:
         if to is None:
-            back = migrating.undo(ws)
-            invocation.emit(back, _undone_lines(back))
+            back = migrating.undo_migration(ws)
+            invocation.emit_report(back, _undone_lines(back))
         else:
             report = migrating.migrate(ws, "dolt" if to == "dolt" else "doltlite", dry_run=dry_run)
-            invocation.emit(report, _migrated_lines(report))
+            invocation.emit_report(report, _migrated_lines(report))
     return OK
 
 
@@ -70,7 +70,7 @@ def _undone_lines(report: UndoReport) -> Iterator[str]:
     yield from _file_lines(report.changed)
 
 
-def _file_lines(changed: Changed) -> Iterator[str]:
+def _file_lines(changed: ChangedFiles) -> Iterator[str]:
     staged = [row for row in changed.written if row not in changed.unstaged]
     if staged:
         yield f"Changed and staged: {', '.join(staged)}."

@@ -9,7 +9,7 @@ import click
 
 from vmrag_link.cli.base import Invocation
 from vmrag_link.cli.base import command as vmrag_command
-from vmrag_link.cli.writing import workspace_for_writing
+from vmrag_link.cli.writing import open_for_writing
 from vmrag_link.errors import UsageInvalid, plural
 from vmrag_link.ops.setup.move_collection import CollectionMove, move_to_files, move_to_store
 from vmrag_link.paths import CONFIG_NAME
@@ -34,12 +34,12 @@ def command(invocation: Invocation, *, collection: str, target: Literal["files",
     if target == "store":
         if folder:
             raise UsageInvalid("--folder is for --to files.", hint=f"vmrag move {collection} --to store")
-        with workspace_for_writing(invocation) as ws:
+        with open_for_writing(invocation) as ws:
             report = move_to_store(ws, collection)
     else:
         with invocation.workspace() as ws:
             report = move_to_files(ws, collection, folder=folder)
-    invocation.emit(report, _describe_move(report, target))
+    invocation.emit_report(report, _describe_move(report, target))
 
 
 def _describe_move(report: CollectionMove, target: Literal["files", "store"]) -> Iterator[str]:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from vmrag_hooks import installer
 from vmrag_link import env
-from vmrag_link.cli.install import by_tools
+from vmrag_link.cli.install import describe_hook_tools
 from vmrag_link.errors import HooksRefused, IndexExtraMissing, NotInitialized, enumerated
 from vmrag_link.git import hook_config
 from vmrag_link.git import hooks as git_hooks
@@ -19,7 +19,7 @@ from vmrag_link.workspace import Workspace
 
 
 @contextlib.contextmanager
-def created_for_documents(ws: Workspace) -> Iterator[None]:
+def create_for_documents(ws: Workspace) -> Iterator[None]:
     """Create the knowledge base for the documents that the block stores, and print what is new.
 
     If the block fails, the knowledge base is removed again. Raises `NotInitialized` if other
@@ -29,13 +29,13 @@ def created_for_documents(ws: Workspace) -> Iterator[None]:
         raise NotInitialized(
             "This commit has no pin, but other commits pin a knowledge base.", hint="vmrag init --knowledge-base"
         )
-    trust.agree_to_own(ws)
+    trust.trust_own_settings(ws)
     with bootstrap.all_or_nothing(ws):
         base = start_knowledge_base(ws)
         yield
-    _, hook_lines = set_up_hooks(ws, wanted=bool(hook_config.chosen(ws.places)) and not env.switched_off())
+    _, hook_lines = set_up_hooks(ws, wanted=bool(hook_config.list_chosen_hooks(ws.places)) and not env.are_hooks_off())
     staged = [name for name in base.written if name not in base.unstaged]
-    remote = ws.settings.accepted_remote()
+    remote = ws.settings.read_accepted_remote()
     for line in [
         f"Created a knowledge base in {base.kb} and staged {enumerated(staged)}.",
         *hook_lines,
@@ -51,19 +51,19 @@ def set_up_hooks(ws: Workspace, *, wanted: bool) -> tuple[bool, list[str]]:
     """
     places = ws.places
     if not wanted:
-        if not installer.installed(places, git_hooks.folder(places)):
-            hook_config.choose(places, ())
+        if not installer.list_installed_hooks(places, git_hooks.find_hooks_folder(places)):
+            hook_config.record_chosen_hooks(places, ())
         return False, []
     try:
-        hooks = installer.install(places, place=ws.config.hooks.place)
+        hooks = installer.install_hooks(places, place=ws.config.hooks.place)
     except HooksRefused as refused:
         return False, [f"Did not install the git hooks: {refused.message} Next: {refused.hint}"]
     installed = [f"the git hooks in {hooks.folder}"] if hooks.written else []
     installed += ["the merge driver"] if hooks.driver else []
     lines = [f"Installed {' and '.join(installed)}"] if installed else []
     lines += [f"The existing {name} hook runs first" for name in hooks.chained]
-    lines += by_tools(hooks)
-    if not hook_config.acts(places):
+    lines += describe_hook_tools(hooks)
+    if not hook_config.is_active(places):
         lines.append("The git hooks act in other work trees only. For this one, too: vmrag install --worktree")
     return bool(installed), lines
 

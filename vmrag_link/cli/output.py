@@ -34,7 +34,7 @@ _AT_ONCE = 100
 _LEAST_COLUMNS, _MOST_COLUMNS = 20, 100
 
 
-def style(text: str, **look: Any) -> str:
+def style_text(text: str, **look: Any) -> str:
     """The text in the look that `click.style` knows (`fg`, `bold`, …), for the functions below."""
     before, after = (each.replace("\x1b", _MARK) for each in click.style("|", **look).split("|"))
     return f"{before}{text}{after}"
@@ -42,7 +42,7 @@ def style(text: str, **look: Any) -> str:
 
 def print_lines(lines: Iterable[str]) -> None:
     """Each element is one line, whatever it holds: a newline in a name is escaped."""
-    shown = "\n".join(terminal_text.one_line(line) for line in lines)
+    shown = "\n".join(terminal_text.escape_line(line) for line in lines)
     _write(sys.stdout, _colour(shown, sys.stdout))
 
 
@@ -50,13 +50,13 @@ def print_stream(lines: Iterable[str]) -> None:
     """As `print_lines`, while they are made; none is made any more when the reader has left."""
     some = iter(lines)
     with _reader_may_leave():
-        while batch := [terminal_text.one_line(line) for line in islice(some, _AT_ONCE)]:
+        while batch := [terminal_text.escape_line(line) for line in islice(some, _AT_ONCE)]:
             click.echo(_colour("\n".join(batch), sys.stdout), file=sys.stdout)
 
 
 def print_json(text: str, *, to_stderr: bool = False) -> None:
     """JSON that means the same."""
-    _write(sys.stderr if to_stderr else sys.stdout, terminal_text.json_for_terminal(text))
+    _write(sys.stderr if to_stderr else sys.stdout, terminal_text.escape_json(text))
 
 
 def print_exactly(text: str, *, raw: bool = False) -> bool:
@@ -78,22 +78,22 @@ def print_exactly(text: str, *, raw: bool = False) -> bool:
     return shown == text
 
 
-def complain(sentence: str, label: str = "", **look: Any) -> None:
+def print_warning(sentence: str, label: str = "", **look: Any) -> None:
     """A warning, a note or an error, on standard error; what follows its first line is indented."""
-    told = f"{style(label, **look)} {sentence}" if label else sentence
-    _write(sys.stderr, _colour(terminal_text.continued(told), sys.stderr))
+    told = f"{style_text(label, **look)} {sentence}" if label else sentence
+    _write(sys.stderr, _colour(terminal_text.indent_continuation(told), sys.stderr))
 
 
 def print_stderr(lines: Iterable[str]) -> None:
     """Lines on standard error, as `print_lines`."""
-    _write(sys.stderr, _colour("\n".join(terminal_text.one_line(line) for line in lines), sys.stderr))
+    _write(sys.stderr, _colour("\n".join(terminal_text.escape_line(line) for line in lines), sys.stderr))
 
 
-def choose(question: str, answers: Sequence[str], *, default: str | None = None) -> str:
+def ask_choice(question: str, answers: Sequence[str], *, default: str | None = None) -> str:
     """One of the answers, which a person is asked for on the terminal until it is one. `default`:
     what an empty line says.
     """
-    shown = _colour(terminal_text.one_line(question), sys.stdout)
+    shown = _colour(terminal_text.escape_line(question), sys.stdout)
     suffix = " " if question.endswith("?") else ": "
     return str(
         click.prompt(
@@ -107,7 +107,7 @@ def choose(question: str, answers: Sequence[str], *, default: str | None = None)
     )
 
 
-def columns() -> int:
+def terminal_columns() -> int:
     """How wide lines may be: the terminal's width, and never wider than can be read well."""
     if not sys.stdout.isatty():
         return _MOST_COLUMNS
@@ -115,11 +115,11 @@ def columns() -> int:
     return min(_MOST_COLUMNS, max(_LEAST_COLUMNS, width))
 
 
-def agrees(question: str, *, default: bool | None = None) -> bool:
+def ask_yes(question: str, *, default: bool | None = None) -> bool:
     """Whether the person at the terminal says yes. `default`: what an empty line says."""
     usual = None if default is None else "yes" if default else "no"
     answers = "yes, no" if usual is None else f"yes, no; Enter: {usual}"
-    return choose(f"{question} ({answers})", ("y", "yes", "n", "no"), default=usual) in ("y", "yes")
+    return ask_choice(f"{question} ({answers})", ("y", "yes", "n", "no"), default=usual) in ("y", "yes")
 
 
 def _for_reader(text: str) -> str:
@@ -129,7 +129,7 @@ def _for_reader(text: str) -> str:
     """
     if not sys.stdout.isatty() and not (env.in_github_actions() and not _is_file(sys.stdout)):
         return text
-    return terminal_text.for_log(terminal_text.visible(text.replace("\r\n", "\n")))
+    return terminal_text.escape_for_log(terminal_text.escape_controls(text.replace("\r\n", "\n")))
 
 
 def has_input_terminal() -> bool:
@@ -137,7 +137,7 @@ def has_input_terminal() -> bool:
     return sys.stdin is not None and sys.stdin.isatty()
 
 
-def goes_to_file() -> bool:
+def is_output_file() -> bool:
     """Whether standard output is a regular file."""
     return _is_file(sys.stdout)
 
@@ -156,7 +156,7 @@ def _colour(shown: str, stream: IO[str]) -> str:
     """
     if stream.isatty() and not env.in_github_actions():
         return re.sub(_MARKED, "\x1b\\1", shown)
-    return terminal_text.for_log(re.sub(_MARKED, "", shown))
+    return terminal_text.escape_for_log(re.sub(_MARKED, "", shown))
 
 
 def _write(stream: IO[str], text: str) -> None:

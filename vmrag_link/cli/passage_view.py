@@ -35,16 +35,16 @@ class _Line(Record, frozen=True):
     ends: bool
 
 
-def marked(text: str, spans: Sequence[Span]) -> str:
+def mark_spans(text: str, spans: Sequence[Span]) -> str:
     """The text with these characters in another colour, on a terminal."""
     parts, at = [], 0
     for start, end in spans:
-        parts += [text[at:start], output.style(text[start:end], fg="yellow", bold=True)]
+        parts += [text[at:start], output.style_text(text[start:end], fg="yellow", bold=True)]
         at = end
     return "".join([*parts, text[at:]])
 
 
-def shortened(line: str, spans: Sequence[Span], most: int = MOST_CHARACTERS) -> str:
+def shorten_line(line: str, spans: Sequence[Span], most: int = MOST_CHARACTERS) -> str:
     """A line with its matches marked, and if it has more than `most` characters, without what is
     far from the first one.
     """
@@ -53,14 +53,14 @@ def shortened(line: str, spans: Sequence[Span], most: int = MOST_CHARACTERS) -> 
     if end >= len(line):
         start = max(0, len(line) - most) if start else 0
     near = [(max(0, one - start), min(end, other) - start) for one, other in spans if start < other and one < end]
-    return f"{'…' if start else ''}{marked(line[start:end], near)}{'…' if end < len(line) else ''}"
+    return f"{'…' if start else ''}{mark_spans(line[start:end], near)}{'…' if end < len(line) else ''}"
 
 
-def lines_from(text: str, at: int, spans: Sequence[Span]) -> Iterator[str]:
+def cut_lines(text: str, at: int, spans: Sequence[Span]) -> Iterator[str]:
     """A few lines of a text that are not blank, those from the character `at` on if there are that
     many; paragraphs are wrapped anew.
     """
-    lines = list(_wrapped(text, output.columns() - len(INDENT) - len("… ") - len(" …")))
+    lines = list(_wrapped(text, output.terminal_columns() - len(INDENT) - len("… ") - len(" …")))
     first = next((number for number, line in enumerate(lines) if at < line.words[-1].end), 0)
     first = max(0, min(first, len(lines) - LINES))
     shown = lines[first : first + LINES]
@@ -70,7 +70,7 @@ def lines_from(text: str, at: int, spans: Sequence[Span]) -> Iterator[str]:
         yield f"{INDENT}{before}{' '.join(_cut(text, word, spans) for word in line.words)}{after}"
 
 
-def code_lines(text: str, at: int, spans: Sequence[Span]) -> Iterator[str]:
+def cut_code_lines(text: str, at: int, spans: Sequence[Span]) -> Iterator[str]:
     """A few lines of code as they stand: the first ones or, where the character `at` is below
     these, those around it; without empty ones at the ends.
     """
@@ -84,19 +84,19 @@ def code_lines(text: str, at: int, spans: Sequence[Span]) -> Iterator[str]:
     while top < end - 1 and not lines[end - 1].strip():
         end -= 1
     start = sum(len(line) + 1 for line in lines[:top])
-    most = output.columns() - len(INDENT) - len("……")
+    most = output.terminal_columns() - len(INDENT) - len("……")
     for line in lines[top:end]:
-        yield f"{INDENT}{shortened(line.rstrip(), _within(spans, start, len(line)), most)}"
+        yield f"{INDENT}{shorten_line(line.rstrip(), _within(spans, start, len(line)), most)}"
         start += len(line) + 1
 
 
-def whole_lines(first: int, lines: Sequence[str], spans: Sequence[Span]) -> Iterator[str]:
+def number_lines(first: int, lines: Sequence[str], spans: Sequence[Span]) -> Iterator[str]:
     """Lines as they are, each with its number; `spans` in the lines with newlines between them."""
     gutter = len(str(first + len(lines) - 1))
     at = 0
     for number, line in enumerate(lines, start=first):
         own = _within(spans, at, len(line))
-        yield f"{INDENT}{output.style(f'{number:>{gutter}}', dim=True)}  {marked(line, own)}"
+        yield f"{INDENT}{output.style_text(f'{number:>{gutter}}', dim=True)}  {mark_spans(line, own)}"
         at += len(line) + 1
 
 
@@ -105,7 +105,7 @@ def _wrapped(text: str, width: int) -> Iterator[_Line]:
         lines: list[list[_Word]] = []
         used = width
         for word in (part for whole in paragraph for part in _parts(whole, width)):
-            length = len(terminal_text.one_line(text[word.start : word.end]))
+            length = len(terminal_text.escape_line(text[word.start : word.end]))
             if used + 1 + length > width:
                 lines.append([])
                 used = -1
@@ -135,7 +135,7 @@ def _parts(word: _Word, width: int) -> Iterator[_Word]:
 
 
 def _cut(text: str, word: _Word, spans: Sequence[Span]) -> str:
-    return marked(text[word.start : word.end], _within(spans, word.start, word.end - word.start))
+    return mark_spans(text[word.start : word.end], _within(spans, word.start, word.end - word.start))
 
 
 def _within(spans: Sequence[Span], at: int, length: int) -> list[Span]:

@@ -28,14 +28,14 @@ def command(invocation: Invocation, *, what: Place, working: bool) -> None:
     from vmrag_link.ops.index import paths
 
     with invocation.workspace() as ws:
-        report = paths.paths(ws, what=what, working=working)
+        report = paths.find_paths(ws, what=what, working=working)
     if what == "chroma":
         lines = [f"path      {report.chroma}", f"tenant    {report.tenant}", f"database  {report.database}"]
         lines.append(f"contents  {_describe_contents(report, working=working)}")
     else:
         lines = [(report.kb if what == "kb" else report.index) or ""]
     if what == "chroma" or invocation.as_json or invocation.verbosity < 0:
-        invocation.emit(report, lines)
+        invocation.emit_report(report, lines)
     else:
         output.print_exactly(f"{lines[0]}\n")  # a script takes it as it is
 

@@ -46,18 +46,18 @@ def command(invocation: Invocation, *, revision: str | None, empty: bool, accept
         report = (
             operation.accept_loss(ws, revision, offline=offline)
             if accept_loss
-            else operation.pin(ws, revision, empty=empty)
+            else operation.pin_revision(ws, revision, empty=empty)
         )
-    invocation.emit(report, _pin_lines(report))
+    invocation.emit_report(report, _pin_lines(report))
     return 0 if report.staged else FAILED_CHECK
 
 
-def loss_lines(loss: AcceptedLoss) -> Iterator[str]:
+def describe_losses(loss: AcceptedLoss) -> Iterator[str]:
     """What was given up, and from which revision it goes on, for a person."""
     from vmrag_link.ops.follow import losses
 
     for each in loss.lost:
-        yield from losses.lines(each)
+        yield from losses.describe_loss(each)
     yield f"Not at {', '.join(loss.asked)}." if loss.asked else "No remote was asked."
     yield f"Revision {loss.revision[:7]} goes on from {loss.instead[:7]}, and records that."
 
@@ -67,7 +67,7 @@ def _pin_lines(report: PinCommandReport) -> Iterator[str]:
 
     name, first = report.pin.dolt_commit[:7], report.first
     if report.losses:
-        yield from loss_lines(report.losses)
+        yield from describe_losses(report.losses)
     if first:
         yield f"This code commit pinned no knowledge. It takes {name}: {first.taken.described}."
         yield from _other_lines(first)

@@ -35,15 +35,15 @@ def command(invocation: Invocation, *, remote: str | None, branch: str | None) -
 
     with invocation.workspace() as ws:
         report = operation.pull(ws, remote, branch=branch)
-    invocation.emit(report, _pull_lines(report))
+    invocation.emit_report(report, _pull_lines(report))
     return FAILED_CHECK if report.merge.result == "conflict" or not report.merge.staged else 0
 
 
 def _pull_lines(report: PullReport) -> Iterator[str]:
-    from vmrag_link.cli.merge import merge_lines
+    from vmrag_link.cli.merge import describe_merge
 
     yield from describe_moves(report.updates)
-    yield from merge_lines(report.merge)
+    yield from describe_merge(report.merge)
     if report.code_behind:
         first = "Next" if report.merge.result == "already_up_to_date" else "Then"
         yield f"{first}: git pull ({report.merge.source} has commits that are not here)"

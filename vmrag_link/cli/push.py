@@ -50,11 +50,11 @@ def command(
         raise UsageInvalid("--delete pushes nothing.", hint="vmrag push --delete KB-BRANCH, and vmrag push on its own")
     with invocation.workspace() as ws:
         report = (
-            operation.delete(ws, delete, remote)
+            operation.delete_branches(ws, delete, remote)
             if delete
             else operation.push(ws, remote, branches=branches, every=every, force=force)
         )
-    invocation.emit(report, _push_lines(report))
+    invocation.emit_report(report, _push_lines(report))
 
 
 def _push_lines(report: PushReport) -> Iterator[str]:

@@ -12,17 +12,17 @@ from click.core import ParameterSource
 
 from vmrag_link.cli import answering, output, passage_view
 from vmrag_link.cli.answering import ShownAnswer
-from vmrag_link.cli.base import Invocation, headline, path_from, title_beside
+from vmrag_link.cli.base import Invocation, format_relative_path, format_title, read_subject
 from vmrag_link.cli.base import command as vmrag_command
 from vmrag_link.errors import UsageInvalid, plural, quoted
-from vmrag_link.index.keywords import matches
+from vmrag_link.index.keywords import find_matches
 from vmrag_link.ops.documents.copies import form_sentence
 from vmrag_link.ops.follow import provenance
 from vmrag_link.ops.follow.provenance import RankedRevision, ranked_at
 from vmrag_link.ops.index import passages as operation
 from vmrag_link.ops.index.passage_places import PlacedPassage
 from vmrag_link.ops.index.passages import PassageReport
-from vmrag_link.ops.index.query import how_to_keep
+from vmrag_link.ops.index.query import describe_setup
 from vmrag_link.retrieval.narrowing import Narrowing
 from vmrag_link.retrieval.query import LEAST_BUDGET, MOST_BUDGET, MOST_HITS, MOST_NEIGHBOURS, Mode, Query, group_by_kind
 from vmrag_link.workspace import Workspace
@@ -123,7 +123,7 @@ def command(
     """
     _refuse_together(click.get_current_context())
     listed = next((name for name in (symbols, callers, callees) if name is not None), None)
-    words, narrowed = ("", narrowed) if listed is not None else answering.parse_text(text, narrowed)
+    words, narrowed = ("", narrowed) if listed is not None else answering.parse_query_text(text, narrowed)
     with invocation.workspace() as ws, ws.sources.searching_untracked() if untracked else contextlib.nullcontext():
         at = ranked_at(ws, ref, or_files=True) if ref is not None else None
         settings = at.retrieval if at else ws.config.retrieval
@@ -137,7 +137,7 @@ def command(
             narrowing=narrowed,
         )
         if symbols is not None:
-            shown = answering.definitions(invocation, ws, symbols, asked, at, strict=strict)
+            shown = answering.find_definitions(invocation, ws, symbols, asked, at, strict=strict)
         elif listed is not None:
             wanted = answering.RelatedName("callers" if callers is not None else "callees", listed)
             shown = answering.show_related(invocation, ws, wanted, asked, at, strict=strict)
@@ -152,17 +152,17 @@ def command(
             shown = _passages_answer(invocation, ws, packed, _packed_lines(packed, nothing))
         else:
             lines = 0 if full and context is None else context
-            report = operation.passages(_store(ws, asked, at), asked, at=at, context=lines, neighbours=neighbours)
+            report = operation.find_passages(_store(ws, asked, at), asked, at=at, context=lines, neighbours=neighbours)
             provenance.refuse_outdated(ws, report.notes, strict=strict)
             if opened is not None:
                 _open(ws, report.results, opened)
-            invocation.warn_of_hooks(ws)
+            invocation.warn_about_hooks(ws)
             nothing = "" if report.results else _nothing(ws, asked, at)
             commit = report.kb.sources.commit if at and report.kb.sources else None
             shown = _passages_answer(invocation, ws, report, _lines(report, words, invocation, nothing, commit))
-    answering.emit(invocation, shown.report, shown.lines, shown.notes)
+    answering.emit_answer(invocation, shown.report, shown.lines, shown.notes)
     if shown.hint:
-        output.complain(shown.hint, "hint:")
+        output.print_warning(shown.hint, "hint:")
 
 
 _APART = {
@@ -227,7 +227,7 @@ def _store(ws: Workspace, asked: Query, at: RankedRevision | None) -> ReadableSt
         return ws
     from vmrag_link.ops.system import stores
 
-    return stores.store_of_all(ws, asked.collections)
+    return stores.find_common_store(ws, asked.collections)
 
 
 def _passages_answer(
@@ -235,7 +235,7 @@ def _passages_answer(
 ) -> ShownAnswer:
     copies = [form_sentence(report.copies)] if report.copies and invocation.verbosity >= 0 else []
     notes = [*report.notes, *copies, *provenance.source_warnings(report.kb)]
-    hint = "" if invocation.as_json or invocation.verbosity < 0 else how_to_keep(ws, report.kb)
+    hint = "" if invocation.as_json or invocation.verbosity < 0 else describe_setup(ws, report.kb)
     return ShownAnswer(report, lines, notes, hint)
 
 
@@ -244,55 +244,58 @@ def _packed_lines(report: PackedReport, nothing: str) -> Iterator[str]:
         yield nothing
     for title, each in group_by_kind(report.passages):
         yield from _title_lines(title)
-        head, *lines = each.shown
-        yield output.style(head, bold=True)
+        head, *lines = each.shown_lines
+        yield output.style_text(head, bold=True)
         yield from lines
         yield ""
     yield from _weak_lines(report)
-    yield output.style(f"{answering.place(report.kb)}; about {report.tokens:,} of {report.budget:,} tokens", dim=True)
+    yield output.style_text(
+        f"{answering.describe_position_plainly(report.kb)}; about {report.tokens:,} of {report.budget:,} tokens",
+        dim=True,
+    )
     if notice := provenance.untracked_notice(report.kb):
         yield notice
 
 
 def _title_lines(title: str) -> Iterator[str]:
     if title:
-        yield output.style(f"{title}:", underline=True)
+        yield output.style_text(f"{title}:", underline=True)
 
 
 def _weak_lines(report: PassageReport | PackedReport) -> Iterator[str]:
     if report.weak:
-        from vmrag_link.retrieval.weakness import WEAK  # most answers are not weak
+        from vmrag_link.retrieval.weakness import WEAK_NOTE  # most answers are not weak
 
-        yield WEAK
+        yield WEAK_NOTE
 
 
 def _since_lines(report: AnswerSince, ref: str) -> Iterator[str]:
     from vmrag_link.cli import answering
 
-    moved = any(not change.same for change in report.changes)
+    moved = any(not change.is_same for change in report.changes)
     files = report.commit if report.kb.sources or not report.since else ""
     asked = " and the files of ".join(each[:7] for each in (report.since, files) if each)
     yield f"Since {ref} ({asked}), " + ("the answer has changed:" if moved else "the answer is the same:")
-    yield from answering.ranking_lines(report.before, report.after, report.names)
+    yield from answering.format_rankings(report.before, report.after, report.names)
     for document in report.documents:
-        yield f"{output.style(report.names[document.document], bold=True)} was {document.kind}:"
+        yield f"{output.style_text(report.names[document.document], bold=True)} was {document.kind}:"
         if document.uncommitted:
             yield f"{passage_view.INDENT}uncommitted"
         for commit in document.commits:
-            yield f"{passage_view.INDENT}{commit.commit[:10]}  {commit.date[:10]}  {headline(commit.message)}"
+            yield f"{passage_view.INDENT}{commit.commit[:10]}  {commit.date[:10]}  {read_subject(commit.message)}"
         for info in document.revisions:
-            yield f"{passage_view.INDENT}{info.revision[:7]}  {info.date[:10]}  {headline(info.message)}"
+            yield f"{passage_view.INDENT}{info.revision[:7]}  {info.date[:10]}  {read_subject(info.message)}"
     if moved and not report.documents:
         yield "None of these documents has changed: others have, beside which they are ranked."
-    yield answering.standing_line(report.kb)
+    yield answering.describe_position(report.kb)
 
 
 def _nothing(ws: Workspace, asked: Query, at: RankedRevision | None) -> str:
-    from vmrag_link.ops.documents.sources_report import offered  # other answers do not need it
+    from vmrag_link.ops.documents.sources_report import propose_sources  # other answers do not need it
 
     everywhere = not (at or asked.collections)
-    files = everywhere and not ws.stored_collections() and offered(ws)
-    narrowed = f" with {asked.narrowing.shown}" if asked.narrowing else ""
+    files = everywhere and not ws.list_stored_collections() and propose_sources(ws)
+    narrowed = f" with {asked.narrowing.display_text}" if asked.narrowing else ""
     return f"Nothing found{narrowed}.{' To search files of the repository, run: vmrag init' if files else ''}"
 
 
@@ -305,32 +308,32 @@ def _lines(
         yield nothing
     for number, (title, hit) in enumerate(group_by_kind(report.results), start=1):
         yield from _title_lines(title)
-        score = output.style(f"  #{hit.chunk} {hit.score:g}", dim=True) if invocation.verbosity > 0 else ""
-        changed = output.style(f"  ({hit.uncommitted})", fg="yellow") if hit.uncommitted else ""
-        own_title = title_beside(hit.doc_id, hit.metadata.get("title"))
+        score = output.style_text(f"  #{hit.chunk} {hit.score:g}", dim=True) if invocation.verbosity > 0 else ""
+        changed = output.style_text(f"  ({hit.uncommitted})", fg="yellow") if hit.uncommitted else ""
+        own_title = format_title(hit.doc_id, hit.metadata.get("title"))
         name, place = _name_and_place(hit, Path(report.kb.worktree), invocation.directory, commit or "", of_files)
         heading = hit.symbol or hit.header_path
-        beside = output.style(f"  {heading}", dim=True) if heading and not place else ""
-        yield f"{number}. {output.style(name, bold=True)}{beside}{score}{own_title}{changed}"
+        beside = output.style_text(f"  {heading}", dim=True) if heading and not place else ""
+        yield f"{number}. {output.style_text(name, bold=True)}{beside}{score}{own_title}{changed}"
         if place:
-            yield f"{passage_view.INDENT}{output.style('  '.join(filter(None, (place, heading))), dim=True)}"
+            yield f"{passage_view.INDENT}{output.style_text('  '.join(filter(None, (place, heading))), dim=True)}"
         if hit.outdated:
-            yield f"{passage_view.INDENT}{output.style(hit.outdated, fg='yellow')}"
+            yield f"{passage_view.INDENT}{output.style_text(hit.outdated, fg='yellow')}"
         if hit.also_in:
             from vmrag_link.ops.index.packing import also_in_line  # few results have translations or copies
 
-            yield f"{passage_view.INDENT}{output.style(also_in_line(hit.also_in), dim=True)}"
+            yield f"{passage_view.INDENT}{output.style_text(also_in_line(hit.also_in), dim=True)}"
         if hit.signature and not hit.excerpt:
             yield f"{passage_view.INDENT}… {hit.signature}"
         if hit.excerpt:
-            spans = matches(query, ["\n".join(hit.excerpt.lines)])[0]
-            yield from passage_view.whole_lines(hit.excerpt.first, hit.excerpt.lines, spans)
+            spans = find_matches(query, ["\n".join(hit.excerpt.lines)])[0]
+            yield from passage_view.number_lines(hit.excerpt.first, hit.excerpt.lines, spans)
         elif "last_line" in hit.metadata:
-            yield from passage_view.code_lines(hit.text, hit.best, hit.matches)
+            yield from passage_view.cut_code_lines(hit.text, hit.best, hit.matches)
         else:
-            yield from passage_view.lines_from(hit.text, hit.best, hit.matches)
+            yield from passage_view.cut_lines(hit.text, hit.best, hit.matches)
     yield from _weak_lines(report)
-    yield answering.standing_line(report.kb)
+    yield answering.describe_position(report.kb)
     if notice := provenance.untracked_notice(report.kb):
         yield notice
 
@@ -345,7 +348,7 @@ def _name_and_place(
     commit = commit if hit.collection in sources else ""
     place = f"line {hit.line}" if hit.line and hit.line > 1 else ""
     if hit.file:
-        path = hit.file if commit else path_from(directory, top / hit.file)
+        path = hit.file if commit else format_relative_path(directory, top / hit.file)
         place = f"{commit[:7]}:{path}{line}" if commit else f"{path}{line}"
     return (place, "") if hit.file and hit.name == hit.file else (hit.name, place)
 
@@ -364,4 +367,4 @@ def _open(ws: Workspace, results: Sequence[PlacedPassage], number: int) -> None:
 def _parse_filter(text: str) -> dict[str, Any]:
     from vmrag_link.retrieval import filters  # most queries have none
 
-    return filters.parse(text)
+    return filters.parse_filter(text)

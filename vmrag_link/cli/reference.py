@@ -23,9 +23,9 @@ standard output stays empty.
 """
 
 
-def reference() -> str:
+def format_reference() -> str:
     """The whole page."""
-    found = {name: command for name in commands.names() if (command := commands.find(name))}
+    found = {name: command for name in commands.list_names() if (command := commands.find_command(name))}
     first = next(iter(found.values()))
     common = [option for option in _options(first) if all(option in _options(each) for each in found.values())]
     parts = [_HEAD.format(common=_table(common))]
@@ -72,4 +72,4 @@ def _table(rows: list[tuple[str, str]]) -> str:
 
 
 if __name__ == "__main__":
-    sys.stdout.write(reference())
+    sys.stdout.write(format_reference())

@@ -13,7 +13,7 @@ from vmrag_link.cli.base import command as vmrag_command
 
 if TYPE_CHECKING:
     from vmrag_link.ops.remotes.destinations import RemotesReport
-    from vmrag_link.transport.publish import Moved
+    from vmrag_link.transport.publish import BranchMove
 
 
 @vmrag_command("remote")
@@ -28,16 +28,16 @@ def command(invocation: Invocation, *, trust: str | None, forget: str | None) ->
 
     with invocation.workspace() as ws:
         if trust is not None:
-            operation.agree(ws, trust)
+            operation.trust_remote(ws, trust)
         if forget is not None:
-            operation.withdraw(ws, forget)
+            operation.distrust_remote(ws, forget)
         report = operation.report_remotes(ws)
-    invocation.emit(report, _remote_lines(report))
+    invocation.emit_report(report, _remote_lines(report))
 
 
 def _remote_lines(report: RemotesReport) -> Iterator[str]:
     for remote in report.remotes:
-        yield f"{output.style(remote.name, bold=True)}  {remote.url}" if remote.name != remote.url else remote.name
+        yield f"{output.style_text(remote.name, bold=True)}  {remote.url}" if remote.name != remote.url else remote.name
         yield from (f"  {head[:7]}  {name}" for name, head in remote.branches.items())
     if report.problem:
         yield f"{report.remote}: {report.problem}"
@@ -45,7 +45,7 @@ def _remote_lines(report: RemotesReport) -> Iterator[str]:
     yield from (f"trusted: {each}" for each in report.trusted)
 
 
-def describe_moves(updates: Iterable[Moved]) -> Iterator[str]:
+def describe_moves(updates: Iterable[BranchMove]) -> Iterator[str]:
     """Yield a line for each KB branch that a fetch or push moved."""
     for update in updates:
         moved = f"{update.old[:7]}..{update.new[:7]}" if update.old else f"{update.new[:7]} (new)"

@@ -12,17 +12,24 @@ from vmrag_link.cli import output
 from vmrag_link.cli.base import Invocation
 from vmrag_link.cli.base import command as vmrag_command
 from vmrag_link.errors import UsageInvalid, plural
-from vmrag_link.golden.queries import ranking_changes
+from vmrag_link.golden.queries import compare_rankings
 from vmrag_link.ops.history.revparse import HEAD
 from vmrag_link.ops.history.word_diff import hidden_suffix
 from vmrag_link.ops.report import html as jinja_page
 from vmrag_link.ops.report.ends import NamedEnd
-from vmrag_link.ops.report.files import require_place, write_text
-from vmrag_link.ops.report.gather import gather
-from vmrag_link.ops.report.markdown import markdown
-from vmrag_link.ops.report.rankings import answers_by_line, listed, ranked_name, text_that_differs
+from vmrag_link.ops.report.files import require_writable_path, write_text
+from vmrag_link.ops.report.gather import gather_report
+from vmrag_link.ops.report.markdown import format_markdown
+from vmrag_link.ops.report.rankings import index_answers, list_changed_rankings, name_differing_text, shorten_name
 from vmrag_link.ops.report.records import ComparedQueries, DocumentLine, QueryChange, ReportSummary, RevisionList
-from vmrag_link.ops.report.wording import basis, documents_name, grown, pinned_by, told, verdict
+from vmrag_link.ops.report.wording import (
+    describe_basis,
+    describe_pinning,
+    describe_revision,
+    format_growth,
+    judge_report,
+    name_document,
+)
 
 _MARKS = {"added": ("A", "green"), "changed": ("M", "yellow"), "moved": ("R", "cyan"), "removed": ("D", "red")}
 _INDENT = "    "
@@ -79,54 +86,55 @@ def command(
     if gitlab_note:
         from vmrag_link.ops.report import comment, comment_data, gitlab
 
-        request = gitlab.MergeRequest.of()
+        request = gitlab.MergeRequest.from_environment()
     written = html or summary or gitlab_note or invocation.as_json
-    printed = summary == _STDOUT or (output.goes_to_file() and not written)
+    printed = summary == _STDOUT or (output.is_output_file() and not written)
     if printed and invocation.as_json:
         raise UsageInvalid("Standard output takes one format.", hint="Name a file instead of `-`.")
     page_file, summary_file = (each and invocation.directory / each for each in (html, None if printed else summary))
     for file in filter(None, (page_file, summary_file)):
-        require_place(file, invocation.directory)
+        require_writable_path(file, invocation.directory)
     if page_file:
-        jinja_page.require()
+        jinja_page.require_jinja()
     with (
         invocation.workspace() as ws,
-        gather(ws, NamedEnd(base), NamedEnd(head), past=past) as report,
+        gather_report(ws, NamedEnd(base), NamedEnd(head), past=past) as report,
     ):
         if page_file:
-            write_text(page_file, jinja_page.page(report))
+            write_text(page_file, jinja_page.render_page(report))
         if summary_file:
-            write_text(summary_file, [markdown(report)])
+            write_text(summary_file, [format_markdown(report)])
         if gitlab_note:
-            data = comment_data.data_of(request.number, report.summary, report.summary.head.hash)
-            text = comment.comment(data, request.job_page, request="merge request")
-            outcome = request.settle(text, speaks=data.speaks)
-            output.complain(f"The note on the merge request: {outcome}.")
+            data = comment_data.build_comment_data(request.number, report.summary, report.summary.head.hash)
+            text = comment.format_comment(data, request.job_page, request="merge request")
+            outcome = request.update_note(text, speaks=data.has_news)
+            output.print_warning(f"The note on the merge request: {outcome}.")
         if printed and invocation.verbosity >= 0:
-            output.print_exactly(markdown(report))
+            output.print_exactly(format_markdown(report))
         elif invocation.as_json:
-            invocation.emit(report.full())
+            invocation.emit_report(report.load_full())
         else:
-            invocation.page(ws, _lines(report.summary))
+            invocation.print_paged(ws, _lines(report.summary))
 
 
 def _lines(report: ReportSummary) -> Iterator[str]:
-    yield from (output.style(sentence, bold=True) for sentence in verdict(report).sentences)
-    yield output.style(basis(report), dim=True)
+    yield from (output.style_text(sentence, bold=True) for sentence in judge_report(report).sentences)
+    yield output.style_text(describe_basis(report), dim=True)
     yield from _queries(report.queries)
     yield from _documents(report)
     yield from _revisions("+", report.gained)
     yield from _revisions("-", report.lost)
     for finding in report.findings:
         colour = "red" if finding.level == "error" else "cyan"
-        yield f"{output.style(finding.code, fg=colour)}  {finding.message}"
+        yield f"{output.style_text(finding.code, fg=colour)}  {finding.message}"
         yield from [f"{_INDENT}{finding.hint}"] if finding.hint else []
 
 
 def _revisions(sign: str, found: RevisionList) -> Iterator[str]:
     for each in found.shown[:_REVISIONS]:
-        by = f"  ({pinned_by(each)})" if each.commits else ""
-        yield f"{sign} {output.style(each.revision[:7], fg='yellow')} {' '.join(told(each, found).split())}{output.style(by, dim=True)}"
+        by = f"  ({describe_pinning(each)})" if each.commits else ""
+        name = output.style_text(each.revision[:7], fg="yellow")
+        yield f"{sign} {name} {' '.join(describe_revision(each, found).split())}{output.style_text(by, dim=True)}"
     if more := found.total - len(found.shown[:_REVISIONS]):
         yield f"{sign} {plural(more, 'more revision')}"
 
@@ -134,44 +142,44 @@ def _revisions(sign: str, found: RevisionList) -> Iterator[str]:
 def _documents(report: ReportSummary) -> Iterator[str]:
     for collection in report.collections:
         letter, colour = ("M", "yellow") if collection.kind == "modified" else (collection.kind[0].upper(), "cyan")
-        yield f" {output.style(letter, fg=colour)}  {collection.name}/ (the collection's settings)"
+        yield f" {output.style_text(letter, fg=colour)}  {collection.name}/ (the collection's settings)"
     width = max((len(_names(document)) for document in report.documents), default=0)
     for line in report.documents:
         letter, colour = _MARKS[line.kind]
         words = f"+{line.words.inserted} -{line.words.deleted}{hidden_suffix(line.words)}"
-        yield f" {output.style(letter, fg=colour)}  {_names(line).ljust(min(width, _WIDTH))} | {words}"
+        yield f" {output.style_text(letter, fg=colour)}  {_names(line).ljust(min(width, _WIDTH))} | {words}"
     for files in report.files:
         yield f"    {files.collection}: {plural(files.total, 'file')} of code"
     if report.documents:
         size = report.size
-        chunks = f"; chunks {grown(size.chunks)}" if size.chunks else ""
+        chunks = f"; chunks {format_growth(size.chunks)}" if size.chunks else ""
         words = f"{plural(report.words.inserted, 'word')} inserted(+), {report.words.deleted} deleted(-){hidden_suffix(report.words)}"
-        yield f"{words}; documents {grown(size.documents)}; {size.characters.grown:+,} characters{chunks}"
+        yield f"{words}; documents {format_growth(size.documents)}; {size.characters.grown:+,} characters{chunks}"
 
 
 def _names(line: DocumentLine) -> str:
-    name = documents_name(line)
+    name = name_document(line)
     return f"{line.shown_old_name} -> {name}" if line.shown_old_name else name
 
 
 def _queries(queries: ComparedQueries) -> Iterator[str]:
-    answers = answers_by_line(queries)
-    for each in listed(queries):
-        yield from _describe_query(each, text_that_differs(answers.get(each.line), queries), queries)
+    answers = index_answers(queries)
+    for each in list_changed_rankings(queries):
+        yield from _describe_query(each, name_differing_text(answers.get(each.line), queries), queries)
     for letter, colour, some in (("A", "green", queries.added), ("D", "red", queries.removed)):
         for query in some:
-            yield f" {output.style(letter, fg=colour)}  golden query: {' '.join(query.query.split())}"
+            yield f" {output.style_text(letter, fg=colour)}  golden query: {' '.join(query.query.split())}"
             yield from (f"{_INDENT}{each}" for each in query.missed)
 
 
 def _describe_query(query: QueryChange, differs: str, queries: ComparedQueries) -> Iterator[str]:
-    yield f"{output.style('?', fg='magenta')} {' '.join(query.query.split())}"
+    yield f"{output.style_text('?', fg='magenta')} {' '.join(query.query.split())}"
     for said in (query.problem_before, query.problem_after, *query.missed_after, differs):
         if said:
             yield f"{_INDENT}{said}"
-    for ranking_change in ranking_changes(query.before, query.after):
+    for ranking_change in compare_rankings(query.before, query.after):
         if ranking_change.rank_before != ranking_change.rank_after:
-            yield f"{_INDENT}{replace(ranking_change, document=ranked_name(ranking_change.document, queries))}"
+            yield f"{_INDENT}{replace(ranking_change, document=shorten_name(ranking_change.document, queries))}"
 
 
 _WIDTH = 60

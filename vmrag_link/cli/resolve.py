@@ -12,14 +12,14 @@ import msgspec
 from vmrag_link.cli import output, resolve_dialog, texts
 from vmrag_link.cli.base import Invocation
 from vmrag_link.cli.base import command as vmrag_command
-from vmrag_link.cli.pin import loss_lines
+from vmrag_link.cli.pin import describe_losses
 from vmrag_link.documents import export_paths
 from vmrag_link.errors import FAILED_CHECK, UsageInvalid, plural, quoted
-from vmrag_link.merging.conflicts import Decision, hunk_part, text_field
+from vmrag_link.merging.conflicts import Decision, find_text_field, name_hunk_part
 from vmrag_link.merging.text import Take
 from vmrag_link.ops.merge import resolve as operation
 from vmrag_link.ops.merge.resolve import ResolveReport
-from vmrag_link.ops.merge.worktree_texts import worktree_texts
+from vmrag_link.ops.merge.worktree_texts import read_worktree_texts
 from vmrag_link.workspace import Workspace
 
 _TAKES: tuple[Take, ...] = ("ours", "theirs", "union")
@@ -83,7 +83,7 @@ def command(
     1 while a conflict remains.
     """
     numbered = _parts(hunks, "hunk", "1").items()
-    parts = _parts(fields, "field", "title") | {hunk_part(number): take for number, take in numbered}
+    parts = _parts(fields, "field", "title") | {name_hunk_part(number): take for number, take in numbered}
     decision = Decision(side=side, parts=parts, text=_text(file) if file else None)
     asked: dict[Way, bool] = {
         "decide": decision != Decision(),
@@ -92,7 +92,7 @@ def command(
         "lost": accept_loss,
         "list": only_list,
     }
-    way = _way([each for each, is_asked in asked.items() if is_asked], conflicts, attended=invocation.attended)
+    way = _way([each for each, is_asked in asked.items() if is_asked], conflicts, attended=invocation.is_interactive)
     if (file or hunks) and len(conflicts) != 1:
         option, value = ("file", str(file)) if file else ("hunk", hunks[0])
         raise UsageInvalid(
@@ -102,21 +102,21 @@ def command(
     if (accept_loss and conflicts) or (offline and not accept_loss):
         raise UsageInvalid("--accept-loss is for whole sides; --offline goes with it.", hint="vmrag resolve --help")
     with invocation.workspace() as ws:
-        ids = operation.ids_of(ws, conflicts)
+        ids = operation.find_conflict_ids(ws, conflicts)
         match way:
             case "decide":
                 report = operation.resolve(ws, ids, decision)
             case "worktree":
-                report = operation.take_texts(ws, worktree_texts(ws, _open_merge(ws, ids)))
+                report = operation.resolve_texts(ws, read_worktree_texts(ws, _open_merge(ws, ids)))
             case "tool":
                 report = _with_tool(ws, _open_merge(ws, ids), tool or "")
             case "ask":
-                report = resolve_dialog.ask(ws, operation.conflicts(ws, ids), ids)
+                report = resolve_dialog.run_dialog(ws, operation.list_conflicts(ws, ids), ids)
             case "lost":
                 report = operation.accept_loss(ws, offline=offline)
             case "list":
-                report = operation.conflicts(ws, ids)
-    invocation.emit(report, _lines(report, shown=way == "list"))
+                report = operation.list_conflicts(ws, ids)
+    invocation.emit_report(report, _lines(report, shown=way == "list"))
     return FAILED_CHECK if report.conflicts or not report.staged else 0
 
 
@@ -142,7 +142,7 @@ def _way(asked: Sequence[Way], conflicts: Sequence[str], *, attended: bool) -> W
 
 
 def _text(path: Path) -> str:
-    return texts.read_standard_input() if str(path) == "-" else export_paths.file_text(path)
+    return texts.read_standard_input() if str(path) == "-" else export_paths.read_text(path)
 
 
 def _parts(given: tuple[str, ...], option: str, example: str) -> dict[str, Take]:
@@ -160,31 +160,31 @@ def _parts(given: tuple[str, ...], option: str, example: str) -> dict[str, Take]
 
 def _open_merge(ws: Workspace, wanted: Sequence[str]) -> ResolveReport:
     """The open merge with the conflicts named, by default all."""
-    report = operation.conflicts(ws, wanted)
+    report = operation.list_conflicts(ws, wanted)
     rows = tuple(conflict for conflict in report.conflicts if not wanted or conflict.id in wanted)
     return msgspec.structs.replace(report, conflicts=rows)
 
 
 def _with_tool(ws: Workspace, report: ResolveReport, tool: str) -> ResolveReport:
     """One text after the other; each is stored before the next one is opened."""
-    rows = [conflict for conflict in report.conflicts if text_field(conflict.conflict)]
+    rows = [conflict for conflict in report.conflicts if find_text_field(conflict.conflict)]
     if not rows:
         raise UsageInvalid("No text is in conflict.", hint="vmrag resolve --list")
     for row in rows:
-        merged = texts.merged_by_tool(ws, row.conflict, tool)
+        merged = texts.merge_with_tool(ws, row.conflict, tool)
         if merged is not None:
             report = operation.resolve(ws, [row.id], Decision(text=merged, edited=True))
-    return operation.conflicts(ws) if report.conflicts else report
+    return operation.list_conflicts(ws) if report.conflicts else report
 
 
 def _lines(report: ResolveReport, *, shown: bool) -> Iterator[str]:
     if report.losses:
-        yield from loss_lines(report.losses)
+        yield from describe_losses(report.losses)
     for row in report.conflicts:
         if shown:
-            yield from resolve_dialog.lines(row, report.labels)
+            yield from resolve_dialog.format_conflict(row, report.labels)
         else:
-            yield f"{output.style('conflict', fg='red')}  {row.id}"
+            yield f"{output.style_text('conflict', fg='red')}  {row.id}"
     if report.conflicts:
         decided = f", {report.decided} decided" if report.decided else ""
         sides = (

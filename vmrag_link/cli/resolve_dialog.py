@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from vmrag_link import terminal_text, worddiff
 from vmrag_link.cli import editor, output
-from vmrag_link.cli.base import title_beside
+from vmrag_link.cli.base import format_title
 from vmrag_link.errors import ContentRefused, plural
 from vmrag_link.merging.choices import Choices
 from vmrag_link.merging.conflicts import (
@@ -16,14 +16,14 @@ from vmrag_link.merging.conflicts import (
     PROJECT,
     Conflict,
     Decision,
-    hunk_field,
-    hunk_part,
-    key_field,
-    markers,
+    build_markers,
+    name_hunk_field,
+    name_hunk_part,
+    name_key_field,
 )
-from vmrag_link.merging.rows import CELLS, CONTENT, METADATA, metadata_value
+from vmrag_link.merging.rows import CELLS, CONTENT, METADATA, format_metadata_value
 from vmrag_link.merging.text import Hunk, Labels, Take
-from vmrag_link.models import Collection, RevisionInfo, Row, json_text, text_of
+from vmrag_link.models import Collection, RevisionInfo, Row, format_json, read_text
 from vmrag_link.ops.merge import resolve
 from vmrag_link.ops.merge.resolve import ConflictRow, ResolveReport
 from vmrag_link.ops.merge.sides import LastChanges
@@ -45,7 +45,7 @@ class OpenPart(NamedTuple):
         return self.row.id, self.field, self.row.conflict.hunks[self.hunk - 1].key if self.hunk else ""
 
 
-def ask(ws: Workspace, report: ResolveReport, wanted: Sequence[str]) -> ResolveReport:
+def run_dialog(ws: Workspace, report: ResolveReport, wanted: Sequence[str]) -> ResolveReport:
     """Ask about one part after the other, and store each answer, until the person stops.
 
     An answer may settle others, too, and end the merge, so the open ones are read again each time.
@@ -68,11 +68,11 @@ def ask(ws: Workspace, report: ResolveReport, wanted: Sequence[str]) -> ResolveR
                 report = _edited(ws, report, question, drafts, whole=answer == "w") or report
             except ContentRefused as refused:
                 asked.discard(question.key)
-                output.complain(
+                output.print_warning(
                     f"{refused.message} ({answer} edits the text as you left it.) {refused.hint}", "error:", fg="red"
                 )
         elif answer in _SIDES:
-            part = hunk_part(question.hunk) if question.hunk else question.field
+            part = name_hunk_part(question.hunk) if question.hunk else question.field
             report = resolve.resolve(ws, [question.row.id], Decision(parts={part: _SIDES[answer]}))
     return report
 
@@ -83,30 +83,30 @@ def _questions(report: ResolveReport, wanted: Sequence[str]) -> Iterator[OpenPar
             continue
         for field in row.open:
             if field == CONTENT and row.conflict.hunks:
-                open_keys = {each.key for each in row.conflict.open_hunks(row.choices)}
+                open_keys = {each.key for each in row.conflict.list_open_hunks(row.choices)}
                 for number, hunk in enumerate(row.conflict.hunks, 1):
                     if hunk.key in open_keys:
                         yield OpenPart(row, field, number)
             elif field == METADATA and row.conflict.keys:
-                parts = map(key_field, row.conflict.keys)
+                parts = map(name_key_field, row.conflict.keys)
                 yield from (OpenPart(row, part) for part in parts if part not in row.choices)
             else:
                 yield OpenPart(row, field)
 
 
 def _print_heading(ws: Workspace, report: ResolveReport, row: ConflictRow) -> None:
-    changes = resolve.last_changes(ws, report, row)
-    output.print_lines([heading(row), *change_lines(changes, report.labels)])
+    changes = resolve.find_last_changes(ws, report, row)
+    output.print_lines([format_heading(row), *format_changes(changes, report.labels)])
 
 
 def _lines(question: OpenPart, report: ResolveReport) -> Iterator[str]:
     row, labels = question.row, report.labels
     if question.hunk:
-        yield from hunk_lines(row, question.hunk, labels)
+        yield from format_hunk(row, question.hunk, labels)
     elif row.conflict.is_whole:
-        yield from list(lines(row, labels))[1:]
+        yield from list(format_conflict(row, labels))[1:]
     else:
-        yield from field_lines(row, question.field, labels)
+        yield from format_field(row, question.field, labels)
 
 
 def _choose(question: OpenPart, count: str) -> str:
@@ -116,7 +116,7 @@ def _choose(question: OpenPart, count: str) -> str:
     elif question.field == DOCUMENT:
         offers |= {"e": "[e]dit"}
     offers |= {"s": "[s]kip", "q": "[q]uit"}
-    return output.choose(f"{count} {', '.join(offers.values())}", list(offers))
+    return output.ask_choice(f"{count} {', '.join(offers.values())}", list(offers))
 
 
 def _edited(
@@ -129,9 +129,13 @@ def _edited(
     row, labels = question.row, report.labels
     hunk = None if whole or not question.hunk else question.hunk
     draft = (row.id, question.field, "" if hunk is None else str(hunk))
-    begun = conflict_template(row, labels) if hunk is None else hunk_template(row, row.conflict.hunks[hunk - 1], labels)
+    begun = (
+        format_conflict_template(row, labels)
+        if hunk is None
+        else format_hunk_template(row, row.conflict.hunks[hunk - 1], labels)
+    )
     text = editor.edit_text(
-        ws.places, drafts.get(draft) or begun, name=f"conflict{editor.suffix_of(row.conflict.doc_id)}"
+        ws.places, drafts.get(draft) or begun, name=f"conflict{editor.find_suffix(row.conflict.doc_id)}"
     )
     if text is None:
         return None
@@ -144,47 +148,47 @@ _MOST_LINES = 40
 """Lines of one side that are shown."""
 
 
-def lines(row: ConflictRow, labels: Labels) -> Iterator[str]:
+def format_conflict(row: ConflictRow, labels: Labels) -> Iterator[str]:
     """All that is in conflict in one row."""
     conflict = row.conflict
-    yield heading(row)
+    yield format_heading(row)
     if conflict.is_whole:
         yield from _whole_lines(conflict, labels)
         return
     for field in conflict.fields:
         if field == CONTENT:
             for number in range(1, len(conflict.hunks) + 1):
-                yield from hunk_lines(row, number, labels)
+                yield from format_hunk(row, number, labels)
         elif field == METADATA:
             for key in conflict.keys:
-                yield from field_lines(row, key_field(key), labels)
+                yield from format_field(row, name_key_field(key), labels)
         else:
-            yield from field_lines(row, field, labels)
+            yield from format_field(row, field, labels)
 
 
-def heading(row: ConflictRow) -> str:
+def format_heading(row: ConflictRow) -> str:
     conflict = row.conflict
     title = getattr(conflict.ours or conflict.theirs, "title", "")
-    return f"{output.style(row.id, bold=True)}{title_beside(conflict.doc_id, title)}"
+    return f"{output.style_text(row.id, bold=True)}{format_title(conflict.doc_id, title)}"
 
 
-def change_lines(changes: LastChanges, labels: Labels) -> Iterator[str]:
+def format_changes(changes: LastChanges, labels: Labels) -> Iterator[str]:
     """Who changed the row on each side, when, and why."""
     for label, change in zip(_sides(labels), (changes.ours, changes.theirs), strict=True):
         if change:
-            yield output.style(f"  {label}: {_described(change)}", dim=True)
+            yield output.style_text(f"  {label}: {_described(change)}", dim=True)
 
 
-def hunk_lines(row: ConflictRow, number: int, labels: Labels) -> Iterator[str]:
+def format_hunk(row: ConflictRow, number: int, labels: Labels) -> Iterator[str]:
     """A hunk of the text, word by word."""
     hunk = row.conflict.hunks[number - 1]
     of = f" of {len(row.conflict.hunks)}" if len(row.conflict.hunks) > 1 else ""
-    yield f"  hunk {number}{of}, line {hunk.line}{_decided(row.choices, hunk_field(hunk), CONTENT)}"
+    yield f"  hunk {number}{of}, line {hunk.line}{_decided(row.choices, name_hunk_field(hunk), CONTENT)}"
     for label, version in zip(_sides(labels), (hunk.ours, hunk.theirs), strict=True):
         yield from _change(label, hunk.base, version)
 
 
-def field_lines(row: ConflictRow, field: str, labels: Labels) -> Iterator[str]:
+def format_field(row: ConflictRow, field: str, labels: Labels) -> Iterator[str]:
     """A field, or `metadata.KEY`, word by word."""
     conflict = row.conflict
     yield f"  {field}{_decided(row.choices, field, field.partition('.')[0])}"
@@ -193,21 +197,21 @@ def field_lines(row: ConflictRow, field: str, labels: Labels) -> Iterator[str]:
         yield from _change(label, base, version)
 
 
-def conflict_template(row: ConflictRow, labels: Labels) -> str:
+def format_conflict_template(row: ConflictRow, labels: Labels) -> str:
     """What an editor opens with: the text with what is decided, the rest between markers with the
     base.
     """
     conflict = row.conflict
     if conflict.is_whole:
-        ours, theirs, base = (text_of(each) for each in (conflict.ours, conflict.theirs, conflict.base))
-        return markers(conflict, labels).between(ours, theirs, base=base)
-    found = markers(conflict, labels)  # looks at all of the texts
-    undecided = {hunk.key: found.between(hunk.ours, hunk.theirs, base=hunk.base) for hunk in conflict.hunks}
-    return conflict.text(row.choices, undecided=undecided)
+        ours, theirs, base = (read_text(each) for each in (conflict.ours, conflict.theirs, conflict.base))
+        return build_markers(conflict, labels).format_conflict(ours, theirs, base=base)
+    found = build_markers(conflict, labels)  # looks at all of the texts
+    undecided = {hunk.key: found.format_conflict(hunk.ours, hunk.theirs, base=hunk.base) for hunk in conflict.hunks}
+    return conflict.build_text(row.choices, undecided=undecided)
 
 
-def hunk_template(row: ConflictRow, hunk: Hunk, labels: Labels) -> str:
-    return markers(row.conflict, labels).between(hunk.ours, hunk.theirs, base=hunk.base)
+def format_hunk_template(row: ConflictRow, hunk: Hunk, labels: Labels) -> str:
+    return build_markers(row.conflict, labels).format_conflict(hunk.ours, hunk.theirs, base=hunk.base)
 
 
 def _whole_lines(conflict: Conflict, labels: Labels) -> Iterator[str]:
@@ -227,8 +231,8 @@ def _sides(labels: Labels) -> tuple[str, str]:
 
 
 def _change(label: str, base: str, version: str) -> list[str]:
-    text = worddiff.render(worddiff.cut(worddiff.difference(base, version)), style=_style)
-    shown = list(terminal_text.lines(text))
+    text = worddiff.render_pieces(worddiff.cut_equal_text(worddiff.diff_words(base, version)), style=_style)
+    shown = list(terminal_text.split_lines(text))
     if len(shown) > _MOST_LINES:
         half = _MOST_LINES // 2
         shown = [*shown[:half], f"… {plural(len(shown) - 2 * half, 'line')} …", *shown[-half:]]
@@ -236,7 +240,7 @@ def _change(label: str, base: str, version: str) -> list[str]:
 
 
 def _style(op: str, text: str) -> str:
-    return output.style(text, fg=COLOURS.get(op))
+    return output.style_text(text, fg=COLOURS.get(op))
 
 
 def _decided(choices: Choices, part: str, field: str) -> str:
@@ -253,8 +257,8 @@ def _value(row: Row | None, field: str) -> str:
     if row is None:
         return ""
     if field.startswith(f"{METADATA}."):
-        return metadata_value(row, field.removeprefix(f"{METADATA}."))
+        return format_metadata_value(row, field.removeprefix(f"{METADATA}."))
     values = [getattr(row, name) for name in CELLS[type(row)][field]]
     if not isinstance(row, Collection):
         return str(values[0])  # what else is in the cell follows from it
-    return json_text(values[0] if len(values) == 1 else values)
+    return format_json(values[0] if len(values) == 1 else values)

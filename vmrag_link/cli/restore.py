@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 import click
 
 from vmrag_link.cli import output
-from vmrag_link.cli.base import NEXT_COMMIT, Invocation, kept_line, name_from_top
+from vmrag_link.cli.base import NEXT_COMMIT, Invocation, describe_kept_revision, name_from_top
 from vmrag_link.cli.base import command as vmrag_command
-from vmrag_link.cli.writing import to_json
+from vmrag_link.cli.writing import format_json_report
 from vmrag_link.errors import FAILED_CHECK, OK, GitReferenceMissing, UsageInvalid, plural, quoted
 
 if TYPE_CHECKING:
@@ -51,24 +51,24 @@ def command(
         names = tuple(name_from_top(ws, invocation.directory, name) for name in names)
         notes = _restore_notes(ws, names, ref, undo=undo, within=collection)
         if notes:
-            invocation.emit(notes, _restored_note_lines(notes))
+            invocation.emit_report(notes, _restored_note_lines(notes))
             return OK
-        result = invocation.ask(
+        result = invocation.run_confirmed(
             lambda confirmed: operation.restore(ws, names, source=ref, within=collection, confirmed=confirmed),
             question="Discard them?",
             yes=yes,
         )
     if result is None:
-        output.complain("Nothing was changed.")
+        output.print_warning("Nothing was changed.")
         return FAILED_CHECK
     report = result.report
     lines = [*_restored_lines(report)]
     if report.kept:
         back = command_of("restore", names or (EVERYTHING,), collection, source=report.kept[:12])
-        lines.append(kept_line(len(report.unsaved), back))
+        lines.append(describe_kept_revision(len(report.unsaved), back))
     if ref is not None and result.branch:
         lines.append(NEXT_COMMIT)
-    invocation.emit(to_json(result), lines)
+    invocation.emit_report(format_json_report(result), lines)
     return OK
 
 
@@ -78,7 +78,7 @@ def _restore_notes(
     """Restore notes. Return None if the names are those of stored documents."""
     if undo and (ref is not None or len(names) > 1):
         raise UsageInvalid("--undo takes one name at most, and no --source.", hint="vmrag restore --undo")
-    if not (undo or (names and ws.sources.writable())):
+    if not (undo or (names and ws.sources.find_writable())):
         return None
     from vmrag_link.ops.documents import note_restore
 
@@ -87,7 +87,7 @@ def _restore_notes(
     try:
         selection = note_restore.find_notes_at(ws, names, ref=ref, within=within)
     except GitReferenceMissing:
-        if not ws.initialized:
+        if not ws.is_initialized:
             raise
         return None  # the ref may be a revision of the knowledge base
     return note_restore.restore_notes(ws, selection.documents, ref=ref) if selection else None

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 import click
 
 from vmrag_link.cli import output
-from vmrag_link.cli.base import NEXT_COMMIT, Invocation, kept_line, name_from_top
+from vmrag_link.cli.base import NEXT_COMMIT, Invocation, describe_kept_revision, name_from_top
 from vmrag_link.cli.base import command as vmrag_command
-from vmrag_link.cli.writing import to_json
+from vmrag_link.cli.writing import format_json_report
 from vmrag_link.errors import FAILED_CHECK, OK, enumerated, plural, quoted
 
 if TYPE_CHECKING:
@@ -36,18 +36,18 @@ def command(invocation: Invocation, *, names: tuple[str, ...], collection: str |
 
     with invocation.workspace() as ws:
         names = tuple(name_from_top(ws, invocation.directory, name) for name in names)
-        store = stores.store_of_all(ws, [collection or name.partition("/")[0] for name in names])
-        result = invocation.ask(
+        store = stores.find_common_store(ws, [collection or name.partition("/")[0] for name in names])
+        result = invocation.run_confirmed(
             lambda confirmed: remove_named(store, names, within=collection, confirmed=confirmed, dry_run=dry_run),
             question="Remove them?",
             yes=yes,
         )
     if result is None:
-        output.complain("Nothing was removed.")
+        output.print_warning("Nothing was removed.")
         return FAILED_CHECK
     removed = result.report
     lines = _dry_run_lines(removed) if dry_run else _removal_lines(result, names, collection)
-    invocation.emit(to_json(result), lines)
+    invocation.emit_report(format_json_report(result), lines)
     return OK
 
 
@@ -79,6 +79,8 @@ def _removal_lines(result: WriteResult[NamedRemoval], names: Sequence[str], with
             undo = "vmrag restore --undo" if name.doc_id in kept else "vmrag restore"
             yield f"hint: {undo} {quoted(str(name))}"
     if removed.kept:
-        yield kept_line(len(removed.unsaved), command_of("restore", names, within, source=removed.kept[:12]))
+        yield describe_kept_revision(
+            len(removed.unsaved), command_of("restore", names, within, source=removed.kept[:12])
+        )
     if result.branch:
         yield NEXT_COMMIT

@@ -11,7 +11,7 @@ from vmrag_link.cli import diff_view, history_view, output
 from vmrag_link.cli.base import Invocation, name_from_top
 from vmrag_link.cli.base import command as vmrag_command
 from vmrag_link.cli.history_view import Form
-from vmrag_link.cli.terminal import paged
+from vmrag_link.cli.terminal import open_pager
 from vmrag_link.errors import UsageInvalid
 from vmrag_link.ops.documents import listing
 from vmrag_link.ops.documents.listing import ShownRevision, ShowReport
@@ -38,8 +38,8 @@ def command(invocation: Invocation, *, shown: str | None, form: Form | None, raw
     """
     with invocation.workspace() as ws:
         shown = name_from_top(ws, invocation.directory, shown) if shown else None
-        store = stores.store_of(ws, shown.partition("/")[0]) if shown else ws
-        found = listing.show_stored(store, shown) if shown and store is not ws else listing.show(ws, shown)
+        store = stores.find_store(ws, shown.partition("/")[0]) if shown else ws
+        found = listing.show_stored(store, shown) if shown and store is not ws else listing.show_name(ws, shown)
         if isinstance(found, ShowReport):
             if form:
                 raise UsageInvalid(
@@ -48,22 +48,22 @@ def command(invocation: Invocation, *, shown: str | None, form: Form | None, raw
                 )
             _show_document(invocation, ws, found, raw=raw)
         elif invocation.as_json:
-            (report,) = found.history.reports(history_view.DETAILS[form or "text"])
-            invocation.emit(report)
+            (report,) = found.history.list_reports(history_view.DETAILS[form or "text"])
+            invocation.emit_report(report)
         else:
-            invocation.page(ws, _revision(found, form or "text"))
+            invocation.print_paged(ws, _revision(found, form or "text"))
 
 
 def _show_document(invocation: Invocation, ws: Workspace, report: ShowReport, *, raw: bool) -> None:
     if invocation.as_json or invocation.verbosity < 0:
-        invocation.emit(report)
+        invocation.emit_report(report)
         return
-    with paged(ws.places):
+    with open_pager(ws.places):
         exact = output.print_exactly(report.content, raw=raw)
     if not exact and not sys.stdout.isatty():
-        output.complain("The text was escaped for the job's log. Its exact bytes: vmrag show --raw", "warning:")
+        output.print_warning("The text was escaped for the job's log. Its exact bytes: vmrag show --raw", "warning:")
 
 
 def _revision(found: ShownRevision, form: Form) -> Iterator[str]:
-    yield from history_view.revision_in_full(found.step.info)
-    yield from diff_view.diff_lines(found.history.diff(found.step, history_view.DETAILS[form]), form)
+    yield from history_view.format_full_revision(found.step.info)
+    yield from diff_view.format_diff(found.history.diff_step(found.step, history_view.DETAILS[form]), form)

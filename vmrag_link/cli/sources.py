@@ -9,11 +9,17 @@ from typing import TYPE_CHECKING, Literal
 import click
 
 from vmrag_link.cli import output
-from vmrag_link.cli.base import NEXT_COMMIT, Invocation, describe_requirement, describe_uncovered, kept_line
+from vmrag_link.cli.base import (
+    NEXT_COMMIT,
+    Invocation,
+    describe_kept_revision,
+    describe_requirement,
+    describe_uncovered,
+)
 from vmrag_link.cli.base import command as vmrag_command
 from vmrag_link.errors import UsageInvalid, enumerated, first_of, plural, quoted
 from vmrag_link.ops.branches.dedupe_sources import Deduplication, dedupe_sources
-from vmrag_link.ops.documents.sources_report import LeftOutRow, SourceRow, SourcesReport, sources_report
+from vmrag_link.ops.documents.sources_report import LeftOutRow, SourceRow, SourcesReport, report_sources
 from vmrag_link.paths import CONFIG_NAME, PIN_NAME
 from vmrag_link.settings.flaws import NOTES, NOTES_FOLDER
 
@@ -83,14 +89,14 @@ def command(
     with invocation.workspace() as ws:
         if action == "add":
             addition = _add_source(invocation, ws, paths, collection=collection, kind=kind, write=write)
-            invocation.emit(addition, _addition_lines(addition))
+            invocation.emit_report(addition, _addition_lines(addition))
             return
         if action == "dedupe":
             report = dedupe_sources(ws, dry_run=dry_run)
-            invocation.emit(report, _dry_run_lines(report) if dry_run else _dedupe_lines(report))
+            invocation.emit_report(report, _dry_run_lines(report) if dry_run else _dedupe_lines(report))
         else:
-            shown = sources_report(ws, ref=ref)
-            invocation.emit(shown, _lines(shown, None if invocation.verbosity > 0 else SHOWN, ref))
+            shown = report_sources(ws, ref=ref)
+            invocation.emit_report(shown, _lines(shown, None if invocation.verbosity > 0 else SHOWN, ref))
 
 
 def _add_source(
@@ -209,7 +215,7 @@ def _next(report: SourcesReport) -> Iterator[str]:
 def _source(row: SourceRow) -> Iterator[str]:
     kind = ", code" if row.kind == "code" else ", notes are written here" if row.write else ""
     number = "not read" if row.unavailable else plural(row.documents, "document")
-    yield f"{output.style(row.collection, bold=True)}  {number}{kind}"
+    yield f"{output.style_text(row.collection, bold=True)}  {number}{kind}"
     without = f", without {' '.join(row.exclude)}" if row.exclude else ""
     yield f"  {' '.join(row.paths)}{without}"
     if row.unmatched:
@@ -290,7 +296,7 @@ def _dedupe_lines(report: Deduplication) -> Iterator[str]:
             yield f"  to see one as it was: vmrag show {report.commit.parent[:12]}:{name}"
     if report.kept:
         names = " ".join(quoted(str(name)) for name in report.unsaved[:NAMED])
-        yield kept_line(len(report.unsaved), f"vmrag restore --source {report.kept[:12]} {names}")
+        yield describe_kept_revision(len(report.unsaved), f"vmrag restore --source {report.kept[:12]} {names}")
     yield from _remaining_lines(report)
     if report.commit:
         yield f"Committed as {report.commit.revision[:7]}"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterator, Sequence
 
 from vmrag_link.cli import output
-from vmrag_link.cli.base import Invocation, title_beside
+from vmrag_link.cli.base import Invocation, format_title
 from vmrag_link.cli.base import command as vmrag_command
 from vmrag_link.errors import FAILED_CHECK, enumerated, plural
 from vmrag_link.models import Record
@@ -44,7 +44,7 @@ def command(invocation: Invocation) -> int:
         empty = _describe_empty_pin(ws, report) if not invocation.as_json else ""
     most = None if invocation.verbosity > 0 else SHOWN
     lines = [*_status_lines(report, most, chroma_is_set=chroma_is_set), *([f"hint: {empty}"] if empty else [])]
-    invocation.emit(report, lines)
+    invocation.emit_report(report, lines)
     return 0 if report.in_sync else FAILED_CHECK
 
 
@@ -84,7 +84,7 @@ def _sources(found: SourcesStatus) -> list[str]:
 
 def _status_lines(report: operation.StatusReport, most: int | None, *, chroma_is_set: bool) -> list[str]:
     title, colour = TITLES[report.state]
-    lines = [output.style(title, fg=colour, bold=True)]
+    lines = [output.style_text(title, fg=colour, bold=True)]
     lines.append(
         f"  code       {report.git.branch or 'detached HEAD'} {report.git.head[:10] if report.git.head else '(no commit yet)'}"
     )
@@ -110,12 +110,12 @@ def _status_lines(report: operation.StatusReport, most: int | None, *, chroma_is
     if report.server:
         lines.append(f"  server     {_server(report.server)}")
     if report.changes and report.changes.unpushed:
-        lines.append(f"  remote     {unpushed(report.changes.unpushed)}")
+        lines.append(f"  remote     {describe_unpushed(report.changes.unpushed)}")
     lines += [f"  {reason}" for reason in report.reasons]
     if report.hint:
         lines.append(f"hint: {report.hint}")
     files = report.sources.changed if report.sources else ()
-    return [*lines, *_file_lines(files, most), *(change_lines(report.changes, most) if report.changes else ())]
+    return [*lines, *_file_lines(files, most), *(format_changes(report.changes, most) if report.changes else ())]
 
 
 def _count_documents(number: int) -> str:
@@ -139,7 +139,7 @@ class _Line(Record, frozen=True):
     text: str
 
 
-def unpushed(found: Unpushed) -> str:
+def describe_unpushed(found: Unpushed) -> str:
     """For the line of the remote."""
     if found.revisions is None:
         return f"{found.remote}: {found.problem}"
@@ -148,7 +148,7 @@ def unpushed(found: Unpushed) -> str:
     return f"{found.remote}, {plural(found.revisions, 'revision')} not pushed: vmrag push"
 
 
-def change_lines(changes: PendingChanges, most: int | None) -> Iterator[str]:
+def format_changes(changes: PendingChanges, most: int | None) -> Iterator[str]:
     """The lists, with what to type; `most` lines each, None for all."""
     yield from _uncommitted(changes, most)
 
@@ -162,7 +162,7 @@ def _uncommitted(changes: PendingChanges, most: int | None) -> Iterator[str]:
         _Line(
             document.kind,
             (document.collection, document.kind),
-            f"{document.shown_name}{title_beside(document.doc_id, document.title)}",
+            f"{document.shown_name}{format_title(document.doc_id, document.title)}",
         )
         for document in changes.documents
     ]
@@ -202,5 +202,5 @@ def _fair_share(lines: Sequence[_Line], most: int | None) -> Iterator[str]:
 
 
 def _coloured_line(line: _Line) -> str:
-    label = output.style(f"{line.kind}:".ljust(_WIDTH), fg=_COLOURS[line.kind])
+    label = output.style_text(f"{line.kind}:".ljust(_WIDTH), fg=_COLOURS[line.kind])
     return f"{_INDENT}{label}{line.text}"

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from vmrag_link.cli.base import Invocation, described
+from vmrag_link.cli.base import Invocation, describe_changes
 from vmrag_link.cli.base import command as vmrag_command
 from vmrag_link.errors import plural
 
@@ -45,15 +45,15 @@ def command(invocation: Invocation, *, rebuild: bool, wait: bool, hooks: bool) -
             report = operation.sync_files(ws, wait=wait)
             lines = [_describe_files(report)]
         else:
-            report = operation.sync(ws, rebuild=rebuild, wait=wait)
+            report = operation.sync_to_pin(ws, rebuild=rebuild, wait=wait)
             lines = _sync_lines(report)
         if shows_chroma and report.chroma and report.chroma.path:
             lines.append(f"Chroma's store is ready: {report.chroma.path}")
-        if hooks or invocation.attended:
+        if hooks or invocation.is_interactive:
             lines += _install_missing_hooks(ws)
         if not invocation.as_json and (empty := describe_once(ws)):
             lines.append(f"hint: {empty}")
-    invocation.emit(report, lines)
+    invocation.emit_report(report, lines)
 
 
 def _describe_files(report: FilesReport) -> str:
@@ -65,16 +65,16 @@ def _describe_files(report: FilesReport) -> str:
 
 def _install_missing_hooks(ws: Workspace) -> list[str]:
     """Install the hooks that git does not run here, and return lines that describe them."""
-    from vmrag_link.ops.status.cautions import misses_hooks_for_files, missing_hooks
+    from vmrag_link.ops.status.cautions import find_missing_hooks, misses_hooks_for_files
 
     files_only = misses_hooks_for_files(ws)
-    if missing_hooks(ws) is None and not files_only:
+    if find_missing_hooks(ws) is None and not files_only:
         return []
     from vmrag_hooks import installer
     from vmrag_link.errors import HooksRefused
 
     try:
-        report = installer.install(ws.places, place=ws.config.hooks.place, files_only=files_only)
+        report = installer.install_hooks(ws.places, place=ws.config.hooks.place, files_only=files_only)
     except HooksRefused as refused:
         return [f"Did not install the git hooks: {refused.message}", f"hint: {refused.hint}"]
     return [f"Installed the git hooks in {report.folder}."] if report.written else []
@@ -88,7 +88,7 @@ def _sync_lines(report: SyncReport) -> list[str]:
     if not report.seconds:
         return [f"Knowledge is at {to}, as pinned; nothing to do.", *server]
     chunks = report.chunks
-    lines = [f"Knowledge is at {to} now: {described(report.plan)} ({report.seconds['total']:.2f} s)."]
+    lines = [f"Knowledge is at {to} now: {describe_changes(report.plan)} ({report.seconds['total']:.2f} s)."]
     if chunks.added or chunks.removed:
         lines.append(
             f"Index: {plural(chunks.added, 'chunk')} added ({chunks.embedded} embedded), {chunks.removed} removed."

@@ -14,7 +14,7 @@ from typing import IO, TYPE_CHECKING, Any, Self
 
 from vmrag_link.cli import output
 from vmrag_link.progress import QUIET, UNITS, Task
-from vmrag_link.terminal_text import one_line
+from vmrag_link.terminal_text import escape_line
 
 if TYPE_CHECKING:
     from vmrag_link.paths import Places
@@ -61,9 +61,9 @@ class Terminal:
             bar.end()
 
     def note(self, sentence: str) -> None:
-        output.complain(sentence)
+        output.print_warning(sentence)
 
-    def started(self) -> Any:
+    def show_bar(self) -> Any:
         if self._rich is None:
             from rich.console import Console
             from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
@@ -82,7 +82,7 @@ class Terminal:
             self._rich.start()
         return self._rich
 
-    def ended(self, task: Any) -> None:
+    def hide_bar(self, task: Any) -> None:
         """Without a bar, what is printed is ours alone again."""
         self._rich.remove_task(task)
         if not self._rich.tasks:
@@ -114,18 +114,18 @@ class _Bar:
     def advance(self, steps: int = 1) -> None:
         self._done += steps
         if self._id is None and time.monotonic() - self._since > PATIENCE:
-            name, unit = one_line(self._description), UNITS.get(self._description, "")
-            self._id = self._terminal.started().add_task(name, total=self._total, unit=unit)
+            name, unit = escape_line(self._description), UNITS.get(self._description, "")
+            self._id = self._terminal.show_bar().add_task(name, total=self._total, unit=unit)
         if self._id is not None:
-            self._terminal.started().update(self._id, completed=self._done)
+            self._terminal.show_bar().update(self._id, completed=self._done)
 
     def end(self) -> None:
         if self._id is not None:
-            self._terminal.ended(self._id)
+            self._terminal.hide_bar(self._id)
 
 
 @contextlib.contextmanager
-def paged(places: Places) -> Iterator[None]:
+def open_pager(places: Places) -> Iterator[None]:
     """What is printed within goes through git's pager, if standard output is a terminal; returns
     when the person has left it.
     """

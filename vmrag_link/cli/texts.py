@@ -18,7 +18,7 @@ import click
 from vmrag_link.cli import output
 from vmrag_link.documents import export_paths
 from vmrag_link.errors import UsageInvalid
-from vmrag_link.models import json_from_user, text_of
+from vmrag_link.models import parse_user_json, read_text
 
 if TYPE_CHECKING:
     from vmrag_link.merging.conflicts import Conflict
@@ -30,16 +30,16 @@ _PIPE_HINT = "printf 'TEXT' | vmrag …   (or name a file)"
 _METADATA = """--metadata '{"team": "core", "year": 2024}'"""
 
 
-def merged_by_tool(ws: Workspace, conflict: Conflict, tool: str) -> str | None:
+def merge_with_tool(ws: Workspace, conflict: Conflict, tool: str) -> str | None:
     """The text that a merge tool of git's makes of the three versions; None if it gave up.
 
     `tool`: as `git mergetool` names it; empty for the configured one.
     """
-    versions = [text_of(row) for row in (conflict.base, conflict.ours, conflict.theirs)]
+    versions = [read_text(row) for row in (conflict.base, conflict.ours, conflict.theirs)]
     from vmrag_link.cli import editor
     from vmrag_link.git import programs
 
-    return programs.merge_by_tool(ws.places, f"conflict{editor.suffix_of(conflict.doc_id)}", versions, tool=tool)
+    return programs.merge_by_tool(ws.places, f"conflict{editor.find_suffix(conflict.doc_id)}", versions, tool=tool)
 
 
 def text_options(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -50,7 +50,7 @@ def text_options(function: Callable[..., Any]) -> Callable[..., Any]:
     return text(file(function))
 
 
-def given_text(directory: Path, text: str | None, file: Path | None) -> str | None:
+def read_given_text(directory: Path, text: str | None, file: Path | None) -> str | None:
     """The text that the options give; None if they give none.
 
     Raises `UsageInvalid`, `FileFailed`.
@@ -59,7 +59,7 @@ def given_text(directory: Path, text: str | None, file: Path | None) -> str | No
         raise UsageInvalid("--text and --file both give the text.", hint="Leave one of them out.")
     if file is None:
         return text
-    return read_standard_input() if str(file) == "-" else export_paths.file_text(directory / file)
+    return read_standard_input() if str(file) == "-" else export_paths.read_text(directory / file)
 
 
 def has_piped_input() -> bool:
@@ -85,14 +85,14 @@ def read_standard_input() -> str:
         raise UsageInvalid("standard input is closed, so it holds no text", hint=_PIPE_HINT)
     with contextlib.suppress(OSError, ValueError):  # it has no descriptor
         if not select.select([sys.stdin.fileno()], [], [], _PATIENCE)[0]:
-            output.complain("Waiting for the text on standard input. Ctrl-D ends it, Ctrl-C aborts.", "note:")
-    return export_paths.stream_text(sys.stdin.buffer)
+            output.print_warning("Waiting for the text on standard input. Ctrl-D ends it, Ctrl-C aborts.", "note:")
+    return export_paths.read_stream(sys.stdin.buffer)
 
 
-def metadata_object(text: str) -> dict[str, Any]:
+def parse_metadata_option(text: str) -> dict[str, Any]:
     """What `--metadata` holds. Raises `UsageInvalid`."""
     try:
-        value = json_from_user(text)
+        value = parse_user_json(text)
     except ValueError as error:
         raise UsageInvalid(f"--metadata {error}.", hint=_METADATA) from None
     if not isinstance(value, dict):
@@ -103,4 +103,4 @@ def metadata_object(text: str) -> dict[str, Any]:
 def warn_pending(why: str) -> None:
     """`why` the index did not follow what was stored; empty if it did."""
     if why:
-        output.complain(why, "warning:")
+        output.print_warning(why, "warning:")

@@ -33,37 +33,40 @@ def command(invocation: Invocation, *, yes: bool, service: str | None, listing: 
     if sum((yes, service is not None, listing, revoke)) > 1:
         raise UsageInvalid("One of --yes, --service, --list and --revoke at a time.", hint="vmrag trust --help")
     if listing:
-        every = operation.every()
-        invocation.emit(every, _agreement_lines(every))
+        every = operation.list_agreements()
+        invocation.emit_report(every, _agreement_lines(every))
         return OK
     with invocation.workspace(warn=False) as ws:
         if revoke:
-            done = operation.revoke(ws)
+            done = operation.revoke_trust(ws)
             said = "Forgot what was agreed to here." if done else "Nothing was agreed to here."
-            invocation.emit({"revoked": done}, [said])
+            invocation.emit_report({"revoked": done}, [said])
             return OK
         if service is not None:
-            operation.agree_to_service(ws, service)
-            invocation.emit(operation.examine(ws), [f"The collections of this repository may ask {service} now."])
+            operation.trust_service(ws, service)
+            invocation.emit_report(
+                operation.examine_settings(ws), [f"The collections of this repository may ask {service} now."]
+            )
             return OK
-        report = operation.examine(ws)
+        report = operation.examine_settings(ws)
         if report.agreed:
-            invocation.emit(report, _nothing_open(report))
+            invocation.emit_report(report, _nothing_open(report))
             return OK
         if not yes and not _person_agrees(invocation, report):
             return FAILED_CHECK
-        operation.agree(ws, report)
-        invocation.emit(
-            operation.examine(ws), ["It counts in this repository now. To take that back: vmrag trust --revoke"]
+        operation.trust_settings(ws, report)
+        invocation.emit_report(
+            operation.examine_settings(ws),
+            ["It counts in this repository now. To take that back: vmrag trust --revoke"],
         )
     return OK
 
 
 def _person_agrees(invocation: Invocation, report: TrustReport) -> bool:
     """Shows what it is about; asks on a terminal only."""
-    asks = invocation.attended
-    invocation.emit(report, [*_report_lines(report), *([] if asks else ["To agree: vmrag trust --yes"])])
-    return asks and output.agrees("Let it count in this repository?")
+    asks = invocation.is_interactive
+    invocation.emit_report(report, [*_report_lines(report), *([] if asks else ["To agree: vmrag trust --yes"])])
+    return asks and output.ask_yes("Let it count in this repository?")
 
 
 def _nothing_open(report: TrustReport) -> Iterator[str]:

@@ -73,8 +73,8 @@ def command(
     if not everything:
         with invocation.workspace(warn=False) as ws:
             _replace_invalid_settings(invocation, ws)
-            report = installer.uninstall(ws.places, hooks=names, force=force, worktree=worktree, everything=False)
-        invocation.emit(report, _hooks(report))
+            report = installer.uninstall_hooks(ws.places, hooks=names, force=force, worktree=worktree, everything=False)
+        invocation.emit_report(report, _hooks(report))
         return
     from vmrag_link.cli import mcp
     from vmrag_link.ops.setup import removal
@@ -84,11 +84,11 @@ def command(
         _replace_invalid_settings(invocation, ws)
         remote = _ask_remote(ws) if remote == "" else remote
         losses = removal.require_saved(ws, discard=discard)
-        refs = removal.require_remote(ws, remote) if remote else {}
+        refs = removal.list_remote_refs(ws, remote) if remote else {}
         if not invocation.as_json and invocation.verbosity >= 0:
             output.print_lines(_list_plan(ws, remote, refs))
-        report = installer.uninstall(ws.places, hooks=names, force=force, worktree=worktree, everything=True)
-        removed = removal.remove(ws, losses)
+        report = installer.uninstall_hooks(ws.places, hooks=names, force=force, worktree=worktree, everything=True)
+        removed = removal.uninstall(ws, losses)
         files = clients.uninstall_all(ws.places.top, everywhere=False)
         removal.remove_empty_folders()
         if remote:
@@ -96,14 +96,16 @@ def command(
     lines = [*_hooks(report), *_everything(report, removed)]
     if remote:
         lines.append(f"Deleted on {remote}: {', '.join(removed.refs) or 'nothing, it has no knowledge'}")
-    lines += [line for client in files.clients for line in mcp.uninstalled(client)] + mcp.removed_rules(files.rules)
-    lines += mcp.refusals(files.refused)
-    invocation.emit({"hooks": report, "everything": removed, "clients": files}, lines)
+    lines += [line for client in files.clients for line in mcp.describe_uninstall(client)] + mcp.describe_removed_rules(
+        files.rules
+    )
+    lines += mcp.describe_refusals(files.refused)
+    invocation.emit_report({"hooks": report, "everything": removed, "clients": files}, lines)
 
 
 def _replace_invalid_settings(invocation: Invocation, ws: Workspace) -> None:
     if (error := ws.settings.replace_invalid()) and invocation.verbosity >= 0:
-        output.complain(f"ignoring the invalid settings: {error.message}", "warning:")
+        output.print_warning(f"ignoring the invalid settings: {error.message}", "warning:")
 
 
 def _list_plan(ws: Workspace, remote: str | None, refs: Mapping[str, str]) -> Iterator[str]:
@@ -115,9 +117,9 @@ def _list_plan(ws: Workspace, remote: str | None, refs: Mapping[str, str]) -> It
     data = env.data_home() / "vmrag"
     removals = clients.uninstall_all(ws.places.top, everywhere=False, dry_run=True)
     parts = {
-        "hooks": installer.installed(ws.places, hooks.folder(ws.places)),
+        "hooks": installer.list_installed_hooks(ws.places, hooks.find_hooks_folder(ws.places)),
         "work tree": [*plan.files, *installer.list_shared_files(ws.places)],
-        "git config": [*plan.settings, *(f"merge.vmrag.{key}" for key in pin_merge.driver(ws.places))],
+        "git config": [*plan.settings, *(f"merge.vmrag.{key}" for key in pin_merge.read_driver(ws.places))],
         "refs": plan.refs,
         "folders": [*plan.folders, *([f"{data} (if it is empty)"] if data.is_dir() else [])],
         "MCP clients": [entry.file for entry in removals.clients if entry.removed],
@@ -132,10 +134,10 @@ def _list_plan(ws: Workspace, remote: str | None, refs: Mapping[str, str]) -> It
 
 def _ask_remote(ws: Workspace) -> str:
     """Ask for the name of the remote, because its knowledge is deleted for everybody."""
-    names = remotes.names(ws.places)
+    names = remotes.list_remotes(ws.places)
     if not names or not output.has_input_terminal():
         raise UsageInvalid("--remote needs the name of a git remote.", hint="vmrag uninstall --all --remote origin")
-    return output.choose("Delete the knowledge for everybody on which git remote? Type its name", names)
+    return output.ask_choice("Delete the knowledge for everybody on which git remote? Type its name", names)
 
 
 def _hooks(report: installer.UninstallReport) -> Iterator[str]:

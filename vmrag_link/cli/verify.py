@@ -47,11 +47,13 @@ def command(
     The exit code is 1 if documents were dropped, a pin is wrong, or a shallow clone lacks
     history; --deepen fetches it.
     """
-    files.require(invocation)
+    files.require_writable(invocation)
     with invocation.workspace() as ws:
         report = operation.verify(ws, revisions, pull_request=pull_request, remote=remote, deepen=deepen)
     lines = _lines(report, acceptable=pull_request is None)
-    files.emit(invocation, report, lines, lambda: cases.of_verify(report, asked_remote=remote is not None))
+    files.write_files(
+        invocation, report, lines, lambda: cases.list_verify_cases(report, asked_remote=remote is not None)
+    )
     return 0 if report.clean else FAILED_CHECK
 
 
@@ -85,10 +87,10 @@ def _verdict(report: VerifyReport) -> str:
 def _finding(finding: PinFinding) -> Iterator[str]:
     mended = f" Mended by {finding.mended_by[:12]}." if finding.mended_by else ""
     mark = _mark(finding.level, "red" if finding.level == "error" else "cyan")
-    yield f"{mark}{finding.message}{mended} {output.style(finding.code, dim=True)}"
+    yield f"{mark}{finding.message}{mended} {output.style_text(finding.code, dim=True)}"
     if finding.hint:
         yield f"{' ' * _WIDTH}{finding.hint}"
 
 
 def _mark(level: str, colour: str) -> str:
-    return output.style(level.ljust(_WIDTH), fg=colour, bold=True)
+    return output.style_text(level.ljust(_WIDTH), fg=colour, bold=True)

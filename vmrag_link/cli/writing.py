@@ -15,28 +15,28 @@ if TYPE_CHECKING:
 
 
 @contextlib.contextmanager
-def workspace_for_writing(invocation: Invocation) -> Iterator[Workspace]:
+def open_for_writing(invocation: Invocation) -> Iterator[Workspace]:
     """Open the work tree for a command that stores documents.
 
     If there is no knowledge base and no pin, a knowledge base is created. It is removed again if
     the command fails.
     """
-    with invocation.workspace() as workspace, knowledge_base_of(workspace):
+    with invocation.workspace() as workspace, create_unless_source(workspace):
         yield workspace
 
 
 @contextlib.contextmanager
-def knowledge_base_of(workspace: Workspace) -> Iterator[None]:
+def create_unless_source(workspace: Workspace) -> Iterator[None]:
     """Create a knowledge base, as `workspace_for_writing` does, unless the work tree has one."""
     if not workspace.stores_nothing:
         yield
         return
-    from vmrag_link.cli.new_knowledge_base import created_for_documents  # rarely needed
+    from vmrag_link.cli.new_knowledge_base import create_for_documents  # rarely needed
 
-    with created_for_documents(workspace):
+    with create_for_documents(workspace):
         yield
 
 
-def to_json(result: WriteResult[Any]) -> dict[str, Any]:
+def format_json_report(result: WriteResult[Any]) -> dict[str, Any]:
     """Return the JSON of `rm` and `restore`. Without a change, `branch` is None."""
     return {**to_builtins(result.report), "branch": result.branch, "pending": result.pending}

@@ -50,19 +50,19 @@ expressions.
 _WITH_HASHES = frozenset("elixir perl r julia nim crystal make cmake just starlark tcl awk gdscript".split())
 
 
-def without_comments(text: str, language: str) -> str:
+def blank_comments(text: str, language: str) -> str:
     """Return a text of the same length, with blanks in place of comments and strings.
 
     Strings with expressions in them, such as f-strings, are kept.
     """
-    return _ignored_in(family_of(language)).sub(_blank_match, text)
+    return _ignored_in(find_family(language)).sub(_blank_match, text)
 
 
 def _blank_match(match: re.Match[str]) -> str:
     return match[0] if match.lastgroup == "kept" else re.sub(r"[^\n]", " ", match[0])
 
 
-def family_of(language: str) -> str:
+def find_family(language: str) -> str:
     return FAMILY_OF.get(language, language)
 
 
@@ -93,24 +93,24 @@ _OPENS_BLOCK = r"|[ \t]*\{"
 _WITHOUT_PARENTHESES = r"|[!?]?(?![\w!?(:=])(?!\s*(?:=(?![=~])|[,|]))"
 
 
-def call_sites(code: str, language: str, names: Mapping[str, str]) -> Iterator[CallSite]:
+def find_calls(code: str, language: str, names: Mapping[str, str]) -> Iterator[CallSite]:
     """Yield the calls of these names, and decorators with them, in the order of the text.
 
     `code`: a text without comments. `names`: each name as this text calls it (perhaps an alias),
     with the name that it means.
     """
-    family = family_of(language)
+    family = find_family(language)
     choice = "|".join(sorted(map(re.escape, names), key=len, reverse=True))
     for match in re.finditer(rf"(?<![\w$])(?:{choice})(?![\w$])", code):
         before = code[max(0, match.start() - LONGEST_RECEIVER) : match.start()]
         after = code[match.end() : match.end() + LONGEST_RECEIVER]
         if _is_call(before, after, family) and not _DECLARES.search(before):
-            yield CallSite(names[match[0]], receivers_before(before), match.start())
+            yield CallSite(names[match[0]], find_receivers(before), match.start())
 
 
-def all_calls(code: str, language: str) -> dict[str, str]:
+def list_called_names(code: str, language: str) -> dict[str, str]:
     """Return the names that a text may call, as the argument `names` of `call_sites`."""
-    after = _after_name(family_of(language))
+    after = _after_name(find_family(language))
     names = re.finditer(r"(?<![\w$])[^\W\d][\w$]*", code)
     return {
         match[0]: match[0]
@@ -139,7 +139,7 @@ def _after_name(family: str) -> re.Pattern[str]:
     return re.compile(f"{_CALLED}{more}")
 
 
-def receivers_before(before: str) -> tuple[str, ...]:
+def find_receivers(before: str) -> tuple[str, ...]:
     """Return the names before a call, from the first one. `before`: the text up to the call."""
     receivers: list[str] = []
     while match := _RECEIVER.search(before):
@@ -179,13 +179,13 @@ _DOTTED_IMPORT = re.compile(
 _AS = re.compile(r"([\w$*.]+)\s*(?:(?:\bas\b|:)\s*([\w$]+))?")
 
 
-def imports_of(text: str, language: str) -> dict[str, Imported]:
+def find_imports(text: str, language: str) -> dict[str, Imported]:
     """Return what a text imports, by the name that it uses.
 
     Imports of `*` have keys such as `*0`.
     """
     named: dict[str, Imported] = {}
-    _IMPORTS.get(family_of(language), _add_dotted)(named, text)
+    _IMPORTS.get(find_family(language), _add_dotted)(named, text)
     return named
 
 

@@ -12,10 +12,10 @@ import time
 from typing import IO, NamedTuple
 
 import vmrag_link.code.symbols  # noqa: F401  before `confine`, so that Python can store it compiled
-from vmrag_link.code.cutting import cut
+from vmrag_link.code.cutting import cut_code
 from vmrag_link.code.languages import LONGEST_MESSAGE
-from vmrag_link.conversion.child.serving import LONGEST_TASK, is_used_up, serve
-from vmrag_link.conversion.limits import ConversionLimits, Disconnected, receive
+from vmrag_link.conversion.child.serving import LONGEST_TASK, is_memory_exhausted, serve_tasks
+from vmrag_link.conversion.limits import ConversionLimits, Disconnected, receive_frame
 
 
 class _Text(NamedTuple):
@@ -25,18 +25,18 @@ class _Text(NamedTuple):
 
 
 def _receive(stdin: IO[bytes], _limits: ConversionLimits) -> _Text:
-    language, size = json.loads(receive(stdin, LONGEST_TASK))
-    return _Text(language, size, receive(stdin, LONGEST_MESSAGE).decode())
+    language, size = json.loads(receive_frame(stdin, LONGEST_TASK))
+    return _Text(language, size, receive_frame(stdin, LONGEST_MESSAGE).decode())
 
 
 def _answer(text: _Text, limits: ConversionLimits) -> tuple[bytes, bool]:
     before = time.process_time()
-    pieces, last = cut(text.content, text.language, text.size), is_used_up(limits)
+    pieces, last = cut_code(text.content, text.language, text.size), is_memory_exhausted(limits)
     return json.dumps((pieces, time.process_time() - before, last)).encode(), last
 
 
 if __name__ == "__main__":
     try:
-        serve(_receive, _answer)
+        serve_tasks(_receive, _answer)
     except Disconnected:
         sys.exit(0)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple, Self
 
 import msgspec
 
-from vmrag_link.code.cutting import cut, is_parsed
+from vmrag_link.code.cutting import cut_code, needs_parser
 from vmrag_link.code.languages import LONGEST_MESSAGE, CodePiece, CodeTask, CodeUnparsed, CutBudget
 from vmrag_link.conversion.limits import ConversionLimits
 from vmrag_link.models import Record
@@ -73,8 +73,8 @@ class _Child:
         process = self._running()
         frames = (_frames(task) for task in islice(self._tasks, self._sent, None))
         self._sent = len(self._tasks)
-        with contextlib.suppress(ProcessEnded), process.watched():
-            process.send(*chain.from_iterable(frames))
+        with contextlib.suppress(ProcessEnded), process.watch_task():
+            process.send_frames(*chain.from_iterable(frames))
 
     def answer(self) -> CutAnswer | CodeUnparsed:
         """Wait for the answer to the first task."""
@@ -84,8 +84,8 @@ class _Child:
         if not self._sent:
             self.send()
         try:
-            with process.watched():
-                answer = msgspec.json.decode(process.receive(LONGEST_MESSAGE), type=CutAnswer)
+            with process.watch_task():
+                answer = msgspec.json.decode(process.receive_frame(LONGEST_MESSAGE), type=CutAnswer)
         except ProcessEnded as ended:
             return self._failure(ended)
         finally:
@@ -104,14 +104,14 @@ class _Child:
 
     def close(self) -> None:
         if self._process:
-            self._process.end()
+            self._process.kill()
             self._process = None
 
     def _running(self) -> ConfinedProcess:
         """Return the process, or a new one, which was sent nothing, if it is of no more use."""
         from vmrag_link.conversion.converter import ConfinedProcess
 
-        if self._process and not self._process.usable:
+        if self._process and not self._process.is_usable:
             self.close()
         if self._process is None:
             self._process, self._sent = ConfinedProcess(MODULE, self._limits), 0
@@ -167,7 +167,7 @@ class CodeCutter:
         for child in self._children:
             child.close()
 
-    def cut(self, text: str, language: str, size: int) -> list[CodePiece]:
+    def cut_text(self, text: str, language: str, size: int) -> list[CodePiece]:
         """As `cutting.cut`. Raises `CodeUnparsed` where the parser dies of the text, or takes
         longer than the limits allow.
         """
@@ -217,8 +217,8 @@ class CodeCutter:
         if waiting and (len(waiting) > most // 2 or ahead > characters // 2):
             return True
         while len(waiting) < most and ahead < characters and (task := next(given, None)):
-            if not is_parsed(task.text, task.language):
-                waiting.append(cut(task.text, task.language, task.size))
+            if not needs_parser(task.text, task.language):
+                waiting.append(cut_code(task.text, task.language, task.size))
                 continue
             copy = _Copy(task.blob, task.language, task.size) if task.blob else None
             if copy in repeated:

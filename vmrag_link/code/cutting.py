@@ -21,12 +21,12 @@ MOST_BYTES = 1 << 19
 """Of a text that is parsed; longer ones, made by machines, are cut by lines."""
 
 
-def is_parsed(text: str, language: str) -> bool:
+def needs_parser(text: str, language: str) -> bool:
     """Whether `cut` parses such a text; others need no package, and no process of their own."""
     return language in GRAMMAR_RULES and 0 < len(text) <= MOST_BYTES and len(_bytes(text)) <= MOST_BYTES
 
 
-def cut(text: str, language: str, size: int) -> list[CodePiece]:
+def cut_code(text: str, language: str, size: int) -> list[CodePiece]:
     """The pieces of a text, of about `size` characters each; of an empty one an empty piece.
 
     A run of small symbols (three rows) is one piece, with the symbol around them; at the top of a
@@ -35,10 +35,10 @@ def cut(text: str, language: str, size: int) -> list[CodePiece]:
     if not text:
         return [CodePiece(0, 0)]
     lines = Lines(text)
-    found = _by_symbols(text, language, lines, size) if is_parsed(text, language) else None
+    found = _by_symbols(text, language, lines, size) if needs_parser(text, language) else None
     if found is None:
-        spans = lines.parts(0, lines.count, size)
-        found = with_lines_that_declare([CodePiece(*span) for span in spans], text, language)
+        spans = lines.split_rows(0, lines.count, size)
+        found = add_declaring_lines([CodePiece(*span) for span in spans], text, language)
         if language in GRAMMAR_RULES:
             found[0] = found[0]._replace(kind=BY_LINES)
     return found
@@ -46,19 +46,19 @@ def cut(text: str, language: str, size: int) -> list[CodePiece]:
 
 def _by_symbols(text: str, language: str, lines: Lines, size: int) -> list[CodePiece] | None:
     """None: it is too hard. A tree with errors is better than none; what it lost, lines tell."""
-    from vmrag_link.code.symbols import SymbolWalk, TooManyNodes, parse
+    from vmrag_link.code.symbols import SymbolWalk, TooManyNodes, parse_tree
 
     data = _bytes(text)
-    tree = parse(data, language)
+    tree = parse_tree(data, language)
     if tree is None:
         return None
     walk = SymbolWalk(tree, GRAMMAR_RULES[language], data, lines, size)
     try:
-        root = walk.root()
+        root = walk.build_root()
     except TooManyNodes:
         return None
-    pieces = Layout(lines, size).pieces(root, walk.declared)
-    return with_lines_that_declare(pieces, text, language) if tree.root_node.has_error else pieces
+    pieces = Layout(lines, size).build_pieces(root, walk.declared)
+    return add_declaring_lines(pieces, text, language) if tree.root_node.has_error else pieces
 
 
 def _bytes(text: str) -> bytes:
@@ -136,7 +136,7 @@ def _declaring_c() -> re.Pattern[str]:
     )
 
 
-def with_lines_that_declare(pieces: Sequence[CodePiece], text: str, language: str = "") -> list[CodePiece]:
+def add_declaring_lines(pieces: Sequence[CodePiece], text: str, language: str = "") -> list[CodePiece]:
     """Return the pieces, and add to pieces without a symbol what their lines declare.
 
     The grammar of SQL skips statements with brackets, so for SQL the lines add to every piece.

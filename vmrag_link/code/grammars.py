@@ -52,7 +52,7 @@ def _introduced(words: str) -> bytes:
 
 
 @functools.cache
-def compiled(words: bytes) -> re.Pattern[bytes]:
+def compile_words(words: bytes) -> re.Pattern[bytes]:
     """Compile the words of one grammar, because those of all take longer than a file."""
     return re.compile(words)
 

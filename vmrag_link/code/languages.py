@@ -165,7 +165,7 @@ LANGUAGES = tuple(sorted({*_ENDINGS, *_NAMES}))
 """All that `language_of` knows."""
 
 
-def language_of(path: str) -> str:
+def detect_language(path: str) -> str:
     """The language of a file by its name, such as `python`; empty for prose, markup and what is not
     known.
     """
@@ -179,11 +179,11 @@ def needs_grammar(pathspec: str) -> bool:
 
     A path without a wildcard may be a folder.
     """
-    language = language_of(pathspec) if "*" in pathspec else ""
+    language = detect_language(pathspec) if "*" in pathspec else ""
     return not language or language in GRAMMARS
 
 
-def cutter_of(language: str) -> str:
+def describe_cutter(language: str) -> str:
     """What decides how a text in this language is cut: `python 0.25.0 / tree-sitter 0.26.1 / 1`, or
     `lines 1`. Equal ones cut equal texts equally. Raises `IndexExtraMissing` where its grammar is
     not installed.
@@ -195,16 +195,16 @@ def cutter_of(language: str) -> str:
     if not (grammar and runtime):
         from vmrag_link.errors import IndexExtraMissing
 
-        raise IndexExtraMissing(f"{problem()}.", hint=EXTRA_HINT, extra="code")
+        raise IndexExtraMissing(f"{find_language_problem()}.", hint=EXTRA_HINT, extra="code")
     return f"{language} {grammar} / {_RUNTIME} {runtime} / {RULES}.{RULES_OF_LINES}"
 
 
-def problem() -> str:
+def find_language_problem() -> str:
     """Why code cannot be cut here, in a sentence that says what to type; empty if it can.
 
     Each query asks, so that nothing is read but which modules there are.
     """
-    missing = sorted(each for each, stamp in stamps().items() if stamp is None)
+    missing = sorted(each for each, stamp in read_stamps().items() if stamp is None)
     if not missing:
         return ""
     from vmrag_link.errors import plural
@@ -214,13 +214,13 @@ def problem() -> str:
     return f"Source code is cut with tree-sitter, and {which} not installed: {EXTRA_HINT}"
 
 
-def problem_of(paths: Iterable[str]) -> str:
+def find_source_problem(paths: Iterable[str]) -> str:
     """Return the problem with a source of these paths. Files cut by lines need no grammar."""
-    return problem() if any(map(needs_grammar, paths)) else ""
+    return find_language_problem() if any(map(needs_grammar, paths)) else ""
 
 
 @functools.cache
-def stamps() -> Mapping[str, tuple[int, int] | None]:
+def read_stamps() -> Mapping[str, tuple[int, int] | None]:
     """Size and time of what is installed, by distribution: another one after an upgrade, and known
     without reading versions. None: it is not installed.
     """

@@ -37,21 +37,21 @@ class Lines:
     def count(self) -> int:
         return len(self._starts) - 1
 
-    def length(self, first: int, end: int) -> int:
+    def count_characters(self, first: int, end: int) -> int:
         """Characters of the rows from `first` to before `end`."""
         return self._starts[end] - self._starts[first]
 
-    def span(self, first: int, end: int) -> Span:
+    def make_span(self, first: int, end: int) -> Span:
         return self._starts[first], self._starts[end]
 
     def is_blank(self, number: int) -> bool:
         return self._blank[number]
 
-    def only_ends(self, number: int) -> bool:
+    def is_closing(self, number: int) -> bool:
         """Whether a row is blank, or closes what others opened: no piece begins with it."""
         return self._blank[number] or bool(_CLOSING.fullmatch(self._rows[number].strip()))
 
-    def filled(self, first: int, end: int, most: int) -> int:
+    def count_filled(self, first: int, end: int, most: int) -> int:
         """How many of the rows are not blank; where there are more than `most`, one more."""
         found = 0
         for number in range(first, end):
@@ -60,37 +60,37 @@ class Lines:
                 break
         return found
 
-    def last_filled(self, first: int, end: int) -> int:
+    def find_last_filled(self, first: int, end: int) -> int:
         """The last of the rows that is not blank, or the first one."""
         while end - 1 > first and self._blank[end - 1]:
             end -= 1
         return max(first, end - 1)
 
-    def parts(self, first: int, end: int, size: int) -> Iterator[Span]:
+    def split_rows(self, first: int, end: int, size: int) -> Iterator[Span]:
         """The rows in parts of about `size` characters; blank rows go with the part before.
 
         A part ends in the second half of its room: best where a blank row is followed by one with
         little indentation, else before a row with little indentation.
         """
         while first < end:
-            rest = self.length(first, end)
+            rest = self.count_characters(first, end)
             stop = self._fitting(first, end, size if rest <= size else min(size, rest - size // 4))
             if stop == first:
-                if self.length(first, first + 1) > max(size, LONGEST_LINE):
+                if self.count_characters(first, first + 1) > max(size, LONGEST_LINE):
                     yield from self._slices(first, size)
                     first += 1
                     continue
                 stop = first + 1
             elif stop < end:
                 stop = self._best(first, stop, size)
-            stop = self.with_endings(stop, end, size // 2)
-            yield self.span(first, stop)
+            stop = self.include_endings(stop, end, size // 2)
+            yield self.make_span(first, stop)
             first = stop
 
-    def with_endings(self, stop: int, end: int, room: int) -> int:
+    def include_endings(self, stop: int, end: int, room: int) -> int:
         """`stop`, or behind the rows there that are blank or only close something."""
         start = stop
-        while stop < end and self.only_ends(stop) and self.length(start, stop + 1) <= room:
+        while stop < end and self.is_closing(stop) and self.count_characters(start, stop + 1) <= room:
             stop += 1
         return stop
 
@@ -101,9 +101,9 @@ class Lines:
         """Before which row to end, of those up to `last`; at `last` if none is good."""
         best, found = (False, 0), last
         for number in range(last, first, -1):
-            if self.length(first, number) < size // 2:
+            if self.count_characters(first, number) < size // 2:
                 break
-            if self.only_ends(number):
+            if self.is_closing(number):
                 continue
             rank = (self.is_blank(number - 1), -self._indentation(number))
             if (found == last and best == (False, 0)) or rank > best:
@@ -115,7 +115,7 @@ class Lines:
         return len(row.expandtabs(_TAB)) - len(row.lstrip(" \t").expandtabs(_TAB))
 
     def _slices(self, number: int, size: int) -> Iterator[Span]:
-        start, end = self.span(number, number + 1)
+        start, end = self.make_span(number, number + 1)
         for each in range(start, end, size):
             yield each, min(each + size, end)
 
@@ -166,14 +166,14 @@ class Layout:
         self._lines, self._size = lines, size
         self._parts: list[_Part] = []
 
-    def pieces(self, root: SymbolRows, declared: Sequence[SymbolRows]) -> list[CodePiece]:
+    def build_pieces(self, root: SymbolRows, declared: Sequence[SymbolRows]) -> list[CodePiece]:
         """Those of the whole text, which `root` stands for. `declared`: all symbols in it."""
         self._lay(root, root.first, root.end)
         found, left = list[CodePiece](), deque(sorted(declared, key=lambda each: each.row))
         for part in self._joined():
-            spans = [self._lines.span(part.first, part.end)]
-            if self._lines.length(part.first, part.end) > self._size:
-                spans = list(self._lines.parts(part.first, part.end, self._size))
+            spans = [self._lines.make_span(part.first, part.end)]
+            if self._lines.count_characters(part.first, part.end) > self._size:
+                spans = list(self._lines.split_rows(part.first, part.end, self._size))
             for number, (start, stop) in enumerate(spans):
                 of = part.of if number or part.opened is None else part.opened
                 here = self._declarations(left, stop)
@@ -183,9 +183,9 @@ class Layout:
     def _declarations(self, left: deque[SymbolRows], end: int) -> list[SymbolDeclaration]:
         """Take those of the symbols that are `left` whose rows begin before a character."""
         found, lines = [], self._lines
-        while left and lines.span(left[0].row, left[0].row)[0] < end:
+        while left and lines.make_span(left[0].row, left[0].row)[0] < end:
             each = left.popleft()
-            last = lines.last_filled(each.row, each.end)
+            last = lines.find_last_filled(each.row, each.end)
             found.append(SymbolDeclaration(each.symbol, each.kind, each.row + 1, last + 1))
         return found
 
@@ -199,7 +199,7 @@ class Layout:
             self._between(owner, row, begin, is_head=row == first)
             if not self._parts:
                 begin = 0  # blank rows at the top
-            if each.inside and self._lines.length(begin, stop) > self._size:
+            if each.inside and self._lines.count_characters(begin, stop) > self._size:
                 self._lay(each, begin, stop)
             else:
                 self._add(_Part(begin, stop, each, owner))
@@ -211,20 +211,24 @@ class Layout:
         with the part before.
         """
         if self._parts:
-            first = self._lines.with_endings(first, end, self._size)
+            first = self._lines.include_endings(first, end, self._size)
             self._parts[-1].end = max(self._parts[-1].end, first)
-        if first < end and (not owner.inside or self._lines.filled(first, end, 0)):
+        if first < end and (not owner.inside or self._lines.count_filled(first, end, 0)):
             self._add(_Part(first, end, owner, owner, is_head=is_head and owner.level > 0))
 
     def _add(self, part: _Part) -> None:
-        part.is_tiny = self._lines.filled(part.first, part.end, _TINY) <= _TINY
+        part.is_tiny = self._lines.count_filled(part.first, part.end, _TINY) <= _TINY
         self._parts.append(part)
 
     def _joined(self) -> list[_Part]:
         found: list[_Part] = []
         for part in self._parts:
             last = found[-1] if found else None
-            if last and self._lines.length(last.first, part.end) <= self._size and self._go_together(last, part):
+            if (
+                last
+                and self._lines.count_characters(last.first, part.end) <= self._size
+                and self._go_together(last, part)
+            ):
                 last.end = part.end
                 if last.is_tiny and part.is_tiny:
                     last.of = self._common(last, part)

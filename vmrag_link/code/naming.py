@@ -71,7 +71,7 @@ class DescribedSymbol(NamedTuple):
     nodes: tuple[int, ...]
 
 
-def describe(node: Node, grammar: Grammar, data: bytes, *, with_calls: bool = False) -> DescribedSymbol | None:
+def describe_symbol(node: Node, grammar: Grammar, data: bytes, *, with_calls: bool = False) -> DescribedSymbol | None:
     """Describe the symbol that a node declares; None if it declares none, or has no name.
 
     `with_calls`: a name that is given to the result of a call is a symbol if the call takes a
@@ -104,7 +104,7 @@ def _described(name: str, kind: str, chain: list[Node], node: Node, data: bytes)
     return DescribedSymbol(name, kind, signature, row, (body or node).start_byte, nodes)
 
 
-def scope_name(node: Node, data: bytes) -> str:
+def read_scope_name(node: Node, data: bytes) -> str:
     """Of a namespace; empty: it has none."""
     name = node.child_by_field_name("name")
     return _clean(_text(name, data)) if name else ""

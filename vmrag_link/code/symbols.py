@@ -9,11 +9,11 @@ from types import ModuleType
 
 from tree_sitter import Language, Node, Parser, Point, Tree
 
-from vmrag_link.code.grammars import CLASSES, LOCALS, Grammar, compiled
+from vmrag_link.code.grammars import CLASSES, LOCALS, Grammar, compile_words
 from vmrag_link.code.languages import GRAMMARS
 from vmrag_link.code.layout import LONGEST_LINE, Lines, SymbolRows
-from vmrag_link.code.naming import DescribedSymbol, describe, scope_name
-from vmrag_link.code.values import VARIABLE, named_values
+from vmrag_link.code.naming import DescribedSymbol, describe_symbol, read_scope_name
+from vmrag_link.code.values import VARIABLE, find_named_values
 
 MOST_NODES = 400_000
 """Of a tree that are visited: code has about one for fifty bytes. As many more may be in symbols
@@ -73,7 +73,7 @@ class SymbolWalk:
         self._skips = tree.root_node.descendant_count <= MOST_NODES and LOCALS.isdisjoint(grammar.symbols)
         """Whether a long function may be skipped, in which `LOCALS` would be symbols."""
 
-    def root(self) -> SymbolRows:
+    def build_root(self) -> SymbolRows:
         """The whole text, as a symbol without a name. Raises `TooManyNodes`."""
         root = SymbolRows(0, self._lines.count)
         levels = [_Level(root, "")]
@@ -124,7 +124,7 @@ class SymbolWalk:
         if found.kind == "function" and owner.kind in CLASSES:
             rows.kind = "method"
         rows.row, rows.body = found.row, found.body
-        rows.fits = owner.fits or self._lines.length(begin, rows.end) <= self._size
+        rows.fits = owner.fits or self._lines.count_characters(begin, rows.end) <= self._size
         if not is_local and len(self.declared) < MOST_SYMBOLS:
             self.declared.append(rows)
         if not owner.fits:
@@ -133,14 +133,14 @@ class SymbolWalk:
         return _Level(rows, f"{symbol}.") if self._may_have_symbols(rows, found.body, node.end_byte) else None
 
     def _describe_node(self, node: Node, level: _Level) -> DescribedSymbol | None:
-        return describe(node, self._grammar, self._data, with_calls=not level.is_local)
+        return describe_symbol(node, self._grammar, self._data, with_calls=not level.is_local)
 
     def _declare_values(self, node: Node, level: _Level) -> None:
         """Declare the names that a node gives to values. Fields of a class count only if they are
         constants.
         """
         rule = self._grammar.values[node.type]
-        for name, kind, whole in named_values(node, rule, self._data):
+        for name, kind, whole in find_named_values(node, rule, self._data):
             symbol = f"{level.prefix}{name}"[-_LONGEST_SYMBOL:]
             is_field = rule == "python" and level.owner.level > 0 and kind == VARIABLE
             if is_field or symbol in self._values or len(self.declared) >= MOST_SYMBOLS:
@@ -157,11 +157,11 @@ class SymbolWalk:
         introduced = self._grammar.introduced
         if not introduced or not (rows.fits or self._skips) or rows.kind not in _FUNCTIONS:
             return True
-        return compiled(introduced).search(self._data, first, end) is not None
+        return compile_words(introduced).search(self._data, first, end) is not None
 
     def _may_be_symbol(self, first: int, end: int, level: _Level) -> bool:
         """All that is in one long line belongs to no symbol: the line is cut anywhere."""
-        is_long = end - first == 1 and self._lines.length(first, end) > LONGEST_LINE
+        is_long = end - first == 1 and self._lines.count_characters(first, end) > LONGEST_LINE
         return not is_long and level.owner.level < _MOST_LEVELS
 
     def _through(self, node: Node, first: int, end: int, level: _Level) -> _Level | None:
@@ -170,7 +170,7 @@ class SymbolWalk:
         if end - first < 2 and not is_body and not self._may_be_inline(node, level):  # noqa: PLR2004  a single line
             return None
         prefix = level.prefix
-        if node.type in self._grammar.scopes and (name := scope_name(node, self._data)):
+        if node.type in self._grammar.scopes and (name := read_scope_name(node, self._data)):
             prefix = f"{prefix}{name}."[-_LONGEST_SYMBOL:]
         is_local = level.is_local or node.type in self._grammar.blocks
         return _Level(owner, prefix, level.lead, level.lead_end, is_local=is_local)
@@ -224,7 +224,7 @@ class _Budget:
         return self._data[:0] if self.is_spent else self._data[offset : offset + _BLOCK]
 
 
-def parse(data: bytes, language: str) -> Tree | None:
+def parse_tree(data: bytes, language: str) -> Tree | None:
     """None: the text is too hard, which depends on nothing but the text and the grammar."""
     budget, parser = _Budget(data), _parser(language)
     try:

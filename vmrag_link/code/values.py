@@ -32,7 +32,7 @@ class NamedValue(NamedTuple):
     node: Node
 
 
-def named_values(node: Node, rule: str, data: bytes) -> Iterator[NamedValue]:
+def find_named_values(node: Node, rule: str, data: bytes) -> Iterator[NamedValue]:
     """Yield the names that a node gives to values. `rule`: a value of `Grammar.values`."""
     for name, kind, whole in _RULES[rule](node, data):
         text = _text_of(name, data)

@@ -22,23 +22,23 @@ from typing import TYPE_CHECKING, Any, Self
 import msgspec
 
 from vmrag_link import env, proc, terminal_text
-from vmrag_link.conversion.formats import Format, format_of
+from vmrag_link.conversion.formats import Format, detect_format
 from vmrag_link.conversion.limits import (
     MIB,
     ContentUnreadable,
     ConversionLimits,
     Disconnected,
-    receive,
-    send,
+    receive_frame,
+    send_frames,
 )
 from vmrag_link.errors import ConversionFailed, file_failures
 from vmrag_link.models import Record
 
 if TYPE_CHECKING:
-    from vmrag_link.conversion.messages import Answer, ConversionTask
+    from vmrag_link.conversion.messages import ConversionAnswer, ConversionTask
 
 
-class Converted(Record, frozen=True):
+class ConvertedFile(Record, frozen=True):
     """`text` can be stored exactly; `title` is empty where the file names none.
 
     `file_type` is one of `formats.FORMATS`; `metadata`, from front matter, is ready for JSON.
@@ -75,56 +75,56 @@ class Converter:
 
     def close(self) -> None:
         if self._process:
-            self._process.end()
+            self._process.kill()
             self._process = None
 
-    def convert(self, data: bytes, *, name: str, media_type: str = "", charset: str = "") -> Converted:
+    def convert(self, data: bytes, *, name: str, media_type: str = "", charset: str = "") -> ConvertedFile:
         """`name` is a path or the last part of a URL: its ending may tell the format, and messages
         name it. `charset` is what a server says.
 
         Raises `FormatUnsupported`, and `ConversionFailed` for contents that are not of the format,
         or cost more than the limits allow.
         """
-        found = format_of(name, media_type)
+        found = detect_format(name, media_type)
         try:
             return self._convert(found, data, charset)
         except ContentUnreadable as error:
             raise ConversionFailed(
-                f"{terminal_text.one_line(name)} {error.reason}.",
+                f"{terminal_text.escape_line(name)} {error.reason}.",
                 hint=error.hint or "Check the file, or convert it to Markdown or text by other means and take that.",
                 reason=error.reason,
                 file_type=found.file_type,
             ) from None
 
-    def _convert(self, found: Format, data: bytes, charset: str) -> Converted:
+    def _convert(self, found: Format, data: bytes, charset: str) -> ConvertedFile:
         from vmrag_link.conversion import reading
-        from vmrag_link.conversion.formats import decode
+        from vmrag_link.conversion.formats import decode_text
 
         if len(data) > self._limits.max_bytes:
             raise ContentUnreadable(f"is larger than {self._limits.max_bytes >> 20} MiB")
         if found.where == "here":
-            read = reading.page(decode(data, charset), found.file_type)
-            return Converted(read.content, read.title, found.file_type, read.metadata)
+            read = reading.convert_text(decode_text(data, charset), found.file_type)
+            return ConvertedFile(read.content, read.title, found.file_type, read.metadata)
         if time.monotonic() >= self._until:
             self.late = True
             raise ContentUnreadable("was not converted, because others took too long")
         from vmrag_link.conversion.messages import ConversionTask
 
         answer = self._running().convert(ConversionTask(found.file_type, charset, found.reader), data)
-        return Converted(answer.text, answer.title, found.file_type, answer.metadata)
+        return ConvertedFile(answer.text, answer.title, found.file_type, answer.metadata)
 
     def _running(self) -> ConvertingProcess:
 
-        if self._process and not self._process.usable:
+        if self._process and not self._process.is_usable:
             self.close()
         if self._process is None:
             self._process = ConvertingProcess(self._limits)
         return self._process
 
 
-def convert(
+def convert_file(
     data: bytes, *, name: str, media_type: str = "", charset: str = "", limits: ConversionLimits | None = None
-) -> Converted:
+) -> ConvertedFile:
     """One file, as `Converter.convert`."""
     with Converter(limits) as converter:
         return converter.convert(data, name=name, media_type=media_type, charset=charset)
@@ -160,7 +160,9 @@ class ConfinedProcess:
         argv = [sys.executable, "-P", "-E", "-m", module]
         folder = self._folder or Path("/")
         try:
-            self._process = proc.piped(argv, cwd=folder, env=env.bare(folder), stderr=self._complaints)
+            self._process = proc.start_piped(
+                argv, cwd=folder, env=env.bare_environment(folder), stderr=self._complaints
+            )
         except BaseException:
             self._remove()
             raise
@@ -171,15 +173,15 @@ class ConfinedProcess:
             with contextlib.suppress(OSError, AttributeError):  # only Linux, up to the limit of a user
                 fcntl.fcntl(stream, fcntl.F_SETPIPE_SZ, MIB)
         with contextlib.suppress(BrokenPipeError):  # the first task tells
-            send(self._stdin, msgspec.json.encode(limits))
+            send_frames(self._stdin, msgspec.json.encode(limits))
 
     @property
-    def usable(self) -> bool:
+    def is_usable(self) -> bool:
         """Whether it can take another task."""
         return not self._spent and self._process.poll() is None
 
     @contextlib.contextmanager
-    def watched(self) -> Iterator[None]:
+    def watch_task(self) -> Iterator[None]:
         """For a task and its answer. Raises `ProcessEnded` where it takes longer than the limits
         allow, or the process dies of it.
         """
@@ -199,19 +201,19 @@ class ConfinedProcess:
             self._until = None
         self._spent = self._spent or self._late
 
-    def send(self, *sent: bytes) -> None:
+    def send_frames(self, *sent: bytes) -> None:
         """Frames. In a block of `watched`."""
-        send(self._stdin, *sent)
+        send_frames(self._stdin, *sent)
 
-    def receive(self, longest: int) -> bytes:
+    def receive_frame(self, longest: int) -> bytes:
         """The next frame. In a block of `watched`."""
-        return receive(self._stdout, longest)
+        return receive_frame(self._stdout, longest)
 
     def retire(self) -> None:
         """It gets no other task."""
         self._spent = True
 
-    def end(self) -> None:
+    def kill(self) -> None:
         """Kill it, and remove its folder."""
         self._over.set()
         self._kill()
@@ -246,7 +248,7 @@ class ConfinedProcess:
         if self._late:
             return ProcessEnded(late=True)
         proc.wait_or_kill(self._process, 1)
-        killed_by = proc.Finished(self._process.args, self._process.returncode, b"", b"").killed_by
+        killed_by = proc.FinishedProcess(self._process.args, self._process.returncode, b"", b"").killed_by
         if killed_by:
             return ProcessEnded(killed_by=killed_by)
         said = ""
@@ -254,7 +256,7 @@ class ConfinedProcess:
             if self._folder is None:
                 return ProcessEnded()
             last = (self._folder / "stderr").read_text(errors="replace").strip().splitlines()[-1:]
-            said = terminal_text.one_line("".join(last)[:300])
+            said = terminal_text.escape_line("".join(last)[:300])
         return ProcessEnded(said=said)
 
     def _remove(self) -> None:
@@ -281,20 +283,20 @@ class ConvertingProcess(ConfinedProcess):
         """Start it. Raises `FileFailed` where there is no room."""
         super().__init__(CONVERTER_MODULE, limits)
 
-    def convert(self, task: ConversionTask, data: bytes) -> Answer:
+    def convert(self, task: ConversionTask, data: bytes) -> ConversionAnswer:
         """Raises `ContentUnreadable` where the process does not come to an end, or dies of it."""
-        from vmrag_link.conversion.messages import Answer, encode
+        from vmrag_link.conversion.messages import ConversionAnswer, encode
 
         try:
-            with self.watched():
-                self.send(encode(task), data)
-                answer = msgspec.msgpack.decode(self.receive(self._limits.max_text + MIB), type=Answer)
+            with self.watch_task():
+                self.send_frames(encode(task), data)
+                answer = msgspec.msgpack.decode(self.receive_frame(self._limits.max_text + MIB), type=ConversionAnswer)
         except ProcessEnded as ended:
             raise self._failure(ended) from None
         if answer.last:
             self.retire()
         if answer.failed:
-            raise ContentUnreadable(terminal_text.one_line(answer.failed), terminal_text.one_line(answer.hint))
+            raise ContentUnreadable(terminal_text.escape_line(answer.failed), terminal_text.escape_line(answer.hint))
         return answer
 
     def _failure(self, ended: ProcessEnded) -> ContentUnreadable:

@@ -16,9 +16,9 @@ from vmrag_link import extras
 from vmrag_link.conversion.limits import ContentUnreadable
 from vmrag_link.errors import FormatUnsupported, shortened
 from vmrag_link.models import Record
-from vmrag_link.terminal_text import one_line
+from vmrag_link.terminal_text import escape_line
 
-Where = Literal["here", "child", "extra"]
+ConverterPlace = Literal["here", "child", "extra"]
 """Who converts: this process, for what is stored as it is written; the child process, where a
 stranger's file may keep a parser busy for hours; or the child process with what only an extra
 installs.
@@ -31,7 +31,7 @@ class Format(Record, frozen=True):
     """
 
     file_type: str
-    where: Where
+    where: ConverterPlace
     suffixes: tuple[str, ...]
     media_types: tuple[str, ...] = ()
     needs: tuple[str, ...] = ()
@@ -79,17 +79,17 @@ _UNSPECIFIC = frozenset(("", "text/plain", "application/octet-stream", "binary/o
 """What servers say of a file that they do not know; its name tells more."""
 
 
-def by_suffix(name: str) -> Format | None:
+def find_by_suffix(name: str) -> Format | None:
     """The format that the ending of a file's name tells, whatever its case: one of ours, or else
     one that a toolset reads.
     """
-    suffix = _suffix(without_template(name))
+    suffix = _suffix(strip_template_suffix(name))
     return _BY_SUFFIX.get(suffix) or (_of_toolsets().get(suffix) if suffix else None)
 
 
 def find_built_in(name: str) -> Format | None:
     """As `by_suffix`, without the formats of toolsets, which take long to find."""
-    return _BY_SUFFIX.get(_suffix(without_template(name)))
+    return _BY_SUFFIX.get(_suffix(strip_template_suffix(name)))
 
 
 TEMPLATES = frozenset(
@@ -98,7 +98,7 @@ TEMPLATES = frozenset(
 """Endings of templates, which follow the ending of the file that a template generates."""
 
 
-def without_template(name: str) -> str:
+def strip_template_suffix(name: str) -> str:
     """Return the name of the file that a template generates: `README.md` for `README.md.erb`.
 
     Other names, and names of templates for files that are not text, stay as they are.
@@ -128,32 +128,32 @@ def _suffix(name: str) -> str:
     return suffix.lower()
 
 
-def format_of(name: str, media_type: str = "") -> Format:
+def detect_format(name: str, media_type: str = "") -> Format:
     """A media type that says something goes before the name: a login page may be called `x.pdf`.
 
     Raises `FormatUnsupported` for a format that cannot be converted, or not without the extra.
     """
     media_type = media_type.partition(";")[0].strip().lower()
     if media_type in _UNSPECIFIC:
-        found = by_suffix(name) or _BY_MEDIA_TYPE.get(media_type)
+        found = find_by_suffix(name) or _BY_MEDIA_TYPE.get(media_type)
     else:
-        found = _BY_MEDIA_TYPE.get(media_type) or _by_structure(media_type) or by_suffix(name)
+        found = _BY_MEDIA_TYPE.get(media_type) or _by_structure(media_type) or find_by_suffix(name)
     if found is None:
         raise _unsupported(name, media_type)
-    if why := missing_extra(found):
-        hint = extras.how_to_install(found.extra)
-        raise FormatUnsupported(f"{one_line(name)} {why}.", hint=hint, reason=why, file_type=found.file_type)
+    if why := find_missing_extra(found):
+        hint = extras.format_install_command(found.extra)
+        raise FormatUnsupported(f"{escape_line(name)} {why}.", hint=hint, reason=why, file_type=found.file_type)
     return found
 
 
 @functools.cache
-def missing_extra(found: Format) -> str:
+def find_missing_extra(found: Format) -> str:
     """What a file of this format lacks here to be converted, to follow its name; empty if
     nothing.
     """
     if all(importlib.util.find_spec(need) for need in found.needs):
         return ""
-    return f"needs the extra {found.extra!r} to be read ({extras.how_to_install(found.extra)})"
+    return f"needs the extra {found.extra!r} to be read ({extras.format_install_command(found.extra)})"
 
 
 def _by_structure(media_type: str) -> Format | None:
@@ -166,9 +166,9 @@ def _by_structure(media_type: str) -> Format | None:
 
 def _unsupported(name: str, media_type: str) -> FormatUnsupported:
     kind = media_type if media_type not in _UNSPECIFIC else _suffix(name)
-    reason = f"is {one_line(shortened(kind))}, which cannot be converted" if kind else "has no file type"
+    reason = f"is {escape_line(shortened(kind))}, which cannot be converted" if kind else "has no file type"
     return FormatUnsupported(
-        f"{one_line(name)} {reason}.",
+        f"{escape_line(name)} {reason}.",
         hint=f"These can: {', '.join(each.file_type for each in FORMATS)}. Convert it to one of them first.",
         reason=reason,
     )
@@ -192,7 +192,7 @@ _LATIN = ("ascii", "iso8859-1")
 """Pages that say so are Windows-1252, as browsers read them."""
 
 
-def decode(data: bytes, charset: str = "", *, is_html: bool = False) -> str:
+def decode_text(data: bytes, charset: str = "", *, is_html: bool = False) -> str:
     """The text without a byte order mark.
 
     Without a `charset` it is UTF-8, or, for a page that is not, what its `<meta>` says. Raises

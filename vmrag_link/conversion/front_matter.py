@@ -24,11 +24,11 @@ class FrontMatterRefused(ContentUnreadable):
     """A mapping that no document's metadata can hold; `line` counts from 1 in the file."""
 
     def __init__(self, what: str, line: int) -> None:
-        super().__init__(f"line {line} of its front matter {terminal_text.one_line(what)}")
+        super().__init__(f"line {line} of its front matter {terminal_text.escape_line(what)}")
         self.line = line
 
 
-def split(text: str) -> tuple[dict[str, Any], str]:
+def split_front_matter(text: str) -> tuple[dict[str, Any], str]:
     """Metadata and the rest of the text. Without a mapping or valid YAML the text stays as it is.
 
     Metadata is what JSON can hold; dates and keys stay text as written. Raises `FrontMatterRefused`
@@ -42,7 +42,7 @@ def split(text: str) -> tuple[dict[str, Any], str]:
     return ({}, text) if metadata is None else (metadata, text[block.end() :])
 
 
-def block_of(text: str) -> tuple[int, int] | None:
+def locate_block(text: str) -> tuple[int, int] | None:
     """Where the YAML between the two lines stands; None where `split` would find none."""
     block = _block(text)
     return block.span(1) if block else None

@@ -35,7 +35,7 @@ class ConversionLimits(NamedTuple):
     max_memory: int = 2048 * MIB
 
 
-def limits_of(settings: IngestSettings) -> ConversionLimits:
+def read_limits(settings: IngestSettings) -> ConversionLimits:
     """Waiting may take longer than computing: other programs want the processor, too."""
     usual = ConversionLimits()
     return ConversionLimits(
@@ -71,14 +71,14 @@ class Disconnected(Exception):
     """The other end is gone, or says what cannot be."""
 
 
-def send(stream: IO[bytes], *frames: bytes) -> None:
+def send_frames(stream: IO[bytes], *frames: bytes) -> None:
     for frame in frames:
         stream.write(_LENGTH.pack(len(frame)))
         stream.write(frame)
     stream.flush()
 
 
-def receive(stream: IO[bytes], longest: int) -> bytes:
+def receive_frame(stream: IO[bytes], longest: int) -> bytes:
     """The next frame. Raises `Disconnected` at the end and for a frame longer than that."""
     length = _LENGTH.unpack(_exactly(stream, _LENGTH.size))[0]
     if length > longest:

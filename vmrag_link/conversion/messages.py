@@ -18,7 +18,7 @@ class ConversionTask(Record, frozen=True):
     reader: str = ""
 
 
-class Answer(Record, frozen=True):
+class ConversionAnswer(Record, frozen=True):
     """What became of a task. `failed` is the reason, with a `hint`; empty: the rest is the result.
 
     After the `last` one the child ends: it has used too much to go on.

@@ -281,7 +281,7 @@ _OF_SUFFIX = {
 _HELP = re.compile(r"\*\S+\.txt\*|(?:[^\n]*\n){0,3}={40}")
 
 
-def outline_of(name: str) -> str:
+def choose_outline(name: str) -> str:
     """Return the name of the outline rules for a document of this id (default: `markdown`).
 
     A template (`guide.md.erb`) has the rules of the file that it generates.
@@ -297,7 +297,7 @@ def resolve_outline(text: str, outline: str) -> str:
     return ("vimhelp" if _HELP.match(text) else "rst") if outline == "text" else outline
 
 
-def outline_lines(text: str, outline: str) -> Iterator[Line]:
+def list_lines(text: str, outline: str) -> Iterator[Line]:
     """Yield the lines of a text, which together are the text.
 
     `outline`: a name from `outline_of`. The time is linear in the size of the text.
@@ -311,15 +311,15 @@ def outline_lines(text: str, outline: str) -> Iterator[Line]:
         yield from _Scan(text, outline).list_lines()
 
 
-def first_title(text: str, outline: str) -> str:
+def find_title(text: str, outline: str) -> str:
     """Return the first heading of a text, or for YAML its title (`info.title`); empty if it has
     none.
     """
     if outline == "yaml":
-        from vmrag_link.conversion.yaml_outline import yaml_title
+        from vmrag_link.conversion.yaml_outline import find_title
 
-        return yaml_title(_LINE.findall(text))
-    return next((line.title for line in outline_lines(text, outline) if line.title), "")
+        return find_title(_LINE.findall(text))
+    return next((line.title for line in list_lines(text, outline) if line.title), "")
 
 
 def _plain_lines(text: str) -> Iterator[Line]:
@@ -329,10 +329,10 @@ def _plain_lines(text: str) -> Iterator[Line]:
 
 def _yaml_lines(text: str) -> Iterator[Line]:
     """Yield the lines of YAML. A key and its value are not cut, like a block of code."""
-    from vmrag_link.conversion.yaml_outline import yaml_headings  # few repositories have YAML as documents
+    from vmrag_link.conversion.yaml_outline import find_headings  # few repositories have YAML as documents
 
     rows = _LINE.findall(text)
-    headings = yaml_headings(rows)
+    headings = find_headings(rows)
     at = 0
     for number, row in enumerate(rows):
         level, title, cuts = headings.get(number, (0, "", False))

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from vmrag_link.conversion import front_matter
 from vmrag_link.conversion.limits import ContentUnreadable
-from vmrag_link.conversion.outlines import first_title
+from vmrag_link.conversion.outlines import find_title
 from vmrag_link.models import Record
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ class FileText(Record, frozen=True):
     metadata: dict[str, Any]
 
 
-def page(text: str, file_type: str) -> FileText:
+def convert_text(text: str, file_type: str) -> FileText:
     """`file_type` as in `formats.FORMATS`, one of `_READERS`.
 
     The content is the text without front matter. Raises `ContentUnreadable`.
@@ -58,8 +58,8 @@ def page(text: str, file_type: str) -> FileText:
 
 def _markdown(text: str) -> FileText:
     """A title in the front matter precedes the first heading: with one, headings are sections."""
-    metadata, content = front_matter.split(text)
-    return FileText(_stated_title(metadata) or markdown_title(content), content, metadata)
+    metadata, content = front_matter.split_front_matter(text)
+    return FileText(_stated_title(metadata) or find_markdown_title(content), content, metadata)
 
 
 def _stated_title(metadata: dict[str, Any]) -> str:
@@ -73,13 +73,13 @@ def _text(text: str) -> FileText:
 
 def _asciidoc(text: str) -> FileText:
     """Front matter is what site generators put on top of AsciiDoc, too."""
-    metadata, content = front_matter.split(text)
-    return FileText(_stated_title(metadata) or first_title(content[:TITLE_WITHIN], "asciidoc"), content, metadata)
+    metadata, content = front_matter.split_front_matter(text)
+    return FileText(_stated_title(metadata) or find_title(content[:TITLE_WITHIN], "asciidoc"), content, metadata)
 
 
 def _outline_reader(outline: str) -> Callable[[str], FileText]:
     """Return the reader of a format whose title is the first heading of its outline."""
-    return lambda text: FileText(first_title(text[:TITLE_WITHIN], outline), text, {})
+    return lambda text: FileText(find_title(text[:TITLE_WITHIN], outline), text, {})
 
 
 _READERS: dict[str, Callable[[str], FileText]] = {
@@ -91,12 +91,12 @@ _READERS: dict[str, Callable[[str], FileText]] = {
 }
 
 
-def text_title(text: str) -> str:
+def find_text_title(text: str) -> str:
     """Return the first Markdown heading of a text, or else its beginning."""
-    return markdown_title(text) or " ".join(text[: 4 * TITLE].split())[:TITLE]
+    return find_markdown_title(text) or " ".join(text[: 4 * TITLE].split())[:TITLE]
 
 
-def markdown_title(text: str) -> str:
+def find_markdown_title(text: str) -> str:
     """The text of the first heading outside of quotes, lists and code blocks; empty without one.
 
     It is looked for in the first `TITLE_WITHIN` characters and the first `_MOST_LINES` lines that
@@ -156,18 +156,18 @@ class Outline:
         self._room = self._limit = limit
         self._separator = ""
 
-    def line(self, text: str) -> None:
+    def add_line(self, text: str) -> None:
         self._room -= len(text.encode(errors="replace")) + len(self._separator)
         if self._room < 0:
             raise too_much_text(self._limit)
         self._pieces += (self._separator, text)
         self._separator = "\n"
 
-    def value(self, path: str, text: str) -> None:
+    def add_value(self, path: str, text: str) -> None:
         """A value with its name, if it has one; its own lines stay as they are."""
-        self.line(f"{path}: {text}" if path else text)
+        self.add_line(f"{path}: {text}" if path else text)
 
-    def paragraph(self) -> None:
+    def begin_paragraph(self) -> None:
         """What follows is a paragraph of its own."""
         if self._pieces:
             self._separator = "\n\n"
@@ -186,6 +186,6 @@ def too_deep() -> ContentUnreadable:
     return ContentUnreadable(f"nests deeper than {MAX_LEVELS} levels")
 
 
-def path_part(name: str) -> str:
+def make_path_part(name: str) -> str:
     """A name as part of a path."""
     return " ".join(name.split()) or '""'

@@ -19,7 +19,7 @@ _GROUPS = frozenset("paths webhooks channels operations".split())
 _LONGEST_LINE = 1_000
 
 
-def yaml_headings(rows: Sequence[str]) -> dict[int, tuple[int, str, bool]]:
+def find_headings(rows: Sequence[str]) -> dict[int, tuple[int, str, bool]]:
     """Return the level and title of each line that begins a section, and whether the section has
     text of its own, by line number.
     """
@@ -38,7 +38,7 @@ def yaml_headings(rows: Sequence[str]) -> dict[int, tuple[int, str, bool]]:
     return headings
 
 
-def yaml_title(rows: Sequence[str]) -> str:
+def find_title(rows: Sequence[str]) -> str:
     """Return `info.title` of an OpenAPI description, or `title` of other YAML."""
     above = ""
     for _, indent, key, value in _find_keys(rows):

@@ -36,7 +36,7 @@ class Module(Record, frozen=True):
     package: bool = False
 
 
-def modules() -> Iterator[Module]:
+def list_modules() -> Iterator[Module]:
     """Modules by name, each package before its submodules.
 
     Those with neither source nor a safe import are left out.
@@ -46,7 +46,7 @@ def modules() -> Iterator[Module]:
             yield from _with_submodules(name, _paths())
 
 
-def find(name: str) -> Module | None:
+def find_module(name: str) -> Module | None:
     """A module with source by its full name, private ones included."""
     paths: Sequence[str] = _paths()
     parts = name.split(".")

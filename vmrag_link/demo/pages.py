@@ -33,20 +33,20 @@ class ModulePage(Record, frozen=True):
         return f"{self.name}.md"
 
 
-def pages(modules: Iterable[library.Module], progress: Progress = QUIET) -> list[ModulePage]:
+def write_pages(modules: Iterable[library.Module], progress: Progress = QUIET) -> list[ModulePage]:
     """In the order of the modules; those that document nothing have no page."""
     modules = list(modules)
     found = []
     with progress.task("reading the library", len(modules)) as task:
         for module in modules:
-            documented = documentation(module)
+            documented = read_documentation(module)
             if documented.doc or documented.entries:
-                found.append(page(module.name, documented))
+                found.append(write_page(module.name, documented))
             task.advance()
     return found
 
 
-def page(name: str, documented: Documentation) -> ModulePage:
+def write_page(name: str, documented: Documentation) -> ModulePage:
     parts = [f"# {name}", documented.doc]
     size = len(documented.doc)
     for number, entry in enumerate(documented.entries):
@@ -84,7 +84,7 @@ class Documentation(Record, frozen=True):
     entries: tuple[DocEntry, ...]
 
 
-def documentation(module: library.Module) -> Documentation:
+def read_documentation(module: library.Module) -> Documentation:
     """Public, documented names in the order of the source; of a C module alphabetically."""
     if module.source is None:
         return _of_objects(library.import_module(module.name))
@@ -177,8 +177,8 @@ def _private_source(name: str) -> library.Module | None:
     package, _, last = name.rpartition(".")
     if not last.startswith("_"):
         return None
-    found = library.find(name)
-    return found if found and found.source else library.find(f"{package}{'.' if package else ''}_py{last[1:]}")
+    found = library.find_module(name)
+    return found if found and found.source else library.find_module(f"{package}{'.' if package else ''}_py{last[1:]}")
 
 
 def _entries(node: Definition) -> Iterator[DocEntry]:

@@ -12,9 +12,9 @@ from typing import Any
 import msgspec
 
 from vmrag_link.demo import library, story
-from vmrag_link.demo.pages import ModulePage, pages
+from vmrag_link.demo.pages import ModulePage, write_pages
 from vmrag_link.demo.stage import PAGES, Stage, Step
-from vmrag_link.demo.story import AnswerChunk, Compared, Narrator, QueryAnswer, compare
+from vmrag_link.demo.story import AnswerChunk, AnswerComparison, Narrator, QueryAnswer, compare_answers
 from vmrag_link.models import Record
 from vmrag_link.progress import Progress
 
@@ -71,7 +71,7 @@ class DemoReport(Record, frozen=True):
     seconds: float
 
 
-def play(
+def play_demo(
     top: Path, narrator: Narrator, progress: Shown, *, kept: bool, bars: bool = False, number: int | None = None
 ) -> DemoReport:
     """`top` is an empty directory, which stays if `kept`. `number` limits the pages.
@@ -81,9 +81,9 @@ def play(
     started = time.perf_counter()
     stage = Stage(top, narrator, bars=bars)
     rendered = _begin(stage, narrator, progress, number)
-    first = stage.pin().dolt_commit
+    first = stage.read_pin().dolt_commit
     _branch_off(stage, narrator, rendered)
-    branches = {story.MAIN: first, story.NEXT: stage.pin().dolt_commit}
+    branches = {story.MAIN: first, story.NEXT: stage.read_pin().dolt_commit}
     difference = _difference(stage)
     visits = _walk(stage, narrator)
     checks = _checks(branches, difference, visits)
@@ -107,47 +107,49 @@ def play(
 
 def _begin(stage: Stage, narrator: Narrator, progress: Shown, number: int | None) -> list[ModulePage]:
     narrator.chapter("A repository whose code pins its knowledge")
-    stage.run("git", "init", "-b", story.MAIN)
+    stage.run_command("git", "init", "-b", story.MAIN)
     for key, value in (("user.name", "Vmrag Demo"), ("user.email", "demo@localhost")):
         stage.set_git(key, value)
-    stage.run("vmrag", "init", "--knowledge-base", "--no-sources")
+    stage.run_command("vmrag", "init", "--knowledge-base", "--no-sources")
     since = time.perf_counter()
     rendered = _render(progress, number)
     stage.write_pages(rendered)
     size = sum(len(page.text) for page in rendered) / 1e6
-    stage.did(f"Wrote {len(rendered)} pages ({size:.1f} MB) into {PAGES}/, read from this Python's own library", since)
-    stage.run("vmrag", "import", PAGES, "--collection", story.COLLECTION, "--base", PAGES, long=True)
-    stage.run("vmrag", "commit", "-m", f"The library of Python {platform.python_version()}", long=True)
-    stage.write("version.txt", "1.0\n")
-    stage.run("git", "add", "version.txt")
-    stage.run("git", "commit", "-q", "-m", "Release 1.0")
+    stage.note_step(
+        f"Wrote {len(rendered)} pages ({size:.1f} MB) into {PAGES}/, read from this Python's own library", since
+    )
+    stage.run_command("vmrag", "import", PAGES, "--collection", story.COLLECTION, "--base", PAGES, long=True)
+    stage.run_command("vmrag", "commit", "-m", f"The library of Python {platform.python_version()}", long=True)
+    stage.write_file("version.txt", "1.0\n")
+    stage.run_command("git", "add", "version.txt")
+    stage.run_command("git", "commit", "-q", "-m", "Release 1.0")
     return rendered
 
 
 def _render(progress: Shown, number: int | None) -> list[ModulePage]:
-    modules = list(library.modules())
+    modules = list(library.list_modules())
     with progress() as bars:
-        found = pages(modules if number is None else story.selection(modules, number), bars)
-    story.check(found)
+        found = write_pages(modules if number is None else story.select_modules(modules, number), bars)
+    story.check_pages(found)
     return found
 
 
 def _branch_off(stage: Stage, narrator: Narrator, rendered: list[ModulePage]) -> None:
     narrator.chapter("A branch whose code needs other knowledge")
-    stage.run("git", "checkout", "-b", story.NEXT)
+    stage.run_command("git", "checkout", "-b", story.NEXT)
     since = time.perf_counter()
-    stage.write_pages(story.revise(rendered))
+    stage.write_pages(story.revise_pages(rendered))
     edited, removed, added = (", ".join(names) for names in (story.EDITED, story.REMOVED, story.ADDED))
-    stage.did(f"Edited the pages {edited}; removed {removed}; added {added}", since)
-    stage.run("vmrag", "import", PAGES, "--collection", story.COLLECTION, "--prune", long=True)
-    stage.run("vmrag", "commit", "-m", "What the next release changes", long=True)
-    stage.write("version.txt", "2.0.dev0\n")
-    stage.run("git", "commit", "-q", "-a", "-m", "Towards release 2.0")
-    stage.run("rm", "-r", PAGES)
+    stage.note_step(f"Edited the pages {edited}; removed {removed}; added {added}", since)
+    stage.run_command("vmrag", "import", PAGES, "--collection", story.COLLECTION, "--prune", long=True)
+    stage.run_command("vmrag", "commit", "-m", "What the next release changes", long=True)
+    stage.write_file("version.txt", "2.0.dev0\n")
+    stage.run_command("git", "commit", "-q", "-a", "-m", "Towards release 2.0")
+    stage.run_command("rm", "-r", PAGES)
 
 
 def _difference(stage: Stage) -> BranchDifference:
-    report, _ = stage.asked("vmrag", "diff", story.MAIN, story.NEXT)
+    report, _ = stage.run_for_json("vmrag", "diff", story.MAIN, story.NEXT)
     kinds: dict[str, list[str]] = {"added": [], "modified": [], "removed": []}
     for each in report["documents"]:
         kinds[each["kind"]].append(each["doc_id"])
@@ -162,11 +164,11 @@ def _walk(stage: Stage, narrator: Narrator) -> tuple[Visit, ...]:
     )
     visits: list[Visit] = []
     for branch in WALK:
-        known = stage.views()
-        stage.run("git", "checkout", branch)
+        known = stage.list_views()
+        stage.run_command("git", "checkout", branch)
         seconds = stage.steps[-1].seconds
-        revision = stage.pin().dolt_commit
-        bound = [name for name in stage.views().items() if name[0].startswith(revision)]
+        revision = stage.read_pin().dolt_commit
+        bound = [name for name in stage.list_views().items() if name[0].startswith(revision)]
         before = visits[-1].answers if visits else (None,) * len(story.QUESTIONS)
         answers = []
         for question, other in zip(story.QUESTIONS, before, strict=True):
@@ -180,9 +182,9 @@ def _walk(stage: Stage, narrator: Narrator) -> tuple[Visit, ...]:
 
 
 def _answer(stage: Stage, text: str, before: QueryAnswer | None) -> QueryAnswer:
-    report, seconds = stage.asked("vmrag", "query", text)
+    report, seconds = stage.run_for_json("vmrag", "query", text)
     results = msgspec.convert(report["results"], tuple[AnswerChunk, ...])
-    difference: Compared | None = compare(results, before.results) if before else None
+    difference: AnswerComparison | None = compare_answers(results, before.results) if before else None
     return QueryAnswer(text, report["kb"]["commit"], report["kb"]["in_sync"], seconds, results, difference)
 
 

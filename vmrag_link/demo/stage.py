@@ -18,7 +18,7 @@ from vmrag_link.demo.story import Narrator
 from vmrag_link.errors import DemoFailed, GitFailed
 from vmrag_link.models import Record
 from vmrag_link.paths import Places
-from vmrag_link.pin import Pin, parse
+from vmrag_link.pin import Pin, parse_pin
 
 PAGES = "pages"
 OURS = (sys.executable, "-P", "-m", "vmrag_link.cli.main")
@@ -41,11 +41,11 @@ class Stage:
         self._bars = bars
         self._environment = _environment()
 
-    def run(self, *words: str, long: bool = False) -> None:
+    def run_command(self, *words: str, long: bool = False) -> None:
         """A `git` or `vmrag` command. Raises `DemoFailed` with what it said."""
         self._narrator.command(shlex.join(words))
         done, seconds = self._run_timed(*words, show_stderr=long and self._bars)
-        said = [*done.text.splitlines(), *done.complaint.splitlines()]
+        said = [*done.text.splitlines(), *done.error_text.splitlines()]
         self._narrator.output([line for line in said if not line.startswith("Next: ")], seconds)
 
     def set_git(self, key: str, value: str) -> None:
@@ -53,16 +53,16 @@ class Stage:
         self._run_timed("git", "config", key, value)
         self.steps.pop()
 
-    def write(self, name: str, text: str) -> None:
+    def write_file(self, name: str, text: str) -> None:
         (self.places.top / name).write_text(text, encoding="utf-8")
 
-    def asked(self, *words: str) -> tuple[dict[str, Any], float]:
+    def run_for_json(self, *words: str) -> tuple[dict[str, Any], float]:
         """What a `vmrag` command answers to a program, and its seconds; not narrated."""
         done, seconds = self._run_timed(*words, "--json")
         report: dict[str, Any] = msgspec.json.decode(done.stdout)
         return report, seconds
 
-    def did(self, what: str, since: float) -> None:
+    def note_step(self, what: str, since: float) -> None:
         """Note work of the demo's own that began at `since` (`time.perf_counter()`)."""
         self.steps.append(Step(what, round(time.perf_counter() - since, 3)))
         self._narrator.work(what, self.steps[-1].seconds)
@@ -79,16 +79,16 @@ class Stage:
             if path.name not in names:
                 path.unlink()
 
-    def pin(self) -> Pin:
+    def read_pin(self) -> Pin:
         """What the checked-out code pins."""
-        return parse(self.places.pin.read_bytes())
+        return parse_pin(self.places.pin.read_bytes())
 
-    def views(self) -> dict[str, int]:
+    def list_views(self) -> dict[str, int]:
         """The existing views: name and inode, which differs for a new one of that name."""
         folders = [path for path in self.places.views.iterdir() if path.is_dir()]
         return {folder.name: folder.stat().st_ino for folder in folders}
 
-    def _run_timed(self, *words: str, show_stderr: bool = False) -> tuple[proc.Finished, float]:
+    def _run_timed(self, *words: str, show_stderr: bool = False) -> tuple[proc.FinishedProcess, float]:
         argv = [*OURS, *words[1:]] if words[0] == "vmrag" else list(words)
         started = time.perf_counter()
         try:
@@ -98,7 +98,7 @@ class Stage:
         seconds = round(time.perf_counter() - started, 3)
         line = shlex.join(words)
         if done.returncode != 0:
-            said = "see above" if show_stderr else done.complaint or done.text.strip() or done.failure
+            said = "see above" if show_stderr else done.error_text or done.text.strip() or done.failure
             raise DemoFailed(f"{line} failed: {said}", command=line)
         self.steps.append(Step(line, seconds))
         return done, seconds
@@ -109,6 +109,6 @@ def _environment() -> dict[str, str]:
 
     Those could sign commits, move hooks or switch them off.
     """
-    inherited = env.without(env.GIT_SCRUBBED)
+    inherited = env.copy_without(env.GIT_SCRUBBED)
     kept = {name: value for name, value in inherited.items() if not name.startswith("VMRAG")}
     return kept | {"GIT_CONFIG_GLOBAL": os.devnull, "GIT_CONFIG_NOSYSTEM": "1", "GIT_TERMINAL_PROMPT": "0"}

@@ -31,7 +31,7 @@ class Move(Record, frozen=True):
     now: int
 
 
-class Compared(Record, frozen=True):
+class AnswerComparison(Record, frozen=True):
     """An answer, compared with the same query's on the branch before.
 
     `moved`: in another order among those that are in both. `reworded`: in both, with another best
@@ -58,7 +58,7 @@ class QueryAnswer(Record, frozen=True):
     in_sync: bool
     seconds: float
     results: tuple[AnswerChunk, ...]
-    compared: Compared | None = None
+    compared: AnswerComparison | None = None
 
     @property
     def documents(self) -> list[str]:
@@ -66,12 +66,12 @@ class QueryAnswer(Record, frozen=True):
         return _documents(self.results)
 
 
-def compare(now: Sequence[AnswerChunk], before: Sequence[AnswerChunk]) -> Compared:
+def compare_answers(now: Sequence[AnswerChunk], before: Sequence[AnswerChunk]) -> AnswerComparison:
     old, new = _documents(before), _documents(now)
     old_order = [doc_id for doc_id in old if doc_id in new]
     new_order = [doc_id for doc_id in new if doc_id in old]
     best, best_before = _best_texts(now), _best_texts(before)
-    return Compared(
+    return AnswerComparison(
         came=tuple(doc_id for doc_id in new if doc_id not in old),
         went=tuple(doc_id for doc_id in old if doc_id not in new),
         moved=tuple(
@@ -178,7 +178,7 @@ QUESTIONS = (
 )
 
 
-def check(pages: Sequence[ModulePage]) -> None:
+def check_pages(pages: Sequence[ModulePage]) -> None:
     """Raises `FileFailed` where this Python lacks the pages that the story is about."""
     missing = sorted({*EDITED, *REMOVED} - {page.name for page in pages})
     if missing:
@@ -188,7 +188,7 @@ def check(pages: Sequence[ModulePage]) -> None:
         )
 
 
-def selection(modules: Sequence[Module], number: int) -> list[Module]:
+def select_modules(modules: Sequence[Module], number: int) -> list[Module]:
     """At least the modules that the story is about, and others up to `number`."""
     about = {*EDITED, *REMOVED, "argparse"}
     needed = [module for module in modules if module.name in about]
@@ -196,7 +196,7 @@ def selection(modules: Sequence[Module], number: int) -> list[Module]:
     return [*needed, *others[: max(0, number - len(needed))]]
 
 
-def revise(pages: Sequence[ModulePage]) -> list[ModulePage]:
+def revise_pages(pages: Sequence[ModulePage]) -> list[ModulePage]:
     """The pages of the other branch."""
     kept = [page for page in pages if page.name not in REMOVED]
     edited = [_edit(page) for page in kept]

@@ -10,9 +10,9 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
 
-from vmrag_link.conversion.outlines import Line, outline_lines, outline_of
+from vmrag_link.conversion.outlines import Line, choose_outline, list_lines
 from vmrag_link.errors import LimitExceeded, UsageInvalid
-from vmrag_link.models import PAGE_BREAK, Chunk, Chunking, Document, Record, pieces_of, stated_title
+from vmrag_link.models import PAGE_BREAK, Chunk, Chunking, Document, Record, parse_pieces, read_stated_title
 
 # Patterns after which a text may be cut, best first.
 _PARAGRAPH = re.compile(r"\n[ \t\r]*\n")
@@ -36,7 +36,7 @@ LONGEST_CODE = 8
 """In sizes of chunks: a longer block of code is cut, too."""
 
 
-def chunks(text: str, chunking: Chunking, outline: str = "markdown") -> list[Chunk]:
+def split_text(text: str, chunking: Chunking, outline: str = "markdown") -> list[Chunk]:
     """The pieces of a text, in order; every character is in one of them.
 
     `outline`: a name from `outlines.outline_of`.
@@ -48,7 +48,7 @@ def chunks(text: str, chunking: Chunking, outline: str = "markdown") -> list[Chu
     Raises `UsageInvalid` for impossible sizes, and `LimitExceeded` where a text makes too many
     pieces: the sizes may be a stranger's.
     """
-    require_possible(chunking)
+    require_valid_sizes(chunking)
 
     def cut(page: str, chunking: Chunking) -> list[Chunk]:
         return (
@@ -68,11 +68,11 @@ def chunks(text: str, chunking: Chunking, outline: str = "markdown") -> list[Chu
     return pieces
 
 
-def document_chunks(document: Document, chunking: Chunking) -> list[Chunk]:
+def split_document(document: Document, chunking: Chunking) -> list[Chunk]:
     """As `chunks`; of code the pieces that its metadata names, as it was cut when it was read."""
     if chunking.strategy != "code":
-        return chunks(document.content, chunking, outline_of(document.doc_id))
-    starts = [each.start for each in pieces_of(document)]
+        return split_text(document.content, chunking, choose_outline(document.doc_id))
+    starts = [each.start for each in parse_pieces(document)]
     ends = [*starts[1:], len(document.content)]
     return [
         Chunk(number, document.content[start:end], start, end)
@@ -91,7 +91,7 @@ def _pages(text: str) -> Iterator[str]:
     yield text[start:]
 
 
-def joined(texts: Sequence[str], chunking: Chunking) -> str:
+def join_chunks(texts: Sequence[str], chunking: Chunking) -> str:
     """The text that `chunks` has cut into these pieces."""
     if chunking.strategy != "characters":
         return "".join(texts)
@@ -104,7 +104,7 @@ def joined(texts: Sequence[str], chunking: Chunking) -> str:
 
 def _by_headings(text: str, chunking: Chunking, outline: str) -> list[Chunk]:
     pieces: list[Chunk] = []
-    for part in parts(text, chunking.size, outline):
+    for part in split_sections(text, chunking.size, outline):
         length = part.end - part.start
         cut = [Chunk(0, text[part.start : part.end], 0, length)]
         if length > chunking.size * (LONGEST_CODE if part.code else 1):
@@ -146,7 +146,7 @@ def _too_many(text: str, chunking: Chunking) -> LimitExceeded:
     )
 
 
-def require_modest(chunking: Chunking) -> None:
+def require_safe_sizes(chunking: Chunking) -> None:
     """Raises `ValueError` for sizes that only serve to keep another person's machine busy."""
     if chunking.size < LEAST_SIZE or chunking.overlap > chunking.size * MOST_OVERLAP:
         raise ValueError(
@@ -155,7 +155,7 @@ def require_modest(chunking: Chunking) -> None:
         )
 
 
-def require_possible(chunking: Chunking) -> None:
+def require_valid_sizes(chunking: Chunking) -> None:
     """Raises `UsageInvalid` for sizes that cannot be."""
     size, overlap = chunking.size, chunking.overlap
     if size < 1 or not 0 <= overlap < size:
@@ -194,7 +194,7 @@ CUT_LEVELS = 4
 """Deepest level of a heading that begins a section."""
 
 
-class Part(Record, frozen=True):
+class TextPart(Record, frozen=True):
     """Characters `start` to `end` of a text. `code`: a fenced block is in it."""
 
     start: int
@@ -202,7 +202,7 @@ class Part(Record, frozen=True):
     code: bool
 
 
-def parts(text: str, size: int, outline: str) -> Iterator[Part]:
+def split_sections(text: str, size: int, outline: str) -> Iterator[TextPart]:
     """The sections of a text, and of those with more than `size` characters the paragraphs, as many
     together as fit; together they are the text.
 
@@ -211,17 +211,17 @@ def parts(text: str, size: int, outline: str) -> Iterator[Part]:
     """
     section: list[Line] = []
     has_text = False
-    for line in outline_lines(text, outline):
+    for line in list_lines(text, outline):
         if has_text and (line.cuts or 0 < line.level <= CUT_LEVELS):
             yield from _section(section, size)
             section, has_text = [], False
         section.append(line)
         has_text = has_text or not (line.blank or line.level)
-    yield from _section(section, size) if section else [Part(0, 0, code=False)]
+    yield from _section(section, size) if section else [TextPart(0, 0, code=False)]
 
 
-def header_paths(document: Document) -> HeaderPaths:
-    return HeaderPaths(document.content, outline_of(document.doc_id), stated_title(document))
+def read_header_paths(document: Document) -> HeaderPaths:
+    return HeaderPaths(document.content, choose_outline(document.doc_id), read_stated_title(document))
 
 
 class HeaderPaths:
@@ -239,7 +239,7 @@ class HeaderPaths:
         """For each heading, True if only blank lines are between it and the next one."""
         around: list[tuple[int, int]] = []  # level and number
         levels: list[int] = []
-        for line in outline_lines(text, outline):
+        for line in list_lines(text, outline):
             if line.level:
                 while around and around[-1][0] >= line.level:
                     around.pop()
@@ -254,13 +254,13 @@ class HeaderPaths:
         is_title = levels.count(min(levels)) == 1 and levels[0] == min(levels) if levels else False
         self._title = title or (self._titles[0] if is_title else "")
 
-    def at(self, offset: int) -> str:
+    def find_path(self, offset: int) -> str:
         """Return the headings above an offset, the outermost first; without headings, the title of
         the text.
         """
         return self._join_titles(bisect.bisect_right(self._starts, offset) - 1)
 
-    def of_passage(self, start: int) -> str:
+    def find_passage_path(self, start: int) -> str:
         """Return the headings above the first text of a passage, including headings that begin the
         passage.
         """
@@ -278,14 +278,14 @@ class HeaderPaths:
         return " > ".join(filter(None, reversed(titles))) or self._title
 
 
-def _section(lines: list[Line], size: int) -> Iterator[Part]:
+def _section(lines: list[Line], size: int) -> Iterator[TextPart]:
     if lines[-1].end - lines[0].start <= size:
         yield _part(lines)
         return
-    held: Part | None = None
+    held: TextPart | None = None
     for block in _blocks(lines):
         if held and block.end - held.start <= size:
-            held = Part(held.start, block.end, held.code or block.code)
+            held = TextPart(held.start, block.end, held.code or block.code)
         else:
             if held:
                 yield held
@@ -294,7 +294,7 @@ def _section(lines: list[Line], size: int) -> Iterator[Part]:
         yield held
 
 
-def _blocks(lines: Iterable[Line]) -> Iterator[Part]:
+def _blocks(lines: Iterable[Line]) -> Iterator[TextPart]:
     """Paragraphs with the blank lines after them, and whole blocks of code. A heading stays with
     what follows it.
     """
@@ -310,5 +310,5 @@ def _blocks(lines: Iterable[Line]) -> Iterator[Part]:
         yield _part(block)
 
 
-def _part(lines: list[Line]) -> Part:
-    return Part(lines[0].start, lines[-1].end, any(line.fenced for line in lines))
+def _part(lines: list[Line]) -> TextPart:
+    return TextPart(lines[0].start, lines[-1].end, any(line.fenced for line in lines))

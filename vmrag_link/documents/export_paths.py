@@ -21,18 +21,18 @@ from vmrag_link.conversion.limits import MAX_BYTES
 from vmrag_link.errors import FileFailed, quoted
 
 
-def file_text(path: Path) -> str:
+def read_text(path: Path) -> str:
     """The text of a regular file; raises as `open_file`."""
-    with open_file(path) as opened:
-        return _decode(opened.read(MAX_BYTES + 1), terminal_text.one_line(str(path)))
+    with open_regular_file(path) as opened:
+        return _decode(opened.read(MAX_BYTES + 1), terminal_text.escape_line(str(path)))
 
 
-def open_file(path: Path) -> BinaryIO:
+def open_regular_file(path: Path) -> BinaryIO:
     """A regular file, to read it.
 
     Raises `FileFailed` for anything else, without reading any of it.
     """
-    name = terminal_text.one_line(str(path))
+    name = terminal_text.escape_line(str(path))
     try:
         # A pipe that nobody writes to would keep the open waiting.
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
@@ -47,7 +47,7 @@ def open_file(path: Path) -> BinaryIO:
     return os.fdopen(descriptor, "rb")
 
 
-def stream_text(stream: BinaryIO) -> str:
+def read_stream(stream: BinaryIO) -> str:
     """The text of standard input, to its end."""
     return _decode(stream.read(MAX_BYTES + 1), "Standard input")
 
@@ -94,7 +94,7 @@ _REGULAR = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _NO_FILE = (errno.ELOOP, errno.ENOTDIR, errno.EISDIR)
 
 
-def problem(parts: Sequence[str]) -> str | None:
+def find_name_problem(parts: Sequence[str]) -> str | None:
     """The reason why these names cannot be folders and a file, to follow a subject; None if they
     can, on every system.
     """
@@ -122,12 +122,12 @@ def is_git_folder(name: str) -> bool:
     return bool(re.fullmatch(r"(?s)(?:\.git|git~\d+)[. ]*(?::.*)?", shown.casefold()))
 
 
-def key(parts: Sequence[str]) -> str:
+def fold_case(parts: Sequence[str]) -> str:
     """Equal for names that are one file where small and capital letters are alike."""
     return unicodedata.normalize("NFC", "/".join(parts)).casefold()
 
 
-class InTheWay(Exception):
+class PathBlocked(Exception):
     """A link, a folder or something else that is no file is where a file belongs."""
 
 
@@ -137,7 +137,7 @@ class Folder:
     def __init__(self, path: Path) -> None:
         self.path = path
 
-    def digest(self, parts: Sequence[str]) -> str | None:
+    def hash_file(self, parts: Sequence[str]) -> str | None:
         """SHA-256 of the file, lower-case hex; None if nothing is there.
 
         Raises `InTheWay` for what is no file, or lies behind something that is no folder, and
@@ -148,13 +148,13 @@ class Folder:
                 descriptor = os.open(parts[-1], _REGULAR, dir_fd=parent)
                 with os.fdopen(descriptor, "rb") as opened:
                     if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-                        raise InTheWay(parts[-1])
+                        raise PathBlocked(parts[-1])
                     return hashlib.file_digest(opened, "sha256").hexdigest()
         except FileNotFoundError:
             return None
         except OSError as error:
             if error.errno in _NO_FILE:
-                raise InTheWay("/".join(parts)) from error
+                raise PathBlocked("/".join(parts)) from error
             raise
 
     def replace_file(self, parts: Sequence[str], content: bytes, temporary: Path) -> None:
@@ -175,9 +175,9 @@ class Folder:
             temporary.unlink(missing_ok=True)
             if error.errno != errno.EXDEV:
                 raise
-            self.write(parts, content, durable=True)
+            self.write_file(parts, content, durable=True)
 
-    def write(self, parts: Sequence[str], content: bytes, *, durable: bool = False) -> None:
+    def write_file(self, parts: Sequence[str], content: bytes, *, durable: bool = False) -> None:
         """Write or replace a file in one step. Raises `OSError`.
 
         `durable`: on return, the file survives a power cut.
@@ -198,7 +198,7 @@ class Folder:
                     os.unlink(temporary, dir_fd=parent)
                 raise
 
-    def read(self, parts: Sequence[str], limit: int) -> bytes | None:
+    def read_file(self, parts: Sequence[str], limit: int) -> bytes | None:
         """Return the bytes of a file, at most `limit`; None if there is none.
 
         Raises `OSError`, and `InTheWay` if it is behind a link or is not a regular file.
@@ -208,16 +208,16 @@ class Folder:
                 descriptor = os.open(parts[-1], _REGULAR, dir_fd=parent)
                 with os.fdopen(descriptor, "rb") as opened:
                     if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-                        raise InTheWay("/".join(parts))
+                        raise PathBlocked("/".join(parts))
                     return opened.read(limit)
         except FileNotFoundError:
             return None
         except OSError as error:
             if error.errno in _NO_FILE:
-                raise InTheWay("/".join(parts)) from error
+                raise PathBlocked("/".join(parts)) from error
             raise
 
-    def remove(self, parts: Sequence[str]) -> None:
+    def remove_file(self, parts: Sequence[str]) -> None:
         """Delete a file, and the folders that are empty then, as git does. Raises `OSError`."""
         with self._parent(parts, make=False) as parent:
             os.unlink(parts[-1], dir_fd=parent)
@@ -226,7 +226,7 @@ class Folder:
             with contextlib.suppress(OSError), self._parent(parts[:length], make=False) as parent:
                 os.rmdir(parts[length - 1], dir_fd=parent)
 
-    def names(self, parts: Sequence[str]) -> list[str]:
+    def list_names(self, parts: Sequence[str]) -> list[str]:
         """Return the names in a folder; none if it does not exist. Raises `OSError`."""
         try:
             with self._parent([*parts, ""], make=False) as parent:

@@ -18,13 +18,13 @@ from typing import Annotated, Any
 
 import msgspec
 
-from vmrag_link.models import Document, DocumentHeader, Record, metadata_of
+from vmrag_link.models import Document, DocumentHeader, Record, parse_metadata
 
 MAX_ID = 255
 """Characters."""
 
 
-def id_problem(text: str) -> str | None:
+def find_id_problem(text: str) -> str | None:
     """The reason why a text cannot be part of an id, to follow a subject; None for one that can."""
     if len(text) > MAX_ID:
         return f"is longer than {MAX_ID} characters"
@@ -69,15 +69,15 @@ class ImportBase(Record, frozen=True):
     def contains(self, path: Path) -> bool:
         return path.is_relative_to(self.folder)
 
-    def doc_id(self, path: Path) -> str:
+    def make_doc_id(self, path: Path) -> str:
         """The id of a new document from a file in the base."""
         return path.relative_to(self.folder).as_posix()
 
-    def source(self, path: Path) -> str:
+    def make_source(self, path: Path) -> str:
         """What is stored as `Document.source` for a file in the base."""
         return path.relative_to(self.origin).as_posix()
 
-    def stored_sources(self, documents: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
+    def list_sources(self, documents: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
         """(id, source) of these documents as `source` forms them now, without those of no file.
 
         Earlier programs stored the absolute path of a file outside of the repository, and the path
@@ -113,7 +113,7 @@ class ImportBase(Record, frozen=True):
             return None
         return "" if real == self.top else f"{real.relative_to(self.top).as_posix()}/"
 
-    def ids_by_source(self, documents: Iterable[tuple[str, str]]) -> dict[str, str]:
+    def map_ids_by_source(self, documents: Iterable[tuple[str, str]]) -> dict[str, str]:
         """The id of each file that is a document already; from `stored_sources`.
 
         A file that earlier programs stored under several ids counts as the one that it would get
@@ -128,7 +128,7 @@ class ImportBase(Record, frozen=True):
         return found
 
 
-def located(path: Path) -> Path:
+def locate_path(path: Path) -> Path:
     """The absolute path of a file or folder, the same through whatever symbolic links it is named.
 
     A link to a file keeps its own name, because it is a document of its own.
@@ -138,22 +138,22 @@ def located(path: Path) -> Path:
     return Path(os.path.realpath(path.parent), path.name)
 
 
-def of_folder(folder: Path, top: Path) -> ImportBase:
+def make_base(folder: Path, top: Path) -> ImportBase:
     """The base that a folder is; both as `located` has them."""
     inside = folder.is_relative_to(top)
     return ImportBase(folder.relative_to(top).as_posix() if inside else OUTSIDE, folder, top)
 
 
-def of_record(recorded: str, top: Path) -> ImportBase:
+def restore_base(recorded: str, top: Path) -> ImportBase:
     """The base that is recorded, inside the repository; it has no `problem`."""
     return ImportBase(recorded, top / recorded, top)
 
 
-def problem(recorded: str) -> str | None:
+def find_base_problem(recorded: str) -> str | None:
     """The reason why a recorded base cannot be used; any program may have written it."""
     if recorded in (ROOT, OUTSIDE):
         return None
-    if why := id_problem(recorded):
+    if why := find_id_problem(recorded):
         return why
     if recorded.startswith("/"):
         return "is absolute"
@@ -163,7 +163,7 @@ def problem(recorded: str) -> str | None:
     return "is not a normalised path" if "" in parts or "." in parts else None
 
 
-def leads_out(stored: str) -> bool:
+def escapes_folder(stored: str) -> bool:
     """Whether a source or an id, perhaps a stranger's, leaves the folder that it counts from."""
     return stored.startswith("/") or ".." in stored.split("/")
 
@@ -173,12 +173,12 @@ def is_below(path: str, folder: str) -> bool:
     return path == folder or path.startswith(folder.rstrip("/") + "/")
 
 
-def is_in(source: str, folder: str) -> bool:
+def is_source_below(source: str, folder: str) -> bool:
     """As `is_below`, of paths below the root; `ROOT` holds them all."""
     return folder == ROOT or is_below(source, folder)
 
 
-def derived(documents: Iterable[tuple[str, str]]) -> Counter[str]:
+def count_bases(documents: Iterable[tuple[str, str]]) -> Counter[str]:
     """The bases from which the ids of these documents count, each with their number.
 
     `documents` are (id, source) as stored by a program that recorded no base: the base is what the
@@ -191,7 +191,7 @@ def derived(documents: Iterable[tuple[str, str]]) -> Counter[str]:
             found[ROOT] += 1
         elif source.endswith(f"/{doc_id}"):
             folder = source.removesuffix(f"/{doc_id}") or "/"
-            if folder.startswith("/") or problem(folder) is None:
+            if folder.startswith("/") or find_base_problem(folder) is None:
                 found[folder] += 1
     return found
 
@@ -213,7 +213,7 @@ class Origin(Record, frozen=True, omit_defaults=True):
     own: tuple[str, ...] = ()
 
 
-def origin_of(document: Document | DocumentHeader) -> Origin | None:
+def read_origin(document: Document | DocumentHeader) -> Origin | None:
     """None for a document that was not made of bytes, or whose origin is not recorded any more."""
     return _parse(_values(document).get(KEY))
 
@@ -223,29 +223,29 @@ def is_origin(text: bytes) -> bool:
     return _parse(msgspec.json.decode(text)) is not None
 
 
-def with_origin(metadata: Mapping[str, Any], origin: Origin) -> dict[str, Any]:
+def add_origin(metadata: Mapping[str, Any], origin: Origin) -> dict[str, Any]:
     return {**metadata, KEY: msgspec.to_builtins(origin)}
 
 
-def shown_metadata(document: Document | DocumentHeader) -> dict[str, Any]:
+def read_visible_metadata(document: Document | DocumentHeader) -> dict[str, Any]:
     """The metadata without the origin: what clients see."""
-    return without_origin(_values(document))
+    return remove_origin(_values(document))
 
 
-def without_origin(metadata: Mapping[str, Any]) -> dict[str, Any]:
+def remove_origin(metadata: Mapping[str, Any]) -> dict[str, Any]:
     """Metadata without an origin; a value of that name that is none stays."""
     return {key: value for key, value in metadata.items() if key != KEY or _parse(value) is None}
 
 
-def given_metadata(document: Document) -> dict[str, Any]:
+def read_given_metadata(document: Document) -> dict[str, Any]:
     """The part of the metadata that a person gave."""
-    found = origin_of(document)
+    found = read_origin(document)
     own = found.own if found else ()
-    return {key: value for key, value in shown_metadata(document).items() if key not in own}
+    return {key: value for key, value in read_visible_metadata(document).items() if key not in own}
 
 
 def _values(document: Document | DocumentHeader) -> dict[str, Any]:
-    return metadata_of(document)
+    return parse_metadata(document)
 
 
 def _parse(value: Any) -> Origin | None:

@@ -17,9 +17,9 @@ from vmrag_link import clock, terminal_text
 from vmrag_link.conversion import formats
 from vmrag_link.conversion.limits import MAX_BYTES
 from vmrag_link.documents import export_paths
-from vmrag_link.documents.import_base import ImportBase, id_problem, located
+from vmrag_link.documents.import_base import ImportBase, find_id_problem, locate_path
 from vmrag_link.errors import ConversionFailed, FileFailed, UsageInvalid
-from vmrag_link.models import Record, canonical_json, content_hash
+from vmrag_link.models import Record, content_hash, encode_canonical_json
 
 if TYPE_CHECKING:
     from vmrag_link.conversion.converter import Converter
@@ -47,7 +47,7 @@ class SourceFile(Record, frozen=True):
     path: Path
 
 
-class Skipped(Record, frozen=True):
+class SkippedFile(Record, frozen=True):
     """What was left out, and why: `name` as a document id would be."""
 
     name: str
@@ -58,7 +58,7 @@ class Scan(Record, frozen=True):
     """Files sorted by document id, and skipped ones. A skipped folder is listed once."""
 
     files: tuple[SourceFile, ...]
-    skipped: tuple[Skipped, ...]
+    skipped: tuple[SkippedFile, ...]
 
 
 class ImportedDocument(Record, frozen=True):
@@ -77,7 +77,7 @@ class ImportedDocument(Record, frozen=True):
     last_modified: str
 
 
-LeaveOut = Callable[[Sequence[Path], Sequence[Path], bool], Mapping[Path, str]]
+ExclusionRule = Callable[[Sequence[Path], Sequence[Path], bool], Mapping[Path, str]]
 """Which of these folders and files to leave out, with the reasons; and whether a person named them
 themselves.
 """
@@ -87,15 +87,15 @@ def _nothing(*_: object) -> Mapping[Path, str]:
     return {}
 
 
-def scan(sources: Sequence[Path], base: ImportBase, leave_out: LeaveOut = _nothing) -> Scan:
+def scan_sources(sources: Sequence[Path], base: ImportBase, leave_out: ExclusionRule = _nothing) -> Scan:
     """The files of these files and folders, which lie in the base. No file is listed twice.
 
     `leave_out` is asked for what could be imported, a level of folders at a time. Raises
     `UsageInvalid` for a missing source, and `FileFailed` for a folder that cannot be read.
     """
     found: dict[str, SourceFile] = {}
-    skipped: set[Skipped] = set()
-    level, named = [_entry_of(existing(source)) for source in sources], True
+    skipped: set[SkippedFile] = set()
+    level, named = [_entry_of(require_existing(source)) for source in sources], True
     while level:
         files: dict[Path, SourceFile] = {}
         folders: dict[Path, Path] = {}
@@ -121,7 +121,7 @@ def scan(sources: Sequence[Path], base: ImportBase, leave_out: LeaveOut = _nothi
     )
 
 
-def existing(source: Path) -> Path:
+def require_existing(source: Path) -> Path:
     """Where the file or folder that a person named lies (see `located`).
 
     Raises `UsageInvalid` if it is not there.
@@ -132,10 +132,10 @@ def existing(source: Path) -> Path:
         raise _read_error(source, error) from error
     if not there:
         raise UsageInvalid(f"There is no file or folder {source}.", hint="Check the path.", path=str(source))
-    return located(source)
+    return locate_path(source)
 
 
-def read(file: SourceFile, converter: Converter) -> ImportedDocument | Skipped:
+def read_file(file: SourceFile, converter: Converter) -> ImportedDocument | SkippedFile:
     """The file as a document; `Skipped` if its contents cannot be converted or stored.
 
     Raises `FileFailed` if the file is gone or cannot be read.
@@ -148,21 +148,21 @@ def read(file: SourceFile, converter: Converter) -> ImportedDocument | Skipped:
     try:
         document = _converted(file.path, content, status, converter)
     except ConversionFailed as failed:
-        return Skipped(file.doc_id, failed.details["reason"])
+        return SkippedFile(file.doc_id, failed.details["reason"])
     title = document.title or file.path.stem
     return msgspec.structs.replace(document, doc_id=file.doc_id, source=file.source, title=title)
 
 
-def read_named(path: Path, converter: Converter) -> ImportedDocument:
+def read_named_file(path: Path, converter: Converter) -> ImportedDocument:
     """A file that a person named, without id and source; no title, if it has none itself.
 
     One of a format that is not known is taken as it is, as text. Raises `FileFailed`,
     `FormatUnsupported` where only an extra reads it, and `ConversionFailed`.
     """
-    if formats.by_suffix(path.name) is None:
-        text = export_paths.file_text(path)
+    if formats.find_by_suffix(path.name) is None:
+        text = export_paths.read_text(path)
         return ImportedDocument("", "", text, content_hash(text), "text", "{}", "", "")
-    with export_paths.open_file(path) as opened:
+    with export_paths.open_regular_file(path) as opened:
         content, status = _contents(opened)
     return _converted(path, content, status, converter)
 
@@ -180,9 +180,9 @@ def _converted(path: Path, content: bytes, status: os.stat_result, converter: Co
         content=found.text,
         content_hash=content_hash(found.text),
         file_type=found.file_type,
-        metadata=canonical_json(found.metadata),
+        metadata=encode_canonical_json(found.metadata),
         source="",
-        last_modified=clock.at(int(status.st_mtime)),
+        last_modified=clock.format_file_time(int(status.st_mtime)),
     )
 
 
@@ -210,29 +210,29 @@ def _below(folder: Path, top: Path) -> Iterator[_Entry]:
         yield _Entry(Path(entry.path), top, entry.is_dir(follow_symlinks=False))
 
 
-def _skipped(path: Path, base: ImportBase, reason: str) -> Skipped:
-    return Skipped(terminal_text.one_line(base.doc_id(path)), reason)
+def _skipped(path: Path, base: ImportBase, reason: str) -> SkippedFile:
+    return SkippedFile(terminal_text.escape_line(base.make_doc_id(path)), reason)
 
 
-def _file(path: Path, folder: Path, base: ImportBase) -> SourceFile | Skipped:
+def _file(path: Path, folder: Path, base: ImportBase) -> SourceFile | SkippedFile:
     """A file in the folder that is imported."""
-    doc_id = base.doc_id(path)
+    doc_id = base.make_doc_id(path)
     try:
         reason = _name_problem(doc_id) or _link_problem(path, folder) or _type_problem(path) or _size_problem(path)
     except OSError as error:
         raise _read_error(path, error) from error
-    return _skipped(path, base, reason) if reason else SourceFile(doc_id, base.source(path), path)
+    return _skipped(path, base, reason) if reason else SourceFile(doc_id, base.make_source(path), path)
 
 
 def _name_problem(doc_id: str) -> str | None:
-    why = id_problem(doc_id)
+    why = find_id_problem(doc_id)
     return f"its path {why}" if why else None
 
 
 def _type_problem(path: Path) -> str | None:
-    found = formats.by_suffix(path.name)
+    found = formats.find_by_suffix(path.name)
     if found:
-        return formats.missing_extra(found) or None
+        return formats.find_missing_extra(found) or None
     return f"its type {path.suffix.lower()} is not supported" if path.suffix else "has no file type"
 
 
@@ -263,7 +263,7 @@ def _link_problem(path: Path, folder: Path) -> str | None:
 
 
 def _read_error(path: Path, error: OSError) -> FileFailed:
-    name = terminal_text.one_line(str(path))
+    name = terminal_text.escape_line(str(path))
     return FileFailed(
         f"Cannot read {name}: {error.strerror}.",
         hint="Check that it exists and may be read, and run the command again.",

@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from vmrag_link.conversion.outlines import outline_lines, outline_of, resolve_outline
+from vmrag_link.conversion.outlines import choose_outline, list_lines, resolve_outline
 from vmrag_link.models import Document
 
 _LONGEST_HEADER = 500
@@ -42,7 +42,7 @@ class TableHeaders:
 
     def __init__(self, text: str, outline: str = "markdown") -> None:
         outline = resolve_outline(text, outline)
-        lines = list(outline_lines(text, outline))
+        lines = list(list_lines(text, outline))
         starts = [line.start for line in lines] + [len(text)]
         rows = ["" if line.fenced or line.level else text[line.start : line.end].rstrip() for line in lines]
         self._starts: list[int] = []
@@ -53,7 +53,7 @@ class TableHeaders:
             self._ends.append(starts[table.behind])
             self._headers.append(" ".join(table.header.split())[:_LONGEST_HEADER])
 
-    def at(self, offset: int) -> str:
+    def find_header(self, offset: int) -> str:
         """Return the header row of the table whose rows include this offset; empty if there is
         none.
         """
@@ -61,15 +61,15 @@ class TableHeaders:
         return self._headers[number] if number >= 0 and offset < self._ends[number] else ""
 
 
-def table_headers(document: Document) -> TableHeaders:
-    return TableHeaders(document.content, outline_of(document.doc_id))
+def read_table_headers(document: Document) -> TableHeaders:
+    return TableHeaders(document.content, choose_outline(document.doc_id))
 
 
-Finder = Callable[[Sequence[str], int], "_Table | None"]
+TableFinder = Callable[[Sequence[str], int], "_Table | None"]
 """A function that returns the table that begins in a line, or None."""
 
 
-def _find_tables(rows: Sequence[str], finders: Sequence[Finder]) -> Iterator[_Table]:
+def _find_tables(rows: Sequence[str], finders: Sequence[TableFinder]) -> Iterator[_Table]:
     number = 0
     while number < len(rows):
         table = next(filter(None, (find(rows, number) for find in finders)), None) if rows[number] else None
@@ -203,7 +203,7 @@ def _find_html(rows: Sequence[str], number: int) -> _Table | None:
     return _Table(min(end + 1, behind), behind, " | ".join(" ".join(_TAG.sub("", cell).split()) for cell in cells))
 
 
-_FINDERS: Mapping[str, Sequence[Finder]] = {
+_FINDERS: Mapping[str, Sequence[TableFinder]] = {
     "markdown": (_find_piped, _find_html),
     "mdx": (_find_piped, _find_html),
     "html": (_find_tabbed,),

@@ -80,7 +80,7 @@ class Model(Protocol):
         return self.embed(texts)
 
 
-def featureless(dimensions: int) -> Vector:
+def make_uniform_vector(dimensions: int) -> Vector:
     """The unit vector with equal components, for an empty text: a zero vector has no cosine."""
     return struct.pack(f"<{dimensions}f", *[1 / math.sqrt(dimensions)] * dimensions)
 
@@ -98,20 +98,20 @@ def require_unicode(texts: Sequence[str]) -> None:
             ) from None
 
 
-def package_folder(package: str, *, extra: str) -> Path:
+def find_package_folder(package: str, *, extra: str) -> Path:
     """The folder of an installed package, which is not imported. Raises `IndexExtraMissing`."""
     spec = importlib.util.find_spec(package)
     if spec is None or not spec.submodule_search_locations:
-        raise extra_missing(package, extra=extra)
+        raise make_missing_extra(package, extra=extra)
     return Path(spec.submodule_search_locations[0])
 
 
-def extra_missing(package: str, *, extra: str) -> IndexExtraMissing:
+def make_missing_extra(package: str, *, extra: str) -> IndexExtraMissing:
     needed = f"This needs the package {package.replace('_', '-')}, which is not installed."
-    return extras.missing(extra, needed, package=package)
+    return extras.missing_extra_error(extra, needed, package=package)
 
 
-def verified_map(path: Path, sha256: str, *, extra: str) -> mmap.mmap:
+def map_verified_file(path: Path, sha256: str, *, extra: str) -> mmap.mmap:
     """The file, memory-mapped, once its SHA-256 is the expected one.
 
     Raises `EmbeddingMismatch` for other contents, `EmbeddingFailed` for a file that cannot be read.
@@ -138,7 +138,7 @@ def verified_map(path: Path, sha256: str, *, extra: str) -> mmap.mmap:
     return content
 
 
-def within_window(chunking: Chunking, model: Model) -> Chunking:
+def limit_chunking(chunking: Chunking, model: Model) -> Chunking:
     """Chunks no longer than what the model takes in at once."""
     if model.window is None or chunking.size <= model.window:
         return chunking

@@ -24,7 +24,7 @@ from vmrag_link.embedding.base import Model, Vector
 from vmrag_link.embedding.cache_file import CacheFile, UnusableCache
 from vmrag_link.errors import EmbeddingFailed, FileFailed, plural, refuses_writing
 from vmrag_link.models import Record
-from vmrag_link.paths import fsync
+from vmrag_link.paths import sync_to_disk
 from vmrag_link.progress import ASKING, EMBEDDING, QUIET, Progress
 
 KEYS_A_QUERY = 500
@@ -49,7 +49,7 @@ class EmbeddingCache:
         self._path = path
         self._file = CacheFile(path, progress)
 
-    def get(self, model_fingerprint: str, hashes: Sequence[str], *, dimensions: int) -> dict[str, Vector]:
+    def read_vectors(self, model_fingerprint: str, hashes: Sequence[str], *, dimensions: int) -> dict[str, Vector]:
         """The vectors that are there.
 
         Damaged ones, and ones not `dimensions` long, count as absent. Where no file can be written,
@@ -70,7 +70,7 @@ class EmbeddingCache:
                     used.add(row // table.BLOCK)
                     if table.is_proven(key, vector, checksum):
                         found[key] = vector
-            table.note(connection, used)
+            table.note_use(connection, used)
             size = dimensions * table.FLOAT32
             return {names[key]: vector for key, vector in found.items() if len(vector) == size and key in names}
 
@@ -81,27 +81,27 @@ class EmbeddingCache:
                 raise
             return {}
 
-    def put(self, model_fingerprint: str, vectors: Mapping[str, Vector]) -> None:
+    def store_vectors(self, model_fingerprint: str, vectors: Mapping[str, Vector]) -> None:
         """Store in one transaction, durable on return."""
         keyed = sorted((_key(model_fingerprint, chunk), vector) for chunk, vector in vectors.items())
-        rows = [(key, vector, table.checksum(key, vector)) for key, vector in keyed]
+        rows = [(key, vector, table.compute_checksum(key, vector)) for key, vector in keyed]
 
         def write(connection: sqlite3.Connection) -> None:
             with table.transaction(connection):
-                before = table.last_block(connection)
+                before = table.find_last_block(connection)
                 connection.executemany(table.STORE, rows)
-                table.use(connection, range(before, table.last_block(connection) + 1))
+                table.mark_used(connection, range(before, table.find_last_block(connection) + 1))
 
         self._file.run(write)
 
-    def excess(self, *, megabytes: int, days: int) -> Excess:
+    def measure_excess(self, *, megabytes: int, days: int) -> Excess:
         """What `prune` would remove."""
         if not self._path.exists():
             return Excess()
 
         def measure(connection: sqlite3.Connection) -> Excess:
-            number = table.boundary(connection, megabytes, days).number
-            return Excess(number, round(number * table.bytes_each(connection)))
+            number = table.find_boundary(connection, megabytes, days).number
+            return Excess(number, round(number * table.measure_vector_bytes(connection)))
 
         return self._file.run(measure)
 
@@ -112,25 +112,25 @@ class EmbeddingCache:
         The rest is copied to a file that replaces this one. So the space is free at once, and a
         kill leaves one or the other.
         """
-        if not self.excess(megabytes=megabytes, days=days).number:
+        if not self.measure_excess(megabytes=megabytes, days=days).number:
             return Excess()
         before = self._path.stat().st_size
         temporary = self._path.with_name(f".{self._path.name}.{os.urandom(6).hex()}.tmp")
-        with self._file.exclusive("shrink the embedding cache"):
+        with self._file.lock_exclusive("shrink the embedding cache"):
             try:
-                number = self._file.on_connection(lambda connection: table.copy(connection, temporary, megabytes, days))
-                fsync(temporary)
-                permissions.settle(temporary)
+                number = self._file.run_once(lambda connection: table.copy_rows(connection, temporary, megabytes, days))
+                sync_to_disk(temporary)
+                permissions.apply_folder_mode(temporary)
                 temporary.replace(self._path)
             except UnusableCache:
                 return Excess()  # it was damaged a moment ago: the next use sets it aside
             except OSError as error:
-                raise self._file.unreachable(error) from error
+                raise self._file.make_unreachable_error(error) from error
             finally:
                 temporary.unlink(missing_ok=True)
         return Excess(number, before - self._path.stat().st_size)
 
-    def damage(self) -> str:
+    def find_damage(self) -> str:
         """The problem of the file or of rows, as a sentence; empty if there is none, or no file.
 
         Takes 3 ms per megabyte. Unlike all other calls, it leaves the file as it is.
@@ -140,11 +140,11 @@ class EmbeddingCache:
 
         def look(connection: sqlite3.Connection) -> tuple[str, int]:
             found = connection.execute("PRAGMA quick_check(1)").fetchone()[0]
-            return str(found), len(table.damaged_rows(connection)) if found == "ok" else 0
+            return str(found), len(table.find_damaged_rows(connection)) if found == "ok" else 0
 
         try:
-            with self._file.shared("check the embedding cache"):
-                found, wrong = self._file.on_connection(look)
+            with self._file.lock_shared("check the embedding cache"):
+                found, wrong = self._file.run_once(look)
         except UnusableCache as damage:
             return str(damage)
         if found != "ok":
@@ -152,30 +152,30 @@ class EmbeddingCache:
         number = f"{plural(wrong, 'vector')} in the embedding cache {self._path}"
         return f"{number} cannot be trusted: not what was stored." if wrong else ""
 
-    def mend(self) -> None:
+    def repair(self) -> None:
         """Keep only the rows that are sound, in a new file if need be."""
 
         def remove(connection: sqlite3.Connection) -> None:
             if connection.execute("PRAGMA quick_check(1)").fetchone()[0] != "ok":
                 raise UnusableCache(f"The embedding cache {self._path} is damaged.")
             with table.transaction(connection):
-                wrong = [(row,) for row in table.damaged_rows(connection)]
+                wrong = [(row,) for row in table.find_damaged_rows(connection)]
                 connection.executemany("DELETE FROM vectors WHERE rowid = ?", wrong)
 
-        with self._file.exclusive("repair the embedding cache"):
+        with self._file.lock_exclusive("repair the embedding cache"):
             try:
-                self._file.on_connection(remove)
+                self._file.run_once(remove)
             except UnusableCache:
-                aside, _ = self._file.make_anew()
+                aside, _ = self._file.salvage_file()
                 if aside:
-                    cache_file.remove(aside)
+                    cache_file.remove_database(aside)
 
-    def export(self, target: Path) -> None:
+    def export_vectors(self, target: Path) -> None:
         """Write the vectors to a new file, which `take_in` reads; none where there are none."""
         if self._path.exists():
-            self._file.run(lambda connection: table.copy(connection, target, 0, 0))
+            self._file.run(lambda connection: table.copy_rows(connection, target, 0, 0))
 
-    def take_in(self, source: Path) -> int:
+    def import_vectors(self, source: Path) -> int:
         """Copy the rows that prove themselves from a cache's file of unknown origin.
 
         Returns their number. The rows are copied, because the file itself may hold more than
@@ -183,14 +183,14 @@ class EmbeddingCache:
         """
 
         def read(connection: sqlite3.Connection) -> int:
-            return table.salvage(connection, source) if table.is_ours(source) else 0
+            return table.salvage_rows(connection, source) if table.has_cache_table(source) else 0
 
         return self._file.run(read)
 
-    def discard(self) -> None:
+    def delete_vectors(self) -> None:
         """Forget every vector."""
-        with self._file.exclusive("empty the embedding cache"):
-            cache_file.remove(self._path)
+        with self._file.lock_exclusive("empty the embedding cache"):
+            cache_file.remove_database(self._path)
 
 
 def _key(model_fingerprint: str, chunk_hash: str) -> bytes:
@@ -207,21 +207,21 @@ BATCH, LOCAL_BATCH = 256, 4096
 """Texts whose vectors are stored at once: a local model makes them again for nothing."""
 
 
-class Counts(Record, frozen=True):
+class EmbeddingCounts(Record, frozen=True):
     """Numbers of texts: embedded just now, and taken from the cache."""
 
     embedded: int
     cached: int
 
 
-def vectors_for(
+def embed_texts(
     cache: EmbeddingCache,
     model: Model,
     texts: Mapping[str, str],
     progress: Progress = QUIET,
     *,
     elsewhere: Callable[[], bool] | None = None,
-) -> tuple[dict[str, Vector], Counts]:
+) -> tuple[dict[str, Vector], EmbeddingCounts]:
     """The vector of every text, by `models.content_hash`.
 
     A kill loses at most one batch. `elsewhere` is called before a service is asked; it returns
@@ -229,14 +229,14 @@ def vectors_for(
     """
 
     def cached(names: list[str]) -> dict[str, Vector]:
-        return cache.get(model.fingerprint, names, dimensions=model.dimensions)
+        return cache.read_vectors(model.fingerprint, names, dimensions=model.dimensions)
 
     vectors = cached(list(texts))
     missing = [chunk for chunk in texts if chunk not in vectors]
     if missing and elsewhere and not model.local and elsewhere():
         vectors = cached(list(texts))  # all: vectors that were here may have been replaced
         missing = [chunk for chunk in texts if chunk not in vectors]
-    counts = Counts(embedded=len(missing), cached=len(vectors))
+    counts = EmbeddingCounts(embedded=len(missing), cached=len(vectors))
     if missing:
         with progress.task(EMBEDDING if model.local else ASKING, len(missing)) as task:
             size = LOCAL_BATCH if model.local else BATCH
@@ -245,7 +245,7 @@ def vectors_for(
                 fresh = dict(zip(batch, model.embed([texts[chunk] for chunk in batch]), strict=True))
                 _require_numbers(model, fresh)
                 try:
-                    cache.put(model.fingerprint, fresh)
+                    cache.store_vectors(model.fingerprint, fresh)
                 except FileFailed as error:
                     if not (model.local and refuses_writing(error)):  # a service is paid for each vector
                         raise

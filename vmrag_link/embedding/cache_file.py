@@ -37,11 +37,11 @@ class CacheFile:
         self._path = path
         self._progress = progress
 
-    def shared(self, purpose: str) -> contextlib.AbstractContextManager[object]:
-        return locks.shared(self._lock, purpose=purpose, timeout=BUSY_SECONDS)
+    def lock_shared(self, purpose: str) -> contextlib.AbstractContextManager[object]:
+        return locks.hold_shared(self._lock, purpose=purpose, timeout=BUSY_SECONDS)
 
-    def exclusive(self, purpose: str) -> contextlib.AbstractContextManager[object]:
-        return locks.exclusive(self._lock, purpose=purpose, timeout=BUSY_SECONDS)
+    def lock_exclusive(self, purpose: str) -> contextlib.AbstractContextManager[object]:
+        return locks.hold_exclusive(self._lock, purpose=purpose, timeout=BUSY_SECONDS)
 
     @property
     def _lock(self) -> Path:
@@ -52,28 +52,28 @@ class CacheFile:
         half way.
         """
         try:
-            with contextlib.suppress(UnusableCache), self.shared("use the embedding cache"):
-                return self.on_connection(action)
-            with self.exclusive("repair the embedding cache"):
+            with contextlib.suppress(UnusableCache), self.lock_shared("use the embedding cache"):
+                return self.run_once(action)
+            with self.lock_exclusive("repair the embedding cache"):
                 try:
-                    return self.on_connection(action)  # another process may have repaired it meanwhile
+                    return self.run_once(action)  # another process may have repaired it meanwhile
                 except UnusableCache as damage:
-                    self._note_loss(damage, *self.make_anew())
-                return self.on_connection(action)
+                    self._note_loss(damage, *self.salvage_file())
+                return self.run_once(action)
         except OSError as error:
-            raise self.unreachable(error) from error
+            raise self.make_unreachable_error(error) from error
 
-    def unreachable(self, error: OSError) -> FileFailed:
+    def make_unreachable_error(self, error: OSError) -> FileFailed:
         return FileFailed(f"Cannot use the embedding cache {self._path}: {error}", path=str(self._path))
 
-    def on_connection(self, action: Callable[[sqlite3.Connection], T], *, new: bool = False) -> T:
+    def run_once(self, action: Callable[[sqlite3.Connection], T], *, new: bool = False) -> T:
         """Raises `UnusableCache` for a missing, damaged or foreign file, unless it is `new`."""
         if not new and not self._path.exists():
             raise UnusableCache("There is no embedding cache yet.")
         try:
             if new:
                 permissions.make_file(self._path)  # what SQLite puts beside it is as open as the database
-            connection = table.connect(self._path, BUSY_SECONDS)
+            connection = table.open_connection(self._path, BUSY_SECONDS)
             with contextlib.closing(connection):
                 if not new and connection.execute("PRAGMA application_id").fetchone() != (table.APPLICATION_ID,):
                     raise UnusableCache(f"{self._path} is a database of another program or version.")
@@ -81,14 +81,14 @@ class CacheFile:
         except sqlite3.Error as error:
             raise self._public_error(error) from error
 
-    def make_anew(self) -> tuple[Path | None, int]:
+    def salvage_file(self) -> tuple[Path | None, int]:
         """Replace a damaged file by a cache of its sound rows. Hold the lock.
 
         Returns the damaged file's new path, and the number of rows.
         """
         aside = self._set_aside()
-        self.on_connection(table.create, new=True)
-        return aside, self.on_connection(lambda connection: table.salvage(connection, aside)) if aside else 0
+        self.run_once(table.create_tables, new=True)
+        return aside, self.run_once(lambda connection: table.salvage_rows(connection, aside)) if aside else 0
 
     def _note_loss(self, damage: UnusableCache, aside: Path | None, kept: int) -> None:
         if aside:
@@ -134,6 +134,6 @@ def _files(database: Path) -> list[Path]:
     return [database.with_name(database.name + suffix) for suffix in ("-journal", "-wal", "-shm", "")]
 
 
-def remove(database: Path) -> None:
+def remove_database(database: Path) -> None:
     for file in _files(database):
         file.unlink(missing_ok=True)

@@ -48,7 +48,7 @@ class Row(NamedTuple):
     checksum: bytes
 
     @property
-    def proven(self) -> bool:
+    def is_sound(self) -> bool:
         return is_proven(self.key, self.vector, self.checksum)
 
 
@@ -60,7 +60,7 @@ class Boundary(Record, frozen=True):
     block: int = 0
 
 
-def create(connection: sqlite3.Connection) -> None:
+def create_tables(connection: sqlite3.Connection) -> None:
     with transaction(connection):
         connection.execute(f"CREATE TABLE {_VECTORS}")
         connection.execute(f"CREATE TABLE {_USES}")
@@ -78,7 +78,7 @@ def is_proven(key: object, vector: object, checksum: object) -> bool:
     return checksum == _digest(key, vector)
 
 
-def checksum(key: bytes, vector: Vector) -> bytes:
+def compute_checksum(key: bytes, vector: Vector) -> bytes:
     """Nothing for a vector with NaN or infinity: it never proves itself."""
     numbers = array.array("f", vector[: len(vector) - len(vector) % FLOAT32])
     return _digest(key, vector) if math.isfinite(sum(numbers)) else b""
@@ -89,13 +89,13 @@ def _digest(key: bytes, vector: Vector) -> bytes:
     return hashlib.blake2b(vector, digest_size=8, key=key).digest()
 
 
-def connect(path: Path, timeout: float) -> sqlite3.Connection:
+def open_connection(path: Path, timeout: float) -> sqlite3.Connection:
     connection = sqlite3.connect(path, timeout=timeout, isolation_level=None)
     connection.text_factory = lambda text: text.decode(errors="replace")  # where damage has made a text of a blob
     return connection
 
 
-def rows(connection: sqlite3.Connection, *, backwards: bool = False) -> Iterator[Row]:
+def read_rows(connection: sqlite3.Connection, *, backwards: bool = False) -> Iterator[Row]:
     """Every row of the table, without its index.
 
     Raises `sqlite3.Error` where the file is damaged.
@@ -107,20 +107,20 @@ def rows(connection: sqlite3.Connection, *, backwards: bool = False) -> Iterator
     return map(Row._make, rows)
 
 
-def damaged_rows(connection: sqlite3.Connection) -> list[int]:
+def find_damaged_rows(connection: sqlite3.Connection) -> list[int]:
     """The rows that are not what was stored."""
-    return [row.id for row in rows(connection) if not row.proven]
+    return [row.id for row in read_rows(connection) if not row.is_sound]
 
 
-def is_ours(file: Path) -> bool:
+def has_cache_table(file: Path) -> bool:
     """Whether a file of unknown origin holds our table: a view in its place could be endless."""
-    with contextlib.closing(connect(file, 0)) as connection, contextlib.suppress(sqlite3.Error):
+    with contextlib.closing(open_connection(file, 0)) as connection, contextlib.suppress(sqlite3.Error):
         found = connection.execute("SELECT type, sql FROM sqlite_master WHERE name = 'vectors'").fetchall()
         return found == [("table", f"CREATE TABLE {_VECTORS}")]
     return False
 
 
-def salvage(connection: sqlite3.Connection, damaged: Path) -> int:
+def salvage_rows(connection: sqlite3.Connection, damaged: Path) -> int:
     """Copy the sound rows of a file that is damaged or comes from elsewhere, from both ends up to
     the damage.
 
@@ -128,16 +128,16 @@ def salvage(connection: sqlite3.Connection, damaged: Path) -> int:
     """
     kept: set[bytes] = set()
     most = damaged.stat().st_size // KEY_BYTES  # pages that name each other make rows without end
-    with contextlib.closing(connect(damaged, 0)) as source, transaction(connection):
+    with contextlib.closing(open_connection(damaged, 0)) as source, transaction(connection):
         for backwards in (False, True):
             with contextlib.suppress(sqlite3.Error):
-                for row in itertools.islice(rows(source, backwards=backwards), most):
+                for row in itertools.islice(read_rows(source, backwards=backwards), most):
                     if row.key in kept and backwards:
                         break
-                    if row.proven:
+                    if row.is_sound:
                         connection.execute(STORE, row[1:])
                         kept.add(row.key)
-        use(connection, range(last_block(connection) + 1))
+        mark_used(connection, range(find_last_block(connection) + 1))
     return len(kept)
 
 
@@ -149,7 +149,7 @@ def _today() -> int:
     return int(time.time() // DAY_SECONDS)
 
 
-def note(connection: sqlite3.Connection, used: set[int]) -> None:
+def note_use(connection: sqlite3.Connection, used: set[int]) -> None:
     """Note that these blocks were used today, unless it was noted already."""
     if not used:
         return
@@ -159,26 +159,26 @@ def note(connection: sqlite3.Connection, used: set[int]) -> None:
         connection.execute("PRAGMA busy_timeout = 0")
         # Busy, read-only, disk full: the next use notes it. The vectors are found all the same.
         with contextlib.suppress(sqlite3.OperationalError), transaction(connection):
-            use(connection, fresh)
+            mark_used(connection, fresh)
 
 
-def use(connection: sqlite3.Connection, blocks: Iterable[int]) -> None:
+def mark_used(connection: sqlite3.Connection, blocks: Iterable[int]) -> None:
     today = _today()
     rows = [(block, today) for block in sorted(blocks)]
     connection.executemany("INSERT OR REPLACE INTO uses (block, day) VALUES (?, ?)", rows)
 
 
-def last_block(connection: sqlite3.Connection) -> int:
+def find_last_block(connection: sqlite3.Connection) -> int:
     last: int = connection.execute("SELECT coalesce(max(rowid), 0) FROM vectors").fetchone()[0]
     return last // BLOCK
 
 
-def boundary(connection: sqlite3.Connection, megabytes: int, days: int) -> Boundary:
+def find_boundary(connection: sqlite3.Connection, megabytes: int, days: int) -> Boundary:
     rows = connection.execute(
         f"SELECT {_DAY} AS day, vectors.rowid / {BLOCK} AS block, count(*) {_BLOCKS} GROUP BY 1, 2 ORDER BY 1, 2"
     ).fetchall()
     there = sum(count for _, _, count in rows)
-    allowed = math.floor(megabytes * MEGABYTE / bytes_each(connection)) if megabytes and there else there
+    allowed = math.floor(megabytes * MEGABYTE / measure_vector_bytes(connection)) if megabytes and there else there
     oldest = _today() - days if days else 0
     boundary = Boundary()
     for day, block, count in rows:
@@ -188,7 +188,7 @@ def boundary(connection: sqlite3.Connection, megabytes: int, days: int) -> Bound
     return boundary
 
 
-def bytes_each(connection: sqlite3.Connection) -> float:
+def measure_vector_bytes(connection: sqlite3.Connection) -> float:
     """Bytes of the file for each vector."""
     pages, size, number = connection.execute(
         "SELECT page_count, page_size, (SELECT count(*) FROM vectors) FROM pragma_page_count, pragma_page_size"
@@ -196,12 +196,12 @@ def bytes_each(connection: sqlite3.Connection) -> float:
     return float(pages * size / max(number, 1))
 
 
-def copy(connection: sqlite3.Connection, target: Path, megabytes: int, days: int) -> int:
+def copy_rows(connection: sqlite3.Connection, target: Path, megabytes: int, days: int) -> int:
     """Write the rows within the limits to a new file, not durably.
 
     Returns the number of those left out.
     """
-    beyond = boundary(connection, megabytes, days)
+    beyond = find_boundary(connection, megabytes, days)
     place = beyond.day, beyond.block
     connection.execute("ATTACH ? AS kept", (str(target),))
     connection.execute("PRAGMA kept.journal_mode = OFF")

@@ -14,14 +14,14 @@ from pathlib import Path
 
 import msgspec
 
-from vmrag_link.embedding.base import SERVICES, Model, Vector, featureless, require_unicode
+from vmrag_link.embedding.base import SERVICES, Model, Vector, make_uniform_vector, require_unicode
 from vmrag_link.embedding.static import MiniLmModel, StaticModel
 from vmrag_link.errors import EmbeddingMismatch, UsageInvalid, nearest
 from vmrag_link.models import Collection, Record
 from vmrag_link.settings import EmbeddingSettings
 
-LOCAL = ("default", "hash", "minilm")
-NAMES = (*LOCAL, *SERVICES)
+LOCAL_MODELS = ("default", "hash", "minilm")
+MODEL_NAMES = (*LOCAL_MODELS, *SERVICES)
 _USUAL = EmbeddingSettings()
 
 
@@ -34,7 +34,7 @@ class Permission(Record, frozen=True):
     addresses: frozenset[str] = frozenset()
 
 
-NOTHING = Permission()
+NO_PERMISSION = Permission()
 
 
 class ModelChoice(Record, frozen=True):
@@ -72,12 +72,12 @@ class ModelChoice(Record, frozen=True):
         )
 
 
-def load(name: str, settings: EmbeddingSettings = _USUAL, permission: Permission = NOTHING) -> Model:
+def load_model(name: str, settings: EmbeddingSettings = _USUAL, permission: Permission = NO_PERMISSION) -> Model:
     """The model of that name for one new collection. Raises as `choose`."""
-    return choose(name, settings, permission).load()
+    return choose_model(name, settings, permission).load()
 
 
-def choose(name: str, settings: EmbeddingSettings, permission: Permission = NOTHING) -> ModelChoice:
+def choose_model(name: str, settings: EmbeddingSettings, permission: Permission = NO_PERMISSION) -> ModelChoice:
     """The model of that name for a new collection. Raises `UsageInvalid` for other names."""
     if name in SERVICES:
         url = getattr(settings, f"{name}_url")
@@ -89,28 +89,30 @@ def choose(name: str, settings: EmbeddingSettings, permission: Permission = NOTH
             permitted=name in permission.services,
             keyed=own or name in permission.addresses,
         )
-    if name in LOCAL:
+    if name in LOCAL_MODELS:
         return ModelChoice(name, folder=settings.model_path if name == "minilm" else "")
-    near = nearest(name, NAMES, cutoff=0.5)
+    near = nearest(name, MODEL_NAMES, cutoff=0.5)
     raise UsageInvalid(
         f"There is no embedding model named {name!r}." + (f" Did you mean {near!r}?" if near else ""),
-        hint=f"Set embedding.model in .vmrag.yaml to one of: {', '.join(NAMES)}.",
+        hint=f"Set embedding.model in .vmrag.yaml to one of: {', '.join(MODEL_NAMES)}.",
         name=name,
-        valid=list(NAMES),
+        valid=list(MODEL_NAMES),
     )
 
 
-def choose_for(collection: Collection, settings: EmbeddingSettings, permission: Permission = NOTHING) -> ModelChoice:
+def choose_stored_model(
+    collection: Collection, settings: EmbeddingSettings, permission: Permission = NO_PERMISSION
+) -> ModelChoice:
     """The model that the collection was made with; settings say where it is, not which one.
 
     Raises as `choose`, and `EmbeddingMismatch`.
     """
-    choice = choose(collection.embedding_function, settings, permission)
+    choice = choose_model(collection.embedding_function, settings, permission)
     if choice.name not in SERVICES:
         return choice
-    from vmrag_link.embedding.services import made_with
+    from vmrag_link.embedding.services import parse_fingerprint
 
-    made = made_with(choice.name, collection.embedding_model)
+    made = parse_fingerprint(choice.name, collection.embedding_model)
     if made is None or made.dimensions != collection.embedding_dimensions:
         raise EmbeddingMismatch(
             f"Collection {collection.name!r} was made with the embedding model {collection.embedding_model!r}, which this version does "
@@ -150,7 +152,7 @@ def _vector(text: str) -> Vector:
     return (
         struct.pack(f"<{HASH_DIMENSIONS}f", *[number / length for number in sums])
         if length
-        else featureless(HASH_DIMENSIONS)
+        else make_uniform_vector(HASH_DIMENSIONS)
     )
 
 

@@ -20,7 +20,7 @@ from urllib.parse import urlsplit
 import msgspec
 
 from vmrag_link import endpoint, env
-from vmrag_link.embedding.base import SERVICES, Model, Vector, extra_missing, featureless, require_unicode
+from vmrag_link.embedding.base import SERVICES, Model, Vector, make_missing_extra, make_uniform_vector, require_unicode
 from vmrag_link.errors import EmbeddingFailed, EmbeddingMismatch, ServiceNotTrusted, quoted
 from vmrag_link.paths import CONFIG_NAME
 from vmrag_link.settings import EmbeddingSettings
@@ -38,19 +38,19 @@ NO_SUCH = 404
 _FINGERPRINT = rf"(?P<service>[a-z]+) (?P<model>{SERVICE_MODEL}) (?P<dimensions>[1-9][0-9]{{0,4}}) unit v1"
 
 
-class Made(NamedTuple):
+class StoredModel(NamedTuple):
     """What a collection remembers of the model that it was made with."""
 
     model: str
     dimensions: int
 
 
-def made_with(name: str, fingerprint: str) -> Made | None:
+def parse_fingerprint(name: str, fingerprint: str) -> StoredModel | None:
     """The model of a fingerprint of this service; None for a fingerprint of another version."""
     found = re.fullmatch(_FINGERPRINT, fingerprint)
     if found is None or found["service"] != name or int(found["dimensions"]) > MOST_DIMENSIONS:
         return None
-    return Made(found["model"], int(found["dimensions"]))
+    return StoredModel(found["model"], int(found["dimensions"]))
 
 
 class ServiceModel(Model):
@@ -109,13 +109,13 @@ class ServiceModel(Model):
 
     def _vector(self, pieces: list[list[float]]) -> Vector:
         if not pieces:
-            return featureless(self.dimensions)
+            return make_uniform_vector(self.dimensions)
         total = [sum(numbers) for numbers in zip(*pieces, strict=True)] if len(pieces) > 1 else pieces[0]
         length = math.hypot(*total)
         if not math.isfinite(length):
             raise self._failure("answered with numbers that are none")
         if not length:
-            return featureless(self.dimensions)
+            return make_uniform_vector(self.dimensions)
         return struct.pack(f"<{len(total)}f", *[number / length for number in total])
 
     # -- asking ------------------------------------------------------------------------------------
@@ -129,10 +129,10 @@ class ServiceModel(Model):
         self._require_permission()
         key = self._key()
         try:
-            answer = endpoint.ask(self._url, self._service.body(self._model, texts, query), key=key)
+            answer = endpoint.post_json(self._url, self._service.body(self._model, texts, query), key=key)
             vectors = self._service.vectors(answer)
         except ModuleNotFoundError as error:
-            raise extra_missing("httpx", extra="web") from error
+            raise make_missing_extra("httpx", extra="web") from error
         except endpoint.NoAnswer as error:
             raise self._refusal(error, key) from error
         except (UnicodeDecodeError, msgspec.DecodeError, RecursionError) as error:
@@ -173,7 +173,7 @@ class ServiceModel(Model):
         variable = self._service.key
         if not self._keyed:
             return None
-        key = (env.value(variable) or "").strip() if variable else ""
+        key = (env.read_variable(variable) or "").strip() if variable else ""
         if variable and not key and self._own:
             raise self._failure(
                 f"wants a key, and {variable} is not set", hint=_export_hint(variable), variable=variable
@@ -187,7 +187,7 @@ class ServiceModel(Model):
     def _refusal(self, error: endpoint.NoAnswer, key: str | None) -> EmbeddingFailed:
         variable = self._service.key
         if error.status in endpoint.REFUSALS and variable:
-            if not self._keyed and env.value(variable):
+            if not self._keyed and env.read_variable(variable):
                 return self._key_kept_back(variable, error.status)
             reason = f"refuses the key in {variable}" if key else f"wants a key, and {variable} is not set"
             return self._failure(reason, hint=_export_hint(variable), variable=variable, status=error.status)

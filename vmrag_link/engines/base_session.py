@@ -22,8 +22,8 @@ from vmrag_link.engines.base import (
     ROOT_BRANCH,
     UNCOMMITTED_NAME,
     EngineName,
-    branch_missing,
-    engine_of,
+    detect_engine,
+    missing_branch_error,
 )
 from vmrag_link.engines.limits import Limits
 from vmrag_link.errors import (
@@ -43,7 +43,7 @@ _LONGEST = 200
 _REVISION = r"(?i)[0-9a-f]{40}|[0-9a-v]{32}"
 
 
-def legal_branch_name(name: str) -> bool:
+def is_legal_branch_name(name: str) -> bool:
     """Whether each engine can carry a branch of that name, so that a knowledge base can change its
     engine.
     """
@@ -73,7 +73,7 @@ class BaseSession(ABC, Generic[P]):
     # -- what an engine does in its own way
 
     @abstractmethod
-    def require(self, at: At) -> None:
+    def require_readable(self, at: At) -> None:
         """Raises `RevisionMissing`, `BranchMissing`, and what is said of a place that is not ours:
         `KnowledgeRefused`, `SchemaTooNew`.
         """
@@ -92,14 +92,14 @@ class BaseSession(ABC, Generic[P]):
     def is_ancestor(self, ancestor: str, descendant: str) -> bool: ...
 
     @abstractmethod
-    def unreachable(self, revisions: Iterable[str], *, without: str = "") -> list[str]:
+    def find_unreachable(self, revisions: Iterable[str], *, without: str = "") -> list[str]:
         """Those that no branch other than `without` reaches."""
 
     @abstractmethod
-    def branches(self) -> list[KbBranch]: ...
+    def list_branches(self) -> list[KbBranch]: ...
 
     @abstractmethod
-    def branch(self, name: str) -> KbBranch | None: ...
+    def find_branch(self, name: str) -> KbBranch | None: ...
 
     @abstractmethod
     def set_branch(self, name: str, to: str) -> None:
@@ -110,7 +110,7 @@ class BaseSession(ABC, Generic[P]):
         """Its uncommitted rows are discarded silently."""
 
     @abstractmethod
-    def join(self, head: str, revision: str, message: str) -> str:
+    def join_histories(self, head: str, revision: str, message: str) -> str:
         """A revision without tables that has both in its history, which have one in common.
 
         A merge of the two would store content that nobody reads, and could conflict in tables. So
@@ -119,26 +119,26 @@ class BaseSession(ABC, Generic[P]):
         """
 
     @abstractmethod
-    def parents(self, revisions: Iterable[str]) -> dict[str, tuple[str, ...]]: ...
+    def map_parents(self, revisions: Iterable[str]) -> dict[str, tuple[str, ...]]: ...
 
-    def known_history(self, known: Iterable[str]) -> tuple[str, set[str]]:
+    def read_known_history(self, known: Iterable[str]) -> tuple[str, set[str]]:
         """The root, and what it and `known` reach from it on: what is asked of a stranger's history
         must descend from that.
         """
         root = self.require_branch(ROOT_BRANCH).head
-        before = self.parents([root]).keys() - {root}
-        return root, self.parents([root, *known]).keys() - before
+        before = self.map_parents([root]).keys() - {root}
+        return root, self.map_parents([root, *known]).keys() - before
 
     @abstractmethod
-    def own_parents(self, revision: str) -> tuple[str, ...]:
+    def read_parents(self, revision: str) -> tuple[str, ...]:
         """The parents of a revision that is here."""
 
     @abstractmethod
-    def transaction_on(self, branch: str, purpose: str, expected: str) -> AbstractContextManager[P]:
+    def branch_transaction(self, branch: str, purpose: str, expected: str) -> AbstractContextManager[P]:
         """A transaction on a branch whose head is the expected one until its end."""
 
     @abstractmethod
-    def transaction_onto(self, revision: str) -> AbstractContextManager[P]:
+    def revision_transaction(self, revision: str) -> AbstractContextManager[P]:
         """A transaction on `UNFINISHED_BRANCH`, which is made at the revision and then dropped.
 
         Do not nest. The caller holds the write lock until the result is anchored.
@@ -152,13 +152,13 @@ class BaseSession(ABC, Generic[P]):
         """Commit everything there; returns the revision."""
 
     @abstractmethod
-    def discard(self, branch: str) -> None:
+    def discard_changes(self, branch: str) -> None:
         """Make a branch clean. Hold the write lock."""
 
-    def note_made(self, revision: str, parent: str) -> None:
+    def note_new_revision(self, revision: str, parent: str) -> None:
         """A revision was made here, of rows alone: it has the tables of its parent."""
 
-    def compact(self) -> None:
+    def compact_if_grown(self) -> None:
         """Collect garbage where much was appended since the last time."""
 
     @abstractmethod
@@ -167,25 +167,25 @@ class BaseSession(ABC, Generic[P]):
     @abstractmethod
     def close(self) -> None: ...
 
-    def locked_elsewhere(self, purpose: str, seconds: float) -> AbstractContextManager[None]:  # noqa: ARG002
+    def server_lock(self, purpose: str, seconds: float) -> AbstractContextManager[None]:  # noqa: ARG002
         """Keep other machines from writing, where there are any."""
         return contextlib.nullcontext()
 
-    def watched(self) -> AbstractContextManager[None]:
+    def watch_writes(self) -> AbstractContextManager[None]:
         """Around everything that is written under one hold of the write lock."""
         return contextlib.nullcontext()
 
     # -- the write lock
 
     @contextlib.contextmanager
-    def writing(self, purpose: str, *, timeout: float | None = None) -> Iterator[None]:
+    def write_lock(self, purpose: str, *, timeout: float | None = None) -> Iterator[None]:
         with contextlib.ExitStack() as held:
             if self._lock_depth == 0:
                 seconds = self._lock_timeout if timeout is None else timeout
-                held.enter_context(locks.exclusive(self.folder / LOCK_NAME, purpose=purpose, timeout=seconds))
+                held.enter_context(locks.hold_exclusive(self.folder / LOCK_NAME, purpose=purpose, timeout=seconds))
                 self._require_not_migrated()
-                held.enter_context(self.locked_elsewhere(purpose, seconds))
-                held.enter_context(self.watched())
+                held.enter_context(self.server_lock(purpose, seconds))
+                held.enter_context(self.watch_writes())
             self._lock_depth += 1
             try:
                 yield
@@ -194,7 +194,7 @@ class BaseSession(ABC, Generic[P]):
 
     def _require_not_migrated(self) -> None:
         """What is open still would be written, and nobody would read it any more."""
-        found = engine_of(self.folder)
+        found = detect_engine(self.folder)
         if found not in (None, self.engine):
             raise KnowledgeMoved(
                 f"The knowledge base was migrated to {found} meanwhile; nothing was written.",
@@ -210,15 +210,15 @@ class BaseSession(ABC, Generic[P]):
 
     def note_committed(self) -> None:
         """Remove the note, if no branch has uncommitted rows any more."""
-        with self.writing("note what is committed"):
-            if not any(branch.dirty for branch in self.branches()):
+        with self.write_lock("note what is committed"):
+            if not any(branch.dirty for branch in self.list_branches()):
                 (self.folder / UNCOMMITTED_NAME).unlink(missing_ok=True)
 
     # -- branches
 
-    def refusal(self, revision: str) -> KnowledgeRefused | None:
+    def find_refusal(self, revision: str) -> KnowledgeRefused | None:
         try:
-            self.require(revision)
+            self.require_readable(revision)
         except KnowledgeRefused as error:
             return error
         except SchemaTooNew:
@@ -226,9 +226,9 @@ class BaseSession(ABC, Generic[P]):
         return None
 
     def require_branch(self, name: str) -> KbBranch:
-        branch = self.branch(name)
+        branch = self.find_branch(name)
         if branch is None:
-            raise branch_missing(name)
+            raise missing_branch_error(name)
         return branch
 
     def require_head(self, name: str, expected: str) -> KbBranch:
@@ -244,27 +244,27 @@ class BaseSession(ABC, Generic[P]):
         return found
 
     def create_branch(self, name: str, at: str) -> None:
-        if not legal_branch_name(name):
+        if not is_legal_branch_name(name):
             raise NameInvalid(f"A knowledge base cannot carry a branch named {name[:80]!r}.", name=name)
-        with self.writing(f"create the branch {name}"):
+        with self.write_lock(f"create the branch {name}"):
             self.require_revision(at)
-            for taken in self.branches():
+            for taken in self.list_branches():
                 if taken.name.lower() == name.lower():
                     raise BranchExists(f"The knowledge base has a branch {taken.name!r} already.", branch=taken.name)
             self.set_branch(name, at)
 
     def move_branch(self, name: str, to: str, *, expected: str) -> None:
-        with self.writing(f"move the branch {name}"):
+        with self.write_lock(f"move the branch {name}"):
             self.require_revision(to)
             self._require_clean(name, expected)
             if not self.is_ancestor(expected, to):
-                self.keep(expected, f"the head of {name}", without=name)
+                self.anchor_revision(expected, f"the head of {name}", without=name)
             self.set_branch(name, to)
 
     def delete_branch(self, name: str, *, expected: str) -> None:
-        with self.writing(f"delete the branch {name}"):
+        with self.write_lock(f"delete the branch {name}"):
             self._require_clean(name, expected)
-            self.keep(expected, f"the head of {name}", without=name)
+            self.anchor_revision(expected, f"the head of {name}", without=name)
             self.drop_branch(name)
 
     def _require_clean(self, name: str, expected: str) -> None:
@@ -275,27 +275,27 @@ class BaseSession(ABC, Generic[P]):
 
     # -- anchors
 
-    def keep(self, revision: str, reason: str, *, without: str = "") -> None:
+    def anchor_revision(self, revision: str, reason: str, *, without: str = "") -> None:
         """Anchor a revision, unless a branch other than `without` reaches it.
 
         Hold the write lock.
         """
-        if self.unreachable([revision], without=without):
-            before = self.branch(KEEP_BRANCH)
-            self.set_branch(KEEP_BRANCH, self.kept(before.head if before else None, revision, reason=reason))
+        if self.find_unreachable([revision], without=without):
+            before = self.find_branch(KEEP_BRANCH)
+            self.set_branch(KEEP_BRANCH, self.build_keep_head(before.head if before else None, revision, reason=reason))
 
-    def keep_sound(self, heads: Iterable[str]) -> None:
+    def anchor_sound_heads(self, heads: Iterable[str]) -> None:
         """Anchor what a remote held before, where nothing else may reach it, and it may be read.
 
         Hold the write lock.
         """
         for head in dict.fromkeys(heads):
-            if not self.refusal(head):
-                self.keep(head, "what a remote held")
+            if not self.find_refusal(head):
+                self.anchor_revision(head, "what a remote held")
 
-    def kept(self, head: str | None, revision: str, *, reason: str) -> str:
+    def build_keep_head(self, head: str | None, revision: str, *, reason: str) -> str:
         for each in (revision, *([head] if head else [])):
-            self.require(each)
+            self.require_readable(each)
         if head is None:
             return revision
         if self.merge_base(head, revision) is None:
@@ -304,7 +304,7 @@ class BaseSession(ABC, Generic[P]):
                 hint="Give it a branch of its own.",
                 revision=revision,
             )
-        return self.join(head, revision, f"Keep {revision}: {reason}")
+        return self.join_histories(head, revision, f"Keep {revision}: {reason}")
 
 
 Stamp = tuple[object, ...]
@@ -313,12 +313,12 @@ _JOURNAL = f"{DOLT_FOLDER}/noms/{'v' * 32}"
 _MANIFEST = f"{DOLT_FOLDER}/noms/manifest"
 
 
-def doltlite_stamp(folder: Path) -> Stamp:
+def read_doltlite_stamp(folder: Path) -> Stamp:
     """The file grows with everything that is written. Raises `FileNotFoundError`."""
     return _stamp(folder / DOLTLITE_FILE)
 
 
-def dolt_stamp(folder: Path) -> Stamp:
+def read_dolt_stamp(folder: Path) -> Stamp:
     """The journal grows with everything that is written, and is new after a garbage collection;
     reading touches it.
 

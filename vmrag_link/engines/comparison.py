@@ -11,7 +11,15 @@ from typing import Any, ClassVar, Generic, TypeVar
 
 from vmrag_link.engines import records
 from vmrag_link.engines.base_session import BaseSession
-from vmrag_link.engines.tables import COLLECTIONS, COMPARED_COLUMNS, DOCUMENTS, HEADER_COLUMNS, LOGICAL, PROJECTS, Table
+from vmrag_link.engines.tables import (
+    COLLECTIONS,
+    COMPARED_COLUMNS,
+    DOCUMENTS,
+    HEADER_COLUMNS,
+    LOGICAL_TABLES,
+    PROJECTS,
+    Table,
+)
 from vmrag_link.models import (
     At,
     ChangeCounts,
@@ -26,7 +34,7 @@ from vmrag_link.models import (
     ProjectChange,
     Record,
     Row,
-    Working,
+    WorkingSet,
 )
 
 RowSides = tuple[Row | None, Row | None]
@@ -49,52 +57,56 @@ class RowComparison(ABC, Generic[S]):
         self._latest: tuple[tuple[str, str], Difference] | None = None
 
     @abstractmethod
-    def compared(self, old: At, new: At) -> AbstractContextManager[ComparedStates]:
+    def open_states(self, old: At, new: At) -> AbstractContextManager[ComparedStates]:
         """The two states, as they are at the beginning; each working set is a dirty branch's.
 
         Raises as `BaseSession.require`.
         """
 
-    def difference(self, old: At, new: At) -> Difference:
+    def compute_diff(self, old: At, new: At) -> Difference:
         """What turns `old` into `new`."""
-        with self.compared(old, new) as sides:
-            documents = of_all_tables(sides.documents(), sides.logical())
+        with self.open_states(old, new) as sides:
+            documents = merge_table_changes(sides.diff_documents(), sides.diff_logical_tables())
             return Difference(
-                records_of(CollectionChange, sides.rows(COLLECTIONS)),
-                records_of(DocumentChange, documents),
-                records_of(ProjectChange, sides.rows(PROJECTS)),
+                make_changes(CollectionChange, sides.diff_table(COLLECTIONS)),
+                make_changes(DocumentChange, documents),
+                make_changes(ProjectChange, sides.diff_table(PROJECTS)),
             )
 
     def diff(self, old: At, new: At) -> Difference:
         old, new = self._committed(old), self._committed(new)
-        if isinstance(old, Working) or isinstance(new, Working):
-            return self.difference(old, new)
+        if isinstance(old, WorkingSet) or isinstance(new, WorkingSet):
+            return self.compute_diff(old, new)
         if self._latest is None or self._latest[0] != (old, new):
-            self._latest = (old, new), self.difference(old, new)
+            self._latest = (old, new), self.compute_diff(old, new)
         return self._latest[1]
 
-    def headers(self, old: At, new: At, *, times: bool = False) -> HeaderDifference:
+    def diff_headers(self, old: At, new: At, *, times: bool = False) -> HeaderDifference:
         old, new = self._committed(old), self._committed(new)
-        if isinstance(old, Working) and isinstance(new, Working):
-            found = self.difference(old, new)
+        if isinstance(old, WorkingSet) and isinstance(new, WorkingSet):
+            found = self.compute_diff(old, new)
             sides = {document.key: (document.before, document.after) for document in found.documents}
-            return HeaderDifference(found.collections, records_of(HeaderChange, headers(sides)))
-        with self.compared(old, new) as compared:  # without reading the texts; one side at least is a revision
-            documents = of_all_tables(compared.headers(times=times), headers(compared.logical(times=times)))
+            return HeaderDifference(found.collections, make_changes(HeaderChange, drop_texts(sides)))
+        with self.open_states(old, new) as compared:  # without reading the texts; one side at least is a revision
+            documents = merge_table_changes(
+                compared.diff_headers(times=times), drop_texts(compared.diff_logical_tables(times=times))
+            )
             return HeaderDifference(
-                records_of(CollectionChange, compared.rows(COLLECTIONS)), records_of(HeaderChange, documents)
+                make_changes(CollectionChange, compared.diff_table(COLLECTIONS)), make_changes(HeaderChange, documents)
             )
 
-    def count(self, old: At, new: At) -> ChangeCounts:
+    def count_changes(self, old: At, new: At) -> ChangeCounts:
         old, new = self._committed(old), self._committed(new)
-        if isinstance(old, Working) or isinstance(new, Working):
-            return self.difference(old, new).counts()
+        if isinstance(old, WorkingSet) or isinstance(new, WorkingSet):
+            return self.compute_diff(old, new).count_changes()
         if self._latest is not None and self._latest[0] == (old, new):
-            return self._latest[1].counts()
-        with self.compared(old, new) as sides:
-            if sides.comparable(DOCUMENTS):
-                return sides.count() + ChangeCounts.of(records_of(DocumentChange, sides.logical()))
-        return self.diff(old, new).counts()
+            return self._latest[1].count_changes()
+        with self.open_states(old, new) as sides:
+            if sides.can_compare(DOCUMENTS):
+                return sides.count_changes() + ChangeCounts.from_changes(
+                    make_changes(DocumentChange, sides.diff_logical_tables())
+                )
+        return self.diff(old, new).count_changes()
 
     def _committed(self, at: At) -> At:
         """A clean branch's head, in place of its working set, which may have no name before the
@@ -111,18 +123,18 @@ class ComparedStates(ABC):
     that meet at a revision, or none between equal states.
     """
 
-    changed: ClassVar[str]
+    changed_sql: ClassVar[str]
     """SQL for what differs in `documents` by more than its times."""
 
     def __init__(self, steps: Sequence[Any]) -> None:
         self._steps = steps
 
     @abstractmethod
-    def comparable(self, table: Table) -> bool:
+    def can_compare(self, table: Table) -> bool:
         """Whether the engine can compare the table, which costs by the number of changes."""
 
     @abstractmethod
-    def differing(
+    def read_differences(
         self, step: Any, table: Table, columns: tuple[Sequence[str], Sequence[str]], where: str
     ) -> Iterator[tuple[tuple[Any, ...], tuple[Any, ...]]]:
         """The columns before and the columns after; `()` where a side has no row. A row may come
@@ -130,66 +142,68 @@ class ComparedStates(ABC):
         """
 
     @abstractmethod
-    def whole(self, table: Table) -> tuple[Iterable[Row], Iterable[Row]]:
+    def read_both_tables(self, table: Table) -> tuple[Iterable[Row], Iterable[Row]]:
         """All rows of a table with one key, before and after."""
 
     @abstractmethod
-    def before(self, key: DocumentKey) -> Document | None: ...
+    def find_old_document(self, key: DocumentKey) -> Document | None: ...
 
     @abstractmethod
-    def count(self) -> ChangeCounts:
+    def count_changes(self) -> ChangeCounts:
         """The numbers of changed rows of `documents`, without reading them; between revisions."""
 
-    def rows(self, table: Table) -> dict[Any, RowSides]:
+    def diff_table(self, table: Table) -> dict[Any, RowSides]:
         """The changed rows of a table, by key."""
-        if self.comparable(table):
-            return unequal(self._all_steps(lambda step: self._changed_rows(step, table)))
-        before, after = ({records.primary_key(each): each for each in side} for side in self.whole(table))
-        return unequal({key: (before.get(key), after.get(key)) for key in before.keys() | after.keys()})
+        if self.can_compare(table):
+            return select_unequal(self._all_steps(lambda step: self._changed_rows(step, table)))
+        before, after = ({records.primary_key(each): each for each in side} for side in self.read_both_tables(table))
+        return select_unequal({key: (before.get(key), after.get(key)) for key in before.keys() | after.keys()})
 
-    def logical(self, *, times: bool = False) -> dict[DocumentKey, DocumentSides]:
-        return logical(map(self.rows, LOGICAL), times=times)
+    def diff_logical_tables(self, *, times: bool = False) -> dict[DocumentKey, DocumentSides]:
+        return diff_logical_rows(map(self.diff_table, LOGICAL_TABLES), times=times)
 
-    def documents(self) -> dict[DocumentKey, DocumentSides]:
+    def diff_documents(self) -> dict[DocumentKey, DocumentSides]:
         """The changed rows of `documents`, before and after."""
         columns = (HEADER_COLUMNS, DOCUMENTS.columns)
-        found = self._all_steps(lambda step: self._changed_documents(step, columns, records.document, self.changed))
+        found = self._all_steps(
+            lambda step: self._changed_documents(step, columns, records.parse_document, self.changed_sql)
+        )
         if len(self._steps) == 1:
             return found
         # The second step may undo what the first one does; what the first one found are headers.
         return {
             key: (before, after)
             for key, (before, after) in found.items()
-            if (before or after) and not (before and after and equal(self.before(key), after))
+            if (before or after) and not (before and after and is_equal_document(self.find_old_document(key), after))
         }
 
-    def headers(self, *, times: bool) -> dict[DocumentKey, HeaderSides]:
+    def diff_headers(self, *, times: bool) -> dict[DocumentKey, HeaderSides]:
         """As `documents`, without the texts. `times`: also what differs in times alone."""
-        columns, where = (HEADER_COLUMNS, HEADER_COLUMNS), "TRUE" if times else self.changed
-        return self._all_steps(lambda step: self._changed_documents(step, columns, records.header, where))
+        columns, where = (HEADER_COLUMNS, HEADER_COLUMNS), "TRUE" if times else self.changed_sql
+        return self._all_steps(lambda step: self._changed_documents(step, columns, records.parse_header, where))
 
     def _all_steps(self, changes: Callable[[Any], dict[Any, Any]]) -> dict[Any, Any]:
-        return functools.reduce(joined, map(changes, self._steps), {})
+        return functools.reduce(join_steps, map(changes, self._steps), {})
 
     def _changed_documents(
         self, step: Any, columns: tuple[Sequence[str], Sequence[str]], after: Callable[[Sequence[Any]], Any], where: str
     ) -> dict[DocumentKey, Any]:
         return {
-            (old or new)[:2]: (records.header(old) if old else None, after(new) if new else None)
-            for old, new in self.differing(step, DOCUMENTS, columns, where)
+            (old or new)[:2]: (records.parse_header(old) if old else None, after(new) if new else None)
+            for old, new in self.read_differences(step, DOCUMENTS, columns, where)
         }
 
     def _changed_rows(self, step: Any, table: Table) -> dict[Any, RowSides]:
         found: dict[Any, RowSides] = {}
-        for old, new in self.differing(step, table, (table.columns, table.columns), "TRUE"):
-            before = records.record(table, old) if old else None
-            after = records.record(table, new) if new else None
+        for old, new in self.read_differences(step, table, (table.columns, table.columns), "TRUE"):
+            before = records.parse_record(table, old) if old else None
+            after = records.parse_record(table, new) if new else None
             if row := after or before:
                 found[records.primary_key(row)] = (before, after)
         return found
 
 
-def records_of(make: type[Any], sides: Mapping[Any, tuple[Record | None, Record | None]]) -> tuple[Any, ...]:
+def make_changes(make: type[Any], sides: Mapping[Any, tuple[Record | None, Record | None]]) -> tuple[Any, ...]:
     """Records of a kind of change (`CollectionChange`, …), sorted by key."""
     # Code points order as UTF-8 bytes do.
     return tuple(make(_kind_of(*sides[key]), *sides[key]) for key in sorted(sides))
@@ -201,7 +215,7 @@ def _kind_of(before: object | None, after: object | None) -> ChangeKind:
     return "removed" if after is None else "modified"
 
 
-def joined(
+def join_steps(
     first: Mapping[Any, tuple[_Before | None, _After | None]],
     second: Mapping[Any, tuple[_Before | None, _After | None]],
 ) -> dict[Any, tuple[_Before | None, _After | None]]:
@@ -212,11 +226,11 @@ def joined(
     return sides
 
 
-def unequal(sides: Mapping[Any, RowSides]) -> dict[Any, RowSides]:
+def select_unequal(sides: Mapping[Any, RowSides]) -> dict[Any, RowSides]:
     return {key: pair for key, pair in sides.items() if pair[0] != pair[1]}
 
 
-def logical(
+def diff_logical_rows(
     tables: Iterable[Mapping[Any, tuple[Any, Any]]], *, times: bool = False
 ) -> dict[DocumentKey, DocumentSides]:
     """The changed rows of `tables.LOGICAL`, which are documents, as changes of documents.
@@ -227,7 +241,7 @@ def logical(
     found: dict[DocumentKey, DocumentSides] = {}
     for before, after in itertools.chain.from_iterable(table.values() for table in tables):
         if before and after and before.key == after.key:
-            if times or not equal(before, after):
+            if times or not is_equal_document(before, after):
                 found[after.key] = before.header, after
             continue
         if before:
@@ -237,12 +251,12 @@ def logical(
     return found
 
 
-def headers(sides: Mapping[DocumentKey, DocumentSides]) -> dict[DocumentKey, HeaderSides]:
+def drop_texts(sides: Mapping[DocumentKey, DocumentSides]) -> dict[DocumentKey, HeaderSides]:
     """The same changes without the texts."""
     return {key: (before, after.header if after else None) for key, (before, after) in sides.items()}
 
 
-def of_all_tables(
+def merge_table_changes(
     stored: Mapping[DocumentKey, tuple[DocumentHeader | None, _After | None]],
     others: Mapping[DocumentKey, tuple[DocumentHeader | None, _After | None]],
 ) -> dict[DocumentKey, tuple[DocumentHeader | None, _After | None]]:
@@ -256,6 +270,6 @@ def of_all_tables(
     return found
 
 
-def equal(one: Document | None, other: Document) -> bool:
+def is_equal_document(one: Document | None, other: Document) -> bool:
     fields = ("collection", "doc_id", *COMPARED_COLUMNS)
     return one is not None and all(getattr(one, field) == getattr(other, field) for field in fields)

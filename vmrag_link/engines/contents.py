@@ -20,7 +20,7 @@ from vmrag_link.models import (
     HeaderDifference,
     Project,
     Row,
-    canonical_json,
+    encode_canonical_json,
 )
 
 _BYTES = 384
@@ -55,7 +55,7 @@ class RowSet(NamedTuple):
         """
         return hashlib.sha256(self.product.to_bytes(_BYTES, "big")).hexdigest()
 
-    def after(self, step: RowStep) -> RowSet:
+    def apply_step(self, step: RowStep) -> RowSet:
         """What it becomes by a step."""
         changes: tuple[HeaderChange | CollectionChange, ...] = (*step.rows.documents, *step.rows.collections)
         lost = _product([*(change.before for change in changes if change.before), *step.removed_projects])
@@ -63,20 +63,20 @@ class RowSet(NamedTuple):
         return RowSet(self.product * come * pow(lost, -1, _PRIME) % _PRIME)
 
 
-def read(engine: Engine, revision: str) -> RowSet:
+def read_row_set(engine: Engine, revision: str) -> RowSet:
     """Of all rows: takes as long as the revision is large."""
-    rows = _product(engine.headers(revision))
-    return RowSet(rows * _product([*engine.collections(revision), *engine.projects(revision)]) % _PRIME)
+    rows = _product(engine.read_headers(revision))
+    return RowSet(rows * _product([*engine.list_collections(revision), *engine.read_projects(revision)]) % _PRIME)
 
 
-class Steps:
+class StepReader:
     """What leads from one revision to another; made for many steps, one after the other."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
         self._projects: dict[str, dict[str, Project]] = {}
 
-    def between(self, old: str, new: str) -> RowStep:
+    def read_step(self, old: str, new: str) -> RowStep:
         """Costs by what differs. Documents that differ in their times alone are among them."""
         before = self._projects[old] if old in self._projects else self._read(old)
         after = self._read(new)
@@ -88,7 +88,7 @@ class Steps:
         )
 
     def _read(self, revision: str) -> dict[str, Project]:
-        return {project.key: project for project in self._engine.projects(revision)}
+        return {project.key: project for project in self._engine.read_projects(revision)}
 
 
 def _product(rows: Iterable[Row | DocumentHeader]) -> int:
@@ -101,4 +101,7 @@ def _product(rows: Iterable[Row | DocumentHeader]) -> int:
 def _number(row: Row | DocumentHeader) -> int:
     kind = "collection" if isinstance(row, Collection) else "project" if isinstance(row, Project) else "document"
     values = [getattr(row, name) for name in type(row).__struct_fields__]
-    return int.from_bytes(hashlib.shake_256(canonical_json([kind, *values]).encode()).digest(_BYTES), "big") % _PRIME
+    return (
+        int.from_bytes(hashlib.shake_256(encode_canonical_json([kind, *values]).encode()).digest(_BYTES), "big")
+        % _PRIME
+    )

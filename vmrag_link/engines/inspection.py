@@ -38,16 +38,16 @@ _HINT = (
     "vmrag gc --remote --apply"
 )
 
-Sound = Callable[[Row], None]
+RowCheck = Callable[[Row], None]
 """Raises an `EngineError` for a row that must not be taken."""
 
 
-def require_few(heads: Mapping[str, str], limits: Limits) -> None:
+def require_few_branches(heads: Mapping[str, str], limits: Limits) -> None:
     if len(heads) > limits.branches:
         raise KnowledgeRefused(f"It has more than {limits.branches:,} branches. Nothing of it was taken.", hint=_HINT)
 
 
-def require_ours(row: Row) -> None:
+def require_valid_row(row: Row) -> None:
     """Raises `RowsInvalid` for a row that is a record, but that none of our commands writes.
 
     The embedding model may be unknown: a newer program may have more of them.
@@ -57,13 +57,13 @@ def require_ours(row: Row) -> None:
         metadata_from_row(row.metadata)
     except ValueError as error:
         why = str(error).removeprefix("its metadata ")
-        raise records.invalid(tables.table_of(row), key, "metadata", why) from error
+        raise records.invalid_row_error(tables.find_table(row), key, "metadata", why) from error
     if isinstance(row, Document) and row.content_hash != content_hash(row.content):
-        raise records.invalid(tables.table_of(row), key, "content_hash", "is not that of its content")
+        raise records.invalid_row_error(tables.find_table(row), key, "content_hash", "is not that of its content")
 
 
 @contextlib.contextmanager
-def before_push() -> Iterator[None]:
+def translate_push_refusal() -> Iterator[None]:
     """What is refused of heads that are about to be pushed, as whoever fetches them would refuse
     it, becomes the refusal of the push.
     """
@@ -78,7 +78,7 @@ def before_push() -> Iterator[None]:
         ) from error
 
 
-def require_link(link: Link) -> None:
+def require_valid_link(link: Link) -> None:
     """Raises `ValueError` for a row that none of our commands writes: it is shown, and git is asked
     about its commits.
     """
@@ -96,18 +96,18 @@ def require_link(link: Link) -> None:
         raise ValueError(f"the link of {link.git_commit} has more than {LONGEST_LINK:,} bytes")
 
 
-def not_ours(where: str, odd: str) -> KnowledgeRefused:
+def foreign_place_error(where: str, odd: str) -> KnowledgeRefused:
     """The refusal of a place that holds anything but our tables; `odd` is safe to show."""
     return KnowledgeRefused(f"{where} is neither read nor written on: {odd}.", hint=ROWS_HINT)
 
 
-def not_taken(where: str, why: str) -> KnowledgeRefused:
+def refused_head_error(where: str, why: str) -> KnowledgeRefused:
     """The refusal of a head. A stranger's words may be in `why`."""
     return KnowledgeRefused(f"{where} is not taken: {_one_line(why)}.", hint=_HINT)
 
 
 @contextlib.contextmanager
-def refusing(where: str, limits: Limits, *unreadable: type[Exception]) -> Iterator[None]:
+def refusing_head(where: str, limits: Limits, *unreadable: type[Exception]) -> Iterator[None]:
     """What reading a head raises becomes the refusal of that head. `unreadable`: what reading rows
     raises that are not records. A newer program's schema is no refusal: `SchemaTooNew` passes.
     """
@@ -116,18 +116,18 @@ def refusing(where: str, limits: Limits, *unreadable: type[Exception]) -> Iterat
     except SchemaTooNew:
         raise
     except StatementGivenUp as error:
-        raise not_taken(where, f"it cannot be looked at. {error.message}") from error
+        raise refused_head_error(where, f"it cannot be looked at. {error.message}") from error
     except LimitExceeded as error:
-        raise too_long(where, limits) from error
+        raise long_text_error(where, limits) from error
     except unreadable as error:
-        raise not_taken(where, str(error)) from error
+        raise refused_head_error(where, str(error)) from error
 
 
 class ForeignTables(KnowledgeRefused):
     """The head of a branch has tables of another program."""
 
 
-def too_long(where: str, limits: Limits) -> KnowledgeRefused:
+def long_text_error(where: str, limits: Limits) -> KnowledgeRefused:
     """The refusal of a head with a longer text than is taken."""
     size = limits.text_bytes // MEGABYTE
     return KnowledgeRefused(
@@ -136,7 +136,7 @@ def too_long(where: str, limits: Limits) -> KnowledgeRefused:
     )
 
 
-def refused(why: str, revision: str = "") -> KnowledgeRefused:
+def vetting_error(why: str, revision: str = "") -> KnowledgeRefused:
     """The refusal of all that `Engine.vet` was asked for. A stranger's words may be in `why`."""
     what = f"Revision {revision[:12]}" if revision else "The knowledge base"
     return KnowledgeRefused(
@@ -147,15 +147,15 @@ def refused(why: str, revision: str = "") -> KnowledgeRefused:
 
 
 def _one_line(why: str) -> str:
-    return terminal_text.one_line(why)[:_MOST_SHOWN].rstrip(".")
+    return terminal_text.escape_line(why)[:_MOST_SHOWN].rstrip(".")
 
 
 def require_descent(parents: Mapping[str, tuple[str, ...]], limits: Limits) -> None:
     """Require that new revisions, by which their parents are named, descend from known ones."""
     if len(parents) > limits.revisions:
-        raise refused(f"it has more than {limits.revisions:,} new revisions")
+        raise vetting_error(f"it has more than {limits.revisions:,} new revisions")
     if not all(parents.values()):
-        raise refused(STRANGE)
+        raise vetting_error(UNRELATED)
 
 
-STRANGE = "it has no history in common with ours: it is another one"
+UNRELATED = "it has no history in common with ours: it is another one"

@@ -31,7 +31,7 @@ USUAL_LIMITS = Limits()
 MEGABYTE = 1_000_000
 
 
-def too_large(size: int, most: int) -> KnowledgeRefused:
+def too_large_error(size: int, most: int) -> KnowledgeRefused:
     """What a remote holds has more bytes than are taken."""
     return KnowledgeRefused(
         f"The remote's knowledge base has {size / MEGABYTE:,.1f} MB; at most {most / MEGABYTE:,.0f} MB are taken. Nothing of it was.",
@@ -40,11 +40,11 @@ def too_large(size: int, most: int) -> KnowledgeRefused:
     )
 
 
-UNFINISHED = ".creating"
+CREATING_NAME = ".creating"
 """The folder in which one is made, until it is moved to its place."""
 
 
-def first_message(origin: str) -> str:
+def continuation_message(origin: str) -> str:
     """The message of an engine's own initial commit where a knowledge base continues another one.
 
     That commit is timestamped. It is made anew, so that equal knowledge bases are continued by
@@ -53,12 +53,12 @@ def first_message(origin: str) -> str:
     return f"Continue the knowledge base {origin}"
 
 
-def already_there(folder: Path) -> AlreadyInitialized:
+def already_exists_error(folder: Path) -> AlreadyInitialized:
     return AlreadyInitialized(f"There is a knowledge base in {folder} already.", hint="See what it holds: vmrag status")
 
 
 @contextlib.contextmanager
-def writable(folder: Path) -> Iterator[None]:
+def translate_os_errors(folder: Path) -> Iterator[None]:
     """What the machine refuses in the block is raised as `EngineFailed`."""
     try:
         yield

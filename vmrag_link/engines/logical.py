@@ -19,7 +19,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from vmrag_link.engines.tables import DOCUMENTS, ISSUE_LOGS, KNOWLEDGE_DOCS, LOGICAL, ROWS_HINT, Table
+from vmrag_link.engines.tables import DOCUMENTS, ISSUE_LOGS, KNOWLEDGE_DOCS, LOGICAL_TABLES, ROWS_HINT, Table
 from vmrag_link.errors import RowsInvalid
 from vmrag_link.models import (
     ISSUES,
@@ -28,8 +28,8 @@ from vmrag_link.models import (
     DocumentHeader,
     DocumentTable,
     Record,
-    canonical_json,
-    metadata_of,
+    encode_canonical_json,
+    parse_metadata,
 )
 
 D = TypeVar("D", Document, DocumentHeader)
@@ -84,7 +84,7 @@ def collection_name(kind: str, name: str) -> str:
     return "_".join(filter(None, (kind, f"{plain}-{digest}" if plain else digest)))
 
 
-def collection_of(table: Table, name: str) -> str:
+def implied_collection(table: Table, name: str) -> str:
     """The collection of a row of this table whose `implied_by` column holds `name`."""
     return collection_name(_FORMS[table.name].kind, name)
 
@@ -100,12 +100,12 @@ def implying_column(table: Table) -> str:
 
 
 @functools.lru_cache(1024)
-def table_implied(collection: str) -> Table | None:
+def implied_table(collection: str) -> Table | None:
     """The table of which documents may lie in a collection of this name, beside `documents`."""
-    return next((each for each in LOGICAL if collection.startswith(collections_prefix(each))), None)
+    return next((each for each in LOGICAL_TABLES if collection.startswith(collections_prefix(each))), None)
 
 
-def document(table: Table, row: Sequence[Any]) -> Document:
+def document_from_row(table: Table, row: Sequence[Any]) -> Document:
     """The document of a row, whose values stand in the order of `Table.columns` and have been
     checked for their types.
 
@@ -120,38 +120,38 @@ def document(table: Table, row: Sequence[Any]) -> Document:
         title=values["title"],
         content=values["content"],
         content_hash=values["content_hash"],
-        metadata=canonical_json(given | stated),
+        metadata=encode_canonical_json(given | stated),
         created_at=values["created_at"],
         updated_at=values["updated_at"],
         table=form.table,
     )
 
 
-def row(document: Document) -> tuple[str | int, ...]:
+def row_from_document(document: Document) -> tuple[str | int, ...]:
     """What the document's table stores of it, in the order of `Table.columns`.
 
     Any metadata will do: a text stands for a value that is none, NO_NUMBER for no number.
     """
-    table = table_of(document)
-    metadata = metadata_of(document)
+    table = find_document_table(document)
+    metadata = parse_metadata(document)
     stated = {key: _column(table, key, metadata.pop(key, "")) for key in _FORMS[table.name].keys}
-    values = stated | {"metadata": canonical_json(metadata)}
+    values = stated | {"metadata": encode_canonical_json(metadata)}
     return (
         document.doc_id,
         *(values[name] if name in values else getattr(document, name) for name in table.columns[1:]),
     )
 
 
-def tables_named(table: DocumentTable | None) -> tuple[Table, ...]:
+def select_logical_tables(table: DocumentTable | None) -> tuple[Table, ...]:
     """Those of `LOGICAL` that a name means; all of them for None."""
-    return tuple(each for each in LOGICAL if table in (None, each.name))
+    return tuple(each for each in LOGICAL_TABLES if table in (None, each.name))
 
 
-def table_of(document: Document) -> Table:
-    return next((each for each in LOGICAL if each.name == document.table), DOCUMENTS)
+def find_document_table(document: Document) -> Table:
+    return next((each for each in LOGICAL_TABLES if each.name == document.table), DOCUMENTS)
 
 
-def by_table(documents: Iterable[Document]) -> Iterator[tuple[Table, Iterable[Document]]]:
+def group_by_table(documents: Iterable[Document]) -> Iterator[tuple[Table, Iterable[Document]]]:
     """Documents for each table in turn; listed ones in the order of its key.
 
     In that order they are stored three times faster, in half the file. A stream is one of rows of
@@ -160,84 +160,92 @@ def by_table(documents: Iterable[Document]) -> Iterator[tuple[Table, Iterable[Do
     if not isinstance(documents, list | tuple):
         yield DOCUMENTS, documents
         return
-    for table in (DOCUMENTS, *LOGICAL):
-        some = [each for each in documents if table_of(each) is table]
+    for table in (DOCUMENTS, *LOGICAL_TABLES):
+        some = [each for each in documents if find_document_table(each) is table]
         if some:
             yield table, sorted(some, key=lambda each: each.key if table is DOCUMENTS else each.doc_id)
 
 
-def twins(documents: Iterable[Document]) -> tuple[list[tuple[str, str]], list[tuple[str, str]]]:
+def find_twins(documents: Iterable[Document]) -> tuple[list[tuple[str, str]], list[tuple[str, str]]]:
     """The keys of what these take the place of in the other table: in `documents`, in `LOGICAL`.
 
     A document has one place: no two rows may be called by the same name. A stream has no rows of
     that kind, as in `by_table`.
     """
     found = documents if isinstance(documents, list | tuple) else ()
-    named = [each for each in found if table_implied(each.collection)]
+    named = [each for each in found if implied_table(each.collection)]
     return (
         [each.key for each in named if each.table != DOCUMENTS.name],
         [each.key for each in named if each.table == DOCUMENTS.name],
     )
 
 
-def normal(given: Document) -> Document:
+def normalize_document(given: Document) -> Document:
     """The document as it comes back from its table: in the collection that its metadata implies."""
-    return given if given.table == DOCUMENTS.name else document(table_of(given), row(given))
+    return (
+        given
+        if given.table == DOCUMENTS.name
+        else document_from_row(find_document_table(given), row_from_document(given))
+    )
 
 
 def _column(table: Table, name: str, value: Any) -> str | int:
-    if name in table.numbers:
+    if name in table.number_columns:
         return value if type(value) is int and 0 <= value < 2**63 else NO_NUMBER
-    return value if isinstance(value, str) else canonical_json(value)
+    return value if isinstance(value, str) else encode_canonical_json(value)
 
 
 class LogicalRows(ABC):
     """The rows at a place of the knowledge base, as an engine reads them."""
 
     @abstractmethod
-    def implied(self, table: Table, ids: Iterable[str] | None) -> Iterable[tuple[str, str]]:
+    def read_keys(self, table: Table, ids: Iterable[str] | None) -> Iterable[tuple[str, str]]:
         """The id of each row, and what implies its collection; none where there is no such table.
 
         `ids`: only these, if they are there.
         """
 
     @abstractmethod
-    def rows(self, table: Table, ids: list[str], *, texts: bool) -> Iterable[Document]:
+    def read_rows(self, table: Table, ids: list[str], *, texts: bool) -> Iterable[Document]:
         """The rows with these ids, in any order; without `texts` their contents are empty."""
 
     @abstractmethod
-    def total(self, table: Table) -> int:
+    def count_rows(self, table: Table) -> int:
         """The number of rows; 0 where there is no such table."""
 
-    def count(self, collection: str | None) -> int:
+    def count_logical_documents(self, collection: str | None) -> int:
         if collection is None:
-            return sum(map(self.total, LOGICAL))
+            return sum(map(self.count_rows, LOGICAL_TABLES))
         return sum(1 for _ in self._places(collection, None))
 
-    def document(self, collection: str, doc_id: str) -> Document | None:
-        return next(self.documents(collection, [doc_id]), None)
+    def find_logical_document(self, collection: str, doc_id: str) -> Document | None:
+        return next(self.read_logical_documents(collection, [doc_id]), None)
 
-    def documents(
+    def read_logical_documents(
         self,
         collection: str | None,
         ids: Iterable[str] | None = None,
         *,
         texts: bool = True,
-        tables: Iterable[Table] = LOGICAL,
+        tables: Iterable[Table] = LOGICAL_TABLES,
     ) -> Iterator[Document]:
         """Sorted by (collection, doc_id); memory grows with the number of ids, not of texts."""
         places = self._places(collection, ids, tables)
         # The tables' collections never mix, because a name begins with its kind.
-        for table, some in itertools.groupby(places, key=lambda place: table_implied(place[0])):
+        for table, some in itertools.groupby(places, key=lambda place: implied_table(place[0])):
             assert table is not None  # noqa: S101  a row implies a collection of its table
             while batch := [doc_id for _, doc_id in itertools.islice(some, BATCH)]:
-                found = {each.doc_id: each for each in self.rows(table, batch, texts=texts)}
+                found = {each.doc_id: each for each in self.read_rows(table, batch, texts=texts)}
                 yield from (found[doc_id] for doc_id in batch if doc_id in found)
 
-    def headers(self, collection: str | None, ids: Iterable[str] | None = None) -> Iterator[DocumentHeader]:
-        return (each.header for each in self.documents(collection, ids, texts=False))
+    def read_logical_headers(
+        self, collection: str | None, ids: Iterable[str] | None = None
+    ) -> Iterator[DocumentHeader]:
+        return (each.header for each in self.read_logical_documents(collection, ids, texts=False))
 
-    def removed(self, documents: Iterable[tuple[str, str]], collections: Iterable[str]) -> dict[Table, list[str]]:
+    def group_removed_ids(
+        self, documents: Iterable[tuple[str, str]], collections: Iterable[str]
+    ) -> dict[Table, list[str]]:
         """The ids of the rows, by table, that are these documents or lie in these collections."""
         found: dict[Table, list[str]] = {}
         places = {place for name in collections for place in self._places(name, None)}
@@ -247,24 +255,26 @@ class LogicalRows(ABC):
         for name, ids in by_collection.items():
             places.update(self._places(name, ids))
         for name, doc_id in places:
-            table = table_implied(name)
+            table = implied_table(name)
             assert table is not None  # noqa: S101  a row implies a collection of its table
             found.setdefault(table, []).append(doc_id)
         return found
 
     def _places(
-        self, collection: str | None, ids: Iterable[str] | None, tables: Iterable[Table] = LOGICAL
+        self, collection: str | None, ids: Iterable[str] | None, tables: Iterable[Table] = LOGICAL_TABLES
     ) -> list[tuple[str, str]]:
         if collection is not None:
-            tables = [each for each in tables if each is table_implied(collection)]
+            tables = [each for each in tables if each is implied_table(collection)]
         asked = None if ids is None else list(ids)
         found = (
-            (collection_of(table, name), doc_id) for table in tables for doc_id, name in self.implied(table, asked)
+            (implied_collection(table, name), doc_id)
+            for table in tables
+            for doc_id, name in self.read_keys(table, asked)
         )
         return sorted(place for place in found if collection in (None, place[0]))
 
 
-def merged(stored: Iterator[D], others: Iterator[D]) -> Iterator[D]:
+def merge_sorted(stored: Iterator[D], others: Iterator[D]) -> Iterator[D]:
     """Two streams of documents, both in order, as one."""
     first = next(others, None)
     return stored if first is None else _merged(stored, itertools.chain([first], others))

@@ -15,9 +15,9 @@ from pathlib import Path
 import msgspec
 
 from vmrag_link import pin as pins
-from vmrag_link.engines.base import EngineName, engine_of
+from vmrag_link.engines.base import EngineName, detect_engine
 from vmrag_link.errors import PinMalformed
-from vmrag_link.paths import PIN_NAME, FileStamp, file_stamp, write_atomically
+from vmrag_link.paths import PIN_NAME, FileStamp, read_file_stamp, write_atomically
 from vmrag_link.pin import Pin
 
 _HEADER = "vmrag-migrated 1"
@@ -28,12 +28,12 @@ def read_pin(kb: Path, data: bytes, *, source: str = PIN_NAME) -> Pin:
 
     Raises `PinMalformed`, as `pin.parse`.
     """
-    pin = pins.parse(data, source=source)
-    revision = current(kb, pin.dolt_commit)
+    pin = pins.parse_pin(data, source=source)
+    revision = translate_revision(kb, pin.dolt_commit)
     return pin if revision == pin.dolt_commit else msgspec.structs.replace(pin, dolt_commit=revision)
 
 
-def parsed(kb: Path, data: bytes | None) -> Pin | None:
+def try_read_pin(kb: Path, data: bytes | None) -> Pin | None:
     """Return a pin as `read_pin` reads it, or None if there is none that can be read."""
     try:
         return read_pin(kb, data) if data is not None else None
@@ -41,37 +41,37 @@ def parsed(kb: Path, data: bytes | None) -> Pin | None:
         return None
 
 
-def current(kb: Path, revision: str) -> str:
+def translate_revision(kb: Path, revision: str) -> str:
     """What a revision became in the knowledge base of a folder; itself where it was not
     migrated.
     """
-    for engine in FILES:
-        stamp = file_stamp(path(kb, engine))
-        if stamp is not None and engine == engine_of(kb):
-            return _names(str(path(kb, engine)), stamp)[1].get(revision, revision)
+    for engine in MAP_NAMES:
+        stamp = read_file_stamp(map_path(kb, engine))
+        if stamp is not None and engine == detect_engine(kb):
+            return _names(str(map_path(kb, engine)), stamp)[1].get(revision, revision)
     return revision
 
 
-def path(kb: Path, engine: EngineName) -> Path:
+def map_path(kb: Path, engine: EngineName) -> Path:
     """Where the names lie for a knowledge base of an engine.
 
     Each has its own: a migration makes it before its knowledge base takes the other one's place.
     """
-    return kb / FILES[engine]
+    return kb / MAP_NAMES[engine]
 
 
-def standing_for(kb: Path, engine: EngineName) -> str:
+def read_map_head(kb: Path, engine: EngineName) -> str:
     """The head of `vmrag_migrated` of which the file was made; empty where there is none."""
-    stamp = file_stamp(path(kb, engine))
-    return "" if stamp is None else _names(str(path(kb, engine)), stamp)[0]
+    stamp = read_file_stamp(map_path(kb, engine))
+    return "" if stamp is None else _names(str(map_path(kb, engine)), stamp)[0]
 
 
-def write(kb: Path, engine: EngineName, head: str, names: Mapping[str, str]) -> None:
+def write_map(kb: Path, engine: EngineName, head: str, names: Mapping[str, str]) -> None:
     lines = [f"{_HEADER} {head}", *(f"{old} {new}" for old, new in sorted(names.items()))]
-    write_atomically(path(kb, engine), "".join(f"{line}\n" for line in lines).encode())
+    write_atomically(map_path(kb, engine), "".join(f"{line}\n" for line in lines).encode())
 
 
-FILES: Mapping[EngineName, str] = {"doltlite": "migrated.doltlite", "dolt": "migrated.dolt"}
+MAP_NAMES: Mapping[EngineName, str] = {"doltlite": "migrated.doltlite", "dolt": "migrated.dolt"}
 
 
 @functools.lru_cache(4)

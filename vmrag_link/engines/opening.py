@@ -8,38 +8,38 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from vmrag_link.engines.base import LOCK_NAME, Engine, EngineName, engine_of
-from vmrag_link.engines.base_session import Stamp, dolt_stamp, doltlite_stamp
+from vmrag_link.engines.base import LOCK_NAME, Engine, EngineName, detect_engine
+from vmrag_link.engines.base_session import Stamp, read_dolt_stamp, read_doltlite_stamp
 from vmrag_link.engines.dolt.access import DoltAccess
-from vmrag_link.engines.limits import UNFINISHED, USUAL_LIMITS, Limits
+from vmrag_link.engines.limits import CREATING_NAME, USUAL_LIMITS, Limits
 from vmrag_link.errors import NotInitialized
 
 NO_ACCESS = DoltAccess()
 
 
-def there(folder: Path) -> bool:
+def engine_exists(folder: Path) -> bool:
     """Whether `open_engine` would find something."""
-    return engine_of(folder) is not None
+    return detect_engine(folder) is not None
 
 
 def is_lost(folder: Path) -> bool:
     """Return whether the engine's file or repository is missing, and other files show that it was
     in the folder. A creation that was killed leaves only locks and what was unfinished.
     """
-    if there(folder) or not folder.is_dir():
+    if engine_exists(folder) or not folder.is_dir():
         return False
     names = (path.name for path in folder.iterdir())
-    return any(not name.startswith((LOCK_NAME, UNFINISHED)) and not name.endswith(".tmp") for name in names)
+    return any(not name.startswith((LOCK_NAME, CREATING_NAME)) and not name.endswith(".tmp") for name in names)
 
 
-def stamp(folder: Path) -> Stamp:
+def read_stamp(folder: Path) -> Stamp:
     """Equal to an earlier one only if nothing was written here in between, by anybody.
 
     Nothing is opened for it, so what others write to a server does not show.
     """
-    name = engine_of(folder)
+    name = detect_engine(folder)
     try:
-        return () if name is None else doltlite_stamp(folder) if name == "doltlite" else dolt_stamp(folder)
+        return () if name is None else read_doltlite_stamp(folder) if name == "doltlite" else read_dolt_stamp(folder)
     except FileNotFoundError:
         return ()
 
@@ -53,7 +53,7 @@ def open_engine(
     `EngineFailed` for what is no knowledge base, `DoltMissing`, and `ConfigInvalid` where it is on
     a server and no settings that count name one.
     """
-    name = engine_of(folder)
+    name = detect_engine(folder)
     if name is None:
         raise NotInitialized(f"There is no knowledge base in {folder}.", hint="vmrag init --knowledge-base")
     if name == "doltlite":
@@ -65,7 +65,7 @@ def open_engine(
     return DoltEngine.open(folder, lock_timeout=lock_timeout, limits=limits, access=access)
 
 
-def create(
+def create_engine(
     name: EngineName, folder: Path, *, author: str, date: str, access: DoltAccess = NO_ACCESS, origin: str = ""
 ) -> Engine:
     """Make a knowledge base whose first revision holds the empty tables.
@@ -74,7 +74,7 @@ def create(
     knowledge base that this one continues; then equal arguments give equal revisions. Raises
     `AlreadyInitialized`, and as `require`.
     """
-    require(name, access)
+    require_runnable(name, access)
     if name == "doltlite":
         from vmrag_link.engines.doltlite.engine import DoltliteEngine
 
@@ -84,26 +84,26 @@ def create(
     return DoltEngine.create(folder, author=author, date=date, access=access, origin=origin)
 
 
-def join(folder: Path, access: DoltAccess) -> Engine:
+def join_server_database(folder: Path, access: DoltAccess) -> Engine:
     """Use the knowledge base that the Dolt server of `access` has already.
 
     Raises `AlreadyInitialized`, `KnowledgeMissing`, and as `require`.
     """
-    require("dolt", access)
+    require_runnable("dolt", access)
     from vmrag_link.engines.dolt import server_database
 
-    server_database.join(folder, access)
+    server_database.join_database(folder, access)
     return open_engine(folder, access=access)
 
 
-def clone(
+def clone_engine(
     name: EngineName, folder: Path, remote: str, url: str, *, limits: Limits, access: DoltAccess = NO_ACCESS
 ) -> Engine:
     """Make a knowledge base of what `url` holds, for which `remote` is the short name.
 
     Raises as `create` and `Engine.fetch`.
     """
-    require(name, access)
+    require_runnable(name, access)
     if name == "doltlite":
         from vmrag_link.engines.doltlite.engine import DoltliteEngine
 
@@ -113,7 +113,7 @@ def clone(
     return DoltEngine.clone(folder, remote, url, limits=limits, access=access)
 
 
-def require(name: EngineName, access: DoltAccess) -> None:
+def require_runnable(name: EngineName, access: DoltAccess) -> None:
     """Raise `DoltMissing`, `ConfigInvalid`, or `EngineFailed` for the embedded one, where this
     machine cannot run an engine.
 
@@ -122,14 +122,14 @@ def require(name: EngineName, access: DoltAccess) -> None:
     if name == "doltlite":
         from vmrag_link.engines.doltlite import library
 
-        library.locate()
+        library.locate_library()
     elif access.server:
         from vmrag_link.engines.dolt import server_session
         from vmrag_link.engines.dolt.access import require_private
 
         require_private(access)
-        server_session.library()
+        server_session.import_pymysql()
     else:
         from vmrag_link.engines.dolt import program
 
-        program.find(access.binary)
+        program.find_program(access.binary)

@@ -9,8 +9,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from vmrag_link.engines import logical, records
-from vmrag_link.engines.logical import LogicalRows, merged
-from vmrag_link.engines.tables import DOCUMENTS, HEADER_COLUMNS, Table, beyond
+from vmrag_link.engines.logical import LogicalRows, merge_sorted
+from vmrag_link.engines.tables import DOCUMENTS, HEADER_COLUMNS, Table, prefix_end
 from vmrag_link.models import Document, DocumentHeader, DocumentTable, Row
 
 
@@ -23,75 +23,81 @@ class PlaceRows(LogicalRows):
         """The schema's version; 0 where there is no table. Raises as `BaseSession.require`."""
 
     @abstractmethod
-    def table(self, table: Table, ids: Iterable[str] | None = None) -> Iterator[Row]:
+    def read_table(self, table: Table, ids: Iterable[str] | None = None) -> Iterator[Row]:
         """The rows of a table with one key, sorted by it; none where the schema is older."""
 
     @abstractmethod
-    def stored(
+    def read_stored(
         self, columns: Sequence[str], collection: str | None, ids: Iterable[str] | None
     ) -> Iterator[Sequence[Any]]:
         """The rows of `documents`, sorted by key. Ask only where there are tables."""
 
     @abstractmethod
-    def selected(self, columns: Sequence[str], conditions: Mapping[str, str]) -> Iterator[Sequence[str]]:
+    def select_texts(self, columns: Sequence[str], conditions: Mapping[str, str]) -> Iterator[Sequence[str]]:
         """Texts of a collection's rows of `documents`, sorted by id: those for which each of the
         conditions, as `doc_id >=`, holds for its value.
         """
 
     @abstractmethod
-    def stored_count(self, collection: str | None) -> int: ...
+    def count_stored(self, collection: str | None) -> int: ...
 
     @abstractmethod
-    def past(self, table: Table, columns: Sequence[str], key: Mapping[str, str]) -> Iterator[Sequence[Any]]:
+    def read_past_rows(self, table: Table, columns: Sequence[str], key: Mapping[str, str]) -> Iterator[Sequence[Any]]:
         """Of each revision that this one reaches and that has the row: its hash, and these
         columns.
         """
 
-    def every_document(
+    def read_documents(
         self, collection: str | None = None, ids: Iterable[str] | None = None, table: DocumentTable | None = None
     ) -> Iterator[Document]:
         if not self.version:
             return iter(())
-        others = self.documents(collection, ids, tables=logical.tables_named(table))
+        others = self.read_logical_documents(collection, ids, tables=logical.select_logical_tables(table))
         if table not in (None, DOCUMENTS.name):
             return others
-        return merged(map(records.document, self.stored(DOCUMENTS.columns, collection, ids)), others)
+        return merge_sorted(map(records.parse_document, self.read_stored(DOCUMENTS.columns, collection, ids)), others)
 
-    def every_header(self, collection: str | None = None, ids: Iterable[str] | None = None) -> Iterator[DocumentHeader]:
+    def read_headers(self, collection: str | None = None, ids: Iterable[str] | None = None) -> Iterator[DocumentHeader]:
         if not self.version:
             return iter(())
-        return merged(map(records.header, self.stored(HEADER_COLUMNS, collection, ids)), self.headers(collection, ids))
+        return merge_sorted(
+            map(records.parse_header, self.read_stored(HEADER_COLUMNS, collection, ids)),
+            self.read_logical_headers(collection, ids),
+        )
 
-    def one(self, collection: str, doc_id: str) -> Document | None:
-        return next(self.every_document(collection, [doc_id]), None)
+    def find_document(self, collection: str, doc_id: str) -> Document | None:
+        return next(self.read_documents(collection, [doc_id]), None)
 
-    def sources(self, collection: str) -> list[tuple[str, str]]:
+    def list_sources(self, collection: str) -> list[tuple[str, str]]:
         asked = {"collection_name =": collection, "source <>": ""}
-        found = self.selected(("collection_name", "doc_id", "source"), asked) if self.version else ()
+        found = self.select_texts(("collection_name", "doc_id", "source"), asked) if self.version else ()
         return [(doc_id, source) for _, doc_id, source in found]
 
-    def ids(self, collection: str, prefix: str) -> list[str]:
-        asked = {"collection_name =": collection, "doc_id >=": prefix, "doc_id <": beyond(prefix)}
-        found = self.selected(("collection_name", "doc_id"), asked) if self.version else ()
+    def list_ids(self, collection: str, prefix: str) -> list[str]:
+        asked = {"collection_name =": collection, "doc_id >=": prefix, "doc_id <": prefix_end(prefix)}
+        found = self.select_texts(("collection_name", "doc_id"), asked) if self.version else ()
         return [doc_id for _, doc_id in found]
 
-    def number(self, collection: str | None) -> int:
-        return self.stored_count(collection) + self.count(collection) if self.version else 0
+    def count_documents(self, collection: str | None) -> int:
+        return self.count_stored(collection) + self.count_logical_documents(collection) if self.version else 0
 
-    def history(self, collection: str, doc_id: str) -> dict[str, DocumentHeader]:
+    def read_history(self, collection: str, doc_id: str) -> dict[str, DocumentHeader]:
         """The document in each revision that this one reaches and that has it, by key: a tenth of a
         millisecond a revision.
         """
         if not self.version:
             return {}
         key = {"collection_name": collection, "doc_id": doc_id}
-        found = {revision: records.header(row) for revision, *row in self.past(DOCUMENTS, HEADER_COLUMNS, key)}
-        implied = logical.table_implied(collection)
+        found = {
+            revision: records.parse_header(row)
+            for revision, *row in self.read_past_rows(DOCUMENTS, HEADER_COLUMNS, key)
+        }
+        implied = logical.implied_table(collection)
         if implied and self.version >= implied.since:
             columns = [name for name in implied.columns if name != "content"]
-            for revision, *row in self.past(implied, columns, {implied.columns[0]: doc_id}):
+            for revision, *row in self.read_past_rows(implied, columns, {implied.columns[0]: doc_id}):
                 values = dict(zip(columns, row, strict=True))
-                document = records.logical_document(implied, [values.get(name, "") for name in implied.columns])
+                document = records.parse_logical_document(implied, [values.get(name, "") for name in implied.columns])
                 if document.collection == collection:
                     found[revision] = document.header
         return found

@@ -15,7 +15,7 @@ from vmrag_link.engines import base_session, limits, records
 from vmrag_link.engines.base import LINKS_BRANCH, ROOT_BRANCH, Engine, EngineName, Write
 from vmrag_link.engines.base_session import BaseSession
 from vmrag_link.engines.limits import Limits
-from vmrag_link.engines.logical import table_implied
+from vmrag_link.engines.logical import implied_table
 from vmrag_link.engines.tables import COLLECTIONS, PROJECTS
 from vmrag_link.errors import EngineFailed, KnowledgeRefused, NoChanges, Uncommitted
 from vmrag_link.models import (
@@ -32,7 +32,7 @@ from vmrag_link.models import (
     Link,
     Project,
     RevisionInfo,
-    Working,
+    WorkingSet,
 )
 
 if TYPE_CHECKING:
@@ -106,8 +106,8 @@ class SqlEngine(Engine, ABC, Generic[S, P]):
     def close(self) -> None:
         self._session.close()
 
-    def writing(self, purpose: str, *, timeout: float | None = None) -> AbstractContextManager[None]:
-        return self._session.writing(purpose, timeout=timeout)
+    def write_lock(self, purpose: str, *, timeout: float | None = None) -> AbstractContextManager[None]:
+        return self._session.write_lock(purpose, timeout=timeout)
 
     def collect_garbage(self) -> None:
         self._session.collect_garbage()
@@ -117,11 +117,11 @@ class SqlEngine(Engine, ABC, Generic[S, P]):
     def has_revision(self, revision: str) -> bool:
         return self._session.has_revision(revision)
 
-    def info(self, revision: str) -> RevisionInfo:
+    def read_revision(self, revision: str) -> RevisionInfo:
         return next(self.log(revision, limit=1))
 
-    def parents(self, revisions: Iterable[str]) -> dict[str, tuple[str, ...]]:
-        return self._session.parents(revisions)
+    def map_parents(self, revisions: Iterable[str]) -> dict[str, tuple[str, ...]]:
+        return self._session.map_parents(revisions)
 
     def is_ancestor(self, ancestor: str, descendant: str) -> bool:
         return self._session.is_ancestor(ancestor, descendant)
@@ -129,14 +129,14 @@ class SqlEngine(Engine, ABC, Generic[S, P]):
     def merge_base(self, one: str, other: str) -> str | None:
         return self._session.merge_base(one, other)
 
-    def branches(self) -> list[KbBranch]:
-        return self._session.branches()
+    def list_branches(self) -> list[KbBranch]:
+        return self._session.list_branches()
 
-    def branch(self, name: str) -> KbBranch | None:
-        return self._session.branch(name)
+    def find_branch(self, name: str) -> KbBranch | None:
+        return self._session.find_branch(name)
 
-    def legal_branch_name(self, name: str) -> bool:
-        return base_session.legal_branch_name(name)
+    def is_legal_branch_name(self, name: str) -> bool:
+        return base_session.is_legal_branch_name(name)
 
     def create_branch(self, name: str, at: str) -> None:
         self._session.create_branch(name, at)
@@ -149,17 +149,17 @@ class SqlEngine(Engine, ABC, Generic[S, P]):
 
     # -- anchors
 
-    def anchor(self, revision: str, *, reason: str) -> None:
-        records.exact(reason, "The reason")
-        with self.writing("keep a revision"):
+    def anchor_revision(self, revision: str, *, reason: str) -> None:
+        records.require_storable(reason, "The reason")
+        with self.write_lock("keep a revision"):
             self._session.require_revision(revision)
-            self._session.keep(revision, reason)
+            self._session.anchor_revision(revision, reason)
 
-    def protect(self, revision: str) -> None:
+    def protect_revision(self, revision: str) -> None:
         """Do nothing: no other program moves the branches of this engine."""
 
-    def kept(self, head: str | None, revision: str, *, reason: str) -> str:
-        return self._session.kept(head, revision, reason=reason)
+    def build_keep_head(self, head: str | None, revision: str, *, reason: str) -> str:
+        return self._session.build_keep_head(head, revision, reason=reason)
 
     # -- remotes
 
@@ -167,28 +167,28 @@ class SqlEngine(Engine, ABC, Generic[S, P]):
         """Return nothing: this engine fetches no branch with other tables."""
         return {}
 
-    def other_contents(self, revisions: Iterable[str]) -> list[str]:  # noqa: ARG002
+    def list_docs_and_tags(self, revisions: Iterable[str]) -> list[str]:  # noqa: ARG002
         """Return nothing: this engine stores our tables only."""
         return []
 
-    def undefined_collections(self, branch: str, *, since: str) -> list[str]:  # noqa: ARG002
+    def find_undefined_collections(self, branch: str, *, since: str) -> list[str]:  # noqa: ARG002
         """Return nothing: no other program writes to this engine."""
         return []
 
     # -- reading
 
-    def refusal(self, revision: str) -> KnowledgeRefused | None:
-        return self._session.refusal(revision)
+    def find_refusal(self, revision: str) -> KnowledgeRefused | None:
+        return self._session.find_refusal(revision)
 
-    def collections(self, at: At) -> list[Collection]:
+    def list_collections(self, at: At) -> list[Collection]:
         with self._rows(at) as rows:
-            return list(rows.table(COLLECTIONS))  # type: ignore[arg-type]  # that is what its rows are
+            return list(rows.read_table(COLLECTIONS))  # type: ignore[arg-type]  # that is what its rows are
 
-    def projects(self, at: At, *, ids: Iterable[str] | None = None) -> Iterator[Project]:
+    def read_projects(self, at: At, *, ids: Iterable[str] | None = None) -> Iterator[Project]:
         with self._rows(at) as rows:
-            yield from rows.table(PROJECTS, ids)  # type: ignore[misc]  # that is what its rows are
+            yield from rows.read_table(PROJECTS, ids)  # type: ignore[misc]  # that is what its rows are
 
-    def documents(
+    def read_documents(
         self,
         at: At,
         *,
@@ -197,54 +197,54 @@ class SqlEngine(Engine, ABC, Generic[S, P]):
         table: DocumentTable | None = None,
     ) -> Iterator[Document]:
         with self._rows(at) as rows:
-            yield from rows.every_document(collection, ids, table)
+            yield from rows.read_documents(collection, ids, table)
 
-    def headers(
+    def read_headers(
         self, at: At, *, collection: str | None = None, ids: Iterable[str] | None = None
     ) -> Generator[DocumentHeader, None, None]:
         with self._rows(at) as rows:
-            yield from rows.every_header(collection, ids)
+            yield from rows.read_headers(collection, ids)
 
-    def sources(self, at: At, collection: str) -> list[tuple[str, str]]:
+    def list_sources(self, at: At, collection: str) -> list[tuple[str, str]]:
         with self._rows(at) as rows:
-            return rows.sources(collection)
+            return rows.list_sources(collection)
 
-    def ids(self, at: At, collection: str, *, prefix: str) -> list[str]:
+    def list_ids(self, at: At, collection: str, *, prefix: str) -> list[str]:
         with self._rows(at) as rows:
-            return rows.ids(collection, prefix)
+            return rows.list_ids(collection, prefix)
 
-    def document(self, at: At, collection: str, doc_id: str) -> Document | None:
+    def find_document(self, at: At, collection: str, doc_id: str) -> Document | None:
         with self._rows(at) as rows:
-            return rows.one(collection, doc_id)
+            return rows.find_document(collection, doc_id)
 
-    def require(self, at: At) -> None:
-        self._session.require(at)
+    def require_readable(self, at: At) -> None:
+        self._session.require_readable(at)
 
-    def count(self, at: At, *, collection: str | None = None) -> int:
+    def count_documents(self, at: At, *, collection: str | None = None) -> int:
         with self._rows(at) as rows:
-            return rows.number(collection)
+            return rows.count_documents(collection)
 
-    def document_history(self, revision: str, collection: str, doc_id: str) -> dict[str, DocumentHeader]:
+    def read_document_history(self, revision: str, collection: str, doc_id: str) -> dict[str, DocumentHeader]:
         with self._rows(revision) as rows:
-            return rows.history(collection, doc_id)
+            return rows.read_history(collection, doc_id)
 
     def diff(self, old: At, new: At) -> Difference:
         return self._comparison.diff(old, new)
 
     def diff_headers(self, old: At, new: At, *, times: bool = False) -> HeaderDifference:
-        return self._comparison.headers(old, new, times=times)
+        return self._comparison.diff_headers(old, new, times=times)
 
     def count_changes(self, old: At, new: At) -> ChangeCounts:
-        return self._comparison.count(old, new)
+        return self._comparison.count_changes(old, new)
 
     # -- links
 
-    def links(
+    def list_links(
         self, *, git_commit: str | None = None, dolt_commit: str | None = None, at: str | None = None
     ) -> list[Link]:
         if at is not None:
             self._session.require_revision(at)
-        elif self.branch(LINKS_BRANCH) is None:
+        elif self.find_branch(LINKS_BRANCH) is None:
             return []
         values = {"git_commit": git_commit, "dolt_commit": dolt_commit}
         wanted = {column: value for column, value in values.items() if value is not None}
@@ -253,13 +253,13 @@ class SqlEngine(Engine, ABC, Generic[S, P]):
     def write_links(
         self, put: Sequence[Link], *, remove: Sequence[str] = (), message: str, author: str, date: str
     ) -> None:
-        with self.writing("link"):
-            if self.branch(LINKS_BRANCH) is None:
+        with self.write_lock("link"):
+            if self.find_branch(LINKS_BRANCH) is None:
                 self._session.set_branch(LINKS_BRANCH, self._session.require_branch(ROOT_BRANCH).head)
             self._commit_links(None, put, remove, message=message, author=author, date=date)
 
-    def links_onto(self, head: str | None, put: Sequence[Link], *, message: str, author: str, date: str) -> str:
-        with self.writing("link"):
+    def build_links_head(self, head: str | None, put: Sequence[Link], *, message: str, author: str, date: str) -> str:
+        with self.write_lock("link"):
             start = head or self._session.require_branch(ROOT_BRANCH).head
             self._session.require_revision(start)
             return self._commit_links(start, put, (), message=message, author=author, date=date) or start
@@ -267,49 +267,51 @@ class SqlEngine(Engine, ABC, Generic[S, P]):
     # -- writing
 
     def write(self, branch: str, rows: Write, *, expected: str) -> None:
-        with self._session.transaction_on(branch, f"write to the branch {branch}", expected) as place:
+        with self._session.branch_transaction(branch, f"write to the branch {branch}", expected) as place:
             self._session.note_uncommitted()
             self._store(place, rows)
 
     def commit(self, branch: str, *, message: str, author: str, date: str, expected: str) -> str:
-        with self._session.transaction_on(branch, f"commit on the branch {branch}", expected) as place:
+        with self._session.branch_transaction(branch, f"commit on the branch {branch}", expected) as place:
             self._complete(place, expected)
             dirty = self._session.is_dirty(place)
             revision = self._session.commit(place, message, author, date) if dirty else ""
         self._session.note_committed()
         if not dirty:
             raise NoChanges(f"The branch {branch!r} has nothing to commit.", branch=branch)
-        self._session.compact()
+        self._session.compact_if_grown()
         return revision
 
     def commit_onto(
         self, revision: str, rows: Sequence[Write], *, joining: str | None = None, message: str, author: str, date: str
     ) -> str:
         session, made = self._session, revision
-        with session.writing("merge"):
-            session.require(revision)
+        with session.write_lock("merge"):
+            session.require_readable(revision)
             if joining and session.is_ancestor(joining, revision):
                 joining = None
             taken_back = self._undo_merges(revision, [joining] if joining else [])
-            with session.transaction_onto(revision) as place:
+            with session.revision_transaction(revision) as place:
                 self._store_merged(place, taken_back, rows)
                 if joining or session.is_dirty(place):
                     options = ["--allow-empty"] if joining else []
                     made = session.commit(place, message, author, date, *options)
-            session.keep(made, "a merge")
-        session.compact()
+            session.anchor_revision(made, "a merge")
+        session.compact_if_grown()
         return made
 
-    def recreate(self, parents: Sequence[str], rows: Iterable[Write], *, message: str, author: str, date: str) -> str:
+    def recreate_revision(
+        self, parents: Sequence[str], rows: Iterable[Write], *, message: str, author: str, date: str
+    ) -> str:
         session, (first, *others) = self._session, parents
-        with session.writing("recreate a revision"):
-            session.require(first)
+        with session.write_lock("recreate a revision"):
+            session.require_readable(first)
             taken_back = self._undo_merges(first, others)
-            with session.transaction_onto(first) as place:
+            with session.revision_transaction(first) as place:
                 self._store_merged(place, taken_back, rows)
                 made = session.commit(place, message, author, date, "--allow-empty")
-            session.note_made(made, first)
-            limits.require_parents(made, session.own_parents(made), parents)
+            session.note_new_revision(made, first)
+            limits.require_parents(made, session.read_parents(made), parents)
         return made
 
     def _undo_merges(self, revision: str, joined: Sequence[str]) -> dict[str, Write]:
@@ -318,7 +320,7 @@ class SqlEngine(Engine, ABC, Generic[S, P]):
         The engine merges its tables, too, so it is required to be ours.
         """
         for each in joined:
-            self._session.require(each)
+            self._session.require_readable(each)
         return {each: _undo_merge(self, revision, each) for each in joined}
 
     def _store_merged(self, place: P, taken_back: Mapping[str, Write], rows: Iterable[Write]) -> None:
@@ -329,16 +331,16 @@ class SqlEngine(Engine, ABC, Generic[S, P]):
         for row in rows:
             self._store(place, row)
 
-    def take_back(self, branch: str, *, kept: str, expected: str) -> None:
-        with self.writing(f"clean the branch {branch}"):
+    def discard_saved_rows(self, branch: str, *, kept: str, expected: str) -> None:
+        with self.write_lock(f"clean the branch {branch}"):
             if self._session.require_head(branch, expected).dirty:
-                if not self.diff(kept, Working(branch)).empty:
+                if not self.diff(kept, WorkingSet(branch)).is_empty:
                     raise Uncommitted(
                         f"The revision {kept[:12]} does not hold all uncommitted documents of {branch!r}.",
                         hint="Commit them: vmrag commit",
                         branch=branch,
                     )
-                self._session.discard(branch)
+                self._session.discard_changes(branch)
                 self._session.note_committed()
 
 
@@ -357,10 +359,11 @@ def _undo_merge(engine: Engine, revision: str, joining: str) -> Write:
         )
     brought = engine.diff(base, joining)
     names = [change.key for change in brought.collections]
-    held = {collection.name: collection for collection in engine.collections(revision)}
+    held = {collection.name: collection for collection in engine.list_collections(revision)}
     documents = {each.key: each for each in _documents_of(engine, revision, brought)}
     projects = {
-        project.key: project for project in engine.projects(revision, ids=[project.key for project in brought.projects])
+        project.key: project
+        for project in engine.read_projects(revision, ids=[project.key for project in brought.projects])
     }
     return Write(
         put_collections=[held[name] for name in names if name in held],
@@ -379,13 +382,13 @@ def _documents_of(engine: Engine, revision: str, brought: Difference) -> Iterabl
     """
     for name in dict.fromkeys(change.key[0] for change in brought.documents):
         ids = [change.key[1] for change in brought.documents if change.key[0] == name]
-        yield from engine.documents(revision, collection=name, ids=ids, table="documents")
+        yield from engine.read_documents(revision, collection=name, ids=ids, table="documents")
     for table in TABLE_OF_KIND.values():
         ids = [doc_id for name, doc_id in (change.key for change in brought.documents) if _implies(name, table)]
         if ids:
-            yield from engine.documents(revision, ids=ids, table=table)
+            yield from engine.read_documents(revision, ids=ids, table=table)
 
 
 def _implies(collection: str, table: str) -> bool:
-    found = table_implied(collection)
+    found = implied_table(collection)
     return found is not None and found.name == table

@@ -19,21 +19,21 @@ class Table(Record, frozen=True):
     name: str
     record: type[Record]
     columns: tuple[str, ...]
-    numbers: frozenset[str] = frozenset()
+    number_columns: frozenset[str] = frozenset()
     """Columns that hold whole numbers; all others hold texts."""
 
-    keys: int = 1
+    key_count: int = 1
     since: int = 1
     """The version of the schema that has it first."""
-    later: tuple[tuple[str, int], ...] = ()
+    later_columns: tuple[tuple[str, int], ...] = ()
     """Columns that a later version has first, each with that version."""
 
-    def stored(self, version: int) -> tuple[str, ...]:
+    def columns_in(self, version: int) -> tuple[str, ...]:
         """The columns that the table has in this version."""
-        later = dict(self.later)
+        later = dict(self.later_columns)
         return tuple(column for column in self.columns if later.get(column, 1) <= version)
 
-    def selected(self, version: int, prefix: str = "") -> list[str]:
+    def select_list(self, version: int, prefix: str = "") -> list[str]:
         """All columns as SQL; what a version lacks is empty.
 
         So is what a row lacks that was written before its table had the column.
@@ -41,7 +41,7 @@ class Table(Record, frozen=True):
         return [self._selected(column, version, prefix) for column in self.columns]
 
     def _selected(self, column: str, version: int, prefix: str) -> str:
-        since = dict(self.later).get(column)
+        since = dict(self.later_columns).get(column)
         if since is None:
             return f"{prefix}{column}"
         return f"ifnull({prefix}{column}, '')" if since <= version else "''"
@@ -52,9 +52,9 @@ COLLECTIONS = Table(
     Collection,
     ("collection_name", *Collection.__struct_fields__[1:]),
     frozenset({"embedding_dimensions"}),
-    later=(("import_base", 2),),
+    later_columns=(("import_base", 2),),
 )
-DOCUMENTS = Table("documents", Document, ("collection_name", *Document.__struct_fields__[1:-1]), keys=2)
+DOCUMENTS = Table("documents", Document, ("collection_name", *Document.__struct_fields__[1:-1]), key_count=2)
 PROJECTS = Table("projects", Project, Project.__struct_fields__, since=2)
 _TEXT, _TIMES = ("title", "content", "content_hash"), ("created_at", "updated_at")
 ISSUE_LOGS = Table(
@@ -70,19 +70,19 @@ KNOWLEDGE_DOCS = Table(
     ("doc_id", "category", "tool_name", "tool_version", *_TEXT, *_TIMES, "metadata"),
     since=2,
 )
-LOGICAL = (ISSUE_LOGS, KNOWLEDGE_DOCS)
+LOGICAL_TABLES = (ISSUE_LOGS, KNOWLEDGE_DOCS)
 """Tables whose rows are shown as documents of collections that they imply: `logical`."""
 
-WITH_TEXTS = (DOCUMENTS, *LOGICAL)
+TEXT_TABLES = (DOCUMENTS, *LOGICAL_TABLES)
 """Tables whose column `content` holds texts of any length."""
 
-TABLES = (COLLECTIONS, DOCUMENTS, PROJECTS, *LOGICAL)
+TABLES = (COLLECTIONS, DOCUMENTS, PROJECTS, *LOGICAL_TABLES)
 
 
-def table_of(row: Row) -> Table:
+def find_table(row: Row) -> Table:
     """The table that a record is a row of."""
     if isinstance(row, Document):
-        return next(text for text in WITH_TEXTS if text.name == row.table)
+        return next(text for text in TEXT_TABLES if text.name == row.table)
     return COLLECTIONS if isinstance(row, Collection) else PROJECTS
 
 
@@ -91,7 +91,7 @@ COMPARED_COLUMNS = ("title", "content", "content_hash", "metadata", "source", "s
 """What makes two documents with the same key differ: everything but times."""
 
 
-def beyond(prefix: str) -> str:
+def prefix_end(prefix: str) -> str:
     """The first text, in the order of keys, after all that begin with this one.
 
     It has a last character, and one that is not the last of Unicode.

@@ -20,7 +20,7 @@ from typing import BinaryIO
 from vmrag_link import env, proc
 from vmrag_link.errors import GitFailed, LimitExceeded
 from vmrag_link.git import configuration
-from vmrag_link.git.run import GUARDS, MOST_MEMORY, environment_of_borrowed, failure, git, guarded_environment
+from vmrag_link.git.run import GUARDS, MOST_MEMORY, borrowed_environment, build_failure, guarded_environment, run_git
 from vmrag_link.paths import Places
 
 SECONDS = 120.0
@@ -38,7 +38,7 @@ _UNTIL: ContextVar[float | None] = ContextVar("until", default=None)
 
 
 @contextlib.contextmanager
-def one_deadline() -> Iterator[None]:
+def share_deadline() -> Iterator[None]:
     """All looks within end `SECONDS` after the first of these blocks began, not each by itself."""
     if _UNTIL.get() is not None:
         yield
@@ -62,18 +62,18 @@ def require_time(what: str) -> None:
         raise _too_long(what)
 
 
-def look(
+def run_readonly(
     places: Places,
     *arguments: str,
     stdin: bytes | None = None,
     index_file: Path | None = None,
     fine: tuple[int, ...] = (0,),
-) -> proc.Finished:
+) -> proc.FinishedProcess:
     """Run git; another exit code than those raises `GitFailed`, and more than `SECONDS`, or the
     `one_deadline` around it, `LimitExceeded`.
     """
     try:
-        done = git(
+        done = run_git(
             places,
             *GUARDS,
             *arguments,
@@ -86,11 +86,11 @@ def look(
     except TimeoutError as error:
         raise _too_long(f"git {arguments[0]}") from error
     if done.returncode not in fine:
-        raise failure(arguments, done)
+        raise build_failure(arguments, done)
     return done
 
 
-def fields(places: Places, *arguments: str, most: int, index_file: Path | None = None) -> list[bytes]:
+def list_fields(places: Places, *arguments: str, most: int, index_file: Path | None = None) -> list[bytes]:
     """What git lists between NULs. Raises as `look`, and `LimitExceeded` for more than `most`.
 
     git is ended as soon as that shows: what it says does not pile up.
@@ -155,14 +155,14 @@ def _run_streamed(
 
     Raises `GitFailed` if git fails by itself.
     """
-    environ = env.without(env.GIT_SCRUBBED) | _environment(places) | environment_of_borrowed(places)
+    environ = env.copy_without(env.GIT_SCRUBBED) | _environment(places) | borrowed_environment(places)
     environ |= {"LC_ALL": "C"} | dict(extra)
     argv = ["git", f"--git-dir={places.git_dir}", f"--work-tree={places.top}", *GUARDS, *arguments]
     reading, writing = os.pipe()  # no file: the disk may take none
     with os.fdopen(reading, "rb") as messages:
         try:
             with os.fdopen(writing, "wb") as stderr:
-                process = proc.piped(argv, cwd=places.top, env=environ, stderr=stderr)
+                process = proc.start_piped(argv, cwd=places.top, env=environ, stderr=stderr)
         except (FileNotFoundError, NotADirectoryError) as error:
             raise GitFailed(
                 f"git cannot be started in {places.top}.", hint="See that git is on PATH, and that the folder exists."
@@ -171,9 +171,9 @@ def _run_streamed(
 
         reader = ThreadTask(functools.partial(_read_beginning, messages))
         reason = _feed_parts(process, take, seconds)
-        done = proc.Finished(argv, process.returncode, b"", reader.result())
+        done = proc.FinishedProcess(argv, process.returncode, b"", reader.result())
     if not reason and done.returncode != 0:
-        raise failure(arguments, done)
+        raise build_failure(arguments, done)
     return reason
 
 
@@ -218,7 +218,7 @@ def _feed_parts(process: proc.Started, take: Callable[[bytes], str], seconds: fl
 
 
 def _environment(places: Places) -> dict[str, str]:
-    return guarded_environment(key for key, _ in configuration.entries(places))
+    return guarded_environment(key for key, _ in configuration.list_entries(places))
 
 
 def _too_long(what: str) -> LimitExceeded:
@@ -233,7 +233,7 @@ def _too_long(what: str) -> LimitExceeded:
 _HERE = ("rev-list", "--objects", "--no-object-names", "--no-walk", "--ignore-missing", "--missing=print", "--stdin")
 
 
-def sizes(places: Places, blobs: Iterable[str]) -> dict[str, int]:
+def read_blob_sizes(places: Places, blobs: Iterable[str]) -> dict[str, int]:
     """The sizes in bytes of the blobs that are here; others are left out. Raises as
     `beside.look`.
     """
@@ -245,7 +245,7 @@ def sizes(places: Places, blobs: Iterable[str]) -> dict[str, int]:
     return {each[0].decode(): int(each[2]) for each in found if len(each) == 3 and each[1] == b"blob"}  # noqa: PLR2004
 
 
-def contents(places: Places, blobs: Iterable[str]) -> dict[str, bytes]:
+def read_blobs(places: Places, blobs: Iterable[str]) -> dict[str, bytes]:
     """The contents of the blobs that are here; all are in memory at once. Raises as
     `beside.look`.
     """
@@ -271,12 +271,12 @@ def _cat_file(places: Places, how: str, names: Sequence[str]) -> bytes:
     """What `git cat-file` says of these objects: in a partial clone the first missing object ends
     git, so the others are found first.
     """
-    done = look(places, "cat-file", how, "--buffer", stdin=_lines(names), fine=(0, _FATAL))
+    done = run_readonly(places, "cat-file", how, "--buffer", stdin=_lines(names), fine=(0, _FATAL))
     if done.returncode == 0:
         return done.stdout
-    here = set(look(places, *_HERE, stdin=_lines(names)).text.split())
+    here = set(run_readonly(places, *_HERE, stdin=_lines(names)).text.split())
     left = [name for name in names if name in here]
-    return look(places, "cat-file", how, "--buffer", stdin=_lines(left)).stdout if left else b""
+    return run_readonly(places, "cat-file", how, "--buffer", stdin=_lines(left)).stdout if left else b""
 
 
 _FATAL = 128

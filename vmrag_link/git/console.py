@@ -16,13 +16,13 @@ from vmrag_link.paths import Places
 
 
 def _git(folder: Path | None = None) -> str:
-    return proc.find("git", folder) or os.devnull  # never one that GitPython would find
+    return proc.find_program("git", folder) or os.devnull  # never one that GitPython would find
 
 
-env.add({env.GITPYTHON_PROGRAM: _git()})  # importing GitPython starts it
+env.add_variables({env.GITPYTHON_PROGRAM: _git()})  # importing GitPython starts it
 import git  # noqa: E402
 
-env.forget((env.GITPYTHON_PROGRAM,))
+env.remove_variables((env.GITPYTHON_PROGRAM,))
 
 _ENV = "/usr/bin/env"
 
@@ -38,12 +38,12 @@ class Console(git.Git):
     def execute(self, command: Any, *args: Any, **options: Any) -> Any:
         """As GitPython's, which can add variables to the environment, but leave none out."""
         without = (word for name in sorted(env.GIT_SCRUBBED) for word in ("-u", name))
-        path = f"{env.EXECUTABLES}={proc.path(self._top)}"
+        path = f"{env.EXECUTABLES}={proc.compute_child_path(self._top)}"
         return super().execute([_ENV, *without, path, _git(self._top), *command[1:]], *args, **options)
 
 
 @contextlib.contextmanager
-def console(places: Places) -> Iterator[Console]:
+def open_console(places: Places) -> Iterator[Console]:
     """GitPython's git on this repository. Raises `GitFailed`."""
     try:
         yield Console(places)

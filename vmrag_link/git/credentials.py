@@ -19,7 +19,7 @@ from urllib.parse import urlsplit
 from vmrag_link import env
 from vmrag_link.git import configuration, remotes
 from vmrag_link.git.configuration import Setting
-from vmrag_link.git.run import git
+from vmrag_link.git.run import run_git
 from vmrag_link.paths import Places
 
 _ASKED = r"(http|credential|url|ssh|includeif)\.|core\.(sshcommand|askpass)$"
@@ -33,17 +33,21 @@ SILENT_SECONDS = 30
 _TIMEOUTS = f"-o ConnectTimeout={SILENT_SECONDS} -o ServerAliveInterval=10 -o ServerAliveCountMax=3"
 
 
-def read(places: Places) -> list[Setting]:
+def read_credentials(places: Places) -> list[Setting]:
     """What git in the code's repository gets in with, in the order in which it counts."""
-    return [setting for setting in configuration.settings(places.code or places) if re.match(_ASKED, setting.key)]
+    return [
+        setting
+        for setting in configuration.list_settings(places.code_places or places)
+        if re.match(_ASKED, setting.key)
+    ]
 
 
-def environment(places: Places, found: Sequence[Setting], *, ask: bool) -> dict[str, str]:
+def build_environment(places: Places, found: Sequence[Setting], *, ask: bool) -> dict[str, str]:
     """The variables with which git in `places` gets in where git in the code's repository does.
 
     `ask`: a person may be asked at the terminal.
     """
-    missing = _missing(places.code, found) if places.code else []
+    missing = _missing(places.code_places, found) if places.code_places else []
     return env.git_settings(below=missing) | _ssh(found, ask=ask)
 
 
@@ -112,18 +116,20 @@ def _is_below(url: str, parent: str) -> bool:
 # -- whether there is any
 
 
-def known(places: Places, server: str) -> bool:
+def has_credentials(places: Places, server: str) -> bool:
     """Whether git in this repository gets in at the server by itself, without asking a person.
 
     It does by an `Authorization` header for any part of the server, by the URL of a remote there,
     or because a credential helper answers.
     """
-    found = read(places)
+    found = read_credentials(places)
     headers = [each for each in found if each.key.endswith(_HEADER)]
     if any(_authorizes(header.value) and _overlap(header.url, server) for header in headers):
         return True
     there = [
-        url for name in remotes.names(places) for url in (remotes.url(places, name), *remotes.push_urls(places, name))
+        url
+        for name in remotes.list_remotes(places)
+        for url in (remotes.read_url(places, name), *remotes.read_push_urls(places, name))
     ]
     host = urlsplit(server).hostname
     if any(_user_at(url) == host for url in there):
@@ -153,7 +159,9 @@ def _overlap(one: str, other: str) -> bool:
 def _helper_answers(places: Places, url: str) -> bool:
     silent = env.SILENCED | {"GIT_TERMINAL_PROMPT": "0"}
     try:
-        done = git(places, "credential", "fill", stdin=f"url={url}\n\n".encode(), extra=silent, timeout=_HELPER_SECONDS)
+        done = run_git(
+            places, "credential", "fill", stdin=f"url={url}\n\n".encode(), extra=silent, timeout=_HELPER_SECONDS
+        )
     except TimeoutError:
         return False
     return done.returncode == 0
@@ -168,9 +176,9 @@ def _ssh(found: Sequence[Setting], *, ask: bool) -> dict[str, str]:
     Another program in its place is left alone.
     """
     configured = [each.value for each in found if each.key == _SSH]
-    command = env.value(env.SSH_COMMAND) or (configured[-1] if configured else None)
+    command = env.read_variable(env.SSH_COMMAND) or (configured[-1] if configured else None)
     if command is None:
-        command = "" if env.value(env.SSH_PROGRAM) else "ssh"
+        command = "" if env.read_variable(env.SSH_PROGRAM) else "ssh"
     if not _starts_ssh(command):
         return {}
     return {env.SSH_COMMAND: f"{command} {_TIMEOUTS}{'' if ask else ' -o BatchMode=yes'}"}

@@ -11,7 +11,7 @@ import shlex
 from collections.abc import Iterator, Sequence
 
 from vmrag_link.errors import GitFailed, HistoryMissing
-from vmrag_link.git.beside import look
+from vmrag_link.git.beside import run_readonly
 from vmrag_link.models import Record
 from vmrag_link.paths import Places
 
@@ -50,7 +50,7 @@ class LoggedChange(Record, frozen=True):
     blob: str
 
 
-def file_log(places: Places, reached: Sequence[str], path: str, *, limit: int) -> list[LoggedChange]:
+def read_file_log(places: Places, reached: Sequence[str], path: str, *, limit: int) -> list[LoggedChange]:
     """At most `limit` changes of a file, newest first. `reached`: commits by full hash, with `^`
     before those whose history is left out.
 
@@ -66,18 +66,20 @@ def file_log(places: Places, reached: Sequence[str], path: str, *, limit: int) -
             raise error from None
 
 
-def commit_log(places: Places, reached: Sequence[str], pathspecs: Sequence[str], *, limit: int) -> list[CommitInfo]:
+def read_commit_log(
+    places: Places, reached: Sequence[str], pathspecs: Sequence[str], *, limit: int
+) -> list[CommitInfo]:
     """Return at most `limit` commits that changed files which these pathspecs name, newest first.
 
     `reached`: as in `file_log`. Raises `GitFailed`, `LimitExceeded`.
     """
     options = ("-z", *_HARMLESS, f"--format={_FORMAT}", f"-{limit}")
-    output = look(places, "log", *options, *reached, "--", *pathspecs).stdout
+    output = run_readonly(places, "log", *options, *reached, "--", *pathspecs).stdout
     fields = iter(output.split(b"\0"))
     return [_read_commit(commit, fields) for commit in fields if commit]
 
 
-def line_log(
+def read_line_log(
     places: Places, reached: Sequence[str], path: str, lines: tuple[int, int], *, limit: int
 ) -> list[CommitInfo]:
     """Return at most `limit` commits that changed lines of a file, newest first. `lines`: the first
@@ -87,19 +89,21 @@ def line_log(
     `LimitExceeded`.
     """
     chosen = f"-L{lines[0]},{lines[1]}:{path}"
-    output = look(places, "log", "-z", "-s", chosen, *_HARMLESS, f"--format={_FORMAT}", f"-{limit}", *reached).stdout
+    output = run_readonly(
+        places, "log", "-z", "-s", chosen, *_HARMLESS, f"--format={_FORMAT}", f"-{limit}", *reached
+    ).stdout
     fields = iter(output.split(b"\0"))
     return [_read_commit(commit, fields) for commit in fields if commit]
 
 
-def iso(seconds: str) -> str:
+def format_time(seconds: str) -> str:
     """A time of git's as the records have it."""
     return dt.datetime.fromtimestamp(int(seconds), dt.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def _changes(places: Places, reached: Sequence[str], path: str, limit: int, renames: str) -> Iterator[LoggedChange]:
     options = ("-z", "--follow", renames, "--raw", "--no-abbrev", *_HARMLESS, f"--format={_FORMAT}", f"-{limit}")
-    said = look(places, "--literal-pathspecs", "log", *options, *reached, "--", path).stdout
+    said = run_readonly(places, "--literal-pathspecs", "log", *options, *reached, "--", path).stdout
     fields = iter(said.split(b"\0"))
     for commit in fields:
         if not commit:
@@ -117,7 +121,9 @@ def _read_commit(commit: bytes, fields: Iterator[bytes]) -> CommitInfo:
     """Return the commit whose hash was read, from the fields that follow it."""
     parents, author, seconds, refs, message = (_text(next(fields)) for _ in range(5))
     next(fields)  # the end of the message
-    return CommitInfo(_text(commit), tuple(parents.split()), message.strip(), author, iso(seconds), tuple(_refs(refs)))
+    return CommitInfo(
+        _text(commit), tuple(parents.split()), message.strip(), author, format_time(seconds), tuple(_refs(refs))
+    )
 
 
 def _refs(decoration: str) -> Iterator[str]:
@@ -151,7 +157,7 @@ class BlamedFile(Record, frozen=True):
     commits: dict[str, CommitInfo]
 
 
-def file_blame(places: Places, path: str, commit: str | None) -> BlamedFile:
+def blame_file(places: Places, path: str, commit: str | None) -> BlamedFile:
     """The lines of the file at a commit, by its full hash, or (None) as it stands in the work tree.
     Commits that git's configuration ignores are ignored.
 
@@ -160,7 +166,7 @@ def file_blame(places: Places, path: str, commit: str | None) -> BlamedFile:
     """
     named = (*([commit] if commit else []), "--", path)
     try:
-        said = look(places, "blame", *_OPTIONS, *named).stdout
+        said = run_readonly(places, "blame", *_OPTIONS, *named).stdout
     except GitFailed as error:
         if NOT_FETCHED not in error.message:
             raise
@@ -194,7 +200,7 @@ NOT_FETCHED = "promisor remote"
 
 def _info(name: str, facts: dict[str, str]) -> CommitInfo:
     author = f"{facts['author']} {facts['author-mail']}"
-    return CommitInfo(name, (), facts["summary"], author, iso(facts["author-time"]))
+    return CommitInfo(name, (), facts["summary"], author, format_time(facts["author-time"]))
 
 
 def unquote_path(value: bytes) -> str:

@@ -7,7 +7,7 @@ import re
 from collections.abc import Sequence
 
 from vmrag_link import env
-from vmrag_link.git.run import GUARDS, failure, git
+from vmrag_link.git.run import GUARDS, build_failure, run_git
 from vmrag_link.paths import Places
 
 _OPTIONS = ("grep", "-I", "-F", "-z", "-c", "--full-name", "--no-color", "--no-recurse-submodules", "--no-textconv")
@@ -34,9 +34,9 @@ def count_lines(
     ways = [*(["-i"] if ignore_case else []), *(["-w"] if words else [])]
     others = ["--and", "(", *(part for each in beside for part in ("-e", each)), ")"] if beside else []
     arguments = (*GUARDS, *_OPTIONS, *ways, "-e", text, *others, *([commit] if commit else []), "--")
-    finished = git(places, *arguments, extra=env.GIT_OFFLINE, timeout=seconds)
+    finished = run_git(places, *arguments, extra=env.GIT_OFFLINE, timeout=seconds)
     if finished.returncode > _NO_MATCH:
-        raise failure(arguments[len(GUARDS) :], finished)
+        raise build_failure(arguments[len(GUARDS) :], finished)
     start = len(commit) + 1 if commit else 0
     counts = ((match["path"], int(match["count"])) for match in _COUNT.finditer(finished.stdout))
     return {os.fsdecode(path[start:]): count for path, count in counts}

@@ -11,10 +11,10 @@ from typing import NamedTuple
 
 from vmrag_link.errors import GitFailed
 from vmrag_link.git import objects
-from vmrag_link.git.run import demand, git
+from vmrag_link.git.run import check_git, run_git
 from vmrag_link.models import Record
 from vmrag_link.paths import PIN_NAME, PIN_READ_LIMIT, Places
-from vmrag_link.proc import Finished
+from vmrag_link.proc import FinishedProcess
 
 ACCEPT_DROP = "Vmrag-Accept-Drop"
 """The trailer by which a code commit accepts that another one drops knowledge."""
@@ -60,30 +60,30 @@ class Walk(Record, frozen=True):
     cut: frozenset[str]
 
 
-def walk(places: Places, tip: str, *, without: str | None = None) -> Walk:
+def walk_range(places: Places, tip: str, *, without: str | None = None) -> Walk:
     """The commits that the tip reaches, and `without` does not."""
     parents = _reached(places, [tip], without)
     changes = tuple(_changes(places, parents))
     entries = {entry for change in changes for entry in (change.after, *change.before) if entry and entry.is_file}
-    objects.bring(places, (entry.name for entry in entries))
+    objects.fetch_blobs(places, (entry.name for entry in entries))
     names = _small(places, sorted(entry.name for entry in entries))
     contents = dict(zip(names, _contents(places, names), strict=True))
-    return Walk(parents, changes, contents, frozenset(parents.keys() & boundary(places)))
+    return Walk(parents, changes, contents, frozenset(parents.keys() & read_shallow_boundary(places)))
 
 
-def commits(places: Places, tips: Iterable[str], *, without: str | None = None) -> dict[str, tuple[str, ...]]:
+def list_commits(places: Places, tips: Iterable[str], *, without: str | None = None) -> dict[str, tuple[str, ...]]:
     """The commits that the tips reach, and `without` does not, with their parents; parents before
     children. Parents that a shallow clone lacks are left out.
     """
     return _reached(places, tips, without)
 
 
-def accepted_drops(places: Places, tip: str, *, without: str | None = None) -> dict[str, str]:
+def read_accepted_drops(places: Places, tip: str, *, without: str | None = None) -> dict[str, str]:
     """The commits whose loss of knowledge a commit of the range accepts by its trailer
     `Vmrag-Accept-Drop: COMMIT`, each with the commit that accepts it.
     """
     tips = [tip, *([f"^{without}"] if without else [])]
-    said = demand(places, "log", "--format=%x1e%H%n%B", f"--grep=^{ACCEPT_DROP}: ", *tips, "--").text
+    said = check_git(places, "log", "--format=%x1e%H%n%B", f"--grep=^{ACCEPT_DROP}: ", *tips, "--").text
     found: dict[str, str] = {}
     for record in said.split("\x1e")[1:]:
         commit, _, message = record.partition("\n")
@@ -100,7 +100,7 @@ def read_verified(places: Places) -> str:
     return content if _COMMIT.fullmatch(content) else ""
 
 
-def boundary(places: Places) -> set[str]:
+def read_shallow_boundary(places: Places) -> set[str]:
     """The commits whose parents this clone lacks, because it is shallow."""
     try:
         return set((places.common / "shallow").read_text().split())
@@ -108,7 +108,7 @@ def boundary(places: Places) -> set[str]:
         return set()
 
 
-def pins(places: Places, *, reflogs: bool = True, also: Iterable[str] = ()) -> dict[bytes, list[str]]:
+def list_pins(places: Places, *, reflogs: bool = True, also: Iterable[str] = ()) -> dict[bytes, list[str]]:
     """Every content of `.dolt-version` in commits that a ref or a work tree's HEAD reaches, or
     (`reflogs`) reached.
 
@@ -117,7 +117,7 @@ def pins(places: Places, *, reflogs: bool = True, also: Iterable[str] = ()) -> d
     which may be gone. The index and the work tree are no commits.
     """
     touching = _touching(places, also, before=("--all", "--reflog") if reflogs else ("--all",))
-    objects.bring_at(places, touching, PIN_NAME)
+    objects.fetch_blobs_at(places, touching, PIN_NAME)
     return _by_content(_read(places, touching)[0])
 
 
@@ -127,11 +127,11 @@ class LoggedPins(NamedTuple):
     """
 
     introduced: dict[bytes, list[str]]
-    at: dict[str, bytes]
+    by_tip: dict[str, bytes]
     subjects: dict[str, str]
 
 
-def logged_pins(places: Places, tips: Iterable[str], *, also: Iterable[str] = ()) -> LoggedPins:
+def read_logged_pins(places: Places, tips: Iterable[str], *, also: Iterable[str] = ()) -> LoggedPins:
     """Read the pins for a log; `also` as in `pins`. Raises `GitFailed`."""
     lines = _list_touching(places, also, before=("--all", "--encoding=UTF-8"), also_shown="%x00%s")
     touching: dict[str, list[str]] = {}
@@ -140,17 +140,17 @@ def logged_pins(places: Places, tips: Iterable[str], *, also: Iterable[str] = ()
         names, _, subject = line.partition("\0")
         commit, *parents = names.split()
         touching[commit], subjects[commit] = parents, subject
-    objects.bring_at(places, touching, PIN_NAME)
+    objects.fetch_blobs_at(places, touching, PIN_NAME)
     introduced, at = _read(places, touching, tips)
     return LoggedPins(_by_content(introduced), at, subjects)
 
 
-def new_pins(places: Places, tips: Iterable[str]) -> dict[bytes, list[str]]:
+def list_new_pins(places: Places, tips: Iterable[str]) -> dict[bytes, list[str]]:
     """As `pins`, of the commits that the tips reach and no remote-tracking branch reaches."""
     return _by_content(_read(places, _touching(places, tips, *_NO_REMOTE))[0])
 
 
-def reachable_pins(places: Places, tips: Iterable[str]) -> dict[bytes, list[str]]:
+def list_reachable_pins(places: Places, tips: Iterable[str]) -> dict[bytes, list[str]]:
     """As `pins`, of the commits that the tips reach.
 
     A tip that begins with ^ excludes what it reaches.
@@ -164,18 +164,18 @@ class PushedPins(Record, frozen=True):
     """
 
     new: dict[bytes, list[str]]
-    coming: dict[bytes, list[str]]
-    at: dict[str, bytes]
-    read: dict[str, bytes | None]
+    incoming: dict[bytes, list[str]]
+    by_tip: dict[str, bytes]
+    by_commit: dict[str, bytes | None]
 
-    def reachable(self, places: Places, tips: Iterable[str]) -> dict[bytes, list[str]]:
+    def list_reachable(self, places: Places, tips: Iterable[str]) -> dict[bytes, list[str]]:
         """As `reachable_pins`; git is asked for what is not known yet."""
         touching = _touching(places, tips)
-        found = self.read | _read(places, {each: touching[each] for each in touching.keys() - self.read})[0]
+        found = self.by_commit | _read(places, {each: touching[each] for each in touching.keys() - self.by_commit})[0]
         return _by_content({each: pin for each in touching if (pin := found.get(each)) is not None})
 
 
-def pushed_pins(places: Places, tips: Iterable[str], before: Iterable[str]) -> PushedPins:
+def read_pushed_pins(places: Places, tips: Iterable[str], before: Iterable[str]) -> PushedPins:
     """What a push of these tips is about, in place of commits that the other side has `before`."""
     asked = list(dict.fromkeys(tips))
     new = _touching(places, asked, *_NO_REMOTE)
@@ -185,12 +185,12 @@ def pushed_pins(places: Places, tips: Iterable[str], before: Iterable[str]) -> P
     return PushedPins(first, second, at, {each: found.get(each) for each in (*new, *coming)})
 
 
-def pins_after(places: Places, commit: str) -> dict[str, bytes]:
+def list_pins_after(places: Places, commit: str) -> dict[str, bytes]:
     """The pins that descendants of a commit introduce, by commit, oldest first; of those that a ref
     reaches.
     """
     options = ("--all", "--ancestry-path", "--full-history", "--date-order", "--reverse", f"^{commit}")
-    return introduced(places, _answer(places, "rev-list", *options, "--", PIN_NAME).text.split())
+    return read_introduced_pins(places, _answer(places, "rev-list", *options, "--", PIN_NAME).text.split())
 
 
 _NO_REMOTE = ("--not", "--remotes")
@@ -217,17 +217,17 @@ def _list_touching(
     return [line for line in lines if line and not line.startswith("commit ")]
 
 
-def pins_at(places: Places, tips: Iterable[str]) -> set[bytes]:
+def collect_pins(places: Places, tips: Iterable[str]) -> set[bytes]:
     """The pins of these commits, or of what tags name; `pins` says which count."""
-    return set(pins_of(places, tips).values())
+    return set(read_pins(places, tips).values())
 
 
-def pins_of(places: Places, commits: Iterable[str]) -> dict[str, bytes]:
+def read_pins(places: Places, commits: Iterable[str]) -> dict[str, bytes]:
     """As `pins_at`, by the given name. Commits without a pin are left out."""
     return _read(places, {}, commits)[1]
 
 
-def introduced(places: Places, commits: Iterable[str]) -> dict[str, bytes]:
+def read_introduced_pins(places: Places, commits: Iterable[str]) -> dict[str, bytes]:
     """The pins that these commits introduce, by commit, in the sense of `pins`.
 
     Missing commits are left out.
@@ -270,7 +270,7 @@ class Description(NamedTuple):
     subject: str
 
 
-def descriptions(places: Places, commits: Iterable[str]) -> dict[str, Description]:
+def describe_commits(places: Places, commits: Iterable[str]) -> dict[str, Description]:
     """The commits newest first."""
     if not (asked := list(commits)):  # git would take that for a mistake
         return {}
@@ -280,26 +280,26 @@ def descriptions(places: Places, commits: Iterable[str]) -> dict[str, Descriptio
     return {line[0]: Description(*line[1:]) for line in lines if len(line) > 1}
 
 
-def changing(places: Places, tip: str, pathspecs: Iterable[str], *, limit: int) -> list[str]:
+def list_changing_commits(places: Places, tip: str, pathspecs: Iterable[str], *, limit: int) -> list[str]:
     """Commits of the first-parent history of `tip` that changed something there, newest first."""
     options = ("--first-parent", f"--max-count={limit}", tip, "--")
     return _answer(places, "rev-list", *options, *pathspecs).text.split()
 
 
-def changed_files(places: Places, before: str, after: str) -> list[str]:
+def list_changed_files(places: Places, before: str, after: str) -> list[str]:
     """The paths that differ between two commits, given by their hashes."""
-    from vmrag_link.git.console import console  # GitPython takes 170 ms to import
+    from vmrag_link.git.console import open_console  # GitPython takes 170 ms to import
 
-    with console(places) as git_of_these:
+    with open_console(places) as git_of_these:
         names = git_of_these.diff("--name-only", "--no-renames", "-z", before, after, stdout_as_string=False)
     assert isinstance(names, bytes)  # noqa: S101  because of stdout_as_string=False
     return [name.decode(errors="replace") for name in names.split(b"\0") if name]
 
 
-def _answer(places: Places, *arguments: str, lines: Iterable[str] | None = None) -> Finished:
+def _answer(places: Places, *arguments: str, lines: Iterable[str] | None = None) -> FinishedProcess:
     """What git says, to lines on its standard input. Raises `GitFailed`."""
     stdin = None if lines is None else "".join(f"{line}\n" for line in lines).encode()
-    done = git(places, *arguments, stdin=stdin)
+    done = run_git(places, *arguments, stdin=stdin)
     if done.returncode != 0:
         said = done.failure
         raise GitFailed(f"Cannot read the history of {PIN_NAME}: {said}", hint="git fsck", said=said)

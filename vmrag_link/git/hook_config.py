@@ -20,7 +20,7 @@ from typing import NamedTuple
 
 from vmrag_link import env, permissions, proc
 from vmrag_link.git import configuration
-from vmrag_link.git.run import git
+from vmrag_link.git.run import run_git
 from vmrag_link.paths import Places, write_atomically
 
 SYNCING = ("post-checkout", "post-merge", "post-rewrite", "post-commit", "post-applypatch")
@@ -35,11 +35,11 @@ HOOKS = (*SYNCING, *CHECKING)
 """The hooks that are installed."""
 
 
-DRY = "vmrag-hook"
+DRY_RUN_MARK = "vmrag-hook"
 """What a hook says with `VMRAG=dry`, before its name."""
 
 
-def chosen(places: Places) -> tuple[str, ...]:
+def list_chosen_hooks(places: Places) -> tuple[str, ...]:
     """The hooks that were chosen here: all, unless some were named, or a person wants none."""
     try:
         names = _choice(places).read_text(errors="replace").split()
@@ -48,7 +48,7 @@ def chosen(places: Places) -> tuple[str, ...]:
     return tuple(hook for hook in HOOKS if hook in names)
 
 
-def choose(places: Places, hooks: Collection[str]) -> None:
+def record_chosen_hooks(places: Places, hooks: Collection[str]) -> None:
     """Record the chosen hooks; all of them are no record."""
     if set(hooks) == set(HOOKS):
         _choice(places).unlink(missing_ok=True)
@@ -56,9 +56,9 @@ def choose(places: Places, hooks: Collection[str]) -> None:
         write_atomically(_choice(places), "".join(f"{hook}\n" for hook in HOOKS if hook in hooks).encode())
 
 
-def install_command(places: Places) -> str:
+def format_install_command(places: Places) -> str:
     """The command that installs as it was done before."""
-    names = chosen(places)
+    names = list_chosen_hooks(places)
     words = ["vmrag install"]
     words += ["--worktree"] if is_limited(places) else []
     words += ["--hooks", ",".join(names)] if names and names != HOOKS else []
@@ -69,24 +69,24 @@ def is_limited(places: Places) -> bool:
     return _limit(places).exists()
 
 
-def acts(places: Places) -> bool:
+def is_active(places: Places) -> bool:
     """Whether the hooks act in this work tree, if they are installed."""
     return not is_limited(places) or _mark(places).exists()
 
 
-def limit(places: Places) -> None:
+def limit_to_work_tree(places: Places) -> None:
     """Limit the hooks to this work tree, and those that have a mark already."""
     for path in (_mark(places), _limit(places)):  # never without a mark
         permissions.make_file(path)
 
 
-def leave(places: Places) -> bool:
+def unmark_work_tree(places: Places) -> bool:
     """Take this work tree's mark away; returns whether there are others."""
     _mark(places).unlink(missing_ok=True)
     return any(_marks(places))
 
 
-def widen(places: Places) -> None:
+def remove_limit(places: Places) -> None:
     """Let the hooks act in all work trees."""
     _limit(places).unlink(missing_ok=True)
     for mark in _marks(places):
@@ -102,7 +102,7 @@ def _limit(places: Places) -> Path:
 
 
 def _mark(places: Places) -> Path:
-    return places.own / "hooked"
+    return places.work_tree_folder / "hooked"
 
 
 def _marks(places: Places) -> Iterator[Path]:
@@ -111,11 +111,11 @@ def _marks(places: Places) -> Iterator[Path]:
     return (mark for mark in there if mark.exists())
 
 
-FIRST = (2, 54)
+FIRST_VERSION = (2, 54)
 """The first version of git that runs hooks from its configuration."""
 
-INCLUDED = "vmrag-hooks/config"
-_INCLUDE = ("include.path", INCLUDED)
+INCLUDED_FILE = "vmrag-hooks/config"
+_INCLUDE = ("include.path", INCLUDED_FILE)
 """Relative to the configuration that includes it, because a repository can be moved."""
 
 _FALSE = ("false", "no", "off", "0", "")
@@ -154,7 +154,7 @@ class Git(NamedTuple):
     @property
     def runs_hooks(self) -> bool:
         """Whether it runs those of its configuration."""
-        return self._first >= FIRST
+        return self._first >= FIRST_VERSION
 
     @property
     def runs_events(self) -> bool:
@@ -169,20 +169,20 @@ class Git(NamedTuple):
         return f"{self.path} ({self.version})"
 
 
-class Running(NamedTuple):
+class RunningHooks(NamedTuple):
     """The git that we use, and the hooks of ours that it runs from its configuration."""
 
     git: Git | None
     hooks: tuple[str, ...] = ()
 
 
-def gits(places: Places, root: Path = Path("/")) -> tuple[Git, ...]:
+def find_gits(places: Places, root: Path = Path("/")) -> tuple[Git, ...]:
     """Those on PATH, the one that we use first, and those that other programs brought along.
 
     What does not tell its version is none.
     """
     bundled = [str(path) for pattern in _BUNDLED for path in sorted(root.glob(pattern))]
-    by_file = {Path(path).resolve(): path for path in reversed([*proc.find_all("git", places.top), *bundled])}
+    by_file = {Path(path).resolve(): path for path in reversed([*proc.list_programs("git", places.top), *bundled])}
     return tuple(each for path in reversed(by_file.values()) if (each := _ask(path, places)))
 
 
@@ -195,20 +195,20 @@ def _ask(path: str, places: Places) -> Git | None:
     return Git(path, version[1]) if version else None
 
 
-def running(places: Places) -> Running:
+def find_running_hooks(places: Places) -> RunningHooks:
     """Asks git for its version, where hooks are configured at all, and once as long as its
     configuration does not change.
     """
-    return configuration.derived(places, _running) if _config(places).exists() else Running(None)
+    return configuration.get_cached(places, _running) if _config(places).exists() else RunningHooks(None)
 
 
-def _running(places: Places) -> Running:
-    path = proc.find("git", places.top)
+def _running(places: Places) -> RunningHooks:
+    path = proc.find_program("git", places.top)
     used = _ask(path, places) if path else None
     if used is None or not used.runs_hooks:
-        return Running(used)
-    settings = {entry.key: entry.value for entry in configuration.entries(places)}
-    return Running(used, tuple(hook for hook in HOOKS if _is_on(places, settings, hook)))
+        return RunningHooks(used)
+    settings = {entry.key: entry.value for entry in configuration.list_entries(places)}
+    return RunningHooks(used, tuple(hook for hook in HOOKS if _is_on(places, settings, hook)))
 
 
 def _is_on(places: Places, settings: Mapping[str, str], hook: str) -> bool:
@@ -216,9 +216,9 @@ def _is_on(places: Places, settings: Mapping[str, str], hook: str) -> bool:
     return there and not _switch(settings, hook)
 
 
-def switched_off_by(places: Places, hook: str) -> str:
+def find_disabling_key(places: Places, hook: str) -> str:
     """The key of git's configuration by which this hook is switched off; empty: it is not."""
-    return _switch({entry.key: entry.value for entry in configuration.entries(places)}, hook)
+    return _switch({entry.key: entry.value for entry in configuration.list_entries(places)}, hook)
 
 
 def _switch(settings: Mapping[str, str], hook: str) -> str:
@@ -227,25 +227,25 @@ def _switch(settings: Mapping[str, str], hook: str) -> str:
     return next((key for key in keys if settings.get(key, "true").lower() in _FALSE), "")
 
 
-def fires(places: Places, hook: str, *, configured: bool) -> bool:
+def runs_at_event(places: Places, hook: str, *, configured: bool) -> bool:
     """Whether git gets to our hook at this event, and once: it runs the event, on which ours say no
     more than that.
 
     No other tool's hook runs: those of the configuration are switched off, and the hooks directory
     is another one, unless ours lies there. Asks a git that has `git hook`.
     """
-    keys = (entry.key for entry in configuration.entries(places))
+    keys = (entry.key for entry in configuration.list_entries(places))
     names = {
         key.removeprefix("hook.").removesuffix(".event") for key in keys if re.fullmatch(r"(?s)hook\..*\.event", key)
     }
     off = [(f"hook.{name}.enabled", "false") for name in sorted(names) if not configured or name != _NAME.format(hook)]
     off += [("core.hooksPath", os.devnull)] if configured else []
     environ = {env.SWITCH: env.DRY_RUN, **env.git_settings(above=off)}
-    done = git(places, "hook", "run", "--ignore-missing", hook, extra=environ)
-    return (done.stdout + done.stderr).splitlines().count(f"{DRY} {hook}".encode()) == 1
+    done = run_git(places, "hook", "run", "--ignore-missing", hook, extra=environ)
+    return (done.stdout + done.stderr).splitlines().count(f"{DRY_RUN_MARK} {hook}".encode()) == 1
 
 
-def configured(places: Places) -> tuple[str, ...]:
+def list_configured_hooks(places: Places) -> tuple[str, ...]:
     """The hooks that are in git's configuration, whether it runs them or not."""
     path = _config(places)
     text = path.read_text(errors="replace") if path.is_file() else ""
@@ -258,14 +258,14 @@ def is_current(places: Places, hook: str, script: bytes) -> bool:
     return path.is_file() and path.read_bytes() == script and _section(hook) in config.read_text(errors="replace")
 
 
-def write(places: Places, scripts: Mapping[str, bytes]) -> tuple[str, ...]:
+def write_hooks(places: Places, scripts: Mapping[str, bytes]) -> tuple[str, ...]:
     """Let git run these scripts, by the hooks for which they are; returns those for which that is
     new. Others of ours stay.
 
     Who may read git's configuration may read this: git dies of an include that it may not.
     """
-    included = _INCLUDE[1] in configuration.config_values(places, _INCLUDE[0])
-    there = configured(places)
+    included = _INCLUDE[1] in configuration.read_config_values(places, _INCLUDE[0])
+    there = list_configured_hooks(places)
     changed = [hook for hook in scripts if hook not in there or not is_current(places, hook, scripts[hook])]
     if changed:
         folder, mode = places.configured_hooks, (places.common / "config").stat().st_mode & 0o777
@@ -276,19 +276,19 @@ def write(places: Places, scripts: Mapping[str, bytes]) -> tuple[str, ...]:
             write_atomically(folder / hook, scripts[hook], mode=mode)
         _write_config(places, {*there, *scripts}, mode)
     if not included:
-        configuration.add(places, *_INCLUDE)
+        configuration.add_value(places, *_INCLUDE)
     return tuple(changed) if included else tuple(scripts)
 
 
-def remove(places: Places, hooks: Collection[str] = HOOKS) -> tuple[str, ...]:
+def remove_hooks(places: Places, hooks: Collection[str] = HOOKS) -> tuple[str, ...]:
     """Take hooks out of git's configuration; returns those that were there."""
-    there = configured(places)
+    there = list_configured_hooks(places)
     if left := set(there) - set(hooks):
         _write_config(places, left, _config(places).stat().st_mode & 0o777)
         for hook in hooks:
             (places.configured_hooks / hook).unlink(missing_ok=True)
     elif places.configured_hooks.is_dir():
-        configuration.remove(places, *_INCLUDE)
+        configuration.remove_value(places, *_INCLUDE)
         for path in places.configured_hooks.iterdir():
             path.unlink()
         places.configured_hooks.rmdir()
@@ -301,7 +301,7 @@ def _config(places: Places) -> Path:
 
 def _write_config(places: Places, hooks: Collection[str], mode: int) -> None:
     write_atomically(_config(places), _config_text(hooks), mode=mode)
-    configuration.forget(places)
+    configuration.clear_cache(places)
 
 
 def rebuild_config(path: Path) -> None:

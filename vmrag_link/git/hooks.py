@@ -15,11 +15,11 @@ from typing import Literal
 
 from vmrag_link.git import hook_config
 from vmrag_link.git.hook_config import CHECKING, HOOKS
-from vmrag_link.git.run import demand
+from vmrag_link.git.run import check_git
 from vmrag_link.models import Record
 from vmrag_link.paths import Places
 
-Why = Literal["none", "some", "replaced", "bypassed", "elsewhere", "older", "disabled"]
+MissingReason = Literal["none", "some", "replaced", "bypassed", "elsewhere", "older", "disabled"]
 
 LEFTHOOK_ENDINGS = (".yml", ".yaml", ".toml", ".json", ".jsonc")
 LEFTHOOK_LOCAL = tuple(f"{start}lefthook-local{end}" for start in ("", ".", ".config/") for end in LEFTHOOK_ENDINGS)
@@ -43,33 +43,33 @@ class MissingHooks(Record, frozen=True):
     """
 
     hooks: tuple[str, ...]
-    why: Why
+    why: MissingReason
     folder: str
     tool: str = ""
     git: str = ""
 
 
-def folder(places: Places) -> Path:
+def find_hooks_folder(places: Places) -> Path:
     """Where git looks for hooks: shared by all work trees, or core.hooksPath."""
-    return places.top / demand(places, "rev-parse", "--git-path", "hooks").text.removesuffix("\n")
+    return places.top / check_git(places, "rev-parse", "--git-path", "hooks").text.removesuffix("\n")
 
 
-def missing(places: Places) -> MissingHooks | None:
+def find_missing_hooks(places: Places) -> MissingHooks | None:
     """The chosen hooks that git does not run in this work tree; None: it runs all of them.
 
     Nobody misses what they chose to be without.
     """
-    chosen = hook_config.chosen(places)
-    where = places.hooks or folder(places)
+    chosen = hook_config.list_chosen_hooks(places)
+    where = places.hooks or find_hooks_folder(places)
     silent = _not_by_git(places, chosen) if places.configured_hooks.is_dir() else None
     asked = silent.hooks if silent else chosen
-    absent = tuple(hook for hook in asked if not runs(places, where, hook))
+    absent = tuple(hook for hook in asked if not runs_hook(places, where, hook))
     if not absent:
-        return None if hook_config.acts(places) else MissingHooks(chosen, "elsewhere", str(where))
+        return None if hook_config.is_active(places) else MissingHooks(chosen, "elsewhere", str(where))
     if silent:
         return silent
     own = places.common / "hooks"
-    if where != own and any(is_ours(place_of(own, hook)) for hook in absent):
+    if where != own and any(is_ours(locate_shim(own, hook)) for hook in absent):
         return MissingHooks(absent, "bypassed", str(where), _owner(where, absent))
     if places.interpreter.exists() and (tool := _owner(where, absent)):
         return MissingHooks(absent, "replaced", str(where), tool)
@@ -80,40 +80,40 @@ def _not_by_git(places: Places, hooks: tuple[str, ...]) -> MissingHooks:
     """Those of these hooks that git does not run from its configuration, where some are."""
     from vmrag_link.git import hook_config
 
-    used = hook_config.running(places)
+    used = hook_config.find_running_hooks(places)
     absent = tuple(hook for hook in hooks if hook not in used.hooks)
     older = used.git is not None and not used.git.runs_hooks
     folder = str(places.configured_hooks)
     return MissingHooks(absent, "older" if older else "disabled", folder, git=str(used.git or ""))
 
 
-def runs(places: Places, folder: Path, hook: str) -> bool:
+def runs_hook(places: Places, folder: Path, hook: str) -> bool:
     """Whether git, which looks for hooks in this folder, runs ours of this name from there."""
     front = folder / hook
     if not os.access(front, os.X_OK):
         return False
-    if is_ours(slot := place_of(folder, hook)):
+    if is_ours(slot := locate_shim(folder, hook)):
         return os.access(slot, os.X_OK)
     if is_framework(front):
-        return hook in of_framework(places)
+        return hook in list_framework_hooks(places)
     if not os.access(places.shims / hook, os.X_OK):
         return False
     if is_lefthook(front):
-        return hook in of_lefthook(places)
+        return hook in list_lefthook_hooks(places)
     return calls_shim(folder.parent / hook if is_husky(front) else front, hook)
 
 
-def ours(folder: Path) -> tuple[str, ...]:
+def list_shims(folder: Path) -> tuple[str, ...]:
     """The hooks that have a shim of ours, of any version, in git's hooks directory."""
-    return tuple(hook for hook in HOOKS if is_ours(place_of(folder, hook)))
+    return tuple(hook for hook in HOOKS if is_ours(locate_shim(folder, hook)))
 
 
-def started(places: Places) -> tuple[str, ...]:
+def list_started_shims(places: Places) -> tuple[str, ...]:
     """The hooks that have a shim of ours for other tools to start."""
     return tuple(hook for hook in HOOKS if is_ours(places.shims / hook))
 
 
-def place_of(folder: Path, hook: str) -> Path:
+def locate_shim(folder: Path, hook: str) -> Path:
     """Where our shim is, or belongs: behind pre-commit or prek, if that moved it aside to run it
     from there.
     """
@@ -124,44 +124,44 @@ def place_of(folder: Path, hook: str) -> Path:
 # -- whose a hook is
 
 
-def shim_version(content: bytes) -> int | None:
+def parse_shim_version(content: bytes) -> int | None:
     """The version of a shim of ours; None for another tool's hook."""
     found = re.search(_MARKER, content)
     return int(found[1]) if found else None
 
 
 def is_ours(path: Path) -> bool:
-    return shim_version(head(path)) is not None
+    return parse_shim_version(read_head(path)) is not None
 
 
 def is_framework(path: Path) -> bool:
     """Whether pre-commit or prek wrote the hook."""
-    return _FRAMEWORK in head(path)
+    return _FRAMEWORK in read_head(path)
 
 
 def is_husky(path: Path) -> bool:
     """Whether husky 9 wrote the hook, which starts a script of the same name one folder up."""
-    return re.fullmatch(_HUSKY, head(path)) is not None
+    return re.fullmatch(_HUSKY, read_head(path)) is not None
 
 
 def is_lefthook(path: Path) -> bool:
-    return _LEFTHOOK in head(path)
+    return _LEFTHOOK in read_head(path)
 
 
 def _owner(folder: Path, hooks: tuple[str, ...]) -> str:
     """Whose hooks lie where ours would; empty where nobody's do."""
-    there = [path for hook in hooks if exists(path := folder / hook) and not is_ours(path)]
+    there = [path for hook in hooks if hook_exists(path := folder / hook) and not is_ours(path)]
     for name, wrote in (("husky", is_husky), ("lefthook", is_lefthook), ("pre-commit", is_framework)):
         if any(map(wrote, there)):
             return name
     return "another tool" if there else ""
 
 
-def exists(path: Path) -> bool:
+def hook_exists(path: Path) -> bool:
     return path.exists() or path.is_symlink()
 
 
-def head(path: Path, limit: int = _HEAD) -> bytes:
+def read_head(path: Path, limit: int = _HEAD) -> bytes:
     """The first bytes of a hook; empty for a missing file, a dangling link and what is no file."""
     try:
         if not path.is_file():  # a pipe would never end
@@ -177,12 +177,12 @@ def head(path: Path, limit: int = _HEAD) -> bytes:
 
 def calls_shim(script: Path, hook: str) -> bool:
     """Whether a script of a tool or a person starts our shim, as `vmrag install` writes it."""
-    return f"vmrag/shims/{hook}".encode() in head(script, _SCRIPT)
+    return f"vmrag/shims/{hook}".encode() in read_head(script, _SCRIPT)
 
 
-def of_framework(places: Places) -> tuple[str, ...]:
+def list_framework_hooks(places: Places) -> tuple[str, ...]:
     """The hooks in which pre-commit and prek are told to do what ours would."""
-    config = head(places.top / ".pre-commit-config.yaml", _CONFIG)
+    config = read_head(places.top / ".pre-commit-config.yaml", _CONFIG)
     return tuple(hook for hook in HOOKS if _entry(hook) in config)
 
 
@@ -190,18 +190,18 @@ def _entry(hook: str) -> bytes:
     return b"vmrag-push" if hook == "pre-push" else b"vmrag-check" if hook in CHECKING else b"vmrag-sync"
 
 
-def of_lefthook(places: Places) -> tuple[str, ...]:
+def list_lefthook_hooks(places: Places) -> tuple[str, ...]:
     """The hooks that lefthook starts for us in this work tree: our part of its configuration lists
     them, and the person's own extends it by our part.
     """
-    item = lefthook_extension(places).encode()
-    if not any(item in head(places.top / each, _CONFIG) for each in LEFTHOOK_LOCAL):
+    item = format_lefthook_extension(places).encode()
+    if not any(item in read_head(places.top / each, _CONFIG) for each in LEFTHOOK_LOCAL):
         return ()
-    ours = head(places.lefthook, _SCRIPT)
+    ours = read_head(places.lefthook, _SCRIPT)
     return tuple(hook for hook in HOOKS if re.search(rb"(?m)^" + hook.encode() + rb":", ours))
 
 
-def lefthook_extension(places: Places) -> str:
+def format_lefthook_extension(places: Places) -> str:
     """Our part of lefthook's configuration as `extends` names it: a pattern, in YAML."""
     pattern = re.sub(r"([\\*?\[])", r"\\\1", str(places.lefthook))
     return "'" + pattern.replace("'", "''") + "'"

@@ -23,9 +23,9 @@ from pathlib import Path
 
 from vmrag_link import env
 from vmrag_link.errors import GitFailed, GitRepositoryMissing, quoted
-from vmrag_link.git.beside import look
+from vmrag_link.git.beside import run_readonly
 from vmrag_link.git.refs import COMMIT_NAME
-from vmrag_link.git.run import GUARDS, git_in
+from vmrag_link.git.run import GUARDS, run_git_in
 from vmrag_link.paths import JJ_WORKSPACES, PIN_NAME, Places, read_regular, write_atomically
 from vmrag_link.permissions import make_folder
 
@@ -47,7 +47,7 @@ _VIEW_OF_OPERATION, _COMMITS_OF_VIEW = 1, 8  # in its simple_op_store.proto
 _KEY, _VALUE = 1, 2
 
 
-def locate(start: Path) -> Places | None:
+def locate_workspace(start: Path) -> Places | None:
     """The workspace around a folder in which git has found nothing; None where jj has none either.
 
     Raises `GitRepositoryMissing` for one that cannot be read.
@@ -99,7 +99,7 @@ def _git_directory(repo: Path) -> Path:
         raise ValueError(f"{folder} is no directory")
     asked = ("rev-parse", "--path-format=absolute", "--git-dir", "--git-common-dir")
     # git finds it and is not told its name: so git checks its owner and `safe.bareRepository`.
-    done = git_in(folder, *GUARDS, *asked, extra=env.GIT_OFFLINE)
+    done = run_git_in(folder, *GUARDS, *asked, extra=env.GIT_OFFLINE)
     lines = done.stdout.removesuffix(b"\n").split(b"\n")
     if done.returncode or len(lines) != 2:  # noqa: PLR2004  what was asked
         raise ValueError(done.failure)
@@ -119,7 +119,7 @@ def _bring(places: Places, repo: Path) -> None:
     parent = _object_name(by_common, f"{commit}^1")
     make_folder(own)
     fresh = own / f"index-{os.getpid()}"
-    look(by_common, "read-tree", commit, index_file=fresh)
+    run_readonly(by_common, "read-tree", commit, index_file=fresh)
     _stage_conflict(by_common, commit, fresh)
     fresh.replace(own / "index")
     write_atomically(own / "commondir", b"../../..\n", durable=False)
@@ -134,12 +134,12 @@ def _stage_conflict(places: Places, commit: str, index: Path) -> None:
     if len({*blobs}) == len(blobs) and all(blobs):
         gone = f"0 {'0' * len(commit)}\t{PIN_NAME}\n"
         stages = "".join(f"100644 {blob} {number}\t{PIN_NAME}\n" for number, blob in enumerate(blobs, 1))
-        look(places, "update-index", "--index-info", stdin=(gone + stages).encode(), index_file=index)
+        run_readonly(places, "update-index", "--index-info", stdin=(gone + stages).encode(), index_file=index)
 
 
 def _object_name(places: Places, spec: str) -> str:
     """Return the hash of an object, or an empty text if the repository does not have it."""
-    return look(places, "rev-parse", "--verify", "--quiet", spec, fine=(0, 1, _FATAL)).text.strip()
+    return run_readonly(places, "rev-parse", "--verify", "--quiet", spec, fine=(0, 1, _FATAL)).text.strip()
 
 
 def _checked_out(repo: Path, stated: bytes) -> str:

@@ -240,8 +240,8 @@ def uncommitted_commit(places: Places, parent: str, files: Mapping[str, bytes]) 
     """
     with tempfile.TemporaryDirectory(prefix="vmrag-") as folder:
         writer = ObjectWriter(places, Path(folder))
-        blobs = {path: writer.blob(content) for path, content in files.items()}
-        yield writer.commit(blobs, parent=parent, message="uncommitted", signature="vmrag <vmrag>"), Path(folder)
+        blobs = {path: writer.write_blob(content) for path, content in files.items()}
+        yield writer.write_commit(blobs, parent=parent, message="uncommitted", signature="vmrag <vmrag>"), Path(folder)
 
 
 def _with_objects(places: Places, folder: Path) -> dict[str, str]:

@@ -13,10 +13,10 @@ from pathlib import Path
 
 from vmrag_link import env, proc, terminal_text
 from vmrag_link.errors import AccessDenied
-from vmrag_link.git.run import demand, failure, git, git_in
+from vmrag_link.git.run import build_failure, check_git, run_git, run_git_in
 from vmrag_link.models import Record
 from vmrag_link.paths import Places
-from vmrag_link.proc import Finished
+from vmrag_link.proc import FinishedProcess
 
 _INDEX = ("-c", "core.fsmonitor=false", "ls-files", "-z", "-t", "--stage")
 """A repository that a stranger packed must not name a program: core.fsmonitor would be one."""
@@ -32,18 +32,18 @@ class IndexListing(Record, frozen=True):
     submodules: frozenset[str]
 
 
-def index(places: Places) -> IndexListing:
+def read_index(places: Places) -> IndexListing:
     """Raises `GitFailed`."""
-    return _parse_listing(git(places, *_INDEX, extra=env.GIT_OFFLINE))
+    return _parse_listing(run_git(places, *_INDEX, extra=env.GIT_OFFLINE))
 
 
-def not_checked_out(places: Places, paths: Collection[str]) -> set[str]:
+def list_absent_paths(places: Places, paths: Collection[str]) -> set[str]:
     """The paths, from the top, that may be missing though git has them: a sparse checkout hides
     them, here or in a submodule, or their submodule is not checked out.
 
     Raises `GitFailed`.
     """
-    return _not_checked_out(index(places), places.top, paths) if paths else set()
+    return _not_checked_out(read_index(places), places.top, paths) if paths else set()
 
 
 def _not_checked_out(listing: IndexListing, top: Path, paths: Collection[str]) -> set[str]:
@@ -54,14 +54,14 @@ def _not_checked_out(listing: IndexListing, top: Path, paths: Collection[str]) -
         if inside and not os.path.lexists(folder / ".git"):
             found.update(inside.values())
         elif inside:
-            own = _parse_listing(git_in(folder, *_INDEX, extra=env.GIT_OFFLINE))
+            own = _parse_listing(run_git_in(folder, *_INDEX, extra=env.GIT_OFFLINE))
             found.update(inside[each] for each in _not_checked_out(own, folder, inside))
     return found
 
 
-def _parse_listing(done: Finished) -> IndexListing:
+def _parse_listing(done: FinishedProcess) -> IndexListing:
     if done.returncode != 0:
-        raise failure(_INDEX[2:], done)
+        raise build_failure(_INDEX[2:], done)
     tracked, hidden, submodules = set[str](), set[str](), set[str]()
     for entry in done.stdout.split(b"\0"):
         about, _, name = entry.partition(b"\t")  # H 100644 <object> <stage>
@@ -79,28 +79,28 @@ _FEW = 100
 """Number of paths up to which git is asked for these alone."""
 
 
-def tracked_files(places: Places, paths: Collection[str] = ()) -> list[str]:
+def list_tracked_files(places: Places, paths: Collection[str] = ()) -> list[str]:
     """Return the paths of regular files from the top: no links, no submodules.
 
     `paths`: only these matter; others may be among the result.
     """
     # A repository that a stranger packed must not name a program: core.fsmonitor would be one.
     options = ("-c", "core.fsmonitor=false", "--literal-pathspecs", "ls-files", "--stage", "-z", "--")
-    entries = demand(places, *options, *(paths if len(paths) <= _FEW else ())).stdout.split(b"\0")
+    entries = check_git(places, *options, *(paths if len(paths) <= _FEW else ())).stdout.split(b"\0")
     found = (entry.partition(b"\t") for entry in entries if entry.startswith(b"100"))
     return [*dict.fromkeys(os.fsdecode(path) for _, _, path in found)]
 
 
-def read(places: Places, paths: Sequence[Path]) -> bytes:
+def read_index_entries(places: Places, paths: Sequence[Path]) -> bytes:
     """The index's entries of these files at the top of the work tree, for `put_back`."""
-    return demand(places, "--literal-pathspecs", "ls-files", "--stage", "-z", "--", *_names(paths)).stdout
+    return check_git(places, "--literal-pathspecs", "ls-files", "--stage", "-z", "--", *_names(paths)).stdout
 
 
-def put_back(places: Places, paths: Sequence[Path], entries: bytes) -> None:
+def restore_index_entries(places: Places, paths: Sequence[Path], entries: bytes) -> None:
     """Raises `GitFailed`, as while another git command holds the index."""
-    if read(places, paths) != entries:
-        demand(places, "update-index", "--force-remove", "--", *_names(paths))
-        demand(places, "update-index", "-z", "--index-info", stdin=entries)
+    if read_index_entries(places, paths) != entries:
+        check_git(places, "update-index", "--force-remove", "--", *_names(paths))
+        check_git(places, "update-index", "-z", "--index-info", stdin=entries)
 
 
 def _names(paths: Sequence[Path]) -> list[str]:
@@ -121,13 +121,13 @@ def refuse_ignored(
     """
     top = Path(os.path.realpath(places.top))
     real = (Path(os.path.realpath(each.parent), each.name) for each in paths)  # git looks behind no link
-    for path in Repositories(places).hidden(each for each in real if each.is_relative_to(top)):
+    for path in Repositories(places).find_hidden(each for each in real if each.is_relative_to(top)):
         if str(path) not in agreed:
-            raise ignored_failure(path, hint=hint, ask=ask)
+            raise build_ignored_error(path, hint=hint, ask=ask)
 
 
-def ignored_failure(path: Path, *, hint: str, ask: bool = False) -> AccessDenied:
-    name = terminal_text.one_line(str(path))
+def build_ignored_error(path: Path, *, hint: str, ask: bool = False) -> AccessDenied:
+    name = terminal_text.escape_line(str(path))
     message = f"{name} was not taken: git ignores it, and what the knowledge base holds is pushed."
     asking = {"ask": True, "ignored": str(path)} if ask else {}
     return AccessDenied(message, hint=hint, path=name, **asking)
@@ -141,7 +141,7 @@ class Repositories:
         self._top = Path(os.path.realpath(places.top))
         self._roots: dict[Path, Path | None] = {}
 
-    def ignored(self, paths: Iterable[Path]) -> set[Path]:
+    def find_ignored(self, paths: Iterable[Path]) -> set[Path]:
         """The paths that git ignores: by a `.gitignore`, `info/exclude`, or the person's own list.
         A tracked file is none. Raises `GitFailed`.
         """
@@ -151,17 +151,17 @@ class Repositories:
             found.update(root / os.fsdecode(name) for name in done.stdout.split(b"\0") if name)
         return found
 
-    def hidden(self, paths: Iterable[Path]) -> set[Path]:
+    def find_hidden(self, paths: Iterable[Path]) -> set[Path]:
         """As `ignored`, and those in a repository whose folder is ignored by the one around it.
 
         Raises `GitFailed`.
         """
         asked = list(paths)
         within = {root for each in asked if (root := self._root(each.parent)) and root != self._top}
-        hidden_roots = self.hidden(within) if within else set()
-        return self.ignored(asked) | {each for each in asked if self._root(each.parent) in hidden_roots}
+        hidden_roots = self.find_hidden(within) if within else set()
+        return self.find_ignored(asked) | {each for each in asked if self._root(each.parent) in hidden_roots}
 
-    def generated(self, files: Iterable[Path]) -> dict[Path, bool]:
+    def read_generated(self, files: Iterable[Path]) -> dict[Path, bool]:
         """The files of which `.gitattributes` says whether they are generated.
 
         Raises `GitFailed`.
@@ -185,17 +185,17 @@ class Repositories:
 
     def _ask(
         self, root: Path, arguments: tuple[str, ...], names: list[bytes], *, fine: tuple[int, ...] = (0,)
-    ) -> proc.Finished:
+    ) -> proc.FinishedProcess:
         # A repository that a stranger packed must not name a program. The monitor of its files is
         # one, and so is the ssh that would fetch a `.gitattributes` of which it has only the name.
         safely = ("-c", "core.fsmonitor=false", *arguments)
         stdin = b"".join(name + b"\0" for name in names)
         if root == self._top:  # named outright: a work tree of core.worktree has no .git of its own
-            done = git(self._places, *safely, stdin=stdin, extra=env.GIT_OFFLINE)
+            done = run_git(self._places, *safely, stdin=stdin, extra=env.GIT_OFFLINE)
         else:
-            done = git_in(root, *safely, stdin=stdin, extra=env.GIT_OFFLINE)
+            done = run_git_in(root, *safely, stdin=stdin, extra=env.GIT_OFFLINE)
         if done.returncode not in fine:
-            raise failure(arguments, done)
+            raise build_failure(arguments, done)
         return done
 
     def _by_root(self, paths: Iterable[Path]) -> Iterator[tuple[Path, list[bytes]]]:

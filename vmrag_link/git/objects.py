@@ -15,8 +15,8 @@ from pathlib import Path
 
 from vmrag_link.errors import RemoteDamaged
 from vmrag_link.git import configuration
-from vmrag_link.git.configuration import config_entries
-from vmrag_link.git.run import demand, failure, git
+from vmrag_link.git.configuration import read_config_entries
+from vmrag_link.git.run import build_failure, check_git, run_git
 from vmrag_link.models import Record
 from vmrag_link.paths import Places, write_atomically
 
@@ -36,10 +36,10 @@ class TreeEntry(Record, frozen=True):
 
 
 def write_blob(places: Places, content: bytes) -> str:
-    return demand(places, "hash-object", "-w", "--stdin", stdin=content).text.strip()
+    return check_git(places, "hash-object", "-w", "--stdin", stdin=content).text.strip()
 
 
-def blob_name(content: bytes, *, like: str) -> str:
+def hash_blob(content: bytes, *, like: str) -> str:
     """How git names a blob, in a repository where objects have names like that one."""
     algorithm = hashlib.sha256 if len(like) == _SHA256_DIGITS else hashlib.sha1
     return algorithm(b"blob %d\0%b" % (len(content), content), usedforsecurity=False).hexdigest()
@@ -52,12 +52,12 @@ class ObjectWriter:
 
     def __init__(self, places: Places, folder: Path | None = None) -> None:
         self._objects = folder or places.common / "objects"
-        self._format = configuration.object_format(places.code or places)
+        self._format = configuration.read_object_format(places.code_places or places)
 
-    def blob(self, content: bytes) -> str:
+    def write_blob(self, content: bytes) -> str:
         return self._write(b"blob", content)
 
-    def commit(self, entries: Mapping[str, str], *, parent: str | None, message: str, signature: str) -> str:
+    def write_commit(self, entries: Mapping[str, str], *, parent: str | None, message: str, signature: str) -> str:
         """A commit whose tree holds these blobs by path; no ref moves.
 
         `signature`, for author and committer: `Name <email>`.
@@ -101,25 +101,25 @@ def commit_tree(places: Places, tree: str, *, parents: Sequence[str], message: s
     }
     named = [word for parent in parents for word in ("-p", f"{parent}^{{commit}}")]
     arguments = ("commit-tree", f"{tree}^{{tree}}", "-m", message, *named)
-    done = git(places, *arguments, extra=identity)
+    done = run_git(places, *arguments, extra=identity)
     if done.returncode != 0:
-        raise failure(arguments, done)
+        raise build_failure(arguments, done)
     return done.text.strip()
 
 
-def tree_with_file(places: Places, tree: str, name: str, blob: str) -> str:
+def add_file_to_tree(places: Places, tree: str, name: str, blob: str) -> str:
     """Make the tree that a tree, or that of a commit, becomes with this file at its top.
 
     What is in it need not be here: nothing but its top level is read.
     """
-    listing = demand(places, "ls-tree", "-z", "--full-tree", f"{tree}^{{tree}}").stdout
+    listing = check_git(places, "ls-tree", "-z", "--full-tree", f"{tree}^{{tree}}").stdout
     path = name.encode()
     kept = [each for each in listing.split(b"\0") if each and each.partition(b"\t")[2] != path]
     made = b"\0".join([*kept, b"100644 blob %b\t%b" % (blob.encode(), path), b""])
-    return demand(places, "mktree", "-z", "--missing", stdin=made).text.strip()
+    return check_git(places, "mktree", "-z", "--missing", stdin=made).text.strip()
 
 
-def missing_commits(places: Places, commits: Iterable[str]) -> list[str]:
+def find_missing_commits(places: Places, commits: Iterable[str]) -> list[str]:
     """The full names that name no commit here.
 
     A partial clone would fetch such a commit with its whole history as soon as it is looked at, so
@@ -127,32 +127,32 @@ def missing_commits(places: Places, commits: Iterable[str]) -> list[str]:
     """
     asked = list(dict.fromkeys(commits))
     options = ("--no-walk=unsorted", "--ignore-missing", "--missing=print", "--stdin")
-    here = demand(places, "rev-list", *options, stdin="".join(f"{each}\n" for each in asked).encode()).text.split()
+    here = check_git(places, "rev-list", *options, stdin="".join(f"{each}\n" for each in asked).encode()).text.split()
     return [each for each in asked if each not in here]
 
 
-def parents(places: Places, commit: str) -> list[str]:
+def read_parents(places: Places, commit: str) -> list[str]:
     """The parents that a commit names, whether a shallow clone has them or not."""
-    header = demand(places, "cat-file", "commit", commit).stdout.partition(b"\n\n")[0].decode(errors="replace")
+    header = check_git(places, "cat-file", "commit", commit).stdout.partition(b"\n\n")[0].decode(errors="replace")
     lines = (line.partition(" ") for line in header.split("\n"))
     return [value for key, _, value in lines if key == "parent"]
 
 
-def trailer_values(places: Places, commit: str, key: str) -> list[str]:
+def read_trailers(places: Places, commit: str, key: str) -> list[str]:
     """What stands behind a trailer of a commit's message, which anybody can write."""
     shown = f"--format=%(trailers:key={key},valueonly)"
-    return demand(places, "log", "-1", "--no-show-signature", shown, commit, "--").text.split()
+    return check_git(places, "log", "-1", "--no-show-signature", shown, commit, "--").text.split()
 
 
-def tree(places: Places, commit: str, *, deep: bool = False) -> dict[str, TreeEntry]:
+def read_tree(places: Places, commit: str, *, deep: bool = False) -> dict[str, TreeEntry]:
     """The top level of a commit's tree by name; with `deep`, all files by path.
 
     Raises `RemoteDamaged` if the commit is none, or missing.
     """
     options = ("-r", "-l", "-z") if deep else ("-l", "-z")
-    done = git(places, "ls-tree", *options, "--full-tree", f"{commit}^{{commit}}")
+    done = run_git(places, "ls-tree", *options, "--full-tree", f"{commit}^{{commit}}")
     if done.returncode != 0:
-        raise RemoteDamaged(f"git cannot read {commit[:12]}: {done.complaint}", hint="git fsck")
+        raise RemoteDamaged(f"git cannot read {commit[:12]}: {done.error_text}", hint="git fsck")
     entries = {}
     for line in done.stdout.decode(errors="replace").split("\0"):
         if not line:
@@ -164,18 +164,18 @@ def tree(places: Places, commit: str, *, deep: bool = False) -> dict[str, TreeEn
     return entries
 
 
-def blob(places: Places, name: str) -> bytes:
-    return next(blobs(places, [name]))
+def read_blob(places: Places, name: str) -> bytes:
+    return next(read_blobs(places, [name]))
 
 
-def blobs(places: Places, names: Iterable[str]) -> Iterator[bytes]:
+def read_blobs(places: Places, names: Iterable[str]) -> Iterator[bytes]:
     """The contents of blobs, in the given order.
 
     Raises `RemoteDamaged` for a missing one, and `GitFailed` if git cannot read it.
     """
     left = iter(names)
     while some := list(islice(left, BATCH)):
-        answer = demand(places, "cat-file", "--batch", stdin="".join(f"{name}\n" for name in some).encode()).stdout
+        answer = check_git(places, "cat-file", "--batch", stdin="".join(f"{name}\n" for name in some).encode()).stdout
         at = 0
         for name in some:
             end = answer.find(b"\n", at)
@@ -194,17 +194,17 @@ _FETCH = ("fetch", "--no-tags", "--no-write-fetch-head", "--recurse-submodules=n
 _OBJECTS = ("--objects", "--no-object-names", "--no-walk", "--ignore-missing", "--missing=print", "--stdin")
 
 
-def bring_at(places: Places, commits: Iterable[str], path: str) -> None:
+def fetch_blobs_at(places: Places, commits: Iterable[str], path: str) -> None:
     """As `bring`, of what these commits, by full hash, have at a path."""
     asked = dict.fromkeys(commits)
     remote = _promisor(places)
     if remote is None or not asked:
         return
-    said = demand(places, "rev-list", *_OBJECTS, "--", path, stdin=_lines(asked)).text.split()
+    said = check_git(places, "rev-list", *_OBJECTS, "--", path, stdin=_lines(asked)).text.split()
     _fetch(places, remote, [each.removeprefix("?") for each in said if each.startswith("?")])
 
 
-def bring(places: Places, blobs: Iterable[str]) -> None:
+def fetch_blobs(places: Places, blobs: Iterable[str]) -> None:
     """Fetch the missing ones of these blobs at once; git itself would fetch one after the other.
 
     Does nothing in other clones. If it fails, git tries again when it needs them, and reports why.
@@ -213,18 +213,18 @@ def bring(places: Places, blobs: Iterable[str]) -> None:
     asked = dict.fromkeys(blobs)
     if remote is None or not asked:
         return
-    here = set(demand(places, "rev-list", *_OBJECTS, stdin=_lines(asked)).text.split())
+    here = set(check_git(places, "rev-list", *_OBJECTS, stdin=_lines(asked)).text.split())
     _fetch(places, remote, [each for each in asked if each not in here])
 
 
 def _fetch(places: Places, remote: str, blobs: Sequence[str]) -> None:
     if blobs:
-        git(places, "-c", "fetch.negotiationAlgorithm=noop", *_FETCH, remote, stdin=_lines(blobs))
+        run_git(places, "-c", "fetch.negotiationAlgorithm=noop", *_FETCH, remote, stdin=_lines(blobs))
 
 
 def _promisor(places: Places) -> str | None:
     """The remote that has what is missing here; None in other clones."""
-    keys = [key for key, _ in config_entries(places, r"remote\..*\.promisor")]
+    keys = [key for key, _ in read_config_entries(places, r"remote\..*\.promisor")]
     return keys[0].removeprefix("remote.").removesuffix(".promisor") if keys else None
 
 

@@ -65,7 +65,9 @@ def find_objects(places: Places, specs: Sequence[str]) -> list[tuple[str, str]]:
     asked = [spec for spec in specs if not {"\n", "\0"} & {*spec}]
     query = b"".join(os.fsencode(spec) + b"\n" for spec in asked)
     try:
-        lines = beside.look(places, "cat-file", "--batch-check", stdin=query).stdout.splitlines() if asked else []
+        lines = (
+            beside.run_readonly(places, "cat-file", "--batch-check", stdin=query).stdout.splitlines() if asked else []
+        )
     except GitFailed as error:
         if NOT_FETCHED not in error.message:
             raise
@@ -80,8 +82,8 @@ def find_objects(places: Places, specs: Sequence[str]) -> list[tuple[str, str]]:
 def _find_object(places: Places, spec: str) -> tuple[str, str]:
     """Return the hash and kind of an object in a partial clone, which lacks blobs alone."""
     verify = ("rev-parse", "--verify", "--quiet", "--end-of-options", spec)
-    name = beside.look(places, *verify, fine=(0, 1, 128)).text.strip()
-    kind = beside.look(places, "cat-file", "-t", name, fine=(0, 1, 128)).text.strip() if name else ""
+    name = beside.run_readonly(places, *verify, fine=(0, 1, 128)).text.strip()
+    kind = beside.run_readonly(places, "cat-file", "-t", name, fine=(0, 1, 128)).text.strip() if name else ""
     return name, kind or ("blob" if name else "")
 
 
@@ -91,11 +93,11 @@ def list_changes(places: Places, commit: str, pathspecs: Sequence[str] = ()) -> 
     In a partial clone, renamed files are found if nothing else changed.
     """
     try:
-        fields = beside.fields(places, "diff", *_DIFF, commit, "--", *pathspecs, most=4 * MOST_FILES)
+        fields = beside.list_fields(places, "diff", *_DIFF, commit, "--", *pathspecs, most=4 * MOST_FILES)
     except GitFailed as error:
         if NOT_FETCHED not in error.message:
             raise
-        fields = beside.fields(places, "diff", *_DIFF, "-M100%", commit, "--", *pathspecs, most=4 * MOST_FILES)
+        fields = beside.list_fields(places, "diff", *_DIFF, "-M100%", commit, "--", *pathspecs, most=4 * MOST_FILES)
     return sorted(_read_changes(fields), key=lambda change: change.path)
 
 

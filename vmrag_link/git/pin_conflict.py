@@ -9,8 +9,8 @@ from vmrag_link import env
 from vmrag_link import pin as pins
 from vmrag_link.errors import PinMalformed
 from vmrag_link.git.plumbing import FoundObject, read_pin_entries
-from vmrag_link.git.refs import BRANCHES, busy
-from vmrag_link.git.run import demand, git
+from vmrag_link.git.refs import BRANCHES, find_operation
+from vmrag_link.git.run import check_git, run_git
 from vmrag_link.models import Record
 from vmrag_link.paths import PIN_NAME, Places
 
@@ -25,7 +25,7 @@ class Stages(NamedTuple):
     theirs: bytes | None
 
 
-class Stopped(Record, frozen=True):
+class StoppedOperation(Record, frozen=True):
     """An operation of git's that stopped over the pin. `commit`: what it merges, picks or reverts;
     empty for a stash.
     """
@@ -34,20 +34,20 @@ class Stopped(Record, frozen=True):
     commit: str
 
 
-class Undecided(Record, frozen=True):
+class UndecidedConflict(Record, frozen=True):
     """A conflict that nobody has decided. `closed`: `git add` took one side as it was."""
 
     stages: Stages
     closed: bool
 
 
-def stages(places: Places) -> Stages | None:
+def read_stages(places: Places) -> Stages | None:
     """The pin's versions while it is in conflict, else None."""
-    found = undecided(places)
+    found = find_undecided(places)
     return found.stages if found and not found.closed else None
 
 
-def undecided(places: Places) -> Undecided | None:
+def find_undecided(places: Places) -> UndecidedConflict | None:
     """The pin's conflict, also where `git add` has closed it.
 
     `git add --all` is what everyone types in a conflict. The index remembers the versions until git
@@ -56,8 +56,8 @@ def undecided(places: Places) -> Undecided | None:
     """
     staged = {stage: found.name for stage, found in read_pin_entries(places).stages.items()}
     if staged.keys() - {0}:
-        return Undecided(_contents(places, staged), closed=False)
-    what = stopped(places) if staged else None
+        return UndecidedConflict(_contents(places, staged), closed=False)
+    what = find_stopped_operation(places) if staged else None
     if what is None:
         return None
     resolved = _read_resolved(places)
@@ -70,7 +70,7 @@ def undecided(places: Places) -> Undecided | None:
         return None
     if what.operation == "stash" and _blob(places, f"{_STASH}:{PIN_NAME}") != theirs:
         return None  # that stash is gone
-    return Undecided(_contents(places, versions), closed=True)
+    return UndecidedConflict(_contents(places, versions), closed=True)
 
 
 def restore_hint(places: Places) -> str:
@@ -83,7 +83,7 @@ def restore_hint(places: Places) -> str:
         return "vmrag resolve"
     if _is_whole(places, entries.stages.get(0)):
         return f"git checkout -- {PIN_NAME} && vmrag sync{_OR_FRESH}"
-    if busy(places) and _read_resolved(places):  # `git add` took what cannot be read, and forgot nothing
+    if find_operation(places) and _read_resolved(places):  # `git add` took what cannot be read, and forgot nothing
         return f"git checkout -m -- {PIN_NAME} && vmrag resolve"
     if _is_whole(places, entries.head):
         return f"git checkout HEAD -- {PIN_NAME} && vmrag sync{_OR_FRESH}"
@@ -94,61 +94,61 @@ def _is_whole(places: Places, blob: FoundObject | None) -> bool:
     if blob is None or blob.kind != "blob":
         return False
     try:
-        pins.parse(demand(places, "cat-file", "blob", blob.name).stdout)
+        pins.parse_pin(check_git(places, "cat-file", "blob", blob.name).stdout)
     except PinMalformed:
         return False
     return True
 
 
-def stopped(places: Places) -> Stopped | None:
+def find_stopped_operation(places: Places) -> StoppedOperation | None:
     """The operation that git is in the middle of, if it merges; a stash is one while it is kept."""
-    what = busy(places)
+    what = find_operation(places)
     for operation, ref in _HEADS.items():
         if what == operation:
-            return Stopped(operation, _commit(places, ref))
+            return StoppedOperation(operation, _commit(places, ref))
     if what == "am":
-        return Stopped("am", "")
-    if heads := env.merge_heads():  # a hook runs before MERGE_HEAD is written
-        return Stopped("merge", heads[0])
-    return Stopped("stash", "") if what is None and _has_stash(places) else None
+        return StoppedOperation("am", "")
+    if heads := env.list_merge_heads():  # a hook runs before MERGE_HEAD is written
+        return StoppedOperation("merge", heads[0])
+    return StoppedOperation("stash", "") if what is None and _has_stash(places) else None
 
 
-def is_of_jj(places: Places) -> bool:
+def is_jj_conflict(places: Places) -> bool:
     """Whether git has checked out a commit of jj's with conflicts; jj itself shows them as markers.
     Reads files only.
     """
     return (places.top / "JJ-CONFLICT-README").is_file()
 
 
-def committed_by_jj(places: Places, tip: str, without: str | None) -> list[str]:
+def list_jj_conflict_commits(places: Places, tip: str, without: str | None) -> list[str]:
     """The commits that a tip reaches, and `without` does not, in which conflicts of jj's begin or
     end, oldest first.
     """
     wanted = (tip, *([f"^{without}"] if without else []))
     path = f"{_OF_JJ}-side-0/{PIN_NAME}"
-    return demand(places, "rev-list", "--reverse", "--full-history", *wanted, "--", path).text.split()
+    return check_git(places, "rev-list", "--reverse", "--full-history", *wanted, "--", path).text.split()
 
 
-def sides_of_jj(places: Places, commit: str) -> tuple[list[bytes], list[bytes]]:
+def read_jj_conflict_pins(places: Places, commit: str) -> tuple[list[bytes], list[bytes]]:
     """The pins of the bases and of the sides of a commit's conflicts; empty where it has none.
 
     Such a commit has the files of its first side, too, so its pin can be read: it is one side's.
     """
     from vmrag_link.git import history  # rarely needed
 
-    lines = demand(places, "ls-tree", commit).text.splitlines()
+    lines = check_git(places, "ls-tree", commit).text.splitlines()
     found = (re.fullmatch(rf"040000 tree (\w+)\t{re.escape(_OF_JJ)}-(base|side)-\d+", line) for line in lines)
     trees = [(each[2], each[1]) for each in found if each]
-    data = history.pins_of(places, (tree for _, tree in trees))
+    data = history.read_pins(places, (tree for _, tree in trees))
     bases, sides = (
         [data[tree] for kind, tree in trees if kind == which and tree in data] for which in ("base", "side")
     )
     return bases, sides
 
 
-def branches_at(places: Places, commit: str) -> list[str]:
+def list_branches_at(places: Places, commit: str) -> list[str]:
     """The branches whose tip is the commit, this repository's own first, as git calls them."""
-    refs = demand(places, "for-each-ref", f"--points-at={commit}", "--format=%(refname)", *_BRANCHES).text.split()
+    refs = check_git(places, "for-each-ref", f"--points-at={commit}", "--format=%(refname)", *_BRANCHES).text.split()
     return [ref.split("/", 2)[2] for ref in refs if not ref.endswith("/HEAD")]
 
 
@@ -166,12 +166,12 @@ _HEADS: dict[Operation, str] = {
 
 def _read_resolved(places: Places) -> dict[int, str]:
     """The pin's blobs by stage that the index had before `git add` closed a conflict."""
-    lines = demand(places, "ls-files", "--resolve-undo", "-z", "--", PIN_NAME).text.split("\0")
+    lines = check_git(places, "ls-files", "--resolve-undo", "-z", "--", PIN_NAME).text.split("\0")
     entries = (line.partition("\t")[0].split(" ") for line in lines if line)
     return {int(stage): blob for _, blob, stage in entries}
 
 
-def _of_commits(places: Places, what: Stopped) -> dict[int, str]:
+def _of_commits(places: Places, what: StoppedOperation) -> dict[int, str]:
     """The versions that a merge, a pick or a revert began with.
 
     Not those of a rebase: at its stop for `edit` the commit has been picked already.
@@ -179,9 +179,9 @@ def _of_commits(places: Places, what: Stopped) -> dict[int, str]:
     commits: tuple[str | None, str, str]
     match what.operation:
         case "merge":
-            from vmrag_link.git.pin_merge import merge_bases
+            from vmrag_link.git.pin_merge import list_merge_bases
 
-            base = next(iter(merge_bases(places, ["HEAD", what.commit])), None)
+            base = next(iter(list_merge_bases(places, ["HEAD", what.commit])), None)
             commits = (base, "HEAD", what.commit)
         case "cherry-pick":
             commits = (f"{what.commit}^", "HEAD", what.commit)
@@ -199,13 +199,13 @@ def _has_stash(places: Places) -> bool:
 
 
 def _commit(places: Places, ref: str) -> str:
-    return git(places, "rev-parse", "--verify", "--quiet", f"{ref}^{{commit}}").text.strip()
+    return run_git(places, "rev-parse", "--verify", "--quiet", f"{ref}^{{commit}}").text.strip()
 
 
 def _blob(places: Places, name: str) -> str | None:
-    return git(places, "rev-parse", "--verify", "--quiet", name).text.strip() or None
+    return run_git(places, "rev-parse", "--verify", "--quiet", name).text.strip() or None
 
 
 def _contents(places: Places, blobs: dict[int, str]) -> Stages:
-    read = (demand(places, "cat-file", "blob", blobs[each]).stdout if each in blobs else None for each in (1, 2, 3))
+    read = (check_git(places, "cat-file", "blob", blobs[each]).stdout if each in blobs else None for each in (1, 2, 3))
     return Stages(*read)

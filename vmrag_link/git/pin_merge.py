@@ -13,8 +13,8 @@ from typing import Literal
 
 from vmrag_link import env, proc
 from vmrag_link.errors import GitFailed
-from vmrag_link.git.refs import head
-from vmrag_link.git.run import demand, failure, git, git_in
+from vmrag_link.git.refs import read_head
+from vmrag_link.git.run import build_failure, check_git, run_git, run_git_in
 from vmrag_link.models import Record
 from vmrag_link.paths import PIN_NAME, PIN_READ_LIMIT, Places
 
@@ -37,10 +37,10 @@ def register_driver(places: Places, command: str) -> bool:
     changed anything.
     """
     wanted = driver_settings(command)
-    if driver(places) == wanted:
+    if read_driver(places) == wanted:
         return False
     for key, value in wanted.items():
-        demand(places, "config", "--local", "--replace-all", f"{_SECTION}.{key}", value)
+        check_git(places, "config", "--local", "--replace-all", f"{_SECTION}.{key}", value)
     return True
 
 
@@ -50,15 +50,15 @@ def forget_driver(places: Places) -> bool:
     Returns whether it existed.
     """
     arguments = ("config", "--local", "--remove-section", _SECTION)
-    done = git(places, *arguments)
-    if done.returncode and _NO_SUCH_SECTION not in done.complaint.lower():
-        raise failure(arguments, done)
+    done = run_git(places, *arguments)
+    if done.returncode and _NO_SUCH_SECTION not in done.error_text.lower():
+        raise build_failure(arguments, done)
     return done.returncode == 0
 
 
-def driver(places: Places) -> dict[str, str]:
+def read_driver(places: Places) -> dict[str, str]:
     """The keys of the driver's section, in the repository's own configuration."""
-    done = git(places, "config", "--local", "--null", "--get-regexp", rf"^merge\.{DRIVER}\.")
+    done = run_git(places, "config", "--local", "--null", "--get-regexp", rf"^merge\.{DRIVER}\.")
     entries = (entry.partition("\n") for entry in done.text.split("\0") if entry)
     return {key.removeprefix(f"{_SECTION}."): value for key, _, value in entries}
 
@@ -74,7 +74,7 @@ def names_driver(attributes: bytes) -> bool:
     return any(f"merge={DRIVER}" in words and words[0].rpartition("/")[2] == PIN_NAME for words in lines)
 
 
-def marker_size(places: Places) -> int:
+def read_marker_size(places: Places) -> int:
     """The length of conflict markers in the pin (%L).
 
     It is larger while git merges several merge bases.
@@ -84,7 +84,7 @@ def marker_size(places: Places) -> int:
 
 
 def _attribute(places: Places, name: str) -> str:
-    return demand(places, "check-attr", "-z", name, "--", PIN_NAME).text.split("\0")[2]
+    return check_git(places, "check-attr", "-z", name, "--", PIN_NAME).text.split("\0")[2]
 
 
 def is_merge(places: Places) -> bool:
@@ -93,68 +93,68 @@ def is_merge(places: Places) -> bool:
     `git merge` and `git pull` name their heads in the environment, and write MERGE_HEAD only when
     they stop. A rebase that recreates merges writes it before.
     """
-    return bool(env.merge_heads()) or (places.git_dir / "MERGE_HEAD").exists()
+    return bool(env.list_merge_heads()) or (places.git_dir / "MERGE_HEAD").exists()
 
 
-def parents(places: Places, commit: str) -> list[str]:
+def list_parents(places: Places, commit: str) -> list[str]:
     """The parents of a commit, by full hash."""
-    return demand(places, "rev-list", "--parents", "-n", "1", commit, "--").text.split()[1:]
+    return check_git(places, "rev-list", "--parents", "-n", "1", commit, "--").text.split()[1:]
 
 
-def staged_pin(places: Places, *, index_file: Path | None = None) -> bytes | None:
+def read_staged_pin(places: Places, *, index_file: Path | None = None) -> bytes | None:
     """The pin in the index, at most 8 KiB; None if it has none, or one in conflict.
 
     `index_file`: the index of a commit under way.
     """
     arguments = ("ls-files", "--stage", "-z", "--", PIN_NAME)
-    done = git(places, *arguments, index_file=index_file)
+    done = run_git(places, *arguments, index_file=index_file)
     if done.returncode:
-        raise failure(arguments, done)
+        raise build_failure(arguments, done)
     for line in filter(None, done.text.split("\0")):
         _, blob, stage = line.partition("\t")[0].split(" ")
         if stage == "0":
-            return demand(places, "cat-file", "blob", blob).stdout[:PIN_READ_LIMIT]
+            return check_git(places, "cat-file", "blob", blob).stdout[:PIN_READ_LIMIT]
     return None
 
 
-def withdraw(places: Places) -> Literal["kept", "restored", "removed"]:
+def withdraw_pin(places: Places) -> Literal["kept", "restored", "removed"]:
     """Take back a pin that was never committed, from the index and the work tree: HEAD's is there
     again, or none.
     """
     before = _committed_pin(places)
     if before is None:
-        demand(places, "rm", "--cached", "--force", "--quiet", "--ignore-unmatch", "--", PIN_NAME)
+        check_git(places, "rm", "--cached", "--force", "--quiet", "--ignore-unmatch", "--", PIN_NAME)
         places.pin.unlink(missing_ok=True)
         return "removed"
-    if before == staged_pin(places) == (places.pin.read_bytes() if places.pin.is_file() else None):
+    if before == read_staged_pin(places) == (places.pin.read_bytes() if places.pin.is_file() else None):
         return "kept"
-    demand(places, "checkout", "--quiet", "HEAD", "--", PIN_NAME)
+    check_git(places, "checkout", "--quiet", "HEAD", "--", PIN_NAME)
     return "restored"
 
 
 def _committed_pin(places: Places) -> bytes | None:
     """HEAD's; None before the first commit, too."""
-    done = git(places, "cat-file", "blob", f"HEAD:{PIN_NAME}")
+    done = run_git(places, "cat-file", "blob", f"HEAD:{PIN_NAME}")
     return None if done.returncode else done.stdout
 
 
-def coming_parents(places: Places) -> list[str]:
+def list_coming_parents(places: Places) -> list[str]:
     """The parents that the commit under way will have: HEAD, and the heads that are merged.
 
     `pre-merge-commit` runs before MERGE_HEAD is written; then `git merge` names its heads in the
     environment.
     """
-    now = head(places).commit
+    now = read_head(places).commit
     try:
         merged = (places.git_dir / "MERGE_HEAD").read_text().split()
     except FileNotFoundError:
-        merged = env.merge_heads()
+        merged = env.list_merge_heads()
     return [each for each in [now, *merged] if each]
 
 
-def merge_bases(places: Places, commits: list[str]) -> list[str]:
+def list_merge_bases(places: Places, commits: list[str]) -> list[str]:
     """All best common ancestors of the first commit and the others."""
-    return git(places, "merge-base", "--all", *commits).text.split()
+    return run_git(places, "merge-base", "--all", *commits).text.split()
 
 
 _CONFLICT = 1
@@ -183,15 +183,15 @@ def merge_trees(places: Places, ours: str, theirs: str) -> MergedTree:
         settings = ("-c", f"core.attributesFile={os.devnull}", "-c", "merge.renormalize=false")
         done = _merged(Path(folder), *where, *settings, *arguments)
     if done.returncode not in (0, _CONFLICT):
-        raise failure(arguments, done)
+        raise build_failure(arguments, done)
     tree, *paths = os.fsdecode(done.stdout).removesuffix("\0").split("\0")
     return MergedTree(tree, tuple(paths) if done.returncode else ())
 
 
-def _merged(folder: Path, *arguments: str) -> proc.Finished:
-    extra = env.unattended() | {"GIT_ATTR_NOSYSTEM": "1"}
+def _merged(folder: Path, *arguments: str) -> proc.FinishedProcess:
+    extra = env.read_unattended() | {"GIT_ATTR_NOSYSTEM": "1"}
     try:
-        return git_in(folder, *arguments, index_file=folder / "index", extra=extra, timeout=_MOST_SECONDS)
+        return run_git_in(folder, *arguments, index_file=folder / "index", extra=extra, timeout=_MOST_SECONDS)
     except TimeoutError as error:
         raise GitFailed(
             f"git did not say within {_MOST_SECONDS:g} s whether they can be merged.",

@@ -22,43 +22,43 @@ from vmrag_link.errors import (
     shortened,
 )
 from vmrag_link.git.configuration import (
-    config_section,
-    entries,
+    find_kb_branch,
     forget_kb_branch,
-    kb_branch_of,
-    kb_branches,
-    kb_mappings,
-    kb_owners,
+    format_tree_key,
+    list_entries,
+    list_kb_mappings,
+    read_kb_branches,
+    read_kb_owners,
+    read_section,
     set_kb_branch,
-    tree_key,
 )
-from vmrag_link.git.refs import COMMIT_NAME, Head, busy, busy_hint, head, index_locked
-from vmrag_link.git.run import demand, failure, git, git_in, is_for_agent
+from vmrag_link.git.refs import COMMIT_NAME, Head, find_operation, is_index_locked, operation_hint, read_head
+from vmrag_link.git.run import build_failure, check_git, is_for_agent, run_git, run_git_in
 from vmrag_link.models import Record
-from vmrag_link.paths import PIN_NAME, PIN_READ_LIMIT, FileStamp, Places, file_stamp, read_regular
+from vmrag_link.paths import PIN_NAME, PIN_READ_LIMIT, FileStamp, Places, read_file_stamp, read_regular
 
 __all__ = [
     "Head",
-    "blob",
-    "busy",
-    "busy_hint",
-    "config_section",
-    "configured_identity",
+    "find_kb_branch",
+    "find_operation",
     "forget_kb_branch",
-    "head",
-    "identity",
-    "index_locked",
-    "is_ref",
-    "kb_branch_of",
-    "kb_branches",
-    "kb_mappings",
-    "kb_owners",
-    "locate",
-    "pin_bytes",
-    "resolve",
+    "format_tree_key",
+    "is_index_locked",
+    "is_ref_name",
+    "list_kb_mappings",
+    "locate_work_tree",
+    "operation_hint",
+    "read_blob",
+    "read_configured_identity",
+    "read_head",
+    "read_identity",
+    "read_kb_branches",
+    "read_kb_owners",
+    "read_pin_bytes",
+    "read_section",
+    "resolve_commit",
     "set_kb_branch",
-    "stage",
-    "tree_key",
+    "stage_path",
 ]
 
 INDEX_LOCK_SECONDS = 2.0
@@ -66,7 +66,7 @@ _POLL_SECONDS = 0.02
 _NO_HOOKS_PATH = "empty string is not a valid path"  # of `core.hooksPath =`, by which some switch hooks off
 
 
-def locate(start: Path, *, repair: bool = True) -> Places:
+def locate_work_tree(start: Path, *, repair: bool = True) -> Places:
     """The work tree around a directory, linked work trees, submodules and jj's workspaces included,
     and its hooks directory, by one git call. In a bare repository with work trees, and in the
     folder that contains both, it is the work tree of HEAD's branch, else the first one.
@@ -78,24 +78,24 @@ def locate(start: Path, *, repair: bool = True) -> Places:
     if not start.is_dir():
         raise GitRepositoryMissing(f"{start} is not a directory.", hint="Name a directory inside a git work tree.")
     asked = ("rev-parse", "--path-format=absolute", "--show-toplevel", "--git-dir", "--git-common-dir")
-    done = git_in(start, *asked, "--git-path", "hooks")
-    if _NO_HOOKS_PATH in done.complaint:
-        done = git_in(start, *asked)
+    done = run_git_in(start, *asked, "--git-path", "hooks")
+    if _NO_HOOKS_PATH in done.error_text:
+        done = run_git_in(start, *asked)
     if done.returncode == 0:
         lines = done.stdout.removesuffix(b"\n").split(b"\n")
         if len(lines) not in (3, 4):  # what was asked
             raise GitFailed(f"The path {str(start)!r} has a line break in it.", hint="Rename the directory.")
         top, git_dir, common, *hooks = (Path(os.fsdecode(line)) for line in lines)
         return Places(top, git_dir, common, hooks=hooks[0] if hooks else None)
-    said = done.complaint
+    said = done.error_text
     if _repairs_configuration(start, said, repair=repair):
-        return locate(start, repair=False)
+        return locate_work_tree(start, repair=False)
     if "not a git repository" in said:
         return _locate_without_git(start)
     if "must be run in a work tree" in said:
         return _locate_in_container(start)
     cure = re.search(r"git config --global --add safe\.directory .+", said)
-    raise failure(asked, done, hint=cure[0] if cure else "")
+    raise build_failure(asked, done, hint=cure[0] if cure else "")
 
 
 def _locate_without_git(start: Path) -> Places:
@@ -107,7 +107,7 @@ def _locate_without_git(start: Path) -> Places:
         raise lost
     from vmrag_link.git import jj
 
-    if workspace := jj.locate(start):
+    if workspace := jj.locate_workspace(start):
         return workspace
     raise GitRepositoryMissing(f"{start} is not in a git repository.", hint="git init", path=str(start))
 
@@ -127,17 +127,17 @@ def _locate_in_container(start: Path) -> Places:
 
 def _work_tree_of_container(start: Path) -> Places | None:
     """Return the work tree of HEAD's branch in a bare repository, else the first; None without."""
-    listed = git_in(start, "worktree", "list", "--porcelain").text.split("\n\n")
+    listed = run_git_in(start, "worktree", "list", "--porcelain").text.split("\n\n")
     repository, *trees = [
         dict(line.partition(" ")[::2] for line in block.splitlines()) for block in listed if block
     ] or [{}]
     trees = [tree for tree in trees if Path(tree["worktree"], ".git").exists()]
     if "bare" not in repository or not trees:
         return None
-    branch = git_in(start, "symbolic-ref", "--quiet", "HEAD").text.strip()
+    branch = run_git_in(start, "symbolic-ref", "--quiet", "HEAD").text.strip()
     chosen = next((tree for tree in trees if tree.get("branch") == branch), trees[0])
-    places = locate(Path(chosen["worktree"]))
-    common = git_in(start, "rev-parse", "--path-format=absolute", "--git-common-dir").stdout.removesuffix(b"\n")
+    places = locate_work_tree(Path(chosen["worktree"]))
+    common = run_git_in(start, "rev-parse", "--path-format=absolute", "--git-common-dir").stdout.removesuffix(b"\n")
     # A bare repository may name any folder as its work tree. The folder must name the repository.
     return places if places.common.samefile(os.fsdecode(common)) else None
 
@@ -177,10 +177,10 @@ def _damaged_hook_config(start: Path, said: str) -> Path | None:
     """Return the hooks file that git includes, if git complains of it. git does not run then."""
     from vmrag_link.git import hook_config  # rarely needed, and a checkout waits for imports
 
-    if hook_config.INCLUDED not in said:
+    if hook_config.INCLUDED_FILE not in said:
         return None
     common = next(filter(None, (_common_folder(folder / ".git") for folder in (start, *start.parents))), None)
-    path = common / hook_config.INCLUDED if common else None
+    path = common / hook_config.INCLUDED_FILE if common else None
     return path if path and path.is_file() else None
 
 
@@ -220,7 +220,7 @@ def _lost_link(start: Path) -> GitRepositoryMissing | None:
     return None
 
 
-def blob(places: Places, spec: str, *, limit: int | None = None) -> bytes | None:
+def read_blob(places: Places, spec: str, *, limit: int | None = None) -> bytes | None:
     """Contents of `:path` (index), `HEAD:path` or `REF:path`; None if that path does not exist.
 
     Raises `GitReferenceMissing` for a missing REF, `GitFailed` for a directory and above `limit`
@@ -237,7 +237,7 @@ def blob(places: Places, spec: str, *, limit: int | None = None) -> bytes | None
         raise GitFailed(f"{spec} is a {kind}, not a file.", hint=f"git rm -r --cached -- {path}", spec=spec)
     if limit is not None and size > limit:
         raise GitFailed(f"{spec} has {size} bytes; at most {limit} are read.", hint=f"git show {spec}", spec=spec)
-    return demand(places, "cat-file", "blob", name).stdout
+    return check_git(places, "cat-file", "blob", name).stdout
 
 
 class FoundObject(NamedTuple):
@@ -248,16 +248,16 @@ class FoundObject(NamedTuple):
     size: int
 
 
-def look_up(places: Places, specs: Sequence[str]) -> list[FoundObject | None]:
+def find_objects(places: Places, specs: Sequence[str]) -> list[FoundObject | None]:
     """Return the object for each of these names, such as `HEAD:path` or `:path`; None if it is
     missing. One process of git answers all. Raises `GitFailed`.
     """
     if not all(_can_be_asked(spec) for spec in specs):
-        return [look_up(places, [spec])[0] if _can_be_asked(spec) else None for spec in specs]
+        return [find_objects(places, [spec])[0] if _can_be_asked(spec) else None for spec in specs]
     query = b"".join(os.fsencode(spec) + b"\n" for spec in specs)
     # A repository that a stranger packed must not name a program: core.fsmonitor would be one.
     quietly = ("-c", "core.fsmonitor=false")
-    lines = demand(places, *quietly, "cat-file", "--batch-check", stdin=query, bounded=True).text.split("\n")
+    lines = check_git(places, *quietly, "cat-file", "--batch-check", stdin=query, bounded=True).text.split("\n")
     return [_read_object(line) for line in lines[: len(specs)]]
 
 
@@ -275,7 +275,7 @@ def _read_object(line: str) -> FoundObject | None:
 
 def _look_up(places: Places, *specs: str) -> FoundObject | None:
     """Return the first of these objects that exists."""
-    return next(filter(None, look_up(places, specs)), None)
+    return next(filter(None, find_objects(places, specs)), None)
 
 
 class PinEntries(Record, frozen=True):
@@ -295,17 +295,17 @@ def read_pin_entries(places: Places) -> PinEntries:
     A command asks several times. git reads them again after the index or HEAD changed. Raises
     `GitFailed`.
     """
-    before = file_stamp(places.git_dir / "index"), head(places)
+    before = read_file_stamp(places.git_dir / "index"), read_head(places)
     read = _read_entries.get(places.git_dir)
     if read and before[0] and read[0] == before:
         return read[1]
-    committed, *staged = look_up(places, [f"HEAD:{PIN_NAME}", *(f":{stage}:{PIN_NAME}" for stage in range(4))])
+    committed, *staged = find_objects(places, [f"HEAD:{PIN_NAME}", *(f":{stage}:{PIN_NAME}" for stage in range(4))])
     entries = PinEntries(committed, {stage: found for stage, found in enumerate(staged) if found})
     _read_entries[places.git_dir] = before, entries
     return entries
 
 
-def pin_bytes(places: Places) -> bytes | None:
+def read_pin_bytes(places: Places) -> bytes | None:
     """At most 8 KiB of the pin: the file, else the index entry, else the blob in HEAD, else None.
 
     Raises `PinMalformed` for anything in its place that is not a file, links included: a pin comes
@@ -338,21 +338,21 @@ def _committed_pin(places: Places) -> bytes | None:
         raise _not_a_file(f"a {kind}")
     if size > PIN_READ_LIMIT:
         raise PinMalformed(f"{PIN_NAME} has {size} bytes: that is no pin.", hint=f"git log -- {PIN_NAME}")
-    return demand(places, "cat-file", "blob", name).stdout
+    return check_git(places, "cat-file", "blob", name).stdout
 
 
 def _not_a_file(what: str) -> PinMalformed:
     return PinMalformed(f"{PIN_NAME} is {what}; it must be a file.", hint=f"git log -- {PIN_NAME}")
 
 
-def resolve(places: Places, ref: str) -> str:
+def resolve_commit(places: Places, ref: str) -> str:
     """The full hash of the commit that a branch, tag or other revision names.
 
     Raises `GitReferenceMissing`, `LimitExceeded`; within `answering_agent` also for a search.
     """
     if not can_name_commit(ref):
         raise _reference_missing(ref)
-    done = git(places, "rev-parse", "--verify", "--quiet", "--end-of-options", ref + "^{commit}", bounded=True)
+    done = run_git(places, "rev-parse", "--verify", "--quiet", "--end-of-options", ref + "^{commit}", bounded=True)
     commit = done.text.strip()
     if done.returncode != 0 or not re.fullmatch(COMMIT_NAME, commit):
         raise _reference_missing(ref)
@@ -375,11 +375,11 @@ def searches_messages(ref: str) -> bool:
     return "^{/" in ref or ":/" in ref
 
 
-def is_ref(places: Places, name: str) -> bool:
+def is_ref_name(places: Places, name: str) -> bool:
     """Whether a ref may be called so."""
     if len(name) > LONGEST_REF or "\0" in name:
         return False
-    return git(places, "check-ref-format", name, bounded=True).returncode == 0
+    return run_git(places, "check-ref-format", name, bounded=True).returncode == 0
 
 
 def _reference_missing(ref: str) -> GitReferenceMissing:
@@ -391,7 +391,7 @@ def _reference_missing(ref: str) -> GitReferenceMissing:
     )
 
 
-def stage(places: Places, path: Path, *, index_file: Path | None = None) -> bool:
+def stage_path(places: Places, path: Path, *, index_file: Path | None = None) -> bool:
     """`git add` of one path, ignored and sparse ones included. False if index.lock is held for 2 s.
 
     `index_file`: the index of the commit under way, from a commit hook; otherwise the work tree's
@@ -415,32 +415,32 @@ def _write_index(places: Places, *arguments: str, file: Path | None = None, stdi
     durable = ("-c", "core.fsync=added")
     deadline = time.monotonic() + INDEX_LOCK_SECONDS
     while True:
-        result = git(places, *durable, *arguments, index_file=file, stdin=stdin)
+        result = run_git(places, *durable, *arguments, index_file=file, stdin=stdin)
         if result.returncode == 0:
             return True
-        if not re.search(r"index.*\.lock': File exists", result.complaint):
-            raise failure(arguments[1:], result)
+        if not re.search(r"index.*\.lock': File exists", result.error_text):
+            raise build_failure(arguments[1:], result)
         if time.monotonic() >= deadline:
             return False
         time.sleep(_POLL_SECONDS)
 
 
-def configured_identity(places: Places) -> str | None:
+def read_configured_identity(places: Places) -> str | None:
     """The author of a commit, as `Name <email>`, if somebody has said so; git would guess one."""
-    done = git(places, "-c", "user.useConfigOnly=true", "var", "GIT_AUTHOR_IDENT")
+    done = run_git(places, "-c", "user.useConfigOnly=true", "var", "GIT_AUTHOR_IDENT")
     author = done.text.rsplit(" ", 2)[0]
     return author if done.returncode == 0 and not author.endswith("<>") else None
 
 
-def identity(places: Places) -> str:
+def read_identity(places: Places) -> str:
     """The author of a commit made now, as `Name <email>`."""
     if author := _identity_of_settings(places):
         return author
     arguments = ("var", "GIT_AUTHOR_IDENT")
-    done = git(places, *arguments)
+    done = run_git(places, *arguments)
     hint = 'git config --global user.name "Your Name" && git config --global user.email you@example.com'
     if done.returncode != 0:
-        raise failure(arguments, done, hint=hint)
+        raise build_failure(arguments, done, hint=hint)
     author = done.text.rsplit(" ", 2)[0]  # without seconds and time zone
     if author.endswith("<>"):
         raise GitFailed(f"git knows no e-mail address for {author.removesuffix(' <>')}.", hint=hint)
@@ -458,7 +458,7 @@ def _identity_of_settings(places: Places) -> str:
     """Return the author if environment and configuration name one completely; otherwise an empty
     text, and git must be asked.
     """
-    configured = dict(entries(places))
+    configured = dict(list_entries(places))
     author = [
         configured.get(f"author.{key}", configured.get(f"user.{key}", "")) if given is None else given
         for key, given in zip(("name", "email"), env.git_author(), strict=True)
@@ -466,13 +466,17 @@ def _identity_of_settings(places: Places) -> str:
     return "{} <{}>".format(*author) if all(re.fullmatch(_CLEAN, value) for value in author) else ""
 
 
-def unstage(places: Places, names: Sequence[str]) -> None:
+def unstage_files(places: Places, names: Sequence[str]) -> None:
     """Remove files from git's index that HEAD does not have, and stage those that are as in HEAD
     again.
     """
-    new = [name for name in names if blob(places, f"HEAD:{name}") is None and blob(places, f":{name}") is not None]
+    new = [
+        name
+        for name in names
+        if read_blob(places, f"HEAD:{name}") is None and read_blob(places, f":{name}") is not None
+    ]
     if new:
-        demand(places, "rm", "--cached", "--force", "--quiet", "--ignore-unmatch", "--", *new)
+        check_git(places, "rm", "--cached", "--force", "--quiet", "--ignore-unmatch", "--", *new)
     for path in (places.top / name for name in names if name not in new):
-        if path.is_file() and path.read_bytes() == blob(places, f"HEAD:{path.name}"):
-            stage(places, path)
+        if path.is_file() and path.read_bytes() == read_blob(places, f"HEAD:{path.name}"):
+            stage_path(places, path)

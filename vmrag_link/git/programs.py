@@ -11,7 +11,7 @@ from pathlib import Path
 
 from vmrag_link import env, proc
 from vmrag_link.errors import GitFailed, UsageInvalid
-from vmrag_link.git.run import demand, git
+from vmrag_link.git.run import check_git, run_git
 from vmrag_link.paths import Places
 
 _EDITOR_HINT = "git config --global core.editor nano   (or another editor, or GIT_EDITOR)"
@@ -28,15 +28,15 @@ def edit_file(places: Places, path: Path, *, line: int | None = None) -> None:
 
     Raises `UsageInvalid` if there is none, or if it fails.
     """
-    found = git(places, "var", "GIT_EDITOR")
+    found = run_git(places, "var", "GIT_EDITOR")
     command = found.text.strip()
     if found.returncode or not command:
         raise UsageInvalid(f"git knows no editor: {found.failure}", hint=_EDITOR_HINT)
     # As git does, a shell reads the command, which may have arguments. The path is not part of it.
-    code = proc.attended(
+    code = proc.run_interactive(
         ["sh", "-c", f'{command} "$@"', command, *_editor_arguments(command, path, line)],
         cwd=places.top,
-        env=env.without(env.GIT_SCRUBBED),
+        env=env.copy_without(env.GIT_SCRUBBED),
     )
     if code:
         raise UsageInvalid(
@@ -53,14 +53,14 @@ def _editor_arguments(command: str, path: Path, line: int | None) -> list[str]:
     return [str(path)]
 
 
-def without_comments(places: Places, text: str) -> str:
+def strip_comments(places: Places, text: str) -> str:
     """Return a message without comment lines and outer blank lines, as `git commit` stores it."""
-    return demand(places, "stripspace", "--strip-comments", stdin=text.encode()).stdout.decode()
+    return check_git(places, "stripspace", "--strip-comments", stdin=text.encode()).stdout.decode()
 
 
-def as_comments(places: Places, text: str) -> str:
+def format_comments(places: Places, text: str) -> str:
     """Return a text whose lines begin with git's comment character."""
-    return demand(places, "stripspace", "--comment-lines", stdin=text.encode()).stdout.decode(errors="replace")
+    return check_git(places, "stripspace", "--comment-lines", stdin=text.encode()).stdout.decode(errors="replace")
 
 
 def commit_index(places: Places, message: str, *, author: str | None = None, show: bool = True) -> None:
@@ -74,7 +74,7 @@ def commit_index(places: Places, message: str, *, author: str | None = None, sho
     finished = proc.run(
         ["git", *repository, "commit", *options],
         cwd=places.top,
-        env=env.without(env.GIT_SCRUBBED),
+        env=env.copy_without(env.GIT_SCRUBBED),
         stdin=message.encode(errors="surrogateescape"),
         show_stderr=show,
     )
@@ -96,12 +96,14 @@ def start_pager(places: Places) -> proc.Started | None:
 
     `GIT_PAGER`, `core.pager`, `PAGER`, in that order.
     """
-    command = git(places, "var", "GIT_PAGER").text.strip()
+    command = run_git(places, "var", "GIT_PAGER").text.strip()
     program = command.partition(" ")[0]
-    if program in ("", "cat") or (re.fullmatch(_PLAIN, program) and not proc.find(program, places.top)):
+    if program in ("", "cat") or (re.fullmatch(_PLAIN, program) and not proc.find_program(program, places.top)):
         return None
     # As git does, a shell reads the command, which may have arguments.
-    return proc.fed(["sh", "-c", command], cwd=places.top, env=_PAGER_DEFAULTS | env.without(env.GIT_SCRUBBED))
+    return proc.start_pager(
+        ["sh", "-c", command], cwd=places.top, env=_PAGER_DEFAULTS | env.copy_without(env.GIT_SCRUBBED)
+    )
 
 
 def merge_by_tool(places: Places, name: str, versions: Sequence[str], *, tool: str = "") -> str | None:
@@ -114,21 +116,21 @@ def merge_by_tool(places: Places, name: str, versions: Sequence[str], *, tool: s
         top = Path(folder) / "merge"
         top.mkdir()
         own = Places(top, top / ".git", top / ".git")
-        demand(own, "init", "--quiet", "--template=", str(top))
-        demand(own, "config", "include.path", str(places.common / "config"))
-        demand(own, "config", "core.autocrlf", "false")
-        demand(own, "config", "core.bare", "false")
+        check_git(own, "init", "--quiet", "--template=", str(top))
+        check_git(own, "config", "include.path", str(places.common / "config"))
+        check_git(own, "config", "core.autocrlf", "false")
+        check_git(own, "config", "core.bare", "false")
         blobs = [
-            demand(own, "hash-object", "-w", "--stdin", stdin=version.encode()).text.strip() for version in versions
+            check_git(own, "hash-object", "-w", "--stdin", stdin=version.encode()).text.strip() for version in versions
         ]
         entries = "".join(f"100644 {blob} {stage}\t{name}\0" for stage, blob in enumerate(blobs, 1))
-        demand(own, "update-index", "-z", "--index-info", stdin=entries.encode())
-        demand(own, "checkout", "--merge", "--", name)
+        check_git(own, "update-index", "-z", "--index-info", stdin=entries.encode())
+        check_git(own, "checkout", "--merge", "--", name)
         chosen = [f"--tool={tool}"] if tool else []
-        code = proc.attended(
-            ["git", "mergetool", "--no-prompt", *chosen, "--", name], cwd=top, env=env.without(env.GIT_SCRUBBED)
+        code = proc.run_interactive(
+            ["git", "mergetool", "--no-prompt", *chosen, "--", name], cwd=top, env=env.copy_without(env.GIT_SCRUBBED)
         )
-        if demand(own, "ls-files", "--unmerged", "-z", "--", name).stdout:
+        if check_git(own, "ls-files", "--unmerged", "-z", "--", name).stdout:
             if code:
                 raise GitFailed(
                     f"git mergetool ended with exit code {code}.",

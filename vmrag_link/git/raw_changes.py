@@ -21,9 +21,9 @@ from pathlib import Path
 
 from vmrag_link import permissions
 from vmrag_link.errors import GitFailed, refuses_writing
-from vmrag_link.git.beside import fields, look, require_fewer
+from vmrag_link.git.beside import list_fields, require_fewer, run_readonly
 from vmrag_link.models import Record
-from vmrag_link.paths import FileStamp, Places, file_stamp, sweep_temporaries
+from vmrag_link.paths import FileStamp, Places, read_file_stamp, remove_stale_temporaries
 
 MOST_FILES = 200_000
 """In one list."""
@@ -69,16 +69,16 @@ def require_countable(places: Places, commit: str) -> None:
     require_fewer(places, "ls-tree", "-r", "-t", "-z", "--name-only", "--full-tree", commit, most=_MOST_PATHS)
 
 
-def tree_files(places: Places, commit: str, empty_tree: str, pathspecs: Sequence[str]) -> Iterator[RawChange]:
+def list_tree_files(places: Places, commit: str, empty_tree: str, pathspecs: Sequence[str]) -> Iterator[RawChange]:
     """All files of a commit, as what was added to the empty tree: `ls-tree` knows no pathspecs.
 
     Raises as `beside.fields`.
     """
     arguments = ("diff-tree", "--raw", "-r", "-z", "--no-renames", "--no-commit-id", empty_tree, commit, "--")
-    return _changes(fields(places, *arguments, *pathspecs, most=2 * MOST_FILES))
+    return _changes(list_fields(places, *arguments, *pathspecs, most=2 * MOST_FILES))
 
 
-def staged(places: Places, head: str, pathspecs: Sequence[str], *options: str) -> Iterator[RawChange]:
+def list_staged(places: Places, head: str, pathspecs: Sequence[str], *options: str) -> Iterator[RawChange]:
     """How the index differs from a tree. Raises as `beside.fields`."""
     arguments = (
         "diff-index",
@@ -91,7 +91,7 @@ def staged(places: Places, head: str, pathspecs: Sequence[str], *options: str) -
         head,
         "--",
     )
-    return _changes(fields(places, *arguments, *pathspecs, most=4 * MOST_FILES))
+    return _changes(list_fields(places, *arguments, *pathspecs, most=4 * MOST_FILES))
 
 
 def list_submodules(places: Places, commit: str | None, *, of_index: bool) -> dict[str, str | None]:
@@ -99,34 +99,34 @@ def list_submodules(places: Places, commit: str | None, *, of_index: bool) -> di
     of the index. None: the tree has no such submodule. Raises `GitFailed` and `LimitExceeded`.
     """
     if not of_index:
-        listed = fields(places, "ls-tree", "-r", "-z", "--full-tree", commit or "", most=_MOST_PATHS)
+        listed = list_fields(places, "ls-tree", "-r", "-z", "--full-tree", commit or "", most=_MOST_PATHS)
         entries = (entry.partition(b"\t") for entry in listed if entry.startswith(_SUBMODULE))
         return {os.fsdecode(path): about.split()[2].decode() for about, _, path in entries}
-    listed = fields(places, "ls-files", "--stage", "-z", most=_MOST_PATHS)
+    listed = list_fields(places, "ls-files", "--stage", "-z", most=_MOST_PATHS)
     entries = (entry.partition(b"\t") for entry in listed if entry.startswith(_SUBMODULE))
     named: dict[str, str | None] = {os.fsdecode(path): about.split()[1].decode() for about, _, path in entries}
     if not named or commit is None:
         return dict.fromkeys(named)
     arguments = ("diff-index", "--cached", "--raw", "-z", "--no-renames", "--ignore-submodules=dirty", commit, "--")
-    changes = _changes(fields(places, *arguments, most=4 * MOST_FILES))
+    changes = _changes(list_fields(places, *arguments, most=4 * MOST_FILES))
     before = {change.path: change.old_blob if change.old_mode == SUBMODULE else None for change in changes}
     return named | {path: name for path, name in before.items() if path in named}
 
 
-def entries(places: Places, pathspecs: Sequence[str]) -> Iterator[IndexEntry]:
+def list_entries(places: Places, pathspecs: Sequence[str]) -> Iterator[IndexEntry]:
     """What git tracks. Raises as `beside.fields`."""
-    for entry in fields(places, "ls-files", "--stage", "-v", "-z", "--", *pathspecs, most=2 * MOST_FILES):
+    for entry in list_fields(places, "ls-files", "--stage", "-v", "-z", "--", *pathspecs, most=2 * MOST_FILES):
         described, _, path = os.fsdecode(entry).partition("\t")
         tag, mode, blob, stage = described.split(" ")
         yield IndexEntry(path, mode, blob, int(stage), tag in "Ss")
 
 
-def untracked(places: Places, pathspecs: Sequence[str]) -> list[str]:
+def list_untracked(places: Places, pathspecs: Sequence[str]) -> list[str]:
     """Files that git neither tracks nor ignores; of repositories in the work tree none.
 
     Raises as `beside.fields`.
     """
-    found = fields(places, "ls-files", "--others", "--exclude-standard", "-z", "--", *pathspecs, most=MOST_FILES)
+    found = list_fields(places, "ls-files", "--others", "--exclude-standard", "-z", "--", *pathspecs, most=MOST_FILES)
     return [os.fsdecode(each) for each in found if not each.endswith(b"/")]
 
 
@@ -136,7 +136,7 @@ def _changes(listed: Sequence[bytes]) -> Iterator[RawChange]:
         yield RawChange(os.fsdecode(path), status[0], old_mode, mode, old_blob, blob)
 
 
-def changed_files(listed: Sequence[bytes]) -> dict[str, str]:
+def parse_statuses(listed: Sequence[bytes]) -> dict[str, str]:
     """The statuses of `diff-files --raw -z` by path: of an unmerged one `U`, whatever else is
     said.
     """
@@ -147,14 +147,16 @@ def changed_files(listed: Sequence[bytes]) -> dict[str, str]:
     return found
 
 
-def names_at(places: Places, ref: str) -> list[str]:
+def list_names(places: Places, ref: str) -> list[str]:
     """The paths of all files in a commit's tree. Raises as `beside.fields`."""
-    return [os.fsdecode(name) for name in fields(places, "ls-tree", "-r", "-z", "--name-only", ref, most=MOST_FILES)]
+    return [
+        os.fsdecode(name) for name in list_fields(places, "ls-tree", "-r", "-z", "--name-only", ref, most=MOST_FILES)
+    ]
 
 
-def blobs_at(places: Places, ref: str) -> dict[str, str]:
+def list_blobs(places: Places, ref: str) -> dict[str, str]:
     """Return the blobs of the regular files of a commit, by path. Raises `GitFailed`."""
-    listed = fields(places, "ls-tree", "-r", "-z", "--full-tree", ref, most=MOST_FILES)
+    listed = list_fields(places, "ls-tree", "-r", "-z", "--full-tree", ref, most=MOST_FILES)
     entries = (entry.partition(b"\t") for entry in listed)
     return {os.fsdecode(path): about.split()[2].decode() for about, _, path in entries if about[:6].decode() in REGULAR}
 
@@ -181,9 +183,9 @@ class IndexState(Record, frozen=True):
     checksum: bytes
 
 
-def index_state(places: Places) -> IndexState:
+def read_index_state(places: Places) -> IndexState:
     path = places.index_file
-    stamp = file_stamp(path)
+    stamp = read_file_stamp(path)
     try:
         with path.open("rb") as opened:
             opened.seek(-min(_CHECKSUM, os.fstat(opened.fileno()).st_size), os.SEEK_END)
@@ -192,7 +194,7 @@ def index_state(places: Places) -> IndexState:
         return IndexState(None, b"")
 
 
-def clock(folder: Path) -> int:
+def read_clock(folder: Path) -> int:
     """The time, in nanoseconds, that a file gets which is written there now; 0 where none can be
     written.
     """
@@ -211,22 +213,22 @@ def clock(folder: Path) -> int:
         return 0
 
 
-def make(places: Places, copy: Path) -> None:
+def copy_index(places: Places, copy: Path) -> None:
     """Copy the index as it is, and remove the oldest copies beside it."""
     source = places.index_file
     permissions.make_folder(copy.parent)
     with contextlib.suppress(FileNotFoundError):  # no index yet: git takes a missing one for an empty one
         _temporary_of(source, copy).replace(copy)
-    sweep_temporaries(copy.parent)
+    remove_stale_temporaries(copy.parent)
     name = copy.name.rpartition("@")[0]
     others = [
-        (stamp[3], path) for path in copy.parent.glob(f"{name}@*") if (stamp := file_stamp(path)) and path != copy
+        (stamp[3], path) for path in copy.parent.glob(f"{name}@*") if (stamp := read_file_stamp(path)) and path != copy
     ]
     for _, each in sorted(others)[:-_KEPT]:
         each.unlink(missing_ok=True)
 
 
-def refresh(places: Places, copy: Path) -> None:
+def refresh_copy(places: Places, copy: Path) -> None:
     """Let it know the times of all files that are unchanged. Raises as `beside.look`."""
     try:
         temporary = _temporary_of(copy, copy)
@@ -234,7 +236,7 @@ def refresh(places: Places, copy: Path) -> None:
         return
     try:
         options = ("-q", "--refresh", "--unmerged", "--ignore-missing", "--ignore-submodules")
-        look(places, "update-index", *options, index_file=temporary, fine=(0, _NEEDS_UPDATE))
+        run_readonly(places, "update-index", *options, index_file=temporary, fine=(0, _NEEDS_UPDATE))
         temporary.replace(copy)
     finally:
         for leftover in (temporary, temporary.with_name(f"{temporary.name}.lock")):
@@ -248,7 +250,7 @@ def _temporary_of(source: Path, copy: Path) -> Path:
     temporary = copy.with_name(f".{copy.name[:50]}.{os.urandom(6).hex()}.tmp")
     try:
         with source.open("rb") as opened, temporary.open("xb") as out:
-            permissions.adjust(out.fileno(), temporary)
+            permissions.restore_mode(out.fileno(), temporary)
             # Its time first: what is written meanwhile replaces the file, so the content fits.
             written = os.fstat(opened.fileno()).st_mtime_ns
             shutil.copyfileobj(opened, out)
@@ -259,32 +261,32 @@ def _temporary_of(source: Path, copy: Path) -> Path:
     return temporary
 
 
-def changed(places: Places, copy: Path | None, pathspecs: Sequence[str]) -> dict[str, str] | None:
+def list_changed(places: Places, copy: Path | None, pathspecs: Sequence[str]) -> dict[str, str] | None:
     """Which files are not as the index has them, with git's status (`M`, `D`, `T`, `A`, `U`).
 
     `M` may be wrong where only the times of a file differ, until `refresh`. None: the copy was
     removed meanwhile, or was damaged and is removed now. Without a copy, git's own index is read.
     Raises as `beside.fields`.
     """
-    seen = file_stamp(copy) if copy else None
+    seen = read_file_stamp(copy) if copy else None
     arguments = ("diff-files", "--raw", "-z", "--no-renames", "--ignore-submodules=all", "--", *pathspecs)
     try:
-        listed = fields(places, *arguments, most=4 * MOST_FILES, index_file=copy)
+        listed = list_fields(places, *arguments, most=4 * MOST_FILES, index_file=copy)
     except GitFailed:
         if copy is None:
             raise
-        fields(places, *arguments, most=4 * MOST_FILES)  # raises if the copy is not what is wrong
+        list_fields(places, *arguments, most=4 * MOST_FILES)  # raises if the copy is not what is wrong
         copy.unlink(missing_ok=True)  # it is written without waiting for the disk: a power cut tears it
         return None
-    found = changed_files(listed)
+    found = parse_statuses(listed)
     if copy is None:
         return found
     # git takes a missing index for an empty one.
-    removed = (seen is None or file_stamp(copy) is None) and places.index_file.exists()
+    removed = (seen is None or read_file_stamp(copy) is None) and places.index_file.exists()
     return None if removed else found
 
 
-def settle(copy: Path, seen: FileStamp | None, now: int, newest: int) -> None:
+def settle_copy(copy: Path, seen: FileStamp | None, now: int, newest: int) -> None:
     """Spare git to compare again what was unchanged when it looked after `now`, by `clock`.
 
     `seen`: the copy's stamp before that. `newest`: the time of the newest file that is changed:

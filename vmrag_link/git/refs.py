@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from vmrag_link.errors import GitFailed
-from vmrag_link.git.run import demand, git
+from vmrag_link.git.run import check_git, run_git
 from vmrag_link.models import Record
 from vmrag_link.paths import JJ_WORKSPACES, PIN_NAME, PIN_READ_LIMIT, Places, read_regular
 
@@ -50,7 +50,7 @@ class Head(Record, frozen=True):
         return None if self.symbolic is None else self.symbolic.removeprefix(BRANCHES)
 
 
-def head(places: Places) -> Head:
+def read_head(places: Places) -> Head:
     """HEAD of this work tree. git itself is asked only where its files are not enough."""
     try:
         content = (places.git_dir / "HEAD").read_bytes().rstrip()
@@ -69,7 +69,7 @@ def head(places: Places) -> Head:
     return Head(os.fsdecode(symbolic), commit.decode() if commit else None)
 
 
-def stands_at(places: Places, ref: str) -> str | None:
+def read_ref(places: Places, ref: str) -> str | None:
     """The object that a full name such as `refs/tags/v1` names; None for no such ref."""
     name = os.fsencode(ref)
     found = _loose(places.common, name) or _packed_ref(places.common, name)
@@ -77,7 +77,7 @@ def stands_at(places: Places, ref: str) -> str | None:
         return found.decode()
     if found is None and not (places.common / "reftable").exists():
         return None
-    return git(places, "rev-parse", "--verify", "--quiet", "--end-of-options", ref).text.strip() or None
+    return run_git(places, "rev-parse", "--verify", "--quiet", "--end-of-options", ref).text.strip() or None
 
 
 def _loose(common: Path, ref: bytes) -> bytes | None:
@@ -97,19 +97,19 @@ def _packed_ref(common: Path, ref: bytes) -> bytes | None:
 
 
 def _ask_git(places: Places) -> Head:
-    name = git(places, "symbolic-ref", "--quiet", "HEAD")
-    commit = git(places, "rev-parse", "--verify", "--quiet", "HEAD^{commit}")
+    name = run_git(places, "symbolic-ref", "--quiet", "HEAD")
+    commit = run_git(places, "rev-parse", "--verify", "--quiet", "HEAD^{commit}")
     if name.returncode != 0 and commit.returncode != 0:
-        demand(places, "rev-parse", "HEAD")  # neither branch nor commit: let git say why
+        check_git(places, "rev-parse", "HEAD")  # neither branch nor commit: let git say why
     return Head(name.text.strip() or None, commit.text.strip() or None)
 
 
-def index_locked(places: Places) -> bool:
+def is_index_locked(places: Places) -> bool:
     """Whether git writes the index right now (or died doing so)."""
     return (places.git_dir / "index.lock").exists()
 
 
-def busy(places: Places) -> str | None:
+def find_operation(places: Places) -> str | None:
     """The operation that git is in the middle of: rebase, am, merge, cherry-pick, revert, bisect,
     or None.
     """
@@ -133,7 +133,7 @@ def _sequence(own: Path) -> str | None:
     return "revert" if todo.startswith((b"revert", b"r ")) else "cherry-pick"
 
 
-def busy_hint(what: str) -> str:
+def operation_hint(what: str) -> str:
     """The commands that end what `busy` named."""
     return _HINTS[what]
 
@@ -143,11 +143,11 @@ _TAGS = "refs/tags/"
 _FORMAT = "%(refname)%00%(objectname)%00%(*objectname)%00%(symref)"
 
 
-def tips(places: Places) -> dict[str, str]:
+def list_tips(places: Places) -> dict[str, str]:
     """What each name stands on, in the order in which git decorates its log: `main`, `tag: v1`,
     `origin/main`. Names that only point to others, such as `origin/HEAD`, are left out.
     """
-    text = demand(places, "for-each-ref", f"--format={_FORMAT}", BRANCHES, _TAGS, REMOTES).text
+    text = check_git(places, "for-each-ref", f"--format={_FORMAT}", BRANCHES, _TAGS, REMOTES).text
     found = (line.split("\0") for line in text.splitlines())
     known = {name: peeled or commit for name, commit, peeled, symbolic in found if not symbolic}
     shown = (
@@ -169,9 +169,9 @@ _SETTLED_SECONDS = 1.0
 """Two changes within one tick of the file system's clock look alike."""
 
 
-def pushed(places: Places) -> dict[str, str]:
+def list_pushed_branches(places: Places) -> dict[str, str]:
     """The tracking branches that are called as a branch here, with their commits."""
-    lines = demand(places, "for-each-ref", "--format=%(objectname) %(refname)", BRANCHES, REMOTES).text.splitlines()
+    lines = check_git(places, "for-each-ref", "--format=%(objectname) %(refname)", BRANCHES, REMOTES).text.splitlines()
     refs = {name: commit for commit, _, name in (line.partition(" ") for line in lines)}
     here = {name.removeprefix(BRANCHES) for name in refs if name.startswith(BRANCHES)}
     return {name: commit for name, commit in refs.items() if name.startswith(REMOTES) and _branch_of(name) in here}
@@ -182,7 +182,7 @@ def _branch_of(tracking: str) -> str:
     return tracking.removeprefix(REMOTES).partition("/")[2]
 
 
-def stamp(places: Places) -> str:
+def read_stamp(places: Places) -> str:
     """A text that changes when a tracking branch does; empty where that cannot be told yet."""
     common = places.common
     files = [common / "packed-refs", common / "reftable" / "tables.list", *_folders(common / REMOTES)]
@@ -209,27 +209,27 @@ _NOTES = ("*_HEAD", "MERGE_AUTOSTASH", "rebase-*/orig-head", "rebase-*/onto", "r
 _OWN_REFS = ("refs/bisect/*", "refs/worktree/*", "refs/rewritten/*")  # `--all` knows those of one work tree only
 
 
-def git_dirs(places: Places) -> list[Path]:
+def list_git_dirs(places: Places) -> list[Path]:
     """The main (or bare) repository's work tree and each linked one, whether its directory exists
     or not.
     """
     return [places.common, *sorted(head.parent for head in places.common.glob("worktrees/*/HEAD"))]
 
 
-def tops(places: Places) -> list[Path]:
+def list_tops(places: Places) -> list[Path]:
     """The directories of the work trees that are there now."""
     listed = (Path(value) for key, value in _worktree_list(places) if key == "worktree")
     return [places.top, *(top for top in listed if top != places.top and (top / ".git").exists())]
 
 
-def code_branches(places: Places) -> set[str]:
+def list_code_branches(places: Places) -> set[str]:
     """Every branch, also unborn ones of work trees, which their next commit creates."""
-    born = demand(places, "for-each-ref", "--format=%(refname)", BRANCHES).text.splitlines()
+    born = check_git(places, "for-each-ref", "--format=%(refname)", BRANCHES).text.splitlines()
     checked_out = (value for key, value in _worktree_list(places) if key == "branch")
     return {name.removeprefix(BRANCHES) for name in (*born, *checked_out)}
 
 
-def checked_out(places: Places) -> set[str]:
+def list_checked_out(places: Places) -> set[str]:
     """The code branches of the work trees that are there now."""
     found, there = set[str](), False
     for key, value in _worktree_list(places):
@@ -240,18 +240,18 @@ def checked_out(places: Places) -> set[str]:
 
 
 def _worktree_list(places: Places) -> Iterator[tuple[str, str]]:
-    for line in demand(places, "worktree", "list", "--porcelain").text.splitlines():
+    for line in check_git(places, "worktree", "list", "--porcelain").text.splitlines():
         key, _, value = line.partition(" ")
         yield key, value
 
 
-def noted_commits(places: Places) -> list[str]:
+def list_noted_commits(places: Places) -> list[str]:
     """Commits that git noted outside of refs and reflogs for operations under way in any work tree.
 
     Some may be gone, or be other objects.
     """
     found: dict[str, None] = {}
-    for folder in git_dirs(places):
+    for folder in list_git_dirs(places):
         for pattern in (*_NOTES, *_OWN_REFS):
             for path in folder.glob(pattern):
                 if path.is_file():
@@ -259,18 +259,18 @@ def noted_commits(places: Places) -> list[str]:
     return list(found)
 
 
-def uncommitted_pins(places: Places) -> list[bytes]:
+def list_uncommitted_pins(places: Places) -> list[bytes]:
     """Every `.dolt-version` in the index of a work tree (every stage of a conflict) and in work
     trees; of a workspace of jj's (`jj`) what is staged.
     """
     found: dict[bytes, None] = {}
-    for folder in (*git_dirs(places), *(head.parent for head in places.common.glob(f"{JJ_WORKSPACES}/*/HEAD"))):
+    for folder in (*list_git_dirs(places), *(head.parent for head in places.common.glob(f"{JJ_WORKSPACES}/*/HEAD"))):
         # The repository of a jj workspace is untrusted: its monitor of files may be any program.
         list_pin = ("-c", "core.fsmonitor=false", "ls-files", "--stage", "-z", "--", PIN_NAME)
-        staged = demand(places._replace(git_dir=folder), *list_pin)
+        staged = check_git(places._replace(git_dir=folder), *list_pin)
         for entry in filter(None, staged.stdout.split(b"\0")):
-            found[demand(places, "cat-file", "blob", entry.split(b" ")[1].decode()).stdout[:PIN_READ_LIMIT]] = None
-    for top in tops(places):
+            found[check_git(places, "cat-file", "blob", entry.split(b" ")[1].decode()).stdout[:PIN_READ_LIMIT]] = None
+    for top in list_tops(places):
         try:
             found[read_regular(top / PIN_NAME, PIN_READ_LIMIT)] = None
         except OSError:
@@ -278,6 +278,6 @@ def uncommitted_pins(places: Places) -> list[bytes]:
     return list(found)
 
 
-def below(places: Places, prefix: str) -> list[str]:
+def list_refs(places: Places, prefix: str) -> list[str]:
     """The names of this repository's refs below a prefix."""
-    return demand(places, "for-each-ref", "--format=%(refname)", prefix).text.split()
+    return check_git(places, "for-each-ref", "--format=%(refname)", prefix).text.split()

@@ -22,11 +22,11 @@ from vmrag_link.errors import (
     quoted,
 )
 from vmrag_link.git import configuration
-from vmrag_link.git.configuration import Entry, config_section
-from vmrag_link.git.run import demand, git
+from vmrag_link.git.configuration import Entry, read_section
+from vmrag_link.git.run import check_git, run_git
 from vmrag_link.models import Record
 from vmrag_link.paths import Places
-from vmrag_link.pin_values import DATA
+from vmrag_link.pin_values import DATA_REF
 
 _LISTED = r"(?P<url>.+) \((?P<way>fetch|push)\)(?: \[.*\])?"
 """What `git remote --verbose` says of a URL; in brackets what a partial clone leaves out."""
@@ -45,10 +45,10 @@ class Peer(NamedTuple):
     knowledge base.
     """
 
-    where: str
+    remote: str
     schemes: tuple[str, ...] | None = None
-    ask: bool = False
-    ref: str = DATA
+    may_ask: bool = False
+    ref: str = DATA_REF
 
 
 class _Urls(Record, frozen=True):
@@ -62,7 +62,7 @@ class _Urls(Record, frozen=True):
 
 def _read_remotes(places: Places) -> dict[str, _Urls]:
     """Return the configured remotes by name, in git's order."""
-    entries = configuration.entries(places)
+    entries = configuration.list_entries(places)
     if any(_needs_git(entry) for entry in entries):
         return _list_remotes(places)
     remotes: dict[str, _Urls] = {}
@@ -89,7 +89,7 @@ def _needs_git(entry: Entry) -> bool:
 
 def _list_remotes(places: Places) -> dict[str, _Urls]:
     found: dict[str, _Urls] = {}
-    for line in filter(None, demand(places, "remote", "--verbose").text.split("\n")):
+    for line in filter(None, check_git(places, "remote", "--verbose").text.split("\n")):
         name, _, rest = line.partition("\t")
         urls = found.setdefault(name, _Urls([], []))
         if told := re.fullmatch(_LISTED, rest):
@@ -97,20 +97,20 @@ def _list_remotes(places: Places) -> dict[str, _Urls]:
     return found
 
 
-def names(places: Places) -> list[str]:
+def list_remotes(places: Places) -> list[str]:
     """The configured remotes."""
-    return [*configuration.derived(places, _read_remotes)]
+    return [*configuration.get_cached(places, _read_remotes)]
 
 
 def find_name(places: Places, text: str) -> str | None:
     """The configured remote that has this name, or this URL in the configuration."""
-    there = configuration.derived(places, _read_remotes)
+    there = configuration.get_cached(places, _read_remotes)
     if text in there:
         return text
     return next((name for name, urls in there.items() if text in (*urls.fetch, *urls.push)), None)
 
 
-def nearest(places: Places, branch: str | None) -> list[str]:
+def list_for_reading(places: Places, branch: str | None) -> list[str]:
     """The remotes that `git:` names on a code branch for reading, the preferred one first.
 
     These are `vmrag.remote` in git config, the branch's own remote, `upstream` and `origin`, or an
@@ -119,22 +119,22 @@ def nearest(places: Places, branch: str | None) -> list[str]:
     return _there(places, _preferred(places), *_branch_setting(places, branch, "remote"), "upstream", "origin")
 
 
-def for_writing(places: Places, branch: str | None) -> list[str]:
+def list_for_writing(places: Places, branch: str | None) -> list[str]:
     """As `nearest`, for writing: as `git push` chooses, `upstream` only if configured."""
-    default = config_section(places, "remote").get("remote.pushdefault")
+    default = read_section(places, "remote").get("remote.pushdefault")
     own = _branch_setting(places, branch, "pushremote")
     return _there(places, _preferred(places), *own, default, *_branch_setting(places, branch, "remote"), "origin")
 
 
 def _there(places: Places, *wanted: str | None) -> list[str]:
-    there = names(places)
+    there = list_remotes(places)
     found = [name for name in dict.fromkeys(wanted) if name in there and name]
     return found or (there if len(there) == 1 else [])
 
 
 def _preferred(places: Places) -> str | None:
-    chosen = config_section(places, "vmrag").get("vmrag.remote")
-    if chosen is not None and chosen not in names(places):
+    chosen = read_section(places, "vmrag").get("vmrag.remote")
+    if chosen is not None and chosen not in list_remotes(places):
         raise RemoteInvalid(
             f"vmrag.remote in git config names {chosen[:80]!r}, and there is no such git remote.",
             hint="git config --unset vmrag.remote (or see what there is: git remote -v)",
@@ -144,11 +144,11 @@ def _preferred(places: Places) -> str | None:
 
 def _branch_setting(places: Places, branch: str | None, key: str) -> list[str]:
     section = f"branch.{branch}"
-    found = config_section(places, section).get(f"{section}.{key}") if branch else None
+    found = read_section(places, section).get(f"{section}.{key}") if branch else None
     return [found] if found else []
 
 
-def url(places: Places, name: str) -> str:
+def read_url(places: Places, name: str) -> str:
     """The URL from which a configured remote is fetched, with `insteadOf` applied.
 
     It may carry credentials: not to be shown.
@@ -156,13 +156,13 @@ def url(places: Places, name: str) -> str:
     return _urls(places, name).fetch[0]
 
 
-def push_urls(places: Places, name: str) -> list[str]:
+def read_push_urls(places: Places, name: str) -> list[str]:
     """All places that `git push NAME` goes to, as `url`."""
     return _urls(places, name).push
 
 
 def _urls(places: Places, name: str) -> _Urls:
-    found = configuration.derived(places, _read_remotes).get(name)
+    found = configuration.get_cached(places, _read_remotes).get(name)
     if not found or not found.fetch:
         raise RemoteMissing(f"There is no git remote {name[:80]!r}.", hint="git remote -v", remote=name)
     return found
@@ -171,17 +171,17 @@ def _urls(places: Places, name: str) -> _Urls:
 def is_mirror(places: Places, name: str) -> bool:
     """Whether `git push NAME` makes the other side's refs equal to ours, deletions included."""
     section = f"remote.{name}"
-    return config_section(places, section).get(f"{section}.mirror", "false") != "false"
+    return read_section(places, section).get(f"{section}.mirror", "false") != "false"
 
 
-def default_branch(places: Places, name: str) -> str | None:
+def read_default_branch(places: Places, name: str) -> str | None:
     """The tracking ref of a remote's default branch, as git noted it when it cloned.
 
     Only a symbolic ref counts: every pusher can make a branch `HEAD`, which is fetched under the
     same name.
     """
     head = f"refs/remotes/{name}/HEAD"
-    target = git(places, "symbolic-ref", "--quiet", head).text.strip()
+    target = run_git(places, "symbolic-ref", "--quiet", head).text.strip()
     return target if target.startswith(head.removesuffix("HEAD")) else None
 
 
@@ -192,20 +192,20 @@ def is_in_any_commit(places: Places, name: str) -> bool:
     `git fetch origin pull/5/head:mine` make none.
     """
     options = ("-1", "--full-history", "--ignore-missing", "--all")
-    return bool(demand(places, "rev-list", *options, "FETCH_HEAD", "--", name).text.strip())
+    return bool(check_git(places, "rev-list", *options, "FETCH_HEAD", "--", name).text.strip())
 
 
-def tracked(places: Places, name: str) -> list[str]:
+def list_tracked_commits(places: Places, name: str) -> list[str]:
     """Where the branches of a configured remote were when they were last fetched: commits."""
-    return demand(places, "for-each-ref", "--format=%(objectname)", f"refs/remotes/{name}/").text.split()
+    return check_git(places, "for-each-ref", "--format=%(objectname)", f"refs/remotes/{name}/").text.split()
 
 
-def shown(text: str) -> str:
+def redact_url(text: str) -> str:
     """A text with URLs, without credentials and terminal control sequences."""
-    return masked(terminal_text.visible(text))
+    return redact_text(terminal_text.escape_controls(text))
 
 
-def masked(text: str) -> str:
+def redact_text(text: str) -> str:
     """Any text, without what precedes the @ of the URLs in it, and without `Authorization` headers,
     which git prints where it is told to trace.
     """
@@ -249,10 +249,10 @@ _ON_A_RUNNER = (
 )
 
 
-def of_answer(url: str, done: proc.Finished) -> RemoteError:
+def build_error(url: str, done: proc.FinishedProcess) -> RemoteError:
     """The error for a failed git command that talked to the remote."""
-    said = shown(done.complaint)
-    where, details, runner = shown(url), {"said": said, "remote": shown(url)}, env.in_github_actions()
+    said = redact_url(done.error_text)
+    where, details, runner = redact_url(url), {"said": said, "remote": redact_url(url)}, env.in_github_actions()
     if re.search(_FORBIDDEN, said):
         return RemoteInvalid(
             f"git may not use that transport for {where}: {_essence(said)}", hint="git remote -v", **details
@@ -276,7 +276,7 @@ def of_answer(url: str, done: proc.Finished) -> RemoteError:
     )
 
 
-def of_push(url: str, ref: str, done: proc.Finished, content: str) -> RemoteError:
+def build_push_error(url: str, ref: str, done: proc.FinishedProcess, content: str) -> RemoteError:
     """The error for a failed `git push --porcelain` of one ref.
 
     `content`: what is pushed.
@@ -284,27 +284,27 @@ def of_push(url: str, ref: str, done: proc.Finished, content: str) -> RemoteErro
     """
     verdict = re.search(_VERDICT, done.text)
     if verdict is None:
-        return of_answer(url, done)
-    where, said = shown(url), shown(done.complaint)
+        return build_error(url, done)
+    where, said = redact_url(url), redact_url(done.error_text)
     if re.search(_MOVED, verdict[1]) and not re.search(_NOT_WRITABLE, said):
         return RemoteMoved(
             f"Somebody else pushed {content} to {where} meanwhile; nothing was pushed.",
             hint="vmrag push",
-            said=shown(verdict[1]),
+            said=redact_url(verdict[1]),
             told=said,
         )
     told = " ".join(line.partition(":")[2].strip() for line in said.splitlines() if line.startswith("remote:"))
     return RemoteRejected(
-        f"{where} does not take {content}: {shown(verdict[1])} {told}".rstrip()[:_MOST_SAID],
-        hint=f"Ask who runs it to allow pushes to {ref}{_OR_A_BRANCH if ref == DATA else ''}.",
+        f"{where} does not take {content}: {redact_url(verdict[1])} {told}".rstrip()[:_MOST_SAID],
+        hint=f"Ask who runs it to allow pushes to {ref}{_OR_A_BRANCH if ref == DATA_REF else ''}.",
         said=said,
         remote=where,
     )
 
 
-def stuck(url: str, ref: str, said: str) -> RemoteRejected:
+def build_stuck_error(url: str, ref: str, said: str) -> RemoteRejected:
     """The error for a ref that cannot be changed although nobody else changes it."""
-    where = shown(url)
+    where = redact_url(url)
     return RemoteRejected(
         f"{where} cannot change {ref}, though nobody else does: {_essence(said)}"[:_MOST_SAID],
         hint=f"Ask who runs it to remove what is in the way of {ref}: a lock that a killed git has left, or a ref of a part of that name.",

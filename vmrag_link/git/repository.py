@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from vmrag_link.errors import AccessDenied, GitReferenceMissing, GitRepositoryMissing, quoted, shortened
-from vmrag_link.git.plumbing import LONGEST_REF, can_name_commit, locate
-from vmrag_link.git.run import git_in
+from vmrag_link.git.plumbing import LONGEST_REF, can_name_commit, locate_work_tree
+from vmrag_link.git.run import run_git_in
 from vmrag_link.paths import Places
 
 _CREDENTIALS = re.compile(r"^([a-z][a-z0-9+.-]*://)[^/@]*@", re.IGNORECASE)
@@ -28,15 +28,15 @@ class CodeCommit(NamedTuple):
     places: Places | None
 
 
-def commit(path: Path, ref: str) -> CodeCommit:
+def find_commit(path: Path, ref: str) -> CodeCommit:
     """Raises `GitRepositoryMissing`, `GitReferenceMissing`, and `AccessDenied` for a repository
     inside another one's files.
     """
-    bare = git_in(path, "rev-parse", "--is-bare-repository") if path.is_dir() else None
+    bare = run_git_in(path, "rev-parse", "--is-bare-repository") if path.is_dir() else None
     if bare is None or bare.returncode:
         raise GitRepositoryMissing(f"{path} is not a git repository.", hint="git init", path=str(path))
     _require_own_configuration(path)
-    places = None if bare.text.strip() == "true" else locate(path)
+    places = None if bare.text.strip() == "true" else locate_work_tree(path)
     query = ("rev-parse", "--verify", "--quiet", "--end-of-options", f"{ref}^{{commit}}")
     found = _answer(path, *query) if can_name_commit(ref) else ""
     if not found:
@@ -74,14 +74,14 @@ def _folders(path: Path) -> tuple[Path, Path] | None:
     """The git directory and the common one of the repository around a folder, links resolved, or
     None.
     """
-    done = git_in(path, "rev-parse", "--path-format=absolute", "--git-dir", "--git-common-dir")
+    done = run_git_in(path, "rev-parse", "--path-format=absolute", "--git-dir", "--git-common-dir")
     if done.returncode:
         return None
     folder, common = (Path(os.fsdecode(line)).resolve() for line in done.stdout.removesuffix(b"\n").split(b"\n"))
     return folder, common
 
 
-def origin(places: Places) -> str:
+def read_origin_url(places: Places) -> str:
     """The URL of the remote `origin` without credentials; empty where there is none."""
     return _origin(places.top)
 
@@ -91,5 +91,5 @@ def _origin(path: Path) -> str:
 
 
 def _answer(path: Path, *arguments: str) -> str:
-    done = git_in(path, *arguments, bounded=True)
+    done = run_git_in(path, *arguments, bounded=True)
     return done.text.strip() if done.returncode == 0 else ""

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from vmrag_link import env, proc
 from vmrag_link.errors import GitFailed, LimitExceeded
-from vmrag_link.paths import FileStamp, Places, file_stamps
+from vmrag_link.paths import FileStamp, Places, read_file_stamps
 
 _HELD = r"(?:Unable to create '(?P<lock>[^\n]+\.lock)'|could not lock config file (?P<locked>[^\n]+)): File exists"
 """A file that another git command writes, or wrote when it was killed."""
@@ -52,7 +52,7 @@ def is_for_agent() -> bool:
     return _answers_agent.get()
 
 
-def git_in(
+def run_git_in(
     folder: Path,
     *arguments: str,
     stdin: bytes | None = None,
@@ -61,7 +61,7 @@ def git_in(
     timeout: float | None = None,
     memory: int | None = None,
     bounded: bool = False,
-) -> proc.Finished:
+) -> proc.FinishedProcess:
     """Run git in any existing directory and return what it left. `extra` goes into its environment.
 
     `timeout` and `memory` are as in `proc.run`. `bounded` sets both for a value from a user or an
@@ -71,7 +71,7 @@ def git_in(
     bounded = bounded or (timeout is None and is_for_agent())
     if bounded:
         timeout, memory = MOST_SECONDS, MOST_MEMORY
-    environ = env.without(env.GIT_SCRUBBED) | dict(extra or {})
+    environ = env.copy_without(env.GIT_SCRUBBED) | dict(extra or {})
     environ["LC_ALL"] = "C"  # a few messages are told apart
     if index_file is not None:
         environ["GIT_INDEX_FILE"] = str(index_file)
@@ -99,7 +99,7 @@ def git_in(
     return done
 
 
-def git(
+def run_git(
     places: Places,
     *arguments: str,
     stdin: bytes | None = None,
@@ -108,7 +108,7 @@ def git(
     timeout: float | None = None,
     memory: int | None = None,
     bounded: bool = False,
-) -> proc.Finished:
+) -> proc.FinishedProcess:
     """Run git on this work tree, from its top, whatever the outcome.
 
     git by itself would not use the repository of a jj workspace. So git starts no program there
@@ -116,11 +116,11 @@ def git(
     """
     # Named outright, because a work tree of core.worktree has no .git of its own.
     options = [f"--git-dir={places.git_dir}", f"--work-tree={places.top}"]
-    extra = environment_of_borrowed(places) | dict(extra or {})
+    extra = borrowed_environment(places) | dict(extra or {})
     if places.is_jj_workspace:
         options += GUARDS
-        extra = _guards_of_jj(places, file_stamps([places.common / "config"])) | extra
-    return git_in(
+        extra = _guards_of_jj(places, read_file_stamps([places.common / "config"])) | extra
+    return run_git_in(
         places.top,
         *options,
         *arguments,
@@ -133,7 +133,7 @@ def git(
     )
 
 
-def environment_of_borrowed(places: Places) -> dict[str, str]:
+def borrowed_environment(places: Places) -> dict[str, str]:
     """Return the variables by which git uses parts of submodules."""
     if places.borrowed is None:
         return {}
@@ -147,7 +147,7 @@ def environment_of_borrowed(places: Places) -> dict[str, str]:
 @functools.lru_cache(maxsize=8)
 def _guards_of_jj(places: Places, _stamps: tuple[FileStamp | None, ...]) -> dict[str, str]:
     list_filters = ("config", "--name-only", "--get-regexp", r"^filter\.")
-    return guarded_environment(git_in(places.top, f"--git-dir={places.common}", *list_filters).text.splitlines())
+    return guarded_environment(run_git_in(places.top, f"--git-dir={places.common}", *list_filters).text.splitlines())
 
 
 def guarded_environment(keys: Iterable[str]) -> dict[str, str]:
@@ -163,21 +163,21 @@ def guarded_environment(keys: Iterable[str]) -> dict[str, str]:
     return env.GIT_OFFLINE | env.git_settings(above=filters)
 
 
-def demand(
+def check_git(
     places: Places,
     *arguments: str,
     stdin: bytes | None = None,
     extra: Mapping[str, str] | None = None,
     bounded: bool = False,
-) -> proc.Finished:
+) -> proc.FinishedProcess:
     """Run git as `git` does, and raise `GitFailed` unless it succeeds."""
-    done = git(places, *arguments, stdin=stdin, extra=extra, bounded=bounded)
+    done = run_git(places, *arguments, stdin=stdin, extra=extra, bounded=bounded)
     if done.returncode != 0:
-        raise failure(arguments, done)
+        raise build_failure(arguments, done)
     return done
 
 
-def failure(arguments: tuple[str, ...], done: proc.Finished, *, hint: str = "") -> GitFailed:
+def build_failure(arguments: tuple[str, ...], done: proc.FinishedProcess, *, hint: str = "") -> GitFailed:
     said = done.failure
     return GitFailed(
         f"git {arguments[0]} failed: {said}",
@@ -192,10 +192,10 @@ def _unlocking(said: str) -> str:
     if not (held := re.search(_HELD, said)):
         return ""
     lock = held["lock"] or f"{held['locked']}.lock"
-    return until_unlocked(lock)
+    return unlock_hint(lock)
 
 
-def until_unlocked(lock: str | Path) -> str:
+def unlock_hint(lock: str | Path) -> str:
     """What to do about a lock file of git's.
 
     It names no process, and git closes it while a person writes a message: nobody can tell a dead

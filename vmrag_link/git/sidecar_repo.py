@@ -18,11 +18,11 @@ from pathlib import Path
 
 from vmrag_link import locks, permissions
 from vmrag_link.git import configuration
-from vmrag_link.git.run import demand, failure, git, git_in
+from vmrag_link.git.run import build_failure, check_git, run_git, run_git_in
 from vmrag_link.paths import Places
 from vmrag_link.permissions import PRIVATE
 
-KEY = "core.sharedRepository"
+SHARED_KEY = "core.sharedRepository"
 
 _GROUP, _EVERYBODY = 0o660, 0o664
 _NAMED = {
@@ -37,10 +37,10 @@ _UMASK = ("umask", "false", "no", "off", "0")
 _OTHERS = 0o077
 
 
-def setting(places: Places) -> str | None:
+def read_shared_setting(places: Places) -> str | None:
     """What the repository's own configuration says: git reads it nowhere else."""
     own = f"file:{places.common / 'config'}"
-    found = [each.value for each in configuration.settings(places) if each[1:3] == (own, KEY.lower())]
+    found = [each.value for each in configuration.list_settings(places) if each[1:3] == (own, SHARED_KEY.lower())]
     return found[-1].lower() or "true" if found else None
 
 
@@ -61,13 +61,13 @@ def folder_mode(setting: str | None) -> int | None:
     return mode | stat.S_ISGID if mode & 0o060 and sys.platform == "linux" else mode
 
 
-def prepare(places: Places) -> None:
+def prepare_folders(places: Places) -> None:
     """Before something is written: our folders are there, and no more open than they should be."""
     tops = _tops(places)
     missing, is_open = [each for each in tops if not each.exists()], [each for each in tops if _is_open(each)]
     if not missing and not is_open:
         return
-    mode = folder_mode(setting(places))
+    mode = folder_mode(read_shared_setting(places))
     for top in missing:
         with contextlib.suppress(FileExistsError):
             top.mkdir(mode=PRIVATE if mode else 0o777)
@@ -76,10 +76,10 @@ def prepare(places: Places) -> None:
     _tighten(is_open, mode)
 
 
-def too_open(places: Places) -> list[Path]:
+def list_too_open(places: Places) -> list[Path]:
     """Our folders that others may look into although nothing asks for that."""
     found = [top for top in _tops(places) if _is_open(top)]
-    mode = folder_mode(setting(places)) if found else None
+    mode = folder_mode(read_shared_setting(places)) if found else None
     return [] if mode is None else _more_open(found, mode)
 
 
@@ -88,30 +88,30 @@ def _more_open(folders: Iterable[Path], mode: int) -> list[Path]:
     return [folder for folder in folders if folder.stat().st_mode & _OTHERS & ~mode]
 
 
-def too_closed(places: Places) -> list[Path]:
+def list_too_closed(places: Places) -> list[Path]:
     """Our folders that those cannot use for whom the repository is shared."""
     there = [top for top in _tops(places) if top.is_dir()]
-    mode = folder_mode(setting(places)) if there else None
+    mode = folder_mode(read_shared_setting(places)) if there else None
     return [] if mode is None else [each for each in there if mode & _OTHERS & ~each.stat().st_mode]
 
 
-def tighten(places: Places) -> None:
+def tighten_folders(places: Places) -> None:
     """Open nothing: closed folders were closed on purpose.
 
     Another user's folders stay as they are.
     """
-    _tighten([top for top in _tops(places) if _is_open(top)], folder_mode(setting(places)))
+    _tighten([top for top in _tops(places) if _is_open(top)], folder_mode(read_shared_setting(places)))
 
 
 def _tighten(folders: Iterable[Path], mode: int | None) -> None:
     if mode is not None:
         for each in _more_open(folders, mode):
-            permissions.tighten(each, mode)
+            permissions.restrict_mode(each, mode)
 
 
 def _tops(places: Places) -> list[Path]:
     """Skip the missing folder of a removed work tree, and folders that are links elsewhere."""
-    both = dict.fromkeys((places.shared, places.own))
+    both = dict.fromkeys((places.shared, places.work_tree_folder))
     return [each for each in both if each.parent.is_dir() and not each.is_symlink()]
 
 
@@ -141,17 +141,17 @@ _SETTINGS = """[include]
 """
 
 
-def make(places: Places, folder: Path) -> Places:
+def make_repository(places: Places, folder: Path) -> Places:
     """A bare repository in an empty directory.
 
     git runs in our work tree all the same, because remotes may have relative paths.
     """
-    kind = configuration.object_format(places)
-    apart = at(places, folder)
+    kind = configuration.read_object_format(places)
+    apart = locate_repository(places, folder)
     arguments = ("init", "--quiet", "--bare", "--template=", f"--object-format={kind}", *_shared(places), str(folder))
-    done = git_in(folder, *arguments)
+    done = run_git_in(folder, *arguments)
     if done.returncode != 0:
-        raise failure(arguments, done)
+        raise build_failure(arguments, done)
     own = folder / _OWN_CONFIG
     permissions.make_file(own)
     own.write_text(_own_settings(places, folder))
@@ -164,24 +164,24 @@ def _own_settings(places: Places, folder: Path) -> str:
     return _SETTINGS.format(code=os.path.relpath(places.common / "config", folder), loose=_LOOSE)
 
 
-def tidy(apart: Places) -> None:
+def pack_objects(apart: Places) -> None:
     """Let git pack the objects, because nothing else ever does here; it is not asked where there
     are few.
     """
     there = apart.common / "objects"
     loose, packs = (sum(1 for _ in there.glob(each)) for each in ("17/*", "pack/*.pack"))
     if loose > _LOOSE // 256 or packs > _PACKS:
-        demand(apart, "gc", "--auto", "--quiet")
+        check_git(apart, "gc", "--auto", "--quiet")
 
 
 def _shared(places: Places) -> list[str]:
     """As open as our other folders; git itself sees to that from now on."""
-    mode = folder_mode(setting(places))
+    mode = folder_mode(read_shared_setting(places))
     return [f"--shared=0{mode & 0o666:o}"] if mode else []
 
 
 @contextlib.contextmanager
-def incoming(places: Places, store: Places, folder: Path) -> Iterator[Places]:
+def open_incoming(places: Places, store: Places, folder: Path) -> Iterator[Places]:
     """A repository for fetched objects that are not checked yet; it sees the objects of `store`.
 
     It is removed at the end with everything that `keep` has not moved. The caller ensures that
@@ -190,14 +190,14 @@ def incoming(places: Places, store: Places, folder: Path) -> Iterator[Places]:
     shutil.rmtree(folder, ignore_errors=True)  # somebody was killed over it
     permissions.make_folder(folder)
     try:
-        made = make(places, folder)
-        see(made, store)
+        made = make_repository(places, folder)
+        share_objects(made, store)
         yield made
     finally:
         shutil.rmtree(folder, ignore_errors=True)  # what is left is cleared by the next one
 
 
-def keep(source: Places, store: Places) -> None:
+def keep_objects(source: Places, store: Places) -> None:
     """Move all objects of an `incoming` repository to the store.
 
     A pack's index goes last, because it makes the pack count.
@@ -210,25 +210,25 @@ def keep(source: Places, store: Places) -> None:
             file.replace(to)
 
 
-def at(places: Places, folder: Path) -> Places:
+def locate_repository(places: Places, folder: Path) -> Places:
     """The repository that `make` made there."""
-    return Places(places.top, folder, folder, code=places.code or places)
+    return Places(places.top, folder, folder, code_places=places.code_places or places)
 
 
 def add_alternates(places: Places, apart: Places) -> None:
     """Let it see our objects, so that it need not fetch them again."""
     if not (places.common / "shallow").exists():  # git takes what such a clone has for whole histories
-        see(apart, places)
+        share_objects(apart, places)
 
 
-def see(apart: Places, other: Places) -> None:
+def share_objects(apart: Places, other: Places) -> None:
     """Let a repository see the objects of another one, and of no others but its own."""
     alternates = apart.common / "objects" / "info" / "alternates"
     permissions.make_file(alternates)
     alternates.write_text(f"{other.common / 'objects'}\n")
 
 
-def lasting(places: Places, folder: Path) -> Places:
+def provide_repository(places: Places, folder: Path) -> Places:
     """The repository there, made if it is missing. A kill leaves none that is half made.
 
     If its configuration is damaged, write it again. Objects and refs stay: see `find_damage`.
@@ -239,13 +239,13 @@ def lasting(places: Places, folder: Path) -> Places:
                 unfinished = _unfinished_folder(folder)
                 shutil.rmtree(unfinished, ignore_errors=True)  # somebody was killed over it
                 permissions.make_folder(unfinished)
-                make(places, unfinished)
+                make_repository(places, unfinished)
                 if folder.exists():
                     _restore_configuration(unfinished, folder)
                     shutil.rmtree(unfinished)
                 else:
                     unfinished.rename(folder)
-    return at(places, folder)
+    return locate_repository(places, folder)
 
 
 def find_damage(apart: Places) -> str:
@@ -255,12 +255,12 @@ def find_damage(apart: Places) -> str:
     """
     if not apart.common.is_dir():
         return ""
-    if not _is_configured(apart.code or apart, apart.common):
+    if not _is_configured(apart.code_places or apart, apart.common):
         return "its configuration cannot be used"
-    checked = git(apart, "fsck", "--full", "--no-dangling", "--no-reflogs", "--no-progress")
+    checked = run_git(apart, "fsck", "--full", "--no-dangling", "--no-reflogs", "--no-progress")
     if checked.returncode == 0:
         return ""
-    reasons = (line for line in (checked.text + checked.complaint).splitlines() if not line.startswith("notice:"))
+    reasons = (line for line in (checked.text + checked.error_text).splitlines() if not line.startswith("notice:"))
     return next(reasons, "git fsck failed").removeprefix("error: ")
 
 
@@ -274,13 +274,13 @@ def discard_repository(places: Places, folder: Path) -> None:
         shutil.rmtree(unfinished, ignore_errors=True)
 
 
-def half_made(places: Places, folder: Path) -> dict[Path, Path]:
+def list_half_made(places: Places, folder: Path) -> dict[Path, Path]:
     """Return the folder that exists while the repository is made or removed, with its lock."""
     return {_unfinished_folder(folder): _exchange_lock(places, folder)}
 
 
 def _lock_exchange(places: Places, folder: Path) -> contextlib.AbstractContextManager[None]:
-    return locks.exclusive(_exchange_lock(places, folder), purpose=f"make {folder.name}", timeout=_PATIENCE)
+    return locks.hold_exclusive(_exchange_lock(places, folder), purpose=f"make {folder.name}", timeout=_PATIENCE)
 
 
 def _exchange_lock(places: Places, folder: Path) -> Path:

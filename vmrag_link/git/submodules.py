@@ -37,9 +37,11 @@ class NestedPaths(NamedTuple):
 def find_nested(places: Places, commit: str | None) -> NestedPaths:
     """Return the submodules and links of a commit, or of the index. Raises `GitFailed`."""
     if commit is None:
-        entries = [(entry.path, entry.mode, entry.blob) for entry in raw_changes.entries(places, ()) if not entry.stage]
+        entries = [
+            (entry.path, entry.mode, entry.blob) for entry in raw_changes.list_entries(places, ()) if not entry.stage
+        ]
     else:
-        listed = beside.fields(places, "ls-tree", "-r", "-z", "--full-tree", commit, most=MOST_FILES)
+        listed = beside.list_fields(places, "ls-tree", "-r", "-z", "--full-tree", commit, most=MOST_FILES)
         parts = (entry.partition(b"\t") for entry in listed)
         described = ((os.fsdecode(path), about.decode().split()) for about, _, path in parts)
         entries = [(path, mode, name) for path, (mode, _, name) in described]
@@ -51,8 +53,8 @@ def find_nested(places: Places, commit: str | None) -> NestedPaths:
 
 def read_targets(places: Places, links: Mapping[str, str]) -> dict[str, str]:
     """Return the targets of links, by path. Raises `GitFailed`."""
-    sizes = beside.sizes(places, links.values())
-    contents = beside.contents(places, [blob for blob, size in sizes.items() if size <= _LONGEST_TARGET])
+    sizes = beside.read_blob_sizes(places, links.values())
+    contents = beside.read_blobs(places, [blob for blob, size in sizes.items() if size <= _LONGEST_TARGET])
     return {path: os.fsdecode(contents[blob]) for path, blob in links.items() if blob in contents}
 
 
@@ -141,7 +143,10 @@ def _open_submodule(places: Places, path: str, folder: Path, commit: str | None,
     that HEAD names, as if HEAD named none.
     """
     inner = _borrow_parts(places, path, folder, commit, of_work_tree=of_work_tree)
-    if commit and beside.look(inner, "cat-file", "-e", f"{commit}^{{commit}}", fine=(0, 1, _FATAL)).returncode == 0:
+    if (
+        commit
+        and beside.run_readonly(inner, "cat-file", "-e", f"{commit}^{{commit}}", fine=(0, 1, _FATAL)).returncode == 0
+    ):
         return Submodule(path, commit, inner)
     whole = _borrow_parts(places, path, folder, None, of_work_tree=True) if of_work_tree else None
     return Submodule(path, None, whole)

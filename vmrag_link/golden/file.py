@@ -11,7 +11,7 @@ import msgspec
 
 from vmrag_link.errors import FilterInvalid, QueriesInvalid, enumerated, nearest
 from vmrag_link.golden.queries import UPDATE, GoldenFile, GoldenQuery, RankedChunk, Recording
-from vmrag_link.pin_values import shown
+from vmrag_link.pin_values import quote_untrusted
 from vmrag_link.retrieval import filters
 from vmrag_link.retrieval.query import Mode
 from vmrag_link.yaml_tree import (
@@ -21,9 +21,9 @@ from vmrag_link.yaml_tree import (
     ScalarNode,
     SequenceNode,
     YamlRefused,
-    decode,
-    parse,
-    plain,
+    convert_to_plain,
+    decode_text,
+    parse_document,
 )
 
 MAX_BYTES = 4 * 1024 * 1024
@@ -54,12 +54,12 @@ _FIELDS = (
 _CHUNK = ("document", "chunk", "score")
 
 
-def read(data: bytes, label: str) -> GoldenFile:
+def parse_queries(data: bytes, label: str) -> GoldenFile:
     """Raises `QueriesInvalid` with the details `file` (= `label`) and `line`; filters included,
     whose reason it gives.
     """
     try:
-        root = parse(decode(data, MAX_BYTES))
+        root = parse_document(decode_text(data, MAX_BYTES))
         return _file(root)
     except YamlRefused as flaw:
         message = f"{label}, line {flaw.line}: {flaw.reason}"
@@ -89,12 +89,12 @@ def _require_unique_ids(queries: Iterable[GoldenQuery]) -> None:
     seen: dict[str, int] = {}
     for query in queries:
         if query.id and (line := seen.setdefault(query.id, query.line)) != query.line:
-            raise YamlRefused(f"the query of line {line} has the id {shown(query.id)} already", query.line)
+            raise YamlRefused(f"the query of line {line} has the id {quote_untrusted(query.id)} already", query.line)
 
 
 def _recording(entry: MappingEntry) -> Recording:
     try:
-        return msgspec.convert(plain(entry.value), Recording)
+        return msgspec.convert(convert_to_plain(entry.value), Recording)
     except msgspec.ValidationError as error:
         hint = f"Delete the line; to write it again: {UPDATE}"
         raise YamlRefused(f"`recorded` is not what vmrag writes there: {error}", entry.key.line, hint) from None
@@ -115,7 +115,7 @@ def _query(node: Node) -> GoldenQuery:
         collections=optional("collection", lambda entry: tuple(_names(entry))),
         mode=optional("mode", _mode),
         k=optional("k", _k),
-        where=optional("where", lambda entry: _filter(entry, filters.where)),
+        where=optional("where", lambda entry: _filter(entry, filters.normalize_where)),
         where_document=optional("where_document", lambda entry: _filter(entry, _text_filter)),
         expect=tuple(_document(item) for item in _items(entries.get("expect"), "expect")),
         first=optional("first", lambda entry: _document(entry.value)),
@@ -135,7 +135,7 @@ def _require_askable(query: GoldenQuery) -> None:
     for document in filter(None, (*query.expect, query.first, *(query.order or ()))):
         if query.collections and not any(document.startswith(f"{each}/") for each in query.collections):
             collection = document.partition("/")[0]
-            reason = f"{shown(document)} is expected, and only {enumerated(query.collections)} is asked"
+            reason = f"{quote_untrusted(document)} is expected, and only {enumerated(query.collections)} is asked"
             raise YamlRefused(
                 reason, query.line, f"Write `collection: {collection}`, or leave it out: then all are asked."
             )
@@ -148,7 +148,9 @@ def _mode(entry: MappingEntry) -> Mode:
     text = _text(entry.value, "mode")
     if text not in set(Mode):
         raise YamlRefused(
-            f"mode must be one of {', '.join(Mode)}; found {shown(text)}", entry.value.line, "Write `mode: hybrid`."
+            f"mode must be one of {', '.join(Mode)}; found {quote_untrusted(text)}",
+            entry.value.line,
+            "Write `mode: hybrid`.",
         )
     return Mode(text)
 
@@ -162,14 +164,14 @@ def _within(entry: MappingEntry) -> int:
 
 
 def _number(entry: MappingEntry, least: int) -> int:
-    value = plain(entry.value)
+    value = convert_to_plain(entry.value)
     if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= MAX_K:
         raise YamlRefused(f"{entry.key.text} must be a whole number from {least} to {MAX_K}", entry.value.line)
     return value
 
 
 def _filter(entry: MappingEntry, normal: Callable[[Any], Any]) -> dict[str, Any]:
-    value = plain(entry.value)
+    value = convert_to_plain(entry.value)
     if not isinstance(value, dict):
         raise YamlRefused(f"{entry.key.text} must be a filter, such as {{status: open}}", entry.value.line)
     try:
@@ -180,8 +182,8 @@ def _filter(entry: MappingEntry, normal: Callable[[Any], Any]) -> dict[str, Any]
 
 
 def _text_filter(value: dict[str, Any]) -> None:
-    if found := filters.where_document(value):
-        filters.matching_text(found)  # what is no regular expression
+    if found := filters.normalize_where_document(value):
+        filters.compile_where_document(found)  # what is no regular expression
 
 
 def _document(node: Node) -> str:
@@ -189,14 +191,16 @@ def _document(node: Node) -> str:
     collection, _, doc_id = text.partition("/")
     if not collection or not doc_id:
         raise YamlRefused(
-            f"a document is named COLLECTION/DOC; found {shown(text)}", node.line, "To see their names: vmrag list"
+            f"a document is named COLLECTION/DOC; found {quote_untrusted(text)}",
+            node.line,
+            "To see their names: vmrag list",
         )
     return text
 
 
 def _chunk(node: Node) -> RankedChunk:
     entries = _fields(node, _CHUNK, "a place in a ranking")
-    value = {name: plain(entry.value) for name, entry in entries.items()}
+    value = {name: convert_to_plain(entry.value) for name, entry in entries.items()}
     if "document" in entries:
         value["document"] = _document(entries["document"].value)
     try:
@@ -217,7 +221,7 @@ def _fields(node: Node, known: Iterable[str], what: str) -> dict[str, MappingEnt
             near = nearest(name, names)
             meant = f"; the nearest is {near}" if near else ""
             hint = f"Write `{near}`, or delete it." if near else f"There are: {', '.join(names)}."
-            raise YamlRefused(f"there is no key {shown(name)} in {what}{meant}", entry.key.line, hint)
+            raise YamlRefused(f"there is no key {quote_untrusted(name)} in {what}{meant}", entry.key.line, hint)
     return node.entries
 
 

@@ -65,7 +65,7 @@ class GoldenQuery(Record, frozen=True):
         first = (self.first,) if self.first is not None else ()
         return (*self.expect, *first, *(self.order or ()))
 
-    def asked(self, settings: RetrievalSettings) -> Query:
+    def build_query(self, settings: RetrievalSettings) -> Query:
         return Query(
             self.text,
             self.collections,
@@ -136,7 +136,7 @@ class Miss(Record, frozen=True):
         return [f"wanted: {self.wanted}", f"got:    {self.got}"] if self.wanted else []
 
 
-def query_names(queries: Iterable[GoldenQuery]) -> list[str]:
+def name_queries(queries: Iterable[GoldenQuery]) -> list[str]:
     """What tests are called that ask these queries: by their ids, or texts, so that a name stays
     where lines come and go. Of equal ones the second has ` (2)`.
     """
@@ -149,7 +149,7 @@ def query_names(queries: Iterable[GoldenQuery]) -> list[str]:
     return names
 
 
-def recording(ranking: Ranking, settings: RetrievalSettings) -> Recording:
+def build_recording(ranking: Ranking, settings: RetrievalSettings) -> Recording:
     return Recording(
         version=ranking.version,
         mode=settings.mode,
@@ -160,18 +160,18 @@ def recording(ranking: Ranking, settings: RetrievalSettings) -> Recording:
     )
 
 
-def changed_since(recorded: Recording, now: Recording) -> list[str]:
+def describe_changes(recorded: Recording, now: Recording) -> list[str]:
     """What is not as it was when rankings were recorded: `the ranking's version was 1 and is 2`."""
     names = {name: f"retrieval.{name}" for name in Recording.__struct_fields__} | {"version": "the ranking's version"}
     pairs = ((names[name], getattr(recorded, name), getattr(now, name)) for name in names)
     return [f"{name} was {before} and is {after}" for name, before, after in pairs if before != after]
 
 
-def ranked(hits: Sequence[Hit]) -> tuple[RankedChunk, ...]:
+def rank_chunks(hits: Sequence[Hit]) -> tuple[RankedChunk, ...]:
     return tuple(RankedChunk(f"{hit.collection}/{hit.doc_id}", hit.chunk, hit.score) for hit in hits)
 
 
-def misses(
+def find_misses(
     query: GoldenQuery, found: Sequence[RankedChunk], k: int, names: GoldenNames = NO_NAMES, *, comparable: bool
 ) -> list[Miss]:
     """What the first `k` chunks lack of what is expected. `comparable` False: the recorded ranking
@@ -179,7 +179,7 @@ def misses(
     """
     query = names.resolve_query(query)
     there = [each.document for each in found]
-    got = _numbered(map(names.show_name, documents_of(found)))
+    got = _numbered(map(names.show_name, list_documents(found)))
     missed = [
         Miss("expect", f"{shown} is not among the first {k}", document, f"{shown} among the first {k}", got)
         for document, shown in ((document, names.show_name(document)) for document in query.expect)
@@ -189,7 +189,7 @@ def misses(
         instead = f"but {names.show_name(there[0])}" if there else "because nothing is found"
         first = names.show_name(query.first)
         missed.append(Miss("first", f"{first} is not the first, {instead}", query.first, f"1. {first}", got))
-    if query.order is not None and (wrong := _out_of_order(query.order, documents_of(found), query.within, names)):
+    if query.order is not None and (wrong := _out_of_order(query.order, list_documents(found), query.within, names)):
         missed.append(wrong)
     if comparable and query.ranking is not None and query.ranking != tuple(found):
         sides = ([_format_chunk(chunk, names) for chunk in ranking] for ranking in (query.ranking, found))
@@ -198,7 +198,7 @@ def misses(
     return missed
 
 
-def documents_of(found: Iterable[RankedChunk]) -> tuple[str, ...]:
+def list_documents(found: Iterable[RankedChunk]) -> tuple[str, ...]:
     """In the order of their best chunks."""
     return tuple(dict.fromkeys(each.document for each in found))
 
@@ -253,7 +253,7 @@ class RankChange(Record, frozen=True):
     score_after: float | None
 
     @property
-    def same(self) -> bool:
+    def is_same(self) -> bool:
         return (self.rank_before, self.score_before) == (self.rank_after, self.score_after)
 
     def __str__(self) -> str:
@@ -263,7 +263,7 @@ class RankChange(Record, frozen=True):
         return f"{before:>4} -> {after:<4} {self.document} #{self.chunk}  {scores}"
 
 
-def ranking_changes(before: Sequence[RankedChunk], after: Sequence[RankedChunk]) -> list[RankChange]:
+def compare_rankings(before: Sequence[RankedChunk], after: Sequence[RankedChunk]) -> list[RankChange]:
     """In the order of `after`; what is gone comes last."""
     old = {(each.document, each.chunk): (rank, each.score) for rank, each in enumerate(before, start=1)}
     found = []

@@ -13,9 +13,9 @@ from typing import NamedTuple
 import msgspec
 
 from vmrag_link.errors import QueriesInvalid
-from vmrag_link.golden.file import MAX_BYTES, read
+from vmrag_link.golden.file import MAX_BYTES, parse_queries
 from vmrag_link.golden.queries import UPDATE, GoldenFile, RankedChunk, Recording
-from vmrag_link.yaml_tree import MappingEntry, MappingNode, Node, ScalarNode, SequenceNode, decode, parse
+from vmrag_link.yaml_tree import MappingEntry, MappingNode, Node, ScalarNode, SequenceNode, decode_text, parse_document
 
 RankedChunks = tuple[RankedChunk, ...]
 
@@ -30,20 +30,20 @@ class _Change(NamedTuple):
     written: str
 
 
-class Recorded(NamedTuple):
+class RecordedAnswers(NamedTuple):
     """What is written, by the number of the query, counted from 0."""
 
     rankings: Mapping[int, RankedChunks]
     orders: Mapping[int, tuple[str, ...]] = {}
 
 
-def with_recorded(data: bytes, answers: Recorded, now: Recording, label: str) -> bytes:
+def record_answers(data: bytes, answers: RecordedAnswers, now: Recording, label: str) -> bytes:
     """The file with these answers, and under what rankings in it were recorded.
 
     Raises `QueriesInvalid` where a query is written so that nothing can be added.
     """
-    before = read(data, label)
-    text = decode(data, MAX_BYTES)
+    before = parse_queries(data, label)
+    text = decode_text(data, MAX_BYTES)
     newline = "\r\n" if "\r\n" in text else "\n"
     recorded = now if answers.rankings or before.recorded else None
     changes = list(_changes(text, answers, recorded))
@@ -55,13 +55,13 @@ def with_recorded(data: bytes, answers: Recorded, now: Recording, label: str) ->
     return written
 
 
-def with_renamed(data: bytes, names: Mapping[str, str], label: str) -> bytes:
+def rename_documents(data: bytes, names: Mapping[str, str], label: str) -> bytes:
     """Return the file with documents and collections under their new names.
 
     Raises `QueriesInvalid` for a file that cannot be read.
     """
-    read(data, label)
-    text = decode(data, MAX_BYTES)
+    parse_queries(data, label)
+    text = decode_text(data, MAX_BYTES)
     changes = [
         _Change(node.start, node.end, _yaml_text(names[node.text]))
         for query in _query_nodes(text)
@@ -74,7 +74,7 @@ def with_renamed(data: bytes, names: Mapping[str, str], label: str) -> bytes:
         text = text[: change.start] + change.written + text[change.end :]
     mark = data[:3] if data.startswith(b"\xef\xbb\xbf") else b""
     written = mark + text.encode()
-    read(written, label)
+    parse_queries(written, label)
     return written
 
 
@@ -83,7 +83,7 @@ _NAMING = ("expect", "first", "order", "ranking", "collection")
 
 
 def _query_nodes(text: str) -> Iterator[MappingNode]:
-    root = parse(text)
+    root = parse_document(text)
     entry = root.entries.get("queries") if isinstance(root, MappingNode) else None
     items = entry.value.items if entry and isinstance(entry.value, SequenceNode) else ()
     yield from (item for item in items if isinstance(item, MappingNode))
@@ -102,7 +102,7 @@ def _scalars(node: Node) -> Iterator[ScalarNode]:
 
 
 def _require_recorded(
-    written: bytes, before: GoldenFile, answers: Recorded, recorded: Recording | None, label: str
+    written: bytes, before: GoldenFile, answers: RecordedAnswers, recorded: Recording | None, label: str
 ) -> None:
     wanted = [
         msgspec.structs.replace(
@@ -114,7 +114,7 @@ def _require_recorded(
         for number, query in enumerate(before.queries)
     ]
     try:
-        after = read(written, label)
+        after = parse_queries(written, label)
     except QueriesInvalid as error:
         raise _unwritable(label) from error
     if after.recorded != recorded or [msgspec.structs.replace(each, line=0) for each in after.queries] != wanted:
@@ -129,8 +129,8 @@ def _unwritable(label: str) -> QueriesInvalid:
     )
 
 
-def _changes(text: str, answers: Recorded, recorded: Recording | None) -> Iterator[_Change]:
-    root = parse(text)
+def _changes(text: str, answers: RecordedAnswers, recorded: Recording | None) -> Iterator[_Change]:
+    root = parse_document(text)
     assert isinstance(root, MappingNode)  # noqa: S101  `read` has read it
     queries = root.entries["queries"]
     assert isinstance(queries.value, SequenceNode)  # noqa: S101  likewise

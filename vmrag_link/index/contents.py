@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 @contextlib.contextmanager
-def opened(folder: Path) -> Iterator[IndexReader]:
+def open_reader(folder: Path) -> Iterator[IndexReader]:
     from vmrag_link.index.reader import IndexReader, damage_errors
 
     with damage_errors(folder), IndexReader.open(folder) as reader:
@@ -38,50 +38,50 @@ class Contents(Record, frozen=True):
     unembedded: Mapping[str, str]
 
 
-def contents(folder: Path) -> Contents:
-    with opened(folder) as reader:
-        placed = [each for name in reader.collections for each in reader.placed(name)]
+def read_contents(folder: Path) -> Contents:
+    with open_reader(folder) as reader:
+        placed = [each for name in reader.list_collections for each in reader.list_documents(name)]
         headers = {header.key: header for header, _ in placed}
         chunks = {header.key: len(rows) for header, rows in placed}
-        return Contents(reader.collections, headers, chunks, reader.view.unembedded)
+        return Contents(reader.list_collections, headers, chunks, reader.view.unembedded)
 
 
-def held_collections(folder: Path) -> Mapping[str, IndexedCollection]:
+def read_collections(folder: Path) -> Mapping[str, IndexedCollection]:
     """The collections that the index holds, by name."""
-    return views.read(folder).collections
+    return views.read_view(folder).collections
 
 
-def chunk_counts(folder: Path) -> dict[tuple[str, str], int]:
+def count_chunks_by_document(folder: Path) -> dict[tuple[str, str], int]:
     """The number of chunks of each document that the index holds."""
-    with opened(folder) as reader:
-        return reader.chunk_counts()
+    with open_reader(folder) as reader:
+        return reader.count_chunks_by_document()
 
 
-def chunks_held(folder: Path, documents: Iterable[tuple[str, str]]) -> int:
+def count_chunks(folder: Path, documents: Iterable[tuple[str, str]]) -> int:
     """How many chunks the index holds of these documents together."""
-    with opened(folder) as reader:
-        return sum(map(len, reader.rows_of(documents).values()))
+    with open_reader(folder) as reader:
+        return sum(map(len, reader.find_rows(documents).values()))
 
 
-class HeldRow(Record, frozen=True):
+class IndexedRow(Record, frozen=True):
     """A chunk as our own files hold it; `vector` in whole numbers."""
 
     text: str
     vector: bytes
 
 
-def rows_of(folder: Path, name: str) -> dict[str, list[HeldRow]]:
+def read_rows(folder: Path, name: str) -> dict[str, list[IndexedRow]]:
     """The chunks of each document of a collection, in their order."""
-    with opened(folder) as reader:
+    with open_reader(folder) as reader:
         found = {}
-        for header, rows in reader.placed(name):
-            texts = reader.texts(rows)
-            found[header.doc_id] = [HeldRow(texts[row], reader.vector(row)) for row in rows]
+        for header, rows in reader.list_documents(name):
+            texts = reader.read_texts(rows)
+            found[header.doc_id] = [IndexedRow(texts[row], reader.read_vector(row)) for row in rows]
         return found
 
 
-def documents_of(folder: Path, name: str) -> Iterator[tuple[DocumentHeader, list[str]]]:
+def read_documents(folder: Path, name: str) -> Iterator[tuple[DocumentHeader, list[str]]]:
     """Each document of a collection with the texts of its chunks, in their order."""
-    with opened(folder) as reader:
-        for header, rows in reader.placed(name):
-            yield header, list(reader.texts(rows).values())
+    with open_reader(folder) as reader:
+        for header, rows in reader.list_documents(name):
+            yield header, list(reader.read_texts(rows).values())

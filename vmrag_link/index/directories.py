@@ -21,10 +21,10 @@ from vmrag_link import locks, paths, permissions, proc
 from vmrag_link.errors import Busy, FileFailed, IndexFailed
 from vmrag_link.index import seal
 
-BUILDING = ".building-"
+BUILDING_PREFIX = ".building-"
 READ_TIMEOUT = 30.0
 STALE_SECONDS = 600
-MARKS = (".writing", ".lease")
+MARK_SUFFIXES = (".writing", ".lease")
 
 
 class Directories:
@@ -34,7 +34,7 @@ class Directories:
         self.root = root
         self._kind = kind
 
-    def newest(self) -> list[Path]:
+    def list_newest_first(self) -> list[Path]:
         """Every directory, usable or not; the most recently used or made first."""
         if not self.root.is_dir():
             return []
@@ -46,17 +46,17 @@ class Directories:
         return [path for _, path in sorted(found, reverse=True)]
 
     @contextlib.contextmanager
-    def reading(self, path: Path) -> Iterator[None]:
-        if path in seal.IN_MEMORY:
+    def lock_for_reading(self, path: Path) -> Iterator[None]:
+        if path in seal.MEMORY_FOLDERS:
             from vmrag_link.index import storage
 
-            with storage.read_in_memory(path):
+            with storage.hold_memory_folder(path):
                 yield
             return
-        with locks.shared(lock_of(path), purpose=f"read a {self._kind}", timeout=READ_TIMEOUT):
+        with locks.hold_shared(lock_path(path), purpose=f"read a {self._kind}", timeout=READ_TIMEOUT):
             yield
 
-    def touch(self, path: Path) -> None:
+    def mark_used(self, path: Path) -> None:
         """Note the use of a directory; eviction takes the least recently used."""
         with contextlib.suppress(OSError):
             path.touch()
@@ -64,14 +64,14 @@ class Directories:
     # -- making ------------------------------------------------------------------------------------
 
     @contextlib.contextmanager
-    def building(self) -> Iterator[Path]:
+    def temporary_folder(self) -> Iterator[Path]:
         """A new path to build at; the builder makes the directory. It is removed at the end unless
         it got its name.
         """
         with self._aside(f"build a {self._kind}") as folder:
             yield folder
 
-    def name(self, built: Path, target: Path, *, problem: Callable[[], str]) -> None:
+    def move_into_place(self, built: Path, target: Path, *, problem: Callable[[], str]) -> None:
         """Give a finished directory its name, unless one of that name has no `problem`.
 
         One that has is removed first. Raises `IndexFailed` where another process reads it.
@@ -82,7 +82,7 @@ class Directories:
             except OSError as error:
                 if error.errno not in (errno.ENOTEMPTY, errno.EEXIST, errno.ENOTDIR):
                     raise
-                if not self.discard(target):
+                if not self.remove_if_unused(target):
                     raise IndexFailed(
                         f"The {self._kind} {target.name} does not verify and cannot be replaced: another process "
                         "reads it.",
@@ -90,25 +90,25 @@ class Directories:
                         path=str(target),
                     ) from None
             else:
-                paths.fsync(self.root)
+                paths.sync_to_disk(self.root)
                 break
 
     # -- removing ----------------------------------------------------------------------------------
 
-    def discard(self, path: Path, *, unless: Callable[[], Collection[Path]] = tuple) -> bool:
+    def remove_if_unused(self, path: Path, *, unless: Callable[[], Collection[Path]] = tuple) -> bool:
         """Remove a directory. Returns False if it has a reader or is among `unless` by then."""
         try:
-            with locks.exclusive(lock_of(path), purpose=f"remove a {self._kind}", timeout=0):
+            with locks.hold_exclusive(lock_path(path), purpose=f"remove a {self._kind}", timeout=0):
                 if path in unless():
                     return False
-                with self.trash() as trash, contextlib.suppress(FileNotFoundError):
+                with self.trash_folder() as trash, contextlib.suppress(FileNotFoundError):
                     path.rename(trash)
         except Busy:
             return False
         return True
 
     @contextlib.contextmanager
-    def trash(self) -> Iterator[Path]:
+    def trash_folder(self) -> Iterator[Path]:
         """A path for removed files. It is deleted with the block or, after a kill, by the next
         sweep.
         """
@@ -118,28 +118,28 @@ class Directories:
     @contextlib.contextmanager
     def _aside(self, purpose: str) -> Iterator[Path]:
         """A path of a random name, locked; what is there at the end of the block is removed."""
-        folder = self.root / f"{BUILDING}{os.urandom(6).hex()}"
-        with locks.exclusive(lock_of(folder), purpose=purpose, timeout=0):
+        folder = self.root / f"{BUILDING_PREFIX}{os.urandom(6).hex()}"
+        with locks.hold_exclusive(lock_path(folder), purpose=purpose, timeout=0):
             try:
                 yield folder
             finally:
-                remove(folder)
-                lock_of(folder).unlink(missing_ok=True)  # a random name: nobody waits for it
+                remove_path(folder)
+                lock_path(folder).unlink(missing_ok=True)  # a random name: nobody waits for it
 
-    def unfinished(self) -> list[Path]:
+    def list_unfinished(self) -> list[Path]:
         """What builders are at, or left when they were killed."""
-        return [path for path in sorted(self.root.glob(f"{BUILDING}*")) if path.is_dir()]
+        return [path for path in sorted(self.root.glob(f"{BUILDING_PREFIX}*")) if path.is_dir()]
 
-    def sweep(self) -> list[Path]:
+    def remove_unfinished(self) -> list[Path]:
         """Remove what killed builders left; those at work hold their lock."""
         swept = []
-        for folder in self.unfinished():
-            if self.discard(folder):
-                lock_of(folder).unlink(missing_ok=True)
+        for folder in self.list_unfinished():
+            if self.remove_if_unused(folder):
+                lock_path(folder).unlink(missing_ok=True)
                 swept.append(folder)
-        for path in lonely(self.root):  # of builders that were killed when their directory was gone
+        for path in list_orphaned_files(self.root):  # of builders that were killed when their directory was gone
             with contextlib.suppress(FileNotFoundError):
-                if path.name.startswith(BUILDING) and time.time() - path.stat().st_mtime > STALE_SECONDS:
+                if path.name.startswith(BUILDING_PREFIX) and time.time() - path.stat().st_mtime > STALE_SECONDS:
                     path.unlink()
         return swept
 
@@ -155,18 +155,18 @@ def copy_tree(source: Path, target: Path) -> None:
             if copied.killed_by
             else f"Make room on the disk of {target.parent} ('vmrag gc --apply' removes spare indexes).",
         )
-    permissions.settle(target)
+    permissions.apply_folder_mode(target)
 
 
-def lonely(root: Path) -> list[Path]:
+def list_orphaned_files(root: Path) -> list[Path]:
     """Files beside an index that is gone: its lock, the holder, the mark of a killed writer, a
     lease.
     """
     if not root.is_dir():
         return []
-    files = (path for path in root.iterdir() if ".lock" in path.suffixes or path.suffix in MARKS)
+    files = (path for path in root.iterdir() if ".lock" in path.suffixes or path.suffix in MARK_SUFFIXES)
     gone = (path for path in files if path.is_file() and not _index_of(path).exists())
-    return sorted(path for path in gone if not locks.holder(lock_of(_index_of(path))))
+    return sorted(path for path in gone if not locks.read_holder(lock_path(_index_of(path))))
 
 
 def remove_orphaned_lock(path: Path) -> None:
@@ -174,10 +174,10 @@ def remove_orphaned_lock(path: Path) -> None:
     (`locks`).
     """
     index = _index_of(path)
-    with contextlib.suppress(Busy), locks.exclusive(lock_of(index), purpose="sweep", timeout=0):
+    with contextlib.suppress(Busy), locks.hold_exclusive(lock_path(index), purpose="sweep", timeout=0):
         if not index.exists():
             path.unlink(missing_ok=True)
-            lock_of(index).unlink(missing_ok=True)
+            lock_path(index).unlink(missing_ok=True)
 
 
 def _index_of(beside: Path) -> Path:
@@ -185,12 +185,12 @@ def _index_of(beside: Path) -> Path:
     return beside.with_name(name.removesuffix(".writing").removesuffix(".lease"))
 
 
-def lock_of(path: Path) -> Path:
+def lock_path(path: Path) -> Path:
     """The lock file of a directory."""
     return path.with_name(path.name + ".lock")
 
 
-def remove(folder: Path) -> None:
+def remove_path(folder: Path) -> None:
     """Remove an index directory, or a file or link in its place, that nobody else uses. A missing
     one is fine.
     """

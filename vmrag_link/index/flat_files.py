@@ -41,24 +41,24 @@ from typing import Literal, NamedTuple
 import msgspec
 
 from vmrag_link.index import storage
-from vmrag_link.index.keywords import piece_of, slot_of
+from vmrag_link.index.keywords import unpack_piece, unpack_slot
 from vmrag_link.models import DocumentHeader
 
-LARGE = 1_000_000
+MAPPED_BYTES = 1_000_000
 """Bytes of a file that is mapped rather than read."""
 
 
-def append(path: Path, rows: bytes) -> None:
+def append_bytes(path: Path, rows: bytes) -> None:
     with storage.open_file(path, "a") as out:
         out.write(rows)
 
 
-def size(path: Path) -> int:
+def read_size(path: Path) -> int:
     """Bytes of a file; 0 where none was written."""
     return storage.file_size(path)
 
 
-def mapped(path: Path) -> mmap.mmap | bytes:
+def map_file(path: Path) -> mmap.mmap | bytes:
     """The bytes of a file, readable after it is removed; a large one memory-mapped.
 
     A mapping keeps a descriptor, of which a process has a thousand or fewer; many collections are
@@ -67,7 +67,7 @@ def mapped(path: Path) -> mmap.mmap | bytes:
     if storage.is_in_memory(path.parent):
         return storage.read_file(path)
     with path.open("rb") as file:
-        if os.fstat(file.fileno()).st_size < LARGE:
+        if os.fstat(file.fileno()).st_size < MAPPED_BYTES:
             return file.read()
         return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
 
@@ -101,7 +101,7 @@ NUMBERS = 3
 DOCUMENT, NUMBER = 1, 2
 """Where the document's tokens and the chunk's number stand in a row."""
 
-ROW = 4 * NUMBERS
+ROW_BYTES = 4 * NUMBERS
 """Bytes of a row."""
 
 
@@ -121,18 +121,18 @@ def encode_lengths(documents: Iterable[Sequence[int]]) -> bytes:
     return rows.tobytes()
 
 
-def numbers(content: mmap.mmap | bytes, *, slots: int) -> Sequence[int]:
+def decode_lengths(content: mmap.mmap | bytes, *, slots: int) -> Sequence[int]:
     """All numbers of a file's content, row by row. Raises `ValueError` for another size."""
-    if len(content) != slots * ROW:
+    if len(content) != slots * ROW_BYTES:
         raise ValueError(f"a file of lengths has {len(content)} bytes for {slots} slots")
     return read_numbers(content, "I")
 
 
-Code = Literal["B", "H", "I", "Q"]
+TypeCode = Literal["B", "H", "I", "Q"]
 """A type of numbers (`array`)."""
 
 
-def read_numbers(content: mmap.mmap | memoryview | bytes, code: Code) -> Sequence[int]:
+def read_numbers(content: mmap.mmap | memoryview | bytes, code: TypeCode) -> Sequence[int]:
     """Return little-endian numbers of this type, read in place."""
     if sys.byteorder == "big":
         swapped = array.array(code, memoryview(content).tobytes())
@@ -141,14 +141,14 @@ def read_numbers(content: mmap.mmap | memoryview | bytes, code: Code) -> Sequenc
     return memoryview(content).cast(code)
 
 
-def first_row(lengths: Mapping[int, Sequence[int]], row: int) -> int:
+def find_first_row(lengths: Mapping[int, Sequence[int]], row: int) -> int:
     """The row of the first chunk of a chunk's document. `lengths`: as `numbers` has them, by
     piece.
     """
-    return row - lengths[piece_of(row)][NUMBERS * slot_of(row) + NUMBER]
+    return row - lengths[unpack_piece(row)][NUMBERS * unpack_slot(row) + NUMBER]
 
 
-END = 8
+END_BYTES = 8
 """Bytes of the end of a text."""
 
 
@@ -164,8 +164,8 @@ def append_texts(folder: Path, collection_id: int, texts: Iterable[str]) -> None
     del ends[0]
     if sys.byteorder == "big":
         ends.byteswap()
-    append(file, b"".join(encoded))
-    append(ends_file, ends.tobytes())
+    append_bytes(file, b"".join(encoded))
+    append_bytes(ends_file, ends.tobytes())
 
 
 class Texts(NamedTuple):
@@ -186,7 +186,7 @@ SCALE = 127 * 2.5
 LIMIT = 127
 STEP = 0.51
 _WHOLE = 1.5 * 2**52
-MANY = 800_000
+NUMPY_BYTES = 800_000
 """Bytes of vectors from which numpy pays, though importing it takes 60 ms."""
 
 _SIGN = bytes(128) + b"\xff" * 128
@@ -208,7 +208,7 @@ def quantise(vectors: bytes) -> bytes:
 
 def _summed(vectors: bytes) -> bytes:
     """Each number times `SCALE` plus `_WHOLE`, as float64: the same by both ways, to the bit."""
-    if len(vectors) >= MANY:
+    if len(vectors) >= NUMPY_BYTES:
         with contextlib.suppress(ImportError):
             from vmrag_link.numpy_loading import np
 
@@ -216,7 +216,7 @@ def _summed(vectors: bytes) -> bytes:
     return array.array("d", [SCALE * value + _WHOLE for value in array.array("f", vectors)]).tobytes()
 
 
-def near(row: bytes, vector: Sequence[float]) -> bool:
+def matches_vector(row: bytes, vector: Sequence[float]) -> bool:
     """Whether a row is that of a vector, but for the last digits, which a store may change."""
     if len(row) != len(vector):
         return False
@@ -241,10 +241,10 @@ def replace_vectors(folder: Path, collection_id: int, rows: Mapping[int, bytes])
 
 
 def append_vectors(folder: Path, collection_id: int, rows: bytes) -> None:
-    append(folder / vectors_name(collection_id), rows)
+    append_bytes(folder / vectors_name(collection_id), rows)
 
 
-FILE = "manifest.sqlite"
+MANIFEST_FILE = "manifest.sqlite"
 
 SCHEMA = """
 CREATE TABLE documents (
@@ -277,7 +277,7 @@ class Manifest:
     """The open manifest of a segment: one that is being made, or that nobody changes any more."""
 
     def __init__(self, folder: Path, *, create: bool = False) -> None:
-        self.connection = storage.connect_database(folder / FILE, frozen=not create)
+        self.connection = storage.connect_database(folder / MANIFEST_FILE, frozen=not create)
         try:
             if create:
                 self.connection.execute(f"PRAGMA page_size = {PAGE_SIZE}")
@@ -312,12 +312,12 @@ class Manifest:
 
     # -- reading -----------------------------------------------------------------------------------
 
-    def chunks(self) -> dict[int, int]:
+    def count_chunks(self) -> dict[int, int]:
         """Numbers of chunks by collection."""
         rows = self.connection.execute("SELECT collection_id, sum(chunks) FROM documents GROUP BY collection_id")
         return {int(row[0]): int(row[1]) for row in rows}
 
-    def at(self, number: int, slot: int) -> PlacedDocument:
+    def find_document(self, number: int, slot: int) -> PlacedDocument:
         """The document that a slot belongs to."""
         found = self.connection.execute(
             "SELECT doc_id, title, content_hash, metadata, first, chunks FROM documents "
@@ -326,7 +326,7 @@ class Manifest:
         ).fetchone()
         return PlacedDocument(*found)
 
-    def find(self, number: int, doc_ids: Iterable[str]) -> Iterator[PlacedDocument]:
+    def find_states(self, number: int, doc_ids: Iterable[str]) -> Iterator[PlacedDocument]:
         """All states of these documents."""
         # CROSS: SQLite looks the ids up, and does not walk the documents with all ids for each.
         rows = self.connection.execute(
@@ -347,7 +347,7 @@ class Manifest:
             (number, number, *patterns),
         )
 
-    def documents(self, number: int, *, header: bool = True) -> Iterator[PlacedDocument]:
+    def list_documents(self, number: int, *, header: bool = True) -> Iterator[PlacedDocument]:
         """Every document of a collection. Without `header` all but the metadata are empty texts:
         reading them takes half as long again.
         """

@@ -82,24 +82,24 @@ SHORTEST_PART, LEAST_REST = 4, 3
 """
 
 
-def row_id(collection_id: int, slot: int, segment: int = 0) -> int:
+def pack_row(collection_id: int, slot: int, segment: int = 0) -> int:
     return (segment << SEGMENT_BITS) | (collection_id << SLOT_BITS) | slot
 
 
-def piece_of(row: int) -> int:
+def unpack_piece(row: int) -> int:
     """What all rows of a collection in one segment have in common."""
     return row >> SLOT_BITS
 
 
-def segment_of(row: int) -> int:
+def unpack_segment(row: int) -> int:
     return row >> SEGMENT_BITS
 
 
-def slot_of(row: int) -> int:
+def unpack_slot(row: int) -> int:
     return row & LAST_SLOT
 
 
-def words(query: str) -> list[str]:
+def split_query(query: str) -> list[str]:
     """The words of a query, in small letters, each once. Stop words count only where there are no
     others, and no more than `MOST_WORDS` count.
     """
@@ -136,13 +136,13 @@ def is_compound(term: bytes, part: bytes) -> bool:
     return len(term) >= len(part) + LEAST_REST and (term.startswith(part) or term.endswith(part))
 
 
-def matches(query: str, texts: Sequence[str]) -> list[list[tuple[int, int]]]:
+def find_matches(query: str, texts: Sequence[str]) -> list[list[tuple[int, int]]]:
     """Where each text has words of a query, as a ranking by words finds them: ranges of characters
     that share none, ascending.
     """
     phrases: dict[bytes, list[list[bytes]]] = {}
-    versions = [[term.encode() for term in phrase] for phrase in version_terms(query)]
-    for phrase in filter(None, [*find_terms(words(query)), *versions]):
+    versions = [[term.encode() for term in phrase] for phrase in find_version_terms(query)]
+    for phrase in filter(None, [*find_terms(split_query(query)), *versions]):
         phrases.setdefault(phrase[0], []).append(phrase)
     located = [_locate_words(text) if phrases else [] for text in texts]
     # A stem begins like its word, and most words begin differently than those of the query.
@@ -218,30 +218,30 @@ def _add_span(spans: list[tuple[int, int]], start: int, end: int) -> None:
     spans.append((start, end))
 
 
-def terms(query: str) -> list[list[str]]:
+def find_query_terms(query: str) -> list[list[str]]:
     """What the tokenizer makes of each word of a query."""
-    return terms_of(words(query))
+    return list_terms(split_query(query))
 
 
 _VERSION = re.compile(r"\b[vV]?(\d{1,9}(?:\.\d{1,9}){1,5})\b")
 _MOST_VERSIONS = 5
 
 
-def versions(query: str) -> list[str]:
+def find_versions(query: str) -> list[str]:
     """Return the first versions in a query, such as 3.1.0, without the letter v."""
     return list(dict.fromkeys(_VERSION.findall(query)))[:_MOST_VERSIONS]
 
 
-def version_terms(query: str) -> list[list[str]]:
+def find_version_terms(query: str) -> list[list[str]]:
     """Return the terms of each version in a query as a phrase, without and with the letter v.
 
     The numbers of a version alone are in most sections of a changelog.
     """
-    numbers = [version.split(".") for version in versions(query)]
+    numbers = [version.split(".") for version in find_versions(query)]
     return [[letter + first, *others] for first, *others in numbers for letter in ("", "v")]
 
 
-def terms_of(words: Iterable[str]) -> list[list[str]]:
+def list_terms(words: Iterable[str]) -> list[list[str]]:
     """Return the terms of each of these words that has any."""
     return [[term.decode(errors="replace") for term in terms] for terms in find_terms(words) if terms]
 
@@ -316,7 +316,7 @@ _LONGEST = 100
 """Characters of an identifier that is taken apart; longer ones are data."""
 
 
-def parts(text: str) -> str:
+def split_identifiers(text: str) -> str:
     """The parts of the identifiers in a text whose parts no character separates."""
     return " ".join(part for word in _MIXED.findall(text) if len(word) <= _LONGEST for part in _parts_of(word))
 
@@ -327,7 +327,7 @@ def _parts_of(word: str) -> Sequence[str]:
     return tuple(found) if len(found) > 1 else ()
 
 
-def words_beside(path: str, piece: IndexedPiece, text: str) -> tuple[str, str]:
+def list_extra_words(path: str, piece: IndexedPiece, text: str) -> tuple[str, str]:
     """Return more words that find a piece of a file, as two texts.
 
     The first has the parts of identifiers and the words of the path. The second has the names of
@@ -336,19 +336,19 @@ def words_beside(path: str, piece: IndexedPiece, text: str) -> tuple[str, str]:
     *folders, name = path.split("/")
     *parents, symbol = piece.symbol.split(".")
     declared = dict.fromkeys([symbol, *(declaration[0].rpartition(".")[2] for declaration in piece.declared)])
-    place, names = " ".join([*folders[-_NEAR_FOLDERS:], stem(name), *parents]), " ".join(declared)
-    return " ".join([parts(text), place, parts(place)]), f"{names} {parts(names)}"
+    place, names = " ".join([*folders[-_NEAR_FOLDERS:], strip_endings(name), *parents]), " ".join(declared)
+    return " ".join([split_identifiers(text), place, split_identifiers(place)]), f"{names} {split_identifiers(names)}"
 
 
-def stem(name: str) -> str:
+def strip_endings(name: str) -> str:
     """A file's name without its ending: `session` of `session.test.ts` too."""
     return name.lstrip(".").partition(".")[0]
 
 
-def words_of(names: Iterable[str]) -> set[str]:
+def split_names(names: Iterable[str]) -> set[str]:
     """The words of these names in small letters, those that are written as one taken apart, too."""
     text = " ".join(names).replace("_", " ")
-    text = f"{text} {parts(text)}"
+    text = f"{text} {split_identifiers(text)}"
     if not text.isascii():
         from vmrag_link.index import letters
 

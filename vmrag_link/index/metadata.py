@@ -12,9 +12,9 @@ from vmrag_link.models import (
     DocumentHeader,
     DocumentTable,
     Record,
-    canonical_json,
     content_hash,
-    metadata_of,
+    encode_canonical_json,
+    parse_metadata,
 )
 
 MetadataValue = str | int | float | bool | list[str] | list[int] | list[float] | list[bool]
@@ -32,15 +32,15 @@ class HnswSetting(Record, frozen=True):
     """A setting of an HNSW index: its name in Chroma's configuration, default and limits."""
 
     chroma: str
-    usual: int
+    default: int
     low: int
     high: int
 
-    def possible(self, value: object) -> TypeGuard[int]:
+    def allows(self, value: object) -> TypeGuard[int]:
         return isinstance(value, int) and not isinstance(value, bool) and self.low <= value <= self.high
 
 
-HNSW = {
+HNSW_SETTINGS = {
     "hnsw:M": HnswSetting("max_neighbors", 16, 2, 512),
     "hnsw:construction_ef": HnswSetting("ef_construction", 100, 1, 10_000),
     "hnsw:search_ef": HnswSetting("ef_search", 100, 1, 10_000),
@@ -54,7 +54,7 @@ SHORTEST_NAME = 3
 """Characters of a collection's name in Chroma, which takes no shorter one."""
 
 
-def chroma_name(collection: str) -> str:
+def make_chroma_name(collection: str) -> str:
     """A collection's name in Chroma: its own, with a hash behind one that is too short there."""
     if len(collection) >= SHORTEST_NAME:
         return collection
@@ -72,14 +72,14 @@ def parse_chunk_id(name: str) -> tuple[str, int] | None:
     return (found["doc"], int(found["number"])) if found else None
 
 
-def document_metadata(document: DocumentHeader, table: DocumentTable) -> dict[str, MetadataValue]:
+def build_document_metadata(document: DocumentHeader, table: DocumentTable) -> dict[str, MetadataValue]:
     """The document's metadata for filters, the same for each of its chunks. `table`: where it is.
 
     None and keys reserved by Chroma are left out; answers take a document's metadata from the
     manifest.
     """
     given = msgspec.json.decode(document.metadata)
-    kept = {key: chroma_value(value) for key, value in given.items() if value is not None and is_chroma_key(key)}
+    kept = {key: to_chroma_value(value) for key, value in given.items() if value is not None and is_chroma_key(key)}
     if document.title:
         kept.setdefault("title", document.title)
     return kept | _origin(document, table)
@@ -89,7 +89,9 @@ PROVENANCE = frozenset({"content_hash", "source_table", "collection"})
 """Names of `place` by which a document is told from others; answers have them on request."""
 
 
-def place(document: DocumentHeader, table: DocumentTable, number: int, total: int) -> dict[str, MetadataValue]:
+def build_chunk_metadata(
+    document: DocumentHeader, table: DocumentTable, number: int, total: int
+) -> dict[str, MetadataValue]:
     """The chunk's place in its document, under the index's own names (`RESERVED_METADATA`)."""
     return _origin(document, table) | {"chunk_index": number, "total_chunks": total}
 
@@ -103,9 +105,9 @@ def _origin(document: DocumentHeader, table: DocumentTable) -> dict[str, Metadat
     }
 
 
-def description(collection: Collection) -> dict[str, MetadataValue]:
+def build_collection_metadata(collection: Collection) -> dict[str, MetadataValue]:
     """The Chroma collection's own metadata, for outside clients."""
-    given = metadata_of(collection)
+    given = parse_metadata(collection)
     kept = {key: value for key, value in given.items() if _scalar(value) and is_chroma_key(key)}
     return {key: value for key, value in kept.items() if not key.startswith(HNSW_PREFIX)} | {
         "embedding_function": collection.embedding_function,
@@ -113,33 +115,33 @@ def description(collection: Collection) -> dict[str, MetadataValue]:
     }
 
 
-def hnsw_settings(collection: Collection) -> dict[str, int]:
+def read_chroma_hnsw(collection: Collection) -> dict[str, int]:
     """What Chroma's HNSW index of the collection is made with, by Chroma's names."""
-    return {HNSW[key].chroma: value for key, value in hnsw_of(collection).items()}
+    return {HNSW_SETTINGS[key].chroma: value for key, value in read_hnsw(collection).items()}
 
 
-def hnsw_of(collection: Collection) -> dict[str, int]:
+def read_hnsw(collection: Collection) -> dict[str, int]:
     """What Chroma's HNSW index of the collection is made with, by the keys of metadata.
 
     Values that are not given, or not possible, are the usual ones. Only outside clients search
     there: our own answers are exact.
     """
-    given = metadata_of(collection)
-    found = ((key, each, given.get(key)) for key, each in HNSW.items())
-    return {key: value if each.possible(value) else each.usual for key, each, value in found}
+    given = parse_metadata(collection)
+    found = ((key, each, given.get(key)) for key, each in HNSW_SETTINGS.items())
+    return {key: value if each.allows(value) else each.default for key, each, value in found}
 
 
 def is_chroma_key(key: str) -> bool:
     return key != "" and not key.startswith(("$", "#", "chroma:"))
 
 
-def chroma_value(value: Any) -> MetadataValue:
+def to_chroma_value(value: Any) -> MetadataValue:
     """Chroma takes scalars and non-empty lists of one type. Everything else becomes JSON text."""
     if _scalar(value):
         return value  # type: ignore[no-any-return]
     if isinstance(value, list) and all(map(_scalar, value)) and len({type(each) for each in value}) == 1:
         return value
-    return canonical_json(value)
+    return encode_canonical_json(value)
 
 
 def _scalar(value: Any) -> bool:

@@ -32,7 +32,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from vmrag_link.index import keywords
-from vmrag_link.index.flat_files import Code, read_numbers
+from vmrag_link.index.flat_files import TypeCode, read_numbers
 from vmrag_link.models import Record
 
 DOCUMENT_FIELDS = ("text",)
@@ -42,13 +42,13 @@ CODE_FIELDS = ("text", "parts", NAMES)
 parts.
 """
 
-FULL = 3_000_000
+BLOCK_TOKENS = 3_000_000
 """Tokens of a block. A writer needs up to forty bytes of memory for each."""
 
 MOST_WORDS = 200_000
 """Different words of a block."""
 
-MANY = 200_000
+NUMPY_TOKENS = 200_000
 """Tokens of a block that take as long without numpy as importing numpy takes."""
 
 _CHUNKS_AT_ONCE = 1_000
@@ -61,7 +61,7 @@ Numbers = Any
 
 _SHORT = 1 << 16
 _ALIGNMENT = 8
-_SIZES: dict[Code, int] = {"B": 1, "H": 2, "I": 4}
+_SIZES: dict[TypeCode, int] = {"B": 1, "H": 2, "I": 4}
 
 # In UTF-8, letters and digits become small, and all other characters below U+0080 become spaces:
 # FTS5 separates words there. It may also separate words at other characters.
@@ -83,7 +83,7 @@ class _Header(Record, frozen=True):
 
     fields: tuple[str, ...]
     slots: tuple[int, int]
-    arrays: dict[str, tuple[Code, int, int]]
+    arrays: dict[str, tuple[TypeCode, int, int]]
     size: int
 
 
@@ -115,9 +115,9 @@ class BlockWriter:
 
     @property
     def is_full(self) -> bool:
-        return len(self._tokens) >= FULL or len(self._words) + len(self._terms) >= MOST_WORDS
+        return len(self._tokens) >= BLOCK_TOKENS or len(self._words) + len(self._terms) >= MOST_WORDS
 
-    def add(self, chunks: Iterable[Sequence[str]]) -> list[int]:
+    def add_chunks(self, chunks: Iterable[Sequence[str]]) -> list[int]:
         """Add chunks, each given as the texts of its fields, and return their numbers of tokens."""
         remaining, counts = iter(chunks), []
         while batch := list(itertools.islice(remaining, _CHUNKS_AT_ONCE)):
@@ -195,7 +195,7 @@ class _Lists(NamedTuple):
 
 def _has_many(tokens: array[int]) -> bool:
     """Return whether numpy takes less time for so many tokens."""
-    if "numpy" in sys.modules or len(tokens) >= MANY:
+    if "numpy" in sys.modules or len(tokens) >= NUMPY_TOKENS:
         with contextlib.suppress(ImportError):
             importlib.import_module("vmrag_link.numpy_loading")
             return True
@@ -253,7 +253,7 @@ def _invert_by_numpy(tokens: _Tokens, terms: int) -> _Lists:
     )
 
 
-def _shrink(values: Numbers, largest: int) -> tuple[Code, bytes]:
+def _shrink(values: Numbers, largest: int) -> tuple[TypeCode, bytes]:
     """Return the smallest type for the largest value, and all values in it, little-endian."""
     code = next(code for code, size in _SIZES.items() if largest < 1 << 8 * size)
     ratio = values.itemsize // _SIZES[code]
@@ -264,7 +264,7 @@ def _shrink(values: Numbers, largest: int) -> tuple[Code, bytes]:
     return code, small.tobytes()
 
 
-def _encode_block(fields: tuple[str, ...], slots: tuple[int, int], arrays: dict[str, tuple[Code, bytes]]) -> bytes:
+def _encode_block(fields: tuple[str, ...], slots: tuple[int, int], arrays: dict[str, tuple[TypeCode, bytes]]) -> bytes:
     places, parts, end = {}, [], 0
     for name, (code, content) in arrays.items():
         places[name] = (code, end, len(content) // _SIZES[code])
@@ -276,7 +276,7 @@ def _encode_block(fields: tuple[str, ...], slots: tuple[int, int], arrays: dict[
     return b"".join([len(header).to_bytes(_ALIGNMENT, "little"), header, *parts])
 
 
-class Holding(NamedTuple):
+class WordOccurrences(NamedTuple):
     """The chunks of a piece (`keywords.piece_of`) that contain a word in one field.
 
     It has their slots, ascending, and how often each contains the word. `alive` has a byte for each

@@ -19,14 +19,14 @@ from vmrag_link.errors import unusable
 from vmrag_link.index import flat_files, keywords
 from vmrag_link.index import view as views
 from vmrag_link.index.flat_files import PatternKind, PlacedDocument
-from vmrag_link.index.postings import NAMES, Holding
+from vmrag_link.index.postings import NAMES, WordOccurrences
 from vmrag_link.index.segment import Segment
-from vmrag_link.index.view import CollectionPiece, IndexedCollection, IndexView, segments_beside
+from vmrag_link.index.view import CollectionPiece, IndexedCollection, IndexView, segments_folder
 from vmrag_link.models import DocumentHeader, Record
 
-Key = tuple[str, str]
+DocumentKey = tuple[str, str]
 
-FEW = 5
+FEW_CHUNKS = 5
 """Maximum number of chunks with a word for which compounds are searched. Common words need none."""
 
 OWN_WEIGHT, MOST_COMPOUNDS = 3, 200
@@ -38,7 +38,7 @@ COLUMN_ROWS = 1_000
 BATCH_CHUNKS = 1_000
 
 
-class HeldChunk(Record, frozen=True):
+class IndexedChunk(Record, frozen=True):
     """`number` of the `chunks` of a document; the rest is the document's."""
 
     doc_id: str
@@ -49,7 +49,7 @@ class HeldChunk(Record, frozen=True):
     metadata: str
 
 
-class HeldColumns(NamedTuple):
+class DocumentColumns(NamedTuple):
     """Documents, column by column: first row, number of chunks, a chunk's own number (0 for the
     whole document), and the rest of a header.
     """
@@ -72,7 +72,7 @@ class OpenPiece(Record, frozen=True):
 
     @property
     def first_row(self) -> int:
-        return keywords.row_id(self.piece.id, 0, self.segment.number)
+        return keywords.pack_row(self.piece.id, 0, self.segment.number)
 
 
 class IndexReader:
@@ -91,7 +91,7 @@ class IndexReader:
             for name, piece in part.pieces.items():
                 held = OpenPiece(segment, name, piece)
                 self._pieces[name].append(held)
-                self._by_row[keywords.piece_of(held.first_row)] = held
+                self._by_row[keywords.unpack_piece(held.first_row)] = held
 
     @classmethod
     def open(cls, folder: Path, *more: Path) -> Self:
@@ -99,7 +99,7 @@ class IndexReader:
 
         Raises `IndexFailed`.
         """
-        return cls(views.joined([views.read(each) for each in (folder, *more)]), segments_beside(folder))
+        return cls(views.join_views([views.read_view(each) for each in (folder, *more)]), segments_folder(folder))
 
     def __enter__(self) -> Self:
         return self
@@ -111,67 +111,67 @@ class IndexReader:
         for segment in self._segments:
             segment.close()
 
-    def hold(self) -> None:
+    def open_files(self) -> None:
         """Open all files: from now on the segments may be removed."""
         for segment, part in zip(self._segments, self.view.parts, strict=True):
-            segment.hold(piece.id for piece in part.pieces.values())
+            segment.open_files(piece.id for piece in part.pieces.values())
 
     # -- collections -------------------------------------------------------------------------------
 
     @property
-    def collections(self) -> Mapping[str, IndexedCollection]:
+    def list_collections(self) -> Mapping[str, IndexedCollection]:
         return self.view.collections
 
-    def pieces(self, collection: str) -> Sequence[OpenPiece]:
+    def list_pieces(self, collection: str) -> Sequence[OpenPiece]:
         return self._pieces.get(collection, ())
 
-    def collection_of(self, row: int) -> str:
-        return self._by_row[keywords.piece_of(row)].collection
+    def find_collection(self, row: int) -> str:
+        return self._by_row[keywords.unpack_piece(row)].collection
 
     # -- documents ---------------------------------------------------------------------------------
 
-    def headers(self) -> dict[Key, DocumentHeader]:
+    def read_headers(self) -> dict[DocumentKey, DocumentHeader]:
         """All documents by (collection, doc_id)."""
-        return {header.key: header for name in self.collections for header, _ in self.placed(name)}
+        return {header.key: header for name in self.list_collections for header, _ in self.list_documents(name)}
 
-    def headers_of(self, keys: Iterable[Key]) -> dict[Key, DocumentHeader]:
+    def find_headers(self, keys: Iterable[DocumentKey]) -> dict[DocumentKey, DocumentHeader]:
         """The headers of the given documents that the index holds."""
         return {key: _header(key[0], each) for key, (_, each) in self._find(keys).items()}
 
-    def rows_of(self, keys: Iterable[Key]) -> dict[Key, range]:
+    def find_rows(self, keys: Iterable[DocumentKey]) -> dict[DocumentKey, range]:
         """The rows of those of these documents that the index holds."""
         return {key: _rows(piece, each) for key, (piece, each) in self._find(keys).items()}
 
-    def chunk_counts(self) -> dict[Key, int]:
+    def count_chunks_by_document(self) -> dict[DocumentKey, int]:
         """Numbers of chunks by document."""
-        return {header.key: len(rows) for name in self.collections for header, rows in self.placed(name)}
+        return {header.key: len(rows) for name in self.list_collections for header, rows in self.list_documents(name)}
 
-    def chunks_of(self, collection: str, doc_ids: Iterable[str]) -> dict[str, int]:
+    def count_chunks(self, collection: str, doc_ids: Iterable[str]) -> dict[str, int]:
         """Numbers of chunks of those of these documents that the index holds."""
         found = self._find((collection, doc_id) for doc_id in doc_ids)
         return {doc_id: each.chunks for (_, doc_id), (_, each) in found.items()}
 
-    def placed(self, collection: str) -> Iterator[tuple[DocumentHeader, range]]:
+    def list_documents(self, collection: str) -> Iterator[tuple[DocumentHeader, range]]:
         """Every document of a collection, and the rows of its chunks."""
-        for held in self.pieces(collection):
-            for document in held.segment.manifest.documents(held.piece.id):
-                if held.piece.alive(document.first):
+        for held in self.list_pieces(collection):
+            for document in held.segment.manifest.list_documents(held.piece.id):
+                if held.piece.is_alive(document.first):
                     yield _header(collection, document), _rows(held, document)
 
-    def rows_like(
+    def find_rows_like(
         self, collection: str, patterns: Sequence[str], by: PatternKind = "LIKE"
     ) -> Iterator[tuple[str, range]]:
         """Yield the id and the rows of each document whose id is like a pattern of SQL."""
-        for held in self.pieces(collection):
+        for held in self.list_pieces(collection):
             for doc_id, first, chunks in held.segment.manifest.find_like(held.piece.id, patterns, by):
-                if held.piece.alive(first):
+                if held.piece.is_alive(first):
                     yield doc_id, range(held.first_row + first, held.first_row + first + chunks)
 
-    def batches(self, collection: str) -> Iterator[list[tuple[DocumentHeader, range]]]:
+    def batch_documents(self, collection: str) -> Iterator[list[tuple[DocumentHeader, range]]]:
         """As `placed`, documents with about `BATCH_CHUNKS` chunks at a time."""
         batch: list[tuple[DocumentHeader, range]] = []
         size = 0
-        for header, rows in self.placed(collection):
+        for header, rows in self.list_documents(collection):
             batch.append((header, rows))
             size += len(rows)
             if size >= BATCH_CHUNKS:
@@ -180,161 +180,163 @@ class IndexReader:
         if batch:
             yield batch
 
-    def columns(self, collection: str, *, header: bool) -> Iterator[HeldColumns]:
+    def read_columns(self, collection: str, *, header: bool) -> Iterator[DocumentColumns]:
         """Every document of a collection, a thousand at a time. Without `header`, the columns from
         `title` on are empty texts.
         """
-        for held in self.pieces(collection):
-            first_row, alive = held.first_row, held.piece.alive
-            placed = held.segment.manifest.documents(held.piece.id, header=header)
+        for held in self.list_pieces(collection):
+            first_row, alive = held.first_row, held.piece.is_alive
+            placed = held.segment.manifest.list_documents(held.piece.id, header=header)
             rows = (
                 (first_row + first, chunks, 0, metadata, title, doc_id, content_hash)
                 for doc_id, title, content_hash, metadata, first, chunks in placed
                 if alive(first)
             )
             while some := list(itertools.islice(rows, COLUMN_ROWS)):
-                yield HeldColumns(*zip(*some, strict=True))
+                yield DocumentColumns(*zip(*some, strict=True))
 
-    def _find(self, keys: Iterable[Key]) -> dict[Key, tuple[OpenPiece, PlacedDocument]]:
+    def _find(self, keys: Iterable[DocumentKey]) -> dict[DocumentKey, tuple[OpenPiece, PlacedDocument]]:
         asked: dict[str, list[str]] = {}
         for name, doc_id in keys:
             asked.setdefault(name, []).append(doc_id)
         return {
             (name, each.doc_id): (held, each)
             for name, doc_ids in asked.items()
-            for held in self.pieces(name)
-            for each in held.segment.manifest.find(held.piece.id, doc_ids)
-            if held.piece.alive(each.first)
+            for held in self.list_pieces(name)
+            for each in held.segment.manifest.find_states(held.piece.id, doc_ids)
+            if held.piece.is_alive(each.first)
         }
 
     # -- chunks ------------------------------------------------------------------------------------
 
-    def chunk(self, row: int) -> HeldChunk:
-        held, slot = self._by_row[keywords.piece_of(row)], keywords.slot_of(row)
-        found = held.segment.manifest.at(held.piece.id, slot)
-        return HeldChunk(
+    def read_chunk(self, row: int) -> IndexedChunk:
+        held, slot = self._by_row[keywords.unpack_piece(row)], keywords.unpack_slot(row)
+        found = held.segment.manifest.find_document(held.piece.id, slot)
+        return IndexedChunk(
             found.doc_id, slot - found.first, found.chunks, found.title, found.content_hash, found.metadata
         )
 
-    def rows(self, collection: str) -> list[int]:
+    def list_rows(self, collection: str) -> list[int]:
         """All rows of a collection's chunks, ascending."""
         found: list[int] = []
-        for held in self.pieces(collection):
+        for held in self.list_pieces(collection):
             rows = range(held.first_row, held.first_row + held.piece.slots)
-            found += [row for row in rows if held.piece.alive(row - held.first_row)] if held.piece.dead else rows
+            found += [row for row in rows if held.piece.is_alive(row - held.first_row)] if held.piece.dead else rows
         return found
 
-    def texts(self, rows: Iterable[int]) -> dict[int, str]:
+    def read_texts(self, rows: Iterable[int]) -> dict[int, str]:
         """Return the texts of these rows."""
-        return {row: self.text_of(row) for row in rows}
+        return {row: self.read_text(row) for row in rows}
 
-    def text_of(self, row: int) -> str:
+    def read_text(self, row: int) -> str:
         """Return the text of a chunk."""
-        held = self._by_row[keywords.piece_of(row)]
-        return held.segment.texts(held.piece.id).text_at(keywords.slot_of(row))
+        held = self._by_row[keywords.unpack_piece(row)]
+        return held.segment.open_texts(held.piece.id).text_at(keywords.unpack_slot(row))
 
-    def vector(self, row: int) -> bytes:
+    def read_vector(self, row: int) -> bytes:
         """The vector of a chunk, in whole numbers."""
-        held, slot = self._by_row[keywords.piece_of(row)], keywords.slot_of(row)
-        size = self.collections[held.collection].collection.embedding_dimensions
-        return bytes(held.segment.vectors(held.piece.id)[slot * size : (slot + 1) * size])
+        held, slot = self._by_row[keywords.unpack_piece(row)], keywords.unpack_slot(row)
+        size = self.list_collections[held.collection].collection.embedding_dimensions
+        return bytes(held.segment.map_vectors(held.piece.id)[slot * size : (slot + 1) * size])
 
-    def vectors(self, rows: range) -> bytes:
+    def read_vectors(self, rows: range) -> bytes:
         """The vectors of a document's chunks, one behind the other."""
-        held, slot = self._by_row[keywords.piece_of(rows.start)], keywords.slot_of(rows.start)
-        size = self.collections[held.collection].collection.embedding_dimensions
-        return bytes(held.segment.vectors(held.piece.id)[slot * size : (slot + len(rows)) * size])
+        held, slot = self._by_row[keywords.unpack_piece(rows.start)], keywords.unpack_slot(rows.start)
+        size = self.list_collections[held.collection].collection.embedding_dimensions
+        return bytes(held.segment.map_vectors(held.piece.id)[slot * size : (slot + len(rows)) * size])
 
-    def floats(self, rows: Iterable[int]) -> dict[int, bytes]:
+    def read_floats(self, rows: Iterable[int]) -> dict[int, bytes]:
         """The vectors that cannot be made again from texts (float32)."""
         found: dict[int, bytes] = {}
-        for number, some in _by(keywords.piece_of, rows).items():
+        for number, some in _by(keywords.unpack_piece, rows).items():
             held = self._by_row[number]
-            content = held.segment.mapped(flat_files.floats_name(held.piece.id))
-            size = self.collections[held.collection].collection.embedding_dimensions
-            kept = flat_files.find_floats(content, map(keywords.slot_of, some), dimensions=size)
+            content = held.segment.map_file(flat_files.floats_name(held.piece.id))
+            size = self.list_collections[held.collection].collection.embedding_dimensions
+            kept = flat_files.find_floats(content, map(keywords.unpack_slot, some), dimensions=size)
             found |= {held.first_row + slot: row for slot, row in kept.items()}
         return found
 
     # -- words -------------------------------------------------------------------------------------
 
-    def lengths(self, collection: str) -> dict[int, Sequence[int]]:
+    def read_lengths(self, collection: str) -> dict[int, Sequence[int]]:
         """What `flat_files.numbers` gives, by piece (`keywords.piece_of`)."""
         return {
-            keywords.piece_of(held.first_row): held.segment.lengths(held.piece.id, slots=held.piece.slots)
-            for held in self.pieces(collection)
+            keywords.unpack_piece(held.first_row): held.segment.read_lengths(held.piece.id, slots=held.piece.slots)
+            for held in self.list_pieces(collection)
         }
 
-    def tokens_of(self, rows: Iterable[range]) -> int:
+    def count_tokens(self, rows: Iterable[range]) -> int:
         """The tokens of these documents together. Each is given by its rows."""
         numbers: dict[int, Sequence[int]] = {}
         total = 0
         for row in rows:
-            piece = keywords.piece_of(row.start)
+            piece = keywords.unpack_piece(row.start)
             if piece not in numbers:
                 held = self._by_row[piece]
-                numbers[piece] = held.segment.lengths(held.piece.id, slots=held.piece.slots)
-            total += numbers[piece][flat_files.NUMBERS * keywords.slot_of(row.start) + flat_files.DOCUMENT]
+                numbers[piece] = held.segment.read_lengths(held.piece.id, slots=held.piece.slots)
+            total += numbers[piece][flat_files.NUMBERS * keywords.unpack_slot(row.start) + flat_files.DOCUMENT]
         return total
 
-    def holdings(
+    def find_occurrences(
         self, terms: Sequence[str], collections: Iterable[str], *, names: bool = False
-    ) -> dict[str, list[Holding]]:
+    ) -> dict[str, list[WordOccurrences]]:
         """Return which chunks of these collections hold a word (one of `keywords.terms`).
 
         `names`: only among the names of code.
         """
-        holdings: dict[str, list[Holding]] = {}
+        holdings: dict[str, list[WordOccurrences]] = {}
         for name in collections:
             lists = holdings[name] = []
-            for held in self.pieces(name):
-                number, piece = keywords.piece_of(held.first_row), held.piece
-                postings = held.segment.postings(piece.id, slots=piece.slots)
+            for held in self.list_pieces(name):
+                number, piece = keywords.unpack_piece(held.first_row), held.piece
+                postings = held.segment.open_postings(piece.id, slots=piece.slots)
                 for field, slots, frequencies in postings.find_lists(terms, names=names):
                     if len(slots):
                         alive = self._alive_slots(number)
-                        lists.append(Holding(number, slots, frequencies, alive, field == NAMES))
+                        lists.append(WordOccurrences(number, slots, frequencies, alive, field == NAMES))
         return holdings
 
-    def with_compounds(
-        self, terms: Sequence[str], name: str, holdings: list[Holding], *, alone: bool
-    ) -> Sequence[Holding]:
+    def add_compounds(
+        self, terms: Sequence[str], name: str, holdings: list[WordOccurrences], *, alone: bool
+    ) -> Sequence[WordOccurrences]:
         """Return the chunks of a collection of documents that contain a word or, if these are few,
         a compound with it.
 
         `holdings`: the chunks with the word itself, which has the weight `OWN_WEIGHT`. `alone`: the
         query has no other word.
         """
-        if self.collections[name].collection.is_code or any(
-            len(holding.slots) > FEW and not holding.alive for holding in holdings
+        if self.list_collections[name].collection.is_code or any(
+            len(holding.slots) > FEW_CHUNKS and not holding.alive for holding in holdings
         ):
             return holdings
         pairs = itertools.chain.from_iterable(holding.alive_pairs() for holding in holdings)
         is_part = keywords.is_part([term.encode() for term in terms], alone=alone)
-        if not is_part or any(True for _ in itertools.islice(pairs, FEW, None)):
+        if not is_part or any(True for _ in itertools.islice(pairs, FEW_CHUNKS, None)):
             return holdings
-        compounds: dict[bytes, list[Holding]] = {}
-        for held in self.pieces(name):
-            number, piece = keywords.piece_of(held.first_row), held.piece
-            for term, slots, frequencies in held.segment.postings(piece.id, slots=piece.slots).find_compounds(terms[0]):
-                holding = Holding(number, slots, frequencies, self._alive_slots(number))
+        compounds: dict[bytes, list[WordOccurrences]] = {}
+        for held in self.list_pieces(name):
+            number, piece = keywords.unpack_piece(held.first_row), held.piece
+            for term, slots, frequencies in held.segment.open_postings(piece.id, slots=piece.slots).find_compounds(
+                terms[0]
+            ):
+                holding = WordOccurrences(number, slots, frequencies, self._alive_slots(number))
                 if any(True for _ in holding.alive_pairs()):
                     compounds.setdefault(term, []).append(holding)
         shortest = sorted(compounds, key=lambda term: (len(term), term))[:MOST_COMPOUNDS]
         return [*holdings * OWN_WEIGHT, *(holding for term in shortest for holding in compounds[term])]
 
-    def rows_with(self, terms: Sequence[str], collections: Iterable[str], *, names: bool = False) -> set[int]:
+    def find_rows_with_word(self, terms: Sequence[str], collections: Iterable[str], *, names: bool = False) -> set[int]:
         """Return the rows of these collections that hold a word. The arguments are as above."""
         return {
             holding.piece << keywords.SLOT_BITS | slot
-            for holdings in self.holdings(terms, collections, names=names).values()
+            for holdings in self.find_occurrences(terms, collections, names=names).values()
             for holding in holdings
             for slot, _ in holding.alive_pairs()
         }
 
     def _alive_slots(self, number: int) -> bytes:
         if number not in self._alive:
-            self._alive[number] = self._by_row[number].piece.alive_slots()
+            self._alive[number] = self._by_row[number].piece.list_alive_slots()
         return self._alive[number]
 
 

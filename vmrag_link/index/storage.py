@@ -64,41 +64,41 @@ class _MemoryFile(io.BytesIO):
 
 _FOLDERS: dict[Path, MemoryFolder] = {}
 
-MAKING = threading.RLock()
+MAKING_LOCK = threading.RLock()
 """Hold it from the first new folder of an index until the index has its name."""
 
 
-def keep_in_memory(folder: Path) -> None:
+def make_memory_folder(folder: Path) -> None:
     """Make an empty folder in memory."""
     _FOLDERS[folder] = MemoryFolder()
-    seal.IN_MEMORY.add(folder)
+    seal.MEMORY_FOLDERS.add(folder)
 
 
 def is_in_memory(folder: Path) -> bool:
     return folder in _FOLDERS
 
 
-def folders_in_memory(root: Path) -> list[Path]:
+def list_memory_folders(root: Path) -> list[Path]:
     """The folders in memory directly below `root`, the newest first."""
     return [path for path in reversed(list(_FOLDERS)) if path.parent == root]
 
 
-def rename_in_memory(folder: Path, to: Path) -> None:
+def rename_memory_folder(folder: Path, to: Path) -> None:
     _FOLDERS[to] = _FOLDERS.pop(folder)
-    seal.IN_MEMORY.remove(folder)
-    seal.IN_MEMORY.add(to)
+    seal.MEMORY_FOLDERS.remove(folder)
+    seal.MEMORY_FOLDERS.add(to)
 
 
-def forget_in_memory(folder: Path) -> None:
+def remove_memory_folder(folder: Path) -> None:
     """Remove a folder from memory, unless it has a reader."""
     if (kept := _FOLDERS.get(folder)) and not kept.readers:
         del _FOLDERS[folder]
-        seal.IN_MEMORY.remove(folder)
+        seal.MEMORY_FOLDERS.remove(folder)
         kept.close()
 
 
 @contextlib.contextmanager
-def read_in_memory(folder: Path) -> Iterator[None]:
+def hold_memory_folder(folder: Path) -> Iterator[None]:
     """Keep a folder in memory while the block reads it."""
     kept = _FOLDERS[folder]
     kept.readers += 1

@@ -23,11 +23,11 @@ from vmrag_link.index import keywords, seal
 from vmrag_link.index import view as views
 from vmrag_link.index.draft import seal_view
 from vmrag_link.index.reader import IndexReader
-from vmrag_link.index.segment import CutDocument, SegmentWriter, is_full
-from vmrag_link.index.view import CollectionPiece, CountedSegment, IndexedCollection, IndexView
+from vmrag_link.index.segment import DocumentTexts, SegmentWriter, is_disk_full
+from vmrag_link.index.view import CollectionPiece, IndexedCollection, IndexView, ViewPart
 from vmrag_link.index.views import Views
 from vmrag_link.models import Collection as CollectionDefinition
-from vmrag_link.models import DocumentHeader, canonical_json
+from vmrag_link.models import DocumentHeader, encode_canonical_json
 
 WORN = 0.7
 """The share of a segment's rows below which it is written anew."""
@@ -44,7 +44,7 @@ class _Used(NamedTuple):
         """Equal for pieces whose rows may lie in one: cut, embedded and measured alike."""
         each = self.definition
         decisive = [each.embedding_function, each.embedding_model, each.embedding_dimensions, each.chunking]
-        return f"{each.name}\n{hashlib.sha256(canonical_json(decisive).encode()).hexdigest()[:16]}"
+        return f"{each.name}\n{hashlib.sha256(encode_canonical_json(decisive).encode()).hexdigest()[:16]}"
 
 
 Use = dict[str, dict[int, _Used]]
@@ -66,7 +66,7 @@ class _New(NamedTuple):
     moved: Moved
 
 
-def rewrite(kept: Views) -> list[Path]:
+def rewrite_segments(kept: Views) -> list[Path]:
     """Write worn segments anew; returns the views that were changed.
 
     A view that is being read keeps its segments, as do those of uncommitted documents, and views
@@ -76,14 +76,14 @@ def rewrite(kept: Views) -> list[Path]:
     rewriting = kept.root.parent / "locks" / "rewriting.lock"
     with contextlib.ExitStack() as held:
         held.enter_context(_database_errors(kept.segments.root))
-        held.enter_context(locks.exclusive(rewriting, purpose="rewrite segments", timeout=0))
-        held.enter_context(kept.segments.making())
+        held.enter_context(locks.hold_exclusive(rewriting, purpose="rewrite segments", timeout=0))
+        held.enter_context(kept.segments.pause_collection())
         there = dict(_views(kept))
         used = _use(there.values())
         worn = _worn(kept.segments.root, used, there.values())
         if not worn:
             return []
-        folder = held.enter_context(kept.segments.building())
+        folder = held.enter_context(kept.segments.temporary_folder())
         new = _written(kept, folder, used, worn)
         return [
             path
@@ -94,10 +94,10 @@ def rewrite(kept: Views) -> list[Path]:
 
 
 def _views(kept: Views) -> Iterator[tuple[Path, IndexView]]:
-    for each in kept.all():
+    for each in kept.list_views():
         with contextlib.suppress(IndexFailed):
-            if not kept.problem(each.revision):
-                yield each.path, views.read(each.path)
+            if not kept.find_problem(each.revision):
+                yield each.path, views.read_view(each.path)
 
 
 def _use(there: Collection[IndexView]) -> Use:
@@ -145,7 +145,7 @@ def _are_worth_joining(names: set[str], states: Mapping[str, Mapping[int, int]],
     joined = sum({state: chunks for name in names for state, chunks in states[name].items()}.values())
     for view in there:
         of_these = [piece.chunks for part in view.parts if part.segment in names for piece in part.pieces.values()]
-        if of_these and joined - sum(of_these) > view.counts()[1]:
+        if of_these and joined - sum(of_these) > view.count_totals()[1]:
             return False
     return True
 
@@ -160,7 +160,7 @@ def _states(root: Path, segment: str, pieces: Mapping[int, _Used]) -> dict[int, 
     return {
         hash((each.label, header)): len(rows)
         for each, reader in _readers(root, segment, pieces)
-        for header, rows in reader.placed(each.definition.name)
+        for header, rows in reader.list_documents(each.definition.name)
     }
 
 
@@ -168,9 +168,7 @@ def _readers(root: Path, segment: str, pieces: Mapping[int, _Used]) -> Iterator[
     """Each piece of a segment alone."""
     for piece in pieces.values():
         name = piece.definition.name
-        alone = IndexView(
-            "", {name: IndexedCollection(piece.definition)}, (CountedSegment(segment, {name: piece.piece}),)
-        )
+        alone = IndexView("", {name: IndexedCollection(piece.definition)}, (ViewPart(segment, {name: piece.piece}),))
         with IndexReader(alone, root) as reader:
             yield piece, reader
 
@@ -182,11 +180,11 @@ def _written(kept: Views, folder: Path, used: Use, worn: Collection[str]) -> _Ne
     ends: Counter[str] = Counter()
     with contextlib.closing(SegmentWriter(folder)) as writer:
         for segment in sorted(worn):
-            if problem := seal.mismatch(root / segment):
+            if problem := seal.find_mismatch(root / segment):
                 raise IndexFailed(f"The segment {segment} does not verify: {problem}.", hint="vmrag sync")
             for each, reader in _readers(root, segment, used[segment]):
                 label, places = each.label, moved.setdefault((segment, each.piece.id), {})
-                for batch in reader.batches(each.definition.name):
+                for batch in reader.batch_documents(each.definition.name):
                     new: list[tuple[DocumentHeader, range]] = []
                     for header, rows in batch:
                         key = _key(label, header, reader, rows)
@@ -194,7 +192,7 @@ def _written(kept: Views, folder: Path, used: Use, worn: Collection[str]) -> _Ne
                             known[key] = range(ends[label], ends[label] + len(rows))
                             ends[label] += len(rows)
                             new.append((header, rows))
-                        places[keywords.slot_of(rows.start)] = known[key]
+                        places[keywords.unpack_slot(rows.start)] = known[key]
                     _add(writer, label, reader, new, each.definition)
         written = writer.finish()
     pieces = {label: held.piece for label, held in written.items()}
@@ -205,9 +203,9 @@ def _key(label: str, header: DocumentHeader, reader: IndexReader, rows: range) -
     """Equal for documents that are the same in every byte: vectors that clients or services gave
     may differ for equal texts.
     """
-    vectors = reader.vectors(rows)
+    vectors = reader.read_vectors(rows)
     what = [label, header.doc_id, header.title, header.content_hash, header.metadata]
-    return hashlib.sha256(canonical_json(what).encode() + vectors).digest()
+    return hashlib.sha256(encode_canonical_json(what).encode() + vectors).digest()
 
 
 def _add(
@@ -220,11 +218,11 @@ def _add(
     if not documents:
         return
     rows = [row for _, document in documents for row in document]
-    texts, floats = reader.texts(rows), reader.floats(rows)
-    writer.add(
+    texts, floats = reader.read_texts(rows), reader.read_floats(rows)
+    writer.add_documents(
         label,
-        [CutDocument(header, [texts[row] for row in document]) for header, document in documents],
-        b"".join(reader.vectors(document) for _, document in documents),
+        [DocumentTexts(header, [texts[row] for row in document]) for header, document in documents],
+        b"".join(reader.read_vectors(document) for _, document in documents),
         dimensions=definition.embedding_dimensions,
         code=definition.is_code,
         kept={at: floats[row] for at, row in enumerate(rows) if row in floats},
@@ -239,10 +237,10 @@ def _moved_view(view: IndexView, used: Use, worn: Collection[str], new: _New) ->
         for name, piece in part.pieces.items() if part.segment in worn else ():
             labels[name] = used[part.segment][piece.id].label
             moved = new.moved[part.segment, piece.id].items()
-            places.setdefault(name, []).extend(slots for first, slots in moved if piece.alive(first))
+            places.setdefault(name, []).extend(slots for first, slots in moved if piece.is_alive(first))
     pieces = {name: _counting(new.pieces[labels[name]], documents) for name, documents in places.items()}
     parts = tuple(part for part in view.parts if part.segment not in worn)
-    return msgspec.structs.replace(view, parts=(*parts, CountedSegment(new.name, pieces)))
+    return msgspec.structs.replace(view, parts=(*parts, ViewPart(new.name, pieces)))
 
 
 def _counting(piece: CollectionPiece, documents: Sequence[range]) -> CollectionPiece:
@@ -260,19 +258,19 @@ def _replace(kept: Views, path: Path, before: IndexView, view: IndexView) -> boo
     """Put a view in the place of an equal one, unless that is being read, or is another one or
     gone by now. Its age stays.
     """
-    with kept.building() as folder, contextlib.suppress(Busy, FileNotFoundError):
+    with kept.temporary_folder() as folder, contextlib.suppress(Busy, FileNotFoundError):
         seal_view(folder, view, kept.segments.root)
-        ages = {name: (path / name).stat() for name in ("", views.FILE)}
+        ages = {name: (path / name).stat() for name in ("", views.VIEW_FILE)}
         for name, age in ages.items():
             os.utime(folder / name, ns=(age.st_atime_ns, age.st_mtime_ns))
-        seal.distrust(folder)  # it notes the files' times
-        return kept.exchange(folder, path, unless=lambda: not _is(path, before))
+        seal.require_verification(folder)  # it notes the files' times
+        return kept.swap_view(folder, path, unless=lambda: not _is(path, before))
     return False
 
 
 def _is(path: Path, view: IndexView) -> bool:
     with contextlib.suppress(IndexFailed):
-        return views.read(path) == view
+        return views.read_view(path) == view
     return False
 
 
@@ -281,4 +279,4 @@ def _database_errors(folder: Path) -> Iterator[None]:
     try:
         yield
     except sqlite3.Error as error:
-        raise no_space(folder) if is_full(error) else unusable(folder, str(error)) from error
+        raise no_space(folder) if is_disk_full(error) else unusable(folder, str(error)) from error

@@ -23,9 +23,9 @@ import msgspec
 
 from vmrag_link.errors import IndexFailed, unusable
 from vmrag_link.index import seal
-from vmrag_link.models import Collection, Record, canonical_json
+from vmrag_link.models import Collection, Record, encode_canonical_json
 
-FILE = "view"
+VIEW_FILE = "view"
 
 
 _ALIVE = bytes.maketrans(b"01", b"\1\0")
@@ -55,17 +55,17 @@ class CollectionPiece(Record, frozen=True):
     chunks: int
     dead: bytes = b""
 
-    def alive(self, slot: int) -> bool:
+    def is_alive(self, slot: int) -> bool:
         return not self.dead or not self.dead[slot >> 3] >> (slot & 7) & 1
 
-    def alive_slots(self) -> bytes:
+    def list_alive_slots(self) -> bytes:
         """Return a byte for each slot, 1 if it counts; empty if all count."""
         if not self.dead:
             return b""
         bits = f"{int.from_bytes(self.dead, 'little'):0{self.slots}b}"
         return bits[::-1].encode().translate(_ALIVE)
 
-    def without(self, slots: Iterable[int]) -> CollectionPiece:
+    def mark_dead(self, slots: Iterable[int]) -> CollectionPiece:
         """Without a document, which has these slots."""
         dead, gone = bytearray(self.dead or bytes(-(-self.slots // 8))), 0
         for slot in slots:
@@ -74,7 +74,7 @@ class CollectionPiece(Record, frozen=True):
         return msgspec.structs.replace(self, documents=self.documents - 1, chunks=self.chunks - gone, dead=bytes(dead))
 
 
-class CountedSegment(Record, frozen=True):
+class ViewPart(Record, frozen=True):
     """A segment by name, and its pieces by collection."""
 
     segment: str
@@ -96,30 +96,30 @@ class IndexView(Record, frozen=True):
 
     revision: str = ""
     collections: Mapping[str, IndexedCollection] = {}
-    parts: tuple[CountedSegment, ...] = ()
+    parts: tuple[ViewPart, ...] = ()
     unembedded: Mapping[str, str] = {}
     given_vectors: bool = False
     touched: tuple[tuple[str, str], ...] = ()
     unsynced: tuple[str, ...] = ()
 
-    def counts(self) -> tuple[int, int]:
+    def count_totals(self) -> tuple[int, int]:
         """Numbers of documents and of chunks."""
         held = self.collections.values()
         return sum(each.documents for each in held), sum(each.chunks for each in held)
 
 
-def read(folder: Path) -> IndexView:
+def read_view(folder: Path) -> IndexView:
     """Raises `IndexFailed`."""
     try:
-        if folder in seal.IN_MEMORY:
+        if folder in seal.MEMORY_FOLDERS:
             from vmrag_link.index import storage
 
-            return msgspec.msgpack.decode(storage.read_file(folder / FILE), type=IndexView)
-        return msgspec.msgpack.decode((folder / FILE).read_bytes(), type=IndexView)
+            return msgspec.msgpack.decode(storage.read_file(folder / VIEW_FILE), type=IndexView)
+        return msgspec.msgpack.decode((folder / VIEW_FILE).read_bytes(), type=IndexView)
     except (FileNotFoundError, NotADirectoryError) as error:
         raise unusable(folder, "it is not there") from error
     except (UnicodeDecodeError, msgspec.DecodeError) as error:
-        raise unusable(folder, f"{FILE} cannot be read ({error})") from error
+        raise unusable(folder, f"{VIEW_FILE} cannot be read ({error})") from error
 
 
 def drop_collections(view: IndexView, names: AbstractSet[str]) -> IndexView:
@@ -127,7 +127,7 @@ def drop_collections(view: IndexView, names: AbstractSet[str]) -> IndexView:
     if view.collections.keys().isdisjoint(names):
         return view
     parts = (
-        CountedSegment(part.segment, {name: piece for name, piece in part.pieces.items() if name not in names})
+        ViewPart(part.segment, {name: piece for name, piece in part.pieces.items() if name not in names})
         for part in view.parts
     )
     return msgspec.structs.replace(
@@ -138,7 +138,7 @@ def drop_collections(view: IndexView, names: AbstractSet[str]) -> IndexView:
     )
 
 
-def joined(views: Sequence[IndexView]) -> IndexView:
+def join_views(views: Sequence[IndexView]) -> IndexView:
     """Return several views as one, which is where the first is.
 
     If two have a collection of one name, that of the later one hides the other.
@@ -156,15 +156,15 @@ def joined(views: Sequence[IndexView]) -> IndexView:
     )
 
 
-def unembedded(folder: Path) -> Mapping[str, str]:
+def read_unembedded(folder: Path) -> Mapping[str, str]:
     """As `IndexView.unembedded`. Raises `IndexFailed`."""
-    return read(folder).unembedded
+    return read_view(folder).unembedded
 
 
 def has_given_vectors(folder: Path) -> bool:
     """Whether an index exists and holds vectors that cannot be made again from its texts."""
     with contextlib.suppress(IndexFailed):  # else it will be made again, from texts
-        return read(folder).given_vectors
+        return read_view(folder).given_vectors
     return False
 
 
@@ -198,32 +198,32 @@ def directory_suffix(**decisive: object) -> str:
     The rows name models, chunking and distances. A checksum suffices for the few possible values,
     and saves every checkout from loading cryptography.
     """
-    return f"{zlib.crc32(canonical_json({'format': FORMAT, **decisive}).encode()):08x}"
+    return f"{zlib.crc32(encode_canonical_json({'format': FORMAT, **decisive}).encode()):08x}"
 
 
 SUFFIX = directory_suffix()
 """Of the directories of indexes."""
 
 
-def segments_beside(view: Path) -> Path:
+def segments_folder(view: Path) -> Path:
     """The folder of the segments that a view counts."""
     return view.parent.parent / "segments"
 
 
-def problem_of(folder: Path, *, revision: str) -> str:
+def find_index_problem(folder: Path, *, revision: str) -> str:
     """Why a view must not be served; empty if it and its segments verify.
 
     Reads a few small files, and contents of segments only where `seal` says that this is due.
     """
-    if folder in seal.IN_MEMORY:
+    if folder in seal.MEMORY_FOLDERS:
         return ""
     view, problem = _view(folder, revision)
     if view is None:
         return problem
-    return next(iter(_problems(folder, view, seal.problem).values()), "")
+    return next(iter(_problems(folder, view, seal.find_seal_problem).values()), "")
 
 
-def problem_of_view(folder: Path, *, revision: str) -> str:
+def find_view_problem(folder: Path, *, revision: str) -> str:
     """As `problem_of`, of the view alone."""
     return _view(folder, revision)[1]
 
@@ -231,10 +231,10 @@ def problem_of_view(folder: Path, *, revision: str) -> str:
 def _view(folder: Path, revision: str) -> tuple[IndexView | None, str]:
     """The view, if it is as it was sealed, or what is wrong with it."""
     sealed, problem = _sealed(folder, revision)
-    if problem or (problem := seal.problem(folder)):
+    if problem or (problem := seal.find_seal_problem(folder)):
         return None, problem
     try:
-        view = read(folder)
+        view = read_view(folder)
     except IndexFailed as error:  # it is being removed
         return None, error.message.rstrip(".")
     if {part.segment for part in view.parts} != sealed.keys():  # which no checksum covers
@@ -247,7 +247,7 @@ def _sealed(folder: Path, revision: str) -> tuple[Mapping[str, int], str]:
     if not folder.is_dir():
         return {}, "it is not there"
     try:
-        found = seal.read(folder)
+        found = seal.read_seal(folder)
     except FileNotFoundError:
         return {}, "it was never finished" if folder.is_dir() else "it is being removed"
     except (IsADirectoryError, UnicodeDecodeError, msgspec.DecodeError) as error:
@@ -256,12 +256,12 @@ def _sealed(folder: Path, revision: str) -> tuple[Mapping[str, int], str]:
     return found.segments, "" if wanted else f"it was sealed as revision {found.revision} in format {found.format}"
 
 
-def damaged_segments(folder: Path) -> dict[str, str]:
+def find_damaged_segments(folder: Path) -> dict[str, str]:
     """What is wrong with the segments that a view counts, by name. Raises `IndexFailed`."""
-    return _problems(folder, read(folder), seal.problem)
+    return _problems(folder, read_view(folder), seal.find_seal_problem)
 
 
-def mismatch(folder: Path, looked: dict[str, str] | None = None) -> str:
+def find_mismatch(folder: Path, looked: dict[str, str] | None = None) -> str:
     """Why a view that has a seal must not be served, with every byte of its segments read.
 
     `looked`: what is known of segments by now, and found here, by name.
@@ -270,26 +270,26 @@ def mismatch(folder: Path, looked: dict[str, str] | None = None) -> str:
 
     def look(segment: Path) -> str:
         if segment.name not in known:
-            known[segment.name] = seal.mismatch(segment)
+            known[segment.name] = seal.find_mismatch(segment)
         return known[segment.name]
 
-    if problem := seal.mismatch(folder):
+    if problem := seal.find_mismatch(folder):
         return problem
     try:
-        return next(iter(_problems(folder, read(folder), look).values()), "")
+        return next(iter(_problems(folder, read_view(folder), look).values()), "")
     except IndexFailed as error:
         return error.message.rstrip(".")
 
 
-def distrust(folder: Path) -> None:
+def require_verification(folder: Path) -> None:
     """Look at every byte of a view before it is served, from now on."""
-    seal.distrust(folder)
+    seal.require_verification(folder)
     with contextlib.suppress(OSError, UnicodeDecodeError, msgspec.DecodeError):
-        for name in seal.read(folder).segments:
-            seal.distrust(segments_beside(folder) / name)
+        for name in seal.read_seal(folder).segments:
+            seal.require_verification(segments_folder(folder) / name)
 
 
 def _problems(folder: Path, view: IndexView, look: Callable[[Path], str]) -> dict[str, str]:
-    root = segments_beside(folder)
+    root = segments_folder(folder)
     problems = {part.segment: look(root / part.segment) for part in view.parts}
     return {name: problem for name, problem in problems.items() if problem}

@@ -20,8 +20,8 @@ from vmrag_link import locks, paths
 from vmrag_link.errors import Busy, IndexFailed
 from vmrag_link.index import seal
 from vmrag_link.index import view as views
-from vmrag_link.index.directories import BUILDING, READ_TIMEOUT, Directories, lock_of
-from vmrag_link.index.view import SUFFIX, problem_of
+from vmrag_link.index.directories import BUILDING_PREFIX, READ_TIMEOUT, Directories, lock_path
+from vmrag_link.index.view import SUFFIX, find_index_problem
 from vmrag_link.models import Record
 
 MOST_SPARE = 100
@@ -52,47 +52,47 @@ class Segments(Directories):
         """Give a finished segment a name, and return it. `durable`: it survives a power cut."""
         path = self._new_path()
         if durable:
-            seal.write_through(built)
+            seal.sync_folder(built)
         built.rename(path)
         if durable:
-            paths.fsync(self.root)
+            paths.sync_to_disk(self.root)
         return path.name
 
     @contextlib.contextmanager
-    def making(self) -> Iterator[None]:
+    def pause_collection(self) -> Iterator[None]:
         """Hold off `collect` while a view is derived, from before its base is read until it lies
         where `collect` looks.
         """
-        with locks.shared(lock_of(self.root), purpose="build an index", timeout=READ_TIMEOUT):
+        with locks.hold_shared(lock_path(self.root), purpose="build an index", timeout=READ_TIMEOUT):
             yield
 
-    def collect(self, roots: Collection[Path]) -> list[Path]:
+    def collect_garbage(self, roots: Collection[Path]) -> list[Path]:
         """Remove the segments that no view below `roots` counts, unless a view is being derived.
 
         Returns what was removed. Readers hold their view, and a view that is being read stays.
         """
-        if not self.spare(roots):
+        if not self.list_spare(roots):
             return []
         try:
-            with locks.exclusive(lock_of(self.root), purpose="remove segments", timeout=0):
-                gone = self.spare(roots)
+            with locks.hold_exclusive(lock_path(self.root), purpose="remove segments", timeout=0):
+                gone = self.list_spare(roots)
                 for path in gone:
-                    self.drop(path)
+                    self.remove_segment(path)
                 return gone
         except Busy:
             return []
 
-    def drop(self, path: Path) -> None:
+    def remove_segment(self, path: Path) -> None:
         """Remove a segment that no view counts."""
-        with self.trash() as trash, contextlib.suppress(FileNotFoundError):
+        with self.trash_folder() as trash, contextlib.suppress(FileNotFoundError):
             path.rename(trash)
 
-    def spare(self, roots: Collection[Path], *, without: Collection[Path] = ()) -> list[Path]:
+    def list_spare(self, roots: Collection[Path], *, without: Collection[Path] = ()) -> list[Path]:
         """What `collect` would remove, if these views went, too."""
-        there = [path for path in self.newest() if not _of_other_format(path)]
+        there = [path for path in self.list_newest_first() if not _of_other_format(path)]
         # Those without a name, too: a view lies there until its maker gives it one.
         found = [view for root in roots if there for view in _list_folders(root) if view not in without]
-        named = {name for view in found for name in segments_of(view)}
+        named = {name for view in found for name in list_segments(view)}
         spare = [path for path in there if path.name not in named]
         # Their seals say it quickly; what no checksum covers is not enough to remove something for.
         counted = {part.segment for view in found if spare for part in _read_parts(view)}
@@ -103,17 +103,17 @@ class MemorySegments(Segments):
     """Segments that this process keeps in memory, beside those on the disk."""
 
     @contextlib.contextmanager
-    def making(self) -> Iterator[None]:
+    def pause_collection(self) -> Iterator[None]:
         """Hold off other threads of this process: no other process sees these segments."""
         from vmrag_link.index import storage
 
-        with storage.MAKING:
+        with storage.MAKING_LOCK:
             yield
 
     @contextlib.contextmanager
-    def building(self) -> Iterator[Path]:
+    def temporary_folder(self) -> Iterator[Path]:
         """Yield a new folder in memory."""
-        with built_in_memory(self.root) as folder:
+        with temporary_memory_folder(self.root) as folder:
             yield folder
 
     def publish(self, built: Path, *, durable: bool = True) -> str:
@@ -122,7 +122,7 @@ class MemorySegments(Segments):
         from vmrag_link.index import storage
 
         path = self._new_path()
-        storage.rename_in_memory(built, path)
+        storage.rename_memory_folder(built, path)
         return path.name
 
 
@@ -136,53 +136,55 @@ class Views(Directories):
     def segments(self) -> Segments:
         return Segments(self.root.with_name("segments"))
 
-    def path(self, revision: str) -> Path:
+    def view_path(self, revision: str) -> Path:
         return self.root / f"{revision}-{SUFFIX}"
 
-    def problem(self, revision: str) -> str:
+    def find_problem(self, revision: str) -> str:
         """Why there is no usable view of the revision; empty when there is one."""
-        return problem_of(self.path(revision), revision=revision)
+        return find_index_problem(self.view_path(revision), revision=revision)
 
-    def all(self) -> list[RevisionView]:
+    def list_views(self) -> list[RevisionView]:
         """Every view of this format; the most recently bound or built first."""
         ending = f"-{SUFFIX}"
-        names = ((path, path.name.removesuffix(ending)) for path in self.newest() if path.name.endswith(ending))
+        names = (
+            (path, path.name.removesuffix(ending)) for path in self.list_newest_first() if path.name.endswith(ending)
+        )
         return [RevisionView(path, revision) for path, revision in names]
 
     def publish(self, built: Path, revision: str) -> Path:
         """Give a sealed index its name. A usable one of that name is success, too."""
-        target = self.path(revision)
-        seal.write_through(built)
-        self.name(built, target, problem=lambda: self.problem(revision))
+        target = self.view_path(revision)
+        seal.sync_folder(built)
+        self.move_into_place(built, target, problem=lambda: self.find_problem(revision))
         return target
 
-    def exchange(self, built: Path, path: Path, *, unless: Callable[[], bool]) -> bool:
+    def swap_view(self, built: Path, path: Path, *, unless: Callable[[], bool]) -> bool:
         """Put a sealed view in the place of one that nobody reads, `unless` something is so by
         then; returns whether it was done. Raises `Busy`.
         """
-        seal.write_through(built)
-        with self.trash() as trash:
-            with locks.exclusive(lock_of(path), purpose="replace a view of the index", timeout=0):
+        seal.sync_folder(built)
+        with self.trash_folder() as trash:
+            with locks.hold_exclusive(lock_path(path), purpose="replace a view of the index", timeout=0):
                 if unless():
                     return False
                 path.rename(trash)
                 built.rename(path)
-            paths.fsync(self.root)
+            paths.sync_to_disk(self.root)
         return True
 
-    def replace(self, built: Path, revision: str, *, timeout: float) -> Path:
+    def replace_view(self, built: Path, revision: str, *, timeout: float) -> Path:
         """Replace an index by a sealed one once nobody reads it. Raises `Busy`; then nothing has
         changed.
         """
-        target = self.path(revision)
-        seal.write_through(built)
-        with self.trash() as trash:
+        target = self.view_path(revision)
+        seal.sync_folder(built)
+        with self.trash_folder() as trash:
             try:
-                with locks.exclusive(lock_of(target), purpose="replace a view of the index", timeout=timeout):
+                with locks.hold_exclusive(lock_path(target), purpose="replace a view of the index", timeout=timeout):
                     with contextlib.suppress(FileNotFoundError):
                         target.rename(trash)
                     built.rename(target)
-                paths.fsync(self.root)
+                paths.sync_to_disk(self.root)
             except Busy as error:
                 raise Busy(
                     f"The index of {revision[:7]} cannot be replaced now: another process reads it.",
@@ -192,16 +194,16 @@ class Views(Directories):
                 ) from None
         return target
 
-    def spare(self, *, bound: Collection[Path], keep_bytes: int) -> list[Path]:
+    def list_spare(self, *, bound: Collection[Path], keep_bytes: int) -> list[Path]:
         """The views that `evict` would remove: but for the bound ones, the latest whose segments
         together take so many bytes beside theirs stay, `MOST_SPARE` at most.
         """
-        counted = {name for path in bound for name in segments_of(path)}
+        counted = {name for path in bound for name in list_segments(path)}
         spare, kept, taken = [], 0, 0
-        for path in self.newest():
+        for path in self.list_newest_first():
             if path in bound or _of_other_format(path):
                 continue
-            more = {name: size for name, size in segments_of(path).items() if name not in counted}
+            more = {name: size for name, size in list_segments(path).items() if name not in counted}
             if kept == MOST_SPARE or taken + sum(more.values()) > keep_bytes:
                 spare.append(path)
             else:
@@ -210,11 +212,15 @@ class Views(Directories):
                 taken += sum(more.values())
         return spare
 
-    def evict(self, *, bound: Callable[[], Collection[Path]], keep_bytes: int) -> list[Path]:
+    def evict_spare(self, *, bound: Callable[[], Collection[Path]], keep_bytes: int) -> list[Path]:
         """`bound` is called again under each view's lock, which a process holds while it binds
         one.
         """
-        return [path for path in self.spare(bound=bound(), keep_bytes=keep_bytes) if self.discard(path, unless=bound)]
+        return [
+            path
+            for path in self.list_spare(bound=bound(), keep_bytes=keep_bytes)
+            if self.remove_if_unused(path, unless=bound)
+        ]
 
 
 class MemoryViews(Views):
@@ -228,45 +234,45 @@ class MemoryViews(Views):
     def segments(self) -> Segments:
         return MemorySegments(self.root.with_name("segments"))
 
-    def all(self) -> list[RevisionView]:
+    def list_views(self) -> list[RevisionView]:
         from vmrag_link.index import storage
 
-        kept = storage.folders_in_memory(self.root)
-        return [*(RevisionView(path, path.name.removesuffix(f"-{SUFFIX}")) for path in kept), *super().all()]
+        kept = storage.list_memory_folders(self.root)
+        return [*(RevisionView(path, path.name.removesuffix(f"-{SUFFIX}")) for path in kept), *super().list_views()]
 
     @contextlib.contextmanager
-    def building(self) -> Iterator[Path]:
+    def temporary_folder(self) -> Iterator[Path]:
         """Yield a new folder in memory."""
-        with built_in_memory(self.root) as folder:
+        with temporary_memory_folder(self.root) as folder:
             yield folder
 
     def publish(self, built: Path, revision: str) -> Path:
         """Give a finished view its name."""
-        target = self.path(revision)
-        self.name(built, target, problem=lambda: "")
+        target = self.view_path(revision)
+        self.move_into_place(built, target, problem=lambda: "")
         return target
 
-    def name(self, built: Path, target: Path, *, problem: Callable[[], str]) -> None:
+    def move_into_place(self, built: Path, target: Path, *, problem: Callable[[], str]) -> None:
         """Give a finished view its name, and remove the others without a reader."""
         del problem
         from vmrag_link.index import storage
 
-        storage.rename_in_memory(built, target)
-        for path in storage.folders_in_memory(self.root):
+        storage.rename_memory_folder(built, target)
+        for path in storage.list_memory_folders(self.root):
             if path != target:
-                storage.forget_in_memory(path)
+                storage.remove_memory_folder(path)
 
 
 @contextlib.contextmanager
-def built_in_memory(root: Path) -> Iterator[Path]:
+def temporary_memory_folder(root: Path) -> Iterator[Path]:
     from vmrag_link.index import storage
 
-    folder = root / f"{BUILDING}{os.urandom(6).hex()}"
-    storage.keep_in_memory(folder)
+    folder = root / f"{BUILDING_PREFIX}{os.urandom(6).hex()}"
+    storage.make_memory_folder(folder)
     try:
         yield folder
     finally:
-        storage.forget_in_memory(folder)
+        storage.remove_memory_folder(folder)
         _forget_segments(root.with_name("segments"))
 
 
@@ -274,11 +280,13 @@ def _forget_segments(root: Path) -> None:
     """Remove the segments from memory that no view in memory counts."""
     from vmrag_link.index import storage
 
-    with storage.MAKING:
-        counted = {part.segment for folder in seal.IN_MEMORY if folder.parent != root for part in _read_parts(folder)}
-        for path in storage.folders_in_memory(root):
-            if path.name not in counted and not path.name.startswith(BUILDING):
-                storage.forget_in_memory(path)
+    with storage.MAKING_LOCK:
+        counted = {
+            part.segment for folder in seal.MEMORY_FOLDERS if folder.parent != root for part in _read_parts(folder)
+        }
+        for path in storage.list_memory_folders(root):
+            if path.name not in counted and not path.name.startswith(BUILDING_PREFIX):
+                storage.remove_memory_folder(path)
 
 
 def _list_folders(root: Path) -> list[Path]:
@@ -294,14 +302,14 @@ def _of_other_format(path: Path) -> bool:
     return True
 
 
-def _read_parts(view: Path) -> Sequence[views.CountedSegment]:
+def _read_parts(view: Path) -> Sequence[views.ViewPart]:
     with contextlib.suppress(IndexFailed):
-        return views.read(view).parts
+        return views.read_view(view).parts
     return ()
 
 
-def segments_of(view: Path) -> Mapping[str, int]:
+def list_segments(view: Path) -> Mapping[str, int]:
     """The segments that a view counts, with their bytes; none of one that cannot be read."""
     with contextlib.suppress(OSError, UnicodeDecodeError, msgspec.DecodeError):
-        return seal.read(view).segments
+        return seal.read_seal(view).segments
     return {}

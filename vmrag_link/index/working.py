@@ -19,10 +19,10 @@ from typing import Literal
 
 from vmrag_link import locks, permissions
 from vmrag_link.errors import Busy
-from vmrag_link.index.directories import remove
-from vmrag_link.index.view import SUFFIX, has_given_vectors, problem_of
+from vmrag_link.index.directories import remove_path
+from vmrag_link.index.view import SUFFIX, find_index_problem, has_given_vectors
 
-Standing = Literal["current", "behind", "gone"]
+CopyState = Literal["current", "behind", "gone"]
 """Whether a copy holds all documents that are stored, not yet some, or nothing that can be used."""
 
 
@@ -48,47 +48,47 @@ class WorkingCopy:
     def _behind(self) -> Path:
         return self.path.with_name(self.path.name + ".behind")
 
-    def problem(self) -> str:
+    def find_problem(self) -> str:
         """Why the copy must not be read; empty if it may, for as long as the lock is held."""
         if self._behind.exists():
             return "documents were stored that it does not hold yet"
-        return self.damage()
+        return self.find_damage()
 
     @property
-    def altered(self) -> bool:
+    def holds_given_vectors(self) -> bool:
         """Whether it has vectors that clients gave. Then it is read even if nothing is uncommitted,
         and no revision's view is derived from it.
         """
         return has_given_vectors(self.path)
 
     @property
-    def unfinished(self) -> bool:
+    def is_unfinished(self) -> bool:
         """Whether a writer did not come to its end, or left it to the next reader."""
         return self._behind.exists() or self._mark.exists()
 
-    def damage(self) -> str:
+    def find_damage(self) -> str:
         """Why it cannot be gone on from."""
         if self._mark.exists():
             return "its writer was interrupted"
-        return problem_of(self.path, revision=self.base)
+        return find_index_problem(self.path, revision=self.base)
 
     @contextlib.contextmanager
-    def reading(self) -> Iterator[str]:
+    def lock_for_reading(self) -> Iterator[str]:
         """Keep the copy unchanged during the block. Yields its `problem`."""
-        with locks.shared(self._lock, purpose="read uncommitted documents", timeout=self._timeout):
-            yield self.problem()
+        with locks.hold_shared(self._lock, purpose="read uncommitted documents", timeout=self._timeout):
+            yield self.find_problem()
 
     @contextlib.contextmanager
-    def writing(self) -> Iterator[Standing]:
+    def lock_for_writing(self) -> Iterator[CopyState]:
         """Hold the copy alone. Yields how it stood; one that is `gone` was removed, if it could not
         be used, and has to be made.
 
         The mark is removed only when the block ends without an error.
         """
-        with locks.exclusive(self._lock, purpose="write uncommitted documents", timeout=self._timeout):
-            usable = not self.damage()
+        with locks.hold_exclusive(self._lock, purpose="write uncommitted documents", timeout=self._timeout):
+            usable = not self.find_damage()
             if not usable:
-                self.drop()
+                self.remove_copy()
             behind = self._behind.exists()
             permissions.make_file(self._mark)
             # Before any row is read: a writer that stores some from here on puts it there again.
@@ -97,7 +97,7 @@ class WorkingCopy:
             self._mark.unlink()
 
     @contextlib.contextmanager
-    def deferring(self) -> Iterator[None]:
+    def defer_update(self) -> Iterator[None]:
         """Mark the copy as behind while documents are stored that it will follow with the next
         read.
 
@@ -107,7 +107,7 @@ class WorkingCopy:
         with contextlib.ExitStack() as held:
             alone = True
             try:
-                held.enter_context(locks.exclusive(self._lock, purpose="write uncommitted documents", timeout=0))
+                held.enter_context(locks.hold_exclusive(self._lock, purpose="write uncommitted documents", timeout=0))
             except Busy:
                 alone = False
             if self.path.is_dir() or not alone:
@@ -116,31 +116,31 @@ class WorkingCopy:
             if not alone:
                 permissions.make_file(self._behind)
 
-    def replace(self, make: Callable[[Path], None]) -> None:
+    def rebuild_copy(self, make: Callable[[Path], None]) -> None:
         """Replace the copy by the result of `make`, or keep it if that fails."""
         beside = self.path.with_name(f"{self.path.name}.new")
         lock = beside.with_name(f"{beside.name}.lock")
         purpose = "build uncommitted documents again"
-        with locks.exclusive(self._lock, purpose=purpose, timeout=self._timeout):
-            with locks.exclusive(lock, purpose=purpose, timeout=self._timeout):
-                remove(beside)
+        with locks.hold_exclusive(self._lock, purpose=purpose, timeout=self._timeout):
+            with locks.hold_exclusive(lock, purpose=purpose, timeout=self._timeout):
+                remove_path(beside)
                 try:
                     make(beside)
                     permissions.make_file(self._mark)
-                    self.drop()
+                    self.remove_copy()
                     beside.rename(self.path)
                 finally:
-                    remove(beside)
+                    remove_path(beside)
                     lock.unlink(missing_ok=True)
             self._behind.unlink(missing_ok=True)
             self._mark.unlink()
 
-    def drop(self) -> None:
+    def remove_copy(self) -> None:
         """Throw the copy away (call it while holding the lock)."""
-        remove(self.path)
+        remove_path(self.path)
 
 
-def sweep(root: Path, *, needed: Callable[[], Collection[Path]]) -> None:
+def remove_unused_copies(root: Path, *, needed: Callable[[], Collection[Path]]) -> None:
     """Remove unused copies that are not needed any more, such as those of committed documents."""
     there = [path for path in root.iterdir() if path.is_dir()] if root.is_dir() else []
     if not there:
@@ -149,7 +149,7 @@ def sweep(root: Path, *, needed: Callable[[], Collection[Path]]) -> None:
     for path in there:
         lock = path.with_name(path.name + ".lock")
         if path not in keep:
-            with contextlib.suppress(Busy), locks.exclusive(lock, purpose="sweep", timeout=0):
-                remove(path)
+            with contextlib.suppress(Busy), locks.hold_exclusive(lock, purpose="sweep", timeout=0):
+                remove_path(path)
                 for mark in (".writing", ".behind"):
                     path.with_name(path.name + mark).unlink(missing_ok=True)

@@ -14,8 +14,8 @@ from vmrag_link.errors import ContentRefused, UsageInvalid, plural, quoted
 from vmrag_link.merging import rows
 from vmrag_link.merging.choices import Choice, Choices, Decisions
 from vmrag_link.merging.rows import CELLS, CONTENT, METADATA, R, merge_rows
-from vmrag_link.merging.text import Hunk, Labels, Markers, Take, both_texts
-from vmrag_link.models import Project, Record, Row, text_of
+from vmrag_link.merging.text import Hunk, Labels, Markers, Take, join_texts
+from vmrag_link.models import Project, Record, Row, read_text
 
 Side = Literal["ours", "theirs"]
 DOCUMENT, COLLECTION, PROJECT = "document", "collection", "project"
@@ -52,18 +52,18 @@ class Conflict(Record, frozen=True):
         No collection has a name with a colon.
         """
         is_project = isinstance(self.ours or self.theirs, Project)
-        return project_conflict(self.doc_id) if is_project else f"{self.collection}/{self.doc_id}"
+        return format_project_id(self.doc_id) if is_project else f"{self.collection}/{self.doc_id}"
 
-    def open(self, choices: Choices) -> tuple[str, ...]:
+    def list_open_fields(self, choices: Choices) -> tuple[str, ...]:
         """The fields without a decision, or with one for some of their parts only."""
         return tuple(field for field in self.fields if any(part not in choices for part in self._parts(field, choices)))
 
-    def open_hunks(self, choices: Choices) -> tuple[Hunk, ...]:
+    def list_open_hunks(self, choices: Choices) -> tuple[Hunk, ...]:
         if CONTENT in choices:
             return ()
-        return tuple(hunk for hunk in self.hunks if hunk_field(hunk) not in choices)
+        return tuple(hunk for hunk in self.hunks if name_hunk_field(hunk) not in choices)
 
-    def resolved(self, choices: Choices) -> Row | None:
+    def resolve_row(self, choices: Choices) -> Row | None:
         """The row that the choices make, None for no row; every field must be decided."""
         if self.is_whole:
             choice = choices[self.fields[0]]
@@ -75,16 +75,16 @@ class Conflict(Record, frozen=True):
             row = _replaced(row, self._cell(row, field, choices))
         return row
 
-    def text(self, choices: Choices, *, undecided: Mapping[str, str]) -> str:
+    def build_text(self, choices: Choices, *, undecided: Mapping[str, str]) -> str:
         """The content with what is decided, and `undecided` hunks as these texts, by key."""
         if CONTENT in choices and choices[CONTENT].take == "edited":
             return choices[CONTENT].text
         texts = dict(undecided)
         for hunk in self.hunks:
-            choice = choices.get(hunk_field(hunk)) or choices.get(CONTENT)
+            choice = choices.get(name_hunk_field(hunk)) or choices.get(CONTENT)
             if choice:
                 texts[hunk.key] = _lines(hunk, choice)
-        return rows.merge_content(self.base, self.ours, self.theirs).resolved(texts)
+        return rows.merge_content(self.base, self.ours, self.theirs).resolve_text(texts)
 
     @property
     def is_whole(self) -> bool:
@@ -95,50 +95,50 @@ class Conflict(Record, frozen=True):
         """What must be decided for a field: it, or its parts."""
         if field in choices:
             return [field]
-        hunks = [hunk_field(hunk) for hunk in self.hunks] if field == CONTENT else []
-        return hunks or ([key_field(key) for key in self.keys] if field == METADATA else []) or [field]
+        hunks = [name_hunk_field(hunk) for hunk in self.hunks] if field == CONTENT else []
+        return hunks or ([name_key_field(key) for key in self.keys] if field == METADATA else []) or [field]
 
     def _whole(self, choice: Choice) -> dict[str, Any]:
         field = CONTENT if self.fields == (DOCUMENT,) else METADATA
         if choice.take == "edited":
             return rows.content_cell(choice.text)
         if field == METADATA:
-            return rows.neither_of_metadata(self.ours, self.theirs)
-        return rows.content_cell(both_texts(*(text_of(each) for each in (self.ours, self.theirs))))
+            return rows.make_neither_metadata(self.ours, self.theirs)
+        return rows.content_cell(join_texts(*(read_text(each) for each in (self.ours, self.theirs))))
 
     def _cell(self, row: Row | None, field: str, choices: Choices) -> dict[str, Any]:
         assert row is not None  # noqa: S101  there is something to choose
         if field == CONTENT:
-            return rows.content_cell(self.text(choices, undecided={}))
+            return rows.content_cell(self.build_text(choices, undecided={}))
         if field == METADATA:
             return self._metadata(row, choices)
         choice = choices[field]
         if choice.take == "neither":
-            return rows.neither(field, self.ours, self.theirs)
+            return rows.make_neither(field, self.ours, self.theirs)
         side = self.ours if choice.take == "ours" else self.theirs
         return {name: getattr(side, name) for name in CELLS[type(row)][field]}
 
     def _metadata(self, row: Row, choices: Choices) -> dict[str, Any]:
         for key in self.keys:
-            choice = choices.get(key_field(key)) or choices[METADATA]
-            row = _replaced(row, rows.metadata_with(row, key, choice.take, self.ours, self.theirs))
+            choice = choices.get(name_key_field(key)) or choices[METADATA]
+            row = _replaced(row, rows.set_metadata_key(row, key, choice.take, self.ours, self.theirs))
         return {METADATA: row.metadata}
 
 
-def project_conflict(project_id: str) -> str:
+def format_project_id(project_id: str) -> str:
     """The id of a conflict over a project."""
     return f"projects:{project_id}"
 
 
-def hunk_field(hunk: Hunk) -> str:
+def name_hunk_field(hunk: Hunk) -> str:
     return f"{CONTENT}#{hunk.key}"
 
 
-def key_field(key: str) -> str:
+def name_key_field(key: str) -> str:
     return f"{METADATA}.{key}"
 
 
-def conflict_of(collection: str, doc_id: str, base: R | None, ours: R, theirs: R) -> tuple[Conflict, R]:
+def find_conflict(collection: str, doc_id: str, base: R | None, ours: R, theirs: R) -> tuple[Conflict, R]:
     """What is in conflict between two versions of a row, perhaps nothing, and the merged row."""
     row, fields, hunks, keys = merge_rows(base, ours, theirs)
     return Conflict(collection, doc_id, fields, base, ours, theirs, row, hunks=hunks, keys=keys), row
@@ -149,7 +149,7 @@ def decide_all(conflicts: Iterable[Conflict], choice: Choice) -> Decisions:
     return {conflict.id: dict.fromkeys(conflict.fields, choice) for conflict in conflicts}
 
 
-def updated(choices: Choices, new: Choices) -> dict[str, Choice]:
+def update_choices(choices: Choices, new: Choices) -> dict[str, Choice]:
     """The choices with later ones.
 
     One about a field replaces those about its parts. One about a hunk ends an edited text.
@@ -167,7 +167,7 @@ def _lines(hunk: Hunk, choice: Choice) -> str:
 
     if choice.take == "edited":
         return choice.text
-    return both_texts(hunk.ours, hunk.theirs) if choice.take == "neither" else hunk.side(choice.take)
+    return join_texts(hunk.ours, hunk.theirs) if choice.take == "neither" else hunk.get_side(choice.take)
 
 
 def _replaced(row: Row | None, values: dict[str, Any]) -> Row:
@@ -190,15 +190,15 @@ class Decision(Record, frozen=True):
     edited: bool = False
 
 
-def hunk_part(number: int | str) -> str:
+def name_hunk_part(number: int | str) -> str:
     """How `Decision.parts` names the hunk with this number, from 1."""
     return f"{CONTENT}#{number}"
 
 
-_HUNK = re.compile(hunk_part(r"(\d+)"))
+_HUNK = re.compile(name_hunk_part(r"(\d+)"))
 
 
-def choices_of(conflict: Conflict, decision: Decision, labels: Labels) -> dict[str, Choice]:
+def convert_decision(conflict: Conflict, decision: Decision, labels: Labels) -> dict[str, Choice]:
     """By field and part, as `Conflict.resolved` takes them.
 
     `union` leaves out what is no text. Raises `UsageInvalid` for what is not in conflict,
@@ -218,21 +218,21 @@ def choices_of(conflict: Conflict, decision: Decision, labels: Labels) -> dict[s
     return choices
 
 
-def text_field(conflict: Conflict) -> str | None:
+def find_text_field(conflict: Conflict) -> str | None:
     """The field that a text decides: the content, or the whole document that one side removed."""
     return next((field for field in conflict.fields if field in (CONTENT, DOCUMENT)), None)
 
 
-def markers(conflict: Conflict, labels: Labels) -> Markers:
+def build_markers(conflict: Conflict, labels: Labels) -> Markers:
     """Markers that no version of the text has."""
-    texts = (text_of(row) for row in (conflict.base, conflict.ours, conflict.theirs))
-    return Markers.apart_from(texts, labels)
+    texts = (read_text(row) for row in (conflict.base, conflict.ours, conflict.theirs))
+    return Markers.from_texts(texts, labels)
 
 
 def _parts(conflict: Conflict, name: str, take: Take) -> list[str]:
     if number := _HUNK.fullmatch(name):
-        return [hunk_field(_hunk(conflict, int(number[1])))]
-    known = [*conflict.fields, *map(key_field, conflict.keys)]
+        return [name_hunk_field(_hunk(conflict, int(number[1])))]
+    known = [*conflict.fields, *map(name_key_field, conflict.keys)]
     if name not in known:
         raise UsageInvalid(
             f"The field {name!r} of {conflict.id} is not in conflict; these are: {', '.join(known)}.",
@@ -257,8 +257,8 @@ def _hunk(conflict: Conflict, number: int) -> Hunk:
 
 def _text_part(conflict: Conflict, hunk: int | None) -> str:
     if hunk is not None:
-        return hunk_field(_hunk(conflict, hunk))
-    field = text_field(conflict)
+        return name_hunk_field(_hunk(conflict, hunk))
+    field = find_text_field(conflict)
     if field is None:
         raise UsageInvalid(
             f"The text of {conflict.id} is not in conflict; these fields are: {', '.join(conflict.fields)}.",
@@ -271,7 +271,7 @@ def _check_text(conflict: Conflict, decision: Decision, labels: Labels) -> None:
     assert decision.text is not None  # noqa: S101  the caller has looked
     if "\0" in decision.text:
         raise ContentRefused("The text holds a NUL character.", hint="Remove it; no database stores it exactly.")
-    left = markers(conflict, labels).find(decision.text, middle=decision.edited)
+    left = build_markers(conflict, labels).find_marker(decision.text, middle=decision.edited)
     if left:
         raise ContentRefused(
             f"Line {left[0]} of the text is still a conflict marker: {left[1]}",

@@ -20,8 +20,8 @@ from vmrag_link import clock
 from vmrag_link.engines.base import ASIDE_PREFIX, CARRIED_SUFFIX, Engine, Write
 from vmrag_link.errors import KnowledgeMoved, plural, quoted
 from vmrag_link.journal import Journal, ReplayEntry
-from vmrag_link.merging.threeway import Derived, as_rows, merge, stored_alone
-from vmrag_link.models import Collection, Document, KbBranch, Record, Row, Working
+from vmrag_link.merging.threeway import Derived, convert_to_rows, merge, stored_alone
+from vmrag_link.models import Collection, Document, KbBranch, Record, Row, WorkingSet
 
 AUTHOR = "vmrag <vmrag@localhost>"
 
@@ -69,7 +69,7 @@ class Replayed(Record, frozen=True):
         return shown
 
 
-def replay(
+def replay_branch(
     engine: Engine, journal: Journal, branch: KbBranch, to: str, *, timeout: float, derived: Derived = stored_alone
 ) -> Replayed:
     """Move a branch and its uncommitted documents to a revision. In a conflict they are kept aside;
@@ -77,9 +77,9 @@ def replay(
 
     Raises `Busy`, `FileFailed` (no journal, nothing happened), `KnowledgeMoved`.
     """
-    with engine.writing("carry uncommitted documents", timeout=timeout):
+    with engine.write_lock("carry uncommitted documents", timeout=timeout):
         entry = _entry(engine, branch, to)
-        with journal.entry(entry):
+        with journal.record_entry(entry):
             _set_aside(engine, entry)
             engine.move_branch(branch.name, to, expected=branch.head)
             return _result(engine, entry, derived)
@@ -91,22 +91,22 @@ def put_aside(engine: Engine, journal: Journal, branch: KbBranch, *, timeout: fl
 
     A kill brings them back. Raises as `replay`.
     """
-    with engine.writing("set uncommitted documents aside", timeout=timeout):
+    with engine.write_lock("set uncommitted documents aside", timeout=timeout):
         entry = _entry(engine, branch, branch.head)
-        with journal.entry(entry):
+        with journal.record_entry(entry):
             _set_aside(engine, entry)
     return entry.aside
 
 
-def finish(engine: Engine, entry: ReplayEntry, *, derived: Derived = stored_alone) -> Replayed | None:
+def finish_replay(engine: Engine, entry: ReplayEntry, *, derived: Derived = stored_alone) -> Replayed | None:
     """Finish after a kill; None if nothing is set aside any more, or its documents are back."""
-    with engine.writing("carry uncommitted documents"):
-        landed = _result(engine, entry, derived) if engine.branch(entry.aside) else None
+    with engine.write_lock("carry uncommitted documents"):
+        landed = _result(engine, entry, derived) if engine.find_branch(entry.aside) else None
     return landed if landed and (landed.kept_on or landed.to != entry.head) else None
 
 
 def _entry(engine: Engine, branch: KbBranch, to: str) -> ReplayEntry:
-    if engine.branch(branch.name) != branch:
+    if engine.find_branch(branch.name) != branch:
         raise KnowledgeMoved(f"The KB branch {branch.name!r} was changed meanwhile.", hint="Run the command again.")
     return ReplayEntry(kb_branch=branch.name, head=branch.head, to=to, aside=_free_aside(engine, branch.name))
 
@@ -114,25 +114,25 @@ def _entry(engine: Engine, branch: KbBranch, to: str) -> ReplayEntry:
 def _free_aside(engine: Engine, kb_branch: str) -> str:
     """The name under which uncommitted documents of a KB branch are set aside now."""
     wanted = _aside_name(engine, kb_branch)
-    taken = {branch.name.lower() for branch in engine.branches()}
+    taken = {branch.name.lower() for branch in engine.list_branches()}
     names = [wanted, *(f"{wanted}-{number}" for number in range(2, len(taken) + 3))]
     return next(name for name in names if name.lower() not in taken)
 
 
 def _aside_name(engine: Engine, kb_branch: str) -> str:
     name = ASIDE_PREFIX + kb_branch
-    if engine.legal_branch_name(name + CARRIED_SUFFIX):
+    if engine.is_legal_branch_name(name + CARRIED_SUFFIX):
         return name
     return ASIDE_PREFIX + hashlib.sha256(kb_branch.encode()).hexdigest()[:16]  # the name is too long
 
 
 def _set_aside(engine: Engine, entry: ReplayEntry) -> None:
     now = clock.now()
-    rows = as_rows(engine.diff(entry.head, Working(entry.kb_branch)))
+    rows = convert_to_rows(engine.diff(entry.head, WorkingSet(entry.kb_branch)))
     message = f"Uncommitted documents of {entry.kb_branch}"
     kept = engine.commit_onto(entry.head, [rows], message=message, author=AUTHOR, date=now)
     engine.create_branch(entry.aside, kept)
-    engine.take_back(entry.kb_branch, kept=kept, expected=entry.head)
+    engine.discard_saved_rows(entry.kb_branch, kept=kept, expected=entry.head)
 
 
 def _result(engine: Engine, entry: ReplayEntry, derived: Derived) -> Replayed:
@@ -140,12 +140,12 @@ def _result(engine: Engine, entry: ReplayEntry, derived: Derived) -> Replayed:
 
     Can be repeated.
     """
-    aside, branch = engine.branch(entry.aside), engine.branch(entry.kb_branch)
+    aside, branch = engine.find_branch(entry.aside), engine.find_branch(entry.kb_branch)
     assert aside is not None  # noqa: S101  the callers have made it, or looked
     stranded = Replayed(entry.kb_branch, entry.to, engine.count_changes(entry.head, aside.head).total, entry.aside)
     if branch is None:
         return stranded  # somebody deleted it
-    working, moved = Working(branch.name), branch.head != entry.head
+    working, moved = WorkingSet(branch.name), branch.head != entry.head
     latest = _Changes(entry.head, aside.head)
     memory = _read_memory(engine, branch.name) if moved else None
     whole = _all_changes(engine, memory, latest, derived) if memory and memory.head == entry.head else None
@@ -157,7 +157,7 @@ def _result(engine: Engine, entry: ReplayEntry, derived: Derived) -> Replayed:
         merged = merge(engine, base=latest.base, ours=working, theirs=latest.state, derived=derived)
     if merged.conflicts:
         return msgspec.structs.replace(stranded, to=branch.head, conflicts=len(merged.conflicts))
-    if not merged.empty:
+    if not merged.is_empty:
         engine.write(branch.name, merged.rows, expected=branch.head)
     remembered = False
     if moved and not (memory and memory.head == branch.head):  # else a kill came after the next line
@@ -165,7 +165,7 @@ def _result(engine: Engine, entry: ReplayEntry, derived: Derived) -> Replayed:
             hidden = _retire_memory(engine, memory, branch, derived)
         remembered = _remember(engine, branch, whole or latest, derived)
     engine.delete_branch(entry.aside, expected=aside.head)
-    after = engine.branch(branch.name) or branch
+    after = engine.find_branch(branch.name) or branch
     documents = engine.count_changes(branch.head, working).total
     return Replayed(
         branch.name,
@@ -197,18 +197,20 @@ class _Memory(Record, frozen=True):
     head: str
 
 
-def remember(engine: Engine, branch: KbBranch, *, base: str, state: str, derived: Derived = stored_alone) -> None:
+def remember_changes(
+    engine: Engine, branch: KbBranch, *, base: str, state: str, derived: Derived = stored_alone
+) -> None:
     """Remember changes that another command brought back, unless the way back restores them."""
-    with engine.writing("carry uncommitted documents"):
+    with engine.write_lock("carry uncommitted documents"):
         memory = _read_memory(engine, branch.name)
         if memory:
             _retire_memory(engine, memory, branch, derived)
         _remember(engine, branch, _Changes(base, state), derived)
 
 
-def forget(engine: Engine, kb_branch: str) -> None:
+def forget_changes(engine: Engine, kb_branch: str) -> None:
     """Forget the changes of a KB branch that were committed or discarded; they stay anchored."""
-    memory = engine.branch(_memory_name(engine, kb_branch))
+    memory = engine.find_branch(_memory_name(engine, kb_branch))
     if memory:
         engine.delete_branch(memory.name, expected=memory.head)
 
@@ -225,13 +227,13 @@ def _memory_name(engine: Engine, kb_branch: str) -> str:
 
 
 def _read_memory(engine: Engine, kb_branch: str) -> _Memory | None:
-    branch = engine.branch(_memory_name(engine, kb_branch))
+    branch = engine.find_branch(_memory_name(engine, kb_branch))
     if branch is None:
         return None
-    base, *others = engine.info(branch.head).parents
+    base, *others = engine.read_revision(branch.head).parents
     if not others:
         return None  # documents of a KB branch whose name ends like this
-    return _Memory(branch, _Changes(base, branch.head), others[0], engine.info(others[0]).parents[0])
+    return _Memory(branch, _Changes(base, branch.head), others[0], engine.read_revision(others[0]).parents[0])
 
 
 def _all_changes(engine: Engine, memory: _Memory, latest: _Changes, derived: Derived) -> _Changes | None:
@@ -240,7 +242,7 @@ def _all_changes(engine: Engine, memory: _Memory, latest: _Changes, derived: Der
     if since.conflicts:
         return None
     base = memory.changes.base
-    rows = [as_rows(engine.diff(base, memory.branch.head)), since.rows]
+    rows = [convert_to_rows(engine.diff(base, memory.branch.head)), since.rows]
     state = engine.commit_onto(base, rows, message="Uncommitted documents", author=AUTHOR, date=clock.now())
     return _Changes(base, state)
 
@@ -249,16 +251,16 @@ def _remember(engine: Engine, branch: KbBranch, changes: _Changes, derived: Deri
     """Remember changes until the pin goes back, unless what the branch shows is enough to restore
     them there. Return whether they are remembered.
     """
-    name, working, now = _memory_name(engine, branch.name), Working(branch.name), clock.now()
-    before = engine.branch(name)
-    rows = as_rows(engine.diff(changes.base, changes.state))
+    name, working, now = _memory_name(engine, branch.name), WorkingSet(branch.name), clock.now()
+    before = engine.find_branch(name)
+    rows = convert_to_rows(engine.diff(changes.base, changes.state))
     back = merge(engine, base=branch.head, ours=changes.base, theirs=working, derived=derived)
     if not back.conflicts and _rows_by_key(rows).items() <= _rows_by_key(back.rows).items():
-        forget(engine, branch.name)
+        forget_changes(engine, branch.name)
         return False
     message = f"Uncommitted documents of {branch.name}"
-    visible = as_rows(engine.diff(branch.head, working))
-    shown = engine.recreate([branch.head], [visible], message=message, author=AUTHOR, date=now)
+    visible = convert_to_rows(engine.diff(branch.head, working))
+    shown = engine.recreate_revision([branch.head], [visible], message=message, author=AUTHOR, date=now)
     head = engine.commit_onto(changes.base, [rows], joining=shown, message=message, author=AUTHOR, date=now)
     if before:
         engine.move_branch(name, head, expected=before.head)
@@ -272,8 +274,8 @@ def _retire_memory(engine: Engine, memory: _Memory, branch: KbBranch, derived: D
     empty if the KB branch has them all.
     """
     name, changes = "", memory.changes
-    more = merge(engine, base=changes.base, ours=Working(branch.name), theirs=changes.state, derived=derived)
-    if more.conflicts or not more.empty:
+    more = merge(engine, base=changes.base, ours=WorkingSet(branch.name), theirs=changes.state, derived=derived)
+    if more.conflicts or not more.is_empty:
         name = _free_aside(engine, branch.name)
         engine.create_branch(name, changes.state)
     engine.delete_branch(memory.branch.name, expected=memory.branch.head)

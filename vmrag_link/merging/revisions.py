@@ -18,15 +18,15 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
-from vmrag_link.engines.base import Engine, Write, own_revisions, readable
+from vmrag_link.engines.base import Engine, Write, is_readable, list_revisions_ahead
 from vmrag_link.merging.choices import Choice, Decisions
-from vmrag_link.merging.conflicts import Conflict, decide_all, project_conflict
+from vmrag_link.merging.conflicts import Conflict, decide_all, format_project_id
 from vmrag_link.merging.text import VERSION
-from vmrag_link.merging.threeway import Derived, as_rows, merge, stored_alone
-from vmrag_link.models import At, Record, RevisionInfo, Row, Working
+from vmrag_link.merging.threeway import Derived, convert_to_rows, merge, stored_alone
+from vmrag_link.models import At, Record, RevisionInfo, Row, WorkingSet
 
 
-class Outcome(Record, frozen=True):
+class MergeOutcome(Record, frozen=True):
     """`revision` is None while something is in conflict."""
 
     revision: str | None
@@ -41,32 +41,32 @@ class Signature(Record, frozen=True):
     date: str
 
     @classmethod
-    def derived(cls, engine: Engine, *, base: str, ours: str, theirs: str, joins: bool) -> Signature:
+    def from_inputs(cls, engine: Engine, *, base: str, ours: str, theirs: str, joins: bool) -> Signature:
         """From the inputs alone, so that equal merges give equal revisions.
 
         What is replayed keeps message, author and date of theirs, as git's own commits do.
         """
-        info = engine.info(theirs)
+        info = engine.read_revision(theirs)
         if not joins:
-            return cls(of_replay(engine, base=base, theirs=theirs), info.author, info.date)
-        message = of_merge(base=base, ours=ours, theirs=theirs)
-        return cls(message, info.author, max(engine.info(ours).date, info.date))
+            return cls(format_replay_message(engine, base=base, theirs=theirs), info.author, info.date)
+        message = format_merge_message(base=base, ours=ours, theirs=theirs)
+        return cls(message, info.author, max(engine.read_revision(ours).date, info.date))
 
     @classmethod
-    def decided(
+    def from_decision(
         cls, engine: Engine, *, base: str, ours: str, theirs: str, joins: bool, author: str, date: str
     ) -> Signature:
         """Of a merge that a person decided: theirs, with the time of the last decision. What is
         replayed stays its author's, and names the person.
         """
         if joins:
-            return cls(of_merge(base=base, ours=ours, theirs=theirs), author, date)
-        info = engine.info(theirs)
-        message = of_replay(engine, base=base, theirs=theirs, decided_by=author)
+            return cls(format_merge_message(base=base, ours=ours, theirs=theirs), author, date)
+        info = engine.read_revision(theirs)
+        message = format_replay_message(engine, base=base, theirs=theirs, decided_by=author)
         return cls(message, info.author, info.date)
 
 
-def merged_revision(
+def merge_revisions(
     engine: Engine,
     *,
     base: str,
@@ -74,10 +74,10 @@ def merged_revision(
     theirs: str,
     joins: bool,
     decisions: Decisions | None = None,
-    working: Working | None = None,
+    working: WorkingSet | None = None,
     signature: Signature | None = None,
     derived: Derived = stored_alone,
-) -> Outcome:
+) -> MergeOutcome:
     """The revision that holds `ours` and the changes from `base` to `theirs`.
 
     `joins`: theirs becomes a parent, as in a merge of branches. Otherwise the result only descends
@@ -85,23 +85,23 @@ def merged_revision(
     working set on `ours` that goes into the result. `derived` as in `merge`. Raises
     `SchemaTooNew` for what a newer program wrote, also where all of theirs is the result.
     """
-    engine.count(theirs)
+    engine.count_documents(theirs)
     if working is None and theirs in (ours, base):
-        return Outcome(ours)
+        return MergeOutcome(ours)
     if working is None and ours == base:
-        return Outcome(theirs)
+        return MergeOutcome(theirs)
     merged = merge(engine, base=base, ours=working or ours, theirs=theirs, decisions=decisions, derived=derived)
     if merged.conflicts:
-        return Outcome(None, merged.conflicts)
+        return MergeOutcome(None, merged.conflicts)
     if (
         working is None
         and not decisions
         and engine.is_ancestor(ours, theirs)
         and _holds(engine, base, theirs, ours, derived)
     ):
-        return Outcome(theirs)
-    rows: list[Write] = [as_rows(engine.diff(ours, working))] if working else []
-    signed = signature or Signature.derived(engine, base=base, ours=ours, theirs=theirs, joins=joins)
+        return MergeOutcome(theirs)
+    rows: list[Write] = [convert_to_rows(engine.diff(ours, working))] if working else []
+    signed = signature or Signature.from_inputs(engine, base=base, ours=ours, theirs=theirs, joins=joins)
     made = engine.commit_onto(
         ours,
         [*rows, merged.rows],
@@ -111,13 +111,13 @@ def merged_revision(
         date=signed.date,
     )
     if made == ours and any(
-        not accepts_loss(engine, ours, accepted_loss) for accepted_loss in accepted_losses(signed.message)
+        not accepts_loss(engine, ours, accepted_loss) for accepted_loss in read_accepted_losses(signed.message)
     ):
         made = record_loss(engine, ours, message=signed.message, author=signed.author, date=signed.date)
-    return Outcome(made)
+    return MergeOutcome(made)
 
 
-def virtual_base(
+def make_virtual_base(
     engine: Engine, *, base: str, ours: str, theirs: str, joins: bool = True, derived: Derived = stored_alone
 ) -> str:
     """One merge base made of two, as git does where histories cross.
@@ -125,10 +125,10 @@ def virtual_base(
     A field in conflict equals neither: a side that resolved it has changed it, and two that did so
     differently conflict.
     """
-    outcome = merged_revision(engine, base=base, ours=ours, theirs=theirs, joins=joins, derived=derived)
+    outcome = merge_revisions(engine, base=base, ours=ours, theirs=theirs, joins=joins, derived=derived)
     if outcome.revision is None:
         decisions = decide_all(outcome.conflicts, Choice("neither"))
-        outcome = merged_revision(
+        outcome = merge_revisions(
             engine, base=base, ours=ours, theirs=theirs, joins=joins, decisions=decisions, derived=derived
         )
     assert outcome.revision is not None  # noqa: S101  all is decided
@@ -138,23 +138,23 @@ def virtual_base(
 def _holds(engine: Engine, base: str, whole: str, part: At, derived: Derived) -> bool:
     """Whether `whole` holds everything that changed from the base to `part`."""
     back = merge(engine, base=base, ours=whole, theirs=part, derived=derived)
-    return back.empty and not back.conflicts
+    return back.is_empty and not back.conflicts
 
 
-def lacks(engine: Engine, revision: str, part: str) -> bool:
+def lacks_revision(engine: Engine, revision: str, part: str) -> bool:
     """Whether a merge of `part`, which is no ancestor of the revision, would bring it anything that
     nobody decided about.
     """
     base = engine.merge_base(revision, part)
-    if base is None or not readable(engine, part):
+    if base is None or not is_readable(engine, part):
         return True
     left = merge(engine, base=base, ours=revision, theirs=part)
-    if left.empty and not left.conflicts:
+    if left.is_empty and not left.conflicts:
         return False
-    return base == revision or not holds(engine, own_revisions(engine, revision, part), part)
+    return base == revision or not holds_revision(engine, list_revisions_ahead(engine, revision, part), part)
 
 
-def holds(engine: Engine, own: Sequence[RevisionInfo], part: str) -> bool:
+def holds_revision(engine: Engine, own: Sequence[RevisionInfo], part: str) -> bool:
     """Whether the last of `own` holds a revision that it does not descend from.
 
     `own`: what it descends from and the part does not, itself included, parents before children.
@@ -173,7 +173,7 @@ def _picked_revision(engine: Engine, info: RevisionInfo, held: frozenset[str]) -
     A trailer names a change, from base to theirs. It is all of theirs only on top of a revision
     that contains the base.
     """
-    said = change_named(info.message)
+    said = read_named_change(info.message)
     if said is None or len(info.parents) != 1:
         return None
     base, theirs = said
@@ -191,10 +191,10 @@ def _is_merged(engine: Engine, info: RevisionInfo, base: str, theirs: str) -> bo
     that repeat may merge otherwise, or conflict, once the result takes the place of a side.
     """
     left = merge(engine, base=base, ours=info.revision, theirs=theirs)
-    if left.empty and not left.conflicts:
+    if left.is_empty and not left.conflicts:
         return True
     made = merge(engine, base=base, ours=info.parents[0], theirs=theirs)
-    there = _rows(as_rows(engine.diff(info.parents[0], info.revision)))
+    there = _rows(convert_to_rows(engine.diff(info.parents[0], info.revision)))
     done = {name for name, row in _rows(made.rows).items() if name in there and there[name] == row}
     lacking = (_rows(left.rows).keys() | {conflict.id for conflict in left.conflicts}) - done
     return lacking <= {conflict.id for conflict in made.conflicts}
@@ -204,10 +204,10 @@ def _rows(rows: Write) -> dict[str, Row | None]:
     """Each row by the id that its conflict would have, None for one that is removed."""
     found: dict[str, Row | None] = {f"{name}/": None for name in rows.remove_collections}
     found |= dict.fromkeys(map("/".join, rows.remove_documents))
-    found |= dict.fromkeys(map(project_conflict, rows.remove_projects))
+    found |= dict.fromkeys(map(format_project_id, rows.remove_projects))
     found |= {f"{put_collection.name}/": put_collection for put_collection in rows.put_collections}
     found |= {"/".join(put_document.key): put_document for put_document in rows.put_documents}
-    return found | {project_conflict(put_project.key): put_project for put_project in rows.put_projects}
+    return found | {format_project_id(put_project.key): put_project for put_project in rows.put_projects}
 
 
 MOST_SUBJECTS = 20
@@ -224,22 +224,22 @@ class Change(NamedTuple):
     theirs: str
 
 
-def change_named(message: str) -> Change | None:
+def read_named_change(message: str) -> Change | None:
     """The change that the last trailers of a message name: the ones that we wrote."""
     found = _MERGED.findall(message)
     return Change(*found[-1]) if found else None
 
 
-def without_trailers(message: str) -> str:
+def strip_trailers(message: str) -> str:
     """What a message says besides the trailers of ours at its end."""
     return _END.sub("", message.strip()).strip()
 
 
-def of_merge(*, base: str, ours: str, theirs: str) -> str:
+def format_merge_message(*, base: str, ours: str, theirs: str) -> str:
     return f"Merge {theirs[:12]} into {ours[:12]}\n\n{_trailers(base, theirs)}"
 
 
-def of_replay(engine: Engine, *, base: str, theirs: str, decided_by: str = "") -> str:
+def format_replay_message(engine: Engine, *, base: str, theirs: str, decided_by: str = "") -> str:
     """The message of theirs, whose change since the base becomes a revision elsewhere.
 
     One code commit may have moved its pin by several revisions. It names the last one, so that
@@ -247,24 +247,24 @@ def of_replay(engine: Engine, *, base: str, theirs: str, decided_by: str = "") -
     theirs is what the base was made of, the change is a revert.
     """
     if engine.is_ancestor(theirs, base):
-        said, others = f'Revert "{_subject(engine.info(base))}"', []
+        said, others = f'Revert "{_subject(engine.read_revision(base))}"', []
     else:
-        last, *others = reversed(own_revisions(engine, theirs, base))
-        said = without_trailers(last.message)
+        last, *others = reversed(list_revisions_ahead(engine, theirs, base))
+        said = strip_trailers(last.message)
         others = [each for each in others if len(each.parents) == 1]
         if others:
             said += "\n\n" + "\n".join(_list(last, others))
     lost = _unsaid_losses(said, others)
-    return f"{said}\n\n{loss_trailers(lost)}{_trailers(base, theirs, decided_by)}".lstrip()
+    return f"{said}\n\n{format_loss_trailers(lost)}{_trailers(base, theirs, decided_by)}".lstrip()
 
 
 def _unsaid_losses(said: str, others: list[RevisionInfo]) -> Iterator[str]:
     """The losses that the other revisions accept, whose messages are not kept."""
-    known = accepted_losses(said)
+    known = read_accepted_losses(said)
     yield from dict.fromkeys(
         accepted_loss
         for info in others
-        for accepted_loss in accepted_losses(info.message)
+        for accepted_loss in read_accepted_losses(info.message)
         if accepted_loss not in known
     )
 
@@ -289,12 +289,12 @@ def _subject(info: RevisionInfo) -> str:
 _LOST = re.compile(r"^Vmrag-Lost: (\w+)$", re.MULTILINE)
 
 
-def accepted_losses(message: str) -> list[str]:
+def read_accepted_losses(message: str) -> list[str]:
     """The revisions whose loss a message accepts."""
     return list(dict.fromkeys(_LOST.findall(message)))
 
 
-def loss_trailers(lost: Iterable[str]) -> str:
+def format_loss_trailers(lost: Iterable[str]) -> str:
     return "".join(f"Vmrag-Lost: {each}\n" for each in lost)
 
 
@@ -304,12 +304,12 @@ def accepts_loss(engine: Engine, revision: str, lost: str) -> bool:
     """
     if engine.has_revision(lost) or not engine.has_revision(revision):
         return False
-    return any(lost in accepted_losses(info.message) for info in engine.log(revision))
+    return any(lost in read_accepted_losses(info.message) for info in engine.log(revision))
 
 
 def record_loss(engine: Engine, revision: str, *, message: str, author: str, date: str) -> str:
     """A revision with the documents of another one, and a message that records a loss."""
-    with engine.writing("accept a loss"):
-        made = engine.recreate([revision], [], message=message, author=author, date=date)
-        engine.anchor(made, reason="a loss was accepted")
+    with engine.write_lock("accept a loss"):
+        made = engine.recreate_revision([revision], [], message=message, author=author, date=date)
+        engine.anchor_revision(made, reason="a loss was accepted")
     return made

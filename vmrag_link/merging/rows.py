@@ -16,8 +16,18 @@ from msgspec.structs import astuple, replace
 
 from vmrag_link.documents.import_base import KEY as ORIGIN
 from vmrag_link.documents.import_base import is_origin
-from vmrag_link.merging.text import Hunk, MergedText, both_texts, merge_texts
-from vmrag_link.models import Collection, Distance, Document, Link, Project, Row, canonical_json, content_hash, text_of
+from vmrag_link.merging.text import Hunk, MergedText, join_texts, merge_texts
+from vmrag_link.models import (
+    Collection,
+    Distance,
+    Document,
+    Link,
+    Project,
+    Row,
+    content_hash,
+    encode_canonical_json,
+    read_text,
+)
 
 CONTENT, METADATA = "content", "metadata"
 """The cells of which only parts may be in conflict: hunks, and keys."""
@@ -77,7 +87,7 @@ def merge_rows(base: R | None, ours: R, theirs: R) -> MergedRow[R]:
             text = merge_content(base, ours, theirs)
             hunks = text.hunks
             conflicting = bool(hunks)
-            taken |= {} if conflicting else content_cell(text.resolved({}))
+            taken |= {} if conflicting else content_cell(text.resolve_text({}))
         elif field == METADATA:
             taken[METADATA], keys = _merge_metadata(base, ours, theirs)
             conflicting = bool(keys)
@@ -92,35 +102,35 @@ def merge_rows(base: R | None, ours: R, theirs: R) -> MergedRow[R]:
 
 def merge_content(base: Row | None, ours: Row | None, theirs: Row | None) -> MergedText:
     """The contents of three versions, merged by line."""
-    return merge_texts(*(text_of(row) for row in (base, ours, theirs)))
+    return merge_texts(*(read_text(row) for row in (base, ours, theirs)))
 
 
 def content_cell(text: str) -> dict[str, Any]:
     return {"content": text, "content_hash": content_hash(text)}
 
 
-def metadata_value(row: Row, key: str) -> str:
+def format_metadata_value(row: Row, key: str) -> str:
     """The JSON of one key of the metadata; empty if there is none."""
     return _values(row).get(key, b"").decode()
 
 
-def metadata_with(row: Row, key: str, take: str, ours: Row | None, theirs: Row | None) -> dict[str, Any]:
+def set_metadata_key(row: Row, key: str, take: str, ours: Row | None, theirs: Row | None) -> dict[str, Any]:
     """The metadata of `row`, with one key as a side has it, which may be not at all, or as neither
     has it.
     """
     sides = {"ours": _values(ours).get(key), "theirs": _values(theirs).get(key)}
     if take == "neither":
-        value: bytes | None = canonical_json({side: raw.decode() for side, raw in sides.items() if raw}).encode()
+        value: bytes | None = encode_canonical_json({side: raw.decode() for side, raw in sides.items() if raw}).encode()
     else:
         value = sides[take]
     kept = {name: raw for name, raw in _values(row).items() if name != key}
     return {METADATA: _as_text(kept | ({key: value} if value else {}))}
 
 
-def neither_of_metadata(ours: Row | None, theirs: Row | None) -> dict[str, Any]:
+def make_neither_metadata(ours: Row | None, theirs: Row | None) -> dict[str, Any]:
     """Metadata that no side has, for a row that one side removed."""
     sides = {"ours": ours, "theirs": theirs}
-    return {METADATA: canonical_json({side: row.metadata if row else "" for side, row in sides.items()})}
+    return {METADATA: encode_canonical_json({side: row.metadata if row else "" for side, row in sides.items()})}
 
 
 def _merge_metadata(base: Row | None, ours: Row, theirs: Row) -> tuple[str, tuple[str, ...]]:
@@ -155,7 +165,7 @@ def _merge_sets(*values: bytes | None) -> bytes | None:
         base, ours, theirs = (set(msgspec.json.decode(value or b"[]", type=list[str])) for value in values)
     except msgspec.ValidationError:
         return None
-    return canonical_json(sorted((ours | theirs) - (base - ours) - (base - theirs))).encode()
+    return encode_canonical_json(sorted((ours | theirs) - (base - ours) - (base - theirs))).encode()
 
 
 def _values(row: Row | None) -> dict[str, bytes]:
@@ -168,7 +178,7 @@ def _as_text(values: Mapping[str, bytes]) -> str:
     return msgspec.json.encode({key: msgspec.Raw(raw) for key, raw in values.items()}, order="sorted").decode()
 
 
-def neither(field: str, ours: Row | None, theirs: Row | None) -> dict[str, Any]:
+def make_neither(field: str, ours: Row | None, theirs: Row | None) -> dict[str, Any]:
     """Values for a cell, made of both sides' and equal to neither; of their types, because they are
     read again.
     """
@@ -180,7 +190,7 @@ def neither(field: str, ours: Row | None, theirs: Row | None) -> dict[str, Any]:
             return {name: next(each for each in get_args(Distance) if each not in (left, right))}
         case "chunking":
             return {name: msgspec.structs.replace(left, size=left.size + right.size)}
-    return {name: both_texts(left, right)}
+    return {name: join_texts(left, right)}
 
 
 def _cell(row: Row | None, names: tuple[str, ...]) -> tuple[Any, ...] | None:
@@ -191,17 +201,17 @@ LINK_AUTHOR = "vmrag <vmrag@localhost>"
 """Who commits links: who links is not who knows."""
 
 
-def link_additions(there: Iterable[Link], more: Iterable[Link]) -> list[Link]:
+def list_link_additions(there: Iterable[Link], more: Iterable[Link]) -> list[Link]:
     """The rows of both tables joined that `there` lacks or has otherwise."""
     before = {each.git_commit: each for each in there}
     after = dict(before)
     for each in more:
         known = after.get(each.git_commit)
-        after[each.git_commit] = joined_link(known, each) if known else each
+        after[each.git_commit] = join_links(known, each) if known else each
     return [row for commit, row in sorted(after.items()) if row != before.get(commit)]
 
 
-def joined_link(one: Link, other: Link) -> Link:
+def join_links(one: Link, other: Link) -> Link:
     """What two rows of one commit say together.
 
     A link that was made by hand wins, then the one of the later revision. A commit that was

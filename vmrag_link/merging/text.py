@@ -18,7 +18,7 @@ from itertools import accumulate
 from typing import Literal
 
 from vmrag_link.models import Record
-from vmrag_link.worddiff import common_ends, longest_chain
+from vmrag_link.worddiff import count_common_ends, find_longest_chain
 
 VERSION = "lines-1"
 """Names matcher and algorithm in the revisions that they make."""
@@ -40,10 +40,10 @@ class Hunk(Record, frozen=True):
     theirs: str
     key: str
 
-    def side(self, take: Take) -> str:
+    def get_side(self, take: Take) -> str:
         """The lines that result; `union` has ours before theirs."""
         if take == "union":
-            return with_final_newline(self.ours) + self.theirs
+            return add_final_newline(self.ours) + self.theirs
         return self.ours if take == "ours" else self.theirs
 
 
@@ -56,7 +56,7 @@ class MergedText(Record, frozen=True):
     def hunks(self) -> tuple[Hunk, ...]:
         return tuple(part for part in self.parts if isinstance(part, Hunk))
 
-    def resolved(self, texts: Mapping[str, str]) -> str:
+    def resolve_text(self, texts: Mapping[str, str]) -> str:
         """The whole text, with these texts in the place of the hunks, by key."""
         return "".join(part if isinstance(part, str) else texts[part.key] for part in self.parts)
 
@@ -95,7 +95,7 @@ def _stable_runs(base: list[str], ours: list[str], theirs: list[str]) -> Iterato
     """Where lines of the base match on both sides: their starts in the three texts, and how many
     there are. The last run is empty and stands at the ends.
     """
-    in_ours, in_theirs = matching_blocks(base, ours), matching_blocks(base, theirs)
+    in_ours, in_theirs = find_matching_blocks(base, ours), find_matching_blocks(base, theirs)
     x = y = 0
     while x < len(in_ours) and y < len(in_theirs):
         (a, left, n), (b, right, m) = in_ours[x], in_theirs[y]
@@ -116,7 +116,7 @@ def split_lines(text: str) -> list[str]:
     return [line + "\n" for line in lines] + ([last] if last else [])
 
 
-def with_final_newline(text: str) -> str:
+def add_final_newline(text: str) -> str:
     return text if not text or text.endswith("\n") else text + "\n"
 
 
@@ -124,7 +124,7 @@ def _conflict(
     base: list[str], ours: list[str], theirs: list[str], line: int, seen: Counter[str]
 ) -> Iterator[str | Hunk]:
     """A hunk, without the lines at its ends that both sides have, as `zdiff3` shows it."""
-    head, tail = common_ends(ours, theirs)
+    head, tail = count_common_ends(ours, theirs)
     yield "".join(ours[:head])
     left, right = ("".join(each[head : len(each) - tail]) for each in (ours, theirs))
     before = "".join(base)
@@ -168,20 +168,20 @@ class Markers(Record, frozen=True):
     size: int = _SIZE
 
     @classmethod
-    def apart_from(cls, texts: Iterable[str], labels: Labels = Labels()) -> Markers:  # noqa: B008  it is frozen
+    def from_texts(cls, texts: Iterable[str], labels: Labels = Labels()) -> Markers:  # noqa: B008  it is frozen
         """So long that no line of these texts is one: a document may be about conflicts."""
         longest = max((len(match[1]) for text in texts for match in _MARKER.finditer(text)), default=0)
         return cls(labels, max(_SIZE, longest + 1))
 
-    def between(self, ours: str, theirs: str, *, base: str | None = None) -> str:
+    def format_conflict(self, ours: str, theirs: str, *, base: str | None = None) -> str:
         """The sides, as git writes them, and the base as `diff3` does. A text without a final end
         of line gets one.
         """
         start, before, middle, end = (f"{line}\n" for line in self._lines)
         shown = [start, ours, *([] if base is None else [before, base]), middle, theirs, end]
-        return "".join(with_final_newline(each) for each in shown)
+        return "".join(add_final_newline(each) for each in shown)
 
-    def find(self, text: str, *, middle: bool = False) -> tuple[int, str] | None:
+    def find_marker(self, text: str, *, middle: bool = False) -> tuple[int, str] | None:
         """The number and text of the first line that is one of these markers, or None.
 
         `middle`: a bare line of `=` is one, too. Elsewhere it may underline a heading.
@@ -202,8 +202,8 @@ def _without_line_ends(text: str) -> list[str]:
     return [line.rstrip() for line in text.split("\n")]
 
 
-def both_texts(ours: str, theirs: str) -> str:
-    return Markers.apart_from((ours, theirs)).between(ours, theirs)
+def join_texts(ours: str, theirs: str) -> str:
+    return Markers.from_texts((ours, theirs)).format_conflict(ours, theirs)
 
 
 Block = tuple[int, int, int]
@@ -216,7 +216,7 @@ It bounds the whole text: lines between unique ones, all alike, would take diffl
 """
 
 
-def matching_blocks(a: Sequence[str], b: Sequence[str]) -> list[Block]:
+def find_matching_blocks(a: Sequence[str], b: Sequence[str]) -> list[Block]:
     """In order and maximal; the last is empty and stands at both ends.
 
     Lines that both texts have once are anchors, as in git's patience diff. Between two of them
@@ -237,7 +237,7 @@ def matching_blocks(a: Sequence[str], b: Sequence[str]) -> list[Block]:
 
 def _blocks(a: Sequence[str], b: Sequence[str]) -> Iterator[Block]:
     """In order, some of them empty or adjacent."""
-    head, tail = common_ends(a, b)
+    head, tail = count_common_ends(a, b)
     yield 0, 0, head
     left, right = (each[head : len(each) - tail] for each in (a, b))
     at_left = at_right = 0
@@ -258,7 +258,7 @@ def _anchors(left: Sequence[str], right: Sequence[str]) -> list[tuple[int, int]]
     once &= {line for line, count in Counter(right).items() if count == 1}
     places = {line: number for number, line in enumerate(right) if line in once}
     pairs = [(number, places[line]) for number, line in enumerate(left) if line in once]
-    return longest_chain(pairs)
+    return find_longest_chain(pairs)
 
 
 def _longest_matches(left: Sequence[str], right: Sequence[str], allowance: int) -> tuple[Sequence[Block], int]:

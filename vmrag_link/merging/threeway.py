@@ -15,7 +15,7 @@ from vmrag_link.engines import logical
 from vmrag_link.engines.base import Engine, Write
 from vmrag_link.engines.tables import DOCUMENTS
 from vmrag_link.merging.choices import Choices, Decisions
-from vmrag_link.merging.conflicts import COLLECTION, DOCUMENT, PROJECT, Conflict, conflict_of
+from vmrag_link.merging.conflicts import COLLECTION, DOCUMENT, PROJECT, Conflict, find_conflict
 from vmrag_link.merging.rows import R
 from vmrag_link.models import (
     At,
@@ -42,7 +42,7 @@ def stored_alone(_collection: Collection, _source: str) -> bool:
     return False
 
 
-class Merged(Record, frozen=True):
+class MergeResult(Record, frozen=True):
     """`rows` turn our side into the result, except undecided `conflicts`.
 
     `decided` are the conflicts that the decisions settled.
@@ -53,13 +53,13 @@ class Merged(Record, frozen=True):
     decided: tuple[Conflict, ...]
 
     @classmethod
-    def nothing(cls) -> Merged:
+    def from_nothing(cls) -> MergeResult:
         return cls(Write(), (), ())
 
     @property
-    def empty(self) -> bool:
+    def is_empty(self) -> bool:
         """Whether our side holds everything already, conflicts apart."""
-        return self.rows.empty
+        return self.rows.is_empty
 
 
 def merge(
@@ -70,7 +70,7 @@ def merge(
     theirs: At,
     decisions: Decisions | None = None,
     derived: Derived = stored_alone,
-) -> Merged:
+) -> MergeResult:
     """What one side removed and the other changed is in conflict, unless it is `derived`: then the
     removal counts. Raises `RevisionMissing`.
     """
@@ -88,7 +88,7 @@ def merge(
     return under_way.result()
 
 
-def as_rows(difference: Difference) -> Write:
+def convert_to_rows(difference: Difference) -> Write:
     """What turns its old state into its new one."""
     removed = {collection.key for collection in difference.collections if collection.after is None}
     return Write(
@@ -142,7 +142,7 @@ class _Merge:
         self._open: list[Conflict] = []
         self._decided: list[Conflict] = []
 
-    def result(self) -> Merged:
+    def result(self) -> MergeResult:
         rows = Write(
             put_collections=tuple(self._put_collections),
             remove_collections=tuple(self._remove_collections),
@@ -151,7 +151,7 @@ class _Merge:
             put_projects=tuple(self._put_projects),
             remove_projects=tuple(self._remove_projects),
         )
-        return Merged(rows, tuple(self._open), tuple(self._decided))
+        return MergeResult(rows, tuple(self._open), tuple(self._decided))
 
     # -- collections: one that a side removed goes or stays with all its documents
 
@@ -169,18 +169,18 @@ class _Merge:
             if row != sides.ours:
                 self._put_collections.append(row)
             if sides.contested and sides.ours is None:
-                self._put += self._engine.documents(self._theirs, collection=name)
+                self._put += self._engine.read_documents(self._theirs, collection=name)
 
     def _collection(self, name: str, sides: _Sides) -> tuple[Collection | None, bool]:
         """The row that results, and whether that is settled."""
         base, ours, theirs, _, theirs_changed = sides
         if ours is not None and theirs is not None:
-            return self._settle(*conflict_of(name, "", base, ours, theirs))
+            return self._settle(*find_conflict(name, "", base, ours, theirs))
         if sides.contested:
             kept = self._theirs if ours is None else self._ours
             if self._all_derived(ours or theirs, kept):
                 return None, True
-            documents = self._engine.count(kept, collection=name)
+            documents = self._engine.count_documents(kept, collection=name)
             return self._settle(Conflict(name, "", (COLLECTION,), base, ours, theirs, None, documents), ours)
         return (theirs if theirs_changed else ours), True
 
@@ -195,7 +195,7 @@ class _Merge:
             return
         if left.after == right.after:
             return
-        base = self._engine.document(self._base, *key) if right.before else None
+        base = self._engine.find_document(self._base, *key) if right.before else None
         row, settled = self._row(*key, base, left.after, right.after)
         if row and right.after and row.table == DOCUMENTS.name:  # a row of a table of its own stays one
             row = msgspec.structs.replace(row, table=right.after.table)
@@ -224,7 +224,7 @@ class _Merge:
                 return None, True
             whole = PROJECT if isinstance(left, Project) else DOCUMENT
             return self._settle(Conflict(collection, doc_id, (whole,), base, ours, theirs, None), ours)
-        return self._settle(*conflict_of(collection, doc_id, base, ours, theirs))
+        return self._settle(*find_conflict(collection, doc_id, base, ours, theirs))
 
     def _is_derived(self, document: Document) -> bool:
         """Of a document that one side has removed."""
@@ -232,7 +232,7 @@ class _Merge:
             return False
         if self._rows is None:
             places: tuple[At, ...] = (self._base, self._theirs, self._ours)
-            self._rows = {each.name: each for at in places for each in self._engine.collections(at)}
+            self._rows = {each.name: each for at in places for each in self._engine.list_collections(at)}
         collection = self._rows.get(document.collection)
         return collection is not None and self._derived(collection, document.source)
 
@@ -240,13 +240,13 @@ class _Merge:
         """Of a collection that one side has removed, and the other has at this place."""
         if collection is None:
             return False
-        found = self._engine.sources(at, collection.name)
-        every = len(found) == self._engine.count(at, collection=collection.name)
+        found = self._engine.list_sources(at, collection.name)
+        every = len(found) == self._engine.count_documents(at, collection=collection.name)
         return every and all(source and self._derived(collection, source) for _, source in found)
 
     def _take(self, there: Key | None, row: Document | None) -> None:
         """Put a document in the place of ours, which is `there`."""
-        row = row and logical.normal(row)
+        row = row and logical.normalize_document(row)
         if row is not None:
             self._put.append(row)
         if there and (row is None or row.key != there):
@@ -257,11 +257,11 @@ class _Merge:
         if not conflict.fields:
             return merged, True
         choices: Choices = self._decisions.get(conflict.id, {})
-        if conflict.open(choices):
+        if conflict.list_open_fields(choices):
             self._open.append(conflict)
             return None, False
         self._decided.append(conflict)
-        return conflict.resolved(choices), True  # type: ignore[return-value]  # a conflict's rows are all of one kind
+        return conflict.resolve_row(choices), True  # type: ignore[return-value]  # a conflict's rows are all of one kind
 
 
 def _by_key(changes: Sequence[DocumentChange]) -> dict[Key, DocumentChange]:
@@ -271,10 +271,10 @@ def _by_key(changes: Sequence[DocumentChange]) -> dict[Key, DocumentChange]:
     that moved; a difference shows two.
     """
     found = {change.key: change for change in changes}
-    gone = {(logical.table_implied(key[0]), key[1]): each for key, each in found.items() if each.kind == "removed"}
+    gone = {(logical.implied_table(key[0]), key[1]): each for key, each in found.items() if each.kind == "removed"}
     for change in changes:
         if change.kind == "added" and change.after and change.after.table != DOCUMENTS.name:
-            before = gone.get((logical.table_of(change.after), change.after.doc_id))
+            before = gone.get((logical.find_document_table(change.after), change.after.doc_id))
             if before:
                 del found[change.key]
                 found[before.key] = DocumentChange("modified", before.before, change.after)

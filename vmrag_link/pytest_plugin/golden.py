@@ -11,12 +11,12 @@ import pytest
 
 from vmrag_link.errors import QueriesInvalid, VmragError
 from vmrag_link.golden import file
-from vmrag_link.golden.queries import UPDATE, query_names, ranking_changes
+from vmrag_link.golden.queries import UPDATE, compare_rankings, name_queries
 from vmrag_link.ops.checks import golden_file
-from vmrag_link.ops.checks.check_queries import CheckedQuery, changes_of_ranking, check_queries, outdated
+from vmrag_link.ops.checks.check_queries import CheckedQuery, check_queries, explain_outdated, list_ranking_changes
 from vmrag_link.paths import QUERIES_NAME, read_regular
 from vmrag_link.pytest_plugin.knowledge import Workspaces
-from vmrag_link.terminal_text import one_line
+from vmrag_link.terminal_text import escape_line
 
 if TYPE_CHECKING:
     from vmrag_link.workspace import Workspace
@@ -36,13 +36,13 @@ class GoldenQueries(pytest.File):
 
     def collect(self) -> Iterator[pytest.Item]:
         try:
-            golden = file.read(read_regular(self.path, file.MAX_BYTES + 1), QUERIES_NAME)
+            golden = file.parse_queries(read_regular(self.path, file.MAX_BYTES + 1), QUERIES_NAME)
         except (OSError, QueriesInvalid):
             yield self._item(FILE, 1, self._load)
             return
-        for number, (query, name) in enumerate(zip(golden.queries, query_names(golden.queries), strict=True)):
+        for number, (query, name) in enumerate(zip(golden.queries, name_queries(golden.queries), strict=True)):
             # no part of a node id ends in `::`
-            yield self._item(one_line(name).replace("::", ":"), query.line, partial(self._ask, number))
+            yield self._item(escape_line(name).replace("::", ":"), query.line, partial(self._ask, number))
         if golden.recorded and any(each.ranking for each in golden.queries):
             yield self._item(OUTDATED, 1, self._compare_settings)
 
@@ -55,7 +55,7 @@ class GoldenQueries(pytest.File):
         return self._workspaces.around(self.path.parent.parent)
 
     def _load(self) -> Iterator[str]:
-        golden_file.load(self._workspace)
+        golden_file.load_queries(self._workspace)
         yield f"{QUERIES_NAME} was mended after it was collected: none of its queries was asked."
 
     def _ask(self, number: int) -> Iterator[str]:
@@ -64,8 +64,8 @@ class GoldenQueries(pytest.File):
 
     def _compare_settings(self) -> Iterator[str]:
         ws = self._workspace
-        golden = golden_file.load(ws).golden
-        if why := outdated(golden, changes_of_ranking(golden, ws.config.retrieval)):
+        golden = golden_file.load_queries(ws).golden
+        if why := explain_outdated(golden, list_ranking_changes(golden, ws.config.retrieval)):
             yield f"{why} To record them again: {UPDATE}"
 
 
@@ -98,6 +98,6 @@ class _Missed(Exception):
 
 def _lines(each: CheckedQuery) -> Iterator[str]:
     for miss in each.misses:
-        yield one_line(f"{miss.kind}: {miss.message}")
-        changes = ranking_changes(each.ranking or (), each.found) if miss.kind == "ranking" else miss.sides
-        yield from (one_line(f"    {change}") for change in changes)
+        yield escape_line(f"{miss.kind}: {miss.message}")
+        changes = compare_rankings(each.ranking or (), each.found) if miss.kind == "ranking" else miss.sides
+        yield from (escape_line(f"    {change}") for change in changes)

@@ -28,7 +28,7 @@ class Workspaces:
         from vmrag_link.workspace import Workspace
 
         if folder not in self._tops:
-            self._tops[folder] = plumbing.locate(folder).top
+            self._tops[folder] = plumbing.locate_work_tree(folder).top
         top = self._tops[folder]
         if top in self._open:
             self._open[top].reload_settings()
@@ -81,12 +81,12 @@ class Kb:
         if self._place() is None:
             from vmrag_link.errors import NotInitialized, PinMissing
             from vmrag_link.ops.follow.follow_pin import follow
-            from vmrag_link.ops.follow.provenance import files_alone
+            from vmrag_link.ops.follow.provenance import can_files_answer
 
             try:
                 follow(self._ws, tolerate="failures")
             except (NotInitialized, PinMissing) as why:
-                if not files_alone(self._ws, why):
+                if not can_files_answer(self._ws, why):
                     raise
             self._require_pinned()
 
@@ -106,7 +106,7 @@ class Kb:
         """
         from vmrag_link.errors import UsageInvalid
         from vmrag_link.ops.follow.provenance import require_pinned
-        from vmrag_link.ops.index.query import query
+        from vmrag_link.ops.index.query import answer_query
         from vmrag_link.retrieval.query import Mode, Query
 
         if mode is not None and mode not in list(Mode):
@@ -117,7 +117,7 @@ class Kb:
         asked = Query(
             text, names or None, settings.k if k is None else k, Mode(mode or settings.mode), where, where_document
         )
-        report = query(self._ws, asked, at=at)
+        report = answer_query(self._ws, asked, at=at)
         require_pinned(self._ws, report.notes)
         return report.results
 
@@ -125,11 +125,11 @@ class Kb:
     def document(self, name: str) -> ShowReport:
         """The document COLLECTION/DOC: `.content`, `.title`, `.metadata`."""
         from vmrag_link.ops.documents.listing import show_file, show_stored
-        from vmrag_link.ops.history.known import naming_files
+        from vmrag_link.ops.history.known import explain_missing_file
         from vmrag_link.ops.history.revparse import WORKING
 
         at, ref = self._place(), self._ref or WORKING
-        with naming_files(self._ws, f"{ref}:{name}"):
+        with explain_missing_file(self._ws, f"{ref}:{name}"):
             found = show_file(self._ws, f"{ref}:{name}") or show_stored(
                 self._ws, f"{(at.revision if at else '') or ref}:{name}"
             )
@@ -147,7 +147,7 @@ class Kb:
 
         if at := self._place():
             return at.revision
-        if self._ws.initialized:
+        if self._ws.is_initialized:
             follow(self._ws, index=False, tolerate="failures")
         return self._require_pinned()
 
@@ -155,9 +155,9 @@ class Kb:
     @_hinted
     def fingerprint(self) -> str:
         """As `vmrag fingerprint` prints it: where it is equal, equal queries get equal answers."""
-        from vmrag_link.ops.history.fingerprint import fingerprint
+        from vmrag_link.ops.history.fingerprint import compute_fingerprint
 
-        found = fingerprint(self._ws, ref=self._ref)
+        found = compute_fingerprint(self._ws, ref=self._ref)
         if self._ref is None:
             self._require_pinned()
         return found.fingerprint
@@ -169,12 +169,12 @@ class Kb:
 
     def _require_pinned(self) -> str:
         from vmrag_link.errors import NotInitialized, PinMissing
-        from vmrag_link.ops.follow.provenance import files_alone, require_pinned, standing
+        from vmrag_link.ops.follow.provenance import can_files_answer, find_origin, require_pinned
 
         try:
-            stands = standing(self._ws)
+            stands = find_origin(self._ws)
         except (NotInitialized, PinMissing) as why:
-            if not files_alone(self._ws, why):
+            if not can_files_answer(self._ws, why):
                 raise
             return ""
         require_pinned(self._ws, stands.notes)

@@ -12,9 +12,9 @@ from typing import Any, NamedTuple
 
 from vmrag_link.index.flat_files import DOCUMENT, NUMBER, NUMBERS
 from vmrag_link.index.keywords import LAST_SLOT, SLOT_BITS
-from vmrag_link.index.postings import Holding
+from vmrag_link.index.postings import WordOccurrences
 from vmrag_link.numpy_loading import np, npt
-from vmrag_link.retrieval.bm25 import BILLION, NAME, Corpus, WordScores
+from vmrag_link.retrieval.bm25 import BILLION, NAME_WEIGHT, Corpus, WordScores
 
 Floats = npt.NDArray[np.float64]
 Numbers = npt.NDArray[np.int64]
@@ -47,7 +47,7 @@ class _Counts(NamedTuple):
         norms = base + slope * tokens[self.slots].astype(np.float64)
         often = self.frequencies
         if self.names is not None:
-            often = often + self.names * (NAME * norms - 1)
+            often = often + self.names * (NAME_WEIGHT * norms - 1)
         scores: Floats = gains * often / (often + norms)
         return scores
 
@@ -67,7 +67,7 @@ class _Sums(NamedTuple):
 class _Piece:
     """A piece of a collection. A document has the slot of its first chunk."""
 
-    def __init__(self, numbers: Sequence[int], lists: Sequence[tuple[int, Holding]]) -> None:
+    def __init__(self, numbers: Sequence[int], lists: Sequence[tuple[int, WordOccurrences]]) -> None:
         self.numbers: Lengths = np.asarray(numbers, np.uint32).reshape(-1, NUMBERS)
         lengths = [len(holding.slots) for _, holding in lists]
         words = np.repeat([word for word, _ in lists], lengths)
@@ -139,8 +139,8 @@ class ArrayScores(WordScores):
         super().__init__(numbers, document_weight)
         self._pieces: dict[int, _Piece] = {}
 
-    def add(self, words: Sequence[Sequence[Holding]], chunks: Corpus, documents: Corpus) -> None:
-        lists: dict[int, list[tuple[int, Holding]]] = {}
+    def add_words(self, words: Sequence[Sequence[WordOccurrences]], chunks: Corpus, documents: Corpus) -> None:
+        lists: dict[int, list[tuple[int, WordOccurrences]]] = {}
         for number, holdings in enumerate(words):
             for holding in holdings:
                 lists.setdefault(holding.piece, []).append((number, holding))
@@ -150,15 +150,15 @@ class ArrayScores(WordScores):
         for piece in self._pieces.values():
             in_chunks += np.bincount(piece.in_chunks.words, minlength=len(words))
             in_documents += np.bincount(piece.in_documents.words, minlength=len(words))
-        of_chunks = [chunks.factors(holding) for holding in in_chunks.tolist()]
-        of_documents = [documents.factors(holding) for holding in in_documents.tolist()]
+        of_chunks = [chunks.compute_factors(holding) for holding in in_chunks.tolist()]
+        of_documents = [documents.compute_factors(holding) for holding in in_documents.tolist()]
         for (chunk_gain, _, _), (document_gain, _, _) in zip(of_chunks, of_documents, strict=True):
             self._most += chunk_gain
             self._most += self._document_weight * document_gain
         for piece in self._pieces.values():
             piece.add_up(of_chunks, of_documents, self._document_weight)
 
-    def of(self, row: int) -> int:
+    def score_row(self, row: int) -> int:
         if (piece := self._pieces.get(row >> SLOT_BITS)) is None:
             return 0
         slots = np.array([row & LAST_SLOT])
@@ -171,7 +171,7 @@ class ArrayScores(WordScores):
             (name << SLOT_BITS) | slot for name, piece in self._pieces.items() for slot in piece.chunks.slots.tolist()
         ]
 
-    def best(self, depth: int, among: Sequence[int] | None = None) -> dict[int, int]:
+    def select_best(self, depth: int, among: Sequence[int] | None = None) -> dict[int, int]:
         rows, totals = [np.empty(0, np.int64)], [np.empty(0)]
         given = None if among is None else np.array(among, dtype=np.int64)
         for name, piece in self._pieces.items():

@@ -23,7 +23,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from vmrag_link.index import flat_files
 from vmrag_link.index.flat_files import DOCUMENT, NUMBER, NUMBERS
 from vmrag_link.index.keywords import LAST_SLOT, SLOT_BITS
-from vmrag_link.index.postings import Holding
+from vmrag_link.index.postings import WordOccurrences
 from vmrag_link.index.view import IndexedCollection
 from vmrag_link.models import Record
 
@@ -34,7 +34,7 @@ CODE_K1 = 1.8
 function.
 """
 
-NAME = 3.5
+NAME_WEIGHT = 3.5
 """The part that a word among the declared names of a chunk adds to its frequency, for a norm of 1
 (`Corpus.factors`).
 
@@ -70,7 +70,7 @@ class Corpus(Record, frozen=True):
         texts = self.texts + PRIOR_TEXTS
         return _logarithm(2 * texts + 2, 2 * holding + 1)
 
-    def factors(self, holding: int) -> tuple[float, float, float]:
+    def compute_factors(self, holding: int) -> tuple[float, float, float]:
         """Of a word that `holding` of the texts hold: gain, base and slope in what it adds to the
         score of a text, `gain * frequency / (frequency + norm)`. `norm` is `base + slope * tokens`.
         """
@@ -99,39 +99,39 @@ class WordScores:
         self._first: dict[int, int] = {}
         self._most = 0.0
 
-    def add(self, words: Sequence[Sequence[Holding]], chunks: Corpus, documents: Corpus) -> None:
+    def add_words(self, words: Sequence[Sequence[WordOccurrences]], chunks: Corpus, documents: Corpus) -> None:
         """Add the words of a query, each given as the chunks that hold it."""
         for holdings in words:
             self._add_word(holdings, chunks, documents)
 
-    def _add_word(self, holdings: Sequence[Holding], chunks: Corpus, documents: Corpus) -> None:
+    def _add_word(self, holdings: Sequence[WordOccurrences], chunks: Corpus, documents: Corpus) -> None:
         by_piece, scores, first_of, in_documents = self._lengths, self._chunks, self._first, dict[int, int]()
         in_chunks, in_names = _add_fields(holdings), _add_fields(holding for holding in holdings if holding.names)
-        gain, base, slope = chunks.factors(sum(map(len, in_chunks.values())))
+        gain, base, slope = chunks.compute_factors(sum(map(len, in_chunks.values())))
         self._most += gain
         for piece, frequencies in in_chunks.items():
             numbers, start, names = by_piece[piece], piece << SLOT_BITS, in_names.get(piece, {})
             for slot, frequency in frequencies.items():
                 row, at = start + slot, NUMBERS * slot
                 norm = base + slope * numbers[at]
-                often = frequency + names[slot] * (NAME * norm - 1) if slot in names else frequency
+                often = frequency + names[slot] * (NAME_WEIGHT * norm - 1) if slot in names else frequency
                 scores[row] = scores.get(row, 0.0) + gain * often / (often + norm)
                 first_of[row] = first = row - numbers[at + NUMBER]
                 in_documents[first] = in_documents.get(first, 0) + frequency
         scores = self._documents
-        gain, base, slope = documents.factors(len(in_documents))
+        gain, base, slope = documents.compute_factors(len(in_documents))
         self._most += self._document_weight * gain
         for row, frequency in in_documents.items():
             tokens = by_piece[row >> SLOT_BITS][NUMBERS * (row & LAST_SLOT) + DOCUMENT]
             scores[row] = scores.get(row, 0.0) + gain * frequency / (frequency + (base + slope * tokens))
 
-    def of(self, row: int) -> int:
+    def score_row(self, row: int) -> int:
         """The score of any chunk, in billionths."""
-        document = self._documents.get(flat_files.first_row(self._lengths, row), 0.0)
+        document = self._documents.get(flat_files.find_first_row(self._lengths, row), 0.0)
         return round((self._chunks.get(row, 0.0) + self._document_weight * document) * BILLION)
 
     @property
-    def most(self) -> int:
+    def max_score(self) -> int:
         """What no chunk of the collection can exceed, in billionths: the score of one that consists
         of the query's words.
 
@@ -145,7 +145,7 @@ class WordScores:
         """The chunks that hold a word."""
         return self._chunks.keys()
 
-    def best(self, depth: int, among: Sequence[int] | None = None) -> dict[int, int]:
+    def select_best(self, depth: int, among: Sequence[int] | None = None) -> dict[int, int]:
         """The best `depth` chunks that hold a word, and all ties with the last; scores in
         billionths. `among`: only of these rows.
         """
@@ -158,7 +158,7 @@ class WordScores:
         return {row: round(score * BILLION) for row, score in scores.items()}
 
 
-def _add_fields(holdings: Iterable[Holding]) -> dict[int, dict[int, int]]:
+def _add_fields(holdings: Iterable[WordOccurrences]) -> dict[int, dict[int, int]]:
     """Return how often each chunk holds a word in all its fields, by piece and slot."""
     frequencies: dict[int, dict[int, int]] = {}
     for holding in holdings:
@@ -171,9 +171,9 @@ def _add_fields(holdings: Iterable[Holding]) -> dict[int, dict[int, int]]:
     return frequencies
 
 
-def scores(
+def score_collection(
     held: IndexedCollection,
-    words: Sequence[Sequence[Holding]],
+    words: Sequence[Sequence[WordOccurrences]],
     numbers: Mapping[int, Sequence[int]],
     *,
     document_weight: float,
@@ -182,5 +182,5 @@ def scores(
     """Return the scores of a collection's chunks. `words`: for each word the chunks with it."""
     scores = by(numbers, document_weight)
     k1 = CODE_K1 if held.collection.is_code else K1
-    scores.add(words, Corpus(held.chunks, held.tokens, k1), Corpus(held.documents, held.tokens))
+    scores.add_words(words, Corpus(held.chunks, held.tokens, k1), Corpus(held.documents, held.tokens))
     return scores

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-WHOLE = 1000
+FULL_FACTOR = 1000
 
 ASIDE, STUB = 300, 700
 """Factors of such code, and of declarations for a compiler, in thousandths."""
@@ -46,7 +46,7 @@ _FEWEST_SPACES, _MOST_DIGITS = 20, 4
 """A text is data if at most every 20th character is a blank, or at least every fourth a digit."""
 
 
-def files_aside(question: str) -> Sequence[tuple[re.Pattern[str], int]]:
+def list_demotions(question: str) -> Sequence[tuple[re.Pattern[str], int]]:
     """Return patterns of files that a question does not ask for, and their factors."""
     return [(re.compile(path), factor) for path, request, factor in _LOWER if not re.search(request, question)]
 

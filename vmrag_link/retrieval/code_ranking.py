@@ -17,8 +17,8 @@ from typing import NamedTuple
 from vmrag_link.index import keywords
 from vmrag_link.models import IndexedPiece
 from vmrag_link.retrieval import code_aside
-from vmrag_link.retrieval.code_aside import WHOLE
-from vmrag_link.retrieval.narrowing import dotted
+from vmrag_link.retrieval.code_aside import FULL_FACTOR
+from vmrag_link.retrieval.narrowing import normalize_symbol
 
 DECLARED, MENTIONED = 3000, 400
 """Of a piece that declares the name that is the whole question, or one within a longer question."""
@@ -82,7 +82,7 @@ class CodeQuestion:
     def __init__(self, text: str, *, of_paths: bool = False) -> None:
         self._text = text
         self.of_paths = of_paths
-        found = keywords.words_of([text])
+        found = keywords.split_names([text])
         self.words = [each for each in sorted(found) if len(each) >= _SHORTEST and each not in keywords.STOP_WORDS]
         self._lengths = sorted({len(word) for word in self.words if len(word) >= _SHORTEST_PREFIX})
         self._whole = frozenset(self.words)
@@ -119,22 +119,22 @@ class CodeQuestion:
 
     @cached_property
     def _aside(self) -> Sequence[tuple[re.Pattern[str], int]]:
-        return () if self.of_paths else code_aside.files_aside(self._text)
+        return () if self.of_paths else code_aside.list_demotions(self._text)
 
-    def terms(self, text: str) -> list[list[str]]:
+    def list_terms(self, text: str) -> list[list[str]]:
         """The words of the question, and the parts of those that are written as one."""
-        found = keywords.words(text)
-        parts = [each for each in keywords.parts(text).lower().split() if each not in keywords.STOP_WORDS]
+        found = keywords.split_query(text)
+        parts = [each for each in keywords.split_identifiers(text).lower().split() if each not in keywords.STOP_WORDS]
         more = [part for word in found if "_" in word for part in word.split("_") if part]
         return _unique_terms([*found, *parts, *more])
 
-    def joined_terms(self, text: str) -> list[list[str]]:
+    def list_joined_terms(self, text: str) -> list[list[str]]:
         """Return each two words that code may write as one (`time zone`)."""
-        terms = self.terms(text)
+        terms = self.list_terms(text)
         room = keywords.MOST_WORDS - len(terms)
         return [term for term in _unique_terms(_joined(text)) if term not in terms][: max(0, room)]
 
-    def declared(self, piece: RankedPiece) -> int:
+    def score_declaration(self, piece: RankedPiece) -> int:
         """What the piece has for declaring a name that is asked for."""
         most, kinds = 0, self._found_names.kinds
         for symbol, kind, *_ in piece.piece.declared if self.names else ():
@@ -147,15 +147,15 @@ class CodeQuestion:
                 share //= 2
             if kinds and kind not in kinds:
                 share //= 2
-            most = max(most, share * OUTERMOST // WHOLE if len(has) == 1 else share)
+            most = max(most, share * OUTERMOST // FULL_FACTOR if len(has) == 1 else share)
         return most
 
     @property
-    def may_be_said(self) -> bool:
+    def may_be_phrase(self) -> bool:
         """Whether its words may be those of a text."""
         return len(self._said) >= FEWEST
 
-    def said(self, text: str) -> int:
+    def score_phrase(self, text: str) -> int:
         """What a piece has for the longest run of the question's words in its text."""
         inside, longest = f" {' '.join(_WORD.findall(text.lower()))} ", FEWEST - 1
         for first in range(len(self._said)):
@@ -165,15 +165,15 @@ class CodeQuestion:
                 longest += 1
         return VERBATIM * longest // len(self._said) if longest >= FEWEST else 0
 
-    def less(self, path: str) -> int:
+    def compute_path_factor(self, path: str) -> int:
         """The factor of a file, in thousandths."""
-        factor = WHOLE
+        factor = FULL_FACTOR
         for aside, less in self._aside:
             if aside.search(path):
-                factor = factor * less // WHOLE
+                factor = factor * less // FULL_FACTOR
         return factor
 
-    def among(self, words: Iterable[str]) -> int:
+    def count_shared_words(self, words: Iterable[str]) -> int:
         """How many of the question's words are among these, or begin alike."""
         return len(frozenset[str]().union(*map(self._that_are, words)))
 
@@ -188,7 +188,7 @@ class CodeQuestion:
         return self._alike[other]
 
 
-def ranked(
+def rank_pieces(
     scores: Mapping[int, int],
     question: CodeQuestion,
     piece_of: Callable[[int], RankedPiece],
@@ -205,17 +205,17 @@ def ranked(
         return dict(scores)
     pieces = {row: piece_of(row) for row in scores}
     shares = _shares(scores, question, pieces)
-    declared = {row: question.declared(piece) for row, piece in pieces.items()}
+    declared = {row: question.score_declaration(piece) for row, piece in pieces.items()}
     firsts = {row: row - piece.number for row, piece in pieces.items()}
     texts = texts_of({*scores, *firsts.values()})
     generated = {first for first in set(firsts.values()) if code_aside.is_generated(texts[first])}
-    factors = {path: question.less(path) for path in {piece.path for piece in pieces.values()}}
+    factors = {path: question.compute_path_factor(path) for path in {piece.path for piece in pieces.values()}}
     gained: dict[int, int] = {}
     for row, score in scores.items():
-        said = question.said(texts[row]) if question.may_be_said else 0
+        said = question.score_phrase(texts[row]) if question.may_be_phrase else 0
         is_named = declared[row] or question.of_paths
         made = not is_named and (firsts[row] in generated or code_aside.is_data(texts[row]))
-        gain = WHOLE * score + best * (shares[row] + declared[row] + said)
+        gain = FULL_FACTOR * score + best * (shares[row] + declared[row] + said)
         gained[row] = max(0, gain) * (code_aside.ASIDE if made else factors[pieces[row].path])
     spread = _spread(gained, pieces)
     most = max(spread.values())
@@ -250,7 +250,7 @@ def _shares(scores: Mapping[int, int], question: CodeQuestion, pieces: Mapping[i
     for row, (path, _, piece) in pieces.items():
         share = TOGETHER * together[path] // most if first[path] == row else 0
         if asked:
-            symbol = question.among(keywords.words_of([piece.symbol])) if piece.symbol else 0
+            symbol = question.count_shared_words(keywords.split_names([piece.symbol])) if piece.symbol else 0
             share += IN_FILE_NAME * files[path] // asked + IN_SYMBOL * symbol // asked
         shares[row] = share
     return shares
@@ -258,7 +258,7 @@ def _shares(scores: Mapping[int, int], question: CodeQuestion, pieces: Mapping[i
 
 def _of_file(path: str, question: CodeQuestion) -> int:
     folders, _, name = path.rpartition("/")
-    return question.among(keywords.words_of([folders.rpartition("/")[2], keywords.stem(name)]))
+    return question.count_shared_words(keywords.split_names([folders.rpartition("/")[2], keywords.strip_endings(name)]))
 
 
 def _spread(scores: Mapping[int, int], pieces: Mapping[int, RankedPiece]) -> dict[int, int]:
@@ -268,7 +268,7 @@ def _spread(scores: Mapping[int, int], pieces: Mapping[int, RankedPiece]) -> dic
     for row in sorted(scores, key=lambda row: (-scores[row], pieces[row].path, pieces[row].number)):
         path = pieces[row].path
         times = min(taken[path], MOST_TIMES)
-        spread[row] = scores[row] * ANOTHER**times // WHOLE**times
+        spread[row] = scores[row] * ANOTHER**times // FULL_FACTOR**times
         taken[path] += 1
     return spread
 
@@ -297,7 +297,7 @@ def _names(text: str) -> _FoundNames:
 
 def _unique_terms(words: Iterable[str]) -> list[list[str]]:
     asked = [*dict.fromkeys(words)][: keywords.MOST_WORDS]
-    unique: dict[tuple[str, ...], None] = dict.fromkeys(map(tuple, keywords.terms_of(asked)))
+    unique: dict[tuple[str, ...], None] = dict.fromkeys(map(tuple, keywords.list_terms(asked)))
     return [list(each) for each in unique]
 
 
@@ -316,4 +316,4 @@ def _in_small_letters(name: Iterable[str]) -> tuple[str, ...]:
 
 
 def _in_parts(name: str) -> tuple[str, ...]:
-    return tuple(dotted(name).split("."))
+    return tuple(normalize_symbol(name).split("."))

@@ -15,7 +15,7 @@ from typing import NamedTuple
 FEWEST, LONG = 8, 20
 """Minimum number of words of copies with equal words, and of copies with some different words."""
 
-ALIKE = 0.9
+COPY_SHARE = 0.9
 """The part of the words, and of the pairs of words, that two copies share."""
 
 _ASIDE = (
@@ -59,7 +59,7 @@ class _Words(NamedTuple):
 
     def is_copy(self, other: _Words) -> bool:
         shorter, longer = sorted((len(self.words), len(other.words)))
-        if shorter < FEWEST or shorter < ALIKE * longer:
+        if shorter < FEWEST or shorter < COPY_SHARE * longer:
             return False
         if self.words == other.words:
             return True
@@ -71,7 +71,7 @@ class _Words(NamedTuple):
 
 
 def _are_alike(one: frozenset[object], other: frozenset[object]) -> bool:
-    return len(one & other) >= ALIKE * len(one | other)
+    return len(one & other) >= COPY_SHARE * len(one | other)
 
 
 def group_copies(passages: Sequence[ComparedPassage]) -> list[list[int]]:

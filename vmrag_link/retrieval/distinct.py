@@ -38,7 +38,7 @@ class DistinctResult(NamedTuple):
     It has the negated score, and other places of the result: languages and paths.
     """
 
-    place: int
+    position: int
     negative: int
     also_in: tuple[str, ...]
 
@@ -51,7 +51,7 @@ class TranslationFinder:
         self._originals: dict[str, Mapping[str, tuple[str, str]]] = {}
         self._languages: dict[tuple[str, str], set[str]] = {}
 
-    def original_of(self, collection: str, doc_id: str) -> tuple[str, str]:
+    def find_original(self, collection: str, doc_id: str) -> tuple[str, str]:
         """Return the language of a document, and the id of its original.
 
         For an original, return an empty text and its own id.
@@ -62,19 +62,19 @@ class TranslationFinder:
                 self._languages.setdefault((collection, original), set()).add(language)
         return self._originals[collection].get(doc_id, ("", doc_id))
 
-    def languages_of(self, collection: str, original: str) -> set[str]:
+    def find_languages(self, collection: str, original: str) -> set[str]:
         """Return the languages into which a document is translated."""
         return self._languages.get((collection, original), set())
 
     def _read(self, collection: str) -> Mapping[str, tuple[str, str]]:
-        if self._index.collections[collection].collection.is_code:
+        if self._index.list_collections[collection].collection.is_code:
             return {}
-        doc_ids = [doc_id for doc_id, _ in self._index.rows_like(collection, _PATTERNS, "GLOB")]
+        doc_ids = [doc_id for doc_id, _ in self._index.find_rows_like(collection, _PATTERNS, "GLOB")]
         if not doc_ids:
             return {}
         from vmrag_link.retrieval.translations import choose_originals  # few projects have such paths
 
-        return choose_originals(doc_ids, lambda paths: self._index.chunks_of(collection, paths))
+        return choose_originals(doc_ids, lambda paths: self._index.count_chunks(collection, paths))
 
 
 class DistinctResults:
@@ -84,7 +84,7 @@ class DistinctResults:
         self._index = index
         self._finder = TranslationFinder(index)
 
-    def choose(self, ranked: Sequence[RankedCandidate], question: str, k: int) -> list[DistinctResult]:
+    def choose_results(self, ranked: Sequence[RankedCandidate], question: str, k: int) -> list[DistinctResult]:
         """Return the best `k` results, the best first."""
         kept = self._one_language(ranked, question)
         passages = [
@@ -101,8 +101,8 @@ class DistinctResults:
 
     def _compared_text(self, candidate: RankedCandidate) -> str:
         """Return the text of a passage; empty for records, because equal ones are not copies."""
-        kind = self._index.collections[candidate.collection].collection.kind
-        return "" if kind in (ISSUES, KNOWLEDGE, SYSTEM) else self._index.text_of(candidate.row)
+        kind = self._index.list_collections[candidate.collection].collection.kind
+        return "" if kind in (ISSUES, KNOWLEDGE, SYSTEM) else self._index.read_text(candidate.row)
 
     def _one_language(self, ranked: Sequence[RankedCandidate], question: str) -> list[tuple[int, int]]:
         """Return the positions of passages, in one language for each page, with their scores.
@@ -112,7 +112,7 @@ class DistinctResults:
         pages: dict[tuple[str, str], dict[str, list[int]]] = {}
         page_of: list[tuple[str, str]] = []
         for place, each in enumerate(ranked):
-            language, original = self._finder.original_of(each.collection, each.doc_id)
+            language, original = self._finder.find_original(each.collection, each.doc_id)
             page_of.append((each.collection, original))
             pages.setdefault(page_of[-1], {}).setdefault(language, []).append(place)
         asked = self._language_of(question, pages) if any(len(some) > 1 for some in pages.values()) else ""
@@ -125,15 +125,15 @@ class DistinctResults:
         return sorted(kept, key=lambda each: (each[1], each[0]))
 
     def _language_of(self, question: str, pages: Iterable[tuple[str, str]]) -> str:
-        from vmrag_link.retrieval.translations import language_of  # few answers have translations
+        from vmrag_link.retrieval.translations import detect_language  # few answers have translations
 
-        languages = {each[:2].lower() for page in pages for each in self._finder.languages_of(*page)}
-        return language_of(question, languages)
+        languages = {each[:2].lower() for page in pages for each in self._finder.find_languages(*page)}
+        return detect_language(question, languages)
 
     def _translations(self, shown: RankedCandidate) -> list[str]:
         """Return the other languages of a page, after the path of its original."""
-        language, original = self._finder.original_of(shown.collection, shown.doc_id)
-        others = sorted(self._finder.languages_of(shown.collection, original) - {language})
+        language, original = self._finder.find_original(shown.collection, shown.doc_id)
+        others = sorted(self._finder.find_languages(shown.collection, original) - {language})
         return [original, *others] if language else others
 
 

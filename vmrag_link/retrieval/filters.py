@@ -21,13 +21,13 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from vmrag_link.errors import FilterInvalid, IndexExtraMissing
-from vmrag_link.models import json_from_user
+from vmrag_link.models import parse_user_json
 
 ORDERINGS = frozenset({"$gt", "$gte", "$lt", "$lte"})
 COMPARISONS = ORDERINGS | {"$eq", "$ne", "$in", "$nin", "$contains", "$not_contains"}
 TEXT_MATCHES = frozenset({"$contains", "$not_contains", "$regex", "$not_regex"})
 JUNCTIONS = frozenset({"$and", "$or"})
-DEEPEST = 50
+MAX_DEPTH = 50
 MOST_CONDITIONS = 1000
 """Conditions of one filter: each is evaluated for every document."""
 Normal = dict[str, Any]
@@ -35,10 +35,10 @@ Leaf = Callable[[str, Any], Normal]
 EXAMPLE = 'for example \'{"status": "open"}\' or \'{"$and": [{"year": {"$gte": 2024}}, {"team": "core"}]}\''
 
 
-def parse(text: str) -> dict[str, Any]:
+def parse_filter(text: str) -> dict[str, Any]:
     """A filter from the command line. Raises `FilterInvalid`."""
     try:
-        value = json_from_user(text)
+        value = parse_user_json(text)
     except ValueError as error:
         raise FilterInvalid(f"The filter {error}.", hint=f"Write it as one JSON object, {EXAMPLE}.") from None
     if not isinstance(value, dict):
@@ -46,12 +46,12 @@ def parse(text: str) -> dict[str, Any]:
     return value
 
 
-def where(given: Mapping[str, Any] | None) -> Normal | None:
+def normalize_where(given: Mapping[str, Any] | None) -> Normal | None:
     """The normal form of a filter over metadata; None for none."""
     return _require_few(_normal(given, _comparison)) if given else None
 
 
-def where_document(given: Mapping[str, Any] | None) -> Normal | None:
+def normalize_where_document(given: Mapping[str, Any] | None) -> Normal | None:
     """The normal form of a filter over texts; None for none."""
     return _require_few(_normal(given, _text_match)) if given else None
 
@@ -75,8 +75,10 @@ def _count_conditions(normal: Normal) -> int:
 def _normal(given: Any, leaf: Leaf, depth: int = 0) -> Normal:
     if not isinstance(given, Mapping) or not given:
         raise _refusal("is not an object with keys", given)
-    if depth > DEEPEST:
-        raise FilterInvalid(f"The filter is nested deeper than {DEEPEST} levels.", hint="Join conditions in one $and.")
+    if depth > MAX_DEPTH:
+        raise FilterInvalid(
+            f"The filter is nested deeper than {MAX_DEPTH} levels.", hint="Join conditions in one $and."
+        )
     parts = [
         _junction(key, value, leaf, depth) if key in JUNCTIONS else leaf(key, value) for key, value in given.items()
     ]
@@ -140,21 +142,21 @@ def _refusal(problem: str, value: Any) -> FilterInvalid:
 Columns = Mapping[str, Sequence[Any]]
 """The values that a filter asks for, by key. Rows have the same place in each; None is missing."""
 
-Passes = Callable[[Columns], list[bool]]
-TextPasses = Callable[[str], bool]
-Compares = Callable[[Any], bool]
+RowTest = Callable[[Columns], list[bool]]
+TextTest = Callable[[str], bool]
+ValueTest = Callable[[Any], bool]
 
 
-def matching(where: Normal) -> Passes:
+def compile_where(where: Normal) -> RowTest:
     """Which rows pass a filter over metadata, in normal form."""
     [(key, value)] = where.items()
     if key not in JUNCTIONS:
         return _metadata_test(key, value)
-    parts, together = [matching(each) for each in value], all if key == "$and" else any
+    parts, together = [compile_where(each) for each in value], all if key == "$and" else any
     return lambda columns: [*map(together, zip(*(part(columns) for part in parts), strict=True))]
 
 
-def matching_text(where_document: Normal) -> TextPasses:
+def compile_where_document(where_document: Normal) -> TextTest:
     """Whether a text passes a filter over texts, in normal form.
 
     Raises `FilterInvalid` for what is no regular expression.
@@ -162,11 +164,11 @@ def matching_text(where_document: Normal) -> TextPasses:
     [(key, value)] = where_document.items()
     if key not in JUNCTIONS:
         return _text_test(key, value)
-    parts, together = [matching_text(each) for each in value], all if key == "$and" else any
+    parts, together = [compile_where_document(each) for each in value], all if key == "$and" else any
     return lambda text: together(part(text) for part in parts)
 
 
-def keys_of(where: Normal) -> frozenset[str]:
+def list_keys(where: Normal) -> frozenset[str]:
     """The keys of metadata that a filter asks for."""
     return frozenset(_keys(where))
 
@@ -180,7 +182,7 @@ def _keys(normal: Normal) -> Iterator[str]:
                 yield from _keys(each)
 
 
-def _metadata_test(key: str, condition: Mapping[str, Any]) -> Passes:
+def _metadata_test(key: str, condition: Mapping[str, Any]) -> RowTest:
     """A missing key is unequal to everything, and neither less nor more than anything."""
     [(name, operand)] = condition.items()
     compares = _COMPARISONS[_NEGATIONS.get(name, name)](operand)
@@ -189,13 +191,13 @@ def _metadata_test(key: str, condition: Mapping[str, Any]) -> Passes:
     return lambda columns: [*map(compares, columns[key])]
 
 
-def _text_test(name: str, operand: str) -> TextPasses:
+def _text_test(name: str, operand: str) -> TextTest:
     negated = _NEGATIONS.get(name)
-    found: TextPasses = linear_pattern(operand) if (negated or name) == "$regex" else lambda text: operand in text
+    found: TextTest = compile_pattern(operand) if (negated or name) == "$regex" else lambda text: operand in text
     return lambda text: found(text) is not (negated is not None)
 
 
-def linear_pattern(pattern: str, *, said: str = "The filter holds") -> TextPasses:
+def compile_pattern(pattern: str, *, said: str = "The filter holds") -> TextTest:
     """Whether a regular expression is found in a text, by Chroma's own engine: the same syntax, and
     linear time for every pattern. Raises `FilterInvalid`, which begins with `said`, and
     `IndexExtraMissing`.
@@ -222,24 +224,24 @@ def _kinds(operand: Any) -> frozenset[type]:
     return frozenset({int, float}) if type(operand) in (int, float) else frozenset({type(operand)})
 
 
-def _equal(operand: Any) -> Compares:
+def _equal(operand: Any) -> ValueTest:
     kinds = _kinds(operand)
     return lambda value: type(value) in kinds and value == operand
 
 
-def _in(operands: list[Any]) -> Compares:
+def _in(operands: list[Any]) -> ValueTest:
     kinds, wanted = _kinds(operands[0]), frozenset(operands)
     return lambda value: type(value) in kinds and value in wanted
 
 
-def _contains(operand: Any) -> Compares:
+def _contains(operand: Any) -> ValueTest:
     """The elements of a list are of one type, which is not converted: 1 is not in [1.0]."""
     kind = type(operand)
     return lambda value: type(value) is list and type(value[0]) is kind and operand in value
 
 
-def _ordered(compare: Callable[[Any, Any], bool]) -> Callable[[Any], Compares]:
-    def with_operand(operand: Any) -> Compares:
+def _ordered(compare: Callable[[Any, Any], bool]) -> Callable[[Any], ValueTest]:
+    def with_operand(operand: Any) -> ValueTest:
         kinds = _kinds(operand)
         return lambda value: type(value) in kinds and compare(value, operand)
 
@@ -247,7 +249,7 @@ def _ordered(compare: Callable[[Any, Any], bool]) -> Callable[[Any], Compares]:
 
 
 _NEGATIONS = {"$ne": "$eq", "$nin": "$in", "$not_contains": "$contains", "$not_regex": "$regex"}
-_COMPARISONS: dict[str, Callable[[Any], Compares]] = {
+_COMPARISONS: dict[str, Callable[[Any], ValueTest]] = {
     "$eq": _equal,
     "$in": _in,
     "$contains": _contains,

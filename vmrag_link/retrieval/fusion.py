@@ -20,7 +20,7 @@ import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-from vmrag_link.models import Collection, DocumentHeader, Record, canonical_json
+from vmrag_link.models import Collection, DocumentHeader, Record, encode_canonical_json
 from vmrag_link.settings import RetrievalSettings
 
 VERSION = 7
@@ -28,7 +28,7 @@ VERSION = 7
 and taken apart into words, how vectors are rounded, how scores are made and ordered.
 """
 
-WHOLE = 1000
+FULL_WEIGHT = 1000
 """The weight of the vectors counts in thousandths."""
 
 
@@ -50,11 +50,11 @@ class Ranking(Record, frozen=True):
     per_document: int = _USUAL.per_document
 
 
-RANKING = Ranking()
+DEFAULT_RANKING = Ranking()
 """As it is where no setting says otherwise."""
 
 
-def ranking(settings: RetrievalSettings) -> Ranking:
+def read_ranking(settings: RetrievalSettings) -> Ranking:
     """How queries rank under these settings."""
     return Ranking(
         vector_weight=settings.vector_weight,
@@ -70,29 +70,29 @@ UNIT = 10**18
 _SHARES = 10**9
 
 
-class Parts(Record, frozen=True):
+class CollectionScores(Record, frozen=True):
     """The scores of the same chunks of one collection, by vectors and by words; `most`: as
     `WordScores.most`. `vector_share`: how much the vectors weigh, as a part of their usual weight.
     """
 
     vectors: Mapping[int, int]
     words: Mapping[int, int]
-    most: int
-    vector_share: int = WHOLE
+    max_word_score: int
+    vector_share: int = FULL_WEIGHT
 
 
-def fuse(collections: Sequence[Parts], vector_weight: float) -> dict[int, int]:
+def fuse_scores(collections: Sequence[CollectionScores], vector_weight: float) -> dict[int, int]:
     """The scores of all these chunks, in `UNIT`.
 
     A kind in which no chunk has more than nothing does not count.
     """
-    by_vector = round(WHOLE * vector_weight)
-    weights = weigh_nearness([nearness_of(part) for part in collections], by_vector)
+    by_vector = round(FULL_WEIGHT * vector_weight)
+    weights = weigh_nearness([measure_nearness(part) for part in collections], by_vector)
     scores: dict[int, int] = {}
     for collection, (weight, whole) in zip(collections, weights, strict=True):
         nearest, wordiest = _largest(collection.vectors), _largest(collection.words)
-        unit, near_weight = WHOLE * nearest * wordiest * whole, by_vector * collection.vector_share // WHOLE
-        word_weight = WHOLE - near_weight
+        unit, near_weight = FULL_WEIGHT * nearest * wordiest * whole, by_vector * collection.vector_share // FULL_WEIGHT
+        word_weight = FULL_WEIGHT - near_weight
         scores |= {
             row: UNIT * weight * (near_weight * near * wordiest + word_weight * collection.words[row] * nearest) // unit
             for row, near in collection.vectors.items()
@@ -110,13 +110,13 @@ class Nearness(NamedTuple):
     share: int
 
 
-def nearness_of(part: Parts) -> Nearness:
+def measure_nearness(part: CollectionScores) -> Nearness:
     """Return the nearness of the best chunks of one collection."""
-    share = max(0, *part.words.values()) * _SHARES // part.most if part.words else 0
+    share = max(0, *part.words.values()) * _SHARES // part.max_word_score if part.words else 0
     return Nearness(max(0, *part.vectors.values()) if part.vectors else 0, share)
 
 
-def nearness_of_all(nearnesses: Iterable[Nearness]) -> Nearness:
+def combine_nearness(nearnesses: Iterable[Nearness]) -> Nearness:
     """Return the nearness of the best chunks of several collections."""
     near, shares = zip((0, 0), *nearnesses, strict=True)
     return Nearness(max(near), max(shares))
@@ -127,8 +127,8 @@ def weigh_nearness(nearnesses: Sequence[Nearness], by_vector: int) -> list[tuple
 
     A single one gets 1. `by_vector`: the weight of the vectors, of `WHOLE`.
     """
-    by_words = WHOLE - by_vector
-    nearest, largest = nearness_of_all(nearnesses)
+    by_words = FULL_WEIGHT - by_vector
+    nearest, largest = combine_nearness(nearnesses)
     counted = by_vector * (nearest > 0) + by_words * (largest > 0)
     if not counted:
         return [(1, 1)] * len(nearnesses)
@@ -138,7 +138,7 @@ def weigh_nearness(nearnesses: Sequence[Nearness], by_vector: int) -> list[tuple
     ]
 
 
-def by_share(collections: Sequence[tuple[Mapping[int, int], int]]) -> dict[int, int]:
+def normalize_scores(collections: Sequence[tuple[Mapping[int, int], int]]) -> dict[int, int]:
     """Scores by words, and what none can exceed (`WordScores.most`), of some collections: such that
     they can be compared. Those of a single one stay as they are.
     """
@@ -151,7 +151,7 @@ def _largest(scores: Mapping[int, int]) -> int:
     return max((abs(score) for score in scores.values()), default=0) or 1
 
 
-def fingerprint(
+def compute_fingerprint(
     ranking: Ranking, collections: Iterable[Collection], headers: Iterable[DocumentHeader], *, files: str = ""
 ) -> str:
     """SHA-256 over the documents, what decides their vectors, and how they are ranked, as 64 hex
@@ -161,7 +161,7 @@ def fingerprint(
     matter. Titles count, because filters use them. What an index
     looks like on the disk does not count.
     """
-    digest = hashlib.sha256(canonical_json(["vmrag-fingerprint", 2, ranking]).encode())
+    digest = hashlib.sha256(encode_canonical_json(["vmrag-fingerprint", 2, ranking]).encode())
     for collection in sorted(collections, key=lambda row: row.name):
         decisive = [
             collection.name,
@@ -170,18 +170,18 @@ def fingerprint(
             collection.embedding_dimensions,
             collection.distance,
         ]
-        digest.update(canonical_json([*decisive, collection.chunking]).encode())
+        digest.update(encode_canonical_json([*decisive, collection.chunking]).encode())
     rows = (
         (header.collection, header.doc_id, header.title, header.content_hash, header.metadata) for header in headers
     )
     for row in sorted(rows):
-        digest.update(canonical_json(row).encode())
+        digest.update(encode_canonical_json(row).encode())
     if files:
-        digest.update(canonical_json(["files", files]).encode())
+        digest.update(encode_canonical_json(["files", files]).encode())
     return digest.hexdigest()
 
 
-class Use(enum.StrEnum):
+class SearchPurpose(enum.StrEnum):
     """What is looked for: documents that an answer is made of, that a person chooses from, of a
     project's other documentation, or thoughts like one.
     """
@@ -192,15 +192,25 @@ class Use(enum.StrEnum):
     THOUGHTS = "thoughts"
 
 
-USUAL: Mapping[Use, float] = {Use.ANSWER: 0.7, Use.SEARCH: 0.5, Use.EXTERNAL: 0.7, Use.THOUGHTS: 0.75}
+DEFAULT_THRESHOLDS: Mapping[SearchPurpose, float] = {
+    SearchPurpose.ANSWER: 0.7,
+    SearchPurpose.SEARCH: 0.5,
+    SearchPurpose.EXTERNAL: 0.7,
+    SearchPurpose.THOUGHTS: 0.75,
+}
 """As the tools state them. They were chosen for models that are asked as services."""
 
 
-def _table(near: float, search: float) -> Mapping[Use, float]:
-    return {Use.ANSWER: near, Use.SEARCH: search, Use.EXTERNAL: near, Use.THOUGHTS: near}
+def _table(near: float, search: float) -> Mapping[SearchPurpose, float]:
+    return {
+        SearchPurpose.ANSWER: near,
+        SearchPurpose.SEARCH: search,
+        SearchPurpose.EXTERNAL: near,
+        SearchPurpose.THOUGHTS: near,
+    }
 
 
-MEASURED: Mapping[str, Mapping[Use, float]] = {
+MEASURED_THRESHOLDS: Mapping[str, Mapping[SearchPurpose, float]] = {
     "default": _table(0.18, 0.14),
     "minilm": _table(0.20, 0.16),
     "hash": _table(0.25, 0.22),
@@ -211,9 +221,9 @@ MEASURED: Mapping[str, Mapping[Use, float]] = {
 """
 
 
-def threshold(
-    use: Use, embedding_function: str, *, given: float | None = None, configured: float | None = None
+def choose_threshold(
+    use: SearchPurpose, embedding_function: str, *, given: float | None = None, configured: float | None = None
 ) -> float:
     """The least similarity: the call's, else the project's, the model's, or the usual one."""
     stated = given if given is not None else configured
-    return stated if stated is not None else MEASURED.get(embedding_function, USUAL)[use]
+    return stated if stated is not None else MEASURED_THRESHOLDS.get(embedding_function, DEFAULT_THRESHOLDS)[use]

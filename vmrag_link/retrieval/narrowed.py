@@ -14,13 +14,13 @@ from typing import Any, Protocol
 
 import msgspec
 
-from vmrag_link.code.languages import language_of
+from vmrag_link.code.languages import detect_language
 from vmrag_link.conversion import formats
-from vmrag_link.index.metadata import chroma_value, document_metadata, is_chroma_key
-from vmrag_link.index.reader import HeldColumns, IndexReader
-from vmrag_link.models import Collection, DocumentHeader, IndexedPiece, Record, pieces_of
-from vmrag_link.retrieval.filters import Columns, Normal, Passes, keys_of, matching, matching_text
-from vmrag_link.retrieval.narrowing import Narrowing, dotted, has_capitals, path_matcher, symbol_matcher
+from vmrag_link.index.metadata import build_document_metadata, is_chroma_key, to_chroma_value
+from vmrag_link.index.reader import DocumentColumns, IndexReader
+from vmrag_link.models import Collection, DocumentHeader, IndexedPiece, Record, parse_pieces
+from vmrag_link.retrieval.filters import Columns, Normal, RowTest, compile_where, compile_where_document, list_keys
+from vmrag_link.retrieval.narrowing import Narrowing, compile_path, compile_symbol, has_capitals, normalize_symbol
 from vmrag_link.retrieval.narrowing_values import CODE, DOCUMENT
 
 
@@ -32,24 +32,24 @@ class ChunkFilter:
 
     def __init__(self, where: Normal | None, where_document: Normal | None) -> None:
         """Raises `FilterInvalid`."""
-        self._columns = MetadataColumns(keys_of(where) if where else ())
-        self._where = matching(where) if where else None
-        self._where_document = matching_text(where_document) if where_document else None
+        self._columns = MetadataColumns(list_keys(where) if where else ())
+        self._where = compile_where(where) if where else None
+        self._where_document = compile_where_document(where_document) if where_document else None
 
-    def rows(self, index: IndexReader, collection: str) -> list[int]:
+    def list_rows(self, index: IndexReader, collection: str) -> list[int]:
         """The rows of the chunks of a collection that pass, ascending."""
         where = self._where
-        rows = index.rows(collection) if where is None else sorted(self._by_metadata(where, index, collection))
+        rows = index.list_rows(collection) if where is None else sorted(self._by_metadata(where, index, collection))
         if self._where_document is None:
             return rows
         passes = self._where_document
-        return [row for row in rows if passes(index.text_of(row))]
+        return [row for row in rows if passes(index.read_text(row))]
 
-    def _by_metadata(self, passes: Passes, index: IndexReader, collection: str) -> Iterator[int]:
-        definition = index.collections[collection].collection
-        for documents in index.columns(collection, header=self._columns.need_header):
-            rows = by_chunk(documents) if self._columns.need_chunk else documents
-            passed = passes(self._columns.of(rows, definition))
+    def _by_metadata(self, passes: RowTest, index: IndexReader, collection: str) -> Iterator[int]:
+        definition = index.list_collections[collection].collection
+        for documents in index.read_columns(collection, header=self._columns.need_header):
+            rows = expand_chunks(documents) if self._columns.need_chunk else documents
+            passed = passes(self._columns.build_columns(rows, definition))
             if self._columns.need_chunk:
                 yield from compress(rows.first, passed)
             else:
@@ -84,17 +84,17 @@ class MetadataColumns:
             self._given = {key: operator.methodcaller("get", key) for key in fields}
         self._decode = msgspec.json.Decoder(asked).decode
 
-    def of_document(self, document: DocumentHeader, collection: Collection) -> Columns:
+    def build_document_columns(self, document: DocumentHeader, collection: Collection) -> Columns:
         """Of one whole document of a collection."""
-        values = document_metadata(document, collection.table)
+        values = build_document_metadata(document, collection.table)
         return {key: [values.get(key)] for key in self._keys}
 
-    def of(self, documents: HeldColumns, collection: Collection) -> Columns:
+    def build_columns(self, documents: DocumentColumns, collection: Collection) -> Columns:
         """Of documents of a collection, or of their chunks (`by_chunk`)."""
         rows = [self._decode(each) for each in documents.metadata]
         found: dict[str, Sequence[Any]] = dict.fromkeys(self._keys, [None] * len(rows))
         for key, given in self._given.items():
-            found[key] = [each if type(each) in _KEPT_TYPES else chroma_value(each) for each in map(given, rows)]
+            found[key] = [each if type(each) in _KEPT_TYPES else to_chroma_value(each) for each in map(given, rows)]
         if "title" in found:
             both = zip(found["title"], documents.title, strict=True)
             found["title"] = [title or None if each is None else each for each, title in both]
@@ -109,14 +109,14 @@ class MetadataColumns:
         return found | {key: column for key, column in own.items() if key in self._keys}
 
 
-def by_chunk(documents: HeldColumns) -> HeldColumns:
+def expand_chunks(documents: DocumentColumns) -> DocumentColumns:
     """Each document as often as it has chunks, with the row and number of each."""
     rows = [
         (first + number, chunks, number, *rest)
         for first, chunks, _, *rest in zip(*documents, strict=True)
         for number in range(chunks)
     ]
-    return HeldColumns(*zip(*rows, strict=True)) if rows else HeldColumns(*[()] * len(documents))
+    return DocumentColumns(*zip(*rows, strict=True)) if rows else DocumentColumns(*[()] * len(documents))
 
 
 _FOUND_IN = {"typescript": ("typescript", "tsx")}
@@ -134,14 +134,14 @@ found faster.
 class RowFilter(Protocol):
     """Of the chunks of an index."""
 
-    def rows(self, index: IndexReader, collection: str) -> list[int]:
+    def list_rows(self, index: IndexReader, collection: str) -> list[int]:
         """The rows of a collection that pass, ascending."""
         ...
 
 
-def rows_of_all(filters: Sequence[RowFilter], index: IndexReader, collection: str) -> list[int]:
+def intersect_rows(filters: Sequence[RowFilter], index: IndexReader, collection: str) -> list[int]:
     """The rows that pass each of these."""
-    first, *others = (each.rows(index, collection) for each in filters)
+    first, *others = (each.list_rows(index, collection) for each in filters)
     if not others:
         return first
     passing = set(first).intersection(*others)
@@ -161,94 +161,94 @@ class NarrowingFilter:
     """What passes a narrowing."""
 
     def __init__(self, wanted: Narrowing) -> None:
-        self._paths = [path_matcher(path) for path in wanted.paths]
+        self._paths = [compile_path(path) for path in wanted.paths]
         self._languages = {each for name in wanted.languages for each in _FOUND_IN.get(name, (name,))}
-        self._symbols = [WantedSymbol(symbol, within=True) for symbol in wanted.symbols]
+        self._symbols = [SymbolFilter(symbol, within=True) for symbol in wanted.symbols]
         self._kinds = frozenset(wanted.kinds)
         self._symbol_kinds = frozenset[str]() if CODE in self._kinds else self._kinds
         self._whole = not wanted.symbols and (not wanted.kinds or CODE in wanted.kinds)
         """Whether all of a document of code passes, or nothing."""
 
-    def rows(self, index: IndexReader, collection: str) -> list[int]:
+    def list_rows(self, index: IndexReader, collection: str) -> list[int]:
         """The rows of the chunks of a collection that pass, ascending."""
-        is_code = index.collections[collection].collection.is_code
-        if not self.takes_kind(is_code=is_code):
+        is_code = index.list_collections[collection].collection.is_code
+        if not self.accepts_kind(is_code=is_code):
             return []
         if is_code and not self._whole:
             return list(self._of_pieces(index, collection))
         return [
             row
-            for document in self.documents(index, collection)
+            for document in self.list_documents(index, collection)
             for row in range(document.first, document.first + document.chunks)
         ]
 
-    def documents(self, index: IndexReader, collection: str) -> Iterator[NarrowedDocument]:
+    def list_documents(self, index: IndexReader, collection: str) -> Iterator[NarrowedDocument]:
         """The documents of a collection whose path and language pass."""
-        row = index.collections[collection].collection
+        row = index.list_collections[collection].collection
         is_code, has_notes = row.is_code, row.has_notes
-        for some in index.columns(collection, header=True):
+        for some in index.read_columns(collection, header=True):
             for first, chunks, doc_id, metadata in zip(
                 some.first, some.chunks, some.doc_id, some.metadata, strict=True
             ):
                 names = (doc_id, row.note_path(doc_id)) if has_notes else (doc_id,)
-                if self.takes_file(names, is_code=is_code):
+                if self.accepts_file(names, is_code=is_code):
                     yield NarrowedDocument(doc_id, metadata, first, chunks)
 
-    def takes_kind(self, *, is_code: bool) -> bool:
+    def accepts_kind(self, *, is_code: bool) -> bool:
         """Return whether anything in code, or in other documents, can pass."""
         if is_code:
             return self._kinds != {DOCUMENT}
         return not self._symbols and (not self._kinds or DOCUMENT in self._kinds)
 
-    def takes_file(self, names: Sequence[str], *, is_code: bool) -> bool:
+    def accepts_file(self, names: Sequence[str], *, is_code: bool) -> bool:
         """Return whether the path and the language of a document pass. `names`: its paths."""
         if self._paths and not any(passes(name) for passes in self._paths for name in names):
             return False
         return not self._languages or any(self._speaks(name, is_code=is_code) for name in names)
 
     def _speaks(self, path: str, *, is_code: bool) -> bool:
-        known = None if is_code else formats.by_suffix(path)
-        language = language_of(path) if is_code else known.file_type if known else ""
+        known = None if is_code else formats.find_by_suffix(path)
+        language = detect_language(path) if is_code else known.file_type if known else ""
         return language in self._languages or (
             language == "cpp" and "c" in self._languages and path.endswith(_HEADER_OF_C)
         )
 
-    def takes_symbol(self, symbol: str, kind: str) -> bool:
+    def accepts_symbol(self, symbol: str, kind: str) -> bool:
         """Whether a symbol passes, wherever it is."""
         if self._symbol_kinds and kind not in self._symbol_kinds:
             return False
         for each in self._symbols:  # no `any`: this is asked for each symbol that is indexed
-            if each.is_meant(symbol):
+            if each.accepts_symbol(symbol):
                 return True
         return not self._symbols
 
     def _of_pieces(self, index: IndexReader, collection: str) -> Iterator[int]:
-        for document in self.documents(index, collection):
+        for document in self.list_documents(index, collection):
             if self._may_pass(document.metadata):
-                for row, piece in enumerate(pieces_of(document), document.first):
-                    if self.takes_piece(piece):
+                for row, piece in enumerate(parse_pieces(document), document.first):
+                    if self.accepts_piece(piece):
                         yield row
 
-    def takes_piece(self, piece: IndexedPiece) -> bool:
+    def accepts_piece(self, piece: IndexedPiece) -> bool:
         """Whether a piece of code is of a symbol that passes, or declares one."""
         if self._whole:
             return True
-        if piece.symbol and self.takes_symbol(piece.symbol, piece.kind):
+        if piece.symbol and self.accepts_symbol(piece.symbol, piece.kind):
             return True
-        return any(self.takes_symbol(symbol, kind) for symbol, kind, _, _ in piece.declared)
+        return any(self.accepts_symbol(symbol, kind) for symbol, kind, _, _ in piece.declared)
 
     def _may_pass(self, metadata: str) -> bool:
         """Whether pieces of a document may pass."""
         if self._symbol_kinds and not any(f'"{kind}"' in metadata for kind in self._symbol_kinds):
             return False
-        return not self._symbols or any(symbol.may_be_in(metadata) for symbol in self._symbols)
+        return not self._symbols or any(symbol.may_be_in_metadata(metadata) for symbol in self._symbols)
 
 
-class WantedSymbol:
+class SymbolFilter:
     """A symbol that is asked for, dotted; `within`: or one in it."""
 
     def __init__(self, name: str, *, within: bool) -> None:
-        self._matches = symbol_matcher(name, within=within).search
+        self._matches = compile_symbol(name, within=within).search
         self._ignores_case = not has_capitals(name)
         self._words = sorted(re.findall(r"\w+", name), key=len, reverse=True) or [""]
         """All are in the name of each symbol that is meant."""
@@ -257,11 +257,11 @@ class WantedSymbol:
         last = name.rpartition(".")[2]
         self._part = re.compile(_PART.replace("NAME", last) if re.fullmatch(r"\w+", last) else "")
 
-    def is_meant(self, symbol: str) -> bool:
+    def accepts_symbol(self, symbol: str) -> bool:
         text = symbol.lower() if self._ignores_case else symbol
-        return self._longest in text and self._matches(dotted(symbol)) is not None
+        return self._longest in text and self._matches(normalize_symbol(symbol)) is not None
 
-    def may_be_in(self, metadata: str) -> bool:
+    def may_be_in_metadata(self, metadata: str) -> bool:
         """Whether the metadata of a document may have such a symbol: they are decoded for these."""
         text = metadata.lower() if self._ignores_case else metadata
         return all(word in text for word in self._words) and self._part.search(text) is not None

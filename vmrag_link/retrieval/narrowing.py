@@ -55,7 +55,7 @@ class Narrowing(Record, frozen=True):
     kinds: tuple[str, ...] = ()
 
     @property
-    def shown(self) -> str:
+    def display_text(self) -> str:
         """As it is typed, shortened."""
         given = [(prefix, each) for prefix, name in _FIELDS.items() for each in getattr(self, name)]
         typed = (f'{prefix}:"{each}"' if re.search(r"\s", each) else f"{prefix}:{each}" for prefix, each in given)
@@ -69,7 +69,7 @@ class Narrowing(Record, frozen=True):
         return " ".join(filter(None, [*names, *re.findall(r"\w+", " ".join(named))]))
 
 
-def narrowing(
+def make_narrowing(
     *, paths: Iterable[str] = (), languages: Iterable[str] = (), symbols: Iterable[str] = (), kinds: Iterable[str] = ()
 ) -> Narrowing | None:
     """None if nothing is asked for.
@@ -79,31 +79,31 @@ def narrowing(
     found = Narrowing(
         paths=_each("path", paths, lambda path: path.removeprefix("./")),
         languages=_each("lang", languages, _name_language),
-        symbols=_each("symbol", symbols, lambda symbol: dotted(symbol.removesuffix("()"))),
+        symbols=_each("symbol", symbols, lambda symbol: normalize_symbol(symbol.removesuffix("()"))),
         kinds=_each("kind", kinds, _name_kind),
     )
     return None if found == Narrowing() else found
 
 
 def _name_language(given: str) -> str:
-    from vmrag_link.retrieval.narrowing_values import language_named  # which loads all grammars' rules
+    from vmrag_link.retrieval.narrowing_values import parse_language  # which loads all grammars' rules
 
-    return language_named(given)
+    return parse_language(given)
 
 
 def _name_kind(given: str) -> str:
-    from vmrag_link.retrieval.narrowing_values import kind_named
+    from vmrag_link.retrieval.narrowing_values import parse_kind
 
-    return kind_named(given)
+    return parse_kind(given)
 
 
-def combine(*some: Narrowing | None) -> Narrowing | None:
+def combine_narrowings(*some: Narrowing | None) -> Narrowing | None:
     """The values of all of them."""
     there = [each for each in some if each]
-    return narrowing(**{name: [*chain(*(getattr(each, name) for each in there))] for name in _FIELDS.values()})
+    return make_narrowing(**{name: [*chain(*(getattr(each, name) for each in there))] for name in _FIELDS.values()})
 
 
-def parse(text: str) -> tuple[str, Narrowing | None]:
+def parse_query(text: str) -> tuple[str, Narrowing | None]:
     """The words of a query, and what it is narrowed to by prefixes; in quotes all are words.
 
     Where no words are left, they are those of the values. Raises as `narrowing`.
@@ -118,7 +118,7 @@ def parse(text: str) -> tuple[str, Narrowing | None]:
     if not at:
         return text, None
     try:
-        found = narrowing(**given)
+        found = make_narrowing(**given)
     except UsageInvalid as error:
         error.hint += "   (in quotes it is words)"
         raise
@@ -126,7 +126,7 @@ def parse(text: str) -> tuple[str, Narrowing | None]:
     return rest or (found.words if found else ""), found
 
 
-def dotted(symbol: str) -> str:
+def normalize_symbol(symbol: str) -> str:
     """`Session::refresh` and `Session#refresh` are `Session.refresh`."""
     if symbol.replace(".", "").isidentifier() and ".." not in symbol:
         return symbol.strip(".")
@@ -138,7 +138,7 @@ def has_capitals(name: str) -> bool:
     return name != name.lower()
 
 
-def symbol_matcher(name: str, *, within: bool) -> re.Pattern[str]:
+def compile_symbol(name: str, *, within: bool) -> re.Pattern[str]:
     """For `search` in a dotted symbol: whether it ends in this name. `within`: or lies in one that
     does.
     """
@@ -147,7 +147,7 @@ def symbol_matcher(name: str, *, within: bool) -> re.Pattern[str]:
     return re.compile(rf"(?:\A|\.){parts}{end}", re.DOTALL if has_capitals(name) else re.DOTALL | re.IGNORECASE)
 
 
-def path_matcher(wanted: str) -> Callable[[str], bool]:
+def compile_path(wanted: str) -> Callable[[str], bool]:
     """Whether a path is meant."""
     if re.search(_GLOB, wanted):
         pattern = _glob(wanted)

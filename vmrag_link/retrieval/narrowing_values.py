@@ -46,19 +46,19 @@ _OTHER_NAMES = {
 _OTHER_KINDS = {"doc": DOCUMENT, "docs": DOCUMENT, "documents": DOCUMENT, "func": "function"}
 
 
-def language_named(given: str) -> str:
+def parse_language(given: str) -> str:
     """One of `LANGUAGES`: `python` for `py`. Raises `UsageInvalid`."""
     name = re.sub(r"[-\s]", "_", given.lower().lstrip("."))
     if name in LANGUAGES:
         return name
-    if found := _OTHER_NAMES.get(name) or languages.language_of(f"x.{name}"):
+    if found := _OTHER_NAMES.get(name) or languages.detect_language(f"x.{name}"):
         return found
-    if known := formats.by_suffix(f"x.{name}"):
+    if known := formats.find_by_suffix(f"x.{name}"):
         return known.file_type
     raise _unknown("lang", "language", given, LANGUAGES)
 
 
-def kind_named(given: str) -> str:
+def parse_kind(given: str) -> str:
     """One of `KINDS`. Raises `UsageInvalid`."""
     name = given.lower()
     name = _OTHER_KINDS.get(name, name)

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from vmrag_link.index import keywords
 
-WHOLE = 1000
-DATA = 400
+FULL_FACTOR = 1000
+DATA_FACTOR = 400
 """The factor of data, in thousandths."""
 
 FEWEST, LETTERS = 40, 400
@@ -23,24 +23,24 @@ A longer run than the first is encoded data. A passage with a mean above the sec
 """
 
 
-def factor_of(text: str) -> int:
+def compute_factor(text: str) -> int:
     """Return the factor of a passage's score, in thousandths."""
     parts = [part for part in text.split() if any(map(str.isalnum, part))]  # no rules below titles and in tables
     size = sum(map(len, parts))
     if size < FEWEST:
-        return WHOLE
-    if WHOLE * sum(map(str.isalpha, text)) < LETTERS * size:
-        return DATA
+        return FULL_FACTOR
+    if FULL_FACTOR * sum(map(str.isalpha, text)) < LETTERS * size:
+        return DATA_FACTOR
     encoded = sum(len(part) for part in parts if len(part) > LONGEST and part.isascii())
     minified = text.isascii() and size > MEAN * len(parts)
-    return DATA if minified or 2 * encoded > size else WHOLE
+    return DATA_FACTOR if minified or 2 * encoded > size else FULL_FACTOR
 
 
-def is_named(question: str, doc_id: str) -> bool:
+def names_file(question: str, doc_id: str) -> bool:
     """Return whether a question names the file of a passage."""
     name = doc_id.rpartition("/")[2].lower()
     if name in question.lower():
         return True
-    words = frozenset(keywords.words_of([question]))
-    stem = keywords.words_of([keywords.stem(name)])
+    words = frozenset(keywords.split_names([question]))
+    stem = keywords.split_names([keywords.strip_endings(name)])
     return bool(stem) and stem <= words

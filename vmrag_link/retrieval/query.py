@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 from vmrag_link import models
 from vmrag_link.errors import EmbeddingMismatch, IndexFailed
 from vmrag_link.index import flat_files
-from vmrag_link.index.metadata import PROVENANCE, place
+from vmrag_link.index.metadata import PROVENANCE, build_chunk_metadata
 from vmrag_link.index.reader import IndexReader
 from vmrag_link.index.view import IndexedCollection
 from vmrag_link.models import ContentKind, Distance, DocumentHeader, DocumentTable, Record, content_hash
@@ -97,7 +97,7 @@ class Hit(Record, frozen=True):
     def placed_metadata(self) -> dict[str, Any]:
         """The metadata with the chunk's place in its document, as the index stores it."""
         document = DocumentHeader(self.collection, self.doc_id, "", self.content_hash, "")
-        return self.metadata | place(document, self.table, self.chunk, self.chunks)
+        return self.metadata | build_chunk_metadata(document, self.table, self.chunk, self.chunks)
 
     @property
     def shown_metadata(self) -> dict[str, Any]:
@@ -105,14 +105,14 @@ class Hit(Record, frozen=True):
         return {key: value for key, value in self.placed_metadata.items() if key not in PROVENANCE}
 
 
-class OfKind(Protocol):
+class HasKind(Protocol):
     """A result with a kind: document or code."""
 
     @property
     def kind(self) -> ContentKind: ...
 
 
-K = TypeVar("K", bound=OfKind)
+K = TypeVar("K", bound=HasKind)
 
 
 def group_by_kind(results: Sequence[K]) -> list[tuple[str, K]]:
@@ -128,7 +128,7 @@ def group_by_kind(results: Sequence[K]) -> list[tuple[str, K]]:
     return [("" if number else titles[kind], row) for kind, some in groups.items() for number, row in enumerate(some)]
 
 
-class Near(Record, frozen=True):
+class NearHit(Record, frozen=True):
     """A hit, with the cosine of its vector and the query's."""
 
     hit: Hit
@@ -136,10 +136,10 @@ class Near(Record, frozen=True):
 
     @property
     def similarity(self) -> float:
-        return similarity(self.cosine)
+        return to_similarity(self.cosine)
 
 
-def distance(space: Distance, cosine: float) -> float:
+def to_distance(space: Distance, cosine: float) -> float:
     """As Chroma has it between unit vectors: l2 is squared.
 
     Never below zero, where rounding might take it.
@@ -147,7 +147,7 @@ def distance(space: Distance, cosine: float) -> float:
     return max(0.0, round((2 if space == "l2" else 1) * (1 - cosine), 6))
 
 
-def similarity(cosine: float) -> float:
+def to_similarity(cosine: float) -> float:
     """A cosine as people are shown it: 0 to 1; `1 - distance`, in l2 `1 - distance / 2`."""
     return round(min(1.0, max(0.0, cosine)), 4)
 
@@ -164,9 +164,9 @@ class QueryVectors:
         self._known: dict[str, dict[str, bytes]] = {}
         """By text and model."""
 
-    def of(self, held: IndexedCollection, text: str) -> bytes:
+    def embed_query(self, held: IndexedCollection, text: str) -> bytes:
         """Raises as `stored_with`."""
-        model = self.stored_with(held)
+        model = self.load_stored_model(held)
         if text not in self._known:
             self._known = {text: {}}
         known = self._known[text]
@@ -174,11 +174,11 @@ class QueryVectors:
             self._embed(model, [text])
         return known[model.fingerprint]
 
-    def prepare(self, held: IndexedCollection, texts: Collection[str]) -> None:
+    def prepare_texts(self, held: IndexedCollection, texts: Collection[str]) -> None:
         """Embed at once texts of which `of` is going to be asked, before any other. Raises the
         same.
         """
-        model = self.stored_with(held)
+        model = self.load_stored_model(held)
         self._embed(
             model, [text for text in dict.fromkeys(texts) if model.fingerprint not in self._known.get(text, {})]
         )
@@ -188,7 +188,7 @@ class QueryVectors:
         for text, vector in zip(texts, found, strict=True):
             self._known.setdefault(text, {})[model.fingerprint] = flat_files.quantise(vector)
 
-    def stored_with(self, held: IndexedCollection) -> Model:
+    def load_stored_model(self, held: IndexedCollection) -> Model:
         """The model that made the collection's vectors.
 
         Raises `EmbeddingMismatch`. Where the index holds only stand-ins, the error says why they
@@ -220,7 +220,7 @@ class QueryVectors:
         return model
 
 
-def stored_vectors(
+def restore_vectors(
     index: IndexReader, held: IndexedCollection, texts: Mapping[int, str], *, model: Model, cache: EmbeddingCache
 ) -> dict[int, Vector]:
     """The vectors of chunks of one collection, by row; `texts` are these chunks' own.
@@ -229,7 +229,7 @@ def stored_vectors(
     from the cache, or from the local model once more. No service is asked. Raises `IndexFailed`
     where a service's vectors are not there, and what the model and the cache raise.
     """
-    found = index.floats(texts)
+    found = index.read_floats(texts)
     hashes = {row: content_hash(text) for row, text in texts.items() if row not in found}
     if hashes and not model.local:
         raise IndexFailed(
@@ -239,8 +239,8 @@ def stored_vectors(
             collection_name=held.collection.name,
         )
     if hashes:
-        from vmrag_link.embedding.cache import vectors_for  # no query asks for these vectors
+        from vmrag_link.embedding.cache import embed_texts  # no query asks for these vectors
 
-        made, _ = vectors_for(cache, model, {name: texts[row] for row, name in hashes.items()})
+        made, _ = embed_texts(cache, model, {name: texts[row] for row, name in hashes.items()})
         found |= {row: made[name] for row, name in hashes.items()}
     return found

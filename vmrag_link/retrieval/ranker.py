@@ -10,13 +10,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 from vmrag_link.index import flat_files, keywords
-from vmrag_link.index.postings import Holding
+from vmrag_link.index.postings import WordOccurrences
 from vmrag_link.index.reader import IndexReader
 from vmrag_link.index.view import IndexedCollection
-from vmrag_link.models import IndexedPiece, pieces_of
+from vmrag_link.models import IndexedPiece, parse_pieces
 from vmrag_link.retrieval import bm25, fusion
 from vmrag_link.retrieval.bm25 import WordScores
-from vmrag_link.retrieval.fusion import Nearness, Parts, Ranking
+from vmrag_link.retrieval.fusion import CollectionScores, Nearness, Ranking
 from vmrag_link.retrieval.query import Mode, QueryVectors
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ class Ranked(NamedTuple):
     nearness: Nearness
 
 
-class Asked:
+class RankingRequest:
     """What is ranked: the chunks of these collections, or only the rows `among`, if given.
 
     `of_paths`: the rows were chosen by their files.
@@ -74,13 +74,13 @@ class Asked:
         self.of_paths = of_paths
 
     @functools.cached_property
-    def of_code(self) -> CodeQuestion:
+    def code_question(self) -> CodeQuestion:
         """What is asked of collections of code."""
         from vmrag_link.retrieval.code_ranking import CodeQuestion
 
         return CodeQuestion(self.text, of_paths=self.of_paths)
 
-    def chosen(self, held: IndexedCollection) -> Sequence[int] | None:
+    def list_chosen_rows(self, held: IndexedCollection) -> Sequence[int] | None:
         return None if self.among is None else self.among[held.collection.name]
 
 
@@ -109,7 +109,7 @@ class Ranker:
         self._code.clear()
         self._lengths.clear()
 
-    def best(self, asked: Asked, mode: Mode, k: int, *, per_document: int = 0) -> Ranked:
+    def rank_best(self, asked: RankingRequest, mode: Mode, k: int, *, per_document: int = 0) -> Ranked:
         """The best `k` chunks and all ties with the last, with at most `per_document` of one
         document (0: any number).
         """
@@ -122,7 +122,7 @@ class Ranker:
                 return ranked._replace(scores=_best(kept, k))
             depth *= 4  # a few documents fill the ranking
 
-    def exact(self, held: IndexedCollection) -> ExactVectors:
+    def open_vectors(self, held: IndexedCollection) -> ExactVectors:
         name = held.collection.name
         if name not in self._vectors:
             from vmrag_link.retrieval.vectors import ExactVectors, VectorPiece  # keyword queries have no vectors
@@ -130,34 +130,38 @@ class Ranker:
             pieces = [
                 VectorPiece(
                     piece.first_row,
-                    piece.segment.vectors(piece.piece.id),
+                    piece.segment.map_vectors(piece.piece.id),
                     piece.piece.slots,
                     piece.piece.dead,
                 )
-                for piece in self._index.pieces(name)
+                for piece in self._index.list_pieces(name)
             ]
             self._vectors[name] = ExactVectors(pieces, dimensions=held.collection.embedding_dimensions)
         return self._vectors[name]
 
-    def _scored(self, asked: Asked, mode: Mode, words: Mapping[str, WordScores], depth: int) -> Ranked:
+    def _scored(self, asked: RankingRequest, mode: Mode, words: Mapping[str, WordScores], depth: int) -> Ranked:
         """At least the best `depth` chunks, if there are as many."""
         if mode == Mode.VECTOR:
             nearest = _best(_joined(self._by_vector(asked, held, depth) for held in asked.collections), depth)
             return Ranked(nearest, UNIT, Nearness(max(0, *nearest.values()) if nearest else 0, 0))
         if mode == Mode.KEYWORD:
-            found = [(words[held.collection.name], asked.chosen(held)) for held in asked.collections]
-            wordy = [(scores.best(depth, among), scores.most) for scores, among in found]
-            nearness = fusion.nearness_of_all(fusion.nearness_of(Parts({}, scores, most)) for scores, most in wordy)
-            return Ranked(_best(fusion.by_share(wordy), depth), bm25.BILLION, nearness)
+            found = [(words[held.collection.name], asked.list_chosen_rows(held)) for held in asked.collections]
+            wordy = [(scores.select_best(depth, among), scores.max_score) for scores, among in found]
+            nearness = fusion.combine_nearness(
+                fusion.measure_nearness(CollectionScores({}, scores, most)) for scores, most in wordy
+            )
+            return Ranked(_best(fusion.normalize_scores(wordy), depth), bm25.BILLION, nearness)
         parts = [self._parts(asked, held, words[held.collection.name], depth) for held in asked.collections]
-        scores = fusion.fuse(parts, self._vector_weight(asked))
+        scores = fusion.fuse_scores(parts, self._vector_weight(asked))
         highest = max(scores.values(), default=0)
         for held, part in zip(asked.collections, parts, strict=True):
             if held.collection.is_code:
                 from vmrag_link.retrieval import code_ranking
 
                 own = {row: scores[row] for row in part.words}
-                scores |= code_ranking.ranked(own, asked.of_code, self._piece, self._index.texts, highest)
+                scores |= code_ranking.rank_pieces(
+                    own, asked.code_question, self._piece, self._index.read_texts, highest
+                )
         of_text = {
             held.collection.name: {row: scores[row] for row in part.words}
             for held, part in zip(asked.collections, parts, strict=True)
@@ -165,7 +169,7 @@ class Ranker:
         }
         if of_text:
             scores |= self._records.promote_records(asked.text, of_text, asked.among)
-        return Ranked(scores, fusion.UNIT, fusion.nearness_of_all(map(fusion.nearness_of, parts)))
+        return Ranked(scores, fusion.UNIT, fusion.combine_nearness(map(fusion.measure_nearness, parts)))
 
     @functools.cached_property
     def _records(self) -> RecordFinder:
@@ -173,62 +177,68 @@ class Ranker:
 
         return RecordFinder(self._index)
 
-    def is_definition(self, asked: Asked, row: int) -> bool:
+    def is_definition(self, asked: RankingRequest, row: int) -> bool:
         """Return whether the question is a name that this piece of code declares."""
-        return asked.of_code.is_name and asked.of_code.declared(self._piece(row)) > 0
+        return asked.code_question.is_name and asked.code_question.score_declaration(self._piece(row)) > 0
 
-    def _vector_weight(self, asked: Asked) -> float:
+    def _vector_weight(self, asked: RankingRequest) -> float:
         """Return the share of the vectors. It is half for languages that the models do not know."""
         weight = self._ranking.vector_weight
         if keywords.is_english(asked.text):
             return weight
-        is_english = all(self._query_vectors.stored_with(held).english for held in asked.collections)
+        is_english = all(self._query_vectors.load_stored_model(held).english for held in asked.collections)
         return weight / 2 if is_english else weight
 
     def _piece(self, row: int) -> RankedPiece:
         from vmrag_link.retrieval.code_ranking import RankedPiece
 
-        first = flat_files.first_row(self._lengths, row)
+        first = flat_files.find_first_row(self._lengths, row)
         if first not in self._code:
-            chunk = self._index.chunk(first)
-            self._code[first] = chunk.doc_id, pieces_of(chunk)
+            chunk = self._index.read_chunk(first)
+            self._code[first] = chunk.doc_id, parse_pieces(chunk)
         path, pieces = self._code[first]
         return RankedPiece(path, row - first, pieces[row - first])
 
-    def _parts(self, asked: Asked, held: IndexedCollection, words: WordScores, depth: int) -> Parts:
-        near, wordy = self._by_vector(asked, held, depth), words.best(depth, asked.chosen(held))
+    def _parts(self, asked: RankingRequest, held: IndexedCollection, words: WordScores, depth: int) -> CollectionScores:
+        near, wordy = self._by_vector(asked, held, depth), words.select_best(depth, asked.list_chosen_rows(held))
         if held.collection.is_code:
             wordy |= self._declaring(asked, held, words)
-        elif records := self._records.find_rows(held.collection.name, asked.chosen(held)):
-            near |= self.exact(held).best(self._query_vectors.of(held, asked.text), MOST_RECORDS, among=records)
-            wordy |= words.best(MOST_RECORDS, records)
+        elif records := self._records.find_rows(held.collection.name, asked.list_chosen_rows(held)):
+            near |= self.open_vectors(held).select_best(
+                self._query_vectors.embed_query(held, asked.text), MOST_RECORDS, among=records
+            )
+            wordy |= words.select_best(MOST_RECORDS, records)
         further = list(wordy.keys() - near.keys())
         if further:
-            scores = self.exact(held).scores_of(self._query_vectors.of(held, asked.text), further)
+            scores = self.open_vectors(held).score_rows(self._query_vectors.embed_query(held, asked.text), further)
             near |= zip(further, scores, strict=True)
-        share = CODE_VECTORS if held.collection.is_code else fusion.WHOLE
-        return Parts(near, wordy | {row: words.of(row) for row in near.keys() - wordy.keys()}, words.most, share)
+        share = CODE_VECTORS if held.collection.is_code else fusion.FULL_WEIGHT
+        return CollectionScores(
+            near, wordy | {row: words.score_row(row) for row in near.keys() - wordy.keys()}, words.max_score, share
+        )
 
-    def _by_vector(self, asked: Asked, held: IndexedCollection, depth: int) -> Scores:
+    def _by_vector(self, asked: RankingRequest, held: IndexedCollection, depth: int) -> Scores:
         """The best `depth` chunks of a collection by vectors, and all ties with the last."""
-        return self.exact(held).best(self._query_vectors.of(held, asked.text), depth, among=asked.chosen(held))
+        return self.open_vectors(held).select_best(
+            self._query_vectors.embed_query(held, asked.text), depth, among=asked.list_chosen_rows(held)
+        )
 
-    def _word_scores(self, asked: Asked) -> dict[str, WordScores]:
+    def _word_scores(self, asked: RankingRequest) -> dict[str, WordScores]:
         """The scores by words of each collection's chunks."""
         held = {collection.collection.name: collection for collection in asked.collections}
-        words: dict[str, list[Sequence[Holding]]] = {name: [] for name in held}
+        words: dict[str, list[Sequence[WordOccurrences]]] = {name: [] for name in held}
         code = [name for name, each in held.items() if each.collection.is_code]
         documents = held.keys() - code
         questions = [(documents, self._document_terms(asked.text, documents) if documents else [])]
         if code:
-            questions.append((set(code), asked.of_code.terms(asked.text)))
+            questions.append((set(code), asked.code_question.list_terms(asked.text)))
         for names, terms in questions:
             extended, alone = len(terms) <= MOST_EXTENDED, len(terms) == 1
             for term in terms:
-                for name, own in self._index.holdings(term, names).items():
-                    words[name].append(self._index.with_compounds(term, name, own, alone=alone) if extended else own)
-        for term in asked.of_code.joined_terms(asked.text) if code else ():
-            for name, own in self._index.holdings(term, code).items():
+                for name, own in self._index.find_occurrences(term, names).items():
+                    words[name].append(self._index.add_compounds(term, name, own, alone=alone) if extended else own)
+        for term in asked.code_question.list_joined_terms(asked.text) if code else ():
+            for name, own in self._index.find_occurrences(term, code).items():
                 if any(True for holding in own for _ in holding.alive_pairs()):
                     words[name].append(own)  # a word that no code holds is not one of the question
         self._measure(held)
@@ -236,39 +246,41 @@ class Ranker:
         Ranker.scored_postings += postings
         by, weight = _choose_scores(Ranker.scored_postings), self._ranking.document_weight
         return {
-            name: bm25.scores(held[name], lists, self._lengths, document_weight=weight, by=by)
+            name: bm25.score_collection(held[name], lists, self._lengths, document_weight=weight, by=by)
             for name, lists in words.items()
         }
 
     def _document_terms(self, text: str, collections: Iterable[str]) -> list[list[str]]:
         """Return the terms of a question for documents. A version that they have is one phrase."""
-        terms = keywords.terms(text)
-        versions = [term for term in keywords.version_terms(text) if self._index.rows_with(term, collections)]
+        terms = keywords.find_query_terms(text)
+        versions = [
+            term for term in keywords.find_version_terms(text) if self._index.find_rows_with_word(term, collections)
+        ]
         numbers = {(number,) for term in versions for number in term}
         return [*(term for term in terms if tuple(term) not in numbers), *versions]
 
-    def _declaring(self, asked: Asked, held: IndexedCollection, words: WordScores) -> Scores:
+    def _declaring(self, asked: RankingRequest, held: IndexedCollection, words: WordScores) -> Scores:
         """Scores by words of the pieces that declare a name that is asked for."""
-        name, chosen = held.collection.name, asked.chosen(held)
+        name, chosen = held.collection.name, asked.list_chosen_rows(held)
         found: set[int] = set()
-        for term in keywords.terms_of(each[-1] for each in asked.of_code.names):
-            found |= self._index.rows_with(term, [name], names=True)
-        named = words.best(MOST_NAMED, list(found if chosen is None else found.intersection(chosen)))
-        return {row: score for row, score in named.items() if asked.of_code.declared(self._piece(row))}
+        for term in keywords.list_terms(each[-1] for each in asked.code_question.names):
+            found |= self._index.find_rows_with_word(term, [name], names=True)
+        named = words.select_best(MOST_NAMED, list(found if chosen is None else found.intersection(chosen)))
+        return {row: score for row, score in named.items() if asked.code_question.score_declaration(self._piece(row))}
 
     def _measure(self, collections: Iterable[str]) -> None:
         """Have the lengths of these collections' chunks."""
         for name in set(collections) - self._measured:
-            self._lengths |= self._index.lengths(name)
+            self._lengths |= self._index.read_lengths(name)
             self._measured.add(name)
 
     def _at_most(self, number: int, scores: Scores) -> Scores:
         """The best `number` chunks of each document."""
-        self._measure({self._index.collection_of(row) for row in scores})
+        self._measure({self._index.find_collection(row) for row in scores})
         kept: Scores = {}
         taken: Counter[int] = Counter()
         for row in sorted(scores, key=lambda row: (-scores[row], row)):  # within a document, rows are in its order
-            document = flat_files.first_row(self._lengths, row)
+            document = flat_files.find_first_row(self._lengths, row)
             if taken[document] < number:
                 taken[document] += 1
                 kept[row] = scores[row]

@@ -19,10 +19,10 @@ from vmrag_link.index.reader import IndexReader
 from vmrag_link.models import COMPOUNDING, KNOWLEDGE
 from vmrag_link.models import Collection as StoredCollection
 
-WHOLE = 1000
+FULL_FACTOR = 1000
 
 
-class Kind(enum.Enum):
+class RecordKind(enum.Enum):
     """The kind of a record: a note or a decision record, a changelog, or a README."""
 
     DECISION = "decision"
@@ -41,11 +41,19 @@ class Favor(NamedTuple):
     near: int
 
 
-USUAL = {Kind.DECISION: Favor(1300, 500), Kind.CHANGES: Favor(1000, 1001), Kind.README: Favor(1100, 1001)}
-ASKED = {Kind.DECISION: Favor(2000, 350), Kind.CHANGES: Favor(1300, 350), Kind.README: Favor(1300, 350)}
+USUAL_FAVOR = {
+    RecordKind.DECISION: Favor(1300, 500),
+    RecordKind.CHANGES: Favor(1000, 1001),
+    RecordKind.README: Favor(1100, 1001),
+}
+ASKED_FAVOR = {
+    RecordKind.DECISION: Favor(2000, 350),
+    RecordKind.CHANGES: Favor(1300, 350),
+    RecordKind.README: Favor(1300, 350),
+}
 """The favor of a kind that the question asks for: `why did we choose X`, `since which version`."""
 
-ALIKE, _RESERVED = 700, 2
+SIMILAR_SCORE, _RESERVED = 700, 2
 """Minimum score of a second record for such a rank, as a part of the score of the best record."""
 
 FIRST = 3
@@ -53,16 +61,16 @@ FIRST = 3
 _LONGEST_TITLE = 100
 _ITEMS = ("- ", "* ", "+ ", "• ")
 
-SHORT = 5
+SHORT_RECORD = 5
 """Passages of a decision record or a note up to which it is one thought, cut at its headings."""
 
-Place = tuple[str, str, int, int]
+PassagePlace = tuple[str, str, int, int]
 """The collection, the document, the number of the passage in it, and the number of passages."""
 
-FEWEST = 40
+MIN_CHARACTERS = 40
 """Characters besides headings of a passage that gains."""
 
-BEYOND = 10**7
+EXCESS_DIVISOR = 10**7
 """Divisor of the excess of a score over the best one: shown scores stay at 1, in the same order."""
 
 PATTERNS = ("%notes/%", "%adr%", "%decision%", "readme%", "%change%", "%history%", "%news%", "%release%")
@@ -71,9 +79,9 @@ PATTERNS = ("%notes/%", "%adr%", "%decision%", "readme%", "%change%", "%history%
 _DECISIONS = r"^(?:docs?/)?notes/|(?:^|/)(?:adrs?|(?:[a-z]+[-_])?decisions?|(?:[a-z]+[-_])?decision[-_]records?)/|(?:^|/)adr[-_]?\d"
 _CHANGES = r"(?:^|/)(?:change(?:s|[-_]?logs?)|history|news|release(?:s|[-_]?notes))(?:\.[a-z-]+)*$"
 _PATHS = {
-    Kind.DECISION: re.compile(_DECISIONS, re.IGNORECASE),
-    Kind.CHANGES: re.compile(_CHANGES, re.IGNORECASE),
-    Kind.README: re.compile(r"^readme(?:\.[a-z-]+)*$", re.IGNORECASE),  # only at the top of the repository
+    RecordKind.DECISION: re.compile(_DECISIONS, re.IGNORECASE),
+    RecordKind.CHANGES: re.compile(_CHANGES, re.IGNORECASE),
+    RecordKind.README: re.compile(r"^readme(?:\.[a-z-]+)*$", re.IGNORECASE),  # only at the top of the repository
 }
 
 _AUTHORS = (
@@ -84,7 +92,11 @@ _CHANGE = (
     r"\b(?:(?:which|what|since) (?:version|release)|when (?:was|were|did|has|have)|what(?: i|')s new"
     r"|changed|changes|deprecated|dropped|introduced|removed|upgraded)\b|\b\d+\.\d"
 )
-_ASKS = {Kind.DECISION: re.compile(_AUTHORS), Kind.CHANGES: re.compile(_CHANGE), Kind.README: re.compile(_AUTHORS)}
+_ASKS = {
+    RecordKind.DECISION: re.compile(_AUTHORS),
+    RecordKind.CHANGES: re.compile(_CHANGE),
+    RecordKind.README: re.compile(_AUTHORS),
+}
 
 
 _NO_FOLDER = ("", ".")
@@ -105,7 +117,7 @@ class RecordFinder:
 
     def __init__(self, index: IndexReader) -> None:
         self._index = index
-        self._kinds: dict[str, Mapping[int, Kind]] = {}
+        self._kinds: dict[str, Mapping[int, RecordKind]] = {}
 
     def find_rows(self, collection: str, among: Iterable[int] | None) -> list[int]:
         """Return the rows of records in a collection that has pages, or those `among` some rows."""
@@ -119,10 +131,10 @@ class RecordFinder:
 
         `among`: the rows that may be in the answer, None for all.
         """
-        records: dict[int, Kind] = {}
+        records: dict[int, RecordKind] = {}
         for name, some in scores.items():
-            if holds_records(self._index.collections[name].collection):
-                records |= dict.fromkeys(some, Kind.DECISION)
+            if holds_records(self._index.list_collections[name].collection):
+                records |= dict.fromkeys(some, RecordKind.DECISION)
             else:
                 kinds = self._kinds_of(name)
                 records |= {row: kinds[row] for row in some if row in kinds}
@@ -132,7 +144,7 @@ class RecordFinder:
         if len(records) < len(joined):
             passages = {row: kind for row, kind in records.items() if self._says_something(row)}
             gained = asked.promote_rows(joined, passages, self._place)
-        changes = [row for row, kind in records.items() if kind is Kind.CHANGES and asked.versions]
+        changes = [row for row, kind in records.items() if kind is RecordKind.CHANGES and asked.versions]
         return gained | self._promote_version(asked, changes, joined | gained, among)
 
     def _promote_version(
@@ -145,38 +157,38 @@ class RecordFinder:
         """Return the best score for the section of a changelog about a version of the question, and
         the next score for the passage behind it, because a passage may have the title alone.
         """
-        titled = [row for row in changes if asked.names_version(self._index.text_of(row))]
+        titled = [row for row in changes if asked.names_version(self._index.read_text(row))]
         if not titled:
             return {}
         first, most = min(titled, key=lambda row: (-scores[row], self._place(row))), max(scores.values())
-        chunk = self._index.chunk(first)
-        allowed = among is None or first + 1 in among[self._index.collection_of(first)]
-        has_next = allowed and chunk.number + 1 < chunk.chunks and not _begins_version(self._index.text_of(first + 1))
+        chunk = self._index.read_chunk(first)
+        allowed = among is None or first + 1 in among[self._index.find_collection(first)]
+        has_next = allowed and chunk.number + 1 < chunk.chunks and not _begins_version(self._index.read_text(first + 1))
         return {first: most + 2} | ({first + 1: most + 1} if has_next else {})
 
     def _says_something(self, row: int) -> bool:
         """Return whether a passage answers. The title, status and date of a record do not, although
         they have words of the question.
         """
-        return self._index.chunk(row).chunks == 1 or has_text(self._index.text_of(row))
+        return self._index.read_chunk(row).chunks == 1 or has_text(self._index.read_text(row))
 
-    def _kinds_of(self, collection: str) -> Mapping[int, Kind]:
+    def _kinds_of(self, collection: str) -> Mapping[int, RecordKind]:
         """Return the kinds of the rows of records; empty for a collection whose documents are all
         records.
         """
         if collection not in self._kinds:
-            whole = holds_records(self._index.collections[collection].collection)
-            documents = () if whole else self._index.rows_like(collection, PATTERNS)
-            kinds = ((kind_of(doc_id), rows) for doc_id, rows in documents)
+            whole = holds_records(self._index.list_collections[collection].collection)
+            documents = () if whole else self._index.find_rows_like(collection, PATTERNS)
+            kinds = ((find_record_kind(doc_id), rows) for doc_id, rows in documents)
             self._kinds[collection] = {row: kind for kind, rows in kinds if kind for row in rows}
         return self._kinds[collection]
 
-    def _place(self, row: int) -> Place:
-        chunk = self._index.chunk(row)
-        return self._index.collection_of(row), chunk.doc_id, chunk.number, chunk.chunks
+    def _place(self, row: int) -> PassagePlace:
+        chunk = self._index.read_chunk(row)
+        return self._index.find_collection(row), chunk.doc_id, chunk.number, chunk.chunks
 
 
-def kind_of(doc_id: str) -> Kind | None:
+def find_record_kind(doc_id: str) -> RecordKind | None:
     """Return the kind of record of a document, by its path; None for a page."""
     return next((kind for kind, path in _PATHS.items() if path.search(doc_id)), None)
 
@@ -184,7 +196,7 @@ def kind_of(doc_id: str) -> Kind | None:
 def has_text(passage: str) -> bool:
     """Return whether a passage in Markdown has more than headings and a few words."""
     lines = (line.strip() for line in passage.splitlines() if not line.startswith("#"))
-    return sum(map(len, lines)) >= FEWEST
+    return sum(map(len, lines)) >= MIN_CHARACTERS
 
 
 class RecordQuestion:
@@ -192,9 +204,9 @@ class RecordQuestion:
 
     def __init__(self, text: str) -> None:
         lower = text.lower()
-        self.versions = [_version_pattern(number) for number in keywords.versions(text)]
+        self.versions = [_version_pattern(number) for number in keywords.find_versions(text)]
         """What the versions of the question are like in a heading."""
-        self._favors = {kind: (ASKED if _ASKS[kind].search(lower) else USUAL)[kind] for kind in Kind}
+        self._favors = {kind: (ASKED_FAVOR if _ASKS[kind].search(lower) else USUAL_FAVOR)[kind] for kind in RecordKind}
 
     def names_version(self, text: str) -> bool:
         """Return whether a section begins with a line that names a version of the question."""
@@ -202,7 +214,7 @@ class RecordQuestion:
         return len(title) <= _LONGEST_TITLE and any(version.search(title) for version in self.versions)
 
     def promote_rows(
-        self, scores: Mapping[int, int], records: Mapping[int, Kind], place_of: Callable[[int], Place]
+        self, scores: Mapping[int, int], records: Mapping[int, RecordKind], place_of: Callable[[int], PassagePlace]
     ) -> dict[int, int]:
         """Return the new scores of the records among the scores of text.
 
@@ -213,15 +225,19 @@ class RecordQuestion:
             return {}
         favors = {row: self._favors[kind] for row, kind in records.items() if scores[row] > 0}
         places = {row: place_of(row) for row in favors}
-        whole = {row: places[row][:2] for row in favors if records[row] is Kind.DECISION and places[row][3] <= SHORT}
-        gains = _share_best({row: scores[row] * favor.gain // WHOLE for row, favor in favors.items()}, whole)
+        whole = {
+            row: places[row][:2]
+            for row in favors
+            if records[row] is RecordKind.DECISION and places[row][3] <= SHORT_RECORD
+        }
+        gains = _share_best({row: scores[row] * favor.gain // FULL_FACTOR for row, favor in favors.items()}, whole)
         gained = {row: _limit(gain, best) for row, gain in gains.items()}
-        places = {row: place for row, place in places.items() if WHOLE * scores[row] >= favors[row].near * best}
+        places = {row: place for row, place in places.items() if FULL_FACTOR * scores[row] >= favors[row].near * best}
         first = dict[tuple[str, str], int]()
         for row in sorted(places, key=lambda row: (-gained[row], places[row])):
             first.setdefault(places[row][:2], row)
         near = [*first.values()][:_RESERVED]
-        near = [row for row in near if WHOLE * scores[row] >= ALIKE * scores[near[0]]]
+        near = [row for row in near if FULL_FACTOR * scores[row] >= SIMILAR_SCORE * scores[near[0]]]
         for rank, row in enumerate(near, start=FIRST - len(near) + 1):
             others = (score for other, score in {**scores, **gained}.items() if other != row)
             gained[row] = max(gained[row], heapq.nlargest(rank, others)[-1] + 1)
@@ -235,7 +251,7 @@ def _first_line(text: str) -> str:
 def _begins_version(text: str) -> bool:
     """Return whether a passage begins with the title of a version, not with an item of a list."""
     title = _first_line(text)
-    return bool(keywords.versions(title)) and not title.startswith(_ITEMS)
+    return bool(keywords.find_versions(title)) and not title.startswith(_ITEMS)
 
 
 def _version_pattern(number: str) -> re.Pattern[str]:
@@ -258,4 +274,4 @@ def _share_best(scores: Mapping[int, int], whole: Mapping[int, tuple[str, str]])
 
 
 def _limit(score: int, best: int) -> int:
-    return score if score <= best else best + (score - best) // BEYOND
+    return score if score <= best else best + (score - best) // EXCESS_DIVISOR

@@ -14,14 +14,14 @@ import msgspec
 from vmrag_link.errors import UsageInvalid, no_collection, unusable
 from vmrag_link.index import keywords, view
 from vmrag_link.index.metadata import parse_chunk_id
-from vmrag_link.index.reader import HeldChunk, IndexReader
+from vmrag_link.index.reader import IndexedChunk, IndexReader
 from vmrag_link.index.view import IndexedCollection
-from vmrag_link.models import PIECES, Collection, DocumentHeader, IndexedPiece, canonical_json
+from vmrag_link.models import PIECES, Collection, DocumentHeader, IndexedPiece, encode_canonical_json
 from vmrag_link.retrieval import fusion
 from vmrag_link.retrieval.distinct import MORE, MOST, DistinctResults
-from vmrag_link.retrieval.fusion import RANKING, Ranking
-from vmrag_link.retrieval.query import FIRST_HITS, Hit, Mode, Near, Query, QueryVectors, similarity
-from vmrag_link.retrieval.ranker import Asked, Ranked, Ranker
+from vmrag_link.retrieval.fusion import DEFAULT_RANKING, Ranking
+from vmrag_link.retrieval.query import FIRST_HITS, Hit, Mode, NearHit, Query, QueryVectors, to_similarity
+from vmrag_link.retrieval.ranker import Ranked, Ranker, RankingRequest
 
 if TYPE_CHECKING:
     from vmrag_link.embedding.base import Model
@@ -43,13 +43,13 @@ class _Candidate(NamedTuple):
     doc_id: str
     number: int
     row: int
-    chunk: HeldChunk
+    chunk: IndexedChunk
 
 
 class _Ranking(NamedTuple):
     """Chunks of some collections, the best first."""
 
-    asked: Asked
+    asked: RankingRequest
     ranked: Ranked
     candidates: list[_Candidate]
     also_in: Mapping[int, tuple[str, ...]]
@@ -68,7 +68,7 @@ class Searcher:
         self,
         folder: Path,
         model_for: Callable[[Collection], Model],
-        ranking: Ranking = RANKING,
+        ranking: Ranking = DEFAULT_RANKING,
         *,
         more: Sequence[Path] = (),
     ) -> None:
@@ -77,12 +77,12 @@ class Searcher:
         with contextlib.ExitStack() as opened:
             with self._damage_errors():
                 self._index = opened.enter_context(IndexReader.open(*self._folders))
-                self._held = self._index.collections
+                self._held = self._index.list_collections
                 self._query_vectors = QueryVectors(model_for, self._index.view.unembedded)
                 ranker = Ranker(self._index, self._query_vectors, ranking)
                 self._ranker = opened.enter_context(contextlib.closing(ranker))
             self._opened = opened.pop_all()
-        self._unnamed = [name for name, held in self._held.items() if held.collection.searched]
+        self._unnamed = [name for name, held in self._held.items() if held.collection.is_searched_by_default]
         self._distinct = DistinctResults(self._index)
         self._passing: dict[str, dict[str, list[int]]] = {}
 
@@ -98,7 +98,7 @@ class Searcher:
         with self._damage_errors():
             return self._search(query, self._ranking.per_document, diverse=True)
 
-    def prepare(self, queries: Iterable[Query]) -> None:
+    def prepare_queries(self, queries: Iterable[Query]) -> None:
         """Embed the texts of all these queries at once, before they are asked one by one. What
         cannot be asked is left to `search`.
 
@@ -111,9 +111,9 @@ class Searcher:
                     texts.setdefault(name, []).append(query.text)
         for name, text in texts.items():
             if name in self._held:
-                self._query_vectors.prepare(self._held[name], text)
+                self._query_vectors.prepare_texts(self._held[name], text)
 
-    def nearest(self, query: Query, *, per_document: int = 0) -> list[Near]:
+    def find_nearest(self, query: Query, *, per_document: int = 0) -> list[NearHit]:
         """Search by vectors, and rank the hits again by exact cosines: of each document at
         most `per_document` chunks; 0: any number.
 
@@ -123,7 +123,7 @@ class Searcher:
             hits = self._search(msgspec.structs.replace(query, mode=Mode.VECTOR), per_document, diverse=False)
             return self._by_cosine(query, hits) if hits else []
 
-    def nearest_groups(
+    def rank_groups(
         self, collection: str, text: str, group_of: Callable[[DocumentHeader], str | None]
     ) -> dict[str, float]:
         """Groups of a collection's documents with their similarities to a text, the nearest first.
@@ -134,34 +134,35 @@ class Searcher:
         with self._damage_errors():
             groups: dict[str, list[int]] = {}
             held = self._held.get(collection)
-            for header, rows in self._index.placed(collection):
+            for header, rows in self._index.list_documents(collection):
                 if (group := group_of(header)) is not None:
                     groups.setdefault(group, []).extend(rows)
             if held is None or not groups:
                 return {}
-            exact, asked = self._ranker.exact(held), self._query_vectors.of(held, text)
-            near = {group: similarity(exact.mean_cosine(asked, rows)) for group, rows in groups.items()}
+            exact, asked = self._ranker.open_vectors(held), self._query_vectors.embed_query(held, text)
+            near = {group: to_similarity(exact.compute_mean_cosine(asked, rows)) for group, rows in groups.items()}
         return dict(sorted(near.items(), key=lambda each: (-each[1], each[0])))
 
-    def _by_cosine(self, query: Query, hits: list[Hit]) -> list[Near]:
-        near = [Near(hit, cosine) for hit, cosine in zip(hits, self._cosines(query.text, hits), strict=True)]
+    def _by_cosine(self, query: Query, hits: list[Hit]) -> list[NearHit]:
+        near = [NearHit(hit, cosine) for hit, cosine in zip(hits, self._cosines(query.text, hits), strict=True)]
         near.sort(key=lambda each: (-each.cosine, each.hit.collection, each.hit.doc_id, each.hit.chunk))
         return [
-            Near(msgspec.structs.replace(each.hit, rank=rank), each.cosine) for rank, each in enumerate(near, start=1)
+            NearHit(msgspec.structs.replace(each.hit, rank=rank), each.cosine)
+            for rank, each in enumerate(near, start=1)
         ]
 
-    def cosines(self, text: str, hits: Sequence[Hit]) -> list[float]:
+    def compute_cosines(self, text: str, hits: Sequence[Hit]) -> list[float]:
         """The exact cosine of each hit's vector and the text's. Raises as `search`."""
         with self._damage_errors():
             return self._cosines(text, hits)
 
     def _cosines(self, text: str, hits: Sequence[Hit]) -> list[float]:
-        places = self._index.rows_of({(hit.collection, hit.doc_id): None for hit in hits})
+        places = self._index.find_rows({(hit.collection, hit.doc_id): None for hit in hits})
         found: dict[int, float] = {}
         for name in {hit.collection for hit in hits}:
             held, numbers = self._held[name], [at for at, hit in enumerate(hits) if hit.collection == name]
             rows = [places[name, hits[at].doc_id][hits[at].chunk] for at in numbers]
-            cosines = self._ranker.exact(held).cosines(self._query_vectors.of(held, text), rows)
+            cosines = self._ranker.open_vectors(held).compute_cosines(self._query_vectors.embed_query(held, text), rows)
             found |= zip(numbers, cosines, strict=True)
         return [round(found[at], DIGITS[Mode.VECTOR]) for at in range(len(hits))]
 
@@ -181,7 +182,10 @@ class Searcher:
 
             asked = self._collections(query)
             names = [held.collection.name for held in asked]
-            holding = {tuple(term): len(self._index.rows_with(term, names)) for term in keywords.terms(query.text)}
+            holding = {
+                tuple(term): len(self._index.find_rows_with_word(term, names))
+                for term in keywords.find_query_terms(query.text)
+            }
             texts = sum(held.chunks for held in asked)
             if query.mode == Mode.KEYWORD:
                 return not any(weakness.covers_question(hit, holding, texts) for hit in first)
@@ -189,26 +193,26 @@ class Searcher:
 
     def _is_near(self, text: str, hits: Sequence[Hit]) -> bool:
         """Return whether a cosine reaches the limit of unrelated texts, or there is no limit."""
-        limits = [self._query_vectors.stored_with(self._held[hit.collection]).unrelated for hit in hits]
+        limits = [self._query_vectors.load_stored_model(self._held[hit.collection]).unrelated for hit in hits]
         cosines = self._cosines(text, hits)
         return any(limit is None or cosine >= limit for limit, cosine in zip(limits, cosines, strict=True))
 
-    def collections(self) -> list[Collection]:
+    def list_collections(self) -> list[Collection]:
         """The definitions with which the index was made, by name."""
         return [self._held[name].collection for name in sorted(self._held)]
 
-    def collection(self, name: str) -> Collection | None:
+    def find_collection(self, name: str) -> Collection | None:
         """The definition with which the index was made."""
         held = self._held.get(name)
         return held.collection if held else None
 
-    def chunks_of(self, collection: str, doc_ids: Sequence[str]) -> dict[str, int]:
+    def count_chunks(self, collection: str, doc_ids: Sequence[str]) -> dict[str, int]:
         """The number of chunks of each of these documents that the index holds.
 
         Raises `IndexFailed`.
         """
         with self._damage_errors():
-            return self._index.chunks_of(collection, doc_ids)
+            return self._index.count_chunks(collection, doc_ids)
 
     @contextlib.contextmanager
     def _damage_errors(self) -> Iterator[None]:
@@ -217,35 +221,37 @@ class Searcher:
             yield
         except sqlite3.Error as error:
             for folder in self._folders:
-                view.distrust(folder)
+                view.require_verification(folder)
             raise unusable(self._folders[0], str(error)) from error
         except (ArithmeticError, LookupError, TypeError, ValueError, msgspec.DecodeError) as error:
             for folder in self._folders:
-                if problem := view.mismatch(folder):
+                if problem := view.find_mismatch(folder):
                     raise unusable(folder, problem) from error
             raise
 
-    def embeddings(self, collection: str, chunk_ids: Sequence[str], cache: EmbeddingCache) -> dict[str, list[float]]:
+    def read_embeddings(
+        self, collection: str, chunk_ids: Sequence[str], cache: EmbeddingCache
+    ) -> dict[str, list[float]]:
         """The vectors of those of these chunks that are there, by `index.metadata.chunk_id`.
 
         Raises `IndexFailed`, why a collection has nothing but stand-ins, and as `stored_vectors`.
         """
-        from vmrag_link.retrieval.query import stored_vectors
+        from vmrag_link.retrieval.query import restore_vectors
 
         if not chunk_ids:
             return {}
         held = self._held[collection]
         with self._damage_errors():
             rows = self._rows_of(collection, chunk_ids)
-            texts = self._index.texts(rows.values())
-        model = self._query_vectors.stored_with(held)
-        found = stored_vectors(self._index, held, texts, model=model, cache=cache)
+            texts = self._index.read_texts(rows.values())
+        model = self._query_vectors.load_stored_model(held)
+        found = restore_vectors(self._index, held, texts, model=model, cache=cache)
         return {name: array.array("f", found[row]).tolist() for name, row in rows.items()}
 
     def _rows_of(self, collection: str, chunk_ids: Sequence[str]) -> dict[str, int]:
         """The rows of those of these chunks that are there."""
         parsed = {name: place for name in chunk_ids if (place := parse_chunk_id(name))}
-        there = self._index.rows_of((collection, doc_id) for doc_id in {doc_id for doc_id, _ in parsed.values()})
+        there = self._index.find_rows((collection, doc_id) for doc_id in {doc_id for doc_id, _ in parsed.values()})
         return {
             name: there[collection, doc_id][number]
             for name, (doc_id, number) in parsed.items()
@@ -282,37 +288,37 @@ class Searcher:
     ) -> _Ranking:
         among = self._filtered_rows(query)
         of_paths = bool(query.narrowing and query.narrowing.paths)
-        asked = Asked(query.text, collections, among, of_paths=of_paths)
+        asked = RankingRequest(query.text, collections, among, of_paths=of_paths)
         if diverse:
             return self._rank_distinct(asked, query, per_document)
-        ranked = self._ranker.best(asked, query.mode, query.k, per_document=per_document)
+        ranked = self._ranker.rank_best(asked, query.mode, query.k, per_document=per_document)
         return _Ranking(asked, ranked, self._ordered(ranked.scores)[: query.k], {})
 
     def _merge_kinds(self, text: str, documents: _Ranking, code: _Ranking) -> list[_Candidate]:
         """Return documents and code as one ranked list."""
         from vmrag_link.retrieval import kinds  # many repositories have one kind
 
-        by_vector = round(fusion.WHOLE * self._ranking.vector_weight)
+        by_vector = round(fusion.FULL_WEIGHT * self._ranking.vector_weight)
         of_documents, of_code = fusion.weigh_nearness([documents.ranked.nearness, code.ranked.nearness], by_vector)
         defines = self._ranker.is_definition(code.asked, code.candidates[0].row)
         if defines or kinds.prefers_code(text, of_documents[0], of_code[0]):
             return kinds.alternate_kinds(code.candidates, documents.candidates)
         return kinds.alternate_kinds(documents.candidates, code.candidates)
 
-    def _rank_distinct(self, asked: Asked, query: Query, per_document: int) -> _Ranking:
+    def _rank_distinct(self, asked: RankingRequest, query: Query, per_document: int) -> _Ranking:
         """Return the best `k` chunks, without translations and copies of each other."""
         depth = query.k + MORE
         while True:
-            ranked = self._ranker.best(asked, query.mode, depth, per_document=per_document)
+            ranked = self._ranker.rank_best(asked, query.mode, depth, per_document=per_document)
             candidates = self._ordered(ranked.scores)[:depth]
             if query.mode == Mode.HYBRID and not asked.of_paths:
                 candidates = self._lower_data(candidates, query.text)
-            results = self._distinct.choose(candidates, query.text, query.k)
+            results = self._distinct.choose_results(candidates, query.text, query.k)
             if len(results) == query.k or len(candidates) < depth or depth >= MOST:
                 break
             depth *= 4  # translations and copies fill the ranking
-        chosen = [candidates[result.place]._replace(negative=result.negative) for result in results]
-        also_in = {candidates[result.place].row: result.also_in for result in results if result.also_in}
+        chosen = [candidates[result.position]._replace(negative=result.negative) for result in results]
+        also_in = {candidates[result.position].row: result.also_in for result in results if result.also_in}
         return _Ranking(asked, ranked, chosen, also_in)
 
     def _lower_data(self, ranked: Iterable[_Candidate], question: str) -> list[_Candidate]:
@@ -325,10 +331,10 @@ class Searcher:
         lowered: list[_Candidate] = []
         for candidate in ranked:
             is_code = self._held[candidate.collection].collection.is_code
-            factor = prose.WHOLE if is_code else prose.factor_of(self._index.text_of(candidate.row))
-            is_data = factor < prose.WHOLE and candidate.negative < 0
-            if is_data and not prose.is_named(question, candidate.doc_id):
-                score = -candidate.negative * factor // prose.WHOLE
+            factor = prose.FULL_FACTOR if is_code else prose.compute_factor(self._index.read_text(candidate.row))
+            is_data = factor < prose.FULL_FACTOR and candidate.negative < 0
+            if is_data and not prose.names_file(question, candidate.doc_id):
+                score = -candidate.negative * factor // prose.FULL_FACTOR
                 lowered.append(candidate._replace(negative=-score))
             else:
                 lowered.append(candidate)
@@ -338,9 +344,9 @@ class Searcher:
         """The best first, ties broken."""
         candidates = []
         for row, score in scores.items():
-            chunk = self._index.chunk(row)
+            chunk = self._index.read_chunk(row)
             candidates.append(
-                _Candidate(-score, self._index.collection_of(row), chunk.doc_id, chunk.number, row, chunk)
+                _Candidate(-score, self._index.find_collection(row), chunk.doc_id, chunk.number, row, chunk)
             )
         return sorted(candidates)
 
@@ -360,22 +366,25 @@ class Searcher:
             return None
         from vmrag_link.retrieval import filters
 
-        where, where_document = filters.where(query.where), filters.where_document(query.where_document)
+        where, where_document = (
+            filters.normalize_where(query.where),
+            filters.normalize_where_document(query.where_document),
+        )
         if where is None and where_document is None and query.narrowing is None:
             return None
-        from vmrag_link.retrieval.narrowed import ChunkFilter, NarrowingFilter, rows_of_all
+        from vmrag_link.retrieval.narrowed import ChunkFilter, NarrowingFilter, intersect_rows
 
-        key = canonical_json((query.collections, where, where_document, query.narrowing))
+        key = encode_canonical_json((query.collections, where, where_document, query.narrowing))
         if key not in self._passing:
             passing: list[RowFilter] = [NarrowingFilter(query.narrowing)] if query.narrowing else []
             if where is not None or where_document is not None:
                 passing.append(ChunkFilter(where, where_document))
             names = [held.collection.name for held in self._collections(query)]
-            self._passing[key] = {name: rows_of_all(passing, self._index, name) for name in names}
+            self._passing[key] = {name: intersect_rows(passing, self._index, name) for name in names}
         return self._passing[key]
 
     def _answer(self, ranked: list[_Candidate], *, unit: float, digits: int) -> list[Hit]:
-        texts = self._index.texts(each.row for each in ranked)
+        texts = self._index.read_texts(each.row for each in ranked)
         hits = []
         for rank, each in enumerate(ranked, start=1):
             chunk = each.chunk

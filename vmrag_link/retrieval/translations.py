@@ -111,7 +111,7 @@ _SMALL_WORDS = {
 }
 
 
-def language_of(question: str, languages: AbstractSet[str]) -> str:
+def detect_language(question: str, languages: AbstractSet[str]) -> str:
     """Return the language of a question, by its letters or small words: one of `languages`, or
     English.
 

@@ -21,10 +21,10 @@ from typing import Any
 from vmrag_link.index import keywords
 from vmrag_link.models import Record
 
-DEAD = -math.inf
+DEAD_SCORE = -math.inf
 """The score of a slot that does not count."""
 
-MANY = 50_000
+NUMPY_SCORES = 50_000
 """Scores from which numpy selects the best, if it is loaded."""
 
 Kernel = Callable[[memoryview, memoryview], Sequence[float]]
@@ -76,10 +76,10 @@ class ExactVectors:
     def __init__(self, pieces: Sequence[VectorPiece], *, dimensions: int) -> None:
         self._pieces = pieces
         self._starts = [0, *itertools.accumulate(piece.slots for piece in pieces)]
-        self._number_of = {keywords.piece_of(piece.first_row): number for number, piece in enumerate(pieces)}
+        self._number_of = {keywords.unpack_piece(piece.first_row): number for number, piece in enumerate(pieces)}
         self._dimensions = dimensions
 
-    def scores(self, query: bytes) -> array.array[float]:
+    def score_slots(self, query: bytes) -> array.array[float]:
         """Return the whole-number score of each slot, piece by piece, as float64; `DEAD` for the
         dead ones.
 
@@ -91,7 +91,7 @@ class ExactVectors:
             if piece.slots:
                 scores.extend(_kernel()(self._shape(piece.content, piece.slots), vector))
             for slot in _dead_slots(piece):
-                scores[start + slot] = DEAD
+                scores[start + slot] = DEAD_SCORE
         return scores
 
     def _shape(self, content: mmap.mmap | bytes, rows: int) -> memoryview:
@@ -99,28 +99,28 @@ class ExactVectors:
 
     def _place(self, row: int) -> int:
         """Return the index of a chunk's score in `scores`."""
-        return self._starts[self._number_of[keywords.piece_of(row)]] + keywords.slot_of(row)
+        return self._starts[self._number_of[keywords.unpack_piece(row)]] + keywords.unpack_slot(row)
 
     def _vectors(self, rows: Sequence[int]) -> list[bytes]:
         """Return the vectors of some chunks, in their order."""
         size = self._dimensions
         found = []
         for row in rows:
-            piece, slot = self._pieces[self._number_of[keywords.piece_of(row)]], keywords.slot_of(row)
+            piece, slot = self._pieces[self._number_of[keywords.unpack_piece(row)]], keywords.unpack_slot(row)
             found.append(piece.content[slot * size : (slot + 1) * size])
         return found
 
-    def cosines(self, query: bytes, rows: Sequence[int]) -> list[float]:
+    def compute_cosines(self, query: bytes, rows: Sequence[int]) -> list[float]:
         """Return the cosines of some chunks' vectors with the query, the same on any CPU.
 
         Unlike scores, they do not depend on lengths, which rounding and clipping change.
         """
         [square] = self._multiply([query], query)
-        products, vectors = self.scores_of(query, rows), self._vectors(rows)
+        products, vectors = self.score_rows(query, rows), self._vectors(rows)
         squares = [self._multiply([vector], vector)[0] for vector in vectors]
         return [product / math.sqrt(own * square) for product, own in zip(products, squares, strict=True)]
 
-    def mean_cosine(self, query: bytes, rows: Sequence[int]) -> float:
+    def compute_mean_cosine(self, query: bytes, rows: Sequence[int]) -> float:
         """Return the cosine of the mean of some chunks' vectors with the query, the same on any
         CPU.
         """
@@ -131,7 +131,7 @@ class ExactVectors:
         length = math.sqrt(sum(value * value for value in total) * sum(value * value for value in vector))
         return sum(a * b for a, b in zip(total, vector, strict=True)) / length if length else 0.0
 
-    def scores_of(self, query: bytes, rows: Sequence[int]) -> list[int]:
+    def score_rows(self, query: bytes, rows: Sequence[int]) -> list[int]:
         """Return the whole-number scores of some chunks."""
         return self._multiply(self._vectors(rows), query)
 
@@ -140,14 +140,14 @@ class ExactVectors:
             return []
         return [int(score) for score in _kernel()(self._shape(b"".join(vectors), len(vectors)), self._shape(query, 1))]
 
-    def best(self, query: bytes, depth: int, *, among: Sequence[int] | None = None) -> dict[int, int]:
+    def select_best(self, query: bytes, depth: int, *, among: Sequence[int] | None = None) -> dict[int, int]:
         """Return the scores of the best `depth` chunks and of all ties with the last, by row.
 
         `among`: only these rows.
         """
-        scores = self.scores(query)
+        scores = self.score_slots(query)
         if among is not None:
-            living = {row: score for row in among if (score := scores[self._place(row)]) > DEAD}
+            living = {row: score for row in among if (score := scores[self._place(row)]) > DEAD_SCORE}
             lowest = _lowest(list(living.values()), depth)
             return {row: int(score) for row, score in living.items() if score >= lowest}
         lowest = _lowest(scores, depth)
@@ -163,7 +163,7 @@ def _lowest(scores: Sequence[float], depth: int) -> float:
     least = -sys.float_info.max
     if len(scores) <= depth:
         return least
-    if len(scores) >= MANY and (numpy := sys.modules.get("numpy")):
+    if len(scores) >= NUMPY_SCORES and (numpy := sys.modules.get("numpy")):
         return max(least, float(numpy.partition(numpy.asarray(scores), len(scores) - depth)[len(scores) - depth]))
     return max(least, heapq.nlargest(depth, scores)[-1])
 

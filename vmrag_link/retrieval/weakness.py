@@ -15,7 +15,7 @@ from collections.abc import Collection, Mapping, Sequence
 from vmrag_link.index import keywords
 from vmrag_link.retrieval.query import FIRST_HITS, Hit
 
-WEAK = "weak: no passage shares a rare word with the question"
+WEAK_NOTE = "weak: no passage shares a rare word with the question"
 
 _RARE = 0.9
 """From this part of the rarest word's weight on, a word is rare."""
@@ -27,7 +27,7 @@ _WORTH = 0.6
 """From this part of the best score on, a hit is worth reading."""
 
 
-def worth_reading(hits: Sequence[Hit]) -> Sequence[Hit]:
+def select_relevant(hits: Sequence[Hit]) -> Sequence[Hit]:
     """Return the first hits of a hybrid ranking, without those that are far below the best.
 
     If documents and code answer, up to `FIRST_HITS` hits of the less likely kind stay.
@@ -79,6 +79,6 @@ def _weigh_words(holding: Mapping[tuple[str, ...], int], texts: int) -> dict[tup
 def _terms_of(hit: Hit) -> set[tuple[str, ...]]:
     about = " ".join([hit.doc_id, *(str(hit.metadata.get(key, "")) for key in ("title", "symbol"))])
     text = f"{hit.text} {about}"
-    words = {*keywords.split_words(text), *keywords.parts(text).lower().split()}
+    words = {*keywords.split_words(text), *keywords.split_identifiers(text).lower().split()}
     words |= {part for word in words if "_" in word for part in word.split("_") if part}
-    return set(map(tuple, keywords.terms_of(words)))
+    return set(map(tuple, keywords.list_terms(words)))

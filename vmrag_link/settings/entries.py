@@ -41,7 +41,7 @@ class SettingEntry(Record, frozen=True):
     listed: bool = False
     section: str = ""
 
-    def spelled(self, name: str) -> str:
+    def format_key(self, name: str) -> str:
         """A setting as it has to be written in this place."""
         section, _, leaf = name.rpartition(".")
         return leaf if self.section and self.section == section else name

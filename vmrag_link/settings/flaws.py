@@ -6,7 +6,7 @@ import re
 from typing import Any
 
 from vmrag_link.models import is_reserved_name
-from vmrag_link.pin_values import MAX_SHOWN, shown
+from vmrag_link.pin_values import MAX_SHOWN, quote_untrusted
 
 _LONGEST_PREFIX = 20
 """Clients take names of 64 characters, and put the server's name before them."""
@@ -76,8 +76,10 @@ def hosts_flaw(text: str) -> str | None:
     names = [each.strip() for each in text.split(",")] if text.strip() else []
     if len(names) == 1 and names[0].lower() in ("true", "false", "yes", "no", "on", "off", "1", "0"):
         return "must list the hosts that are meant: it is neither true nor false any more"
-    found = [hosts.canonical(name) for name in names]
-    if all(hosts.address(each) or (hosts.is_name(each) and re.fullmatch(_HOST_NAME, each)) for each in found):
+    found = [hosts.normalize_host(name) for name in names]
+    if all(
+        hosts.parse_address(each) or (hosts.is_host_name(each) and re.fullmatch(_HOST_NAME, each)) for each in found
+    ):
         return None
     return "must be hosts with commas between them, without scheme, port and path"
 
@@ -182,7 +184,7 @@ def _no_such_key(key: Any) -> str:
     from vmrag_link.errors import nearest  # a checkout should not wait for it
 
     near = nearest(str(key), _SOURCE_KEYS)
-    return f"has no key {shown(str(key))}" + (
+    return f"has no key {quote_untrusted(str(key))}" + (
         f"; the nearest is {near}" if near else f", only {', '.join(_SOURCE_KEYS)}"
     )
 
@@ -201,7 +203,7 @@ def _paths_flaw(paths: list[Any], exclude: list[Any]) -> str | None:
     if not paths or len(pathspecs) > MOST_PATHSPECS:
         return f"must have up to {MOST_PATHSPECS} paths, and one at least"
     found = ((pathspec, pathspec_flaw(pathspec)) for pathspec in pathspecs)
-    return next((f"has the path {shown(str(each))}, which {flaw}" for each, flaw in found if flaw), None)
+    return next((f"has the path {quote_untrusted(str(each))}, which {flaw}" for each, flaw in found if flaw), None)
 
 
 def pathspec_flaw(text: Any) -> str | None:

@@ -12,7 +12,7 @@ from vmrag_link.models import Record
 from vmrag_link.settings import Config, Narrower
 
 
-class Key(Record, frozen=True):
+class SettingKey(Record, frozen=True):
     """One setting's declaration. `kind` is str, int, float, bool, or tuple for a list of sections,
     which other places than the file write in JSON; `flaw` says why a text, or such a list, is no
     value, None if it is one.
@@ -41,11 +41,11 @@ class Key(Record, frozen=True):
     flaw: Callable[[Any], str | None] | None = None
     list_of: str = ""
 
-    def trust_relevant(self, value: object) -> bool:
+    def requires_trust(self, value: object) -> bool:
         """Whether this value needs the person's agreement."""
         return self.needs_agreement and value not in self.free
 
-    def before_agreement(self, own: Any, agreed: Any) -> Any:
+    def narrow_value(self, own: Any, agreed: Any) -> Any:
         """What counts where the file says `own`, and `agreed` counts without it."""
         return self.narrower(own, agreed) if self.narrower else agreed
 
@@ -85,7 +85,7 @@ class Schema(Record, frozen=True):
     """
 
     struct: type[Record]
-    keys: Mapping[str, Key]
+    keys: Mapping[str, SettingKey]
 
     @property
     def sections(self) -> dict[str, tuple[str, ...]]:
@@ -97,15 +97,15 @@ class Schema(Record, frozen=True):
         }
 
 
-def of_sections(sections: Mapping[str, type[Record]]) -> Schema:
+def build_schema(sections: Mapping[str, type[Record]]) -> Schema:
     """The schema of sections that toolsets bring, by their names."""
     fields = [(name, kind, kind()) for name, kind in sections.items()]
     struct: Any = msgspec.defstruct("ToolsetSettings", fields, bases=(Record,), frozen=True)
     return Schema(struct, _declared(struct))
 
 
-def _declared(struct: type[Record], prefix: str = "") -> dict[str, Key]:
-    keys: dict[str, Key] = {}
+def _declared(struct: type[Record], prefix: str = "") -> dict[str, SettingKey]:
+    keys: dict[str, SettingKey] = {}
     for field in msgspec.structs.fields(struct):
         if get_origin(field.type) is not Annotated:
             keys |= _declared(field.type, f"{field.encode_name}.")
@@ -113,7 +113,7 @@ def _declared(struct: type[Record], prefix: str = "") -> dict[str, Key]:
         base, meta = get_args(field.type)
         name = prefix + field.encode_name
         extra = {"variable": env.setting_variable(name)} | (meta.extra or {})
-        keys[name] = Key(
+        keys[name] = SettingKey(
             name=name,
             kind=str if get_origin(base) is Literal else get_origin(base) or base,
             default=field.default,

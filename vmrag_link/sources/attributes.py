@@ -14,10 +14,10 @@ from vmrag_link.errors import LimitExceeded
 from vmrag_link.git import beside
 from vmrag_link.settings import SourceSettings
 from vmrag_link.sources import wildmatch
-from vmrag_link.sources.rules import included
+from vmrag_link.sources.rules import build_included
 
-NAME = ".gitattributes"
-PATHSPEC = f":(top,glob)**/{NAME}"
+FILE_NAME = ".gitattributes"
+PATHSPEC = f":(top,glob)**/{FILE_NAME}"
 
 GENERATED, VENDORED = "linguist-generated", "linguist-vendored"
 FILTER, ENCODING, TEXT, DIFF, EOL = "filter", "working-tree-encoding", "text", "diff", "eol"
@@ -73,7 +73,7 @@ class TreeAttributes:
     def __init__(self, files: Mapping[str, bytes], names: Collection[str]) -> None:
         rules: dict[str, list[AttributeRule]] = {}
         for path, content in files.items():
-            folder = path.removesuffix(NAME)
+            folder = path.removesuffix(FILE_NAME)
             rules[folder] = [*_rules(content, names)]
         if sum(map(len, rules.values())) > _MOST_RULES:
             raise _too_many(f"more than {_MOST_RULES:,} rules")
@@ -81,7 +81,7 @@ class TreeAttributes:
         self._chains: dict[str, list[tuple[int, list[AttributeRule]]]] = {}
         self._matches = 0
 
-    def of(self, path: str) -> dict[str, Value]:
+    def get_values(self, path: str) -> dict[str, Value]:
         """What is specified for a file. Raises `LimitExceeded`, also as `beside.require_time`."""
         folder, _, name = path.rpartition("/")
         chain = self._chain(folder)
@@ -90,9 +90,9 @@ class TreeAttributes:
         self._matches += sum(len(rules) for _, rules in chain)
         if self._matches > _MOST_MATCHES:
             raise _too_many("too many rules for so many files")
-        beside.require_time(f"Matching files with {NAME}")
+        beside.require_time(f"Matching files with {FILE_NAME}")
         found: dict[str, Value | None] = {}
-        path, name = wildmatch.as_bytes(path), wildmatch.as_bytes(name)
+        path, name = wildmatch.encode_path(path), wildmatch.encode_path(name)
         for start, rules in chain:
             below = path[start:]
             for rule in rules:
@@ -109,7 +109,7 @@ class TreeAttributes:
         around = [""]
         for part in folder.split("/") if folder else []:
             around.append(f"{around[-1]}{part}/")
-        chain = [(len(wildmatch.as_bytes(each)), self._rules[each]) for each in around if self._rules.get(each)]
+        chain = [(len(wildmatch.encode_path(each)), self._rules[each]) for each in around if self._rules.get(each)]
         if sum(len(each) for _, each in chain) > _MOST_RULES_OF_A_FILE:
             raise _too_many(f"more than {_MOST_RULES_OF_A_FILE:,} rules for one file")
         self._chains[folder] = chain
@@ -124,8 +124,8 @@ def require_few_bytes(size: int) -> None:
 
 def _too_many(what: str) -> LimitExceeded:
     return LimitExceeded(
-        f"The {NAME} files of the repository have {what}.",
-        hint=f"git ls-files '*{NAME}'   (and remove what is not needed)",
+        f"The {FILE_NAME} files of the repository have {what}.",
+        hint=f"git ls-files '*{FILE_NAME}'   (and remove what is not needed)",
     )
 
 
@@ -197,21 +197,21 @@ def _matcher(pattern: str) -> Callable[[str, str], bool]:
     """A pattern without a slash is one of the file's name alone."""
     if "/" not in pattern:
         if _LITERAL.fullmatch(pattern):
-            wanted = wildmatch.as_bytes(pattern.removeprefix("*"))
+            wanted = wildmatch.encode_path(pattern.removeprefix("*"))
             if pattern.startswith("*"):
                 return lambda _, name: name.endswith(wanted)
             return lambda _, name: name == wanted
-        of_name = wildmatch.translate(pattern).fullmatch
+        of_name = wildmatch.compile_pattern(pattern).fullmatch
         return lambda _, name: of_name(name) is not None
-    of_path = wildmatch.translate(pattern).fullmatch
+    of_path = wildmatch.compile_pattern(pattern).fullmatch
     return lambda path, _: of_path(path) is not None
 
 
 BINARY = "is binary, as .gitattributes says"
 
 
-def flaw_of_attributes(values: Mapping[str, Value]) -> str:
-    if why := flaw_of_storage(values):
+def find_attribute_flaw(values: Mapping[str, Value]) -> str:
+    if why := find_storage_flaw(values):
         return why
     for name, what in ((GENERATED, "generated"), (VENDORED, "vendored")):
         if is_set(values.get(name)):
@@ -219,7 +219,7 @@ def flaw_of_attributes(values: Mapping[str, Value]) -> str:
     return ""
 
 
-def flaw_of_storage(values: Mapping[str, Value]) -> str:
+def find_storage_flaw(values: Mapping[str, Value]) -> str:
     """Return why attributes make a file something else than text."""
     if not values:
         return ""
@@ -241,11 +241,11 @@ def is_set(value: Value | None) -> bool:
     return value is not None and value not in (False, "false")
 
 
-def handwritten(values: Mapping[str, Value]) -> bool:
+def is_handwritten(values: Mapping[str, Value]) -> bool:
     """Whether attributes say that nothing generated it; then no rule here guesses otherwise."""
     return bool(values) and values.get(GENERATED, True) in (False, "false")
 
 
-def looked_at(sources: Sequence[SourceSettings]) -> list[str]:
+def list_relevant_names(sources: Sequence[SourceSettings]) -> list[str]:
     """All that matters to these sources, and some that none of them has."""
-    return [*dict.fromkeys(each for source in sources for each in included(source)), PATHSPEC]
+    return [*dict.fromkeys(each for source in sources for each in build_included(source)), PATHSPEC]

@@ -19,7 +19,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import NamedTuple, Self
 
-from vmrag_link.conversion.formats import decode
+from vmrag_link.conversion.formats import decode_text
 from vmrag_link.conversion.limits import BINARY_WITHIN, ContentUnreadable
 from vmrag_link.paths import FileStamp
 from vmrag_link.sources.attributes import ENCODING, EOL, TEXT, Value
@@ -39,15 +39,15 @@ class FileState(NamedTuple):
         return self.stamp[1]
 
     @property
-    def regular(self) -> bool:
+    def is_regular(self) -> bool:
         return stat.S_ISREG(self.mode)
 
     @property
-    def link(self) -> bool:
+    def is_link(self) -> bool:
         return stat.S_ISLNK(self.mode)
 
     @property
-    def newest(self) -> int:
+    def changed_at(self) -> int:
         """The time in nanoseconds that it was last changed in any way."""
         return max(self.stamp[2:])
 
@@ -66,19 +66,19 @@ class Disk:
     ) -> None:
         os.close(self._top)
 
-    def state(self, path: str) -> FileState | None:
+    def read_state(self, path: str) -> FileState | None:
         """None for what is not there, or cannot be looked at."""
         try:
             return _state(os.stat(path, dir_fd=self._top, follow_symlinks=False))
         except (OSError, ValueError):
             return None
 
-    def read(self, path: str, limit: int) -> tuple[bytes, FileState]:
+    def read_file(self, path: str, limit: int) -> tuple[bytes, FileState]:
         """All bytes of a regular file. Raises OSError, also for more than `limit`."""
         descriptor = self._open(path)
         try:
             found = _state(os.fstat(descriptor))
-            if not found.regular:
+            if not found.is_regular:
                 raise OSError(errno.EINVAL, "is no regular file", path)
             parts, size = [], 0
             while part := os.read(descriptor, min(limit + 1 - size, 1 << 20)):
@@ -145,13 +145,13 @@ _LONE_RETURN = re.compile(rb"\r(?!\n)")
 _CONVERTING = ("true", "input", "yes", "on", "1")
 
 
-def stored_form(data: bytes, values: Mapping[str, Value], autocrlf: str) -> bytes:
+def convert_to_stored(data: bytes, values: Mapping[str, Value], autocrlf: str) -> bytes:
     """`values` of `attributes.FOR_STORING`. Raises `ContentUnreadable` for another encoding than is
     stated.
     """
     encoding = values.get(ENCODING)
     if isinstance(encoding, str):
-        data = in_utf8(data, encoding)
+        data = convert_to_utf8(data, encoding)
     text = values.get(TEXT)
     if text is None and EOL in values:
         text = True
@@ -163,25 +163,25 @@ def stored_form(data: bytes, values: Mapping[str, Value], autocrlf: str) -> byte
     return data
 
 
-def possible_forms(data: bytes, encoding: str) -> Iterator[bytes]:
+def list_stored_forms(data: bytes, encoding: str) -> Iterator[bytes]:
     """All that `stored_form` may give for these bytes, whatever attributes say of line ends.
 
     Raises `ContentUnreadable`.
     """
     if encoding:
-        data = in_utf8(data, encoding)
+        data = convert_to_utf8(data, encoding)
     yield data
     if b"\r\n" in data:
         yield _with_newlines(data)
 
 
-def in_utf8(data: bytes, encoding: str) -> bytes:
+def convert_to_utf8(data: bytes, encoding: str) -> bytes:
     """Raises `ContentUnreadable`."""
     name = encoding.upper().removesuffix("-BOM")
     if name in ("UTF-8", "UTF8"):
         return data
     try:
-        return decode(data, name).encode()
+        return decode_text(data, name).encode()
     except UnicodeEncodeError:
         raise ContentUnreadable(f"is not {encoding}") from None
 

@@ -19,7 +19,7 @@ from vmrag_link.conversion.reading import FileText
 from vmrag_link.embedding.base import Model
 from vmrag_link.errors import FileFailed
 from vmrag_link.git import beside
-from vmrag_link.git.objects import blob_name
+from vmrag_link.git.objects import hash_blob
 from vmrag_link.models import (
     PIECES,
     SOURCE,
@@ -27,19 +27,19 @@ from vmrag_link.models import (
     Collection,
     Document,
     IndexedPiece,
-    canonical_json,
     content_hash,
-    metadata_of,
-    notes_metadata,
+    encode_canonical_json,
+    format_notes_metadata,
+    parse_metadata,
 )
 from vmrag_link.paths import Places
 from vmrag_link.settings import SourceSettings
 from vmrag_link.sources import notes
-from vmrag_link.sources.disk import Disk, possible_forms
+from vmrag_link.sources.disk import Disk, list_stored_forms
 from vmrag_link.sources.listings import NoDocument, TreeFile
-from vmrag_link.sources.readable import SourceText, readable
+from vmrag_link.sources.readable import SourceText, convert_blob
 
-__all__ = ["SourceText", "texts_at_commit", "texts_in_work_tree"]
+__all__ = ["SourceText", "read_texts_at_commit", "read_texts_in_work_tree"]
 
 _BATCH_FILES = 2_000
 _BATCH_BYTES = 32_000_000
@@ -53,41 +53,41 @@ _SPARE_BYTES = 4
 """What an encoding takes more on the disk than as UTF-8, at most so many times."""
 
 
-def texts_at_commit(places: Places, files: Sequence[TreeFile]) -> Iterator[tuple[TreeFile, SourceText]]:
+def read_texts_at_commit(places: Places, files: Sequence[TreeFile]) -> Iterator[tuple[TreeFile, SourceText]]:
     """The texts of files at a commit, in the order of the files; so many bytes are in memory at a
     time as one batch has.
 
     Raises as `git.beside.look`.
     """
     for batch in _batches(files):
-        contents = beside.contents(places, (each.blob for each in batch))
+        contents = beside.read_blobs(places, (each.blob for each in batch))
         for file in batch:
             data = contents.get(file.blob)
-            yield file, _MISSING if data is None else readable(file, data)
+            yield file, _MISSING if data is None else convert_blob(file, data)
 
 
-def texts_in_work_tree(places: Places, files: Sequence[TreeFile]) -> Iterator[tuple[TreeFile, SourceText]]:
+def read_texts_in_work_tree(places: Places, files: Sequence[TreeFile]) -> Iterator[tuple[TreeFile, SourceText]]:
     """As `texts_at_commit`. What git does not have comes from the file.
 
     Raises `FileFailed` for a file that is not any more what was listed: list again.
     """
     known = {each.blob for each in files if not each.uncommitted}
-    known |= beside.sizes(places, (each.blob for each in files if each.uncommitted)).keys()
+    known |= beside.read_blob_sizes(places, (each.blob for each in files if each.uncommitted)).keys()
     with Disk(places.top) as disk:
         for batch in _batches(files):
-            contents = beside.contents(places, (each.blob for each in batch if each.blob in known))
+            contents = beside.read_blobs(places, (each.blob for each in batch if each.blob in known))
             for file in batch:
                 data = contents.get(file.blob)
                 if data is None and not (file.blob in known and file.uncommitted):
                     data = _from_disk(disk, file)
-                yield file, _MISSING if data is None else readable(file, data)
+                yield file, _MISSING if data is None else convert_blob(file, data)
 
 
 def _from_disk(disk: Disk, file: TreeFile) -> bytes:
     try:
-        data, _ = disk.read(file.path, 2 * file.size + _SPARE_BYTES * file.size * bool(file.encoding) + 1)
-        for form in possible_forms(data, file.encoding):
-            if blob_name(form, like=file.blob) == file.blob:
+        data, _ = disk.read_file(file.path, 2 * file.size + _SPARE_BYTES * file.size * bool(file.encoding) + 1)
+        for form in list_stored_forms(data, file.encoding):
+            if hash_blob(form, like=file.blob) == file.blob:
                 return form
     except (OSError, ValueError, ContentUnreadable) as error:
         raise _moved(file) from error
@@ -115,11 +115,11 @@ RULES = "2"
 CHUNKING = {"document": Chunking("headings", 1000, 0), "code": Chunking("code", 1500, 0)}
 
 
-def collection_of(source: SourceSettings, model: Model) -> Collection:
+def build_collection(source: SourceSettings, model: Model) -> Collection:
     return Collection(
         name=source.collection,
         kind=SOURCE,
-        metadata=notes_metadata(source.folder) if source.write else "{}",
+        metadata=format_notes_metadata(source.folder) if source.write else "{}",
         embedding_function=model.name,
         embedding_model=model.fingerprint,
         embedding_dimensions=model.dimensions,
@@ -127,16 +127,16 @@ def collection_of(source: SourceSettings, model: Model) -> Collection:
     )
 
 
-def tag(source: SourceSettings, file: TreeFile) -> str:
+def compute_tag(source: SourceSettings, file: TreeFile) -> str:
     """What decides the document that a file is, and how it is cut."""
-    cutter = languages.cutter_of(languages.language_of(file.path)) if source.kind == "code" else ""
+    cutter = languages.describe_cutter(languages.detect_language(file.path)) if source.kind == "code" else ""
     seen = "handwritten" if file.handwritten else ""  # what looks generated counts then
     moved = file.path if file.note_id else ""  # the path of a note is not its id
     limit = f"limit:{file.text_limit}" if file.text_limit else ""
     return " ".join(filter(None, (file.blob, RULES, seen, cutter, moved, limit)))
 
 
-def documents(
+def build_documents(
     source: SourceSettings,
     files: Sequence[TreeFile],
     texts: Iterable[tuple[TreeFile, SourceText]],
@@ -146,7 +146,7 @@ def documents(
     is spent, the other files are missing.
     """
     if source.kind == "document":
-        yield from ((file.doc_id, as_written(source, file, text)) for file, text in texts)
+        yield from ((file.doc_id, build_document(source, file, text)) for file, text in texts)
         return
     from vmrag_link.code.cutter import CodeCutter  # whoever lists files cuts nothing
 
@@ -155,7 +155,7 @@ def documents(
 
     def tasks() -> Iterator[CodeTask]:
         for file, found in texts:
-            document = as_written(source, file, found)
+            document = build_document(source, file, found)
             if isinstance(document, NoDocument):
                 left_out.append((file.path, document))
             else:
@@ -176,23 +176,23 @@ def _processes(files: Sequence[TreeFile]) -> int:
     return max(1, min(cores - 1, sum(file.size for file in files) // _BYTES_A_PROCESS))
 
 
-def as_written(source: SourceSettings, file: TreeFile, read: SourceText) -> Document | NoDocument:
+def build_document(source: SourceSettings, file: TreeFile, read: SourceText) -> Document | NoDocument:
     """A file as a document; code without its pieces."""
     path = file.path
     if read.text is None:
         return NoDocument(read.reason)
     page = FileText(PurePosixPath(path).name, read.text, {})
     if source.kind == "code":
-        file_type = languages.language_of(path)
+        file_type = languages.detect_language(path)
         page.metadata.update({"language": file_type} if file_type else {})
     else:
         known = formats.find_built_in(path)
         file_type = known.file_type if known and known.where == "here" else "text"
         try:
-            page = reading.page(read.text, file_type)
+            page = reading.convert_text(read.text, file_type)
         except ContentUnreadable as why:
             return NoDocument(why.reason)
-        if file.note_id and page.metadata.get("id") is not None and notes.id_in(page.metadata) == file.note_id:
+        if file.note_id and page.metadata.get("id") is not None and notes.read_id(page.metadata) == file.note_id:
             del page.metadata["id"]  # the document has it as its id
     title = page.title or (notes.first_line(page.content)[: reading.TITLE] if source.write else "")
     return Document(
@@ -201,7 +201,7 @@ def as_written(source: SourceSettings, file: TreeFile, read: SourceText) -> Docu
         title=title or PurePosixPath(path).stem,
         content=page.content,
         content_hash=content_hash(page.content),
-        metadata=canonical_json(page.metadata),
+        metadata=encode_canonical_json(page.metadata),
         source=path,
         file_type=file_type,
     )
@@ -215,5 +215,5 @@ def _cut(document: Document, answer: Sequence[CodePiece] | CodeUnparsed) -> Docu
     for each in answer:
         line, last = line + text.count("\n", last, each.start), each.start
         cut.append(IndexedPiece(each.start, line, each.symbol, each.kind, each.signature, each.declared))
-    metadata = metadata_of(document) | {PIECES: cut}
-    return msgspec.structs.replace(document, metadata=canonical_json(metadata))
+    metadata = parse_metadata(document) | {PIECES: cut}
+    return msgspec.structs.replace(document, metadata=encode_canonical_json(metadata))

@@ -61,20 +61,20 @@ def _has_member(text: bytes) -> bool:
     return False
 
 
-def in_work_tree(places: Places, paths: Iterable[str]) -> Mapping[str, bytes]:
+def read_in_work_tree(places: Places, paths: Iterable[str]) -> Mapping[str, bytes]:
     """Return the first bytes of files, by path. A file that cannot be read has none."""
     with Disk(places.top) as disk:
         read = disk.read_many(sorted(paths), BINARY_WITHIN)
         return {path: data for path, data, size in read if size > 0}
 
 
-def of_blobs(places: Places, blobs: Mapping[str, str], paths: Sequence[str]) -> Mapping[str, bytes]:
+def read_from_blobs(places: Places, blobs: Mapping[str, str], paths: Sequence[str]) -> Mapping[str, bytes]:
     """Return the first bytes of blobs, by path. A large blob has none. Raises `GitFailed`."""
     named = {path: blobs[path] for path in paths if path in blobs}
     room, chosen = _MOST_BYTES_TOGETHER, set[str]()
-    for blob, size in beside.sizes(places, named.values()).items():
+    for blob, size in beside.read_blob_sizes(places, named.values()).items():
         if size <= min(room, _MOST_BYTES):
             room -= size
             chosen.add(blob)
-    contents = beside.contents(places, chosen)
+    contents = beside.read_blobs(places, chosen)
     return {path: contents[blob][:BINARY_WITHIN] for path, blob in named.items() if blob in contents}

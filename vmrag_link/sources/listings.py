@@ -74,7 +74,7 @@ class SourceListing(Record, frozen=True):
     claims: Mapping[str, str] = {}
 
 
-def token_of(listing: SourceListing) -> str:
+def compute_token(listing: SourceListing) -> str:
     """Names what is listed, but for the number of untracked files: equal listings have one."""
     counted = msgspec.structs.replace(listing, untracked=0)
     return hashlib.sha256(msgspec.msgpack.encode(counted, order="deterministic")).hexdigest()
@@ -101,7 +101,7 @@ class ChangedFile(Record, frozen=True):
     blob: str
 
 
-class Seen(Record, frozen=True):
+class SeenState(Record, frozen=True):
     """`question`: what was asked; `place`: which index, HEAD and configuration; `storing`: what
     decided blobs. `at`: when, by the disk's clock, in nanoseconds, before a file was read.
     """
@@ -129,19 +129,19 @@ def may_have_changed(stamp: FileStamp, at: int) -> bool:
     return max(stamp[2:]) >= at - (_COARSE if coarse else _TICK)
 
 
-def recall(cache: Path) -> Seen | None:
+def read_seen(cache: Path) -> SeenState | None:
     with contextlib.suppress(OSError, msgspec.MsgspecError, ValueError):
-        return msgspec.msgpack.decode(cache.read_bytes(), type=Seen)
+        return msgspec.msgpack.decode(cache.read_bytes(), type=SeenState)
     return None
 
 
-def recall_listing(cache: Path) -> StoredListing | None:
+def read_listing(cache: Path) -> StoredListing | None:
     with contextlib.suppress(OSError, msgspec.MsgspecError, ValueError):
         return msgspec.msgpack.decode(_listing(cache).read_bytes(), type=StoredListing)
     return None
 
 
-def remember(cache: Path, seen: Seen, listing: SourceListing) -> None:
+def write_listing(cache: Path, seen: SeenState, listing: SourceListing) -> None:
     """Raises OSError."""
     stored = StoredListing(seen.token, listing)
     write_atomically(_listing(cache), msgspec.msgpack.encode(stored), durable=False)

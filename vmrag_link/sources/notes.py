@@ -17,11 +17,11 @@ import msgspec
 from vmrag_link.conversion import front_matter
 from vmrag_link.conversion.limits import ContentUnreadable
 from vmrag_link.documents import export_paths
-from vmrag_link.documents.import_base import id_problem
+from vmrag_link.documents.import_base import find_id_problem
 from vmrag_link.errors import ContentRefused
 from vmrag_link.settings import SourceSettings
 from vmrag_link.sources.listings import SourceListing, TreeFile
-from vmrag_link.sources.readable import LFS_POINTER, SourceText, as_text
+from vmrag_link.sources.readable import LFS_POINTER, SourceText, decode_file_text
 
 SUFFIX = ".md"
 ID_KEY = "id"
@@ -34,26 +34,26 @@ def path_id(folder: str, path: str) -> str:
     return path.removeprefix(f"{folder}/").removesuffix(SUFFIX)
 
 
-def claimed_id(text: str) -> str:
+def read_claimed_id(text: str) -> str:
     """Return the id in the front matter of a note, or an empty text if it has none.
 
     A text whose front matter cannot be read claims no id.
     """
-    block = front_matter.block_of(text)
+    block = front_matter.locate_block(text)
     if block is None or not _ID_LINE.search(text, *block):
         return ""
     try:
-        metadata, _ = front_matter.split(text)
+        metadata, _ = front_matter.split_front_matter(text)
     except ContentUnreadable:
         return ""
-    return id_in(metadata)
+    return read_id(metadata)
 
 
-def id_in(metadata: Mapping[str, Any]) -> str:
+def read_id(metadata: Mapping[str, Any]) -> str:
     """Return the id that front matter states; an empty text if it states none that is legal."""
     value = metadata.get(ID_KEY)
     doc_id = str(value) if isinstance(value, str | int) and not isinstance(value, bool) else ""
-    return "" if not doc_id or id_problem(doc_id) else doc_id
+    return "" if not doc_id or find_id_problem(doc_id) else doc_id
 
 
 def identify_notes(
@@ -74,7 +74,7 @@ def identify_notes(
     for source in writable:
         notes = [file._replace(handwritten=True) for file in files[source.collection]]
         new = [file for file in notes if file.blob not in claimed]
-        claimed |= {file.blob: claimed_id(text.text or "") for file, text in (read(new) if new else ())}
+        claimed |= {file.blob: read_claimed_id(text.text or "") for file, text in (read(new) if new else ())}
         ids = assign_ids(
             source, (file.path for file in notes), {file.path: claimed.get(file.blob, "") for file in notes}
         )
@@ -144,10 +144,15 @@ def natural_path(source: SourceSettings, doc_id: str) -> str:
         part.startswith((".", " ")) or _RISKY.search(part) or unicodedata.normalize("NFC", part) != part
         for part in parts
     )
-    if risky or doc_id.endswith((".", " ")) or len(doc_id.encode()) > _LONGEST_NAME or export_paths.problem(parts):
+    if (
+        risky
+        or doc_id.endswith((".", " "))
+        or len(doc_id.encode()) > _LONGEST_NAME
+        or export_paths.find_name_problem(parts)
+    ):
         return ""
     path = f"{source.folder}/{doc_id}{SUFFIX}"
-    return "" if id_problem(path) else path
+    return "" if find_id_problem(path) else path
 
 
 def plain_path(source: SourceSettings, doc_id: str) -> str:
@@ -160,7 +165,7 @@ def plain_path(source: SourceSettings, doc_id: str) -> str:
     parts = path.split("/")
     outside = any(part in ("", ".", "..") or export_paths.is_git_folder(part) for part in parts)
     too_long = any(len(part.encode()) > export_paths.LONGEST for part in parts)
-    return "" if outside or too_long or id_problem(path) else path
+    return "" if outside or too_long or find_id_problem(path) else path
 
 
 def hashed_path(source: SourceSettings, doc_id: str) -> str:
@@ -198,8 +203,8 @@ class NoteText(NamedTuple):
 
 def parse_note(text: str, doc_id: str) -> NoteText:
     """Raises `ContentUnreadable` for front matter that cannot be read."""
-    metadata, content = front_matter.split(text)
-    if metadata.get(ID_KEY) is not None and id_in(metadata) == doc_id:
+    metadata, content = front_matter.split_front_matter(text)
+    if metadata.get(ID_KEY) is not None and read_id(metadata) == doc_id:
         del metadata[ID_KEY]
     return NoteText(metadata, content, text[: len(text) - len(content)])
 
@@ -222,7 +227,7 @@ def render_note(source: SourceSettings, path: str, doc_id: str, metadata: Mappin
         front = {ID_KEY: doc_id, **front}
     text = f"---\n{front_matter.format_block(front)}---\n{content}" if front else content
     try:
-        again, rest = front_matter.split(as_text(text.encode()))
+        again, rest = front_matter.split_front_matter(decode_file_text(text.encode()))
     except (ContentUnreadable, UnicodeEncodeError) as error:
         raise _not_exact(doc_id, str(error)) from None
     if (again, rest) != (front, content.replace("\r\n", "\n")):

@@ -114,7 +114,7 @@ def check_notes(
                 if working_tree:
                     files, unread = _read_files(places, disk, list(paths))
                     tip, objects = stack.enter_context(line_history.uncommitted_commit(places, head, files))
-                walk = _Walk(cited.keys() - unread, tip, history.boundary(places))
+                walk = _Walk(cited.keys() - unread, tip, history.read_shallow_boundary(places))
                 log = line_history.read_log(places, tip, list(paths), walk.wants_more, seconds=seconds, objects=objects)
         except (GitError, LimitExceeded, OSError):
             return NoteCheck({}, tuple(cited))
@@ -195,7 +195,7 @@ def _follow_notes(
     for first in range(0, len(notes), _NOTES_AT_ONCE):
         group = notes[first : first + _NOTES_AT_ONCE]
         paths = dict.fromkeys((*group, *(path for note in group for _, path in cited[note][:MOST_PATHS])))
-        walk = _Walk(group, tip, history.boundary(places))
+        walk = _Walk(group, tip, history.read_shallow_boundary(places))
         remaining = max(0.0, until - time.monotonic())
         log = line_history.read_log(places, tip, list(paths), walk.wants_more, seconds=remaining)
         histories |= {trace.note: _LineHistory(log, trace, tip, committed=True) for trace in walk.complete}
@@ -219,8 +219,8 @@ def _select_citations(disk: Disk, notes: Mapping[str, str]) -> dict[str, list[Ci
     paths: set[str] = set()
     for note, text in notes.items():
         for citation in find_citations(note, text):
-            states = {path: disk.state(path) for path in citation.paths}
-            files = [path for path, state in states.items() if state and (state.regular or state.link)]
+            states = {path: disk.read_state(path) for path in citation.paths}
+            files = [path for path, state in states.items() if state and (state.is_regular or state.is_link)]
             if files and (files[0] in paths or len(paths) < MOST_PATHS):
                 paths.add(files[0])
                 present.setdefault(note, []).append(Citation((files[0],), citation.first, citation.last))
@@ -240,20 +240,25 @@ def _read_files(places: Places, disk: Disk, paths: Sequence[str]) -> tuple[dict[
     Raises `LimitExceeded` for too many attributes.
     """
     converted = _read_attributes(places, disk, paths)
-    hidden = dict(configuration.entries(places)).get("core.sparsecheckout", "").lower() in ("true", "yes", "on", "1")
+    hidden = dict(configuration.list_entries(places)).get("core.sparsecheckout", "").lower() in (
+        "true",
+        "yes",
+        "on",
+        "1",
+    )
     files: dict[str, bytes] = {}
     unread: set[str] = set()
     size = 0
     for path in paths:
-        state = disk.state(path)
+        state = disk.read_state(path)
         if state is None:
             if hidden:  # a sparse checkout leaves files out that are not deleted
                 unread.add(path)
             continue
         content = None
-        if size < _MOST_BYTES and not converted.of(path):
+        if size < _MOST_BYTES and not converted.get_values(path):
             with contextlib.suppress(OSError):
-                content, _ = disk.read(path, _MOST_FILE_BYTES)
+                content, _ = disk.read_file(path, _MOST_FILE_BYTES)
         if content is None:
             unread.add(path)
         else:
@@ -271,10 +276,12 @@ def _read_attributes(places: Places, disk: Disk, paths: Sequence[str]) -> TreeAt
     contents: dict[str, bytes] = {}
     for folder in folders:
         with contextlib.suppress(OSError):
-            contents[f"{folder}{attributes.NAME}"] = disk.read(f"{folder}{attributes.NAME}", attributes.MOST_BYTES)[0]
+            contents[f"{folder}{attributes.FILE_NAME}"] = disk.read_file(
+                f"{folder}{attributes.FILE_NAME}", attributes.MOST_BYTES
+            )[0]
     with contextlib.suppress(OSError), (places.common / "info" / "attributes").open("rb") as file:
         private = file.read(attributes.MOST_BYTES)
-        contents[attributes.NAME] = contents.get(attributes.NAME, b"") + b"\n" + private
+        contents[attributes.FILE_NAME] = contents.get(attributes.FILE_NAME, b"") + b"\n" + private
     return TreeAttributes(contents, (attributes.FILTER, attributes.ENCODING))
 
 

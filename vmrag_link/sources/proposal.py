@@ -76,7 +76,7 @@ class _Roles(NamedTuple):
     excluded: set[str]
 
 
-def propose(
+def propose_sources(
     paths: Iterable[str], beginnings: Beginnings, *, stored: Collection[str] = ()
 ) -> tuple[SourceSettings, ...]:
     """The documentation, and, as far as it can be cut here, the code among these tracked files.
@@ -90,7 +90,7 @@ def propose(
     chosen = _find_by_beginning(roles.uncertain, beginnings)
     documents += _cover_files(chosen["man"], roles.uncertain["man"], _ending_pattern)
     documents += _cover_files(chosen["api"], roles.uncertain["api"], _name_pattern)
-    if not languages.problem():
+    if not languages.find_language_problem():
         code += roles.patterns["code"]
         code += _cover_files(chosen["script"], [*roles.uncertain["script"], *roles.no_code], _folder_pattern)
     exclude = tuple(f"**/{folder}/**" for folder in sorted(roles.excluded))
@@ -129,7 +129,7 @@ def _sort_by_role(paths: Iterable[str]) -> _Roles:
 
 @functools.lru_cache(maxsize=1024)
 def _is_of_templates(ending: str) -> bool:
-    return formats.without_template(f"x.md.{ending}") == "x.md"
+    return formats.strip_template_suffix(f"x.md.{ending}") == "x.md"
 
 
 @functools.lru_cache(maxsize=4096)
@@ -144,7 +144,7 @@ def _role_of(name: str) -> tuple[_Role, str]:
         return _role_of_name(name)
     if ending == "txt" and _is_plain_name(stem):
         return "document", f"**/{name}"
-    made = formats.without_template(name) if _is_of_templates(ending) else name
+    made = formats.strip_template_suffix(name) if _is_of_templates(ending) else name
     if made != name:
         role, _ = _role_of_ending(made.rpartition(".")[2])
         return role, f"**/*.{made.rpartition('.')[2]}.{ending}"
@@ -152,7 +152,7 @@ def _role_of(name: str) -> tuple[_Role, str]:
 
 
 def _role_of_name(name: str) -> tuple[_Role, str]:
-    language = languages.language_of(name)
+    language = languages.detect_language(name)
     if language:
         return _role_of_language(language), f"**/{name}"
     if _is_plain_name(name):
@@ -169,8 +169,8 @@ def _role_of_ending(ending: str) -> tuple[_Role, str]:
     name, pattern = f"x.{ending}", f"**/*.{ending}"
     known = formats.find_built_in(name)
     role: _Role = "document"
-    if rules.flaw_of_kind(name, "document", by_hand=True):
-        role = "" if known else _role_of_language(languages.language_of(name))
+    if rules.find_kind_flaw(name, "document", by_hand=True):
+        role = "" if known else _role_of_language(languages.detect_language(name))
     elif known and known.file_type == "man":
         role = "man"
     elif known and known.file_type in _DATA:

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from vmrag_link.conversion.formats import decode, find_built_in
+from vmrag_link.conversion.formats import decode_text, find_built_in
 from vmrag_link.conversion.limits import BINARY_WITHIN, ContentUnreadable
 from vmrag_link.sources.listings import TreeFile
 from vmrag_link.sources.rules import NOTEBOOK
@@ -44,14 +44,14 @@ class SourceText(NamedTuple):
     reason: str = ""
 
 
-def readable(file: TreeFile, data: bytes) -> SourceText:
+def convert_blob(file: TreeFile, data: bytes) -> SourceText:
     """`data`: all bytes of its blob, which are UTF-8 whatever encoding the file has."""
     if len(data) < POINTER_BYTES and data.startswith(LFS_POINTER):
         return SourceText(None, "is kept in Git LFS")
     try:
-        text = as_text(data)
+        text = decode_file_text(data)
         if is_notebook(file.path):
-            text = cells(text, file.text_limit)
+            text = read_cells(text, file.text_limit)
     except ContentUnreadable as error:
         return SourceText(None, str(error))
     if not text.strip():
@@ -63,16 +63,16 @@ def readable(file: TreeFile, data: bytes) -> SourceText:
     return SourceText(text)
 
 
-def as_text(data: bytes, encoding: str = "") -> str:
+def decode_file_text(data: bytes, encoding: str = "") -> str:
     """The text of a file. Raises `ContentUnreadable`."""
-    marked = marked_encoding(data)
+    marked = detect_encoding(data)
     if not (marked or encoding) and b"\0" in data[:BINARY_WITHIN]:
         raise ContentUnreadable("is no text")
-    text = decode(data, marked or encoding)
+    text = decode_text(data, marked or encoding)
     return text.replace("\r\n", "\n") if "\r" in text else text
 
 
-def marked_encoding(data: bytes) -> str:
+def detect_encoding(data: bytes) -> str:
     """Return the encoding that a byte order mark names, other than UTF-8; empty without one."""
     return next((name for mark, name in _MARKS if data.startswith(mark)), "")
 
@@ -105,7 +105,7 @@ _LANGUAGE = re.compile(r"[\w+#-]{1,40}")
 _PICTURE = re.compile(r"data:[\w.+-]{1,50}/[\w.+-]{1,100}(?:;[\w=.-]{1,50}){0,5};base64,[A-Za-z0-9+/=%\s]*+")
 
 
-def cells(text: str, limit: int = 0) -> str:
+def read_cells(text: str, limit: int = 0) -> str:
     """Code stands in fences. Raises `ContentUnreadable`, also for more than `limit` bytes of text
     if there is a limit.
     """

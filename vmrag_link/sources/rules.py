@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 import msgspec
 
 from vmrag_link.conversion import formats
-from vmrag_link.documents.import_base import MAX_ID, id_problem
+from vmrag_link.documents.import_base import MAX_ID, find_id_problem
 from vmrag_link.settings import SourceSettings
 from vmrag_link.sources import wildmatch
 
@@ -35,25 +35,25 @@ _PLAIN_SUFFIXES = frozenset((".rdoc", ".pod", ".creole", ".texi", ".texinfo", ".
 NOTEBOOK = "notebook"
 
 
-def plain_name(path: str) -> bool:
+def is_plain_name(path: str) -> bool:
     """Whether it is an id, seen by a cheaper look than `id_problem`'s."""
     return len(path) <= MAX_ID and path.isascii() and path.isprintable()
 
 
-def flaw_of_name(path: str) -> str:
-    if plain_name(path):
+def find_name_flaw(path: str) -> str:
+    if is_plain_name(path):
         return ""
-    return f"has a path that {why}" if (why := id_problem(path)) else ""
+    return f"has a path that {why}" if (why := find_id_problem(path)) else ""
 
 
-def flaw_of_kind(path: str, kind: str, *, by_hand: bool) -> str:
+def find_kind_flaw(path: str, kind: str, *, by_hand: bool) -> str:
     """`kind` of the source."""
     name = path.rpartition("/")[2]
     if not by_hand and name in _LOCKS:
         return "is a lock file"
     if not by_hand and _MINIFIED.search(name):
         return "is minified"
-    return "" if kind == "code" else _flaw_of_format(posixpath.splitext(formats.without_template(name))[1].lower())
+    return "" if kind == "code" else _flaw_of_format(posixpath.splitext(formats.strip_template_suffix(name))[1].lower())
 
 
 def can_read(path: str) -> bool:
@@ -61,14 +61,14 @@ def can_read(path: str) -> bool:
     reads.
     """
     return formats.find_built_in(path) is not None and not (
-        flaw_of_name(path) or flaw_of_kind(path, "document", by_hand=True)
+        find_name_flaw(path) or find_kind_flaw(path, "document", by_hand=True)
     )
 
 
 @functools.lru_cache(maxsize=1024)
 def _flaw_of_format(suffix: str) -> str:
     plain = suffix in _PLAIN_SUFFIXES
-    found = formats.by_suffix(f"x{suffix}") if plain else formats.find_built_in(f"x{suffix}")
+    found = formats.find_by_suffix(f"x{suffix}") if plain else formats.find_built_in(f"x{suffix}")
     if found is None:
         return "" if plain else f"is {suffix}, no document; a source of `kind: code` takes it if it is text"
     if found.where == "here" or found.file_type == NOTEBOOK:
@@ -80,23 +80,23 @@ _NOTEBOOK_BYTES = 64_000_000
 """Bytes of a notebook, most of which are pictures that are discarded."""
 
 
-def most_bytes(path: str, most: int) -> int:
+def get_byte_limit(path: str, most: int) -> int:
     """Return how many bytes of a file are read. `most`: the bytes that may be indexed."""
     return max(most, _NOTEBOOK_BYTES) if path.lower().endswith(".ipynb") else most
 
 
-def flaw_of_size(size: int, most: int) -> str:
+def find_size_flaw(size: int, most: int) -> str:
     if not size:
         return "is empty"
     return f"has {size:,} bytes, more than {most:,}" if size > most else ""
 
 
-def folded(path: str) -> str:
+def fold_path(path: str) -> str:
     """Equal for paths that a file system may take for one."""
     return path.lower() if path.isascii() else unicodedata.normalize("NFC", path.casefold())
 
 
-def source_of(sources: Iterable[SourceSettings], path: str) -> SourceSettings | None:
+def find_source(sources: Iterable[SourceSettings], path: str) -> SourceSettings | None:
     """The first source that names a path, which its name does not keep from being a document."""
     return next((source for source in sources if _takes(source, path)), None)
 
@@ -107,7 +107,7 @@ def is_named(source: SourceSettings, path: str) -> bool:
 
 
 def _takes(source: SourceSettings, path: str) -> bool:
-    flaw = flaw_of_name(path) or flaw_of_kind(path, source.kind, by_hand=False)
+    flaw = find_name_flaw(path) or find_kind_flaw(path, source.kind, by_hand=False)
     return is_named(source, path) and not flaw
 
 
@@ -135,10 +135,10 @@ def _matches(pathspec: str, path: str) -> bool:
     below = f"{pathspec.rstrip('/')}/"
     if path == pathspec or path.startswith(below):
         return True
-    return wildmatch.translate(pathspec).fullmatch(wildmatch.as_bytes(path)) is not None
+    return wildmatch.compile_pattern(pathspec).fullmatch(wildmatch.encode_path(path)) is not None
 
 
-def without_notes(sources: Sequence[SourceSettings]) -> tuple[SourceSettings, ...]:
+def exclude_notes(sources: Sequence[SourceSettings]) -> tuple[SourceSettings, ...]:
     """Return the sources with the folders of the writable ones excluded from all others, so that a
     note is a document once.
     """
@@ -149,7 +149,7 @@ def without_notes(sources: Sequence[SourceSettings]) -> tuple[SourceSettings, ..
     )
 
 
-def sources_below(sources: Iterable[SourceSettings], folder: str) -> tuple[SourceSettings, ...]:
+def select_sources_below(sources: Iterable[SourceSettings], folder: str) -> tuple[SourceSettings, ...]:
     """Return the sources with their paths as seen from a folder; without those that name nothing in
     it, and without those of notes.
     """
@@ -180,7 +180,7 @@ def _enter_folder(parts: tuple[str, ...], name: str, *, is_literal: bool) -> Ite
             yield from _enter_folder(rest, name, is_literal=False)
     elif is_literal and first == name:  # a literal folder means all that is in it
         yield True, rest if rest and rest != ("",) else ("**",)
-    elif rest and wildmatch.translate(first).fullmatch(wildmatch.as_bytes(name)):
+    elif rest and wildmatch.compile_pattern(first).fullmatch(wildmatch.encode_path(name)):
         yield False, rest
 
 
@@ -195,19 +195,19 @@ def searches_untracked(source: SourceSettings, *, untracked: bool) -> bool:
     return untracked or source.write
 
 
-def arguments(source: SourceSettings) -> list[str]:
+def build_pathspecs(source: SourceSettings) -> list[str]:
     """Pathspecs as git's arguments after `--`: `*` stays within a folder, `**/` is any folder or
     none.
     """
-    return [*included(source), *excluded(source)]
+    return [*build_included(source), *build_excluded(source)]
 
 
-def included(source: SourceSettings) -> list[str]:
+def build_included(source: SourceSettings) -> list[str]:
     """The first part of `arguments`: the files of the source."""
     return [f":(top,glob){path}" for path in source.paths]
 
 
-def excluded(source: SourceSettings) -> list[str]:
+def build_excluded(source: SourceSettings) -> list[str]:
     """The second part of `arguments`: the files that the source leaves out."""
     paths = source.exclude if source.paths else ("**",)  # without a path, git would take all
     return [f":(top,glob,exclude){path}" for path in paths]

@@ -14,13 +14,13 @@ from typing import Literal, NamedTuple
 from vmrag_link import terminal_text
 from vmrag_link.errors import GitFailed, GitReferenceMissing, HistoryMissing, LimitExceeded
 from vmrag_link.git import beside, raw_changes
-from vmrag_link.git.objects import missing_commits
+from vmrag_link.git.objects import find_missing_commits
 from vmrag_link.git.raw_changes import LINK, MOST_FILES, REGULAR, SUBMODULE, RawChange
 from vmrag_link.git.refs import COMMIT_NAME
 from vmrag_link.paths import Places
 from vmrag_link.settings import SourceSettings
 from vmrag_link.sources import attributes, rules
-from vmrag_link.sources.attributes import ENCODING, TreeAttributes, Value, flaw_of_attributes, handwritten
+from vmrag_link.sources.attributes import ENCODING, TreeAttributes, Value, find_attribute_flaw, is_handwritten
 from vmrag_link.sources.listings import LeftOutFile, SourceListing, TreeFile
 
 Uncommitted = Literal["", "added", "modified", "unmerged"]
@@ -44,7 +44,7 @@ class Candidate(NamedTuple):
     flaw: str = ""
 
 
-def unread(candidate: Candidate) -> Candidate:
+def build_unread(candidate: Candidate) -> Candidate:
     """Candidates for files that are known by their blobs."""
     return candidate
 
@@ -56,19 +56,19 @@ class SelectedFiles(NamedTuple):
     left_out: tuple[LeftOutFile, ...]
     missing: tuple[str, ...]
 
-    def listing(self, *, removed: Iterable[str] = (), untracked: int = 0) -> SourceListing:
-        gone = tuple(sorted(terminal_text.one_line(path) for path in removed))
+    def build_listing(self, *, removed: Iterable[str] = (), untracked: int = 0) -> SourceListing:
+        gone = tuple(sorted(terminal_text.escape_line(path) for path in removed))
         return SourceListing(self.files, self.left_out, self.missing, gone, untracked)
 
 
-def select(
+def select_files(
     sources: Sequence[SourceSettings],
     candidates: Sequence[Mapping[str, Candidate]],
     attributes: TreeAttributes,
     sizes: Mapping[str, int],
     *,
     max_bytes: int,
-    read: Callable[[Candidate], Candidate] = unread,
+    read: Callable[[Candidate], Candidate] = build_unread,
 ) -> SelectedFiles:
     """`candidates`: of each source, by path. `sizes`: of blobs that are here. `read` gets
     those with a size that no rule leaves out, and gives them with the blob.
@@ -80,11 +80,11 @@ def select(
     missing: set[str] = set()
     number, together = sum(map(len, candidates)), 0
     if number > MOST_FILES:
-        raise too_many(number)
+        raise build_too_many_error(number)
     for source, named in zip(sources, candidates, strict=True):
         taken = files[source.collection]
         # Of paths that fold to one, the first stays.
-        seen = {rules.folded(path): path for path in taken}
+        seen = {rules.fold_path(path): path for path in taken}
         for path in sorted(named):
             if path in taken:
                 continue
@@ -92,12 +92,12 @@ def select(
             values, why = _known(candidate, attributes, source.kind)
             size = sizes.get(candidate.blob) if candidate.size is None else candidate.size
             if not why and size is not None:
-                why = rules.flaw_of_size(size, rules.most_bytes(path, max_bytes))
+                why = rules.find_size_flaw(size, rules.get_byte_limit(path, max_bytes))
             if not why and candidate.size is not None:
                 candidate = read(candidate)
                 size, why = candidate.size, candidate.flaw
-            if not why and (twin := seen.setdefault(rules.folded(path), path)) != path:
-                why = flaw_of_twin(twin)
+            if not why and (twin := seen.setdefault(rules.fold_path(path), path)) != path:
+                why = format_twin_flaw(twin)
             if why:
                 left_out.setdefault(path, why)
             elif size is None:
@@ -110,13 +110,15 @@ def select(
     return SelectedFiles(
         {collection: sorted(taken.values()) for collection, taken in files.items()},
         tuple(
-            LeftOutFile(terminal_text.one_line(path), why) for path, why in sorted(left_out.items()) if path not in some
+            LeftOutFile(terminal_text.escape_line(path), why)
+            for path, why in sorted(left_out.items())
+            if path not in some
         ),
         tuple(sorted(missing)),
     )
 
 
-def flaw_of_twin(path: str) -> str:
+def format_twin_flaw(path: str) -> str:
     return f"cannot be told from {path} where letter case or accents do not count"
 
 
@@ -125,11 +127,11 @@ def _known(candidate: Candidate, attributes: TreeAttributes, kind: str) -> tuple
     anyway.
     """
     path = candidate.path
-    if why := candidate.flaw or rules.flaw_of_name(path) or _flaw_of_mode(candidate.mode):
+    if why := candidate.flaw or rules.find_name_flaw(path) or _flaw_of_mode(candidate.mode):
         return {}, why
-    values = attributes.of(path)
-    by_hand = handwritten(values)
-    return values, flaw_of_attributes(values) or rules.flaw_of_kind(path, kind, by_hand=by_hand)
+    values = attributes.get_values(path)
+    by_hand = is_handwritten(values)
+    return values, find_attribute_flaw(values) or rules.find_kind_flaw(path, kind, by_hand=by_hand)
 
 
 def _file(candidate: Candidate, size: int, values: Mapping[str, Value]) -> TreeFile:
@@ -137,10 +139,10 @@ def _file(candidate: Candidate, size: int, values: Mapping[str, Value]) -> TreeF
         return TreeFile(candidate.path, candidate.blob, size, candidate.uncommitted)
     encoding = values.get(ENCODING)
     stated = encoding if isinstance(encoding, str) else ""
-    return TreeFile(candidate.path, candidate.blob, size, candidate.uncommitted, handwritten(values), stated)
+    return TreeFile(candidate.path, candidate.blob, size, candidate.uncommitted, is_handwritten(values), stated)
 
 
-def too_many(number: int) -> LimitExceeded:
+def build_too_many_error(number: int) -> LimitExceeded:
     return LimitExceeded(
         f"The sources name {number:,} files; at most {MOST_FILES:,} are read.",
         hint="Name fewer files in `sources` of .vmrag.yaml, or leave folders out by `exclude`.",
@@ -163,8 +165,8 @@ def require_few_bytes(together: int) -> None:
 _SHA1_DIGITS = 40
 
 
-@beside.one_deadline()
-def at_commit(
+@beside.share_deadline()
+def list_at_commit(
     places: Places,
     commit: str,
     sources: Sequence[SourceSettings],
@@ -182,38 +184,38 @@ def at_commit(
         raise _no_commit(commit)
     with readable_tree(places, commit):
         raw_changes.require_countable(places, commit)
-        found = [_files(places, commit, rules.arguments(source)) for source in sources]
+        found = [_files(places, commit, rules.build_pathspecs(source)) for source in sources]
         stated = _attributes(places, commit)
     candidates = [{file.path: Candidate(file.path, file.mode, file.blob) for file in files} for files in found]
     blobs = (file.blob for files in found for file in files if file.mode in REGULAR)
-    sizes = beside.sizes(places, blobs)
-    listing = select(sources, candidates, stated, sizes, max_bytes=max_bytes).listing()
+    sizes = beside.read_blob_sizes(places, blobs)
+    listing = select_files(sources, candidates, stated, sizes, max_bytes=max_bytes).build_listing()
     if not any(source.write for source in sources):
         return listing
     from vmrag_link.sources import documents, notes
 
-    return notes.identify_notes(sources, listing, functools.partial(documents.texts_at_commit, places), before)
+    return notes.identify_notes(sources, listing, functools.partial(documents.read_texts_at_commit, places), before)
 
 
 def _attributes(places: Places, commit: str) -> attributes.TreeAttributes:
     """The tree's attributes: files that are missing here say nothing."""
     files = {file.path: file.blob for file in _files(places, commit, (attributes.PATHSPEC,)) if file.mode in REGULAR}
-    return attributes.TreeAttributes(attribute_contents(places, files), attributes.FOR_LISTING)
+    return attributes.TreeAttributes(read_attribute_files(places, files), attributes.FOR_LISTING)
 
 
-def attribute_contents(places: Places, files: dict[str, str]) -> dict[str, bytes]:
+def read_attribute_files(places: Places, files: dict[str, str]) -> dict[str, bytes]:
     """The contents of attribute files by path; `files`: their blobs. Raises `LimitExceeded`."""
-    sizes = beside.sizes(places, files.values())
+    sizes = beside.read_blob_sizes(places, files.values())
     attributes.require_few_bytes(sum(sizes.get(blob, 0) for blob in files.values()))
     small = {
         path: blob for path, blob in files.items() if sizes.get(blob, attributes.MOST_BYTES) < attributes.MOST_BYTES
     }
-    contents = beside.contents(places, small.values())
+    contents = beside.read_blobs(places, small.values())
     return {path: contents[blob] for path, blob in small.items() if blob in contents}
 
 
 def _files(places: Places, commit: str, arguments: Sequence[str]) -> list[RawChange]:
-    return list(raw_changes.tree_files(places, commit, empty_tree(commit), arguments))
+    return list(raw_changes.list_tree_files(places, commit, get_empty_tree(commit), arguments))
 
 
 @contextlib.contextmanager
@@ -221,7 +223,7 @@ def readable_tree(places: Places, commit: str) -> Iterator[None]:
     try:
         yield
     except GitFailed as error:
-        if missing_commits(places, [commit]):
+        if find_missing_commits(places, [commit]):
             raise _no_commit(commit) from error
         raise HistoryMissing(
             f"The tree of {commit[:12]} cannot be read here: {error.message}",
@@ -230,7 +232,7 @@ def readable_tree(places: Places, commit: str) -> Iterator[None]:
         ) from error
 
 
-def empty_tree(name: str) -> str:
+def get_empty_tree(name: str) -> str:
     """The empty tree, in a repository where objects have names like that one; git knows it without
     having it.
     """

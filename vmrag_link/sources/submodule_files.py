@@ -15,7 +15,7 @@ from vmrag_link import terminal_text
 from vmrag_link.errors import GitFailed, GitReferenceMissing, HistoryMissing
 from vmrag_link.git import beside, raw_changes, submodules
 from vmrag_link.git.raw_changes import MOST_FILES
-from vmrag_link.git.refs import head
+from vmrag_link.git.refs import read_head
 from vmrag_link.git.submodules import Submodule
 from vmrag_link.paths import Places
 from vmrag_link.settings import SourceSettings
@@ -23,23 +23,23 @@ from vmrag_link.sources import rules, selection, work_tree
 from vmrag_link.sources.listings import LeftOutFile, SourceListing
 
 
-@beside.one_deadline()
-def find_read(places: Places, sources: Sequence[SourceSettings], commit: str | None) -> list[Submodule]:
+@beside.share_deadline()
+def find_source_submodules(places: Places, sources: Sequence[SourceSettings], commit: str | None) -> list[Submodule]:
     """Return the submodules in which a source may have files; without a commit of the work tree.
 
     Raises `GitFailed`, `LimitExceeded`, `GitReferenceMissing` and `HistoryMissing`.
     """
 
     def is_wanted(path: str) -> bool:
-        return bool(rules.sources_below(sources, path))
+        return bool(rules.select_sources_below(sources, path))
 
     if commit is None:
-        return submodules.find_submodules(places, head(places).commit, of_work_tree=True, is_wanted=is_wanted)
+        return submodules.find_submodules(places, read_head(places).commit, of_work_tree=True, is_wanted=is_wanted)
     with selection.readable_tree(places, commit):
         return submodules.find_submodules(places, commit, of_work_tree=False, is_wanted=is_wanted)
 
 
-@beside.one_deadline()
+@beside.share_deadline()
 def list_paths(found: Iterable[Submodule], *, of_work_tree: bool) -> list[str]:
     """Return the paths of all files of submodules. Raises `GitFailed` and `LimitExceeded`."""
     paths = []
@@ -47,26 +47,26 @@ def list_paths(found: Iterable[Submodule], *, of_work_tree: bool) -> list[str]:
         if submodule.places is None:
             continue
         if of_work_tree:
-            names = [entry.path for entry in raw_changes.entries(submodule.places, ())]
+            names = [entry.path for entry in raw_changes.list_entries(submodule.places, ())]
         else:
-            names = [*raw_changes.blobs_at(submodule.places, submodule.commit or "")]
+            names = [*raw_changes.list_blobs(submodule.places, submodule.commit or "")]
         paths += [f"{submodule.path}/{name}" for name in names]
     return paths
 
 
-@beside.one_deadline()
-def in_work_tree(
+@beside.share_deadline()
+def list_in_work_tree(
     places: Places, sources: Sequence[SourceSettings], *, max_bytes: int, untracked: bool, cache: Path
 ) -> SourceListing:
     """List files like `work_tree.in_work_tree`, with those of submodules that are checked out."""
-    listing = work_tree.in_work_tree(places, sources, max_bytes=max_bytes, untracked=untracked, cache=cache)
+    listing = work_tree.list_in_work_tree(places, sources, max_bytes=max_bytes, untracked=untracked, cache=cache)
     parts: dict[str, SourceListing | None] = {}
-    for submodule in find_read(places, sources, None):
-        below = rules.sources_below(sources, submodule.path)
+    for submodule in find_source_submodules(places, sources, None):
+        below = rules.select_sources_below(sources, submodule.path)
         digest = hashlib.sha256(os.fsencode(submodule.path)).hexdigest()[:16]
         own_cache = cache.with_name(f"{cache.name}-{digest}")
         try:
-            parts[submodule.path] = submodule.places and work_tree.in_work_tree(
+            parts[submodule.path] = submodule.places and work_tree.list_in_work_tree(
                 submodule.places, below, max_bytes=max_bytes, untracked=untracked, cache=own_cache
             )
         except (GitFailed, HistoryMissing):
@@ -74,8 +74,8 @@ def in_work_tree(
     return _join(listing, parts)
 
 
-@beside.one_deadline()
-def at_commit(
+@beside.share_deadline()
+def list_at_commit(
     places: Places,
     commit: str,
     sources: Sequence[SourceSettings],
@@ -86,12 +86,12 @@ def at_commit(
     """List files like `selection.at_commit`, with those of submodules at the commits that the tree
     names.
     """
-    listing = selection.at_commit(places, commit, sources, max_bytes=max_bytes, before=before)
+    listing = selection.list_at_commit(places, commit, sources, max_bytes=max_bytes, before=before)
     parts: dict[str, SourceListing | None] = {}
-    for submodule in find_read(places, sources, commit):
-        below = rules.sources_below(sources, submodule.path)
+    for submodule in find_source_submodules(places, sources, commit):
+        below = rules.select_sources_below(sources, submodule.path)
         try:
-            parts[submodule.path] = submodule.places and selection.at_commit(
+            parts[submodule.path] = submodule.places and selection.list_at_commit(
                 submodule.places, submodule.commit or "", below, max_bytes=max_bytes
             )
         except (GitFailed, GitReferenceMissing, HistoryMissing):
@@ -104,29 +104,29 @@ def _join(listing: SourceListing, parts: Mapping[str, SourceListing | None]) -> 
     its path with a slash is missing. Untracked files of submodules are not counted.
     """
     files = {name: list(some) for name, some in listing.files.items()}
-    seen = {name: {rules.folded(file.path): file.path for file in some} for name, some in files.items()}
-    is_submodule = {terminal_text.one_line(path) for path in parts}
+    seen = {name: {rules.fold_path(file.path): file.path for file in some} for name, some in files.items()}
+    is_submodule = {terminal_text.escape_line(path) for path in parts}
     left_out = [each for each in listing.left_out if each.path not in is_submodule]
     missing, removed = [*listing.missing], [*listing.removed]
     for top, part in parts.items():
         if part is None:
-            missing.append(f"{terminal_text.one_line(top)}/")
+            missing.append(f"{terminal_text.escape_line(top)}/")
             continue
         start = f"{top}/"
-        left_out += [LeftOutFile(terminal_text.one_line(start) + each.path, each.reason) for each in part.left_out]
+        left_out += [LeftOutFile(terminal_text.escape_line(start) + each.path, each.reason) for each in part.left_out]
         missing += [start + path for path in part.missing]
-        removed += [terminal_text.one_line(start) + path for path in part.removed]
+        removed += [terminal_text.escape_line(start) + path for path in part.removed]
         for name, some in part.files.items():
             for file in some:
                 path = start + file.path
-                twin = seen[name].setdefault(rules.folded(path), path)
-                if why := rules.flaw_of_name(path) or (selection.flaw_of_twin(twin) if twin != path else ""):
-                    left_out.append(LeftOutFile(terminal_text.one_line(path), why))
+                twin = seen[name].setdefault(rules.fold_path(path), path)
+                if why := rules.find_name_flaw(path) or (selection.format_twin_flaw(twin) if twin != path else ""):
+                    left_out.append(LeftOutFile(terminal_text.escape_line(path), why))
                 else:
                     files[name].append(file._replace(path=path))
     number = sum(map(len, files.values()))
     if number > MOST_FILES:
-        raise selection.too_many(number)
+        raise selection.build_too_many_error(number)
     selection.require_few_bytes(sum(file.size for some in files.values() for file in some))
     return msgspec.structs.replace(
         listing,

@@ -85,13 +85,13 @@ class TrackedTexts:
             if submodule.places and (not only or only.startswith(f"{submodule.path}/"))
         }
         specs = [f":(top,literal){only}", attributes.PATHSPEC] if only else []
-        listed = [*(_list_commit(places, commit, specs) if commit else raw_changes.entries(places, specs))]
+        listed = [*(_list_commit(places, commit, specs) if commit else raw_changes.list_entries(places, specs))]
         tracked = {file.path: file.blob for file in listed if file.mode in REGULAR}
         self._links = {file.path: file.blob for file in listed if file.mode == LINK}
         self._blobs = dict.fromkeys(untracked, "") | tracked
         of_submodules = [start + path for start, texts in self._below.items() for path in texts.paths]
         self.paths: list[str] = sorted({*self._blobs, *of_submodules})
-        files = {path: blob for path, blob in self._blobs.items() if path.rpartition("/")[2] == attributes.NAME}
+        files = {path: blob for path, blob in self._blobs.items() if path.rpartition("/")[2] == attributes.FILE_NAME}
         self._attributes = TreeAttributes(self._attribute_contents(files), (ENCODING, TEXT, DIFF))
 
     def __contains__(self, path: str) -> bool:
@@ -109,19 +109,19 @@ class TrackedTexts:
                 return texts, path[len(start) :]
         return None, path
 
-    def link_target(self, path: str) -> str:
+    def read_link_target(self, path: str) -> str:
         """Return the path, from the top, that a symbolic link names; empty if it is not a link."""
         blob = self._links.get(path)
         if not blob:
             return ""
         try:
-            data = beside.contents(self._places, [blob])[blob] if self.commit else b""
+            data = beside.read_blobs(self._places, [blob])[blob] if self.commit else b""
             target = os.fsdecode(data) if self.commit else str((self._places.top / path).readlink())
         except (OSError, KeyError):
             return ""
         return posixpath.normpath(posixpath.join(posixpath.dirname(path), target))
 
-    def read(self, paths: Sequence[str]) -> Iterator[TrackedText]:
+    def read_texts(self, paths: Sequence[str]) -> Iterator[TrackedText]:
         """Yield the texts of these files, which should be sorted.
 
         Raises `GitFailed` and `LimitExceeded`.
@@ -132,7 +132,7 @@ class TrackedTexts:
                 yield from self._read_commit(some) if self.commit else self._read_disk(some)
                 continue
             names = {self._owner(path)[1]: path for path in some}
-            for text in texts.read([*names]):
+            for text in texts.read_texts([*names]):
                 yield text._replace(path=names[text.path])
 
     def _read_disk(self, paths: Sequence[str]) -> Iterator[TrackedText]:
@@ -141,10 +141,10 @@ class TrackedTexts:
                 yield TrackedText(path, None, _describe_error(-size)) if size < 0 else self._as_text(path, data, size)
 
     def _read_commit(self, paths: Sequence[str]) -> Iterator[TrackedText]:
-        sizes = beside.sizes(self._places, (self._blobs[path] for path in paths))
+        sizes = beside.read_blob_sizes(self._places, (self._blobs[path] for path in paths))
         for batch in _split(paths, [sizes.get(self._blobs[path], 0) for path in paths]):
             blobs = [self._blobs[path] for path in batch]
-            contents = beside.contents(self._places, (blob for blob in blobs if sizes.get(blob, 0) <= MOST_BYTES))
+            contents = beside.read_blobs(self._places, (blob for blob in blobs if sizes.get(blob, 0) <= MOST_BYTES))
             for path, blob in zip(batch, blobs, strict=True):
                 if blob in sizes:
                     yield self._as_text(path, contents.get(blob, b""), sizes[blob])
@@ -152,40 +152,40 @@ class TrackedTexts:
                     yield TrackedText(path, None, MISSING)
 
     def _as_text(self, path: str, data: bytes, size: int) -> TrackedText:
-        values = self._attributes.of(path)
+        values = self._attributes.get_values(path)
         encoding = "" if self.commit else _encoding_of(values)
         if _is_binary(data, encoding):
             return TrackedText(path, None, NOT_TEXT)
         if attributes.is_binary(values):
             return TrackedText(path, None, attributes.BINARY)
         if size > MOST_BYTES:
-            return TrackedText(path, None, rules.flaw_of_size(size, MOST_BYTES))
+            return TrackedText(path, None, rules.find_size_flaw(size, MOST_BYTES))
         if data.startswith(readable.LFS_POINTER) and size < readable.POINTER_BYTES:
             return TrackedText(path, None, POINTER)
-        text = text_of(path, data, encoding)
+        text = decode_text(path, data, encoding)
         return TrackedText(path, text, NOT_TEXT if text is None else "")
 
     def _attribute_contents(self, files: dict[str, str]) -> dict[str, bytes]:
         if self.commit:
-            return selection.attribute_contents(self._places, files)
+            return selection.read_attribute_files(self._places, files)
         with Disk(self._places.top) as disk:
             found = list(disk.read_many(sorted(files), attributes.MOST_BYTES))
         attributes.require_few_bytes(sum(len(data) for _, data, _ in found))
         return {path: data for path, data, size in found if 0 <= size <= attributes.MOST_BYTES}
 
 
-def text_of(path: str, data: bytes, encoding: str = "") -> str | None:
+def decode_text(path: str, data: bytes, encoding: str = "") -> str | None:
     """Return the text of a file; None if it is binary. Bytes that are not UTF-8 become U+FFFD. A
     notebook has the text of its cells.
     """
     try:
-        text = readable.as_text(data, encoding)
+        text = readable.decode_file_text(data, encoding)
     except ContentUnreadable:
         if b"\0" in data[:BINARY_WITHIN]:
             return None
         text = data.decode("utf-8-sig", "replace").replace("\r\n", "\n").replace("\0", "\ufffd")
     with contextlib.suppress(ContentUnreadable):
-        return readable.cells(text) if readable.is_notebook(path) else text
+        return readable.read_cells(text) if readable.is_notebook(path) else text
     return text
 
 
@@ -199,7 +199,7 @@ def _list_commit(places: Places, commit: str, pathspecs: Sequence[str]) -> Itera
     with selection.readable_tree(places, commit):
         if not pathspecs:
             raw_changes.require_countable(places, commit)
-        yield from raw_changes.tree_files(places, commit, selection.empty_tree(commit), pathspecs)
+        yield from raw_changes.list_tree_files(places, commit, selection.get_empty_tree(commit), pathspecs)
 
 
 def _split(paths: Sequence[str], sizes: Sequence[int]) -> Iterator[Sequence[str]]:
@@ -217,7 +217,7 @@ def _is_binary(data: bytes, encoding: str = "") -> bool:
     """Return True for a NUL near the beginning, as git decides, unless the file is in UTF-16, in
     UTF-32, or in the `encoding` that attributes name.
     """
-    return b"\0" in data[:BINARY_WITHIN] and not (encoding or readable.marked_encoding(data))
+    return b"\0" in data[:BINARY_WITHIN] and not (encoding or readable.detect_encoding(data))
 
 
 def _encoding_of(values: dict[str, Value]) -> str:

@@ -32,18 +32,18 @@ class PatternInvalid(ValueError):
     """A pattern that matches nothing, such as one with an open bracket."""
 
 
-def as_bytes(text: str) -> str:
+def encode_path(text: str) -> str:
     """The text with a character for each byte, because git's `?` is a byte."""
     return text if text.isascii() else text.encode("utf-8", "surrogateescape").decode("latin-1")
 
 
 @lru_cache(maxsize=4096)
-def translate(pattern: str) -> re.Pattern[str]:
+def compile_pattern(pattern: str) -> re.Pattern[str]:
     """A regular expression for `fullmatch` of a path as `as_bytes` gives it, from the folder of the
     pattern.
     """
     try:
-        return re.compile(_translated(as_bytes(pattern).removeprefix("/").split("/")), re.DOTALL)
+        return re.compile(_translated(encode_path(pattern).removeprefix("/").split("/")), re.DOTALL)
     except (PatternInvalid, re.error):
         return re.compile(_NOTHING)
 

@@ -6,14 +6,14 @@ import contextlib
 import functools
 from collections.abc import Callable, Iterable, Iterator, MutableMapping
 
-from vmrag_link.documents.chunking import document_chunks
-from vmrag_link.embedding.base import Model, Vector, featureless, within_window
-from vmrag_link.embedding.cache import Counts, EmbeddingCache, vectors_for
+from vmrag_link.documents.chunking import split_document
+from vmrag_link.embedding.base import Model, Vector, limit_chunking, make_uniform_vector
+from vmrag_link.embedding.cache import EmbeddingCache, EmbeddingCounts, embed_texts
 from vmrag_link.errors import EmbeddingError, EmbeddingMismatch, IndexExtraMissing, UsageInvalid
 from vmrag_link.index.draft import ChunkedDocument, Draft
 from vmrag_link.models import Chunk, ChunkCounts, Chunking, Collection, Document, content_hash
 from vmrag_link.progress import Progress, Task
-from vmrag_link.sync.plan import with_present_model
+from vmrag_link.sync.plan import use_present_model
 
 BATCH_CHUNKS = 1_000
 
@@ -29,16 +29,16 @@ class DocumentIndexer:
         self._model_for = model_for
         self._progress = progress
 
-    def prepare(self, collection: Collection, documents: Iterable[Document]) -> None:
+    def embed_documents(self, collection: Collection, documents: Iterable[Document]) -> None:
         """Embed documents that are about to be stored, so that a failure shows before they are.
 
         Raises `EmbeddingMismatch`, and what the model raises.
         """
-        model = checked(self._model_for(collection), collection)
-        for batch in _batches(documents, within_window(collection.chunking, model)):
+        model = check_model(self._model_for(collection), collection)
+        for batch in _batches(documents, limit_chunking(collection.chunking, model)):
             self._embed(model, batch)
 
-    def add(
+    def add_documents(
         self,
         draft: Draft,
         documents: Iterable[tuple[str, Iterable[Document]]],
@@ -53,17 +53,17 @@ class DocumentIndexer:
         """
         total = ChunkCounts()
         for name, some in documents:
-            collection = draft.collections()[name]
+            collection = draft.list_collections()[name]
             with _blaming(name):
-                model = checked(self._model_for(collection), collection)
-            chunking = within_window(collection.chunking, model)
+                model = check_model(self._model_for(collection), collection)
+            chunking = limit_chunking(collection.chunking, model)
             elsewhere = None
             if shared and not model.local:
                 elsewhere = functools.partial(shared, collection, model, chunking)
             for batch in _batches(some, chunking):
                 with _blaming(name):
                     ready, counts = self._ready(model, name, batch, lacking, elsewhere)
-                added = draft.add(name, ready, keep_floats=not model.local)
+                added = draft.add_documents(name, ready, keep_floats=not model.local)
                 total = ChunkCounts(
                     total.added + added, 0, total.embedded + counts.embedded, total.cached + counts.cached
                 )
@@ -78,7 +78,7 @@ class DocumentIndexer:
         batch: list[tuple[Document, list[Chunk]]],
         lacking: MutableMapping[str, str],
         elsewhere: Callable[[], bool] | None,
-    ) -> tuple[list[ChunkedDocument], Counts]:
+    ) -> tuple[list[ChunkedDocument], EmbeddingCounts]:
         """The batch with its vectors, or with stand-ins if its collection is `lacking` them."""
         if name not in lacking:
             try:
@@ -88,16 +88,16 @@ class DocumentIndexer:
                     raise
                 lacking[name] = error.message
                 self._progress.note(f"{error.message} Until it does its work, {name!r} is searched by words alone.")
-        vector = featureless(model.dimensions)
+        vector = make_uniform_vector(model.dimensions)
         ready = [ChunkedDocument(document, tuple(cut), (vector,) * len(cut)) for document, cut in batch]
-        return ready, Counts(embedded=0, cached=0)
+        return ready, EmbeddingCounts(embedded=0, cached=0)
 
     def _embed(
         self,
         model: Model,
         batch: list[tuple[Document, list[Chunk]]],
         elsewhere: Callable[[], bool] | None = None,
-    ) -> tuple[list[ChunkedDocument], Counts]:
+    ) -> tuple[list[ChunkedDocument], EmbeddingCounts]:
         hashes = [[content_hash(chunk.text) for chunk in cut] for _, cut in batch]
         texts = {
             name: chunk.text
@@ -105,7 +105,7 @@ class DocumentIndexer:
             for name, chunk in zip(names, cut, strict=True)
         }
         vectors: dict[str, Vector]
-        vectors, counts = vectors_for(self._cache, model, texts, self._progress, elsewhere=elsewhere)
+        vectors, counts = embed_texts(self._cache, model, texts, self._progress, elsewhere=elsewhere)
         ready = [
             ChunkedDocument(document, tuple(cut), tuple(vectors[name] for name in names))
             for names, (document, cut) in zip(hashes, batch, strict=True)
@@ -123,12 +123,12 @@ def _blaming(collection: str) -> Iterator[None]:
         raise
 
 
-def checked(model: Model, collection: Collection) -> Model:
+def check_model(model: Model, collection: Collection) -> Model:
     """The model, if it is the one that the collection was made with, or that one's successor.
 
     Raises `EmbeddingMismatch`.
     """
-    if model.fingerprint != with_present_model(collection).embedding_model:
+    if model.fingerprint != use_present_model(collection).embedding_model:
         raise EmbeddingMismatch(
             f"Collection {collection.name!r} was made with the embedding model {collection.embedding_model}, "
             f"but the one installed here is {model.fingerprint}: their vectors cannot be compared.",
@@ -143,7 +143,7 @@ def _batches(documents: Iterable[Document], chunking: Chunking) -> Iterator[list
     batch: list[tuple[Document, list[Chunk]]] = []
     size = 0
     for document in documents:
-        batch.append((document, document_chunks(document, chunking)))
+        batch.append((document, split_document(document, chunking)))
         size += len(batch[-1][1])
         if size >= BATCH_CHUNKS:
             yield batch

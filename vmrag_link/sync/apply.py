@@ -12,14 +12,14 @@ from pathlib import Path
 
 from vmrag_link import locks
 from vmrag_link.engines import migrated
-from vmrag_link.engines.base import Engine, has_remembered_changes, readable
+from vmrag_link.engines.base import Engine, has_remembered_changes, is_readable
 from vmrag_link.errors import BranchInUse, Busy, GitBusy, GitRepositoryMissing
 from vmrag_link.git import plumbing, sidecar_repo
-from vmrag_link.git.run import until_unlocked
+from vmrag_link.git.run import unlock_hint
 from vmrag_link.index import view, working
 from vmrag_link.journal import CommitEntry, Journal
 from vmrag_link.models import ChangeCounts, ChunkCounts, KbBranch, Record
-from vmrag_link.paths import Places, sweep_temporaries
+from vmrag_link.paths import Places, remove_stale_temporaries
 from vmrag_link.sync import binding as bindings
 from vmrag_link.sync import lease
 from vmrag_link.sync.binding import Binding, Position
@@ -29,11 +29,11 @@ from vmrag_link.sync.target import (
     Attachment,
     State,
     Target,
-    dirty_elsewhere,
-    left_revision,
+    describe_left_revision,
+    describe_stay,
+    list_dirty_branches,
     read_trigger,
-    resolve,
-    stay_behind,
+    resolve_target,
 )
 
 ATTEMPTS = 5
@@ -67,7 +67,7 @@ class SyncReport(Record, frozen=True, rename={"from_": "from"}):
     server: SharingState | None = None
 
 
-def move(context: SyncContext) -> tuple[str, ...]:
+def move_to_pin(context: SyncContext) -> tuple[str, ...]:
     """Bring the KB branch to the pin, with its uncommitted documents, and leave the index for
     later.
 
@@ -77,9 +77,9 @@ def move(context: SyncContext) -> tuple[str, ...]:
     for _ in range(ATTEMPTS):
         if Position.read(context.places).is_followed:
             return ()
-        sidecar_repo.prepare(context.places)
+        sidecar_repo.prepare_folders(context.places)
         wait_for_git(context)
-        target = resolve(context.places, context.engine, read_trigger(context.places))
+        target = resolve_target(context.places, context.engine, read_trigger(context.places))
         if target.state != "pinned":
             _stay(context, target)
             return ()
@@ -97,28 +97,28 @@ def reconcile(context: SyncContext, *, rebuild: bool = False) -> SyncReport:
     from vmrag_link.sync import build
 
     started = time.perf_counter()
-    sidecar_repo.prepare(context.places)
+    sidecar_repo.prepare_folders(context.places)
     for _ in range(ATTEMPTS):
         wait_for_git(context)
         trigger = read_trigger(context.places)
-        bound = bindings.read(context.places)
-        target = resolve(context.places, context.engine, trigger, bound=bound.revision if bound else None)
+        bound = bindings.read_binding(context.places)
+        target = resolve_target(context.places, context.engine, trigger, bound=bound.revision if bound else None)
         if target.state != "pinned":
             return _stay(context, target)
         built = (
-            build.rebuilt_view(context, target.revision)
+            build.rebuild_view(context, target.revision)
             if rebuild
-            else build.view(context, target.revision, bases=build.bases(context, target))
+            else build.provide_view(context, target.revision, bases=build.list_bases(context, target))
         )
         rebuild = False
         changes = _changes(context.engine, bound, target, built)
         if not _take_lease(context, target):
             continue
-        with context.views.reading(built.path):  # from here on nobody evicts it
-            swapped = None if context.views.problem(target.revision) else _swap(context, target, built)
+        with context.views.lock_for_reading(built.path):  # from here on nobody evicts it
+            swapped = None if context.views.find_problem(target.revision) else _swap(context, target, built)
         if swapped is None:
             continue  # HEAD or the pin moved meanwhile, and what was built stays as a spare; or it was evicted already
-        tidy(context)
+        remove_leftovers(context)
         attachment, notes = swapped
         return SyncReport(
             state="pinned",
@@ -139,9 +139,9 @@ def _take_lease(context: SyncContext, target: Target) -> bool:
 
     Raises `GitRepositoryMissing`.
     """
-    if target.kb_branch and target.trigger.symbolic and not target.own:
+    if target.kb_branch and target.trigger.symbolic and not target.has_own_branch:
         try:
-            lease.take(context.places, target.trigger.symbolic, timeout=context.lock_timeout)
+            lease.take_lease(context.places, target.trigger.symbolic, timeout=context.lock_timeout)
         except BranchInUse:
             return False  # another work tree was faster: here its documents are only read
     if not context.places.git_dir.is_dir():  # and would be made again, by the first lock in it
@@ -154,11 +154,11 @@ def wait_for_git(context: SyncContext) -> None:
     still old. Raises `GitBusy`.
     """
     deadline = time.monotonic() + INDEX_LOCK_SECONDS
-    while context.index_file is None and plumbing.index_locked(context.places):
+    while context.index_file is None and plumbing.is_index_locked(context.places):
         if time.monotonic() >= deadline:
             raise GitBusy(
                 "Another git command works in this repository (index.lock is there).",
-                hint=until_unlocked(context.places.git_dir / "index.lock"),
+                hint=unlock_hint(context.places.git_dir / "index.lock"),
             )
         time.sleep(POLL_SECONDS)
 
@@ -171,7 +171,7 @@ def _stay(context: SyncContext, target: Target) -> SyncReport:
     if target.state == "no_pin":
         with _switching(context):
             bindings.note_applied(context.places, target.trigger)
-    bound = bindings.read(context.places)
+    bound = bindings.read_binding(context.places)
     stands = bound.revision if bound else None
     return SyncReport(target.state, stands, stands, ChangeCounts(), ChunkCounts(), None, {}, "detached")
 
@@ -179,10 +179,10 @@ def _stay(context: SyncContext, target: Target) -> SyncReport:
 def _changes(engine: Engine, bound: Binding | None, target: Target, built: Built) -> ChangeCounts:
     if bound is None:
         return built.changes
-    stood = migrated.current(engine.folder, bound.revision)  # the index may be of the engine of before
+    stood = migrated.translate_revision(engine.folder, bound.revision)  # the index may be of the engine of before
     if stood == target.revision:
         return ChangeCounts()
-    return engine.count_changes(stood, target.revision) if readable(engine, stood) else built.changes
+    return engine.count_changes(stood, target.revision) if is_readable(engine, stood) else built.changes
 
 
 def _swap(context: SyncContext, target: Target, built: Built | None) -> tuple[Attachment, tuple[str, ...]] | None:
@@ -197,7 +197,7 @@ def _swap(context: SyncContext, target: Target, built: Built | None) -> tuple[At
         stay = _documents_that_stay(context, target)
         attachment, notes = _move_branch(context, target)
         if built:
-            bindings.write(context.places, Binding(target.revision, built.path.name), target.trigger)
+            bindings.write_binding(context.places, Binding(target.revision, built.path.name), target.trigger)
         else:
             bindings.note_applied(context.places, target.trigger)
         return attachment, notes + stay
@@ -205,11 +205,13 @@ def _swap(context: SyncContext, target: Target, built: Built | None) -> tuple[At
 
 def _branch_changed(engine: Engine, target: Target) -> bool:
     """Whether another process has changed the KB branch while this one waited for the lock."""
-    return target.kb_branch is not None and engine.branch(target.kb_branch.name) != target.kb_branch
+    return target.kb_branch is not None and engine.find_branch(target.kb_branch.name) != target.kb_branch
 
 
 def _switching(context: SyncContext) -> contextlib.AbstractContextManager[None]:
-    return locks.exclusive(context.places.workspace_lock, purpose="switch the workspace", timeout=context.lock_timeout)
+    return locks.hold_exclusive(
+        context.places.workspace_lock, purpose="switch the workspace", timeout=context.lock_timeout
+    )
 
 
 def _move_branch(context: SyncContext, target: Target) -> tuple[Attachment, tuple[str, ...]]:
@@ -219,17 +221,17 @@ def _move_branch(context: SyncContext, target: Target) -> tuple[Attachment, tupl
     branch = target.kb_branch
     if branch is None or target.attachment in ("attached", "detached"):
         return target.attachment, ()
-    if bindings.applied(context.places) == target.trigger or _being_committed(context.places, branch):
+    if bindings.read_applied(context.places) == target.trigger or _being_committed(context.places, branch):
         # The pin did not move, the branch did: 'vmrag pin' decides, not we. Answers say so
         # (`left_behind`).
         return target.attachment, ()
     bindings.forget_applied(context.places)
     if target.attachment == "held" or has_remembered_changes(context.engine):
-        from vmrag_link.merging.replay import replay  # rarely needed, and a checkout waits for imports
+        from vmrag_link.merging.replay import replay_branch  # rarely needed, and a checkout waits for imports
 
         journal = Journal(context.places.journal)
         with context.without_copy(branch.name, target.revision):
-            carried = replay(
+            carried = replay_branch(
                 context.engine,
                 journal,
                 branch,
@@ -240,9 +242,11 @@ def _move_branch(context: SyncContext, target: Target) -> tuple[Attachment, tupl
         if carried.note:
             return "attached", (carried.note,)
     else:
-        with context.engine.writing("move a branch", timeout=context.lock_timeout):
+        with context.engine.write_lock("move a branch", timeout=context.lock_timeout):
             context.engine.move_branch(branch.name, target.revision, expected=branch.head)
-    return "attached", (left_revision(branch),) if _leaves_documents(context.engine, branch, target.revision) else ()
+    return "attached", (describe_left_revision(branch),) if _leaves_documents(
+        context.engine, branch, target.revision
+    ) else ()
 
 
 def _leaves_documents(engine: Engine, branch: KbBranch, revision: str) -> bool:
@@ -253,16 +257,16 @@ def _leaves_documents(engine: Engine, branch: KbBranch, revision: str) -> bool:
     """
     if engine.is_ancestor(branch.head, revision):
         return False
-    from vmrag_link.merging.revisions import lacks  # rarely needed, and a checkout waits for imports
+    from vmrag_link.merging.revisions import lacks_revision  # rarely needed, and a checkout waits for imports
 
-    return lacks(engine, revision, branch.head)
+    return lacks_revision(engine, revision, branch.head)
 
 
 def _being_committed(places: Places, branch: KbBranch) -> bool:
     """Whether a commit that is not pinned yet has moved the branch; to finish it,
     `ops.follow.recovery` needs the branch there.
     """
-    entries = Journal(places.journal).entries()
+    entries = Journal(places.journal).list_entries()
     return any(
         isinstance(entry, CommitEntry) and entry.kb_branch == branch.name and entry.parent != branch.head
         for _, entry in entries
@@ -273,13 +277,13 @@ def _documents_that_stay(context: SyncContext, target: Target) -> tuple[str, ...
     """Uncommitted documents stay with the code branch that HEAD comes from; git itself would have
     carried files along.
     """
-    before = bindings.applied(context.places)
-    elsewhere = dirty_elsewhere(context.engine, target)
+    before = bindings.read_applied(context.places)
+    elsewhere = list_dirty_branches(context.engine, target)
     if not elsewhere or before is None or before.branch is None:
         return ()
-    if plumbing.kb_branch_of(context.places, before.branch) not in elsewhere:
+    if plumbing.find_kb_branch(context.places, before.branch) not in elsewhere:
         return ()
-    return (stay_behind(before.branch),)
+    return (describe_stay(before.branch),)
 
 
 def _restless(meanwhile: str) -> GitBusy:
@@ -288,43 +292,43 @@ def _restless(meanwhile: str) -> GitBusy:
     )
 
 
-def tidy(context: SyncContext) -> None:
+def remove_leftovers(context: SyncContext) -> None:
     """Remove what killed processes left, spare views, and working copies and leases that nothing
     needs any more.
     """
-    context.views.sweep()
-    context.chroma.tidy()
-    working.sweep(context.places.working_copies, needed=lambda: set(living_copies(context)))
-    evict(context)
-    sweep_temporaries(context.places.own, context.places.journal)
-    lease.sweep(context.places)
+    context.views.remove_unfinished()
+    context.chroma.remove_leftovers()
+    working.remove_unused_copies(context.places.working_copies, needed=lambda: set(list_needed_copies(context)))
+    evict_views(context)
+    remove_stale_temporaries(context.places.work_tree_folder, context.places.journal)
+    lease.remove_stale_leases(context.places)
 
 
-def evict(context: SyncContext) -> None:
+def evict_views(context: SyncContext) -> None:
     """Remove the spare views beyond the limit, but for those that are being read, and the segments
     that no view counts any more.
     """
     places, segments = context.places, context.views.segments
-    context.views.evict(bound=lambda: bindings.bound_views(places), keep_bytes=context.keep_bytes)
+    context.views.evict_spare(bound=lambda: bindings.list_bound_views(places), keep_bytes=context.keep_bytes)
     if places.source_views.is_dir():
         from vmrag_link.sync import source_views  # a checkout waits for imports
 
-        source_views.evict(places, keep_bytes=context.keep_bytes)
-    segments.sweep()
-    segments.collect(places.view_folders)
+        source_views.evict_views(places, keep_bytes=context.keep_bytes)
+    segments.remove_unfinished()
+    segments.collect_garbage(places.view_folders)
 
 
-def living_copies(context: SyncContext) -> Iterator[Path]:
+def list_needed_copies(context: SyncContext) -> Iterator[Path]:
     """The working copies that some code branch's uncommitted documents need, and those with vectors
     of their own.
     """
-    for branch in context.engine.branches():
+    for branch in context.engine.list_branches():
         copy = context.working_copy(branch.name, branch.head)
-        if branch.dirty or copy.altered:
+        if branch.dirty or copy.holds_given_vectors:
             yield copy.path
 
 
-def throw_away(context: SyncContext, target: Target, revision: str) -> None:
+def discard_views(context: SyncContext, target: Target, revision: str) -> None:
     """Let the view of a revision, whose segments could not be read, be built again, and the working
     copy that stands on it.
 
@@ -333,16 +337,16 @@ def throw_away(context: SyncContext, target: Target, revision: str) -> None:
     """
     if target.kb_branch:
         copy = context.working_copy(target.kb_branch.name, revision)
-        with copy.writing():
-            copy.drop()
-    distrust(context, revision)
+        with copy.lock_for_writing():
+            copy.remove_copy()
+    distrust_view(context, revision)
 
 
-def distrust(context: SyncContext, revision: str) -> None:
+def distrust_view(context: SyncContext, revision: str) -> None:
     """As `throw_away`, of the revision's view alone."""
-    path = context.views.path(revision)
-    view.distrust(path)
-    if not context.views.problem(revision) and not context.views.discard(path):
+    path = context.views.view_path(revision)
+    view.require_verification(path)
+    if not context.views.find_problem(revision) and not context.views.remove_if_unused(path):
         raise Busy(
             f"The index of {revision[:7]} cannot be built again now: another process reads it.",
             hint="Run 'vmrag sync --rebuild' again when that has finished.",

@@ -53,22 +53,22 @@ class Job(NamedTuple):
         return self.home / f"{self.name}.log"
 
 
-def sync_of(places: Places) -> Job:
+def get_sync_job(places: Places) -> Job:
     """Bringing a work tree to its pin."""
-    return Job(places.own, "sync")
+    return Job(places.work_tree_folder, "sync")
 
 
-def chroma_of(places: Places) -> Job:
+def get_chroma_job(places: Places) -> Job:
     """Building Chroma's stores for all work trees."""
     return Job(places.builder, "chroma")
 
 
-def index_of(places: Places, commit: str = "") -> Job:
+def get_index_job(places: Places, commit: str = "") -> Job:
     """Building the index of a work tree, or of a commit if one is given, for a server."""
-    return Job(places.own, f"index-{commit[:_HASH]}" if commit else "index")
+    return Job(places.work_tree_folder, f"index-{commit[:_HASH]}" if commit else "index")
 
 
-class Report(Record, frozen=True):
+class JobReport(Record, frozen=True):
     """`done` of `total` steps of what the process does.
 
     When it is gone: `error`, why it gave up, and the `code` of that; `unsaid`, what a person should
@@ -84,17 +84,17 @@ class Report(Record, frozen=True):
     unsaid: tuple[str, ...] = ()
 
 
-def ask(job: Job, start: Callable[[], int]) -> None:
+def request_or_start(job: Job, start: Callable[[], int]) -> None:
     """Request the work.
 
     Calls `start`, which returns a process id, unless a process is at work: that one looks again.
     """
-    request(job)
+    request_work(job)
     if not locks.is_held(job.lock):
         _note_request(job, start())
 
 
-def request(job: Job) -> None:
+def request_work(job: Job) -> None:
     """Request the work of the process that is at work, or was just started."""
     _note_request(job, os.getpid())
 
@@ -103,33 +103,33 @@ def _note_request(job: Job, pid: int) -> None:
     write_atomically(job.request, str(pid).encode(), durable=False)
 
 
-def running(job: Job) -> bool:
+def is_running(job: Job) -> bool:
     """Whether a process does it, or was just started to."""
     if locks.is_held(job.lock):
         return True
     path = job.request
     try:
         age = time.time() - path.stat().st_mtime  # below zero once a clock was set back
-        return abs(age) < START_SECONDS and locks.alive(int(path.read_bytes()))
+        return abs(age) < START_SECONDS and locks.is_process_alive(int(path.read_bytes()))
     except (FileNotFoundError, ValueError):
         return False
 
 
-def ended(job: Job, *, within: float) -> bool:
+def wait_for_end(job: Job, *, within: float) -> bool:
     """Wait at most `within` seconds for its end; whether it has ended then."""
     deadline = time.monotonic() + within
-    while running(job):
+    while is_running(job):
         if time.monotonic() >= deadline:
             return False
         time.sleep(POLL_SECONDS)
     return True
 
 
-def serve(job: Job, work: Callable[[], None]) -> None:
+def serve_requests(job: Job, work: Callable[[], None]) -> None:
     """Call `work` until no request came since it began; nothing where another process does."""
     with contextlib.suppress(Busy):
         while job.request.exists():  # again when the lock is free: a request before that started no process
-            with locks.exclusive(job.lock, purpose="work in the background", timeout=_PATIENCE):
+            with locks.hold_exclusive(job.lock, purpose="work in the background", timeout=_PATIENCE):
                 while _take_request(job):
                     work()
 
@@ -142,26 +142,26 @@ def _take_request(job: Job) -> bool:
     return True
 
 
-def report(job: Job) -> Report | None:
+def read_report(job: Job) -> JobReport | None:
     """What runs, what failed, and what is still to be said; None if nothing is."""
     found = _read(job)
     if found is None:
         return None
-    return found if found.error or found.unsaid or running(job) else None
+    return found if found.error or found.unsaid or is_running(job) else None
 
 
-def _read(job: Job) -> Report | None:
+def _read(job: Job) -> JobReport | None:
     try:
-        return msgspec.json.decode(job.report.read_bytes(), type=Report)
+        return msgspec.json.decode(job.report.read_bytes(), type=JobReport)
     except (FileNotFoundError, UnicodeDecodeError, msgspec.DecodeError):
         return None
 
 
-def tell(job: Job, note: Callable[[str], None]) -> None:
+def report_notes(job: Job, note: Callable[[str], None]) -> None:
     """Say what earlier processes had to say, once."""
-    if not job.report.exists() or running(job):
+    if not job.report.exists() or is_running(job):
         return
-    found = report(job)
+    found = read_report(job)
     if found is None or not found.unsaid:
         return
     for sentence in found.unsaid:
@@ -169,7 +169,7 @@ def tell(job: Job, note: Callable[[str], None]) -> None:
     job.report.unlink(missing_ok=True)
 
 
-class Watched:
+class WatchedProgress:
     """A `Progress` whose state other processes can read. Raises `GitRepositoryMissing` when the
     work tree is gone.
     """
@@ -178,7 +178,7 @@ class Watched:
         self._job = job
         self._log = log
         before = _read(job)
-        self._report = Report(os.getpid(), unsaid=before.unsaid if before else ())
+        self._report = JobReport(os.getpid(), unsaid=before.unsaid if before else ())
         self._written = 0.0
         self._write()
 
@@ -200,11 +200,11 @@ class Watched:
         self._report = msgspec.structs.replace(self._report, unsaid=(*self._report.unsaid, sentence))
         self._write()
 
-    def failed(self, reason: str, code: str = "") -> None:
+    def record_failure(self, reason: str, code: str = "") -> None:
         self._report = msgspec.structs.replace(self._report, error=reason, code=code)
         self._write()
 
-    def succeeded(self) -> None:
+    def record_success(self) -> None:
         if self._report.unsaid:
             self._write()
         else:

@@ -29,7 +29,7 @@ import msgspec
 
 from vmrag_link.models import Record
 from vmrag_link.paths import Places, write_atomically
-from vmrag_link.sync.target import Target, Trigger, pinned, read_trigger
+from vmrag_link.sync.target import Target, Trigger, read_pinned_revision, read_trigger
 
 if TYPE_CHECKING:
     from vmrag_link.index.views import Views
@@ -72,10 +72,10 @@ class Position(Record, frozen=True):
     @classmethod
     def read(cls, places: Places) -> Position:
         """Read the position of a work tree. Raise `GitFailed` or `PinMalformed` if that fails."""
-        trigger, last = read_trigger(places), applied(places)
-        revision = pinned(places, trigger)
-        followed = revision if last == trigger else pinned(places, last) if last else None
-        return cls(trigger, last, read(places), revision, followed)
+        trigger, last = read_trigger(places), read_applied(places)
+        revision = read_pinned_revision(places, trigger)
+        followed = revision if last == trigger else read_pinned_revision(places, last) if last else None
+        return cls(trigger, last, read_binding(places), revision, followed)
 
     @property
     def is_followed(self) -> bool:
@@ -89,7 +89,7 @@ class Position(Record, frozen=True):
         """
         return self.applied is not None and self.applied.pin == self.trigger.pin and not self.is_followed
 
-    def gap(self, views: Views) -> Gap | None:
+    def find_gap(self, views: Views) -> Gap | None:
         """Return what the work tree lacks to be current, the first that applies; None if nothing.
 
         `unbound`: no index was ever bound. `index_elsewhere`: it is at another revision than the
@@ -100,19 +100,19 @@ class Position(Record, frozen=True):
             return "unbound"
         if self.pinned not in (None, self.binding.revision):
             return "index_elsewhere"
-        if views.problem(self.binding.revision):
+        if views.find_problem(self.binding.revision):
             return "index_unusable"
         return None if self.is_followed else "moved"
 
 
-def read(places: Places) -> Binding | None:
+def read_binding(places: Places) -> Binding | None:
     """The bound index; None if there is none yet, or if the file is damaged. The next sync binds
     again.
     """
-    return read_file(places.workspace)
+    return read_binding_file(places.workspace)
 
 
-def applied(places: Places) -> Trigger | None:
+def read_applied(places: Places) -> Trigger | None:
     """The pair that was applied last."""
     with contextlib.suppress(OSError):
         pair = decode_applied(places.applied.read_bytes())
@@ -120,16 +120,16 @@ def applied(places: Places) -> Trigger | None:
     return None
 
 
-def standing_revision(places: Places) -> str | None:
+def read_current_revision(places: Places) -> str | None:
     """Return the revision at which documents are read: the one that was followed, else that of the
     index. None if the work tree never followed a pin. Does not read the pin, which may be damaged.
     """
-    last, bound = applied(places), read(places)
-    return (pinned(places, last) if last else None) or (bound.revision if bound else None)
+    last, bound = read_applied(places), read_binding(places)
+    return (read_pinned_revision(places, last) if last else None) or (bound.revision if bound else None)
 
 
-def write(places: Places, binding: Binding, trigger: Trigger) -> None:
-    if applied(places) != trigger:
+def write_binding(places: Places, binding: Binding, trigger: Trigger) -> None:
+    if read_applied(places) != trigger:
         forget_applied(places)
     write_atomically(places.workspace, msgspec.json.encode(binding), durable=False)
     note_applied(places, trigger)
@@ -145,33 +145,33 @@ def note_applied(places: Places, trigger: Trigger) -> None:
     write_atomically(places.applied, encode_applied(trigger.symbolic, trigger.pin), durable=False)
 
 
-def bound_everywhere(places: Places) -> list[Binding]:
+def list_bindings(places: Places) -> list[Binding]:
     """What the work trees of the repository are bound to, without repetition; the newest first."""
     found = []
     for path in _files(places):
         with contextlib.suppress(FileNotFoundError):
             since = path.stat().st_mtime_ns
-            if binding := read_file(path):
+            if binding := read_binding_file(path):
                 found.append((since, binding))
     return list(dict.fromkeys(binding for _, binding in sorted(found, reverse=True, key=itemgetter(0))))
 
 
-def bound_views(places: Places) -> set[Path]:
+def list_bound_views(places: Places) -> set[Path]:
     """The views that some work tree answers from."""
-    return {places.views / binding.view for binding in bound_everywhere(places)}
+    return {places.views / binding.view for binding in list_bindings(places)}
 
 
 def _files(places: Places) -> Iterator[Path]:
-    return (folder / WORKSPACE for folder in worktree_folders(places))
+    return (folder / WORKSPACE for folder in list_worktree_folders(places))
 
 
-def worktree_folders(places: Places) -> Iterator[Path]:
+def list_worktree_folders(places: Places) -> Iterator[Path]:
     """Yield vmrag's folder of each worktree."""
     yield places.common / "vmrag"
     yield from places.common.glob("worktrees/*/vmrag")
 
 
-def read_file(path: Path) -> Binding | None:
+def read_binding_file(path: Path) -> Binding | None:
     """Return the binding that is in a file; None if the file is missing or damaged."""
     try:
         return msgspec.json.decode(path.read_bytes(), type=Binding)

@@ -10,11 +10,11 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from vmrag_link.engines.base import Engine, readable
+from vmrag_link.engines.base import Engine, is_readable
 from vmrag_link.errors import IndexFailed, MassDeletion
 from vmrag_link.index import view as views
-from vmrag_link.index.view import IndexView, damaged_segments, problem_of_view
-from vmrag_link.index.views import RevisionView, Segments, Views, segments_of
+from vmrag_link.index.view import IndexView, find_damaged_segments, find_view_problem
+from vmrag_link.index.views import RevisionView, Segments, Views, list_segments
 from vmrag_link.models import ChangeCounts, ChunkCounts, Record
 from vmrag_link.sync import binding as bindings
 from vmrag_link.sync.context import Built, SyncContext
@@ -24,23 +24,23 @@ if TYPE_CHECKING:
     from vmrag_link.sync.indexer import Indexer, IndexUpdate
 
 
-def view(context: SyncContext, revision: str, *, bases: Iterable[Base]) -> Built:
+def provide_view(context: SyncContext, revision: str, *, bases: Iterable[Base]) -> Built:
     """A usable view of the revision; where there is none, or a damaged one, it is derived from the
     nearest of `bases`.
     """
-    problem = context.views.problem(revision)
-    if problem and context.views.path(revision).is_dir():
+    problem = context.views.find_problem(revision)
+    if problem and context.views.view_path(revision).is_dir():
         context.progress.note(f"The index of {revision[:7]} does not verify: {problem}. It is built again.")
     return build_view(revision, engine=context.engine, kept=context.views, bases=bases, indexer=context.indexer)
 
 
-def rebuilt_view(context: SyncContext, revision: str) -> Built:
+def rebuild_view(context: SyncContext, revision: str) -> Built:
     """A view that is built from the documents alone.
 
     The one that it replaces answers until then; others that no work tree is bound to and that count
     its segments go, too. Raises `Busy`.
     """
-    replaced = segments_of(context.views.path(revision)).keys()
+    replaced = list_segments(context.views.view_path(revision)).keys()
     built = build_view(
         revision,
         engine=context.engine,
@@ -49,13 +49,13 @@ def rebuilt_view(context: SyncContext, revision: str) -> Built:
         indexer=context.indexer,
         instead=context.lock_timeout,
     )
-    for path in context.views.newest():
-        if not replaced.isdisjoint(segments_of(path)):
-            context.views.discard(path, unless=lambda: bindings.bound_views(context.places))
+    for path in context.views.list_newest_first():
+        if not replaced.isdisjoint(list_segments(path)):
+            context.views.remove_if_unused(path, unless=lambda: bindings.list_bound_views(context.places))
     return built
 
 
-def bases(context: SyncContext, target: Target | None = None) -> Iterator[Base]:
+def list_bases(context: SyncContext, target: Target | None = None) -> Iterator[Base]:
     """Views to start from, the likeliest first. The listing costs nothing unless something has to
     be built.
 
@@ -66,13 +66,13 @@ def bases(context: SyncContext, target: Target | None = None) -> Iterator[Base]:
     def holding(each: RevisionView) -> Callable[[], contextlib.AbstractContextManager[str]]:
         @contextlib.contextmanager
         def hold() -> Iterator[str]:
-            with context.views.reading(each.path):
-                yield problem_of_view(each.path, revision=each.revision)
+            with context.views.lock_for_reading(each.path):
+                yield find_view_problem(each.path, revision=each.revision)
 
         return hold
 
-    bound = bindings.read(context.places)
-    usable = context.views.all()
+    bound = bindings.read_binding(context.places)
+    usable = context.views.list_views()
     usable.sort(key=lambda each: bound is None or each.path.name != bound.view)
     if target and (copy := _committed_working_copy(context, target)):
         yield copy
@@ -85,10 +85,10 @@ def _committed_working_copy(context: SyncContext, target: Target) -> Base | None
     """
     if target.kb_branch is None or target.attachment != "attached":
         return None
-    for parent in context.engine.info(target.revision).parents[:1]:
+    for parent in context.engine.read_revision(target.revision).parents[:1]:
         copy = context.working_copy(target.kb_branch.name, parent)
-        if copy.path.is_dir() and not copy.problem() and not copy.altered:
-            return Base(copy.path, parent, copy.reading)
+        if copy.path.is_dir() and not copy.find_problem() and not copy.holds_given_vectors:
+            return Base(copy.path, parent, copy.lock_for_reading)
     return None
 
 
@@ -139,16 +139,18 @@ def build_view(
     pass.
     """
     watch = Stopwatch()
-    path = kept.path(revision)
-    if instead is None and not kept.problem(revision):
-        kept.touch(path)
+    path = kept.view_path(revision)
+    if instead is None and not kept.find_problem(revision):
+        kept.mark_used(path)
         return Built(path, "reused", ChangeCounts(), ChunkCounts(), watch.seconds())
-    with kept.segments.making(), kept.building() as folder:
+    with kept.segments.pause_collection(), kept.temporary_folder() as folder:
         base, brought = _build(
             kept.segments, folder, revision, engine=engine, bases=bases, indexer=indexer, watch=watch
         )
         watch.lap("apply")
-        path = kept.publish(folder, revision) if instead is None else kept.replace(folder, revision, timeout=instead)
+        path = (
+            kept.publish(folder, revision) if instead is None else kept.replace_view(folder, revision, timeout=instead)
+        )
         watch.lap("publish")
     return Built(path, "delta" if base else "fresh", brought.plan.changes, brought.chunks, watch.seconds())
 
@@ -184,11 +186,11 @@ def _derive(segments: Segments, folder: Path, revision: str, base: Base | None, 
     # Heavier than all the rest, and not needed on the way back to a view.
     from vmrag_link.index.draft import Draft
 
-    found, damaged = (views.read(base.path), damaged_segments(base.path)) if base else (None, {})
+    found, damaged = (views.read_view(base.path), find_damaged_segments(base.path)) if base else (None, {})
     at = base.revision if base and not damaged else None  # what damaged segments held has to be looked for
     with Draft(segments, found, without=damaged.keys()) as draft:
-        brought = indexer.update(draft, revision, base=at)
-        draft.forget_touched()
+        brought = indexer.update_index(draft, revision, base=at)
+        draft.clear_touched()
         draft.publish(folder, revision=revision)
     return brought
 
@@ -197,14 +199,14 @@ def _nearest(engine: Engine, revision: str, bases: Sequence[Base]) -> Base | Non
     """The base from which least has to change."""
     best: tuple[int, Base] | None = None
     for base in bases:
-        found = _read(base) if readable(engine, base.revision) else None
+        found = _read(base) if is_readable(engine, base.revision) else None
         if found is None:
             continue
         changes = engine.count_changes(base.revision, revision)
         distance = max(0, changes.total - len(found.touched))
         if best is None or distance < best[0]:
             best = (distance, base)
-        if distance <= max(NEAR, found.counts()[0] // 10):
+        if distance <= max(NEAR, found.count_totals()[0] // 10):
             break  # near enough: looking at the others costs a diff each
     return best[1] if best else None
 
@@ -212,5 +214,5 @@ def _nearest(engine: Engine, revision: str, bases: Sequence[Base]) -> Base | Non
 def _read(base: Base) -> IndexView | None:
     """A base; None if it cannot be used."""
     with base.holding() as problem, contextlib.suppress(IndexFailed):  # damaged since it was proven
-        return None if problem else views.read(base.path)
+        return None if problem else views.read_view(base.path)
     return None

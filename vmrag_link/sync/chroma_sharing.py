@@ -24,7 +24,7 @@ from vmrag_link.sync import binding as bindings
 from vmrag_link.sync.chroma_state import SharingState
 
 if TYPE_CHECKING:
-    from vmrag_link.chroma.check import Vectors
+    from vmrag_link.chroma.check import VectorSource
     from vmrag_link.chroma_server.client import ChromaClient
     from vmrag_link.chroma_server.contents import SharedContents
     from vmrag_link.chroma_server.server import ServerAddress
@@ -58,27 +58,27 @@ class Sharing(NamedTuple):
     address: ServerAddress | None
     mode: Mode
 
-    def lacking(self) -> list[str]:
+    def list_unshared(self) -> list[str]:
         """The bound revisions of which nothing is known to be on the server or to have failed."""
         if self.address is None or self.mode == "off":
             return []
         noted = self._read_notes()
-        return [each for each in self._bound() if self._key(each) not in noted and not self.views.problem(each)]
+        return [each for each in self._bound() if self._key(each) not in noted and not self.views.find_problem(each)]
 
-    def state(self) -> SharingState:
+    def read_state(self) -> SharingState:
         """How it stands with this work tree's index."""
-        bound = bindings.read(self.places)
+        bound = bindings.read_binding(self.places)
         if self.address is None or self.mode == "off":
-            return SharingState("off", self.address.shown if self.address else "")
+            return SharingState("off", self.address.display_text if self.address else "")
         found = self._read_notes().get(self._key(bound.revision)) if bound else None
         revision = bound.revision if bound else None
         if found is None:
-            return SharingState("following", self.address.shown, revision)
+            return SharingState("following", self.address.display_text, revision)
         if found.message == _DONE:
-            return SharingState("ready", self.address.shown, revision)
-        return SharingState("failed", self.address.shown, revision, found.message, found.hint)
+            return SharingState("ready", self.address.display_text, revision)
+        return SharingState("failed", self.address.display_text, revision, found.message, found.hint)
 
-    def note(self, revision: str, failure: NotShared | None) -> None:
+    def record_result(self, revision: str, failure: NotShared | None) -> None:
         """Remember of a bound revision how it went; None: it is to be tried again."""
         names = {self._key(each) for each in self._bound()} | {self._key(revision)}
         before = self._read_notes()
@@ -88,21 +88,21 @@ class Sharing(NamedTuple):
         if after != before:
             write_atomically(self._notes, msgspec.json.encode(after), durable=False)
 
-    def follow(self, start: Callable[[], int]) -> None:
+    def start_sharing(self, start: Callable[[], int]) -> None:
         """Let the process that makes Chroma's stores share what is lacking; `start` starts it."""
-        if self.mode != "follow" or not self.lacking():
+        if self.mode != "follow" or not self.list_unshared():
             return
-        job = background.chroma_of(self.places)
+        job = background.get_chroma_job(self.places)
         with contextlib.suppress(FileSystemError), file_failures():  # `state` tells that it is not there
-            background.ask(job, start)
+            background.request_or_start(job, start)
 
     def _bound(self) -> list[str]:
-        bound = bindings.bound_everywhere(self.places)
-        here = (each.revision for each in bound if each.view == self.views.path(each.revision).name)
+        bound = bindings.list_bindings(self.places)
+        here = (each.revision for each in bound if each.view == self.views.view_path(each.revision).name)
         return list(dict.fromkeys(here))
 
     def _key(self, revision: str) -> str:
-        return f"{self.views.path(revision).name}@{self.address.key if self.address else ''}"
+        return f"{self.views.view_path(revision).name}@{self.address.file_key if self.address else ''}"
 
     @property
     def _notes(self) -> Path:
@@ -118,13 +118,13 @@ class Publisher(NamedTuple):
     """What puts an index on a server: `engine` tells whose it is, `vectors` its float32 vectors."""
 
     engine: Engine
-    vectors: Vectors
+    vectors: VectorSource
     with_texts: bool
     lock_timeout: float
 
 
 @contextlib.contextmanager
-def contents_of(sharing: Sharing, revision: str, publisher: Publisher) -> Iterator[list[SharedContents]]:
+def read_contents(sharing: Sharing, revision: str, publisher: Publisher) -> Iterator[list[SharedContents]]:
     """The collections of a view as they are on a server.
 
     Collections with stand-ins for vectors, and empty ones, are not shared. Raises `IndexFailed`.
@@ -132,11 +132,11 @@ def contents_of(sharing: Sharing, revision: str, publisher: Publisher) -> Iterat
     from vmrag_link.chroma.check import OpenIndex
     from vmrag_link.chroma_server import contents
     from vmrag_link.chroma_server.contents import SharedContents
-    from vmrag_link.engines.base import root_of
+    from vmrag_link.engines.base import read_root
 
-    owner = contents.owner_of(root_of(publisher.engine))
-    path = sharing.views.path(revision)
-    with sharing.views.reading(path):  # not longer than this takes: who builds it again waits for nobody
+    owner = contents.make_owner_mark(read_root(publisher.engine))
+    path = sharing.views.view_path(revision)
+    with sharing.views.lock_for_reading(path):  # not longer than this takes: who builds it again waits for nobody
         index = OpenIndex(path)
     with contextlib.closing(index):
         yield [
@@ -146,16 +146,18 @@ def contents_of(sharing: Sharing, revision: str, publisher: Publisher) -> Iterat
         ]
 
 
-def share_bound(
+def share_bound_views(
     sharing: Sharing, publisher: Publisher, *, progress: Progress, log: Callable[[str], None] = lambda _: None
 ) -> None:
     """Share what is lacking; why something cannot be is remembered, and the next one follows."""
-    for revision in sharing.lacking():
+    for revision in sharing.list_unshared():
         try:
             share_revision(sharing, revision, publisher, progress=progress, log=log)
         except VmragError as error:
             log(f"not shared: {error.message}")
-            sharing.note(revision, NotShared(error.message, f"{error.hint}; then: {RETRY}" if error.hint else RETRY))
+            sharing.record_result(
+                revision, NotShared(error.message, f"{error.hint}; then: {RETRY}" if error.hint else RETRY)
+            )
 
 
 def share_revision(
@@ -176,17 +178,19 @@ def share_revision(
         return
     client = ChromaClient(sharing.address)
     client.require_database()
-    with file_failures(), contents_of(sharing, revision, publisher) as collections:
+    with file_failures(), read_contents(sharing, revision, publisher) as collections:
         made = set[str]()
         for contents in collections:
             how = _shared(client, contents, progress)
             log(f"{how}: {contents.name} ({contents.label!r})")
             made |= {contents.name} if how == "made" else set()
-        vouch(collections, publisher, made)
-    sharing.note(revision, NotShared())
+        vouch_vectors(collections, publisher, made)
+    sharing.record_result(revision, NotShared())
 
 
-def vouch(collections: Iterable[SharedContents], publisher: Publisher, made: AbstractSet[str] = frozenset()) -> None:
+def vouch_vectors(
+    collections: Iterable[SharedContents], publisher: Publisher, made: AbstractSet[str] = frozenset()
+) -> None:
     """Note in the knowledge base what vectors of services a server has to serve: those that were
     just `made` there, and those for which nobody vouches.
     """
@@ -194,17 +198,21 @@ def vouch(collections: Iterable[SharedContents], publisher: Publisher, made: Abs
     from vmrag_link.sync import shared_vectors
 
     paid = (collection for collection in collections if collection.held.collection.embedding_function in SERVICES)
-    new = [each for each in paid if each.name in made or not shared_vectors.digests(publisher.engine, each.contents)]
+    new = [
+        each
+        for each in paid
+        if each.name in made or not shared_vectors.read_digests(publisher.engine, each.fingerprint)
+    ]
     if new:
-        digests = {each.contents: each.vectors_digest() for each in new}
-        shared_vectors.vouch(publisher.engine, digests, timeout=publisher.lock_timeout)
+        digests = {each.fingerprint: each.digest_vectors() for each in new}
+        shared_vectors.vouch_digests(publisher.engine, digests, timeout=publisher.lock_timeout)
 
 
 def _shared(client: ChromaClient, contents: SharedContents, progress: Progress) -> str:
-    from vmrag_link.chroma_server.share import share
+    from vmrag_link.chroma_server.share import share_collection
 
-    name, seal, deadline = contents.name, contents.seal(), time.monotonic() + ELSEWHERE_SECONDS
-    while (how := share(client, contents, name, seal, progress=progress)) == "elsewhere":
+    name, seal, deadline = contents.name, contents.make_seal(), time.monotonic() + ELSEWHERE_SECONDS
+    while (how := share_collection(client, contents, name, seal, progress=progress)) == "elsewhere":
         if time.monotonic() > deadline:
             raise Busy(f"Another client has been building {name} for very long.", hint=RETRY)
         time.sleep(_POLL_SECONDS)

@@ -63,6 +63,6 @@ class SyncContext(NamedTuple):
         without indexing them.
         """
         copy = self.working_copy(kb_branch, base)
-        with copy.writing():
-            copy.drop()
+        with copy.lock_for_writing():
+            copy.remove_copy()
             yield

@@ -12,7 +12,7 @@ import msgspec
 from vmrag_link.embedding.base import Model
 from vmrag_link.embedding.cache import EmbeddingCache
 from vmrag_link.engines.base import RowSource
-from vmrag_link.engines.records import documents_by_key
+from vmrag_link.engines.records import read_documents_by_key
 from vmrag_link.errors import unusable
 from vmrag_link.index.draft import Draft
 from vmrag_link.models import (
@@ -23,12 +23,12 @@ from vmrag_link.models import (
     Document,
     DocumentHeader,
     Record,
-    Working,
+    WorkingSet,
 )
 from vmrag_link.progress import BUILDING, Progress
 from vmrag_link.sync import plan as planning
 from vmrag_link.sync.adding import DocumentIndexer, Elsewhere
-from vmrag_link.sync.plan import Key, Plan, assumed, collections_at, rows_at
+from vmrag_link.sync.plan import Key, Plan, assume_collection, read_collections_at, read_rows_at
 
 if TYPE_CHECKING:
     from vmrag_link.sync.shared_vectors import SharedVectors
@@ -60,7 +60,9 @@ class Indexer(DocumentIndexer):
         self._shared = shared
         self._engine = engine
 
-    def update(self, draft: Draft, at: At, *, base: str | None, changed: frozenset[Key] | None = None) -> IndexUpdate:
+    def update_index(
+        self, draft: Draft, at: At, *, base: str | None, changed: frozenset[Key] | None = None
+    ) -> IndexUpdate:
         """Let an index in the making hold what the knowledge base holds at `at`.
 
         `base`: the revision that it stands at apart from its touched documents; None compares all
@@ -70,38 +72,38 @@ class Indexer(DocumentIndexer):
         with every write. Raises `MassDeletion`, `EmbeddingMismatch`, `IndexFailed` (the numbers of
         documents differ afterwards) and what engine and model raise.
         """
-        if base is None and not draft.collections():
+        if base is None and not draft.list_collections():
             plan, counts = self._build(draft, at)
         else:
             plan, counts = self._change(draft, at, base, changed)
-        if isinstance(at, Working):
-            draft.touch((*plan.remove, *plan.add))
-        held, there = draft.count(), self._engine.count(at)
+        if isinstance(at, WorkingSet):
+            draft.mark_touched((*plan.remove, *plan.add))
+        held, there = draft.count_documents(), self._engine.count_documents(at)
         if held != there:
             raise unusable(draft.root, f"it holds {held} documents, the knowledge base {there}")
         return IndexUpdate(plan, counts)
 
     def _build(self, draft: Draft, at: At) -> tuple[Plan, ChunkCounts]:
         """Everything, into an index that holds nothing: the documents are read once."""
-        wanted = rows_at(self._engine, at)
+        wanted = read_rows_at(self._engine, at)
         added: list[Key] = []
 
         def read() -> Iterator[Document]:
-            for document in self._engine.documents(at):
+            for document in self._engine.read_documents(at):
                 added.append(document.key)
                 yield document
 
         def by_collection() -> Iterator[tuple[str, Iterable[Document]]]:
             for name, documents in itertools.groupby(read(), key=attrgetter("collection")):
                 if name not in wanted:
-                    wanted[name] = assumed(name, self._model_for)
+                    wanted[name] = assume_collection(name, self._model_for)
                     draft.create_collection(wanted[name])
                 yield name, documents
 
-        with self._progress.task(BUILDING, self._engine.count(at)) as task:
+        with self._progress.task(BUILDING, self._engine.count_documents(at)) as task:
             for name in sorted(wanted):
                 draft.create_collection(wanted[name])
-            counts = self.add(draft, by_collection(), task, lacking={}, shared=self._shared_at(at))
+            counts = self.add_documents(draft, by_collection(), task, lacking={}, shared=self._shared_at(at))
         create = tuple(wanted[name] for name in sorted(wanted))
         return Plan((), create, (), (), tuple(added), ChangeCounts(added=len(added))), counts
 
@@ -119,66 +121,70 @@ class Indexer(DocumentIndexer):
                 draft.create_collection(collection)
             for collection in plan.redefine:
                 draft.redefine_collection(collection)
-            removed += sum(draft.remove(name, ids) for name, ids in _by_collection(plan.remove))
+            removed += sum(draft.remove_documents(name, ids) for name, ids in _by_collection(plan.remove))
             task.advance(len(plan.remove))
-            kept = draft.collections().keys() - {each.name for each in plan.create}
+            kept = draft.list_collections().keys() - {each.name for each in plan.create}
             lacking = {name: why for name, why in draft.unembedded().items() if name in kept}
             read = ((name, self._read(at, name, ids, documents)) for name, ids in _by_collection(plan.add))
-            counts = self.add(draft, read, task, lacking=lacking, shared=self._shared_at(at))
+            counts = self.add_documents(draft, read, task, lacking=lacking, shared=self._shared_at(at))
         return plan, msgspec.structs.replace(counts, removed=removed)
 
     # -- planning ----------------------------------------------------------------------------------
 
     def _plan(self, draft: Draft, at: At, base: str | None) -> tuple[Plan, dict[Key, Document]]:
         """The plan, and those of its documents whose text came with the diff."""
-        held = draft.collections()
+        held = draft.list_collections()
         for name in draft.unembedded():
-            if name in held and not isinstance(at, Working):
+            if name in held and not isinstance(at, WorkingSet):
                 held[name] = msgspec.structs.replace(held[name], embedding_model="")
-        wanted = collections_at(self._engine, at, held, self._model_for)
+        wanted = read_collections_at(self._engine, at, held, self._model_for)
         if base is None:
-            target = {header.key: header for header in self._engine.headers(at)}
-            wanted |= {name: assumed(name, self._model_for) for name in {key[0] for key in target} - wanted.keys()}
-            plan = planning.make(held, wanted, draft.headers(), target)
-            planning.refuse_mass_deletion(plan, draft.count())
+            target = {header.key: header for header in self._engine.read_headers(at)}
+            wanted |= {
+                name: assume_collection(name, self._model_for) for name in {key[0] for key in target} - wanted.keys()
+            }
+            plan = planning.make_plan(held, wanted, draft.read_headers(), target)
+            planning.refuse_mass_deletion(plan, draft.count_documents())
             return plan, {}
         difference = self._engine.diff(base, at).documents
         documents = {change.key: change.after for change in difference if change.after}
-        wanted |= {name: assumed(name, self._model_for) for name in {key[0] for key in documents} - wanted.keys()}
-        candidates = {change.key for change in difference}.union(draft.touched())
-        fresh = planning.rebuilt(held, wanted)
+        wanted |= {
+            name: assume_collection(name, self._model_for) for name in {key[0] for key in documents} - wanted.keys()
+        }
+        candidates = {change.key for change in difference}.union(draft.list_touched())
+        fresh = planning.list_rebuilt(held, wanted)
         target = self._headers(at, candidates, documents, fresh)
-        present = draft.headers_of(candidates)
+        present = draft.find_headers(candidates)
         if fresh or held.keys() - wanted.keys():
             present |= {
-                key: header for key, header in draft.headers().items() if key[0] in fresh or key[0] not in wanted
+                key: header for key, header in draft.read_headers().items() if key[0] in fresh or key[0] not in wanted
             }
-        return planning.make(held, wanted, present, target), documents
+        return planning.make_plan(held, wanted, present, target), documents
 
     def _plan_of(self, draft: Draft, at: At, changed: frozenset[Key]) -> tuple[Plan, dict[Key, Document]]:
         """As `_plan`, where only these documents differ: its cost is theirs."""
-        held = draft.collections()
-        documents = documents_by_key(self._engine, at, sorted(changed))
+        held = draft.list_collections()
+        documents = read_documents_by_key(self._engine, at, sorted(changed))
         target = {key: document.header for key, document in documents.items()}
-        return planning.make(held, held, draft.headers_of(changed), target), documents
+        return planning.make_plan(held, held, draft.find_headers(changed), target), documents
 
     def _headers(
         self, at: At, candidates: Iterable[Key], documents: dict[Key, Document], whole: Iterable[str]
     ) -> dict[Key, DocumentHeader]:
         target = {key: document.header for key, document in documents.items()}
         for key in candidates:
-            if key not in target and (document := self._engine.document(at, *key)):
+            if key not in target and (document := self._engine.find_document(at, *key)):
                 target[key] = document.header
         for name in whole:
-            target |= {header.key: header for header in self._engine.headers(at, collection=name)}
+            target |= {header.key: header for header in self._engine.read_headers(at, collection=name)}
         return target
 
     def _shared_at(self, at: At) -> Elsewhere | None:
         """What brings vectors that others computed, of a revision alone."""
         shared = self._shared
-        if shared is None or isinstance(at, Working):
+        if shared is None or isinstance(at, WorkingSet):
             return None
-        return lambda collection, model, chunking: shared.bring(collection, at, model=model, chunking=chunking)
+        return lambda collection, model, chunking: shared.fetch_vectors(collection, at, model=model, chunking=chunking)
 
     def _read(self, at: At, name: str, ids: list[str], documents: dict[Key, Document]) -> Iterator[Document]:
         unread = [doc_id for doc_id in ids if (name, doc_id) not in documents]
@@ -186,10 +192,10 @@ class Indexer(DocumentIndexer):
         if len(unread) > STREAM_ABOVE:
             asked = set(unread)
             yield from (
-                document for document in self._engine.documents(at, collection=name) if document.doc_id in asked
+                document for document in self._engine.read_documents(at, collection=name) if document.doc_id in asked
             )
         else:
-            found = (self._engine.document(at, name, doc_id) for doc_id in unread)
+            found = (self._engine.find_document(at, name, doc_id) for doc_id in unread)
             yield from (each for each in found if each)
 
 

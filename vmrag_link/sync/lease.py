@@ -20,7 +20,7 @@ from vmrag_link.paths import Places, read_recorded_path, write_atomically
 NAME_LENGTH = 16
 
 
-def holder(places: Places, symbolic: str) -> Path | None:
+def find_holder(places: Places, symbolic: str) -> Path | None:
     """The git directory of another work tree that holds the lease of `refs/heads/…`; None if none
     does.
     """
@@ -33,25 +33,28 @@ def holder(places: Places, symbolic: str) -> Path | None:
     return recorded
 
 
-def take(places: Places, symbolic: str, *, timeout: float) -> None:
+def take_lease(places: Places, symbolic: str, *, timeout: float) -> None:
     """Hold the lease from now on. Raises `BranchInUse`, which names the work tree that holds it."""
     if not (places.common / "worktrees").is_dir():
         return
-    with locks.exclusive(places.locks / "leases.lock", purpose="attach a branch", timeout=timeout):
-        other = holder(places, symbolic)
+    with locks.hold_exclusive(places.locks / "leases.lock", purpose="attach a branch", timeout=timeout):
+        other = find_holder(places, symbolic)
         if other:
-            raise in_use(other, symbolic)
+            raise build_in_use_error(other, symbolic)
         write_atomically(_file(places, symbolic), os.fsencode(places.git_dir), durable=False)
 
 
-def sweep(places: Places) -> None:
+def remove_stale_leases(places: Places) -> None:
     """Remove the leases that hold nothing any more: their work tree is gone, or has left the
     branch.
     """
     folder = places.shared / "leases"
     if not folder.is_dir():
         return
-    with contextlib.suppress(Busy), locks.exclusive(places.locks / "leases.lock", purpose="sweep leases", timeout=0):
+    with (
+        contextlib.suppress(Busy),
+        locks.hold_exclusive(places.locks / "leases.lock", purpose="sweep leases", timeout=0),
+    ):
         for path in folder.glob("[0-9a-f]" * NAME_LENGTH):
             recorded = read_recorded_path(path)
             branches = _stands_on(places._replace(git_dir=recorded)) if recorded else ()
@@ -59,25 +62,25 @@ def sweep(places: Places) -> None:
                 path.unlink()
 
 
-def beside(places: Places, symbolic: str) -> Path | None:
+def find_other_work_tree(places: Places, symbolic: str) -> Path | None:
     """The git directory of some other work tree that is on `refs/heads/…`."""
     folders = (places.common, *(head.parent for head in places.common.glob("worktrees/*/HEAD")))
     others = (folder for folder in folders if folder != places.git_dir)
     return next((each for each in others if os.fsencode(symbolic) in _stands_on(places._replace(git_dir=each))), None)
 
 
-def shared(other: Path, branch: str, kb_branch: str) -> str:
+def describe_shared(other: Path, branch: str, kb_branch: str) -> str:
     """What a work tree is told that writes on a KB branch of its own; empty: not yet."""
     own = f"go to {kb_branch!r}" if kb_branch else "would go to a KB branch of its own"
     return (
-        f"The documents of {branch!r} are written in another work tree, {work_tree(other)}; those of this one {own}. "
+        f"The documents of {branch!r} are written in another work tree, {find_work_tree(other)}; those of this one {own}. "
         f"What the other one has committed to git comes here by: vmrag merge {quoted(branch)}"
     )
 
 
-def in_use(other: Path, symbolic: str) -> BranchInUse:
+def build_in_use_error(other: Path, symbolic: str) -> BranchInUse:
     branch = symbolic.removeprefix(BRANCHES)
-    where = work_tree(other)
+    where = find_work_tree(other)
     return BranchInUse(
         f"The documents of {branch!r} are written in another work tree, {where}; here they are only read.",
         hint=f"Work there: cd {quoted(where)}; or write on a branch of your own: git switch -c NAME",
@@ -86,7 +89,7 @@ def in_use(other: Path, symbolic: str) -> BranchInUse:
     )
 
 
-def work_tree(git_dir: Path) -> Path:
+def find_work_tree(git_dir: Path) -> Path:
     """The top of the work tree that a git directory belongs to."""
     try:
         named = os.fsdecode((git_dir / "gitdir").read_bytes().rstrip(b"\n"))
@@ -109,7 +112,7 @@ def _stands_on(places: Places) -> set[bytes]:
     """The branches that a work tree is on, rebases or bisects, as `refs/heads/…`. Empty for a work
     tree without knowledge.
     """
-    if not os.path.isfile(places.workspace) or not work_tree(places.git_dir).is_dir():  # noqa: PTH113  no error for any path
+    if not os.path.isfile(places.workspace) or not find_work_tree(places.git_dir).is_dir():  # noqa: PTH113  no error for any path
         return set()
     head = _content(places.git_dir / "HEAD").removeprefix(b"ref: ")
     bisected = os.fsencode(BRANCHES) + _content(places.git_dir / "BISECT_START")

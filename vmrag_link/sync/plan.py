@@ -42,18 +42,18 @@ class Plan(Record, frozen=True):
     changes: ChangeCounts
 
     @property
-    def empty(self) -> bool:
+    def is_empty(self) -> bool:
         return not (self.drop or self.create or self.redefine or self.remove or self.add)
 
 
-def rebuilt(held: Mapping[str, Collection], wanted: Mapping[str, Collection]) -> set[str]:
+def list_rebuilt(held: Mapping[str, Collection], wanted: Mapping[str, Collection]) -> set[str]:
     """Collections that have to be indexed from nothing: new ones, and those whose model, distance
     or chunking changed.
     """
     return {name for name, new in wanted.items() if name not in held or not indexes_equally(held[name], new)}
 
 
-def make(
+def make_plan(
     held: Mapping[str, Collection],
     wanted: Mapping[str, Collection],
     present: Mapping[Key, DocumentHeader],
@@ -65,7 +65,7 @@ def make(
     `present` and `target` must hold every document that differs, and all documents of dropped and
     of `rebuilt` collections.
     """
-    fresh = rebuilt(held, wanted)
+    fresh = list_rebuilt(held, wanted)
     dropped = {name for name in held if name not in wanted or name in fresh}
     unequal = {key for key in present.keys() | target.keys() if present.get(key) != target.get(key)}
     return Plan(
@@ -102,37 +102,37 @@ Models = Callable[[Collection], Model]
 """Gives a collection's embedding model."""
 
 
-def assumed(name: str, model_for: Models) -> Collection:
+def assume_collection(name: str, model_for: Models) -> Collection:
     """The collection as its documents are indexed while it has no row.
 
     It is the same on every machine, whatever the settings say.
     """
-    table = logical.table_implied(name)
+    table = logical.implied_table(name)
     kinds = [kind for kind, each in TABLE_OF_KIND.items() if table and each == table.name]
     bare = Collection(name, kind=kinds[0]) if kinds else Collection(name)
     model = model_for(bare)
     return msgspec.structs.replace(bare, embedding_model=model.fingerprint, embedding_dimensions=model.dimensions)
 
 
-def rows_at(engine: RowSource, at: At) -> dict[str, Collection]:
+def read_rows_at(engine: RowSource, at: At) -> dict[str, Collection]:
     """The rows of collections at a place, as they are indexed, by name."""
-    return {collection.name: with_present_model(collection) for collection in engine.collections(at)}
+    return {collection.name: use_present_model(collection) for collection in engine.list_collections(at)}
 
 
-def collections_at(engine: RowSource, at: At, held: Iterable[str], model_for: Models) -> dict[str, Collection]:
+def read_collections_at(engine: RowSource, at: At, held: Iterable[str], model_for: Models) -> dict[str, Collection]:
     """The collections at a place, by name; of those that are `held`, also such that have documents
     there and no row.
     """
-    wanted = rows_at(engine, at)
-    rowless = [name for name in held if name not in wanted and engine.count(at, collection=name)]
-    return wanted | {name: assumed(name, model_for) for name in rowless}
+    wanted = read_rows_at(engine, at)
+    rowless = [name for name in held if name not in wanted and engine.count_documents(at, collection=name)]
+    return wanted | {name: assume_collection(name, model_for) for name in rowless}
 
 
 FORMER_DEFAULTS = frozenset({"wordllama-l2-supercat-256 64b47a2dc493cb8e 93248f2a9ec36c7b mean unit v1"})
 """Of `default`: the package wordllama's own file, float16."""
 
 
-def with_present_model(collection: Collection) -> Collection:
+def use_present_model(collection: Collection) -> Collection:
     """The collection as it is indexed now."""
     if (collection.embedding_function, collection.embedding_model in FORMER_DEFAULTS) != ("default", True):
         return collection

@@ -22,21 +22,21 @@ from vmrag_link.chroma_server.client import ChromaClient, RemoteCollection
 from vmrag_link.chroma_server.contents import (
     BUILDING,
     CollectionSeal,
-    Expected,
+    ExpectedRecord,
     collection_name,
-    contents_of,
+    digest_records,
+    digest_vectors,
     fetch_vectors,
-    owner_of,
+    fingerprint_contents,
+    make_owner_mark,
     record_id,
-    records_digest,
-    vectors_digest,
 )
 from vmrag_link.chroma_server.server import ServerAddress
-from vmrag_link.chroma_server.share import is_current, problem
-from vmrag_link.documents.chunking import document_chunks
+from vmrag_link.chroma_server.share import find_share_problem, is_lease_current
+from vmrag_link.documents.chunking import split_document
 from vmrag_link.embedding.base import Model
 from vmrag_link.embedding.cache import EmbeddingCache
-from vmrag_link.engines.base import VECTORS_BRANCH, Engine, Write, root_of
+from vmrag_link.engines.base import VECTORS_BRANCH, Engine, Write, read_root
 from vmrag_link.errors import ChromaServerFailed, plural
 from vmrag_link.models import Chunking, Collection, Document, content_hash
 from vmrag_link.progress import DOWNLOADING, Progress
@@ -48,34 +48,34 @@ _MESSAGE = "Vouch for vectors on a Chroma server"
 _DIGEST = r"[0-9a-f]{64}"
 
 
-def digests(engine: Engine, contents: str) -> set[str]:
+def read_digests(engine: Engine, contents: str) -> set[str]:
     """The digests of the vectors of these contents (`contents_of`) that somebody vouches for:
     here, or in what was last fetched. A fork that is only looked at vouches for nothing.
     """
-    rows = (engine.ids(head, COLLECTION, prefix=f"{contents}-") for head in _heads(engine))
+    rows = (engine.list_ids(head, COLLECTION, prefix=f"{contents}-") for head in _heads(engine))
     found = (identifier.partition("-")[2] for ids in rows for identifier in ids)
     return {each for each in found if re.fullmatch(_DIGEST, each)}
 
 
-def vouch(engine: Engine, vectors: Mapping[str, str], *, timeout: float) -> None:
+def vouch_digests(engine: Engine, vectors: Mapping[str, str], *, timeout: float) -> None:
     """Note digests by contents, unless they are noted already."""
-    with engine.writing("vouch for vectors", timeout=timeout):
-        new = [f"{each}-{digest}" for each, digest in vectors.items() if digest not in digests(engine, each)]
+    with engine.write_lock("vouch for vectors", timeout=timeout):
+        new = [f"{each}-{digest}" for each, digest in vectors.items() if digest not in read_digests(engine, each)]
         if not new:
             return
-        branch = engine.branch(VECTORS_BRANCH)
+        branch = engine.find_branch(VECTORS_BRANCH)
         if branch is None:
-            engine.create_branch(VECTORS_BRANCH, root_of(engine))
-        head = branch.head if branch else root_of(engine)
+            engine.create_branch(VECTORS_BRANCH, read_root(engine))
+        head = branch.head if branch else read_root(engine)
         engine.write(VECTORS_BRANCH, _rows(new), expected=head)
         engine.commit(VECTORS_BRANCH, message=_MESSAGE, author=_AUTHOR, date=clock.now(), expected=head)
 
 
-def head_for(engine: Engine, there: str | None) -> str | None:
+def build_head(engine: Engine, there: str | None) -> str | None:
     """The head to push to a remote whose branch stands at `there`: with its rows and ours. None
     where it has all of ours.
     """
-    branch = engine.branch(VECTORS_BRANCH)
+    branch = engine.find_branch(VECTORS_BRANCH)
     if branch is None or (there and engine.is_ancestor(branch.head, there)):
         return None
     if there is None or engine.is_ancestor(there, branch.head):
@@ -84,18 +84,20 @@ def head_for(engine: Engine, there: str | None) -> str | None:
     lacking = [identifier for identifier in _ids(engine, branch.head) if identifier not in known]
     if not lacking:
         return None
-    with engine.writing("vouch for vectors"):
+    with engine.write_lock("vouch for vectors"):
         return engine.commit_onto(there, [_rows(lacking)], message=_MESSAGE, author=_AUTHOR, date=clock.now())
 
 
 def _heads(engine: Engine) -> list[str]:
-    branch = engine.branch(VECTORS_BRANCH)
-    found = engine.known_heads(VECTORS_BRANCH) - {engine.remote_heads(quarantine.KEY).get(VECTORS_BRANCH, "")}
+    branch = engine.find_branch(VECTORS_BRANCH)
+    found = engine.all_remote_heads(VECTORS_BRANCH) - {
+        engine.remote_heads(quarantine.QUARANTINE_KEY).get(VECTORS_BRANCH, "")
+    }
     return [each for each in sorted(found | ({branch.head} if branch else set())) if engine.has_revision(each)]
 
 
 def _ids(engine: Engine, head: str) -> list[str]:
-    return [header.doc_id for header in engine.headers(head, collection=COLLECTION)]
+    return [header.doc_id for header in engine.read_headers(head, collection=COLLECTION)]
 
 
 def _rows(ids: Iterable[str]) -> Write:
@@ -120,7 +122,7 @@ class _Lookup(NamedTuple):
     collection: Collection
     name: str
     model: Model
-    wanted: Mapping[str, Expected]
+    wanted: Mapping[str, ExpectedRecord]
     have: Mapping[str, bytes]
     digests: AbstractSet[str]
 
@@ -141,7 +143,7 @@ class SharedVectors:
         self._required = required
         self._asked = dict[tuple[str, str], bool]()
 
-    def bring(self, collection: Collection, revision: str, *, model: Model, chunking: Chunking) -> bool:
+    def fetch_vectors(self, collection: Collection, revision: str, *, model: Model, chunking: Chunking) -> bool:
         """Put the vectors of a revision's collection into the cache; whether it has them all now.
 
         `chunking`: as it is indexed. Without a voucher for it no server is asked. Raises
@@ -150,12 +152,12 @@ class SharedVectors:
         asked = (collection.name, revision)
         if asked not in self._asked:
             self._asked[asked] = False  # also if it fails: the next batch would wait again
-            contents = contents_of(collection, self._engine.headers(revision, collection=collection.name))
-            expected = digests(self._engine, contents)
+            contents = fingerprint_contents(collection, self._engine.read_headers(revision, collection=collection.name))
+            expected = read_digests(self._engine, contents)
             if expected:
-                name = collection_name(owner_of(root_of(self._engine)), contents)
-                wanted = _expected(self._engine.documents(revision, collection=collection.name), chunking)
-                have = self._cache.get(
+                name = collection_name(make_owner_mark(read_root(self._engine)), contents)
+                wanted = _expected(self._engine.read_documents(revision, collection=collection.name), chunking)
+                have = self._cache.read_vectors(
                     model.fingerprint,
                     [*{each.hash for each in wanted.values()}],
                     dimensions=model.dimensions,
@@ -183,7 +185,7 @@ class SharedVectors:
         self,
         found: RemoteCollection,
         lookup: _Lookup,
-        lacking: Mapping[str, Expected],
+        lacking: Mapping[str, ExpectedRecord],
         advance: Callable[[int], None],
     ) -> None:
         """Download what is lacking. If that and what is here are not what somebody vouches for, all
@@ -191,37 +193,39 @@ class SharedVectors:
         """
         size = lookup.model.dimensions
         got = fetch_vectors(self._client, found, lacking, dimensions=size, advance=advance)
-        if lookup.have and vectors_digest({**lookup.have, **got}.items()) not in lookup.digests:
+        if lookup.have and digest_vectors({**lookup.have, **got}.items()) not in lookup.digests:
             got = fetch_vectors(self._client, found, lookup.wanted, dimensions=size, advance=advance)
-        if vectors_digest({**lookup.have, **got}.items()) not in lookup.digests:  # `got` replaces what is here
-            raise self._client.failure(
+        if digest_vectors({**lookup.have, **got}.items()) not in lookup.digests:  # `got` replaces what is here
+            raise self._client.make_error(
                 f"serves other vectors in {found.name} than those that the knowledge base vouches for",
                 hint="Whoever has its vectors mends it: vmrag doctor --fix",
             )
-        self._cache.put(lookup.model.fingerprint, got)
+        self._cache.store_vectors(lookup.model.fingerprint, got)
         came = f"{plural(len(got), 'vector')} of {lookup.collection.name!r} came"
-        self._progress.note(f"{came} from the Chroma server ({self._client.address.shown}).")
+        self._progress.note(f"{came} from the Chroma server ({self._client.address.display_text}).")
 
-    def _sealed(self, name: str, wanted: Mapping[str, Expected]) -> RemoteCollection | None:
+    def _sealed(self, name: str, wanted: Mapping[str, ExpectedRecord]) -> RemoteCollection | None:
         """The collection, once whoever is building it has finished; None where there is none."""
-        seal = CollectionSeal(len(wanted), records_digest(wanted), 0)
+        seal = CollectionSeal(len(wanted), digest_records(wanted), 0)
         deadline = time.monotonic() + WAIT_SECONDS
         while True:
-            building = self._client.find(name + BUILDING)  # first: it gets the other name when it is complete
-            if found := self._client.find(name):
-                if why := problem(self._client, found, seal):
-                    raise self._client.failure(f"does not have {name} as it was built: {why}")
+            building = self._client.find_collection(
+                name + BUILDING
+            )  # first: it gets the other name when it is complete
+            if found := self._client.find_collection(name):
+                if why := find_share_problem(self._client, found, seal):
+                    raise self._client.make_error(f"does not have {name} as it was built: {why}")
                 return found
-            if building is None or not is_current(building.metadata or {}) or time.monotonic() > deadline:
+            if building is None or not is_lease_current(building.metadata or {}) or time.monotonic() > deadline:
                 return None
             time.sleep(_POLL_SECONDS)
 
 
-def _expected(documents: Iterable[Document], chunking: Chunking) -> dict[str, Expected]:
+def _expected(documents: Iterable[Document], chunking: Chunking) -> dict[str, ExpectedRecord]:
     """The records that these documents have on a server, by id."""
     found = {}
     for document in documents:
-        for number, chunk in enumerate(document_chunks(document, chunking)):
+        for number, chunk in enumerate(split_document(document, chunking)):
             text_hash = content_hash(chunk.text)
-            found[record_id(document.doc_id, number, text_hash)] = Expected(text_hash, len(chunk.text.encode()))
+            found[record_id(document.doc_id, number, text_hash)] = ExpectedRecord(text_hash, len(chunk.text.encode()))
     return found

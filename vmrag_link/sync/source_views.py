@@ -19,22 +19,22 @@ import msgspec
 from vmrag_link.errors import FileFailed, IndexFailed, refuses_writing
 from vmrag_link.index import storage
 from vmrag_link.index import view as views
-from vmrag_link.index.directories import lock_of, remove_orphaned_lock
-from vmrag_link.index.view import SUFFIX, IndexView, damaged_segments, indexes_equally
+from vmrag_link.index.directories import lock_path, remove_orphaned_lock
+from vmrag_link.index.view import SUFFIX, IndexView, find_damaged_segments, indexes_equally
 from vmrag_link.index.views import MemoryViews, Views
-from vmrag_link.models import Collection, Document, Record, canonical_json
+from vmrag_link.models import Collection, Document, Record, encode_canonical_json
 from vmrag_link.paths import TREE, Places, write_atomically
 from vmrag_link.progress import INDEXING, Progress
 from vmrag_link.sources.listings import NoDocument
-from vmrag_link.sync.binding import worktree_folders
+from vmrag_link.sync.binding import list_worktree_folders
 from vmrag_link.sync.chroma_state import read_committed
 
 if TYPE_CHECKING:
     from vmrag_link.index.draft import Draft
     from vmrag_link.sync.adding import DocumentIndexer
 
-FILE = "files"
-BOUND = "bound"
+FILE_NAME = "files"
+BINDING_NAME = "bound"
 """In a work tree's own folder: what answers for it (`SourceBinding`)."""
 
 MOST_BASES = 8
@@ -64,7 +64,7 @@ class SourceContents(Record, frozen=True):
             [row.name, row.embedding_model, row.distance, row.chunking, *([row.metadata] if row.has_notes else [])]
             for row in self.collections
         ]
-        return hashlib.sha256(canonical_json([decisive, self.tags]).encode()).hexdigest()[:40]
+        return hashlib.sha256(encode_canonical_json([decisive, self.tags]).encode()).hexdigest()[:40]
 
 
 class SourceBinding(Record, frozen=True):
@@ -87,44 +87,44 @@ may cost.
 """
 
 
-def read(folder: Path) -> SourceContents:
+def read_contents(folder: Path) -> SourceContents:
     """Raises `IndexFailed`."""
     try:
-        return msgspec.msgpack.decode(storage.read_file(folder / FILE), type=SourceContents)
+        return msgspec.msgpack.decode(storage.read_file(folder / FILE_NAME), type=SourceContents)
     except (OSError, UnicodeDecodeError, msgspec.DecodeError) as error:
         raise IndexFailed(f"{folder.name} does not say of which files it was made: {error}") from error
 
 
-def bound(places: Places) -> SourceBinding | None:
+def read_binding(places: Places) -> SourceBinding | None:
     """What answers for a work tree; None if that is not known."""
-    return _read_binding(places.source_state / BOUND)
+    return _read_binding(places.source_state / BINDING_NAME)
 
 
-def bind(places: Places, binding: SourceBinding) -> None:
+def write_binding(places: Places, binding: SourceBinding) -> None:
     """Let a view answer for a work tree. One of before that had uncommitted files goes."""
-    before = bound(places)
-    write_atomically(places.source_state / BOUND, msgspec.msgpack.encode(binding), durable=False)
+    before = read_binding(places)
+    write_atomically(places.source_state / BINDING_NAME, msgspec.msgpack.encode(binding), durable=False)
     kept = Views(places.source_views)
     if before and before.ephemeral and before.view != binding.view:
-        if kept.discard(kept.root / before.view, unless=lambda: bound_views(places)):
-            remove_orphaned_lock(lock_of(kept.root / before.view))
-        kept.segments.collect(places.view_folders)
+        if kept.remove_if_unused(kept.root / before.view, unless=lambda: list_bound_views(places)):
+            remove_orphaned_lock(lock_path(kept.root / before.view))
+        kept.segments.collect_garbage(places.view_folders)
 
 
-def bound_views(places: Places) -> set[Path]:
+def list_bound_views(places: Places) -> set[Path]:
     """The views of sources that some work tree answers from, or its Chroma store is made of."""
-    folders = list(worktree_folders(places))
-    bindings = [_read_binding(folder / TREE / BOUND) for folder in folders]
+    folders = list(list_worktree_folders(places))
+    bindings = [_read_binding(folder / TREE / BINDING_NAME) for folder in folders]
     committed = [read_committed(folder) for folder in folders]
     bound = {places.source_views / binding.view for binding in bindings if binding}
-    return bound | {Views(places.source_views).path(files.view) for files in committed if files and files.view}
+    return bound | {Views(places.source_views).view_path(files.view) for files in committed if files and files.view}
 
 
-def evict(places: Places, *, keep_bytes: int) -> None:
+def evict_views(places: Places, *, keep_bytes: int) -> None:
     """Remove the spare views of sources beyond the limit, and what killed builders left."""
     kept = Views(places.source_views)
-    kept.sweep()
-    kept.evict(bound=lambda: bound_views(places), keep_bytes=keep_bytes)
+    kept.remove_unfinished()
+    kept.evict_spare(bound=lambda: list_bound_views(places), keep_bytes=keep_bytes)
 
 
 def _read_binding(path: Path) -> SourceBinding | None:
@@ -138,19 +138,19 @@ class SourceView(NamedTuple):
     """A view's folder, how many files it still lacks, and whether it was not there before."""
 
     folder: Path
-    left: int
-    made: bool
+    remaining: int
+    is_new: bool
 
 
 class SourceIndexer(NamedTuple):
     """Makes views of sources. `indexer` is called only if something has to be indexed."""
 
-    kept: Views
+    views: Views
     read_files: Read
     indexer: Callable[[], DocumentIndexer]
     progress: Progress
 
-    def provide(self, wanted: SourceContents, *, durable: bool, most: int | None = None) -> SourceView:
+    def provide_view(self, wanted: SourceContents, *, durable: bool, most: int | None = None) -> SourceView:
         """A usable view of these files; where there is none, it is derived from the nearest one.
 
         `durable`: it survives a power cut. `most`: index so many files now, and leave others to
@@ -162,27 +162,27 @@ class SourceIndexer(NamedTuple):
         except (OSError, FileFailed, IndexFailed) as error:
             if not refuses_writing(error):
                 raise
-        return self._replace(kept=MemoryViews(self.kept.root)).make_view(wanted, durable=durable, most=most)
+        return self._replace(views=MemoryViews(self.views.root)).make_view(wanted, durable=durable, most=most)
 
     def make_view(self, wanted: SourceContents, *, durable: bool, most: int | None) -> SourceView:
         """Provide a view at one place. Raises if it cannot be written."""
-        kept = self.kept
-        with kept.segments.making(), contextlib.ExitStack() as held:
-            base = _find_nearest(kept, wanted, held) if kept.problem(wanted.key) else None
+        kept = self.views
+        with kept.segments.pause_collection(), contextlib.ExitStack() as held:
+            base = _find_nearest(kept, wanted, held) if kept.find_problem(wanted.key) else None
             left = 0
-            if most is not None and kept.problem(wanted.key):
-                wanted, left = _take_part(wanted, read(base).tags if base else {}, most)
-            if not kept.problem(wanted.key):
-                path = kept.path(wanted.key)
-                kept.touch(path)
-                return SourceView(path, left, made=False)
+            if most is not None and kept.find_problem(wanted.key):
+                wanted, left = _take_part(wanted, read_contents(base).tags if base else {}, most)
+            if not kept.find_problem(wanted.key):
+                path = kept.view_path(wanted.key)
+                kept.mark_used(path)
+                return SourceView(path, left, is_new=False)
             path, unread = self._derive(wanted, base, durable=durable)
-            return SourceView(path, left + unread, made=True)
+            return SourceView(path, left + unread, is_new=True)
 
     def _derive(self, wanted: SourceContents, base: Path | None, *, durable: bool) -> tuple[Path, int]:
         """Return a new view, and how many of the files it lacks."""
-        kept = self.kept
-        with kept.building() as folder:
+        kept = self.views
+        with kept.temporary_folder() as folder:
             try:
                 held = self._build(folder, wanted, base, durable=durable)
             except IndexFailed:  # damage may show only when a segment is taken over
@@ -192,8 +192,8 @@ class SourceIndexer(NamedTuple):
             unread = _count(wanted.tags) - _count(held.tags)
             if durable:
                 return kept.publish(folder, held.key), unread
-            path = kept.path(held.key)
-            kept.name(folder, path, problem=lambda: kept.problem(held.key))
+            path = kept.view_path(held.key)
+            kept.move_into_place(folder, path, problem=lambda: kept.find_problem(held.key))
             return path, unread
 
     def _build(self, folder: Path, wanted: SourceContents, base: Path | None, *, durable: bool) -> SourceContents:
@@ -201,9 +201,9 @@ class SourceIndexer(NamedTuple):
         from vmrag_link.index.draft import Draft
 
         before, view = SourceContents((), {}), IndexView()
-        if base and not damaged_segments(base):
-            before, view = read(base), views.read(base)
-        with Draft(self.kept.segments, view) as draft:
+        if base and not find_damaged_segments(base):
+            before, view = read_contents(base), views.read_view(base)
+        with Draft(self.views.segments, view) as draft:
             left_out, unread = self._add(draft, wanted, before, _take_over(draft, wanted, before))
             storage.make_folder(folder)
             tags = {
@@ -211,7 +211,7 @@ class SourceIndexer(NamedTuple):
                 for name, files in wanted.tags.items()
             }
             contents = msgspec.structs.replace(wanted, tags=tags, left_out=left_out)
-            storage.write_file(folder / FILE, msgspec.msgpack.encode(contents))
+            storage.write_file(folder / FILE_NAME, msgspec.msgpack.encode(contents))
             draft.publish(folder, revision=contents.key, durable=durable)
             return contents
 
@@ -242,7 +242,7 @@ class SourceIndexer(NamedTuple):
         with self.progress.task(INDEXING, sum(map(len, new.values()))) as task:
             lacking = {name: why for name, why in draft.unembedded().items() if name in wanted.tags}
             some = ((name, documents(name)) for name in sorted(new) if new[name])
-            self.indexer().add(draft, some, task, lacking=lacking)
+            self.indexer().add_documents(draft, some, task, lacking=lacking)
         return left_out, unread
 
 
@@ -250,9 +250,9 @@ def _find_nearest(kept: Views, wanted: SourceContents, held: contextlib.ExitStac
     """The sound view with the fewest other files, locked in `held`."""
     best: tuple[int, Path] | None = None
     total = _count(wanted.tags)
-    for each in kept.all()[:MOST_BASES]:
+    for each in kept.list_views()[:MOST_BASES]:
         with contextlib.suppress(IndexFailed):
-            differing = _count_differing(read(each.path).tags, wanted.tags)
+            differing = _count_differing(read_contents(each.path).tags, wanted.tags)
             if best is None or differing < best[0]:
                 best = (differing, each.path)
             if differing <= max(NEAR, total // 10):
@@ -261,8 +261,8 @@ def _find_nearest(kept: Views, wanted: SourceContents, held: contextlib.ExitStac
         return None
     path = best[1]
     with contextlib.ExitStack() as reading:
-        reading.enter_context(kept.reading(path))
-        if kept.problem(path.name.removesuffix(f"-{SUFFIX}")):
+        reading.enter_context(kept.lock_for_reading(path))
+        if kept.find_problem(path.name.removesuffix(f"-{SUFFIX}")):
             return None
         held.enter_context(reading.pop_all())
     return path
@@ -295,7 +295,7 @@ def _take_over(draft: Draft, wanted: SourceContents, before: SourceContents) -> 
     """Remove what is not wanted as it is, and return which files stay, by collection."""
     definitions = {collection.name: collection for collection in wanted.collections}
     stay: dict[str, set[str]] = {}
-    for name, held in draft.collections().items():
+    for name, held in draft.list_collections().items():
         if name not in definitions or not indexes_equally(held, definitions[name]):
             draft.drop_collection(name)
             continue
@@ -303,7 +303,7 @@ def _take_over(draft: Draft, wanted: SourceContents, before: SourceContents) -> 
         tags, there = wanted.tags.get(name, {}), before.tags.get(name, {})
         without = before.left_out.get(name, {})
         stay[name] = {path for path, tag in there.items() if tags.get(path) == tag}
-        draft.remove(name, sorted(path for path in there if path not in stay[name] and path not in without))
+        draft.remove_documents(name, sorted(path for path in there if path not in stay[name] and path not in without))
     for name in definitions.keys() - stay.keys():
         draft.create_collection(definitions[name])
     return stay

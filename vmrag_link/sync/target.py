@@ -14,7 +14,7 @@ from vmrag_link.engines.migrated import read_pin
 from vmrag_link.errors import KnowledgeRefused, PinMalformed, quoted
 from vmrag_link.git import plumbing
 from vmrag_link.git.refs import BRANCHES
-from vmrag_link.models import At, KbBranch, Record, Working
+from vmrag_link.models import At, KbBranch, Record, WorkingSet
 from vmrag_link.paths import Places
 from vmrag_link.pin import Pin
 from vmrag_link.sync import lease
@@ -56,7 +56,7 @@ class Target(Record, frozen=True):
     kb_branch: KbBranch | None = None
     attachment: Attachment = "detached"
     in_use_by: Path | None = None
-    own: bool = False
+    has_own_branch: bool = False
 
     @property
     def revision(self) -> str:
@@ -64,12 +64,12 @@ class Target(Record, frozen=True):
         return self.pin.dolt_commit
 
     @property
-    def place(self) -> At:
+    def at(self) -> At:
         """Where a write to this target reads documents."""
-        return Working(self.kb_branch.name) if self.kb_branch else self.revision
+        return WorkingSet(self.kb_branch.name) if self.kb_branch else self.revision
 
 
-def pinned(places: Places, trigger: Trigger) -> str | None:
+def read_pinned_revision(places: Places, trigger: Trigger) -> str | None:
     """The revision that the pin names; None where there is no pin, or none that can be read."""
     try:
         return read_pin(places.kb, trigger.pin).dolt_commit if trigger.pin is not None else None
@@ -89,17 +89,17 @@ def read_own_pin(places: Places, data: bytes) -> Pin:
 
 
 def read_trigger(places: Places) -> Trigger:
-    return Trigger(plumbing.head(places).symbolic, plumbing.pin_bytes(places))
+    return Trigger(plumbing.read_head(places).symbolic, plumbing.read_pin_bytes(places))
 
 
-def resolve(places: Places, engine: Engine, trigger: Trigger, *, bound: str | None = None) -> Target:
+def resolve_target(places: Places, engine: Engine, trigger: Trigger, *, bound: str | None = None) -> Target:
     """What HEAD and the pin ask for. The branch that the pin names is information only.
 
     `bound`: the revision that the work tree answers from already. It was checked before, and is not
     again.
     """
     branch, other, own = _writing(places, engine, trigger)
-    there = Target(trigger, "no_pin", kb_branch=branch, in_use_by=other, own=own)
+    there = Target(trigger, "no_pin", kb_branch=branch, in_use_by=other, has_own_branch=own)
     if trigger.pin is None:
         return there
     try:
@@ -108,7 +108,7 @@ def resolve(places: Places, engine: Engine, trigger: Trigger, *, bound: str | No
         return msgspec.structs.replace(there, state="malformed", problem=problem)
     if not engine.has_revision(pin.dolt_commit):
         return msgspec.structs.replace(there, state="missing", pin=pin)
-    refusal = engine.refusal(pin.dolt_commit) if pin.dolt_commit != bound else None
+    refusal = engine.find_refusal(pin.dolt_commit) if pin.dolt_commit != bound else None
     if refusal:
         return msgspec.structs.replace(there, state="missing", pin=pin, problem=refusal)
     return msgspec.structs.replace(there, state="pinned", pin=pin, attachment=_attachment(branch, pin))
@@ -122,13 +122,13 @@ def _writing(places: Places, engine: Engine, trigger: Trigger) -> tuple[KbBranch
     """
     if trigger.branch is None or trigger.symbolic is None:
         return None, None, False
-    other = lease.holder(places, trigger.symbolic)
-    name = plumbing.kb_branch_of(places, trigger.branch, own=True)
-    mine = engine.branch(name) if name else None
-    if mine and (other or mine.dirty or mine.head == pinned(places, trigger)):
+    other = lease.find_holder(places, trigger.symbolic)
+    name = plumbing.find_kb_branch(places, trigger.branch, own=True)
+    mine = engine.find_branch(name) if name else None
+    if mine and (other or mine.dirty or mine.head == read_pinned_revision(places, trigger)):
         return mine, other, True
-    name = None if other else plumbing.kb_branch_of(places, trigger.branch)
-    return (engine.branch(name) if name else None), other, False
+    name = None if other else plumbing.find_kb_branch(places, trigger.branch)
+    return (engine.find_branch(name) if name else None), other, False
 
 
 def _attachment(branch: KbBranch | None, pin: Pin) -> Attachment:
@@ -139,40 +139,44 @@ def _attachment(branch: KbBranch | None, pin: Pin) -> Attachment:
     return "held" if branch.dirty else "behind"
 
 
-def dirty_elsewhere(engine: Engine, target: Target) -> list[str]:
+def list_dirty_branches(engine: Engine, target: Target) -> list[str]:
     """KB branches with uncommitted documents, but for the target's own."""
     own = target.kb_branch.name if target.kb_branch else None
-    return [branch.name for branch in engine.branches() if branch.dirty and branch.name != own]
+    return [branch.name for branch in engine.list_branches() if branch.dirty and branch.name != own]
 
 
-def left_behind(target: Target) -> tuple[str, ...]:
+def describe_left_behind(target: Target) -> tuple[str, ...]:
     """What of HEAD's KB branch the pin does not show, with the command that brings it back."""
     branch = target.kb_branch
     if branch is None or target.attachment not in ("held", "behind"):
         return ()
-    what = held(branch, target.revision) if target.attachment == "held" else unpinned(branch, target.revision)
-    return (f"{what} To go back there: {way_back(branch)} (and here again: vmrag pin {target.revision})",)
+    what = (
+        describe_held(branch, target.revision)
+        if target.attachment == "held"
+        else describe_unpinned(branch, target.revision)
+    )
+    return (f"{what} To go back there: {restore_command(branch)} (and here again: vmrag pin {target.revision})",)
 
 
-def held(branch: KbBranch, pinned: str) -> str:
+def describe_held(branch: KbBranch, pinned: str) -> str:
     return f"Uncommitted documents of {branch.name!r} were written on revision {branch.head[:7]}, while the pin names {pinned[:7]}."
 
 
-def unpinned(branch: KbBranch, pinned: str) -> str:
+def describe_unpinned(branch: KbBranch, pinned: str) -> str:
     return f"KB branch {branch.name!r} is at {branch.head[:7]}, while the pin names {pinned[:7]}."
 
 
-def way_back(branch: KbBranch) -> str:
+def restore_command(branch: KbBranch) -> str:
     """The command after which the pin names the branch's head again."""
     return f"vmrag pin {branch.head}" if branch.dirty else "vmrag pin"
 
 
-def left_revision(branch: KbBranch) -> str:
+def describe_left_revision(branch: KbBranch) -> str:
     """A reset is gone back on by a pin; a rebase that dropped knowledge is mended by a merge."""
     back = f"To go back: vmrag pin {branch.head}; to have what it holds here, too: vmrag merge {branch.head}"
     return f"{branch.name!r} left revision {branch.head[:7]}, which is kept. {back}"
 
 
-def stay_behind(code_branch: str) -> str:
+def describe_stay(code_branch: str) -> str:
     there = quoted(code_branch)
     return f"uncommitted documents stay with {code_branch!r}; they are there again after: git switch {there}"

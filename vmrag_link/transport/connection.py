@@ -28,7 +28,7 @@ T = TypeVar("T")
 class Transport(Protocol):
     """Call it with the remote's lock held, as `opened` does."""
 
-    def heads(self) -> dict[str, str]:
+    def read_heads(self) -> dict[str, str]:
         """The remote's branches as of the last fetch or push; empty if that is not known."""
 
     def fetch(self) -> bool:
@@ -40,10 +40,10 @@ class Transport(Protocol):
         Then nothing has moved, and nothing of it is here.
         """
 
-    def put_back(self) -> bool:
+    def restore_remote(self) -> bool:
         """Restore an empty remote to its state when it was last fetched, if that is known."""
 
-    def current(self) -> bool:
+    def is_current(self) -> bool:
         """Ask whether it is still as it was when it was last fetched, without fetching."""
 
     def push(self, write: Callable[[str], T]) -> T:
@@ -54,7 +54,7 @@ class Transport(Protocol):
 
 
 @contextlib.contextmanager
-def opened(places: Places, engine: Engine, address: Address, *, timeout: float) -> Iterator[Transport]:
+def open_transport(places: Places, engine: Engine, address: Address, *, timeout: float) -> Iterator[Transport]:
     """An open connection; one process of this repository at a time.
 
     `timeout`: seconds to wait for another.
@@ -68,7 +68,7 @@ def opened(places: Places, engine: Engine, address: Address, *, timeout: float) 
 
 
 @contextlib.contextmanager
-def carried(places: Places, engine: Engine, address: Address, *, timeout: float) -> Iterator[GitTransport]:
+def open_git_transport(places: Places, engine: Engine, address: Address, *, timeout: float) -> Iterator[GitTransport]:
     """As `opened`. Raises `RemoteInvalid` for what git does not carry."""
     if address.peer is None:
         raise RemoteInvalid(
@@ -81,34 +81,36 @@ def carried(places: Places, engine: Engine, address: Address, *, timeout: float)
         yield GitTransport(places, engine, address.key, address.peer)
 
 
-def remembered(places: Places, engine: Engine, address: Address, *, timeout: float) -> dict[str, str]:
+def read_remembered_heads(places: Places, engine: Engine, address: Address, *, timeout: float) -> dict[str, str]:
     """The remote's branches as of the last fetch or push, without network; empty if not known."""
     if address.peer is None:
         return engine.remote_heads(address.key)
-    with opened(places, engine, address, timeout=timeout) as peer:
-        return peer.heads()
+    with open_transport(places, engine, address, timeout=timeout) as peer:
+        return peer.read_heads()
 
 
 @contextlib.contextmanager
 def _alone(places: Places, address: Address, purpose: str, timeout: float) -> Iterator[None]:
-    sidecar_repo.prepare(places)
-    with locks.exclusive(git_transport.lock_of(places, address.key), purpose=purpose, timeout=timeout):
-        git_transport.release(places, address.key)
+    sidecar_repo.prepare_folders(places)
+    with locks.hold_exclusive(git_transport.lock_path(places, address.key), purpose=purpose, timeout=timeout):
+        git_transport.remove_leftovers(places, address.key)
         yield
 
 
 def is_in_use(places: Places, key: str) -> bool:
     """Return whether a process talks to a remote now, and may write its copy."""
-    return locks.is_held(git_transport.lock_of(places, key))
+    return locks.is_held(git_transport.lock_path(places, key))
 
 
 def remove_copy(places: Places, key: str, *, timeout: float) -> None:
     """Remove the copy of a remote. The next operation makes it again."""
-    with locks.exclusive(git_transport.lock_of(places, key), purpose="remove the copy of a remote", timeout=timeout):
+    with locks.hold_exclusive(
+        git_transport.lock_path(places, key), purpose="remove the copy of a remote", timeout=timeout
+    ):
         shutil.rmtree(places.remotes / key, ignore_errors=True)
 
 
-def clone(
+def clone_remote(
     places: Places,
     address: Address,
     make: Callable[[str, str], Engine],
@@ -128,4 +130,4 @@ def clone(
                 return make(address.key, address.url)
             except RemoteMissing:
                 return None
-        return git_transport.clone(places, engine, address.key, address.peer, make, limits=limits)
+        return git_transport.clone_remote(places, engine, address.key, address.peer, make, limits=limits)

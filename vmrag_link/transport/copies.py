@@ -25,17 +25,17 @@ import msgspec
 
 from vmrag_link import permissions
 from vmrag_link.engines.base import EngineName
-from vmrag_link.engines.limits import Limits, too_large
+from vmrag_link.engines.limits import Limits, too_large_error
 from vmrag_link.errors import RemoteDamaged
 from vmrag_link.git import objects
 from vmrag_link.git.objects import TreeEntry
 from vmrag_link.models import Record
 from vmrag_link.paths import (
     Places,
-    fsync,
+    remove_stale_temporaries,
     remove_temporaries,
     require_space,
-    sweep_temporaries,
+    sync_to_disk,
     write_atomically,
 )
 from vmrag_link.transport import segments
@@ -50,7 +50,7 @@ class Copy(Protocol):
     @property
     def exists(self) -> bool: ...
 
-    def size(self, there: Places, commit: str) -> int:
+    def measure_size(self, there: Places, commit: str) -> int:
         """Bytes of the knowledge base that a commit holds. Raises `RemoteDamaged`."""
 
     def require_acceptable(self, there: Places, commit: str, *, limits: Limits) -> None:
@@ -61,44 +61,44 @@ class Copy(Protocol):
         `FileFailed`.
         """
 
-    def show(self, there: Places, commit: str) -> None:
+    def check_out_commit(self, there: Places, commit: str) -> None:
         """Let the copy be what a commit of the repository `there` holds.
 
         An interruption leaves a mixture. Raises `RemoteDamaged`.
         """
 
-    def stands_at(self, commit: str) -> bool:
+    def is_at(self, commit: str) -> bool:
         """Whether the copy is what was noted for the commit."""
 
-    def damage(self, commit: str) -> str:
+    def find_damage(self, commit: str) -> str:
         """Return what is damaged of a copy that holds the commit or more, or an empty text.
 
         Reads all of it.
         """
 
-    def note(self, commit: str) -> None:
+    def note_commit(self, commit: str) -> None:
         """Note that the copy stands for the commit, once it would survive a power cut."""
 
-    def unnote(self) -> None:
+    def clear_note(self) -> None:
         """From here on the copy may be anything."""
 
-    def store(self, before: str | None) -> str:
+    def store_commit(self, before: str | None) -> str:
         """The commit of what the engine pushed here, on top of the commit `before`; None: on none.
 
         It is `before` itself if nothing changed. Raises `RemoteDamaged` where that is not here.
         """
 
-    def fresh(self) -> Copy:
+    def create_empty(self) -> Copy:
         """An empty copy beside this one."""
 
     def discard(self) -> None: ...
 
 
-def of(engine: EngineName, folder: Path, git: Places) -> Copy:
+def open_copy(engine: EngineName, folder: Path, git: Places) -> Copy:
     """The copy in a folder of its own. `git`: the repository for what is pushed from it."""
     if engine == "dolt":
         return DoltCopy(folder, git)
-    return FileCopy(folder / NAME, git)
+    return FileCopy(folder / FILE_NAME, git)
 
 
 class FileCopy:
@@ -115,36 +115,36 @@ class FileCopy:
     def exists(self) -> bool:
         return self._file.exists()
 
-    def size(self, there: Places, commit: str) -> int:
-        return segments.size(there, commit)
+    def measure_size(self, there: Places, commit: str) -> int:
+        return segments.read_size(there, commit)
 
     def require_acceptable(self, there: Places, commit: str, *, limits: Limits) -> None:
         segments.require_acceptable(there, commit, self._file, limits=limits)
 
-    def show(self, there: Places, commit: str) -> None:
-        segments.restore(there, commit, self._file)
+    def check_out_commit(self, there: Places, commit: str) -> None:
+        segments.restore_file(there, commit, self._file)
 
-    def stands_at(self, commit: str) -> bool:
-        return stands_at(self._file, commit)
+    def is_at(self, commit: str) -> bool:
+        return is_file_at(self._file, commit)
 
-    def damage(self, commit: str) -> str:
+    def find_damage(self, commit: str) -> str:
         try:
             whole = not self.exists or segments.begins_with(self._git, commit, self._file)
         except RemoteDamaged as error:
             return error.message
         return "" if whole else f"{self._file.name} is not what was fetched"
 
-    def note(self, commit: str) -> None:
-        note(self._file, commit)
+    def note_commit(self, commit: str) -> None:
+        note_file(self._file, commit)
 
-    def unnote(self) -> None:
+    def clear_note(self) -> None:
         permissions.make_folder(self._file.parent)
         note_path(self._file).unlink(missing_ok=True)
 
-    def store(self, before: str | None) -> str:
-        return segments.store(self._git, self._file, before)
+    def store_commit(self, before: str | None) -> str:
+        return segments.store_file(self._git, self._file, before)
 
-    def fresh(self) -> Copy:
+    def create_empty(self) -> Copy:
         file = self._file.with_name("new.doltlite")
         permissions.make_folder(file.parent)  # it may never have held anything that is sound
         discard_file(file)
@@ -154,18 +154,18 @@ class FileCopy:
         discard_file(self._file)
 
 
-NAME = "remote.doltlite"
+FILE_NAME = "remote.doltlite"
 
 
-def path(places: Places, key: str) -> Path:
-    return places.remotes / key / NAME
+def file_path(places: Places, key: str) -> Path:
+    return places.remotes / key / FILE_NAME
 
 
 def note_path(file: Path) -> Path:
     return file.with_name("stands-at")
 
 
-def stands_at(file: Path, commit: str) -> bool:
+def is_file_at(file: Path, commit: str) -> bool:
     """Whether the file is what was noted for the commit."""
     try:
         return note_path(file).read_bytes() == _note(file, commit)
@@ -173,13 +173,13 @@ def stands_at(file: Path, commit: str) -> bool:
         return False
 
 
-def note(file: Path, commit: str) -> None:
+def note_file(file: Path, commit: str) -> None:
     """Note that the file stands for the commit, once it would survive a power cut.
 
     A push adds to the file: what it lacked then would be gone from the remote.
     """
-    fsync(file)
-    permissions.settle(file.parent)  # doltlite's lock lies beside it
+    sync_to_disk(file)
+    permissions.apply_folder_mode(file.parent)  # doltlite's lock lies beside it
     noted = note_path(file)
     remove_temporaries(noted)
     write_atomically(noted, _note(file, commit), durable=False)
@@ -247,16 +247,16 @@ class DoltCopy:
     def exists(self) -> bool:
         return (self._folder / _MANIFEST).exists()
 
-    def size(self, there: Places, commit: str) -> int:
+    def measure_size(self, there: Places, commit: str) -> int:
         return sum(entry.size for entry in self._entries(there, commit).values())
 
     def require_acceptable(self, there: Places, commit: str, *, limits: Limits) -> None:
-        size = self.size(there, commit)
+        size = self.measure_size(there, commit)
         if size > limits.file_bytes:
-            raise too_large(size, limits.file_bytes)
+            raise too_large_error(size, limits.file_bytes)
         require_space(self._folder, size, "the remote's knowledge base")
 
-    def show(self, there: Places, commit: str) -> None:
+    def check_out_commit(self, there: Places, commit: str) -> None:
         """Tables go before the manifest that names them."""
         parts = _files(self._entries(there, commit))
         wanted = {name: tuple(entry.name for entry in entries) for name, entries in parts.items()}
@@ -274,11 +274,11 @@ class DoltCopy:
             unfinished.replace(self._folder / name)
         self._blobs = wanted
 
-    def stands_at(self, commit: str) -> bool:
+    def is_at(self, commit: str) -> bool:
         note = self._read_note()
         return note.commit == commit and self._unchanged().keys() == note.files.keys()
 
-    def damage(self, commit: str) -> str:
+    def find_damage(self, commit: str) -> str:
         if not self.exists:
             return ""
         try:
@@ -291,8 +291,8 @@ class DoltCopy:
                 return f"{path.name} is not what was fetched"
         return ""
 
-    def note(self, commit: str) -> None:
-        permissions.settle(self._folder)
+    def note_commit(self, commit: str) -> None:
+        permissions.apply_folder_mode(self._folder)
         noted, unchanged = self._read_note().files, self._unchanged()
         files = {
             name: noted[name] if unchanged.get(name) == blobs else _stamped(self._folder / name, blobs)
@@ -300,26 +300,27 @@ class DoltCopy:
         }
         self._write_note(_DoltNote(commit, files))
 
-    def unnote(self) -> None:
+    def clear_note(self) -> None:
         permissions.make_folder(self._folder)
         self._write_note(_DoltNote("", self._read_note().files))
 
-    def store(self, before: str | None) -> str:
+    def store_commit(self, before: str | None) -> str:
         noted, unchanged = self._read_note().files, self._unchanged()
         if before and not noted:
             raise RemoteDamaged("What was pushed does not build on what the remote held.", hint="vmrag push")
         writer = objects.ObjectWriter(self._git)
         found = {
-            path.name: unchanged.get(path.name) or tuple(map(writer.blob, _parts(path))) for path in self._table_files()
+            path.name: unchanged.get(path.name) or tuple(map(writer.write_blob, _parts(path)))
+            for path in self._table_files()
         }
-        found[_MANIFEST] = (writer.blob((self._folder / _MANIFEST).read_bytes()),)
+        found[_MANIFEST] = (writer.write_blob((self._folder / _MANIFEST).read_bytes()),)
         self._blobs = found
         if before and found == {name: each.blobs for name, each in noted.items()}:
             return before
         entries = {path: blob for name, blobs in found.items() for path, blob in _tree_paths(name, blobs)}
-        return writer.commit(entries, parent=before, message=_MESSAGE, signature=_SIGNATURE)
+        return writer.write_commit(entries, parent=before, message=_MESSAGE, signature=_SIGNATURE)
 
-    def fresh(self) -> DoltCopy:
+    def create_empty(self) -> DoltCopy:
         made = DoltCopy(self._folder.parent, self._git, name=f"new-{DOLT_NAME}")
         made.discard()
         permissions.make_folder(made._folder)
@@ -339,10 +340,10 @@ class DoltCopy:
         from vmrag_link.engines.dolt import files
 
         try:
-            names = files.table_counts(files.read_manifest(self._folder))
+            names = files.parse_table_counts(files.read_manifest(self._folder))
         except OSError as error:
             raise _strange() from error
-        paths = [path for name in names or () if (path := files.table_file(self._folder, name))]
+        paths = [path for name in names or () if (path := files.find_table_file(self._folder, name))]
         if names is None or len(paths) < len(names):
             raise RemoteDamaged("The copy of the remote lacks a file that its manifest names.", hint="vmrag push")
         return paths
@@ -359,13 +360,13 @@ class DoltCopy:
             return _DoltNote("", {})
 
     def _write_note(self, note: _DoltNote) -> None:
-        sweep_temporaries(self._folder)
+        remove_stale_temporaries(self._folder)
         write_atomically(self._folder / _NOTE, msgspec.json.encode(note), durable=False)
 
 
 def _entries(places: Places, commit: str) -> dict[str, TreeEntry]:
     """Dolt's files in a commit, by path. Raises `RemoteDamaged` for anything else."""
-    found = objects.tree(places, commit, deep=True)
+    found = objects.read_tree(places, commit, deep=True)
     odd = (path for path, each in found.items() if not 0 <= each.size <= _LARGEST_PART or not _ENTRY.fullmatch(path))
     if _MANIFEST not in found or len(found) > _MOST_ENTRIES or any(True for _ in odd):
         raise _strange()
@@ -394,7 +395,7 @@ def _contents(places: Places, parts: Iterable[tuple[str, TreeEntry]]) -> Iterato
 
 
 def _group_contents(places: Places, group: Sequence[tuple[str, TreeEntry]]) -> Iterator[tuple[str, bytes]]:
-    contents = objects.blobs(places, [each.name for _, each in group])
+    contents = objects.read_blobs(places, [each.name for _, each in group])
     return zip((name for name, _ in group), contents, strict=True)
 
 
@@ -414,13 +415,13 @@ def _parts(path: Path) -> Iterator[bytes]:
 
 def _is_made_of(path: Path, entries: Sequence[TreeEntry]) -> bool:
     with path.open("rb") as source:
-        same = all(objects.blob_name(source.read(entry.size), like=entry.name) == entry.name for entry in entries)
+        same = all(objects.hash_blob(source.read(entry.size), like=entry.name) == entry.name for entry in entries)
         return same and not source.read(1)
 
 
 def _stamped(path: Path, blobs: tuple[str, ...]) -> _File:
     """A file with its blobs, once it would survive a power cut."""
-    fsync(path)
+    sync_to_disk(path)
     found = path.stat()
     return _File(blobs, found.st_size, found.st_mtime_ns)
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TypeVar
 
-from vmrag_link.engines.base import ROOT_BRANCH, Engine, root_of
+from vmrag_link.engines.base import ROOT_BRANCH, Engine, read_root
 from vmrag_link.errors import RemoteMissing, RemoteRejected, quoted
 from vmrag_link.transport.address import Address
 
@@ -21,7 +21,7 @@ class DirectTransport:
         self._engine, self._key, self._url = engine, address.key, address.url
         self._asked = False
 
-    def heads(self) -> dict[str, str]:
+    def read_heads(self) -> dict[str, str]:
         if not self._asked:
             self.fetch()
         return self._engine.remote_heads(self._key)
@@ -29,16 +29,16 @@ class DirectTransport:
     def fetch(self) -> bool:
         self._asked = True
         try:
-            fetch(self._engine, self._key, self._url)
+            fetch_related(self._engine, self._key, self._url)
         except RemoteMissing:
             self._engine.forget_remote(self._key)
             return False
         return True
 
-    def put_back(self) -> bool:
+    def restore_remote(self) -> bool:
         return False
 
-    def current(self) -> bool:
+    def is_current(self) -> bool:
         return self._asked
 
     def push(self, write: Callable[[str], T]) -> T:
@@ -46,23 +46,23 @@ class DirectTransport:
         return write(self._url)
 
 
-def fetch(engine: Engine, key: str, url: str) -> None:
+def fetch_related(engine: Engine, key: str, url: str) -> None:
     """As `Engine.fetch`. Raises `RemoteRejected` for another knowledge base than ours."""
     before = engine.remote_heads(key)
     # Dolt starts a program to look there. Once the remote was ours, only a fetch looks again.
-    there = None if before and engine.name == "dolt" else engine.peek(url)
+    there = None if before and engine.name == "dolt" else engine.peek_heads(url)
     if there is not None and not _is_ours(engine, there):
         raise _another(engine)
     engine.fetch(key, url)
     if there is None and not _is_ours(engine, engine.remote_heads(key)):
         for head in before.values():  # nothing else may reach what came from there
-            engine.anchor(head, reason="what a remote held")
+            engine.anchor_revision(head, reason="what a remote held")
         engine.forget_remote(key)
         engine.collect_garbage()
         raise _another(engine)
 
 
-def start_over(engine: Engine) -> str:
+def replacement_command(engine: Engine) -> str:
     """The command that replaces the knowledge base that is here by the pinned one."""
     kb = engine.folder
     away = kb.with_name(f"{kb.name}-before")
@@ -70,11 +70,11 @@ def start_over(engine: Engine) -> str:
 
 
 def _is_ours(engine: Engine, heads: Mapping[str, str]) -> bool:
-    return heads.get(ROOT_BRANCH) == root_of(engine)
+    return heads.get(ROOT_BRANCH) == read_root(engine)
 
 
 def _another(engine: Engine) -> RemoteRejected:
     return RemoteRejected(
         "The remote holds another knowledge base, which has no history in common with this one. Nothing of it was taken.",
-        hint=f"vmrag remote (shows where that is); to go on with what is there: {start_over(engine)}",
+        hint=f"vmrag remote (shows where that is); to go on with what is there: {replacement_command(engine)}",
     )

@@ -44,7 +44,7 @@ from vmrag_link.git import sidecar_repo, transfer
 from vmrag_link.git.remotes import Peer
 from vmrag_link.models import Record
 from vmrag_link.paths import Places, write_atomically
-from vmrag_link.pin_values import DATA, DOLT_DATA
+from vmrag_link.pin_values import DATA_REF, DOLT_DATA_REF
 from vmrag_link.transport import copies, direct_transport
 
 T = TypeVar("T")
@@ -73,17 +73,17 @@ class GitTransport:
 
     def __init__(self, places: Places, engine: Engine, key: str, peer: Peer) -> None:
         self._places, self._engine, self._key, self._peer = places, engine, key, peer
-        self._git = store(places)
+        self._git = open_store(places)
         self._ref = _tracking(key)
         self._folder = places.remotes / key
-        self._copy = copies.of(engine.name, self._folder, self._git)
+        self._copy = copies.open_copy(engine.name, self._folder, self._git)
         self._refused = self._folder / "refused.json"
 
     @property
     def _tip(self) -> str | None:
-        return transfer.tip(self._git, self._ref)
+        return transfer.read_tip(self._git, self._ref)
 
-    def heads(self) -> dict[str, str]:
+    def read_heads(self) -> dict[str, str]:
         self._rebuild_and_retry(self._settle)
         return self._engine.remote_heads(self._key)
 
@@ -107,25 +107,25 @@ class GitTransport:
         suspicious = isinstance(why, EngineFailed | GitFailed | RemoteError) and not isinstance(why, _CERTAIN)
         if isinstance(why, RemoteUnreachable):
             suspicious = bool(_OF_OBJECTS.search(str(why.details.get("said", ""))))
-        if not suspicious or not self.damage():
+        if not suspicious or not self.find_damage():
             return False
         self.remove_copies()
         return True
 
-    def damage(self) -> str:
+    def find_damage(self) -> str:
         """Return what is damaged of the repository and the copy, or an empty text."""
-        return sidecar_repo.find_damage(self._git) or (self._copy.damage(self._tip) if self._tip else "")
+        return sidecar_repo.find_damage(self._git) or (self._copy.find_damage(self._tip) if self._tip else "")
 
     def remove_copies(self) -> None:
         """Remove the repository and the copy: a fetch brings them again."""
         sidecar_repo.discard_repository(self._places, self._git.common)
-        self._git = store(self._places)
+        self._git = open_store(self._places)
         self._discard()
 
     def _fetch_sound(self) -> bool:
         self._require_news()
         with self._arrivals() as there:
-            fetched = transfer.fetch(there, self._peer, self._peer.ref, DATA)
+            fetched = transfer.fetch(there, self._peer, self._peer.ref, DATA_REF)
             if fetched is None:
                 return False
             tip = self._tip
@@ -137,14 +137,14 @@ class GitTransport:
                 except (RemoteError, FileSystemError) as why:
                     self._reject(fetched, why, stood=stood)
                     raise
-                sidecar_repo.keep(there, self._git)
+                sidecar_repo.keep_objects(there, self._git)
                 transfer.set_ref(self._git, self._ref, fetched)
-                sidecar_repo.tidy(self._git)
+                sidecar_repo.pack_objects(self._git)
         self._refused.unlink(missing_ok=True)
         return True
 
     def _arrivals(self) -> contextlib.AbstractContextManager[Places]:
-        return arrivals(self._places, self._git, self._key)
+        return open_arrivals(self._places, self._git, self._key)
 
     def _reject(self, commit: str, why: VmragError, *, stood: bool) -> None:
         """Restore the copy and remember the refusal.
@@ -156,9 +156,9 @@ class GitTransport:
             self._discard()
         elif not self._stands_at(tip):
             with contextlib.suppress(VmragError):  # what is lost is found out, and mended, where it is needed
-                self._copy.show(self._git, tip)
+                self._copy.check_out_commit(self._git, tip)
                 if stood and refused:  # then the engine knows what it knew before
-                    self._copy.note(tip)
+                    self._copy.note_commit(tip)
         note = _Rejected(commit, why.message if refused else "", why.hint, self._engine.limits)
         write_atomically(self._refused, msgspec.json.encode(note), durable=False)
 
@@ -177,9 +177,9 @@ class GitTransport:
             raise KnowledgeRefused(known.message, hint=known.hint)
 
     def _advertised(self) -> str | None:
-        return transfer.advertised(self._git, self._peer, self._peer.ref)
+        return transfer.read_remote_ref(self._git, self._peer, self._peer.ref)
 
-    def current(self) -> bool:
+    def is_current(self) -> bool:
         return self._rebuild_and_retry(self._advertised) == self._tip
 
     def push(self, write: Callable[[str], T]) -> T:
@@ -200,9 +200,9 @@ class GitTransport:
 
     def _push_once(self, write: Callable[[str], T]) -> T:
         before = self._settle()
-        self._copy.unnote()  # from here on copy and engine may be ahead of the remote
+        self._copy.clear_note()  # from here on copy and engine may be ahead of the remote
         done = write(self._copy.url)
-        commit = self._copy.store(before)
+        commit = self._copy.store_commit(before)
         try:
             transfer.push(self._git, self._peer, commit, self._peer.ref, expected=before)
         except RemoteMoved:
@@ -212,11 +212,11 @@ class GitTransport:
                 self._settle()
             raise
         transfer.set_ref(self._git, self._ref, commit)
-        self._copy.note(commit)
-        sidecar_repo.tidy(self._git)
+        self._copy.note_commit(commit)
+        sidecar_repo.pack_objects(self._git)
         return done
 
-    def put_back(self) -> bool:
+    def restore_remote(self) -> bool:
         return self._rebuild_and_retry(self._put_back)
 
     def _put_back(self) -> bool:
@@ -226,7 +226,7 @@ class GitTransport:
         transfer.push(self._git, self._peer, tip, self._peer.ref, expected=None)
         return True
 
-    def replace(self, write: Callable[[str, str], None]) -> None:
+    def replace_contents(self, write: Callable[[str, str], None]) -> None:
         """Replace the remote's content by what `write` pushes to an empty place, a short name and a
         URL.
 
@@ -239,10 +239,10 @@ class GitTransport:
     def _replace_content(self, write: Callable[[str, str], None]) -> None:
         there = self._replaceable()
         self._settle()  # a fetch of what is damaged may have left the engine anywhere
-        key, fresh = f"{self._key}-new", self._copy.fresh()
+        key, fresh = f"{self._key}-new", self._copy.create_empty()
         try:
             write(key, fresh.url)
-            commit = fresh.store(None)
+            commit = fresh.store_commit(None)
         finally:
             self._engine.forget_remote(key)
             fresh.discard()
@@ -256,7 +256,7 @@ class GitTransport:
         A pin may be a stranger's, and the branch that it names one of code.
         """
         there, rejected = self._advertised(), self._read_rejection()
-        if there and self._tip is None and self._peer.ref not in (DATA, DOLT_DATA):
+        if there and self._tip is None and self._peer.ref not in (DATA_REF, DOLT_DATA_REF):
             raise RemoteInvalid(
                 f"{self._peer.ref} has never been a knowledge base as far as is known here; it is not replaced.",
                 hint="Name another branch in .vmrag.yaml (remote: git:refs/heads/vmrag/data), then: vmrag pin",
@@ -265,20 +265,20 @@ class GitTransport:
             return there
         try:
             with self._arrivals() as room:
-                transfer.fetch(room, self._peer, self._peer.ref, DATA)
+                transfer.fetch(room, self._peer, self._peer.ref, DATA_REF)
         except RemoteDamaged:
             return there
         raise RemoteMoved(
             "Somebody else pushed knowledge there meanwhile; nothing was changed.", hint="vmrag gc --remote"
         )
 
-    def size(self) -> tuple[int, int]:
+    def measure_size(self) -> tuple[int, int]:
         """Bytes of what it held when it was last fetched, and the number of commits there."""
         return self._rebuild_and_retry(self._measure_size)
 
     def _measure_size(self) -> tuple[int, int]:
         tip = self._tip
-        return (self._copy.size(self._git, tip), transfer.count(self._git, tip)) if tip else (0, 0)
+        return (self._copy.measure_size(self._git, tip), transfer.count_commits(self._git, tip)) if tip else (0, 0)
 
     def _settle(self) -> str | None:
         """Bring copy and engine to the tracking ref, without network, and return it."""
@@ -308,16 +308,16 @@ class GitTransport:
         shutil.rmtree(self._folder, ignore_errors=True)
 
     def _bring(self, commit: str, there: Places) -> None:
-        self._copy.unnote()
-        self._copy.show(there, commit)
-        direct_transport.fetch(self._engine, self._key, self._copy.url)
-        self._copy.note(commit)
+        self._copy.clear_note()
+        self._copy.check_out_commit(there, commit)
+        direct_transport.fetch_related(self._engine, self._key, self._copy.url)
+        self._copy.note_commit(commit)
 
     def _stands_at(self, commit: str) -> bool:
-        return self._copy.stands_at(commit) and bool(self._engine.remote_heads(self._key))
+        return self._copy.is_at(commit) and bool(self._engine.remote_heads(self._key))
 
 
-def clone(
+def clone_remote(
     places: Places,
     engine: EngineName,
     key: str,
@@ -327,30 +327,30 @@ def clone(
     limits: Limits,
 ) -> Engine | None:
     """See `connection.clone`."""
-    if sidecar_repo.find_damage(sidecar_repo.at(places, places.remote_objects)):
+    if sidecar_repo.find_damage(sidecar_repo.locate_repository(places, places.remote_objects)):
         sidecar_repo.discard_repository(places, places.remote_objects)
-    there, folder = store(places), places.remotes / key
-    copy = copies.of(engine, folder, there)
-    with arrivals(places, there, key) as room:
-        fetched = transfer.fetch(room, peer, peer.ref, DATA)
+    there, folder = open_store(places), places.remotes / key
+    copy = copies.open_copy(engine, folder, there)
+    with open_arrivals(places, there, key) as room:
+        fetched = transfer.fetch(room, peer, peer.ref, DATA_REF)
         if fetched is None:
             return None
         try:
             copy.require_acceptable(room, fetched, limits=limits)
-            copy.show(room, fetched)
+            copy.check_out_commit(room, fetched)
             made = make(key, copy.url)
         except (RemoteError, FileSystemError):
             shutil.rmtree(folder, ignore_errors=True)
             raise
-        sidecar_repo.keep(room, there)
+        sidecar_repo.keep_objects(room, there)
         transfer.set_ref(there, _tracking(key), fetched)
-    copy.note(fetched)
+    copy.note_commit(fetched)
     return made
 
 
-def arrivals(places: Places, there: Places, key: str) -> contextlib.AbstractContextManager[Places]:
+def open_arrivals(places: Places, there: Places, key: str) -> contextlib.AbstractContextManager[Places]:
     """A repository for fetched objects until they prove sound; it is removed then."""
-    return sidecar_repo.incoming(places, there, _incoming(places, key))
+    return sidecar_repo.open_incoming(places, there, _incoming(places, key))
 
 
 def _incoming(places: Places, key: str) -> Path:
@@ -360,50 +360,50 @@ def _incoming(places: Places, key: str) -> Path:
 _INCOMING = "incoming-"
 
 
-def copy_damage(places: Places, engine: EngineName, key: str) -> str:
+def find_copy_damage(places: Places, engine: EngineName, key: str) -> str:
     """Return what is damaged of the copy of a remote, or an empty text."""
-    repository = sidecar_repo.at(places, places.remote_objects)
-    tip = transfer.tip(repository, _tracking(key))
-    return copies.of(engine, places.remotes / key, repository).damage(tip) if tip else ""
+    repository = sidecar_repo.locate_repository(places, places.remote_objects)
+    tip = transfer.read_tip(repository, _tracking(key))
+    return copies.open_copy(engine, places.remotes / key, repository).find_damage(tip) if tip else ""
 
 
-def copied_remotes(places: Places) -> list[str]:
+def list_copied_remotes(places: Places) -> list[str]:
     """Return the keys of the remotes of which a copy exists."""
     folders = sorted(places.remotes.iterdir()) if places.remotes.is_dir() else []
     return [folder.name for folder in folders if folder.is_dir() and not folder.name.startswith(_INCOMING)]
 
 
-def half_made(places: Places) -> dict[Path, Path]:
+def list_unfinished(places: Places) -> dict[Path, Path]:
     """Return what exists only while a process talks to a remote, with the lock that it holds."""
     incoming = {path: path.name.removeprefix(_INCOMING) for path in places.remotes.glob(f"{_INCOMING}*")}
     made = [path for pattern in ("*.unfinished", "new*") for path in places.remotes.glob(f"*/{pattern}")]
     keys = incoming | {path: path.parent.name for path in made}
-    return {path: lock_of(places, key) for path, key in keys.items()}
+    return {path: lock_path(places, key) for path, key in keys.items()}
 
 
-def lock_of(places: Places, key: str) -> Path:
+def lock_path(places: Places, key: str) -> Path:
     """The lock that a process holds while it talks to a remote."""
     return places.locks / f"remote-{key}.lock"
 
 
-def last_seen(places: Places, key: str) -> str | None:
+def read_last_commit(places: Places, key: str) -> str | None:
     """The commit of the knowledge base when a remote was last fetched; None if it never was."""
     there = places.remote_objects
-    return transfer.tip(sidecar_repo.at(places, there), _tracking(key)) if there.exists() else None
+    return transfer.read_tip(sidecar_repo.locate_repository(places, there), _tracking(key)) if there.exists() else None
 
 
-def release(places: Places, key: str) -> None:
+def remove_leftovers(places: Places, key: str) -> None:
     """Remove what a killed process left of a fetch, and beside the remote's refs.
 
     Hold the remote's lock.
     """
     shutil.rmtree(_incoming(places, key), ignore_errors=True)
-    transfer.release(sidecar_repo.at(places, places.remote_objects), _tracking(key))
+    transfer.remove_stale_locks(sidecar_repo.locate_repository(places, places.remote_objects), _tracking(key))
 
 
-def store(places: Places) -> Places:
+def open_store(places: Places) -> Places:
     """The repository with the objects of all remotes; made if it is missing."""
-    return sidecar_repo.lasting(places, places.remote_objects)
+    return sidecar_repo.provide_repository(places, places.remote_objects)
 
 
 def _tracking(key: str) -> str:

@@ -14,17 +14,17 @@ from pathlib import Path
 from typing import NamedTuple
 from urllib.parse import urlsplit
 
-from vmrag_link.engines.base import Engine, reserved
+from vmrag_link.engines.base import Engine, is_reserved
 from vmrag_link.errors import RemoteError, RemoteMissing, RemoteUnreachable
 from vmrag_link.git import transfer
 from vmrag_link.paths import Places
 from vmrag_link.transport import git_transport
 from vmrag_link.transport.address import Address
 
-PATIENCE = 3.0
+PROBE_SECONDS = 3.0
 """Seconds."""
 
-REMEMBERED = 60.0
+REMEMBER_SECONDS = 60.0
 """Seconds for which an answer counts."""
 
 _PORTS = {"http": 80, "https": 443}
@@ -38,13 +38,13 @@ class ProbeResult(NamedTuple):
 
     at: float
     problem: RemoteError | None
-    stands_at: str | None = None
+    commit: str | None = None
 
 
 _answers: dict[tuple[Path, str], ProbeResult] = {}
 
 
-def ask(places: Places, address: Address, *, anew: bool = False) -> ProbeResult:
+def probe_remote(places: Places, address: Address, *, anew: bool = False) -> ProbeResult:
     """What the remote says, or said a moment ago. It is contacted: ask only one that is trusted."""
     known = None if anew else last_result(places, address)
     if known is None:
@@ -55,19 +55,19 @@ def ask(places: Places, address: Address, *, anew: bool = False) -> ProbeResult:
 def last_result(places: Places, address: Address) -> ProbeResult | None:
     """The remote's latest answer, from memory."""
     known = _answers.get((places.common, address.key))
-    return known if known and time.monotonic() - known.at < REMEMBERED else None
+    return known if known and time.monotonic() - known.at < REMEMBER_SECONDS else None
 
 
-def doubt(places: Places, engine: Engine, address: Address) -> str:
+def describe_doubt(places: Places, engine: Engine, address: Address) -> str:
     """Why what is known of the remote may be older than what it holds; empty if it is not."""
-    answer = ask(places, address)
+    answer = probe_remote(places, address)
     if answer.problem:
         return answer.problem.message
     if address.peer is None:
         return _compared(engine, address)
-    if answer.stands_at != git_transport.last_seen(places, address.key):
-        answer = ask(places, address, anew=True)  # we may have fetched or pushed since
-        if answer.problem is None and answer.stands_at != git_transport.last_seen(places, address.key):
+    if answer.commit != git_transport.read_last_commit(places, address.key):
+        answer = probe_remote(places, address, anew=True)  # we may have fetched or pushed since
+        if answer.problem is None and answer.commit != git_transport.read_last_commit(places, address.key):
             return _moved(address)
     return answer.problem.message if answer.problem else ""
 
@@ -79,8 +79,8 @@ def _probe(places: Places, address: Address) -> ProbeResult:
         if address.peer is None:
             _connect(address)
         else:
-            peer = address.peer._replace(ask=False)
-            stands_at = transfer.advertised(places, peer, peer.ref, within=PATIENCE)
+            peer = address.peer._replace(may_ask=False)
+            stands_at = transfer.read_remote_ref(places, peer, peer.ref, within=PROBE_SECONDS)
     except RemoteError as error:
         problem = error
     return ProbeResult(time.monotonic(), problem, stands_at)
@@ -103,11 +103,11 @@ def _connect(address: Address) -> None:
 
 def _connection_error(host: str, port: int) -> str:
     """The reason why there is no answer. In a thread, because nothing ends a slow name look-up."""
-    said = [f"no answer within {PATIENCE:g} s"]
+    said = [f"no answer within {PROBE_SECONDS:g} s"]
 
     def connect() -> None:
         try:
-            socket.create_connection((host, port), timeout=PATIENCE).close()
+            socket.create_connection((host, port), timeout=PROBE_SECONDS).close()
         except OSError as error:
             said[0] = error.strerror or str(error)
         else:
@@ -115,14 +115,14 @@ def _connection_error(host: str, port: int) -> str:
 
     thread = threading.Thread(target=connect, daemon=True)
     thread.start()
-    thread.join(PATIENCE)
+    thread.join(PROBE_SECONDS)
     return said[0]
 
 
 def _compared(engine: Engine, address: Address) -> str:
     """The heads that the engine itself reaches."""
     try:
-        there = engine.peek(address.url)
+        there = engine.peek_heads(address.url)
     except RemoteError as error:
         return error.message
     if there is None:
@@ -135,4 +135,4 @@ def _moved(address: Address) -> str:
 
 
 def _public(heads: Mapping[str, str]) -> dict[str, str]:
-    return {name: head for name, head in heads.items() if not reserved(name)}
+    return {name: head for name, head in heads.items() if not is_reserved(name)}

@@ -14,10 +14,10 @@ import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 
 from vmrag_link import clock
-from vmrag_link.engines.base import KEEP_BRANCH, LINKS_BRANCH, MIGRATED_BRANCH, ROOT_BRANCH, Engine, root_of
-from vmrag_link.engines.inspection import MOST_LINKS, require_link
+from vmrag_link.engines.base import KEEP_BRANCH, LINKS_BRANCH, MIGRATED_BRANCH, ROOT_BRANCH, Engine, read_root
+from vmrag_link.engines.inspection import MOST_LINKS, require_valid_link
 from vmrag_link.errors import ContentRefused, RemoteDiverged, RemoteMoved, quoted
-from vmrag_link.merging.rows import LINK_AUTHOR, link_additions
+from vmrag_link.merging.rows import LINK_AUTHOR, list_link_additions
 from vmrag_link.models import Link, Record
 from vmrag_link.transport.connection import Transport
 
@@ -47,7 +47,7 @@ class PublishRequest(Record, frozen=True):
     links: Sequence[Link] = ()
 
 
-class Moved(Record, frozen=True):
+class BranchMove(Record, frozen=True):
     """`old` None: the branch is new there."""
 
     branch: str
@@ -60,7 +60,7 @@ class Published(Record, frozen=True):
     stayed, `deleted` ones, `links` that are new or others there.
     """
 
-    branches: tuple[Moved, ...] = ()
+    branches: tuple[BranchMove, ...] = ()
     kept: tuple[str, ...] = ()
     behind: tuple[str, ...] = ()
     deleted: tuple[str, ...] = ()
@@ -80,12 +80,12 @@ def publish(engine: Engine, key: str, transport: Transport, wanted: PublishReque
     for attempt in range(ATTEMPTS):
         try:
             if attempt and not transport.fetch():
-                transport.put_back()
-            plan = _plan(engine, transport.heads(), wanted)
+                transport.restore_remote()
+            plan = _plan(engine, transport.read_heads(), wanted)
             if not plan.empty:
                 transport.push(functools.partial(_carry_out, engine, key, plan))
                 return plan
-            if attempt or transport.current():
+            if attempt or transport.is_current():
                 return plan
         except RemoteMoved as error:
             said = str(error.details.get("said", ""))
@@ -104,15 +104,15 @@ def publish(engine: Engine, key: str, transport: Transport, wanted: PublishReque
 def _plan(engine: Engine, heads: Mapping[str, str], wanted: PublishRequest) -> Published:
     moves, behind, displaced = [], [], []
     if not heads:
-        moves.append(Moved(ROOT_BRANCH, None, root_of(engine)))
+        moves.append(BranchMove(ROOT_BRANCH, None, read_root(engine)))
     for name, head in wanted.branches.items():
         old = heads.get(name)
         if old == head:
             continue
         if old is None or engine.is_ancestor(old, head):
-            moves.append(Moved(name, old, head))
+            moves.append(BranchMove(name, old, head))
         elif name in wanted.force or old in wanted.superseded(name):
-            moves.append(Moved(name, old, head))
+            moves.append(BranchMove(name, old, head))
             displaced.append(old)
         elif engine.is_ancestor(head, old):
             continue
@@ -133,18 +133,18 @@ def _plan(engine: Engine, heads: Mapping[str, str], wanted: PublishRequest) -> P
     after = {name: head for name, head in heads.items() if name not in deleted} | {
         move.branch: move.new for move in moves
     }
-    kept = engine.unreachable([*wanted.revisions, *displaced, *deleted.values()], heads=after.values())
+    kept = engine.find_unreachable([*wanted.revisions, *displaced, *deleted.values()], heads=after.values())
     links = _new_links(engine, heads.get(LINKS_BRANCH), wanted.links)
     return Published(tuple(moves), tuple(dict.fromkeys(kept)), tuple(behind), tuple(deleted), tuple(links))
 
 
 def _new_links(engine: Engine, head: str | None, rows: Sequence[Link]) -> list[Link]:
     """Raises `ContentRefused` for what whoever fetches would have to refuse."""
-    there = engine.links(at=head) if head and rows else []
-    new = link_additions(there, rows)
+    there = engine.list_links(at=head) if head and rows else []
+    new = list_link_additions(there, rows)
     for each in new:
         try:
-            require_link(each)
+            require_valid_link(each)
         except ValueError as error:
             raise ContentRefused(f"No remote takes this: {error}.", hint="vmrag links list") from error
     if len({each.git_commit for each in (*there, *new)}) > MOST_LINKS:
@@ -152,27 +152,27 @@ def _new_links(engine: Engine, head: str | None, rows: Sequence[Link]) -> list[L
     return new
 
 
-def _notes_of_migration(engine: Engine, heads: Mapping[str, str], *, force: bool) -> Moved | None:
+def _notes_of_migration(engine: Engine, heads: Mapping[str, str], *, force: bool) -> BranchMove | None:
     """Forward only, but by `force`: then a map that is refused everywhere can be put right."""
-    ours, old = engine.branch(MIGRATED_BRANCH), heads.get(MIGRATED_BRANCH)
+    ours, old = engine.find_branch(MIGRATED_BRANCH), heads.get(MIGRATED_BRANCH)
     if ours is None or old == ours.head:
         return None
     if old and not force and not engine.is_ancestor(old, ours.head):
         return None
-    return Moved(MIGRATED_BRANCH, old, ours.head)
+    return BranchMove(MIGRATED_BRANCH, old, ours.head)
 
 
 def _carry_out(engine: Engine, key: str, plan: Published, url: str) -> None:
     """Keep first: a branch leaves its old head only when something else reaches it."""
-    with engine.writing("push"):
+    with engine.write_lock("push"):
         heads = engine.remote_heads(key)
         first = [move for move in plan.branches if move.branch == ROOT_BRANCH]
         engine.push(key, url, {move.branch: move.new for move in first})
         if plan.kept:
             head = heads.get(KEEP_BRANCH)
             for revision in plan.kept:  # newest first: it often contains the next
-                if head is None or engine.unreachable([revision], heads=[head]):
-                    head = engine.kept(head, revision, reason="pinned")
+                if head is None or engine.find_unreachable([revision], heads=[head]):
+                    head = engine.build_keep_head(head, revision, reason="pinned")
             assert head is not None  # noqa: S101  there was one at least
             engine.push(key, url, {KEEP_BRANCH: head})
         forced = {m.branch: m.new for m in plan.branches if m.old and not engine.is_ancestor(m.old, m.new)}
@@ -180,7 +180,7 @@ def _carry_out(engine: Engine, key: str, plan: Published, url: str) -> None:
         engine.push(key, url, forward)
         engine.push(key, url, forced | dict.fromkeys(plan.deleted, ""), force=True)
         if plan.links:
-            head = engine.links_onto(
+            head = engine.build_links_head(
                 heads.get(LINKS_BRANCH), plan.links, message="Share links", author=LINK_AUTHOR, date=clock.now()
             )
             engine.push(key, url, {LINKS_BRANCH: head})

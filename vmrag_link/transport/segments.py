@@ -19,7 +19,7 @@ from typing import BinaryIO
 import msgspec
 
 from vmrag_link import permissions
-from vmrag_link.engines.limits import Limits, too_large
+from vmrag_link.engines.limits import Limits, too_large_error
 from vmrag_link.errors import KnowledgeRefused, RemoteDamaged, RemoteTooNew
 from vmrag_link.git import objects
 from vmrag_link.models import Record
@@ -51,7 +51,7 @@ class SegmentManifest(Record, frozen=True):
     sha256: tuple[str, ...]
 
 
-def store(places: Places, file: Path, parent: str | None, *, segment_size: int = SEGMENT_SIZE) -> str:
+def store_file(places: Places, file: Path, parent: str | None, *, segment_size: int = SEGMENT_SIZE) -> str:
     """Write the file as a child of the commit `parent`, whose size of segments is kept and whose
     segments are shared.
 
@@ -69,7 +69,7 @@ def store(places: Places, file: Path, parent: str | None, *, segment_size: int =
             if stored and not _is_kept(stored.manifest, number, segment, digest):
                 raise RemoteDamaged(f"{file} is damaged here; nothing was pushed.", hint="vmrag push")
             if digest not in blobs:
-                blobs[digest] = writer.blob(segment)
+                blobs[digest] = writer.write_blob(segment)
             digests.append(digest)
             size += len(segment)
     if stored and size < stored.manifest.size:
@@ -78,8 +78,8 @@ def store(places: Places, file: Path, parent: str | None, *, segment_size: int =
     if stored and manifest == stored.manifest and parent:
         return parent
     entries = {_name(number): blobs[digest] for number, digest in enumerate(digests)}
-    entries[MANIFEST] = writer.blob(json.dumps(msgspec.to_builtins(manifest), indent=0).encode())
-    return writer.commit(entries, parent=parent, message="Knowledge base", signature=_SIGNATURE)
+    entries[MANIFEST] = writer.write_blob(json.dumps(msgspec.to_builtins(manifest), indent=0).encode())
+    return writer.write_commit(entries, parent=parent, message="Knowledge base", signature=_SIGNATURE)
 
 
 def require_acceptable(places: Places, commit: str, file: Path, *, limits: Limits) -> None:
@@ -92,7 +92,7 @@ def require_acceptable(places: Places, commit: str, file: Path, *, limits: Limit
     stored = _Stored.read(places, commit)
     manifest = stored.manifest
     if manifest.size > limits.file_bytes:
-        raise too_large(manifest.size, limits.file_bytes)
+        raise too_large_error(manifest.size, limits.file_bytes)
     if len(stored.blobs) > _MANY and manifest.segment_size < _SMALL:
         raise _implausible(f"it is cut into {len(stored.blobs):,} segments of {manifest.segment_size:,} bytes")
     distinct = sum({blob: _length(manifest, number) for number, blob in enumerate(stored.blobs)}.values())
@@ -107,7 +107,7 @@ def require_acceptable(places: Places, commit: str, file: Path, *, limits: Limit
     require_space(file.parent, max(0, manifest.size - held), "the remote's knowledge base")
 
 
-def restore(places: Places, commit: str, file: Path) -> None:
+def restore_file(places: Places, commit: str, file: Path) -> None:
     """Make the file equal to the commit's.
 
     Only differing segments are read; an interruption leaves a mixture. Raises `RemoteDamaged` for
@@ -117,15 +117,15 @@ def restore(places: Places, commit: str, file: Path) -> None:
     manifest = stored.manifest
     permissions.make_folder(file.parent)
     flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
-    descriptor = os.open(file, flags, permissions.for_new_file(file))
-    permissions.adjust(descriptor, file)
+    descriptor = os.open(file, flags, permissions.choose_file_mode(file))
+    permissions.restore_mode(descriptor, file)
     with os.fdopen(descriptor, "r+b") as target:
         wanted = dict(enumerate(stored.blobs))
         for number, segment in enumerate(_pieces(target, manifest.segment_size)):
             blob = wanted.get(number)
             # Both: the manifest may be right about what lies here, and the commit hold something
             # else.
-            if blob and _digest(segment) == manifest.sha256[number] and objects.blob_name(segment, like=blob) == blob:
+            if blob and _digest(segment) == manifest.sha256[number] and objects.hash_blob(segment, like=blob) == blob:
                 del wanted[number]
         for number, segment in _segments(places, wanted):
             if _digest(segment) != manifest.sha256[number]:
@@ -152,7 +152,7 @@ def _is_kept(manifest: SegmentManifest, number: int, segment: bytes, digest: str
     return digest == before or (len(segment) > length and _digest(segment[:length]) == before)
 
 
-def size(places: Places, commit: str) -> int:
+def read_size(places: Places, commit: str) -> int:
     """Bytes of the file that a commit holds. Raises `RemoteDamaged`."""
     return _Stored.read(places, commit).manifest.size
 
@@ -167,11 +167,11 @@ class _Stored(Record, frozen=True):
     @functools.lru_cache(maxsize=2)
     def read(cls, places: Places, commit: str) -> _Stored:
         """Read a commit once: its name decides its content. Raises `RemoteDamaged`."""
-        tree = objects.tree(places, commit)
+        tree = objects.read_tree(places, commit)
         entry = tree.pop(MANIFEST, None)
         if entry is None or not 0 <= entry.size <= _longest_manifest(MOST_SEGMENTS):
             raise _damage_error("it has no manifest.json, or one that is too long")
-        manifest = _parse_manifest(objects.blob(places, entry.name))
+        manifest = _parse_manifest(objects.read_blob(places, entry.name))
         if entry.size > _longest_manifest(len(tree)):
             raise _damage_error("its manifest is too long")
         expected = {_name(number): _length(manifest, number) for number in range(len(manifest.sha256))}
@@ -225,7 +225,7 @@ def _pieces(source: BinaryIO, length: int) -> Iterator[bytes]:
 
 
 def _segments(places: Places, wanted: Mapping[int, str]) -> Iterator[tuple[int, bytes]]:
-    contents = objects.blobs(places, wanted.values())
+    contents = objects.read_blobs(places, wanted.values())
     yield from zip(wanted, contents, strict=True)
 
 

@@ -12,13 +12,13 @@ from vmrag_link import trust as trusted
 from vmrag_link.chroma.stores import Stores
 from vmrag_link.index.view import FORMAT
 from vmrag_link.index.views import Views
-from vmrag_link.models import canonical_json
+from vmrag_link.models import encode_canonical_json
 from vmrag_link.paths import Places
 from vmrag_link.sync.chroma_state import ChromaStores
 from vmrag_link.workspace.settings import WorkspaceSettings
 
 if TYPE_CHECKING:
-    from vmrag_link.chroma.check import Vectors
+    from vmrag_link.chroma.check import VectorSource
     from vmrag_link.chroma_server.server import ServerAddress
     from vmrag_link.engines.base import Engine
     from vmrag_link.sync.chroma_sharing import Publisher, Sharing
@@ -31,7 +31,7 @@ class WorkspaceChroma(NamedTuple):
     views: Views
     settings: WorkspaceSettings
     engine: Callable[[], Engine]
-    vectors: Vectors
+    vectors: VectorSource
 
     @property
     def local(self) -> ChromaStores:
@@ -51,14 +51,14 @@ class WorkspaceChroma(NamedTuple):
         writable = [source.collection for source in config.sources if source.write]
         decisive = [config.chroma.sources, config.embedding.model, config.sources_max_bytes, writable, named]
         decisive += [True] if config.sources_submodules else []
-        return canonical_json([__version__, FORMAT, *decisive])
+        return encode_canonical_json([__version__, FORMAT, *decisive])
 
     @property
     def server(self) -> ServerAddress | None:
         """The Chroma server through which indexes are shared, if there is one."""
         if self.settings.config.chroma.mode == "embedded":
             return None
-        return trusted.server(self.settings.loaded)
+        return trusted.choose_server(self.settings.loaded)
 
     @property
     def sharing(self) -> Sharing:
@@ -75,8 +75,8 @@ class WorkspaceChroma(NamedTuple):
         settings = self.settings
         return Publisher(self.engine(), self.vectors, settings.config.index.store_documents, settings.lock_timeout)
 
-    def follow(self) -> None:
+    def start_following(self) -> None:
         """Let the stores, here and on the server, come after the bound index."""
-        self.local.follow()
+        self.local.start_following()
         if self.settings.config.chroma.mode != "embedded":
-            self.sharing.follow(self.local.start)
+            self.sharing.start_sharing(self.local.start_builder)

@@ -11,7 +11,7 @@ from vmrag_link.errors import VmragError, file_failures
 from vmrag_link.git import plumbing
 from vmrag_link.index.view import SUFFIX
 from vmrag_link.sync.chroma_state import CommittedFiles, name_files
-from vmrag_link.workspace.sources import require_whole
+from vmrag_link.workspace.sources import require_complete
 
 if TYPE_CHECKING:
     from vmrag_link.settings import Config
@@ -27,22 +27,22 @@ def bind_files(ws: Workspace) -> None:
     only hidden when the store is made (`OpenIndex`). Raises `SourcesIncomplete`,
     and the errors of `Sources.at`.
     """
-    chroma, commit = ws.chroma.local, plumbing.head(ws.places).commit
+    chroma, commit = ws.chroma.local, plumbing.read_head(ws.places).commit
     if not chroma.rules or commit is None:
         with file_failures():
             chroma.bind_files(None)
         return
-    config = select_sources(ws, ws.sources.config_at(commit))
+    config = select_sources(ws, ws.sources.read_config_at(commit))
     before = -1
     while True:
-        with file_failures(), ws.sources.at(commit, config, stored=()) as opened:
+        with file_failures(), ws.sources.open_commit(commit, config, stored=()) as opened:
             indexed = opened.indexed if opened else WHOLE
             if indexed == WHOLE:
                 view = opened.folder.name.removesuffix(f"-{SUFFIX}") if opened and opened.collections else ""
                 chroma.bind_files(CommittedFiles(commit, chroma.rules, view))
                 return
         if indexed <= before:
-            require_whole({}, (), indexed=indexed)
+            require_complete({}, (), indexed=indexed)
         before = indexed
 
 
@@ -62,7 +62,7 @@ def bind_lacking_files(ws: Workspace, log: Callable[[str], None]) -> None:
     chroma = ws.chroma.local
     if not chroma.lacks_files():
         return
-    name = name_files(plumbing.head(ws.places).commit)
+    name = name_files(plumbing.read_head(ws.places).commit)
     chroma.note_start(name)
     try:
         bind_files(ws)

@@ -29,49 +29,49 @@ class IndexedRows:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        held = contents.held_collections(folder)
+        held = contents.read_collections(folder)
         self._held = {name: each.collection for name, each in held.items()}
         self._paths: Mapping[str, Mapping[str, str]] | None = None
         self._counts = {name: each.documents for name, each in held.items()}
 
-    def collections(self, _at: At) -> list[Collection]:
+    def list_collections(self, _at: At) -> list[Collection]:
         return [self._held[name] for name in sorted(self._held)]
 
-    def count(self, _at: At, *, collection: str | None = None) -> int:
+    def count_documents(self, _at: At, *, collection: str | None = None) -> int:
         return sum(self._counts.values()) if collection is None else self._counts.get(collection, 0)
 
-    def headers(
+    def read_headers(
         self, at: At, *, collection: str | None = None, ids: Iterable[str] | None = None
     ) -> Generator[DocumentHeader, None, None]:
         """Sorted by (collection, doc_id)."""
         del at
         for name in self._names(collection):
-            with contents.opened(self._folder) as reader:
+            with contents.open_reader(self._folder) as reader:
                 found = [header for header, _ in _locate_documents(reader, name, ids)]
             yield from sorted(found, key=lambda each: each.doc_id)
 
-    def documents(
+    def read_documents(
         self, at: At, *, collection: str | None = None, ids: Iterable[str] | None = None
     ) -> Generator[Document, None, None]:
         """Sorted by (collection, doc_id)."""
         del at
         for name in self._names(collection):
-            with contents.opened(self._folder) as reader:
+            with contents.open_reader(self._folder) as reader:
                 for header, rows in sorted(
                     _locate_documents(reader, name, ids), key=lambda locate_document: locate_document[0].doc_id
                 ):
-                    yield self._document(header, list(reader.texts(rows).values()))
+                    yield self._document(header, list(reader.read_texts(rows).values()))
 
-    def document(self, at: At, collection: str, doc_id: str) -> Document | None:
-        return next(iter(self.documents(at, collection=collection, ids=[doc_id])), None)
+    def find_document(self, at: At, collection: str, doc_id: str) -> Document | None:
+        return next(iter(self.read_documents(at, collection=collection, ids=[doc_id])), None)
 
-    def sources(self, at: At, collection: str) -> list[tuple[str, str]]:
+    def list_sources(self, at: At, collection: str) -> list[tuple[str, str]]:
         """(id, path) of each document that is a file."""
-        found = self.headers(at, collection=collection) if self._is_source(collection) else ()
+        found = self.read_headers(at, collection=collection) if self._is_source(collection) else ()
         return [(header.doc_id, self._path_of(header)) for header in found]
 
-    def ids(self, at: At, collection: str, *, prefix: str) -> list[str]:
-        found = (header.doc_id for header in self.headers(at, collection=collection))
+    def list_ids(self, at: At, collection: str, *, prefix: str) -> list[str]:
+        found = (header.doc_id for header in self.read_headers(at, collection=collection))
         return sorted((each for each in found if each.startswith(prefix)), key=str.encode)
 
     def _path_of(self, header: DocumentHeader) -> str:
@@ -81,7 +81,7 @@ class IndexedRows:
         if self._paths is None:
             from vmrag_link.sync import source_views
 
-            self._paths = source_views.read(self._folder).paths
+            self._paths = source_views.read_contents(self._folder).paths
         return self._paths.get(header.collection, {}).get(header.doc_id, header.doc_id)
 
     def _names(self, collection: str | None) -> list[str]:
@@ -92,7 +92,7 @@ class IndexedRows:
 
     def _document(self, header: DocumentHeader, texts: list[str]) -> Document:
         name = header.collection
-        text = chunking.joined(texts, self._held[name].chunking)
+        text = chunking.join_chunks(texts, self._held[name].chunking)
         if content_hash(text) != header.content_hash:
             raise IndexFailed(f"The index does not hold the text of {name}/{header.doc_id}.")
         if not self._is_source(name):
@@ -110,8 +110,8 @@ def _locate_documents(
     reader: IndexReader, name: str, ids: Iterable[str] | None
 ) -> Iterator[tuple[DocumentHeader, range]]:
     if ids is None:
-        yield from reader.placed(name)
+        yield from reader.list_documents(name)
         return
     keys = [(name, doc_id) for doc_id in ids]
-    headers, rows = reader.headers_of(keys), reader.rows_of(keys)
+    headers, rows = reader.find_headers(keys), reader.find_rows(keys)
     yield from ((header, rows[key]) for key, header in headers.items())

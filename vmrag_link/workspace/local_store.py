@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from vmrag_link.engines import opening
-from vmrag_link.engines.base import Engine, root_of
+from vmrag_link.engines.base import Engine, read_root
 from vmrag_link.errors import (
     AlreadyInitialized,
     BranchExists,
@@ -30,10 +30,10 @@ from vmrag_link.errors import (
 )
 from vmrag_link.git import plumbing
 from vmrag_link.index import view as views
-from vmrag_link.index.view import IndexView, segments_beside
+from vmrag_link.index.view import IndexView, segments_folder
 from vmrag_link.index.views import Segments
 from vmrag_link.index.working import WorkingCopy
-from vmrag_link.models import Working
+from vmrag_link.models import WorkingSet
 from vmrag_link.workspace.reader import ATTEMPTS, View
 
 if TYPE_CHECKING:
@@ -73,7 +73,7 @@ class StoreBesideWorkTree:
     def ranking(self) -> Ranking:
         from vmrag_link.retrieval import fusion
 
-        return fusion.ranking(self.config.retrieval)
+        return fusion.read_ranking(self.config.retrieval)
 
     @property
     def lock_timeout(self) -> float:
@@ -85,7 +85,7 @@ class StoreBesideWorkTree:
 
 
 BRANCH = "local"
-AT = Working(BRANCH)
+AT = WorkingSet(BRANCH)
 """Where all rows are."""
 
 _AUTHOR = "vmrag-link <vmrag-link@localhost>"
@@ -107,18 +107,18 @@ class LocalStore(StoreBesideWorkTree):
             self._engine = None
             self.__dict__.pop("base", None)  # another one may lie there when it is opened again
 
-    def indexer(self) -> Indexer:
+    def create_indexer(self) -> Indexer:
         from vmrag_link.sync.indexer import Indexer
 
-        return Indexer(self.engine, self.embedding_cache, self.models.of, self.progress)
+        return Indexer(self.engine, self.embedding_cache, self.models.load_for, self.progress)
 
     # -- rows --------------------------------------------------------------------------------------
 
     @property
-    def there(self) -> bool:
+    def exists(self) -> bool:
         """Whether anything was ever kept here."""
         folder = self.places.local_kb
-        return opening.there(folder) or opening.is_lost(folder)
+        return opening.engine_exists(folder) or opening.is_lost(folder)
 
     @property
     def remedy(self) -> str:
@@ -138,7 +138,7 @@ class LocalStore(StoreBesideWorkTree):
     @cached_property
     def base(self) -> str:
         """The revision on which the rows lie uncommitted: one without any."""
-        return root_of(self.engine)
+        return read_root(self.engine)
 
     def _open(self) -> Engine:
         folder = self.places.local_kb
@@ -148,13 +148,13 @@ class LocalStore(StoreBesideWorkTree):
                 hint=f"put the file back from a backup; or, to start without them: {self.remedy}",
                 path=str(folder),
             )
-        if not self.there:
+        if not self.exists:
             from vmrag_link import clock
             from vmrag_link.git import sidecar_repo
 
-            sidecar_repo.prepare(self.places)
+            sidecar_repo.prepare_folders(self.places)
             with contextlib.suppress(AlreadyInitialized):  # by another process, a moment ago
-                opening.create("doltlite", folder, author=_AUTHOR, date=clock.now()).close()
+                opening.create_engine("doltlite", folder, author=_AUTHOR, date=clock.now()).close()
         try:
             engine = opening.open_engine(folder, lock_timeout=self.lock_timeout, limits=self._ws.settings.limits)
         except EngineUnwritable:
@@ -164,9 +164,9 @@ class LocalStore(StoreBesideWorkTree):
             error.hint = f"{self.remedy}; or: {error.hint}" if "expected" in error.details else self.remedy
             raise
         try:
-            if engine.branch(BRANCH) is None:
+            if engine.find_branch(BRANCH) is None:
                 with contextlib.suppress(BranchExists):
-                    engine.create_branch(BRANCH, root_of(engine))
+                    engine.create_branch(BRANCH, read_root(engine))
         except BaseException:
             engine.close()
             raise
@@ -174,7 +174,7 @@ class LocalStore(StoreBesideWorkTree):
 
     # -- index -------------------------------------------------------------------------------------
 
-    def index(self) -> WorkingCopy:
+    def get_index(self) -> WorkingCopy:
         return WorkingCopy(self.places.local_index, kb_branch=BRANCH, base=self.base, timeout=self.lock_timeout)
 
 
@@ -191,9 +191,9 @@ class LocalReader:
             with self.view() as view:
                 return action(view)
         except IndexFailed as error:
-            index = self._store.index()
-            with index.writing():
-                index.drop()
+            index = self._store.get_index()
+            with index.lock_for_writing():
+                index.remove_copy()
             self._store.progress.note(f"{error.message.rstrip('.')}. It is built again.")
         with self.view() as view:
             return action(view)
@@ -204,15 +204,17 @@ class LocalReader:
 
         Raises `FileFailed` where it cannot follow them, and what models raise.
         """
-        store, index = self._store, self._store.index()
+        store, index = self._store, self._store.get_index()
         followed = False
         for _ in range(ATTEMPTS):
-            with index.reading() as problem:
-                if not (index.damage() if followed else problem):  # what is stored meanwhile need not be waited for
-                    head = plumbing.head(store.places).commit
+            with index.lock_for_reading() as problem:
+                if not (
+                    index.find_damage() if followed else problem
+                ):  # what is stored meanwhile need not be waited for
+                    head = plumbing.read_head(store.places).commit
                     yield View(index.path, store.base, BRANCH, dirty=True, git_head=head)
                     return
-            with file_failures(), index.writing() as stood, store.engine.writing("index documents"):
+            with file_failures(), index.lock_for_writing() as stood, store.engine.write_lock("index documents"):
                 self._follow(index.path, whole=stood != "gone")
             followed = True
         raise Busy(
@@ -226,18 +228,18 @@ class LocalReader:
         By comparing all of them: the rows alone are known to have survived a kill. Writers wait, or
         the rows would be others when they are counted.
         """
-        before = views.read(folder) if whole else IndexView()
+        before = views.read_view(folder) if whole else IndexView()
         if before.collections and not before.unembedded:  # a service that gave no vectors may do so now
             with contextlib.suppress(IndexFailed, MassDeletion):  # where most of it is gone, building is cheaper
                 self._update(folder, before)
                 return
         self._update(folder, None)
-        Segments(segments_beside(folder)).collect([folder.parent])
+        Segments(segments_folder(folder)).collect_garbage([folder.parent])
 
     def _update(self, folder: Path, base: IndexView | None) -> None:
         from vmrag_link.index.draft import Draft
 
-        with Draft(segments_beside(folder), base) as draft:
-            self._store.indexer().update(draft, AT, base=None)
-            draft.forget_touched()  # there is no commit that they could be part of
+        with Draft(segments_folder(folder), base) as draft:
+            self._store.create_indexer().update_index(draft, AT, base=None)
+            draft.clear_touched()  # there is no commit that they could be part of
             draft.publish(folder, revision=self._store.base, durable=False)

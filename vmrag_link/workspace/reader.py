@@ -25,8 +25,8 @@ from vmrag_link.errors import (
 from vmrag_link.git import plumbing
 from vmrag_link.index import seal
 from vmrag_link.index import view as views
-from vmrag_link.index.views import MemoryViews, built_in_memory
-from vmrag_link.models import At, Record, Working
+from vmrag_link.index.views import MemoryViews, temporary_memory_folder
+from vmrag_link.models import At, Record, WorkingSet
 from vmrag_link.sync.target import Target
 from vmrag_link.workspace import reasons
 from vmrag_link.workspace.worktree import OpenSources, WorkTree
@@ -57,7 +57,7 @@ class Moment(Record, frozen=True):
     @property
     def at(self) -> At:
         """Where documents are read."""
-        return Working(self.branch) if self.branch and self.dirty else self.revision
+        return WorkingSet(self.branch) if self.branch and self.dirty else self.revision
 
 
 class View(Record, frozen=True):
@@ -86,7 +86,7 @@ class View(Record, frozen=True):
     @property
     def at(self) -> At:
         """Where the documents are that the index holds."""
-        return Working(self.branch) if self.branch and self.dirty else self.revision
+        return WorkingSet(self.branch) if self.branch and self.dirty else self.revision
 
 
 class Reader:
@@ -99,13 +99,13 @@ class Reader:
         self._ws = ws
         self._failures: dict[tuple[str, str], VmragError] = {}
 
-    def moment(self) -> Moment:
+    def read_moment(self) -> Moment:
         """Where the work tree stands. Raises as `Workspace.revision`, and `Busy` where it never
         stands still.
         """
         for _ in range(ATTEMPTS):
-            seen = self._look(self._ws.revision())
-            if _same(seen, self._look(self._ws.revision())):
+            seen = self._look(self._ws.require_revision())
+            if _same(seen, self._look(self._ws.require_revision())):
                 return seen
         raise _restless("this work tree")
 
@@ -120,8 +120,8 @@ class Reader:
         except IndexFailed as error:
             from vmrag_link.sync import apply
 
-            self._ws.sources.distrust()
-            apply.throw_away(self._ws.sync_context, self._ws.target(), self._ws.indexed_revision())
+            self._ws.sources.distrust_view()
+            apply.discard_views(self._ws.sync_context, self._ws.resolve_target(), self._ws.require_indexed_revision())
             self._ws.progress.note(f"{error.message.rstrip('.')}. It is built again.")
         with self.view(files=files) as view:
             return action(view)
@@ -136,13 +136,13 @@ class Reader:
         """
         self._failures.clear()
         for _ in range(ATTEMPTS):
-            seen = self._look(self._ws.indexed_revision())
+            seen = self._look(self._ws.require_indexed_revision())
             revision, copied = seen.revision, self._copied_branch(seen)
             failed = self._failures.get((copied, revision)) if copied else None
             # First the files, which may have to be indexed: who writes documents does not wait.
             with self._opened_sources(files) as sources, self._index(revision, None if failed else copied) as folder:
-                if folder and _same(seen, self._look(self._ws.indexed_revision())):
-                    notes = reasons.notes(self._ws, seen.target, revision)
+                if folder and _same(seen, self._look(self._ws.require_indexed_revision())):
+                    notes = reasons.explain_difference(self._ws, seen.target, revision)
                     if failed:
                         notes += (f"The uncommitted documents are left out of this answer: {failed.message}",)
                     dirty = seen.dirty and not failed
@@ -161,7 +161,7 @@ class Reader:
         with contextlib.ExitStack() as held:
             try:
                 with file_failures():
-                    here = self._ws.sources.here(stored=self._ws.stored_collections())
+                    here = self._ws.sources.open_work_tree(stored=self._ws.list_stored_collections())
                     opened: OpenSources | str | None = held.enter_context(here)
             except (FileSystemError, LimitExceeded, GitError, LockError) as why:
                 opened = f"The files of sources are left out of this answer: {why.message}"
@@ -172,15 +172,15 @@ class Reader:
         if not isinstance(sources, OpenSources):
             yield msgspec.structs.replace(view, files_note=sources or "")
             return
-        stored = views.read(view.folder).collections
+        stored = views.read_view(view.folder).collections
         with contextlib.ExitStack() as held:
             derived = [source.collection for source in self._ws.sources.configured if not source.write]
             if not stored.keys().isdisjoint({*sources.collections}.intersection(derived)):  # stored since
-                sources = held.enter_context(self._ws.sources.here(stored=stored)) or sources
+                sources = held.enter_context(self._ws.sources.open_work_tree(stored=stored)) or sources
             yield msgspec.structs.replace(view, sources=sources)
 
     @contextlib.contextmanager
-    def index_of(self, revision: str) -> Iterator[Path]:
+    def open_index(self, revision: str) -> Iterator[Path]:
         """The index of a revision; nobody removes it meanwhile. One that is not there or does not
         verify is built first.
 
@@ -189,37 +189,37 @@ class Reader:
         from vmrag_link.sync import apply, build
 
         found = self._ws.views
-        path = found.path(revision)
+        path = found.view_path(revision)
         built = False
         try:
             for _ in range(ATTEMPTS):
-                with found.reading(path):
-                    if not found.problem(revision):
-                        found.touch(path)
+                with found.lock_for_reading(path):
+                    if not found.find_problem(revision):
+                        found.mark_used(path)
                         yield path
                         return
                 context = self._ws.sync_context
                 try:
-                    build.view(context, revision, bases=build.bases(context))
+                    build.provide_view(context, revision, bases=build.list_bases(context))
                     built = True
                 except (OSError, FileFailed, IndexFailed) as error:
                     if not refuses_writing(error):
                         raise
                     in_memory = context._replace(views=MemoryViews(found.root))
-                    build.view(in_memory, revision, bases=build.bases(in_memory))
+                    build.provide_view(in_memory, revision, bases=build.list_bases(in_memory))
         finally:
             if built:
-                apply.evict(self._ws.sync_context)
+                apply.evict_views(self._ws.sync_context)
         raise _restless(f"revision {revision[:7]}")
 
     def rebuild_copy(self) -> None:
         """Make the working copy again from the revision's view, if it is what answers."""
-        seen = self.moment()
+        seen = self.read_moment()
         if branch := self._copied_branch(seen):
             revision = seen.revision
             copy = self._ws.sync_context.working_copy(branch, revision)
-            with self._ws.views.segments.making():  # until the copy has its name
-                copy.replace(lambda folder: self.update_copy(folder, branch, revision, whole=False))
+            with self._ws.views.segments.pause_collection():  # until the copy has its name
+                copy.rebuild_copy(lambda folder: self.update_copy(folder, branch, revision, whole=False))
 
     def update_copy(
         self,
@@ -242,11 +242,11 @@ class Reader:
         """
         deadline = time.monotonic() + self._ws.settings.lock_timeout
         while True:
-            stamp = self._ws.engine.stamp()
+            stamp = self._ws.engine.read_stamp()
             try:
                 self._make_copy(folder, branch, revision, whole=whole, changed=changed, alter=alter)
             except IndexFailed as error:
-                if self._ws.engine.stamp() == stamp:
+                if self._ws.engine.read_stamp() == stamp:
                     raise
                 if time.monotonic() >= deadline:
                     raise _restless("this work tree") from error
@@ -268,16 +268,16 @@ class Reader:
         from vmrag_link.index.draft import Draft
 
         with contextlib.ExitStack() as held:
-            base = folder if whole else held.enter_context(self.index_of(revision))
-            in_memory = folder in seal.IN_MEMORY
+            base = folder if whole else held.enter_context(self.open_index(revision))
+            in_memory = folder in seal.MEMORY_FOLDERS
             kept = MemoryViews(self._ws.views.root) if in_memory else self._ws.views
-            draft = held.enter_context(Draft(kept.segments, views.read(base)))
-            self._ws.indexer().update(draft, Working(branch), base=revision, changed=changed)
+            draft = held.enter_context(Draft(kept.segments, views.read_view(base)))
+            self._ws.create_indexer().update_index(draft, WorkingSet(branch), base=revision, changed=changed)
             alter(draft)
             draft.publish(folder, revision=revision, durable=False)
 
     def _look(self, revision: str) -> Moment:
-        head, target = plumbing.head(self._ws.places), self._ws.target_for_reading()
+        head, target = plumbing.read_head(self._ws.places), self._ws.resolve_target_for_reading()
         branch = target.kb_branch
         attached = branch.name if branch and branch.head == revision else None
         return Moment(head.commit, target, revision, attached, bool(branch and attached and branch.dirty))
@@ -285,7 +285,7 @@ class Reader:
     def _copied_branch(self, seen: Moment) -> str | None:
         """The KB branch whose working copy answers; None: the revision's view does."""
         branch, revision = seen.branch, seen.revision
-        if branch and (seen.dirty or self._ws.sync_context.working_copy(branch, revision).altered):
+        if branch and (seen.dirty or self._ws.sync_context.working_copy(branch, revision).holds_given_vectors):
             return branch
         return None
 
@@ -295,20 +295,20 @@ class Reader:
         to be made first.
         """
         if branch is None:
-            with self.index_of(revision) as path:
+            with self.open_index(revision) as path:
                 yield path
             return
         copy = self._ws.sync_context.working_copy(branch, revision)
-        with copy.reading() as problem:
+        with copy.lock_for_reading() as problem:
             if not problem:
                 yield copy.path
                 return
-            if copy.path.is_dir() and not copy.unfinished:
+            if copy.path.is_dir() and not copy.is_unfinished:
                 self._ws.progress.note(
                     f"The index of uncommitted documents does not verify: {problem}. It is built again."
                 )
         try:
-            with file_failures(), copy.writing() as stood:
+            with file_failures(), copy.lock_for_writing() as stood:
                 self.update_copy(copy.path, branch, revision, whole=stood != "gone")
         except (FileSystemError, LimitExceeded, IndexFailed) as why:
             if not refuses_writing(why):
@@ -322,9 +322,9 @@ class Reader:
             return
         from vmrag_link.index import storage
 
-        with built_in_memory(copy.root) as folder:
+        with temporary_memory_folder(copy.root) as folder:
             self.update_copy(folder, branch, revision, whole=False)
-            with storage.read_in_memory(folder):
+            with storage.hold_memory_folder(folder):
                 yield folder
 
 

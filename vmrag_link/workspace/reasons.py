@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from vmrag_link import pin as pins
 from vmrag_link.engines import migrated, opening
-from vmrag_link.engines.base import engine_of
+from vmrag_link.engines.base import detect_engine
 from vmrag_link.errors import (
     KnowledgeElsewhere,
     KnowledgeLost,
@@ -21,13 +21,13 @@ from vmrag_link.errors import (
     VmragError,
 )
 from vmrag_link.git import plumbing
-from vmrag_link.pin_values import written_by
+from vmrag_link.pin_values import engine_of_revision
 from vmrag_link.sync import background, binding
-from vmrag_link.sync.target import Target, left_behind
+from vmrag_link.sync.target import Target, describe_left_behind
 from vmrag_link.workspace.worktree import WorkTree
 
 
-def uninitialized(ws: WorkTree, why: VmragError | None = None) -> NotInitialized:
+def explain_uninitialized(ws: WorkTree, why: VmragError | None = None) -> NotInitialized:
     """Why nothing can be done where there is no knowledge base: the hint for a clone is another one
     than for a new repository.
 
@@ -36,7 +36,7 @@ def uninitialized(ws: WorkTree, why: VmragError | None = None) -> NotInitialized
     """
     if opening.is_lost(ws.places.kb):
         return _lost_store(ws)
-    if plumbing.pin_bytes(ws.places) is None:
+    if plumbing.read_pin_bytes(ws.places) is None:
         return NotInitialized("This repository has no knowledge base.", hint="vmrag init --knowledge-base")
     said = f"This repository pins a knowledge base, but it is not on this machine ({ws.places.kb} is missing)."
     why = why or _not_trusted(ws)
@@ -55,7 +55,7 @@ def _lost_store(ws: WorkTree) -> KnowledgeLost:
     from vmrag_link.git import remotes  # a checkout should not wait for it
 
     kb = ws.places.kb
-    pushed = remotes.names(ws.places) or _may_be_on_a_server(ws)
+    pushed = remotes.list_remotes(ws.places) or _may_be_on_a_server(ws)
     return KnowledgeLost(
         f"The knowledge base was in {kb}, and its file is missing. Uncommitted documents, and revisions "
         "that were not pushed, were only in that file.",
@@ -75,47 +75,47 @@ def _start_over(ws: WorkTree) -> str:
 
 def _may_be_on_a_server(ws: WorkTree) -> bool:
     """Whether Dolt made what is pinned, and no server of Dolt's is named here."""
-    data = plumbing.pin_bytes(ws.places)
+    data = plumbing.read_pin_bytes(ws.places)
     try:
         return (
             data is not None
-            and written_by(pins.parse(data).dolt_commit) == "dolt"
+            and engine_of_revision(pins.parse_pin(data).dolt_commit) == "dolt"
             and not ws.settings.config.dolt.server
         )
     except PinMalformed:
         return False
 
 
-def unusable(ws: WorkTree, target: Target) -> VmragError:
+def explain_unusable(ws: WorkTree, target: Target) -> VmragError:
     """Why the work tree cannot be brought to a target."""
     if target.problem:
         return target.problem
     if target.state == "missing":
         missing = f"The pin names revision {target.revision}, which is not in this knowledge base."
-        why = ws.unreached or of_another_engine(ws, target.revision) or _not_trusted(ws)
-        if why is None and background.running(background.sync_of(ws.places)):
+        why = ws.unreached or explain_other_engine(ws, target.revision) or _not_trusted(ws)
+        if why is None and background.is_running(background.get_sync_job(ws.places)):
             said = f"{missing} A sync in the background fetches it."
             return PinRevisionMissing(said, hint="vmrag sync", revision=target.revision)
         if isinstance(why, RemoteNotTrusted):
             return RemoteNotTrusted(f"{missing} {why.message}", hint=why.hint, revision=target.revision, **why.details)
-        return missing_revision(missing, target.revision, why)
+        return explain_missing_revision(missing, target.revision, why)
     if target.state == "pinned":  # nothing has followed it yet, as in a fresh clone
         return KnowledgeMoved("This work tree does not stand at the pinned revision yet.", hint="vmrag sync")
     # `vmrag pin` pins where the knowledge base stands; without that, a knowledge base is started.
     return PinMissing(
         "This code commit pins no knowledge.",
-        hint="vmrag pin" if ws.standing_revision else "vmrag init --knowledge-base",
+        hint="vmrag pin" if ws.current_revision else "vmrag init --knowledge-base",
     )
 
 
-def of_another_engine(ws: WorkTree, revision: str) -> PinRevisionMissing | None:
+def explain_other_engine(ws: WorkTree, revision: str) -> PinRevisionMissing | None:
     """Why a pinned revision cannot come: another engine made it, and this clone stayed behind.
 
     None where the revision is of our engine, or where ours is the engine to which the knowledge
     base was moved: then a fetch may bring what the revision became.
     """
-    here, made_by = engine_of(ws.places.kb), written_by(revision)
-    if here in (None, made_by) or migrated.path(ws.places.kb, here).exists():
+    here, made_by = detect_engine(ws.places.kb), engine_of_revision(revision)
+    if here in (None, made_by) or migrated.map_path(ws.places.kb, here).exists():
         return None
     return PinRevisionMissing(
         f"It was made with the engine {made_by}, and the knowledge base here is still stored by {here}.",
@@ -124,7 +124,7 @@ def of_another_engine(ws: WorkTree, revision: str) -> PinRevisionMissing | None:
     )
 
 
-def missing_revision(missing: str, revision: str, why: VmragError | None) -> PinRevisionMissing:
+def explain_missing_revision(missing: str, revision: str, why: VmragError | None) -> PinRevisionMissing:
     """The error for a pinned revision that is not here, and why it could not be fetched."""
     if why is None:
         return PinRevisionMissing(missing, hint="vmrag fetch", revision=revision)
@@ -132,14 +132,14 @@ def missing_revision(missing: str, revision: str, why: VmragError | None) -> Pin
     return PinRevisionMissing(f"{missing} {why.message}", hint=hint, revision=revision, cause=why.cause)
 
 
-def notes(ws: WorkTree, target: Target, revision: str) -> tuple[str, ...]:
+def explain_difference(ws: WorkTree, target: Target, revision: str) -> tuple[str, ...]:
     """Why `revision` (with its uncommitted documents) is not the knowledge that the checked-out
     code pins; empty if it is.
     """
     if binding.is_pinned(target, revision):
         if ws.offline:
             return (f"{ws.offline.message} The index answers as the pin has it, without what is not committed.",)
-        return left_behind(target)
+        return describe_left_behind(target)
     why = {
         "no_pin": "This code commit pins no knowledge",
         "malformed": "The pin cannot be read",
@@ -150,13 +150,13 @@ def notes(ws: WorkTree, target: Target, revision: str) -> tuple[str, ...]:
         why = f"The pinned revision was refused: {target.problem.message.rstrip('.')}"
     if target.state == "pinned" and ws.unbuilt:
         why += f", and it cannot be followed now ({ws.unbuilt.message.rstrip('.')})"
-    if target.state in ("pinned", "missing") and background.running(background.sync_of(ws.places)):
+    if target.state in ("pinned", "missing") and background.is_running(background.get_sync_job(ws.places)):
         why += ", and the index follows in the background"
     command = "To fetch it: vmrag fetch" if target.state == "missing" else "See: vmrag status"
     return (f"{why}; this answer comes from revision {revision[:7]}. {command}",)
 
 
-def missing_documents(why: VmragError) -> tuple[str, ...]:
+def explain_missing_documents(why: VmragError) -> tuple[str, ...]:
     """Return the note of an answer that comes from files because the pinned revision is missing.
 
     Empty if the commit pins nothing.
@@ -174,9 +174,11 @@ def _not_trusted(ws: WorkTree) -> RemoteNotTrusted | None:
     from vmrag_link.transport import address
 
     try:
-        data = plumbing.pin_bytes(ws.places)
+        data = plumbing.read_pin_bytes(ws.places)
         if data is not None:
-            address.require(ws.places, pins.parse(data).dolt_remote, accepted=ws.settings.accepted_remote)
+            address.require_trusted(
+                ws.places, pins.parse_pin(data).dolt_remote, accepted=ws.settings.read_accepted_remote
+            )
     except RemoteNotTrusted as why:
         return why
     except PinMalformed:

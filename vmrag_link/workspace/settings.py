@@ -11,7 +11,7 @@ import msgspec
 
 from vmrag_link import env
 from vmrag_link import trust as trusted
-from vmrag_link.config import Loaded
+from vmrag_link.config import LoadedSettings
 from vmrag_link.engines.dolt.access import DoltAccess
 from vmrag_link.engines.limits import MEGABYTE, Limits
 from vmrag_link.errors import ConfigInvalid
@@ -41,9 +41,9 @@ class WorkspaceSettings:
         self._answer_seconds = answer_seconds
 
     @cached_property
-    def loaded(self) -> Loaded[Config]:
+    def loaded(self) -> LoadedSettings[Config]:
         """The settings with where they come from. Raises `ConfigInvalid`."""
-        return trusted.load(self._places)
+        return trusted.load_settings(self._places)
 
     def replace_invalid(self) -> ConfigInvalid | None:
         """Use the settings without `.vmrag.yaml`, or the defaults, if the settings are invalid.
@@ -56,7 +56,7 @@ class WorkspaceSettings:
             try:
                 self.loaded = trusted.load_without_file(self._places)
             except ConfigInvalid:  # git's configuration, or what the user agreed to
-                self.loaded = Loaded(Config(), [])
+                self.loaded = LoadedSettings(Config(), [])
             return error
         return None
 
@@ -65,9 +65,9 @@ class WorkspaceSettings:
         """The values alone. Raises `ConfigInvalid`."""
         return self.loaded.config
 
-    def section(self, name: str, kind: type[Record]) -> Loaded[Any]:
+    def section(self, name: str, kind: type[Record]) -> LoadedSettings[Any]:
         """As `Workspace.section`, in silence."""
-        return trusted.load_sections(self._places, settings_keys.of_sections({name: kind}))
+        return trusted.load_sections(self._places, settings_keys.build_schema({name: kind}))
 
     @property
     def lock_timeout(self) -> float:
@@ -90,11 +90,11 @@ class WorkspaceSettings:
         return DoltAccess(
             **msgspec.structs.asdict(given),
             password=env.dolt_password(),
-            named=named,
+            named_by_user=named,
             answer_seconds=self._answer_seconds,
         )
 
-    def accepted_remote(self) -> str:
+    def read_accepted_remote(self) -> str:
         """`remote`, as far as this person agreed to it.
 
         A method, because git is asked only where it matters.
@@ -106,7 +106,7 @@ class WorkspaceSettings:
         """Which embedding services may be asked."""
         from vmrag_link import trust as agreements
 
-        return agreements.permitted(self._places, self.loaded)
+        return agreements.permit_services(self._places, self.loaded)
 
 
 # What embeds is imported where it is used: going back to a view that is there takes a tenth of
@@ -120,7 +120,7 @@ class Models:
         self._settings = settings
         self._loaded = loaded
 
-    def of(self, collection: Collection) -> Model:
+    def load_for(self, collection: Collection) -> Model:
         """The model that the collection was made with.
 
         Raises `UsageInvalid`, `EmbeddingMismatch`.
@@ -128,19 +128,19 @@ class Models:
         from vmrag_link.embedding import registry
 
         permission = self._permission_for(collection.embedding_function)
-        return self._load(registry.choose_for(collection, self._settings.config.embedding, permission))
+        return self._load(registry.choose_stored_model(collection, self._settings.config.embedding, permission))
 
-    def named(self, name: str) -> Model:
+    def load_named(self, name: str) -> Model:
         """The model of that name for new collections. Raises `UsageInvalid`."""
         from vmrag_link.embedding import registry
 
-        return self._load(registry.choose(name, self._settings.config.embedding, self._permission_for(name)))
+        return self._load(registry.choose_model(name, self._settings.config.embedding, self._permission_for(name)))
 
     def _permission_for(self, model: str) -> Permission:
         """A model of this machine needs none, and git need not be asked about it."""
         from vmrag_link.embedding import registry
 
-        return registry.NOTHING if model in registry.LOCAL else self._settings.permission
+        return registry.NO_PERMISSION if model in registry.LOCAL_MODELS else self._settings.permission
 
     def _load(self, choice: ModelChoice) -> Model:
         if choice not in self._loaded:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Self, TypeVar
 
 from vmrag_link.errors import IndexFailed
 from vmrag_link.git import plumbing
-from vmrag_link.models import SOURCE, At, Document, DocumentHeader, notes_metadata
+from vmrag_link.models import SOURCE, At, Document, DocumentHeader, format_notes_metadata
 from vmrag_link.models import Collection as CollectionRow
 from vmrag_link.settings import Config, SourceSettings
 from vmrag_link.workspace.local_store import StoreBesideWorkTree
@@ -63,16 +63,16 @@ class SourceTree:
     def sources(self) -> tuple[SourceSettings, ...]:
         return tuple(self._sources.values())
 
-    def source(self, collection: str) -> SourceSettings | None:
+    def find_source(self, collection: str) -> SourceSettings | None:
         return self._sources.get(collection)
 
-    def note_at(self, path: str) -> Key | None:
+    def find_note(self, path: str) -> Key | None:
         """Return the note whose file this is, or None."""
         sources = [source for source in self.sources if source.write and path.startswith(f"{source.folder}/")]
         names = {source.collection for source in sources}
         return next((key for key, file in self.files.items() if key[0] in names and file.path == path), None)
 
-    def submodule_of(self, path: str) -> Submodule | None:
+    def find_submodule(self, path: str) -> Submodule | None:
         """Return the submodule in which a file is, or None."""
         around = [submodule for submodule in self.submodules if path.startswith(f"{submodule.path}/")]
         return max(around, key=lambda each: len(each.path), default=None)
@@ -80,12 +80,12 @@ class SourceTree:
     def is_code(self, key: Key) -> bool:
         return self._sources[key[0]].kind == "code"
 
-    def decisive(self, key: Key) -> object:
+    def get_tag(self, key: Key) -> object:
         """What decides the document; equal for equal ones. None: there is no such file."""
         file = self.files.get(key)
         return file and (file.blob, file.handwritten, self._sources[key[0]].kind)
 
-    def documents(self, keys: Iterable[Key]) -> dict[Key, Document]:
+    def read_documents(self, keys: Iterable[Key]) -> dict[Key, Document]:
         """The files that are documents. All are in memory.
 
         Raises `FileFailed` for a file of the work tree that changed meanwhile, and as
@@ -94,7 +94,7 @@ class SourceTree:
         from vmrag_link.sources import documents
         from vmrag_link.sources.listings import NoDocument
 
-        of_place = documents.texts_at_commit if self.commit else documents.texts_in_work_tree
+        of_place = documents.read_texts_at_commit if self.commit else documents.read_texts_in_work_tree
         wanted: dict[str, list[TreeFile]] = defaultdict(list)
         for key in keys:
             if file := self.files.get(key):
@@ -102,38 +102,42 @@ class SourceTree:
         found = {}
         for name, files in wanted.items():
             for file, text in of_place(self.places, files):
-                document = documents.as_written(self._sources[name], file, text)
+                document = documents.build_document(self._sources[name], file, text)
                 if not isinstance(document, NoDocument):
                     found[document.key] = document
         return found
 
 
-def in_work_tree(ws: Workspace, *, stored: Collection[str] | None = None) -> SourceTree | None:
+def read_work_tree(ws: Workspace, *, stored: Collection[str] | None = None) -> SourceTree | None:
     """None where no sources are configured. `stored`: the collections of the knowledge base, by
     default those of the index. Raises as `work_tree.in_work_tree`.
     """
     config = ws.sources.config
     if not config.sources:
         return None
-    sources, unavailable = ws.sources.available(config, ws.stored_collections() if stored is None else stored)
-    listing = ws.sources.listing_here(sources)
-    submodules = ws.sources.submodules(config, None)
+    sources, unavailable = ws.sources.select_available(
+        config, ws.list_stored_collections() if stored is None else stored
+    )
+    listing = ws.sources.list_work_tree(sources)
+    submodules = ws.sources.find_submodules(config, None)
     return SourceTree(ws.places, sources, listing, commit=None, unavailable=unavailable, submodules=submodules)
 
 
-def at_commit(
+def read_commit(
     ws: Workspace, commit: str, config: Config | None = None, *, stored: Collection[str] | None = None
 ) -> SourceTree | None:
     """As `in_work_tree`, of a commit by its full hash; by default its own settings name the
     sources. `stored`: other collections than `Sources.stored_at` gives. Raises as
     `selection.at_commit`, and `ConfigInvalid`.
     """
-    config = config or ws.sources.config_at(commit)
+    config = config or ws.sources.read_config_at(commit)
     if not config.sources:
         return None
-    sources, unavailable = ws.sources.available(config, ws.sources.stored_at(commit) if stored is None else stored)
-    listing = ws.sources.listing_at(commit, sources, config)
-    submodules = ws.sources.submodules(config, commit)
+    sources, unavailable = ws.sources.select_available(
+        config, ws.sources.list_stored_at(commit) if stored is None else stored
+    )
+    listing = ws.sources.list_commit(commit, sources, config)
+    submodules = ws.sources.find_submodules(config, commit)
     return SourceTree(ws.places, sources, listing, commit=commit, unavailable=unavailable, submodules=submodules)
 
 
@@ -147,20 +151,20 @@ class FileNames:
             for collection, doc_id in tree.files:
                 self._ids[collection].add(doc_id)
 
-    def only(self, collections: Collection[str]) -> Self:
+    def select_collections(self, collections: Collection[str]) -> Self:
         """Return these names without those of other collections."""
         for name in self._ids.keys() - {*collections}:
             del self._ids[name]
         return self
 
-    def collections(self, _at: At) -> list[CollectionRow]:
+    def list_collections(self, _at: At) -> list[CollectionRow]:
         folders = {source.collection: source.folder for tree in self._trees for source in tree.sources if source.write}
         return [
-            CollectionRow(name, kind=SOURCE, metadata=notes_metadata(folders[name]) if name in folders else "{}")
+            CollectionRow(name, kind=SOURCE, metadata=format_notes_metadata(folders[name]) if name in folders else "{}")
             for name in sorted(self._ids)
         ]
 
-    def headers(
+    def read_headers(
         self, at: At, *, collection: str | None = None, ids: Iterable[str] | None = None
     ) -> Generator[DocumentHeader, None, None]:
         """Sorted by (collection, doc_id)."""
@@ -169,14 +173,14 @@ class FileNames:
         for name in sorted(self._ids) if collection is None else [collection]:
             there = self._ids.get(name, set())
             for path in sorted(there if wanted is None else there & wanted):
-                yield unread(name, path)
+                yield build_unread_header(name, path)
 
-    def document(self, _at: At, collection: str, doc_id: str) -> Document | None:
+    def find_document(self, _at: At, collection: str, doc_id: str) -> Document | None:
         key = (collection, doc_id)
-        return next((found[key] for tree in self._trees if key in (found := tree.documents([key]))), None)
+        return next((found[key] for tree in self._trees if key in (found := tree.read_documents([key]))), None)
 
 
-def unread(collection: str, path: str) -> DocumentHeader:
+def build_unread_header(collection: str, path: str) -> DocumentHeader:
     """A file whose text is not known."""
     return DocumentHeader(collection, path, PurePosixPath(path).stem, "", "{}")
 
@@ -204,7 +208,7 @@ class SourceStore(StoreBesideWorkTree):
     @property
     def opened(self) -> OpenSources:
         """What answers. Raises as `Sources.here`."""
-        return self._opened or self.refreshed()
+        return self._opened or self.refresh()
 
     @property
     def engine(self) -> IndexedRows:
@@ -213,13 +217,13 @@ class SourceStore(StoreBesideWorkTree):
 
         return IndexedRows(self.opened.folder)
 
-    def distrust(self) -> None:
-        self._ws.sources.distrust()
+    def distrust_view(self) -> None:
+        self._ws.sources.distrust_view()
 
-    def refreshed(self) -> OpenSources:
+    def refresh(self) -> OpenSources:
         """Look at the files again."""
         self.close()
-        found = self._held.enter_context(self._ws.sources.here(stored=self._ws.stored_collections()))
+        found = self._held.enter_context(self._ws.sources.open_work_tree(stored=self._ws.list_stored_collections()))
         assert found is not None  # noqa: S101  the store is asked for a collection that is configured
         self._opened = found
         return found
@@ -239,7 +243,7 @@ class SourceReader:
                 return action(view)
         except IndexFailed as error:
             self._store.close()
-            self._store.distrust()
+            self._store.distrust_view()
             self._store.progress.note(f"{error.message.rstrip('.')}. It is built again.")
         with self.view() as view:
             return action(view)
@@ -247,5 +251,5 @@ class SourceReader:
     @contextlib.contextmanager
     def view(self) -> Iterator[View]:
         store = self._store
-        opened, head = store.refreshed(), plumbing.head(store.places).commit
+        opened, head = store.refresh(), plumbing.read_head(store.places).commit
         yield View(opened.folder, "", None, dirty=False, git_head=head, notes=store.notes, sources=opened)

@@ -38,7 +38,7 @@ from vmrag_link.git import plumbing
 from vmrag_link.index import seal
 from vmrag_link.index import view as views
 from vmrag_link.index.views import Views
-from vmrag_link.models import Document, canonical_json
+from vmrag_link.models import Document, encode_canonical_json
 from vmrag_link.paths import CONFIG_NAME, PIN_NAME, PIN_READ_LIMIT, Places
 from vmrag_link.settings import Config, SourceSettings
 from vmrag_link.workspace.worktree import STORED, OpenSources
@@ -82,7 +82,7 @@ class Sources:
         """
         return self.config.sources
 
-    def writable(self, collection: str | None = None) -> SourceSettings | None:
+    def find_writable(self, collection: str | None = None) -> SourceSettings | None:
         """Return the writable source of a collection, or the first one; None if there is none."""
         named = (source for source in self.configured if source.write and collection in (None, source.collection))
         return next(named, None)
@@ -93,9 +93,9 @@ class Sources:
         config = self._ws.settings.config
         if self._with_untracked:
             config = msgspec.structs.replace(config, sources_untracked="true")
-        if config.sources or not self.proposed:
+        if config.sources or not self.is_proposed:
             return config
-        return msgspec.structs.replace(config, sources=self.proposals())
+        return msgspec.structs.replace(config, sources=self.propose())
 
     @contextlib.contextmanager
     def searching_untracked(self) -> Iterator[None]:
@@ -106,7 +106,7 @@ class Sources:
         finally:
             self._with_untracked = before
 
-    def config_at(self, ref: str, *, default: Config | None = None) -> Config:
+    def read_config_at(self, ref: str, *, default: Config | None = None) -> Config:
         """As `config`, of the commit that a git ref names. `default`: the settings of a commit
         before anything was set up, instead of the sources that `vmrag init` would propose.
 
@@ -114,7 +114,7 @@ class Sources:
         """
         config, places = trusted.load_at(self._ws.places, ref).config, self._ws.places
         if config.sources or any(
-            plumbing.blob(places, f"{ref}:{name}") is not None for name in (CONFIG_NAME, PIN_NAME)
+            plumbing.read_blob(places, f"{ref}:{name}") is not None for name in (CONFIG_NAME, PIN_NAME)
         ):
             return config
         if default:
@@ -122,54 +122,56 @@ class Sources:
         from vmrag_link.git import raw_changes
         from vmrag_link.sources import first_bytes, proposal
 
-        blobs = raw_changes.blobs_at(places, ref)
-        beginnings = functools.partial(first_bytes.of_blobs, places, blobs)
-        return msgspec.structs.replace(config, sources=proposal.propose(blobs, beginnings))
+        blobs = raw_changes.list_blobs(places, ref)
+        beginnings = functools.partial(first_bytes.read_from_blobs, places, blobs)
+        return msgspec.structs.replace(config, sources=proposal.propose_sources(blobs, beginnings))
 
     @property
-    def proposed(self) -> bool:
+    def is_proposed(self) -> bool:
         """Whether nothing is set up in what is checked out, so that proposals count."""
         return not (self._ws.places.config.exists() or self._ws.places.pin.exists())
 
-    def proposals(self) -> tuple[SourceSettings, ...]:
+    def propose(self) -> tuple[SourceSettings, ...]:
         """What `vmrag init` proposes."""
         if self._proposals is None:
             from vmrag_link.git import listing
 
-            self._proposals = self.propose_for(listing.tracked_files(self._ws.places), self._ws.stored_collections())
+            self._proposals = self.propose_for(
+                listing.list_tracked_files(self._ws.places), self._ws.list_stored_collections()
+            )
         return self._proposals
 
     def propose_for(self, paths: Iterable[str], stored: Collection[str] = ()) -> tuple[SourceSettings, ...]:
         """Return proposed sources for the readable files among these files of the work tree."""
         from vmrag_link.sources import first_bytes, proposal
 
-        beginnings = functools.partial(first_bytes.in_work_tree, self._ws.places)
-        return proposal.propose(paths, beginnings, stored=stored)
+        beginnings = functools.partial(first_bytes.read_in_work_tree, self._ws.places)
+        return proposal.propose_sources(paths, beginnings, stored=stored)
 
-    def stored_at(self, commit: str) -> Collection[str]:
+    def list_stored_at(self, commit: str) -> Collection[str]:
         """The collections of the knowledge base that a commit pins, whose names no source of it can
         have; none where that is not here.
         """
-        if not opening.there(self._ws.places.kb):
+        if not opening.engine_exists(self._ws.places.kb):
             return ()
         try:
-            data = plumbing.blob(self._ws.places, f"{commit}:{PIN_NAME}", limit=PIN_READ_LIMIT)
+            data = plumbing.read_blob(self._ws.places, f"{commit}:{PIN_NAME}", limit=PIN_READ_LIMIT)
             revision = read_pin(self._ws.places.kb, data).dolt_commit if data else None
         except PinMalformed:
             return ()
         try:
             if revision and self._ws.engine.has_revision(revision):
-                return [collection.name for collection in self._ws.engine.collections(revision)]
+                return [collection.name for collection in self._ws.engine.list_collections(revision)]
         except ServerUnreachable:
-            if self._ws.views.problem(revision or ""):
+            if self._ws.views.find_problem(revision or ""):
                 raise
-            return views.read(self._ws.views.path(revision or "")).collections
+            return views.read_view(self._ws.views.view_path(revision or "")).collections
         return ()
 
     # -- the work tree -----------------------------------------------------------------------------
 
     @contextlib.contextmanager
-    def here(self, *, stored: Collection[str] = ()) -> Iterator[OpenSources | None]:
+    def open_work_tree(self, *, stored: Collection[str] = ()) -> Iterator[OpenSources | None]:
         """The files as they lie in the work tree; None where no sources are configured.
 
         `stored`: the collections of the knowledge base, whose names no source can have.
@@ -186,8 +188,8 @@ class Sources:
                 if attempt == ATTEMPTS - 1:
                     raise
                 continue
-            with self.views.reading(opened.folder):
-                if not self.views.problem(opened.folder.name.partition("-")[0]):
+            with self.views.lock_for_reading(opened.folder):
+                if not self.views.find_problem(opened.folder.name.partition("-")[0]):
                     yield opened
                     return
                 damaged = True
@@ -201,32 +203,34 @@ class Sources:
         index, the last one. `damaged`: the last one is.
         """
         from vmrag_link.sources import rules, work_tree
-        from vmrag_link.sources.listings import token_of
+        from vmrag_link.sources.listings import compute_token
         from vmrag_link.sync import source_views
         from vmrag_link.sync.source_views import SourceBinding
 
-        available, unavailable = self.available(config, stored)
+        available, unavailable = self.select_available(config, stored)
         limits = (config.sources_max_bytes, config.searches_untracked)
         submodules = [True] if config.sources_submodules else []
-        settings = canonical_json(
+        settings = encode_canonical_json(
             [PROGRAM, _grammars(available), available, unavailable, limits, config.embedding.model, *submodules]
         )
         places, (most, untracked) = self._ws.places, limits
-        cache, before = self._cache, None if self._with_untracked else source_views.bound(places)
+        cache, before = self._cache, None if self._with_untracked else source_views.read_binding(places)
         known = _decoded(before, places) if before and before.settings == settings and not damaged else None
         if before and known:
             if config.sources_submodules:
                 token: str | None = self._token_here(available, before)
             else:
-                token = work_tree.unchanged(places, available, max_bytes=most, untracked=untracked, cache=cache)
+                token = work_tree.read_unchanged_token(
+                    places, available, max_bytes=most, untracked=untracked, cache=cache
+                )
             if token == before.token:  # perhaps another commit with equal files
                 unsearched = [
                     source for source in available if not rules.searches_untracked(source, untracked=untracked)
                 ]
-                others = work_tree.untracked_count(places, unsearched) if unsearched else 0
-                return msgspec.structs.replace(known, commit=plumbing.head(places).commit, untracked=others)
+                others = work_tree.count_untracked_files(places, unsearched) if unsearched else 0
+                return msgspec.structs.replace(known, commit=plumbing.read_head(places).commit, untracked=others)
         try:
-            listing = self.listing_here(available)
+            listing = self.list_work_tree(available)
         except GitBusy:
             if known is None:
                 raise
@@ -234,11 +238,11 @@ class Sources:
         ephemeral = any(file.uncommitted for files in listing.files.values() for file in files)
         contents = self._contents(config, available, listing)
         indexer = self._indexer(config, available, listing, commit=None)
-        path, left, made = indexer.provide(contents, durable=not ephemeral, most=self._step(listing))
+        path, left, made = indexer.provide_view(contents, durable=not ephemeral, most=self._step(listing))
         opened = OpenSources(
             folder=path,
             collections=tuple(each.collection for each in available),
-            commit=plumbing.head(places).commit,
+            commit=plumbing.read_head(places).commit,
             uncommitted=_uncommitted(listing),
             removed=listing.removed,
             untracked=listing.untracked,
@@ -248,10 +252,10 @@ class Sources:
             indexed=_percent(listing, left),
         )
         more = msgspec.msgpack.encode(opened, enc_hook=str)
-        binding = SourceBinding("" if left else token_of(listing), settings, path.name, ephemeral, more)
-        if path not in seal.IN_MEMORY and not self._with_untracked:
+        binding = SourceBinding("" if left else compute_token(listing), settings, path.name, ephemeral, more)
+        if path not in seal.MEMORY_FOLDERS and not self._with_untracked:
             try:
-                source_views.bind(places, binding)
+                source_views.write_binding(places, binding)
             except OSError as error:
                 if not refuses_writing(error):  # else the next call lists the files again
                     raise
@@ -266,10 +270,10 @@ class Sources:
 
     def _token_here(self, sources: Sequence[SourceSettings], before: SourceBinding) -> str:
         """Return what names the files with those of submodules; the last one while git is busy."""
-        from vmrag_link.sources.listings import token_of
+        from vmrag_link.sources.listings import compute_token
 
         try:
-            return token_of(self.listing_here(sources))
+            return compute_token(self.list_work_tree(sources))
         except GitBusy:
             return before.token
 
@@ -281,11 +285,11 @@ class Sources:
         """Return how many percent of the work tree's files the view has that answers for it."""
         from vmrag_link.sync import source_views
 
-        bound, total = source_views.bound(self._ws.places), _count(tree.listing)
+        bound, total = source_views.read_binding(self._ws.places), _count(tree.listing)
         if not bound or not total:
             return 0
         try:
-            there = source_views.read(self.views.root / bound.view).tags
+            there = source_views.read_contents(self.views.root / bound.view).tags
         except IndexFailed:
             return 0
         wanted = self._contents(self.config, tree.sources, tree.listing).tags
@@ -296,26 +300,28 @@ class Sources:
         """Remove spare views after one was made."""
         from vmrag_link.sync import source_views
 
-        if made in seal.IN_MEMORY:
+        if made in seal.MEMORY_FOLDERS:
             return
         keep_bytes = self._ws.settings.config.index.keep_mb * MEGABYTE
-        source_views.evict(self._ws.places, keep_bytes=keep_bytes)
-        self.views.segments.sweep()
-        self.views.segments.collect(self._ws.places.view_folders)
+        source_views.evict_views(self._ws.places, keep_bytes=keep_bytes)
+        self.views.segments.remove_unfinished()
+        self.views.segments.collect_garbage(self._ws.places.view_folders)
 
-    def distrust(self) -> None:
+    def distrust_view(self) -> None:
         """Look at the view that answers for this work tree whole from now on; damaged, it is made
         again.
         """
         from vmrag_link.sync import source_views
 
-        if bound := source_views.bound(self._ws.places):
-            views.distrust(self.views.root / bound.view)
+        if bound := source_views.read_binding(self._ws.places):
+            views.require_verification(self.views.root / bound.view)
 
     # -- commits -----------------------------------------------------------------------------------
 
     @contextlib.contextmanager
-    def at(self, commit: str, config: Config, *, stored: Collection[str] | None = None) -> Iterator[OpenSources | None]:
+    def open_commit(
+        self, commit: str, config: Config, *, stored: Collection[str] | None = None
+    ) -> Iterator[OpenSources | None]:
         """The files of a commit's tree, by the sources that its own settings name.
 
         `stored`: collections whose names no source can have, instead of those of `stored_at`.
@@ -323,15 +329,17 @@ class Sources:
         if not config.sources:
             yield None
             return
-        available, unavailable = self.available(config, self.stored_at(commit) if stored is None else stored)
-        listing = self.listing_at(commit, available, config)
+        available, unavailable = self.select_available(
+            config, self.list_stored_at(commit) if stored is None else stored
+        )
+        listing = self.list_commit(commit, available, config)
         contents = self._contents(config, available, listing)
-        borrowed = self.reading_places(config, commit).borrowed
+        borrowed = self.get_reading_places(config, commit).borrowed
         for _ in range(ATTEMPTS):
             indexer = self._indexer(config, available, listing, commit=commit)
-            path, left, made = indexer.provide(contents, durable=True, most=self._step(listing))
-            with self.views.reading(path):
-                if not self.views.problem(path.name.partition("-")[0]):
+            path, left, made = indexer.provide_view(contents, durable=True, most=self._step(listing))
+            with self.views.lock_for_reading(path):
+                if not self.views.find_problem(path.name.partition("-")[0]):
                     if made:
                         self._evict(path)
                     names = tuple(each.collection for each in available)
@@ -348,54 +356,54 @@ class Sources:
                     return
         raise Busy("Other processes removed the index of sources again and again.", hint="Run the command again.")
 
-    def contents_at(self, commit: str, config: Config) -> SourceContents:
+    def read_contents_at(self, commit: str, config: Config) -> SourceContents:
         """What decides the documents of a commit. Raises `SourcesIncomplete`."""
-        available, unavailable = self.available(config, self.stored_at(commit))
-        listing = self.listing_at(commit, available, config)
+        available, unavailable = self.select_available(config, self.list_stored_at(commit))
+        listing = self.list_commit(commit, available, config)
         return self._contents(config, available, _complete(listing, unavailable))
 
-    def contents_here(self) -> SourceContents:
+    def read_contents(self) -> SourceContents:
         """As `contents_at`, of the work tree."""
-        available, unavailable = self.available(self.config, self._ws.stored_collections())
-        return self._contents(self.config, available, _complete(self.listing_here(available), unavailable))
+        available, unavailable = self.select_available(self.config, self._ws.list_stored_collections())
+        return self._contents(self.config, available, _complete(self.list_work_tree(available), unavailable))
 
-    def listing_here(self, sources: Sequence[SourceSettings]) -> SourceListing:
+    def list_work_tree(self, sources: Sequence[SourceSettings]) -> SourceListing:
         """The files of these sources in the work tree."""
         from vmrag_link.sources import work_tree
 
         config, places = self.config, self._ws.places
         most, untracked = config.sources_max_bytes, config.searches_untracked
-        list_files = work_tree.in_work_tree
+        list_files = work_tree.list_in_work_tree
         if config.sources_submodules:
             from vmrag_link.sources import submodule_files
 
-            list_files = submodule_files.in_work_tree
+            list_files = submodule_files.list_in_work_tree
         return list_files(places, sources, max_bytes=most, untracked=untracked, cache=self._cache)
 
-    def listing_at(self, commit: str, sources: Sequence[SourceSettings], config: Config) -> SourceListing:
+    def list_commit(self, commit: str, sources: Sequence[SourceSettings], config: Config) -> SourceListing:
         from vmrag_link.sources import listings, selection
 
         notes = any(source.write for source in sources)
-        stored = listings.recall_listing(self._cache) if notes else None
+        stored = listings.read_listing(self._cache) if notes else None
         before = stored.listing if stored else None
-        list_files = selection.at_commit
+        list_files = selection.list_at_commit
         if config.sources_submodules:
             from vmrag_link.sources import submodule_files
 
-            list_files = submodule_files.at_commit
+            list_files = submodule_files.list_at_commit
         return list_files(self._ws.places, commit, sources, max_bytes=config.sources_max_bytes, before=before)
 
-    def submodules(self, config: Config, commit: str | None) -> list[Submodule]:
+    def find_submodules(self, config: Config, commit: str | None) -> list[Submodule]:
         """Return the submodules that the sources read at a commit, or in the work tree."""
         if not config.sources_submodules:
             return []
         from vmrag_link.sources import submodule_files
 
-        return submodule_files.find_read(self._ws.places, config.sources, commit)
+        return submodule_files.find_source_submodules(self._ws.places, config.sources, commit)
 
-    def reading_places(self, config: Config, commit: str | None) -> Places:
+    def get_reading_places(self, config: Config, commit: str | None) -> Places:
         """Return the places by which git reads the files of the sources."""
-        found = self.submodules(config, commit)
+        found = self.find_submodules(config, commit)
         if not found:
             return self._ws.places
         from vmrag_link.git import submodules
@@ -404,14 +412,16 @@ class Sources:
 
     # -- parts -------------------------------------------------------------------------------------
 
-    def available(self, config: Config, stored: Collection[str]) -> tuple[tuple[SourceSettings, ...], dict[str, str]]:
+    def select_available(
+        self, config: Config, stored: Collection[str]
+    ) -> tuple[tuple[SourceSettings, ...], dict[str, str]]:
         """The sources that can be asked here, and why others cannot."""
         from vmrag_link.sources import rules
 
         unavailable = {each.collection: self._problem(each, stored) for each in config.sources}
         unavailable = {name: why for name, why in unavailable.items() if why}
         available = tuple(source for source in config.sources if source.collection not in unavailable)
-        return rules.without_notes(available), unavailable
+        return rules.exclude_notes(available), unavailable
 
     def _problem(self, source: SourceSettings, stored: Collection[str]) -> str:
         if source.collection in stored and not source.write:  # notes hide what is stored
@@ -419,7 +429,7 @@ class Sources:
         if source.kind == "code":
             from vmrag_link.code import languages
 
-            return languages.problem_of(source.paths)
+            return languages.find_source_problem(source.paths)
         return ""
 
     def _contents(self, config: Config, sources: Iterable[SourceSettings], listing: SourceListing) -> SourceContents:
@@ -429,12 +439,14 @@ class Sources:
 
         # What lies in a repository is sent to no service because its settings name one.
         name = config.embedding.model
-        model = self._ws.models.named(name if name in registry.LOCAL else "default")
+        model = self._ws.models.load_named(name if name in registry.LOCAL_MODELS else "default")
         tags = {
-            each.collection: {file.doc_id: documents.tag(each, file) for file in listing.files.get(each.collection, ())}
+            each.collection: {
+                file.doc_id: documents.compute_tag(each, file) for file in listing.files.get(each.collection, ())
+            }
             for each in sources
         }
-        collections = tuple(documents.collection_of(source, model) for source in sources)
+        collections = tuple(documents.build_collection(source, model) for source in sources)
         paths = {
             source.collection: {file.doc_id: file.path for file in listing.files.get(source.collection, ())}
             for source in sources
@@ -455,23 +467,23 @@ class Sources:
         def read(collection: str, paths: Sequence[str]) -> Iterator[tuple[str, Document | NoDocument]]:
             by_id = {file.doc_id: file for file in listing.files[collection]}
             files: list[TreeFile] = [by_id[doc_id] for doc_id in paths]
-            of_place = documents.texts_at_commit if commit else documents.texts_in_work_tree
-            places = self.reading_places(config, commit)
-            return documents.documents(by_name[collection], files, of_place(places, files), budget)
+            of_place = documents.read_texts_at_commit if commit else documents.read_texts_in_work_tree
+            places = self.get_reading_places(config, commit)
+            return documents.build_documents(by_name[collection], files, of_place(places, files), budget)
 
         return SourceIndexer(self.views, read, self._document_indexer, self._ws.progress)
 
     def _document_indexer(self) -> DocumentIndexer:
         from vmrag_link.sync.adding import DocumentIndexer
 
-        return DocumentIndexer(self._ws.embedding_cache, self._ws.models.of, self._ws.progress)
+        return DocumentIndexer(self._ws.embedding_cache, self._ws.models.load_for, self._ws.progress)
 
 
 def _count(listing: SourceListing) -> int:
     return sum(map(len, listing.files.values()))
 
 
-def without_index(tree: SourceTree) -> OpenSources:
+def build_without_index(tree: SourceTree) -> OpenSources:
     """Return the record of a place whose files are read without an index; its folder is empty."""
     listing = tree.listing
     return OpenSources(
@@ -501,11 +513,11 @@ def _decoded(bound: SourceBinding, places: Places) -> OpenSources | None:
 
 
 def _complete(listing: SourceListing, unavailable: Mapping[str, str]) -> SourceListing:
-    require_whole(unavailable, listing.missing)
+    require_complete(unavailable, listing.missing)
     return listing
 
 
-def require_whole(
+def require_complete(
     unavailable: Mapping[str, str], missing: Sequence[str], failed: Sequence[str] = (), indexed: int = 100
 ) -> None:
     """Raise `SourcesIncomplete` where another machine would find more; the arguments are those of
@@ -551,7 +563,7 @@ def _grammars(sources: Sequence[SourceSettings]) -> object:
         return None
     from vmrag_link.code import languages
 
-    return languages.RULES, languages.RULES_OF_LINES, languages.stamps()
+    return languages.RULES, languages.RULES_OF_LINES, languages.read_stamps()
 
 
 def _uncommitted(listing: SourceListing) -> dict[str, dict[str, str]]:
@@ -565,5 +577,5 @@ def _uncommitted(listing: SourceListing) -> dict[str, dict[str, str]]:
 def _failed(folder: Path) -> tuple[str, ...]:
     from vmrag_link.sync import source_views
 
-    left_out = source_views.read(folder).left_out
+    left_out = source_views.read_contents(folder).left_out
     return tuple(path for files in left_out.values() for path, file in files.items() if file.here)

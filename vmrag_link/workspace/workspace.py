@@ -8,20 +8,20 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from vmrag_link.config import Loaded
+from vmrag_link.config import LoadedSettings
 from vmrag_link.engines import opening
 from vmrag_link.engines.base import Engine
 from vmrag_link.engines.migrated import read_pin
 from vmrag_link.errors import IndexFailed, NotInitialized, ServerUnreachable, VmragError
 from vmrag_link.git import plumbing
 from vmrag_link.journal import Journal
-from vmrag_link.models import At, KbBranch, Record, Working
+from vmrag_link.models import At, KbBranch, Record, WorkingSet
 from vmrag_link.paths import Places
 from vmrag_link.progress import Progress
 from vmrag_link.settings import Config
 from vmrag_link.sync import binding as bindings
 from vmrag_link.sync.binding import Binding, Position
-from vmrag_link.sync.target import Target, Trigger, read_trigger, resolve
+from vmrag_link.sync.target import Target, Trigger, read_trigger, resolve_target
 from vmrag_link.workspace import reasons, twins
 from vmrag_link.workspace.settings import Models, WorkspaceSettings
 
@@ -98,7 +98,7 @@ class Workspace:
         `GitConfigInvalid`.
         """
         return cls(
-            plumbing.locate(start, repair=repair),
+            plumbing.locate_work_tree(start, repair=repair),
             progress,
             patience=patience,
             answer_seconds=answer_seconds,
@@ -114,7 +114,7 @@ class Workspace:
             if part in self.__dict__:
                 getattr(self, part).close()
 
-    def release(self) -> None:
+    def release_files(self) -> None:
         """Between two commands: nobody waits for the files of sources that were looked at, and the
         next one looks at them anew.
         """
@@ -137,7 +137,7 @@ class Workspace:
         """Raises `ConfigInvalid`."""
         return self.settings.config
 
-    def section(self, name: str, kind: type[Record]) -> Loaded[Any]:
+    def section(self, name: str, kind: type[Record]) -> LoadedSettings[Any]:
         """A section of the settings that a toolset brings; `config` has it as an attribute. It
         tells what was ignored. Raises `ConfigInvalid`.
         """
@@ -151,7 +151,7 @@ class Workspace:
         """How queries rank here. Raises `ConfigInvalid`."""
         from vmrag_link.retrieval import fusion
 
-        return fusion.ranking(self.config.retrieval)
+        return fusion.read_ranking(self.config.retrieval)
 
     @property
     def lock_timeout(self) -> float:
@@ -187,21 +187,21 @@ class Workspace:
         return SourceStore(self)
 
     @property
-    def initialized(self) -> bool:
-        return opening.there(self.places.kb)
+    def is_initialized(self) -> bool:
+        return opening.engine_exists(self.places.kb)
 
     @property
     def stores_nothing(self) -> bool:
         """Whether there is no knowledge base, none was lost, and no pin: only files answer."""
-        has_store = self.initialized or opening.is_lost(self.places.kb)
-        return not has_store and plumbing.pin_bytes(self.places) is None
+        has_store = self.is_initialized or opening.is_lost(self.places.kb)
+        return not has_store and plumbing.read_pin_bytes(self.places) is None
 
     @property
     def engine(self) -> Engine:
         """Raises `NotInitialized`, and as `opening.open_engine`."""
         if self._engine is None:
-            if not self.initialized:
-                raise reasons.uninitialized(self)
+            if not self.is_initialized:
+                raise reasons.explain_uninitialized(self)
             settings = self.settings
             self._engine = opening.open_engine(
                 self.places.kb,
@@ -222,15 +222,17 @@ class Workspace:
         """Chroma's stores here, and the server that shares indexes."""
         from vmrag_link.workspace.chroma import WorkspaceChroma
 
-        return WorkspaceChroma(self.places, self.views, self.settings, lambda: self.engine, self.vectors)
+        return WorkspaceChroma(self.places, self.views, self.settings, lambda: self.engine, self.read_vectors)
 
-    def vectors(self, index: IndexReader, held: IndexedCollection, texts: Mapping[int, str]) -> Mapping[int, bytes]:
+    def read_vectors(
+        self, index: IndexReader, held: IndexedCollection, texts: Mapping[int, str]
+    ) -> Mapping[int, bytes]:
         """As `stored_vectors`, with the collection's model."""
-        from vmrag_link.retrieval.query import stored_vectors
-        from vmrag_link.sync.adding import checked
+        from vmrag_link.retrieval.query import restore_vectors
+        from vmrag_link.sync.adding import check_model
 
-        model = checked(self.models.of(held.collection), held.collection)
-        return stored_vectors(index, held, texts, model=model, cache=self.embedding_cache)
+        model = check_model(self.models.load_for(held.collection), held.collection)
+        return restore_vectors(index, held, texts, model=model, cache=self.embedding_cache)
 
     @property
     def journal(self) -> Journal:
@@ -248,9 +250,9 @@ class Workspace:
             chroma=self.chroma.local,
             keep_bytes=self.config.index.keep_mb * 1_000_000,
             lock_timeout=self.lock_timeout,
-            indexer=self.indexer,
+            indexer=self.create_indexer,
             progress=self.progress,
-            derived=twins.derived(self),
+            derived=twins.build_derived(self),
         )
 
     # What the next two import is heavy, and going back to a view needs neither.
@@ -261,7 +263,7 @@ class Workspace:
 
         return EmbeddingCache(self.places.embeddings, progress=self.progress)
 
-    def indexer(self) -> Indexer:
+    def create_indexer(self) -> Indexer:
         from vmrag_link.sync.indexer import Indexer
 
         cache, address = self.embedding_cache, self.chroma.server
@@ -271,92 +273,92 @@ class Workspace:
 
             required = self.config.chroma.fallback == "fail"
             shared = SharedVectors(self.engine, address, cache, self.progress, required=required)
-        return Indexer(self.engine, cache, self.models.of, self.progress, shared)
+        return Indexer(self.engine, cache, self.models.load_for, self.progress, shared)
 
     # -- where it stands ---------------------------------------------------------------------------
 
     @property
     def binding(self) -> Binding | None:
         """The index that answers here."""
-        return bindings.read(self.places)
+        return bindings.read_binding(self.places)
 
     @property
     def position(self) -> Position:
         """Where the work tree is now."""
         return Position.read(self.places)
 
-    def trigger(self) -> Trigger:
+    def read_trigger(self) -> Trigger:
         """HEAD's name and the pin as they are now."""
         return read_trigger(self.places)
 
-    def target(self) -> Target:
+    def resolve_target(self) -> Target:
         """What HEAD and the pin ask for."""
         bound = self.binding
-        return resolve(self.places, self.engine, self.trigger(), bound=bound.revision if bound else None)
+        return resolve_target(self.places, self.engine, self.read_trigger(), bound=bound.revision if bound else None)
 
-    def target_for_reading(self) -> Target:
+    def resolve_target_for_reading(self) -> Target:
         """As `target`. While a Dolt server does not answer, the pinned revision that was applied
         last, if its index is here: what is committed never changes. `offline` says why then.
         """
         self.offline = None
         try:
-            return self.target()
+            return self.resolve_target()
         except ServerUnreachable as why:
             position = self.position
-            if position.trigger.pin is None or position.gap(self.views):
+            if position.trigger.pin is None or position.find_gap(self.views):
                 raise
             self.offline = why
             return Target(position.trigger, "pinned", read_pin(self.places.kb, position.trigger.pin))
 
-    def kb_branch(self) -> KbBranch | None:
+    def find_kb_branch(self) -> KbBranch | None:
         """HEAD's KB branch, if it was made and no other work tree writes on it."""
-        return self.target().kb_branch
+        return self.resolve_target().kb_branch
 
     @property
-    def standing_revision(self) -> str | None:
+    def current_revision(self) -> str | None:
         """As `revision`; None if the work tree never followed a pin."""
-        return bindings.standing_revision(self.places)
+        return bindings.read_current_revision(self.places)
 
-    def revision(self) -> str:
+    def require_revision(self) -> str:
         """The revision that the documents are read at; the index may still be at another.
 
         Raises why there is none.
         """
-        revision = self.standing_revision
+        revision = self.current_revision
         if revision is None:
-            raise reasons.unusable(self, self.target())
+            raise reasons.explain_unusable(self, self.resolve_target())
         return revision
 
-    def revision_here(self) -> str:
+    def require_stored_revision(self) -> str:
         """As `revision`; raises why, if the knowledge base does not have it (any more): the index
         may go on answering.
         """
-        revision = self.revision()
+        revision = self.require_revision()
         if not self.engine.has_revision(revision):
-            raise reasons.unusable(self, self.target())
+            raise reasons.explain_unusable(self, self.resolve_target())
         return revision
 
-    def indexed_revision(self) -> str:
+    def require_indexed_revision(self) -> str:
         """The revision that the bound index stands at. Raises why none is bound."""
         bound = self.binding
         if bound is None:
-            raise reasons.unusable(self, self.target())
+            raise reasons.explain_unusable(self, self.resolve_target())
         return bound.revision
 
-    def at(self) -> At:
+    def locate_documents(self) -> At:
         """Where documents are read: the KB branch's working set if it is attached and has
         uncommitted ones, else the revision.
         """
-        revision, branch = self.revision_here(), self.kb_branch()
-        return Working(branch.name) if branch and branch.dirty and branch.head == revision else revision
+        revision, branch = self.require_stored_revision(), self.find_kb_branch()
+        return WorkingSet(branch.name) if branch and branch.dirty and branch.head == revision else revision
 
-    def stored_collections(self) -> Collection[str]:
+    def list_stored_collections(self) -> Collection[str]:
         """The names of the collections in the bound index; none where there is none."""
         bound = self.binding
         with contextlib.suppress(IndexFailed):
             from vmrag_link.index import view as views
 
-            return views.read(self.views.root / bound.view).collections if bound else ()
+            return views.read_view(self.views.root / bound.view).collections if bound else ()
         return ()
 
     # -- following the pin -------------------------------------------------------------------------
@@ -368,21 +370,21 @@ class Workspace:
 
         Notes about documents are printed here, so that no caller can leave them out.
         """
-        if index and not rebuild and self.position.gap(self.views) is None:
-            self.chroma.follow()
+        if index and not rebuild and self.position.find_gap(self.views) is None:
+            self.chroma.start_following()
             return None
         if not index and self.position.is_followed:
             return None
         from vmrag_link.sync import apply
 
         if not index:
-            for note in apply.move(self.sync_context):
+            for note in apply.move_to_pin(self.sync_context):
                 self.progress.note(note)
             return None
         report = apply.reconcile(self.sync_context, rebuild=rebuild)
         if rebuild and report.state == "pinned":
             self.reader.rebuild_copy()
-        self.chroma.follow()
+        self.chroma.start_following()
         for note in report.notes:
             self.progress.note(note)
         return report

@@ -11,20 +11,22 @@ from vmrag_link.errors import OK
 from vmrag_link.golden.queries import UPDATE, Miss
 from vmrag_link.ops.checks import cases
 from vmrag_link.ops.checks.check_queries import NOTHING_TO_ASK, GoldenReport, check_queries, has_nothing_to_ask
-from vmrag_link.terminal_text import one_line
+from vmrag_link.terminal_text import escape_line
 
 
 def run(runner: Runner, job: WorkflowJob) -> int:
-    with findings.opened(runner, job) as ws:
+    with findings.open_workspace(runner, job) as ws:
         if has_nothing_to_ask(ws):
-            runner.output("findings", inputs.earlier_findings())
-            runner.say(NOTHING_TO_ASK)
+            runner.set_output("findings", inputs.count_earlier_findings())
+            runner.log_line(NOTHING_TO_ASK)
             return OK
         report = check_queries(ws)
-    findings.keep_results(job, cases.of_check(report))
+    findings.keep_results(job, cases.list_check_cases(report))
     found = [*_outdated(report), *_missed(report)]
     verdict = f"{report.missed} missed something" if report.missed else "all as expected"
-    return findings.report(runner, "Golden queries", found, f"Golden queries: {len(report.queries)}; {verdict}.")
+    return findings.report_findings(
+        runner, "Golden queries", found, f"Golden queries: {len(report.queries)}; {verdict}."
+    )
 
 
 def _outdated(report: GoldenReport) -> Iterator[ActionFinding]:
@@ -37,7 +39,7 @@ def _missed(report: GoldenReport) -> Iterator[ActionFinding]:
     for query in report.queries:
         if query.misses:
             message = f"{query.query!r}: {'; '.join(miss.message for miss in query.misses)}"
-            told = "\n".join(map(one_line, (message, *dict.fromkeys(_sides(query.misses)))))
+            told = "\n".join(map(escape_line, (message, *dict.fromkeys(_sides(query.misses)))))
             at = SourceLine(report.file, query.line)
             yield ActionFinding("error", "QUERY_MISSED", f"{report.file}:{query.line}", told, "vmrag check", at)
 

@@ -20,11 +20,11 @@ import zlib
 
 from vmrag_action import findings, github_api, inputs, payload
 from vmrag_action.comments import CommentApi
-from vmrag_action.payload import CompletedRun, HostedRepository, OfPullRequest, OfWorkflowRun, PullRequest
+from vmrag_action.payload import CompletedRun, HostedRepository, PullRequest, PullRequestEvent, WorkflowRunEvent
 from vmrag_action.runner import Runner, WorkflowJob
 from vmrag_link.errors import OK, UsageInvalid, quoted
-from vmrag_link.ops.report.comment import MARKER, comment
-from vmrag_link.ops.report.comment_data import MOST_BYTES, CommentData, parse
+from vmrag_link.ops.report.comment import MARKER, format_comment
+from vmrag_link.ops.report.comment_data import MAX_BYTES, CommentData, parse_comment_data
 from vmrag_link.paths import read_regular
 
 TITLE = "The comment on the pull request"
@@ -44,15 +44,15 @@ _SAID = {
 
 
 def run(runner: Runner, job: WorkflowJob) -> int:
-    secret = inputs.token()
-    for form in github_api.forms(secret):
-        runner.mask(form)
-    api = CommentApi.of(secret)
+    secret = inputs.take_token()
+    for form in github_api.list_secret_forms(secret):
+        runner.mask_secret(form)
+    api = CommentApi.from_job(secret)
     if job.event == inputs.COMPLETED:
         return _of_run(runner, job, api)
-    request = payload.read(os.environ, OfPullRequest).pull_request
-    data = parse(read_regular(job.temp / FILE, MOST_BYTES + 1))
-    here = CompletedRun(payload.run_number(os.environ), job.event, request.head.sha, request.head.repo)
+    request = payload.read_event(os.environ, PullRequestEvent).pull_request
+    data = parse_comment_data(read_regular(job.temp / FILE, MAX_BYTES + 1))
+    here = CompletedRun(payload.read_run_number(os.environ), job.event, request.head.sha, request.head.repo)
     return _settle(runner, job, api, data, here, of_fork=False)
 
 
@@ -60,28 +60,28 @@ def _of_run(runner: Runner, job: WorkflowJob, api: CommentApi) -> int:
     """What another run hands over. A stranger who hands over something else makes nobody's job
     fail.
     """
-    done = payload.read(os.environ, OfWorkflowRun).workflow_run
+    done = payload.read_event(os.environ, WorkflowRunEvent).workflow_run
     if done.event != "pull_request":
         return _nothing(runner, job, f"run {done.id} was about no pull request.")
-    packed = api.artifact(done.id, ARTIFACT, _MOST_PACKED)
+    packed = api.download_artifact(done.id, ARTIFACT, _MOST_PACKED)
     if packed is None:
         return _nothing(runner, job, f"run {done.id} has left no {ARTIFACT}, or one that is too large.")
     try:
-        data = parse(unpacked(packed))
+        data = parse_comment_data(unpack_artifact(packed))
     except UsageInvalid as why:
         runner.annotate("warning", why.message, hint=why.hint, title=TITLE)
         return _nothing(runner, job, f"what run {done.id} has left is not what this Action writes.")
     return _settle(runner, job, api, data, done, of_fork=True)
 
 
-def unpacked(content: bytes) -> bytes:
+def unpack_artifact(content: bytes) -> bytes:
     """The one file of an archive, or a byte more than may be in it. Raises `UsageInvalid`."""
     try:
         with zipfile.ZipFile(io.BytesIO(content)) as archive:
             entries = archive.infolist()
             if [(entry.filename, entry.compress_type in _PACKINGS) for entry in entries] == [(FILE, True)]:
                 with archive.open(entries[0]) as file:
-                    return file.read(MOST_BYTES + 1)
+                    return file.read(MAX_BYTES + 1)
         flaw = f"it holds something else than {FILE}"
     except (ValueError, RuntimeError, EOFError, OSError, zipfile.BadZipFile, zlib.error, struct.error) as error:
         flaw = str(error) or type(error).__name__
@@ -93,14 +93,17 @@ def unpacked(content: bytes) -> bytes:
 def _settle(
     runner: Runner, job: WorkflowJob, api: CommentApi, data: CommentData, about: CompletedRun, *, of_fork: bool
 ) -> int:
-    request = api.pull_request(data.number)
+    request = api.read_pull_request(data.number)
     if why := _unfit(request, data, about):
         return _nothing(runner, job, why)
-    page = f"{payload.server(os.environ)}/{api.github.repository}/actions/runs/{about.id}"
-    outcome = api.settle(
-        data.number, MARKER, comment(data, page, of_fork=of_fork, pull=_describe_pull(api, request)), speaks=data.speaks
+    page = f"{payload.read_server(os.environ)}/{api.github.repository}/actions/runs/{about.id}"
+    outcome = api.update_comment(
+        data.number,
+        MARKER,
+        format_comment(data, page, of_fork=of_fork, pull=_describe_pull(api, request)),
+        speaks=data.has_news,
     )
-    runner.say(f"#{data.number}: {_SAID[outcome]}")
+    runner.log_line(f"#{data.number}: {_SAID[outcome]}")
     return OK
 
 
@@ -109,13 +112,13 @@ def _describe_pull(api: CommentApi, request: PullRequest | None) -> str:
     if request is None:
         return ""
     is_own = request.head.repo is not None and _same(request.base.repo, request.head.repo.full_name)
-    peer = "origin" if is_own else f"{payload.server(os.environ)}/{api.github.repository}"
+    peer = "origin" if is_own else f"{payload.read_server(os.environ)}/{api.github.repository}"
     return f"git pull --no-rebase {quoted(peer)} {quoted(request.base.ref)}"
 
 
 def _unfit(request: PullRequest | None, data: CommentData, about: CompletedRun) -> str:
     """Why nothing is said of a pull request, as GitHub knows it; empty if the run was about it."""
-    own = payload.repository_name(os.environ)
+    own = payload.read_repository_name(os.environ)
     if request is None or not _same(request.base.repo, own):
         return f"there is no pull request #{data.number} of {own}."
     source = about.head_repository
@@ -133,4 +136,4 @@ def _same(repository: HostedRepository | None, name: str) -> bool:
 
 
 def _nothing(runner: Runner, job: WorkflowJob, why: str) -> int:
-    return findings.nothing_to_do(runner, job, "report", TITLE, why)
+    return findings.report_no_work(runner, job, "report", TITLE, why)

@@ -36,17 +36,17 @@ def push_links(ws: Workspace, tip: str, *, without: str | None = None, branch: s
     the remote has the links of all in the end. Raises `RemoteEmpty`, `PinMissing`, `PinMalformed`,
     `PinRevisionMissing`, and as `ops.remotes.fetch.fetch`.
     """
-    found = linking.pins_to_share(ws.places, tip, without=without)
+    found = linking.list_new_pins(ws.places, tip, without=without)
     if not found:
         return LinksPushed(0, 0)
     lazy_fetch.pinned_at(ws, tip)  # brings the knowledge base, where there is none
-    places = destinations.to_push(ws, None)
+    places = destinations.list_push_addresses(ws, None)
     changed = set()
     for place in places:
         fetch_from(ws, place)  # links alone are no knowledge base
-        done = publish_to(ws, place, PublishRequest({}, links=linking.rows_of(ws, found, branch=branch)))
+        done = publish_to(ws, place, PublishRequest({}, links=linking.build_rows(ws, found, branch=branch)))
         changed |= {link.git_commit for link in done.links}
-        fetch.take_in_links(ws, place)
+        fetch.import_links(ws, place)
     return LinksPushed(len(found), len(changed))
 
 
@@ -55,18 +55,18 @@ TITLE = "Links of the code commits"
 
 def run(runner: Runner, job: WorkflowJob) -> int:
     """Whoever may not write has pushed nothing, and a tag has nothing that no branch has."""
-    runner.output("linked", 0)
-    with findings.opened(runner, job) as ws:
-        about = findings.compared(ws)
+    runner.set_output("linked", 0)
+    with findings.open_workspace(runner, job) as ws:
+        about = findings.compare_event(ws)
         if not (about.trusted and job.ref.startswith(BRANCHES)):
-            return findings.nothing_to_do(runner, job, "link", TITLE, "only what is pushed to a branch is linked.")
-        if not events.is_own(os.environ, ws.places):
-            return findings.nothing_to_do(runner, job, "link", TITLE, findings.OTHER_REPOSITORY)
-        head = inputs.looked_at() or about.head  # a repair is pushed by a token that starts no job of its own
+            return findings.report_no_work(runner, job, "link", TITLE, "only what is pushed to a branch is linked.")
+        if not events.is_own_checkout(os.environ, ws.places):
+            return findings.report_no_work(runner, job, "link", TITLE, findings.OTHER_REPOSITORY)
+        head = inputs.read_branch_head() or about.head  # a repair is pushed by a token that starts no job of its own
         deepen.make_comparable(ws.places, about.base, head)
         done = push_links(ws, head, without=about.base, branch=job.ref.removeprefix(BRANCHES))
-    runner.output("linked", done.changed)
+    runner.set_output("linked", done.changed)
     said = f"{plural(done.commits, 'commit')} with another pin: {plural(done.changed, 'link')} added where the knowledge is."
-    runner.say(said)
-    runner.summarise(markdown_text.facts(TITLE, [("Result", said)]))
+    runner.log_line(said)
+    runner.append_summary(markdown_text.format_facts(TITLE, [("Result", said)]))
     return OK

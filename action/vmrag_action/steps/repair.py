@@ -41,65 +41,67 @@ class _Offer(NamedTuple):
 
 
 def run(runner: Runner, job: WorkflowJob) -> int:
-    runner.output("repaired", False)
-    with findings.opened(runner, job) as ws:
+    runner.set_output("repaired", False)
+    with findings.open_workspace(runner, job) as ws:
         if reason := _nothing_to_do(ws):
             return _idle(runner, job, reason)
-        about = findings.compared(ws)
+        about = findings.compare_event(ws)
         report = _repair(ws, about)
         if report.tip is None:
             return _idle(runner, job, f"the branch {report.branch} is gone.")
-        if transfer.contains(ws.places, report.tip, about.head):
-            runner.output("branch-head", report.commit if report.commit and report.result == "repaired" else report.tip)
-    runner.output("repaired", report.result == "repaired")
+        if transfer.contains_commit(ws.places, report.tip, about.head):
+            runner.set_output(
+                "branch-head", report.commit if report.commit and report.result == "repaired" else report.tip
+            )
+    runner.set_output("repaired", report.result == "repaired")
     offer = None
     if report.offered_on:
-        runner.output("repair-branch", report.offered_on)
+        runner.set_output("repair-branch", report.offered_on)
         offer = _offer(report)
     return _told(runner, report, offer)
 
 
 def _nothing_to_do(ws: Workspace) -> str:
     """Why this job repairs nothing; empty if it may."""
-    name = events.pushed_branch(os.environ)
+    name = events.read_pushed_branch(os.environ)
     if name is None:
         return "only what is pushed to a branch is repaired."
-    wanted = inputs.repaired_branches() or (events.default_branch(os.environ),)
+    wanted = inputs.list_repair_branches() or (events.read_default_branch(os.environ),)
     if name not in wanted:
         return f"the branch {name} is left alone; the input `repair-branches` names {enumerated(wanted)}."
-    if not events.is_own(os.environ, ws.places):
+    if not events.is_own_checkout(os.environ, ws.places):
         return findings.OTHER_REPOSITORY
     return ""
 
 
 def _idle(runner: Runner, job: WorkflowJob, reason: str) -> int:
-    runner.output("findings", inputs.earlier_findings())
-    return findings.nothing_to_do(runner, job, "repair", TITLE, reason)
+    runner.set_output("findings", inputs.count_earlier_findings())
+    return findings.report_no_work(runner, job, "repair", TITLE, reason)
 
 
 def _repair(ws: Workspace, about: Comparison) -> BranchRepair:
-    deepen.bring(ws.places, [about.head])
-    since = about.base or next(iter(objects.parents(ws.places, about.head)), None)
+    deepen.fetch_commits(ws.places, [about.head])
+    since = about.base or next(iter(objects.read_parents(ws.places, about.head)), None)
     bring = functools.partial(deepen.make_comparable, ws.places)
-    name = events.pushed_branch(os.environ) or ""
-    return repair_branch(ws, HostedBranch(deepen.origin(ws.places), name, since, bring))
+    name = events.read_pushed_branch(os.environ) or ""
+    return repair_branch(ws, HostedBranch(deepen.find_code_remote(ws.places), name, since, bring))
 
 
 # -- where the branch refused the repair
 
 
 def _offer(report: BranchRepair) -> _Offer:
-    repository = payload.repository_name(os.environ)
-    server = payload.server(os.environ)
+    repository = payload.read_repository_name(os.environ)
+    server = payload.read_server(os.environ)
     wanted = _proposal(report)
     words = ("gh", "pr", "create", "--repo", repository, "--base", wanted.base, "--head", wanted.head)
     command = " ".join(map(quoted, (*words, "--title", wanted.title, "--body", wanted.body)))
     between = f"{quote(wanted.base, safe='/')}...{quote(wanted.head, safe='/')}"
     offer = _Offer(command, f"{server}/{repository}/compare/{between}?expand=1")
-    if not inputs.opens_pull_request():
+    if not inputs.wants_pull_request():
         return offer
     try:
-        number, _ = GitHub.of(inputs.token()).pull_request(wanted)
+        number, _ = GitHub.from_job(inputs.take_token()).ensure_pull_request(wanted)
     except VmragError as failure:  # the branch is there; what is left is said
         return offer._replace(failure=failure)
     return offer._replace(number=number, page=f"{server}/{repository}/pull/{number}")
@@ -116,23 +118,27 @@ def _proposal(report: BranchRepair) -> Proposal:
 
 def _told(runner: Runner, report: BranchRepair, offer: _Offer | None) -> int:
     found = list(_findings(report, offer))
-    if "verify" not in inputs.modes():  # else that step says so, too
-        found += [ActionFinding.of_pin(each) for each in report.others]
+    if "verify" not in inputs.read_modes():  # else that step says so, too
+        found += [ActionFinding.from_error(each) for each in report.others]
     if report.result == "repaired":
         for each in report.dropped:
-            runner.say(f"Repaired: {each.message}")
+            runner.log_line(f"Repaired: {each.message}")
     if offer and offer.failure:
-        failures.annotate(runner, offer.failure)
-    code = findings.report(runner, TITLE, found, _verdict(report, offer))
+        failures.annotate_error(runner, offer.failure)
+    code = findings.report_findings(runner, TITLE, found, _verdict(report, offer))
     rows = [(each.commit[:12], each.message, f"mended by {(each.mended_by or '')[:12]}") for each in report.mended]
     if not offer:  # else the findings say it
         done = "repaired" if report.result == "repaired" else "not repaired yet"
         rows += [(each.commit[:12], each.message, done) for each in report.dropped]
     if rows:
-        runner.summarise(markdown_text.table("What was dropped", ("Commit", "What", ""), rows, limit=_MOST_BYTES))
+        runner.append_summary(
+            markdown_text.format_table("What was dropped", ("Commit", "What", ""), rows, limit=_MOST_BYTES)
+        )
     if offer:
         label = "The pull request" if offer.number else "Open the pull request"
-        runner.summarise(f"{markdown_text.link(label, offer.page)}, or type:\n\n{markdown_text.command(offer.command)}")
+        runner.append_summary(
+            f"{markdown_text.format_link(label, offer.page)}, or type:\n\n{markdown_text.format_command(offer.command)}"
+        )
     return offer.failure.exit_code if offer and offer.failure else code
 
 

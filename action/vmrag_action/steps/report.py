@@ -12,11 +12,11 @@ import msgspec
 
 from vmrag_action import failures, findings, inputs, payload
 from vmrag_action.events import Comparison
-from vmrag_action.payload import OfPullRequest
+from vmrag_action.payload import PullRequestEvent
 from vmrag_action.runner import PIN, Runner, WorkflowJob
 from vmrag_action.steps.comment import FILE
 from vmrag_link import markdown_text
-from vmrag_link.engines.migrated import parsed
+from vmrag_link.engines.migrated import try_read_pin
 from vmrag_link.errors import (
     OK,
     AuthenticationFailed,
@@ -33,14 +33,14 @@ from vmrag_link.ops.checks.verify_commits import Code
 from vmrag_link.ops.commits import deepen
 from vmrag_link.ops.hosting import update_branch
 from vmrag_link.ops.publish.adopt import adopt
-from vmrag_link.ops.report.comment_data import CommentData, data_of, without_report
+from vmrag_link.ops.report.comment_data import CommentData, build_comment_data, build_without_report
 from vmrag_link.ops.report.ends import NamedEnd
 from vmrag_link.ops.report.files import write_text
-from vmrag_link.ops.report.gather import gather
-from vmrag_link.ops.report.html import page
-from vmrag_link.ops.report.markdown import markdown
+from vmrag_link.ops.report.gather import gather_report
+from vmrag_link.ops.report.html import render_page
+from vmrag_link.ops.report.markdown import format_markdown
 from vmrag_link.ops.report.records import KnowledgeReport
-from vmrag_link.ops.report.wording import verdict
+from vmrag_link.ops.report.wording import judge_report
 from vmrag_link.workspace import Workspace
 
 TITLE = "What changes in the knowledge"
@@ -62,27 +62,29 @@ _LACKS: Mapping[str, Code] = {PinRevisionMissing.code: "PIN_REVISION_MISSING", P
 
 
 def run(runner: Runner, job: WorkflowJob) -> int:
-    with findings.opened(runner, job) as ws:
-        about = findings.compared(ws)
+    with findings.open_workspace(runner, job) as ws:
+        about = findings.compare_event(ws)
         if about.base is None:
-            return findings.nothing_to_do(runner, job, "report", TITLE, "there is no base to compare with.")
+            return findings.report_no_work(runner, job, "report", TITLE, "there is no base to compare with.")
         try:
             return _compared(runner, job, ws, about, about.base)
         except VmragError as error:
-            runner.summarise(markdown_text.facts(TITLE, [(error.cause, error.message), ("What helps", error.hint)]))
-            if failures.is_of_the_pin(error):
+            runner.append_summary(
+                markdown_text.format_facts(TITLE, [(error.cause, error.message), ("What helps", error.hint)])
+            )
+            if failures.is_pin_failure(error):
                 lacks = _LACKS.get(error.cause, "NOT_ON_REMOTE")
-                _leave(runner, job, lambda number: without_report(number, about.head, lacks))
+                _leave(runner, job, lambda number: build_without_report(number, about.head, lacks))
             raise
 
 
 def _compared(runner: Runner, job: WorkflowJob, ws: Workspace, about: Comparison, base: str) -> int:
     deepen.make_comparable(ws.places, base, about.head)
-    pins = history.pins_of(ws.places, [base, about.head])
+    pins = history.read_pins(ws.places, [base, about.head])
     if not pins and not _name_sources(ws, base, about.head):
         why = f"neither {base[:12]} nor {about.head[:12]} pins any knowledge."
         _leave(runner, job, lambda number: CommentData(number, about.head, questions=None))
-        return findings.nothing_to_do(runner, job, "report", TITLE, why)
+        return findings.report_no_work(runner, job, "report", TITLE, why)
     verified = verify_between(ws, base, about.head, base_name=about.base_name, fork=about.fork)
     try:
         foreign = _take_from_fork(ws, about, pins.get(about.head))
@@ -91,30 +93,30 @@ def _compared(runner: Runner, job: WorkflowJob, ws: Workspace, about: Comparison
             raise
         return _out_of_reach(runner, job, about, why)
     ends = NamedEnd(base, about.base_name or base[:12]), NamedEnd(about.head, about.head[:12])
-    with gather(ws, *ends, findings=verified.findings) as report:
+    with gather_report(ws, *ends, findings=verified.findings) as report:
         _say(runner, report, foreign)
         pin_conflict = _conflicts_in_pin(ws, job, about.head)
         _leave(
             runner,
             job,
             lambda number: msgspec.structs.replace(
-                data_of(number, report.summary, about.head), pin_conflict=pin_conflict
+                build_comment_data(number, report.summary, about.head), pin_conflict=pin_conflict
             ),
         )
         if about.event != _QUEUE:
             path = job.temp / PAGE
-            write_text(path, page(report))
-            runner.output("report-path", str(path))
+            write_text(path, render_page(report))
+            runner.set_output("report-path", str(path))
     return OK
 
 
 def _conflicts_in_pin(ws: Workspace, job: WorkflowJob, head: str) -> bool:
     """Return whether a pull request conflicts with its base branch in the pin alone."""
-    if not inputs.comments() or job.event not in _OF_REQUESTS:
+    if not inputs.wants_comment() or job.event not in _OF_REQUESTS:
         return False
-    base = payload.read(os.environ, OfPullRequest).pull_request.base.sha
+    base = payload.read_event(os.environ, PullRequestEvent).pull_request.base.sha
     try:
-        merge = update_branch.look(ws, base, head, functools.partial(deepen.make_comparable, ws.places))
+        merge = update_branch.inspect_merge(ws, base, head, functools.partial(deepen.make_comparable, ws.places))
     except VmragError:  # the job that merges them tells why
         return False
     return merge.result == "knowledge"
@@ -126,43 +128,43 @@ def _out_of_reach(runner: Runner, job: WorkflowJob, about: Comparison, why: Vmra
     fork = about.fork.url if about.fork else "FORK"
     hint = f"Who may read it: git fetch origin {about.head} && vmrag adopt {quoted(fork)} {about.head}"
     runner.annotate("notice", said, hint=hint, title=TITLE, at=PIN)
-    runner.summarise(markdown_text.facts(TITLE, [("Result", said), ("What helps", hint)]))
-    _leave(runner, job, lambda number: without_report(number, about.head, "NOT_ON_REMOTE"))
+    runner.append_summary(markdown_text.format_facts(TITLE, [("Result", said), ("What helps", hint)]))
+    _leave(runner, job, lambda number: build_without_report(number, about.head, "NOT_ON_REMOTE"))
     return OK
 
 
 def _name_sources(ws: Workspace, *commits: str) -> bool:
     """Whether files are documents, as settings say; what would be proposed is nobody's wish."""
-    return not ws.sources.proposed and any(ws.sources.config_at(commit).sources for commit in commits)
+    return not ws.sources.is_proposed and any(ws.sources.read_config_at(commit).sources for commit in commits)
 
 
 def _say(runner: Runner, report: KnowledgeReport, foreign: str) -> None:
     found = report.summary
-    sentences = [*verdict(found).sentences, *([foreign] if foreign else [])]
+    sentences = [*judge_report(found).sentences, *([foreign] if foreign else [])]
     for sentence in sentences:
-        runner.say(sentence)
+        runner.log_line(sentence)
     if not found.empty:
         runner.annotate("notice", " ".join(sentences), title=TITLE, at=PIN)
-    runner.output("documents-changed", found.counts.total)
-    runner.output("queries-changed", found.queries.answered_otherwise)
-    said = f"{markdown_text.text(foreign)}\n" if foreign else ""
-    runner.summarise(markdown(report, limit=markdown_text.LIMIT - len(said.encode())) + said)
+    runner.set_output("documents-changed", found.counts.total)
+    runner.set_output("queries-changed", found.queries.answered_otherwise)
+    said = f"{markdown_text.escape_markdown(foreign)}\n" if foreign else ""
+    runner.append_summary(format_markdown(report, limit=markdown_text.MAX_BYTES - len(said.encode())) + said)
 
 
 def _leave(runner: Runner, job: WorkflowJob, data: Callable[[int], CommentData]) -> None:
     """The data of the comment on pull request NUMBER: for the next step, or, where this job has to
     do with a fork and so may write nothing, for a job of the base.
     """
-    if not inputs.comments() or job.event not in _OF_REQUESTS:
+    if not inputs.wants_comment() or job.event not in _OF_REQUESTS:
         return
-    request = payload.read(os.environ, OfPullRequest).pull_request
+    request = payload.read_event(os.environ, PullRequestEvent).pull_request
     if request.state != "open":
         return
     path = job.temp / FILE
     path.write_bytes(msgspec.json.encode(data(request.number)))
     is_own = request.head.repo is not None and request.head.repo.full_name == request.base.repo.full_name
-    runner.output("comment-path", str(path))
-    runner.output("comment" if is_own or job.event == _WITH_SECRETS else "hand-over", True)
+    runner.set_output("comment-path", str(path))
+    runner.set_output("comment" if is_own or job.event == _WITH_SECRETS else "hand-over", True)
 
 
 def _take_from_fork(ws: Workspace, about: Comparison, pin: bytes | None) -> str:
@@ -171,7 +173,7 @@ def _take_from_fork(ws: Workspace, about: Comparison, pin: bytes | None) -> str:
 
     Raises as `adopt`.
     """
-    pinned = parsed(ws.places.kb, pin)
+    pinned = try_read_pin(ws.places.kb, pin)
     if about.fork is None or about.event == _WITH_SECRETS:
         return ""
     if pinned is None or ws.engine.has_revision(pinned.dolt_commit):

@@ -10,31 +10,33 @@ from vmrag_action.findings import ActionFinding
 from vmrag_action.runner import Runner, WorkflowJob
 from vmrag_link.errors import plural
 from vmrag_link.ops.checks import cases
-from vmrag_link.ops.checks.verify import dropped_in_landing, verify_between
+from vmrag_link.ops.checks.verify import find_landing_drop, verify_between
 from vmrag_link.ops.checks.verify_commits import PinFinding
 from vmrag_link.ops.commits import deepen
 from vmrag_link.workspace import Workspace
 
 
 def run(runner: Runner, job: WorkflowJob) -> int:
-    with findings.opened(runner, job) as ws:
-        about = findings.compared(ws)
-        head = inputs.looked_at() or about.head  # what was repaired a moment ago is mended there
+    with findings.open_workspace(runner, job) as ws:
+        about = findings.compare_event(ws)
+        head = inputs.read_branch_head() or about.head  # what was repaired a moment ago is mended there
         deepen.make_comparable(ws.places, about.base, head)
         report = verify_between(ws, about.base, head, base_name=about.base_name, fork=about.fork)
         whole = (*report.findings, *_dropped(ws, about))
-    findings.keep_results(job, cases.of_verify(msgspec.structs.replace(report, findings=whole), asked_remote=True))
-    found = [ActionFinding.of_pin(each) for each in whole]
+    findings.keep_results(
+        job, cases.list_verify_cases(msgspec.structs.replace(report, findings=whole), asked_remote=True)
+    )
+    found = [ActionFinding.from_error(each) for each in whole]
     errors = sum(each.severity == "error" for each in found)
     verdict = plural(errors, "error") if errors else "nothing is lost" if report.commits else "nothing to compare"
     looked = f"Looked at {plural(report.commits, 'commit')}, {report.pins} with another pin: {verdict}."
-    return findings.report(runner, "Pins of the code commits", found, looked)
+    return findings.report_findings(runner, "Pins of the code commits", found, looked)
 
 
 def _dropped(ws: Workspace, about: Comparison) -> list[PinFinding]:
     """Of a pull request that was merged just now."""
     if about.proposed is None:
         return []
-    deepen.bring(ws.places, [about.proposed])
-    found = dropped_in_landing(ws, about.head, about.proposed)
+    deepen.fetch_commits(ws.places, [about.proposed])
+    found = find_landing_drop(ws, about.head, about.proposed)
     return [found] if found else []

@@ -108,7 +108,7 @@ def has_file(client: McpClient, scope: Scope) -> bool:
 
 def is_installed(client: McpClient) -> bool:
     """Whether its program is found, or it was started once."""
-    path = os.pathsep.join(env.program_folders())
+    path = os.pathsep.join(env.list_program_folders())
     return any(shutil.which(program, path=path) for program in client.programs) or any(map(Path.is_dir, client.signs()))
 
 
@@ -164,7 +164,7 @@ class ClientConfiguration(Record, frozen=True):
 
 def configuration(directory: Path, name: str | None, flags: Flags, scope: Scope | None = None) -> ClientConfiguration:
     """For a known client, or for any other one on this computer. Raises `GitRepositoryMissing`."""
-    places = plumbing.locate(directory)
+    places = plumbing.locate_work_tree(directory)
     if name is None:
         wanted = server_command.for_person(None, places, flags)
         made = {"mcpServers": {wanted.name: wanted.value}}
@@ -192,7 +192,7 @@ def install(
     `UsageInvalid` for a client that has no such file or is not installed, and for a file that
     cannot be changed without a loss.
     """
-    places = plumbing.locate(directory)
+    places = plumbing.locate_work_tree(directory)
     installation = locate(places, name, scope, flags)
     if not installation.file.top and not is_installed(installation.client):
         raise UsageInvalid(
@@ -214,7 +214,7 @@ def install(
 
 def _is_ignored(places: Places, path: Path) -> bool:
     with contextlib.suppress(GitError):
-        return bool(listing.Repositories(places).ignored([path]))
+        return bool(listing.Repositories(places).find_ignored([path]))
     return False
 
 

@@ -14,7 +14,15 @@ import re
 import tomllib
 from typing import Any
 
-from vmrag_link.yaml_tree import MappingEntry, MappingNode, Node, ScalarNode, YamlRefused, parse, plain
+from vmrag_link.yaml_tree import (
+    MappingEntry,
+    MappingNode,
+    Node,
+    ScalarNode,
+    YamlRefused,
+    convert_to_plain,
+    parse_document,
+)
 from vmrag_mcp.clients.settings_file import (
     TOO_DEEP,
     Addition,
@@ -128,7 +136,7 @@ class YamlEditor:
 
     def read(self, text: str) -> dict[str, Any]:
         root = _root(text)
-        return {} if root is None else plain(root)
+        return {} if root is None else convert_to_plain(root)
 
     def add(self, text: str, section: str, name: str, entry: Entry) -> tuple[str, Addition]:
         root, end = _root(text), line_end(text)
@@ -162,7 +170,7 @@ class YamlEditor:
         changes = []
         for key, value in values.items():
             node = found.entries[key].value
-            if plain(node) != value:
+            if convert_to_plain(node) != value:
                 changes.append(Replacement(node.start, node.end, _value(value)))
         return apply_changes(text, changes)
 
@@ -185,7 +193,7 @@ class YamlEditor:
 
 def _root(text: str) -> MappingNode | None:
     try:
-        root = parse(text)
+        root = parse_document(text)
     except YamlRefused as error:
         raise TextRefused(f"line {error.line} {error.reason}") from None
     if root is not None and not isinstance(root, MappingNode):

@@ -16,7 +16,7 @@ from typing import NamedTuple
 from vmrag_link.errors import UsageInvalid
 from vmrag_link.git import plumbing
 from vmrag_link.models import Record
-from vmrag_link.paths import Places, read_regular, what_it_is
+from vmrag_link.paths import Places, describe_file_type, read_regular
 from vmrag_mcp.clients.settings_file import LARGEST, SettingsFile, TextRefused, writing
 from vmrag_mcp.clients.table import CLIENTS
 
@@ -68,13 +68,13 @@ class _Section(NamedTuple):
 def install_rules(directory: Path) -> RulesReport:
     """Write the section without a client. Raises `GitRepositoryMissing` and `UsageInvalid`."""
     with writing():
-        return RulesReport(apply_rules(plan_rules(plumbing.locate(directory), None)))
+        return RulesReport(apply_rules(plan_rules(plumbing.locate_work_tree(directory), None)))
 
 
 def uninstall_rules(directory: Path) -> RulesReport:
     """Remove the section from all files. Raises `GitRepositoryMissing` and `UsageInvalid`."""
     with writing():
-        return RulesReport(apply_rules(plan_removal(plumbing.locate(directory))))
+        return RulesReport(apply_rules(plan_removal(plumbing.locate_work_tree(directory))))
 
 
 def plan_rules(places: Places, clients: Iterable[str] | None) -> list[RulesChange]:
@@ -181,7 +181,7 @@ def _follow_link(top: Path, label: str) -> str:
 
 
 def _read(file: SettingsFile) -> bytes | None:
-    if what := what_it_is(file.path):
+    if what := describe_file_type(file.path):
         raise TextRefused(f"it is {what}")
     content = file.read()
     if content and b"\0" in content:

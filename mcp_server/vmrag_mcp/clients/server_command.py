@@ -137,7 +137,7 @@ def absolute() -> ServerCommand:
 
 def _shared(file: ProjectFile, places: Places) -> ServerCommand:
     """The script: by name if every shell finds it, else by path, in the project or absolute."""
-    found = shutil.which(SCRIPT, path=env.lasting_path())
+    found = shutil.which(SCRIPT, path=env.path_without_environment())
     own = absolute()
     program = Path(own.program)
     if found and os.path.realpath(found) == os.path.realpath(program):

@@ -24,7 +24,7 @@ import msgspec
 
 from vmrag_link import env, locks
 from vmrag_link.errors import file_failures
-from vmrag_link.models import Record, json_text
+from vmrag_link.models import Record, format_json
 from vmrag_link.paths import read_regular, write_atomically
 
 LARGEST = 4 * 1024 * 1024
@@ -101,7 +101,7 @@ def notes() -> Path:
 @contextlib.contextmanager
 def writing() -> Iterator[None]:
     """One installation at a time. Raises `Busy`."""
-    with locks.exclusive(notes() / "lock", purpose="mcp install", timeout=_WAIT_SECONDS):
+    with locks.hold_exclusive(notes() / "lock", purpose="mcp install", timeout=_WAIT_SECONDS):
         yield
 
 
@@ -124,7 +124,7 @@ def find_receipt(path: Path, name: str) -> InstallReceipt | None:
 
 
 def keep_receipt(receipt: InstallReceipt) -> None:
-    write_atomically(_place(Path(receipt.file), receipt.name), json_text(receipt).encode())
+    write_atomically(_place(Path(receipt.file), receipt.name), format_json(receipt).encode())
 
 
 def drop_receipt(path: Path, name: str) -> None:

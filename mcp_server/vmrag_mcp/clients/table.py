@@ -227,7 +227,7 @@ CLIENTS: dict[str, McpClient] = {
 
 
 def _path(text: str) -> Path:
-    folders = {"{config}": env.config_home(), "{codex}": env.codex_home(), "~": env.home()}
+    folders = {"{config}": env.config_home(), "{codex}": env.codex_home(), "~": env.user_home()}
     for name, folder in folders.items():
         if text == name or text.startswith(f"{name}/"):
             return folder / text[len(name) + 1 :]

@@ -54,7 +54,7 @@ def uninstall(directory: Path, name: str, scope: Scope | None = None, *, rules: 
     """
     changes: list[RulesChange] = []
     if rules or scope != "person":
-        places = plumbing.locate(directory)
+        places = plumbing.locate_work_tree(directory)
         others = [other for other, client in CLIENTS.items() if other != name and client.project]
         shared = not rules and any(_serves_project(places, other) for other in others)
         changes = plan_removal(places, (*(() if shared else (AGENTS,)), *CLIENTS[name].rules))
@@ -83,7 +83,7 @@ def _uninstall_server(
     An entry that a person changed since, and one that is not ours, stay. `dry_run`: change nothing,
     and return the same report. Raises as `install`.
     """
-    installation = locate(plumbing.locate(directory), name, scope, Flags())
+    installation = locate(plumbing.locate_work_tree(directory), name, scope, Flags())
     try:
         if _absent(installation):
             return ClientUninstallReport(
@@ -123,7 +123,7 @@ def uninstall_all(
         failures += refused
     edited: tuple[RulesFile, ...] = ()
     try:
-        changes = plan_removal(plumbing.locate(directory)) if rules or "project" in scopes else []
+        changes = plan_removal(plumbing.locate_work_tree(directory)) if rules or "project" in scopes else []
         planned = tuple(RulesFile(change.file.label, changed=True) for change in changes)
         edited = planned if dry_run else _remove_rules(changes)
     except UsageInvalid as error:

@@ -29,7 +29,7 @@ Table = Annotated[str | None, Given(f"{', '.join(TABLES)}; default: all")]
 @tool("R", of_files=True, alias_of="chroma_get_documents")
 def get_document(call: Call, *, doc_id: DocId, table: Table = None) -> ToolAnswer[WholeDocument]:
     """Read a whole document of a library, issue log or tool by its id."""
-    found = call.read(by_id.get(call.ws, doc_id, table))
+    found = call.read(by_id.get_document(call.ws, doc_id, table))
     call.quotes([(found.library, found.doc_id)])
     return ToolAnswer(found, message=f"{found.title!r} in {found.library!r}.")
 
@@ -39,7 +39,7 @@ def delete_document(call: Call, *, doc_id: DocId, table: Table = None) -> Delete
     """Delete a document of a library, issue log or tool by its id. chroma_delete_documents
     deletes several.
     """
-    done = by_id.delete(call.ws, doc_id, table)
+    done = by_id.delete_document(call.ws, doc_id, table)
     gone = outcome.stored_report(call, done)
     return DeleteDocumentResult(
         status="deleted",

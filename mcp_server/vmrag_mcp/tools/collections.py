@@ -12,9 +12,9 @@ from vmrag_link.ops.documents import collection_writes as writes
 from vmrag_link.ops.documents import reading
 from vmrag_link.ops.documents.collection_writes import shown_metadata
 from vmrag_link.ops.documents.reading import TextSource
-from vmrag_link.ops.follow.provenance import Standing
+from vmrag_link.ops.follow.provenance import AnswerOrigin
 from vmrag_link.ops.index import index_status
-from vmrag_link.ops.index.index_status import CollectionSize, Status, collection_id, indexed
+from vmrag_link.ops.index.index_status import CollectionSize, Status, collection_id, read_indexed
 from vmrag_link.ops.system import stores
 from vmrag_mcp.arguments import CollectionName, Given, Offset
 from vmrag_mcp.registry import tool
@@ -113,12 +113,18 @@ def chroma_list_collections(
 ) -> ChromaListCollectionsResult:
     """List the collections of the checked-out commit with their numbers of documents."""
 
-    def look(rows: TextSource, here: Standing) -> tuple[Standing, int, list[CollectionEntry]]:
+    def look(rows: TextSource, here: AnswerOrigin) -> tuple[AnswerOrigin, int, list[CollectionEntry]]:
         found = [
-            collection for collection in rows.collections(here.at) if name_contains.lower() in collection.name.lower()
+            collection
+            for collection in rows.list_collections(here.at)
+            if name_contains.lower() in collection.name.lower()
         ]
         page = found[offset:][: limit or None]
-        return here, len(found), [_collection_entry(each, rows.count(here.at, collection=each.name)) for each in page]
+        return (
+            here,
+            len(found),
+            [_collection_entry(each, rows.count_documents(here.at, collection=each.name)) for each in page],
+        )
 
     here, total, rows = reading.read_texts(call.ws, None, look)
     call.stands(here)
@@ -151,7 +157,7 @@ def chroma_get_collection_info(call: Call, *, collection_name: CollectionName) -
     """Show the settings of a collection: metadata, embedding function, chunking and size.
     Searching does not need them.
     """
-    at, found = indexed(call.readable(collection_name), collection_name)
+    at, found = read_indexed(call.readable(collection_name), collection_name)
     call.stands(at)
     each = found.collection
     effective = {"embedding_model": each.embedding_model, **found.hnsw}
@@ -175,7 +181,7 @@ def chroma_get_collection_info(call: Call, *, collection_name: CollectionName) -
 @tool("R", of_files=True)
 def chroma_get_collection_count(call: Call, *, collection_name: CollectionName) -> ToolAnswer[CollectionSize]:
     """Count the documents of a collection."""
-    at, found = index_status.count(call.readable(collection_name), collection_name)
+    at, found = index_status.read_size(call.readable(collection_name), collection_name)
     call.stands(at)
     return ToolAnswer(found, message=f"Collection {found.collection_name!r} has {plural(found.count, 'document')}.")
 
@@ -204,7 +210,7 @@ def chroma_create_collection(
 ) -> ChromaCreateCollectionResult:
     """Create a collection for documents that fit into no existing collection."""
     stores.require_versioned(call.ws, collection_name)
-    done = writes.create(
+    done = writes.create_collection(
         call.ws,
         collection_name,
         metadata=metadata or {},
@@ -241,7 +247,7 @@ def chroma_modify_collection(
 ) -> ChromaModifyCollectionResult:
     """Rename a collection or replace its metadata. Its documents stay."""
     stores.require_stored(call.ws, collection_name)
-    landed = writes.modify(call.ws, collection_name, new_name=new_name or None, metadata=new_metadata)
+    landed = writes.modify_collection(call.ws, collection_name, new_name=new_name or None, metadata=new_metadata)
     done = call.stored(landed)
     if done.unapplied:
         call.warn(
@@ -261,7 +267,7 @@ def chroma_delete_collection(
 ) -> ChromaDeleteCollectionResult:
     """Delete a collection and all its documents if the user wants that. Other branches keep it."""
     stores.require_stored(call.ws, collection_name)
-    landed = writes.delete(call.ws, collection_name, confirmed=confirm or not call.behaviour.require_confirm)
+    landed = writes.delete_collection(call.ws, collection_name, confirmed=confirm or not call.behaviour.require_confirm)
     done = call.stored(landed)
     kept = f" What was never committed of it is kept in revision {done.kept}." if done.kept else ""
     count = plural(done.documents, "document")

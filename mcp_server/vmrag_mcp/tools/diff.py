@@ -12,7 +12,7 @@ from msgspec import UNSET, Meta, UnsetType
 
 from vmrag_link.engines.base import Engine
 from vmrag_link.errors import TableMissing, plural
-from vmrag_link.models import At, ChangeKind, Document, HeaderChange, Record, metadata_of
+from vmrag_link.models import At, ChangeKind, Document, HeaderChange, Record, parse_metadata
 from vmrag_link.ops.documents.collections import TABLES, table_of
 from vmrag_link.ops.history import diff, revparse
 from vmrag_link.ops.history.diff import Diff
@@ -137,11 +137,11 @@ def get_diff(
     collections that differ.
     """
     here, ws = call.standing(), call.ws
-    old, new = (revparse.tool_at(ws, name, here) for name in (from_ref, to_ref))
+    old, new = (revparse.resolve_tool_at(ws, name, here) for name in (from_ref, to_ref))
     found = changes(ws.engine, old, new)
-    kinds = {collection.name: collection.kind for at in (old, new) for collection in ws.engine.collections(at)}
+    kinds = {collection.name: collection.kind for at in (old, new) for collection in ws.engine.list_collections(at)}
     if table:
-        if table not in kinds and stores.made_of_files(ws, table):
+        if table not in kinds and stores.is_made_of_files(ws, table):
             raise TableMissing(
                 f"The collection {table!r} is made of files of this repository, and git compares these.",
                 hint="vmrag diff   (shows both: files, and documents that are stored)",
@@ -174,7 +174,7 @@ def get_diff(
 
 def changes(engine: Engine, old: At | None, new: At) -> Changes:
     """What turns the place `old` (None: nothing) into `new`."""
-    found = diff.diff(engine, old, new)
+    found = diff.diff_documents(engine, old, new)
     renamed = diff.renamed_collections(found)
     moved = {*renamed, *renamed.values()}
     collections = (
@@ -223,7 +223,7 @@ def documents(
     """
     rows: list[DiffEntry] = []
     left = characters
-    read = diff.texts(diff.stored_texts(engine, found.old, found.new), selected[:texts])
+    read = diff.read_sides(diff.stored_texts(engine, found.old, found.new), selected[:texts])
     for number, change in enumerate(selected):
         row = _with_text(*next(read)) if number < texts else _listed(change)
         if left is not None:
@@ -257,7 +257,7 @@ def _metadata_changes(old: Document | None, new: Document | None) -> dict[str, d
 
 
 def _metadata(document: Document | None) -> dict[str, Any]:
-    return metadata_of(document) if document else {}
+    return parse_metadata(document) if document else {}
 
 
 def _commit(name: str, at: object) -> str | None:

@@ -8,26 +8,26 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import UNSET
 
-from vmrag_link.documents.import_base import without_origin
+from vmrag_link.documents.import_base import remove_origin
 from vmrag_link.errors import LengthMismatch, UsageInvalid, plural
 from vmrag_link.index.metadata import chunk_id
 from vmrag_link.models import LONGEST_QUERY, LONGEST_TEXT
 from vmrag_link.ops.documents import document_selection
 from vmrag_link.ops.documents.document_selection import DocumentPage, PageRequest, Selection
-from vmrag_link.ops.documents.drafts import New, new_documents
+from vmrag_link.ops.documents.drafts import NewDocument, new_documents
 from vmrag_link.ops.documents.import_reports import PutCounts
-from vmrag_link.ops.documents.put import PutRequest, put
-from vmrag_link.ops.documents.remove import Removal, remove
-from vmrag_link.ops.documents.update import DocumentUpdate, UpdateCounts, update
+from vmrag_link.ops.documents.put import PutRequest, put_documents
+from vmrag_link.ops.documents.remove import Removal, remove_selected
+from vmrag_link.ops.documents.update import DocumentUpdate, UpdateCounts, update_documents
 from vmrag_link.ops.documents.writing import WriteResult
 from vmrag_link.ops.index import similar
 from vmrag_link.ops.index.packed_answer import PackRequest
 from vmrag_link.ops.index.packing import CHARACTERS_OF_TOKEN, Packed, PackedPassage
 from vmrag_link.ops.index.similar import SimilarReport, SimilarRequest
 from vmrag_link.ops.system import stores
-from vmrag_link.retrieval.narrowing import narrowing
-from vmrag_link.retrieval.narrowing_values import KINDS, LANGUAGES, kind_named, language_named
-from vmrag_link.retrieval.query import LEAST_BUDGET, MOST_HITS, MOST_NEIGHBOURS, Hit, Mode, distance, similarity
+from vmrag_link.retrieval.narrowing import make_narrowing
+from vmrag_link.retrieval.narrowing_values import KINDS, LANGUAGES, parse_kind, parse_language
+from vmrag_link.retrieval.query import LEAST_BUDGET, MOST_HITS, MOST_NEIGHBOURS, Hit, Mode, to_distance, to_similarity
 from vmrag_mcp.arguments import DOCUMENTS, FILTER, TEXT_FILTER, CollectionName, Given, Offset
 from vmrag_mcp.registry import tool
 from vmrag_mcp.results import ToolAnswer
@@ -93,9 +93,9 @@ def chroma_query_documents(
         Ranked | None, Given("ranking; default: from the settings, vector in a named stored collection")
     ] = None,
     path: Annotated[list[str] | None, Given("parts of paths or globs such as src/auth or *.md")] = None,
-    lang: Annotated[list[str] | None, Given("languages such as python", choices=LANGUAGES, read=language_named)] = None,
+    lang: Annotated[list[str] | None, Given("languages such as python", choices=LANGUAGES, read=parse_language)] = None,
     symbol: Annotated[list[str] | None, Given("names of definitions such as Session.refresh")] = None,
-    kind: Annotated[list[str] | None, Given("kinds such as code or function", choices=KINDS, read=kind_named)] = None,
+    kind: Annotated[list[str] | None, Given("kinds such as code or function", choices=KINDS, read=parse_kind)] = None,
     max_tokens: Annotated[
         int | None,
         Given("size of the answer; whole passages replace chunks", low=LEAST_BUDGET, high=100_000, clamped=True),
@@ -116,8 +116,8 @@ def chroma_query_documents(
     with path and lines. Uncommitted changes are included.
     """
     pack = _pack_request(call, max_tokens, neighbours)
-    narrowed = narrowing(paths=path or (), languages=lang or (), symbols=symbol or (), kinds=kind or ())
-    report = similar.similar(
+    narrowed = make_narrowing(paths=path or (), languages=lang or (), symbols=symbol or (), kinds=kind or ())
+    report = similar.find_similar(
         call.ws if collection_name is None else call.readable(collection_name),
         collection_name,
         query_texts,
@@ -131,12 +131,12 @@ def chroma_query_documents(
             pack=pack,
         ),
     )
-    call.stands(report.standing)
+    call.stands(report.origin)
     everywhere = collection_name is None
     names = [*report.collections]
     where_found = plural(len(names), "collection") if everywhere else repr(names[0])
     if narrowed and not (report.packed.passages if report.packed else any(report.matches)):
-        where_found += f" with {narrowed.shown}"
+        where_found += f" with {narrowed.display_text}"
     named = None if everywhere else names[0]
     if report.packed:
         return _pack_passages(call, report, report.packed, named, where_found)
@@ -253,9 +253,9 @@ def _make_match(
         collection=hit.collection if named else UNSET,
         document=hit.text[:LISTED] if texts else UNSET,
         truncated=True if texts and len(hit.text) > LISTED else UNSET,
-        metadata=without_origin(about) if "metadatas" in include else UNSET,
-        distance=UNSET if cosine is None else distance(report.collections[hit.collection].distance, cosine),
-        similarity=UNSET if cosine is None else similarity(cosine),
+        metadata=remove_origin(about) if "metadatas" in include else UNSET,
+        distance=UNSET if cosine is None else to_distance(report.collections[hit.collection].distance, cosine),
+        similarity=UNSET if cosine is None else to_similarity(cosine),
         embedding=report.embeddings[hit.collection, chunk_id(hit.doc_id, hit.chunk)]
         if "embeddings" in include
         else UNSET,
@@ -297,7 +297,7 @@ def chroma_get_documents(
         collection_name=page.collection.name,
         documents=rows,
         total_matching=page.total,
-        has_more=page.more(offset),
+        has_more=page.has_more(offset),
         missing_ids=page.missing,
         message=told(page, offset),
     )
@@ -305,8 +305,8 @@ def chroma_get_documents(
 
 def paged(call: Call, name: str, selection: Selection, wanted: PageRequest) -> DocumentPage:
     """For all tools that get documents."""
-    page = document_selection.get(call.readable(name), name, selection, wanted)
-    call.stands(page.standing)
+    page = document_selection.get_page(call.readable(name), name, selection, wanted)
+    call.stands(page.origin)
     call.quotes((page.collection.name, item.doc_id) for item in page.items)
     return page
 
@@ -314,7 +314,7 @@ def paged(call: Call, name: str, selection: Selection, wanted: PageRequest) -> D
 def told(page: DocumentPage, offset: int) -> str:
     """What a page says of itself."""
     count = f"{len(page.items)} of {page.total} documents"
-    if not page.more(offset):
+    if not page.has_more(offset):
         return f"{count}."
     why = "; the texts of more would not fit into one answer" if page.cut else ""
     return f"{count}{why}; more with offset={offset + len(page.items)}."
@@ -334,7 +334,7 @@ def chroma_add_documents(
     """
     _same_length(documents=documents, ids=ids, metadatas=metadatas)
     new = [
-        New(text, ids[number] if ids else None, metadatas[number] if metadatas else {})
+        NewDocument(text, ids[number] if ids else None, metadatas[number] if metadatas else {})
         for number, text in enumerate(documents)
     ]
     ids, done = added(call, collection_name, new)
@@ -349,13 +349,13 @@ def chroma_add_documents(
 
 
 def added(
-    call: Call, name: str, new: Sequence[New], *, follow: bool = True
+    call: Call, name: str, new: Sequence[NewDocument], *, follow: bool = True
 ) -> tuple[list[str], WriteResult[PutCounts]]:
     """For all tools that add: the ids of what is new now, in the order given."""
-    if not call.ws.sources.writable(name):
+    if not call.ws.sources.find_writable(name):
         stores.require_versioned(call.ws, name, [document.doc_id for document in new if document.doc_id])
     documents = new_documents(new)
-    done = put(call.ws, PutRequest(name, documents, embed_first=follow, follow=follow))
+    done = put_documents(call.ws, PutRequest(name, documents, embed_first=follow, follow=follow))
     outcome.warn_pending(call, done)
     return [each.doc_id for each in documents], done
 
@@ -402,9 +402,9 @@ def chroma_update_documents(
 
 def updated(call: Call, name: str, changes: Sequence[DocumentUpdate]) -> WriteResult[UpdateCounts]:
     """For all tools that change documents."""
-    if not call.ws.sources.writable(name):
+    if not call.ws.sources.find_writable(name):
         stores.require_versioned(call.ws, name, [change.name for change in changes])
-    done = update(call.ws, name, changes)
+    done = update_documents(call.ws, name, changes)
     outcome.warn_pending(call, done)
     return done
 
@@ -421,9 +421,9 @@ def chroma_delete_documents(
     """Delete documents that are wrong or outdated, by ids or filters. Documents must match
     everything that is given.
     """
-    if not call.ws.sources.writable(collection_name):
+    if not call.ws.sources.find_writable(collection_name):
         stores.require_stored(call.ws, collection_name, ids or ())
-    done = remove(call.store(collection_name), collection_name, Selection(ids, where, where_document))
+    done = remove_selected(call.store(collection_name), collection_name, Selection(ids, where, where_document))
     report = outcome.stored_report(call, done)
     missing = f"; {len(report.missing_ids)} ids name nothing" if report.missing_ids else ""
     count = plural(report.documents_deleted, "document")

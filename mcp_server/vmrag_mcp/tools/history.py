@@ -12,12 +12,12 @@ from vmrag_link.errors import UsageInvalid, plural
 from vmrag_link.ops.branches import branch_list as branches
 from vmrag_link.ops.commits import revisions
 from vmrag_link.ops.commits.revisions import AheadBehind
-from vmrag_link.ops.follow.provenance import Standing
+from vmrag_link.ops.follow.provenance import AnswerOrigin
 from vmrag_link.ops.history import revparse
-from vmrag_link.ops.history.log import info, log, made_between
+from vmrag_link.ops.history.log import list_log, made_between, read_info
 from vmrag_link.ops.merge import conflict_rows
 from vmrag_link.ops.merge.conflict_rows import OpenMerge
-from vmrag_link.ops.remotes.destinations import Upstream, upstream
+from vmrag_link.ops.remotes.destinations import Upstream, find_upstream
 from vmrag_link.ops.status import kb_status
 from vmrag_mcp.arguments import RESULTS, Given, Offset
 from vmrag_mcp.registry import tool
@@ -37,8 +37,8 @@ def dolt_status(
     """Show branch, commit, uncommitted documents and conflicts, and compare them with remote,
     index and pin. Call it before a commit, or if in_sync is false.
     """
-    changes, remote = uncommitted(call), upstream(call.ws)
-    problem = kb_status.reach(call.ws, remote) if remote else ""
+    changes, remote = uncommitted(call), find_upstream(call.ws)
+    problem = kb_status.probe_remote(call.ws, remote) if remote else ""
     if problem:
         call.warn("REMOTE_UNREACHABLE", problem)
     call.warn_of_push()
@@ -58,21 +58,21 @@ def status_result(
 ) -> results.StatusResult:
     """`connected`: whether the remote answers, None where it was not asked."""
     ws, here = call.ws, call.standing()
-    merge = conflict_rows.open_merge(ws)
+    merge = conflict_rows.find_open_merge(ws)
     if merge and merge.problem:
         call.warn("NOTE", merge.problem)
-    apart = kb_status.against_remote(ws, here, remote)
+    apart = kb_status.count_ahead_behind(ws, here, remote)
     return results.StatusResult(
         engine=ws.engine.name,
         branch=here.kb.branch,
-        commit=results.CommitSummary.of(ws.engine.info(here.revision)),
+        commit=results.CommitSummary.of(ws.engine.read_revision(here.revision)),
         remote=results.RemoteStatus(remote.name, remote.url, connected) if remote else None,
         local_changes=results.LocalChangesSummary(not changes.empty, Summary.of(changes.diff.changes)),
         sync_state=results.SyncState.of(apart),
         merge_in_progress=merge is not None,
         conflicts=list(merge.conflicts) if merge else [],
-        index=kb_status.index_block(ws, here),
-        link=kb_status.pin_status(ws, here),
+        index=kb_status.build_index_block(ws, here),
+        link=kb_status.build_pin_status(ws, here),
         message=_status_message(here, changes, apart, merge),
     )
 
@@ -96,7 +96,7 @@ def _local_changes(call: Call, changes: Changes, *, verbose: bool) -> results.Un
     )
 
 
-def _status_message(here: Standing, changes: Changes, apart: AheadBehind, merge: OpenMerge | None) -> str:
+def _status_message(here: AnswerOrigin, changes: Changes, apart: AheadBehind, merge: OpenMerge | None) -> str:
     where = f"On {here.kb.branch!r}" if here.kb.branch else "On no branch"
     total = len(changes.diff.documents)
     parts = [f"{where} at {here.revision[:7]}", f"{plural(total, 'uncommitted document')}"]
@@ -117,7 +117,7 @@ def dolt_branches(
     filter: Annotated[str, Given("glob such as feature/*")] = "",  # noqa: A002  the clients' name
 ) -> results.DoltBranchesResult:
     """List the local and remote branches of the knowledge base."""
-    found = branches.branch_list(call.ws, call.standing(), local=include_local, pattern=filter)
+    found = branches.list_branches(call.ws, call.standing(), local=include_local, pattern=filter)
     if found.doubt:
         call.warn("STALE_REFS", f"The remote's branches are as of the last fetch: {found.doubt}")
     rows = [results.ListedBranch.of(branch) for branch in found.branches]
@@ -141,8 +141,8 @@ def dolt_commits(
     """
     here, ws = call.standing(), call.ws
     wanted = made_between(_moment("since", since), _moment("until", until, end=True))
-    start = revparse.tool_branch_rev(ws, branch, here) if branch else here.revision
-    page = log(ws, start, limit=limit, offset=offset, wanted=wanted)
+    start = revparse.resolve_tool_branch_rev(ws, branch, here) if branch else here.revision
+    page = list_log(ws, start, limit=limit, offset=offset, wanted=wanted)
     name = branch or here.kb.branch
     return results.DoltCommitsResult(
         branch=name,
@@ -158,7 +158,7 @@ def _moment(parameter: str, text: str, *, end: bool = False) -> dt.datetime | No
     if not text:
         return None
     try:
-        return clock.moment(text, end=end)
+        return clock.parse_time(text, end=end)
     except ValueError:
         raise UsageInvalid(
             f"{parameter} must be a time in ISO 8601, such as 2026-01-31 or 2026-01-31T12:00:00Z, not {text[:80]!r}.",
@@ -178,7 +178,7 @@ def dolt_show(
 ) -> results.DoltShowResult:
     """Show one commit: the documents that it changed and the branches that contain it."""
     here, ws = call.standing(), call.ws
-    shown = results.CommitWithParent.of(info(ws.engine, revparse.tool_rev(ws, commit, here)))
+    shown = results.CommitWithParent.of(read_info(ws.engine, revparse.resolve_tool_rev(ws, commit, here)))
     found = diff.changes(ws.engine, shown.parent, shown.revision)
     documents = found.diff.documents
     total = len(documents)
@@ -201,7 +201,7 @@ def dolt_show(
     return results.DoltShowResult(
         commit=shown,
         changes=changes,
-        branches=revisions.holding(ws.engine, shown.revision, branches.heads_by_name(ws, here)),
+        branches=revisions.list_holding_heads(ws.engine, shown.revision, branches.list_heads(ws, here)),
         message=f"{shown.short} {shown.message.partition(chr(10))[0]!r} changed {plural(total, 'document')}.",
     )
 
@@ -217,10 +217,12 @@ def dolt_find(
 ) -> results.DoltFindResult:
     """Find commits of the knowledge base by the start of a hash or by part of a message."""
     here, ws = call.standing(), call.ws
-    heads = {**branches.heads_by_name(ws, here), "HEAD": here.revision}
+    heads = {**branches.list_heads(ws, here), "HEAD": here.revision}
     if branch:
-        heads = {branch: revparse.tool_branch_rev(ws, branch, here)}
-    found = revisions.find(ws.engine, query, heads, by=("hash", "message") if search_type == "all" else (search_type,))
+        heads = {branch: revparse.resolve_tool_branch_rev(ws, branch, here)}
+    found = revisions.find_commits(
+        ws.engine, query, heads, by=("hash", "message") if search_type == "all" else (search_type,)
+    )
     total = len(found)
     return results.DoltFindResult(
         query=query,

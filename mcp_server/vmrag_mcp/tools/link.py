@@ -60,7 +60,7 @@ def _require_allowed(call: Call, git_repo_path: str) -> Path:
         raise UsageInvalid("A path holds no NUL.", parameter="git_repo_path", value=git_repo_path)
     path = places.top / git_repo_path
     real = Path(os.path.realpath(path))  # a ring of links is not followed
-    if real.is_relative_to(os.path.realpath(places.top)) or address.below_root(places, path):
+    if real.is_relative_to(os.path.realpath(places.top)) or address.is_below_root(places, path):
         return path
     raise AccessDenied(
         f"{git_repo_path!r} lies outside of the work tree.",

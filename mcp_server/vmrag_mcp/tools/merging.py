@@ -70,7 +70,7 @@ def merge_branch(
 ) -> MergeBranchResult:
     """Merge a branch of the knowledge base into another. resolve_conflicts resolves conflicts."""
     if preview:
-        would = merging.preview(call.ws, source, target=target)
+        would = merging.preview_merge(call.ws, source, target=target)
         what = (
             f"{plural(len(would.decided), 'conflict')}, {plural(would.merge.changes.total, 'other document')} changed"
         )
@@ -98,7 +98,7 @@ def _merge_result(
         commits_merged=done.commits,
         from_commit=report.ours,
         to_commit=report.revision or report.ours,
-        conflicts=conflict_rows.rows(done.decided),
+        conflicts=conflict_rows.list_conflict_rows(done.decided),
         sync_summary=SyncSummary.of(report.changes),
         preview=preview,
         message=message,
@@ -139,7 +139,7 @@ def resolve_conflicts(
         resolved=report.decided,
         remaining=len(report.left),
         conflicts=list(report.left),
-        commit=CommitWithParent.of(log.info(call.ws.engine, report.revision)) if report.revision else None,
+        commit=CommitWithParent.of(log.read_info(call.ws.engine, report.revision)) if report.revision else None,
         message=_resolved(call, report),
     )
 

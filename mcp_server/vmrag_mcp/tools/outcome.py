@@ -6,7 +6,7 @@ from typing import TypeVar
 
 from vmrag_link.models import Record
 from vmrag_link.ops.documents.writing import WriteResult
-from vmrag_link.ops.follow.provenance import standing, standing_in_git
+from vmrag_link.ops.follow.provenance import find_git_origin, find_origin
 from vmrag_mcp.results import DerivedRecord, ToolAnswer
 from vmrag_mcp.session import Call
 
@@ -44,7 +44,7 @@ def warn_pending(call: Call, result: WriteResult[R]) -> None:
         call.pending(result.pending)
         return
     call.pending_notes(result.pending)
-    call.stands(standing_in_git(call.ws))
+    call.stands(find_git_origin(call.ws))
 
 
 def describe_commit(call: Call, result: WriteResult[R], what: str) -> str:
@@ -55,7 +55,7 @@ def describe_commit(call: Call, result: WriteResult[R], what: str) -> str:
 def stored_report(call: Call, done: WriteResult[R]) -> R:
     """The report of what was stored; the answer's `kb` and warnings say where that is."""
     if not done.versioned:
-        call.stands(standing(call.ws.local))
+        call.stands(find_origin(call.ws.local))
     warn_pending(call, done)
     return done.report
 

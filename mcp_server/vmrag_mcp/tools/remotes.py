@@ -170,12 +170,12 @@ def dolt_init(
     commit_message: Message = "Initial import from ChromaDB",
 ) -> DoltInitResult:
     """Create a knowledge base in this git repository if it has none and pins none."""
-    done = bootstrap.found(
+    done = bootstrap.start_and_pin(
         call.ws,
         url=remote_url or None,
         allow=call.require_agreed,
         branch=initial_branch or None,
-        store=env.imported() if import_existing else None,
+        store=env.read_import_folder() if import_existing else None,
         message=commit_message,
     )
     outcome.warn(call, pending=done.pending, staged=done.staged)
@@ -216,7 +216,7 @@ def dolt_clone(
     """Fetch a knowledge base into this git repository and index it. A pinned one is fetched
     automatically, unless its URL needs the user's consent.
     """
-    done = bootstrap.found_from(
+    done = bootstrap.clone_and_index(
         call.ws, remote_url, allow=call.require_agreed, branch=branch or None, commit=commit or None
     )
     outcome.warn(call, pending="", staged=done.staged)

@@ -11,10 +11,10 @@ from vmrag_link.errors import plural
 from vmrag_link.models import Record
 from vmrag_link.ops.documents import collections
 from vmrag_link.ops.documents.collections import TABLES
-from vmrag_link.ops.follow.provenance import standing
+from vmrag_link.ops.follow.provenance import find_origin
 from vmrag_link.ops.index import index_status, index_sync
 from vmrag_link.ops.index.index_status import CollectionStatus
-from vmrag_link.ops.index.index_sync import Synced, SyncedAll
+from vmrag_link.ops.index.index_sync import SyncedAll, SyncedCollection
 from vmrag_link.sync.chroma_state import ChromaState
 from vmrag_mcp.arguments import Given
 from vmrag_mcp.registry import tool
@@ -40,7 +40,7 @@ class SyncFailure(Record, frozen=True):
 
 
 class SyncAllResult(ToolResult, frozen=True):
-    collections: list[Synced]
+    collections: list[SyncedCollection]
     totals: SyncTotals
     failed: list[SyncFailure]
 
@@ -57,7 +57,7 @@ class GetSyncStatusResult(ToolResult, frozen=True):
     chroma: ChromaState
 
 
-class Resynced(Synced, frozen=True):
+class Resynced(SyncedCollection, frozen=True):
     """As of a collection that is called `all`, if all were asked for."""
 
     rebuilt: Annotated[bool, Meta(extra_json_schema={"const": True})]
@@ -70,11 +70,11 @@ def sync_collection(
     *,
     source_table: Annotated[str, Given(", ".join(TABLES))],
     identifier: Annotated[str, Given("name of the collection, project or tool")],
-) -> ToolAnswer[Synced]:
+) -> ToolAnswer[SyncedCollection]:
     """Update the vector index of a collection."""
     name = collections.collection_name(source_table, identifier)
     report = _synchronize_clone(call)
-    row = report.of(call.ws, name)
+    row = report.find_row(call.ws, name)
     if report.failure and report.failed == row.collection:
         raise report.failure
     return ToolAnswer(row, message=_sync_message(row))
@@ -86,7 +86,7 @@ def sync_all(call: Call) -> SyncAllResult:
     INDEX_PENDING.
     """
     report = _synchronize_clone(call)
-    whole = report.together
+    whole = report.total
     failed = []
     message = f"In sync: {plural(len(report.collections), 'collection')}; "
     message += f"{plural(whole.added + whole.modified + whole.deleted, 'document')} brought."
@@ -101,8 +101,8 @@ def sync_all(call: Call) -> SyncAllResult:
 @tool("R", title="Show index status")
 def get_sync_status(call: Call) -> GetSyncStatusResult:
     """Show for each collection whether the vector index is up to date."""
-    call.stands(standing(call.ws))
-    found = index_status.look(call.ws)
+    call.stands(find_origin(call.ws))
+    found = index_status.read_status(call.ws)
     rows = found.collections
     late = sum(row.sync_status != "synced" for row in rows)
     message = f"Up to date: {plural(len(rows), 'collection')}."
@@ -113,7 +113,7 @@ def get_sync_status(call: Call) -> GetSyncStatusResult:
         commit=found.commit,
         collections=rows,
         in_sync=found.in_sync,
-        chroma=call.ws.chroma.local.state(),
+        chroma=call.ws.chroma.local.read_state(),
         message=message,
     )
 
@@ -127,10 +127,10 @@ def force_full_resync(call: Call, *, collection: Annotated[str, Given("collectio
     started = time.monotonic()
     name = None
     if collection != "all":
-        name = collections.find(call.ws, call.standing().at, collection).name
-    report = index_sync.rebuild(call.ws)
-    call.stands(report.standing)
-    row = report.of(call.ws, name) if name else report.together
+        name = collections.find_collection(call.ws, call.standing().at, collection).name
+    report = index_sync.rebuild_index(call.ws)
+    call.stands(report.origin)
+    row = report.find_row(call.ws, name) if name else report.total
     seconds = round(time.monotonic() - started, 3)
     return ToolAnswer(
         Resynced(**structs.asdict(row), rebuilt=True, seconds=seconds),
@@ -139,14 +139,14 @@ def force_full_resync(call: Call, *, collection: Annotated[str, Given("collectio
 
 
 def _synchronize_clone(call: Call) -> SyncedAll:
-    report = index_sync.bring(call.ws)
-    call.stands(report.standing)
+    report = index_sync.bring_index(call.ws)
+    call.stands(report.origin)
     if report.failure:
         call.warn("INDEX_PENDING", f"Collection {report.failed!r}: {report.failure.message}")
     return report
 
 
-def _sync_message(row: Synced) -> str:
+def _sync_message(row: SyncedCollection) -> str:
     if row.sync_status != "synced":
         return f"Collection {row.collection!r} waits for another one that cannot be indexed."
     return (

@@ -110,7 +110,7 @@ def commit_result(call: Call, report: committing.CommitReport) -> CommitResult:
     then = "the pin is staged for git" if report.pin else "the pin stays (auto_pin is off)"
     where = f"{report.revision[:7]} to {report.branch!r}"
     return CommitResult(
-        commit=CommitWithParent.of(log.info(call.ws.engine, report.revision)),
+        commit=CommitWithParent.of(log.read_info(call.ws.engine, report.revision)),
         changes_committed=Summary.of(report.changes),
         message=f"Committed {plural(report.changes.total, 'document')} as {where}; {then}.",
     )

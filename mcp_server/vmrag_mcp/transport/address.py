@@ -27,7 +27,7 @@ class ListenAddress(Record, frozen=True):
     @property
     def anywhere(self) -> bool:
         """All addresses of this computer: under which name it is addressed cannot be known."""
-        found = hosts.address(self.host)
+        found = hosts.parse_address(self.host)
         return found is not None and found.is_unspecified
 
 

@@ -15,7 +15,7 @@ from tests.support.pace import slack
 from vmrag_link.conversion import front_matter
 from vmrag_link.embedding.registry import HashModel
 from vmrag_link.errors import UsageInvalid
-from vmrag_link.models import Document, canonical_json
+from vmrag_link.models import Document, encode_canonical_json
 from vmrag_link.toolsets.compounding import answer, doc_types, project, retrieval
 from vmrag_link.toolsets.compounding.changes import NotEditable, with_key
 from vmrag_link.toolsets.compounding.doc_types import BUILT_IN, DocType, SchemaUnusable
@@ -103,9 +103,9 @@ def test_what_cannot_be_edited_is_refused(data: bytes) -> None:
 )
 def test_an_edit_is_right_or_refused(keys: dict[str, str], text: str) -> None:
     data = "---\n" + "".join(f"{key}: {value}\n" for key, value in keys.items()) + "---\n" + text
-    before, content = front_matter.split(data)
+    before, content = front_matter.split_front_matter(data)
     try:
-        after = front_matter.split(with_key(data.encode(), "level", "new").decode())
+        after = front_matter.split_front_matter(with_key(data.encode(), "level", "new").decode())
     except NotEditable:
         assert keys.get("level") == "[1, 2]"
         return
@@ -128,7 +128,7 @@ def test_front_matter_may_lack_what_is_usual_unless_that_is_wanted() -> None:
 
 
 def checked(schema: dict[str, Any], found: dict[str, Any]) -> list[str]:
-    text = doc_types.read_schema(canonical_json(schema), is_json=True)
+    text = doc_types.read_schema(encode_canonical_json(schema), is_json=True)
     return doc_types.flaws(found, DocType("x", "", "x", text), strict=False)
 
 
@@ -182,7 +182,7 @@ def test_no_part_of_a_schema_leaves_its_bounds(schema: dict[str, Any], found: di
 )
 def test_what_the_library_stumbles_over_is_no_schema(schema: dict[str, Any]) -> None:
     with pytest.raises(doc_types.SchemaUnusable):
-        doc_types.read_schema(canonical_json(schema), is_json=True)
+        doc_types.read_schema(encode_canonical_json(schema), is_json=True)
 
 
 def test_a_schema_may_refer_to_itself_and_name_its_draft() -> None:
@@ -227,7 +227,7 @@ def test_a_configuration_says_which_of_its_keys_mean_nothing(tmp_path: Path) -> 
 
 
 def document(doc_id: str, text: str, **metadata: Any) -> Document:
-    return Document("c", doc_id, doc_id, text, "", canonical_json(metadata))
+    return Document("c", doc_id, doc_id, text, "", encode_canonical_json(metadata))
 
 
 def test_links_lead_from_beside_a_document_from_the_folder_and_from_the_root() -> None:

@@ -47,10 +47,10 @@ def activated(project: Project, *, read_only: bool = False) -> Tools:
 def rows(project: Project, at: str = "") -> dict[str, str]:
     """The mirrored documents and their texts, at a branch of the knowledge base or here."""
     with opened(project) as ws:
-        place = (branch.head if (branch := ws.engine.branch(at)) else at) if at else ws.at()
+        place = (branch.head if (branch := ws.engine.find_branch(at)) else at) if at else ws.locate_documents()
         return {
             document.doc_id: document.content
-            for document in ws.engine.documents(place, collection="compounding_rivers")
+            for document in ws.engine.read_documents(place, collection="compounding_rivers")
         }
 
 

@@ -70,7 +70,7 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Project:
     project.git("add", "-A")
     project.git("commit", "-q", "-m", "Begin")
     yield project
-    assert background.ended(background.index_of(plumbing.locate(project.top)), within=SECONDS)
+    assert background.wait_for_end(background.get_index_job(plumbing.locate_work_tree(project.top)), within=SECONDS)
 
 
 def with_many_files(project: Project, count: int = 1_500) -> None:
@@ -92,7 +92,7 @@ def search_text(tools: Tools, **arguments: object) -> str:
 
 def percent_indexed(project: Project) -> int:
     ws = Workspace.open(project.top, QUIET)
-    tree = source_tree.in_work_tree(ws)
+    tree = source_tree.read_work_tree(ws)
     assert tree
     return ws.sources.percent_indexed(tree)
 
@@ -103,7 +103,7 @@ def test_search_answers_from_words_while_index_is_built(project):
     assert text.startswith("Code:\n\nsrc/gateway.go:3-6 · Drop\n```\n// Drop ends a slow request.\n"), text
     assert "\n\nDocumentation:\n\ndocs/setup.md:5-7 · Setup > Timeouts\n```\n" in text
     assert "warning: the index is at 0 %: these results come from words and names only." in text
-    assert background.ended(background.index_of(plumbing.locate(project.top)), within=SECONDS)
+    assert background.wait_for_end(background.get_index_job(plumbing.locate_work_tree(project.top)), within=SECONDS)
     assert percent_indexed(project) == 100, "no further call was needed"
     text = search_text(tools, query="when is a slow request dropped")
     assert "the index is at" not in text
@@ -154,7 +154,9 @@ def test_search_without_index_reads_edits_and_refs(project):
     assert "30 seconds" in text
     assert "the index at v1 is being built: these results come from words and names only." in text
     commit = project.git("rev-parse", "v1")
-    assert background.ended(background.index_of(plumbing.locate(project.top), commit), within=SECONDS)
+    assert background.wait_for_end(
+        background.get_index_job(plumbing.locate_work_tree(project.top), commit), within=SECONDS
+    )
     assert "words and names only" not in search_text(tools, query="slow request", ref="v1")
 
 
@@ -178,7 +180,7 @@ def test_search_reports_stored_documents_without_index(project, monkeypatch):
     for number in range(3):
         project.put(f"policy-{number}", "We drop a slow request.", collection="decisions")
     project.vmrag("commit", "-m", "Policies")
-    shutil.rmtree(plumbing.locate(project.top).views)
+    shutil.rmtree(plumbing.locate_work_tree(project.top).views)
     monkeypatch.setattr(index_build, "AT_ONCE", {BUILDING: 0, INDEXING: 0})
     text = search_text(tools_of(project), query="slow request")
     assert "words and names only, and stored documents are not searched yet." in text
@@ -186,8 +188,8 @@ def test_search_reports_stored_documents_without_index(project, monkeypatch):
 
 def test_searches_at_once_start_one_build(project, monkeypatch):
     started = []
-    start = proc.accompanying
-    monkeypatch.setattr(proc, "accompanying", lambda *given, **more: started.append(1) or start(*given, **more))
+    start = proc.start_companion
+    monkeypatch.setattr(proc, "start_companion", lambda *given, **more: started.append(1) or start(*given, **more))
     tools = tools_of(project)
     with ThreadPoolExecutor(6) as threads:
         texts = list(threads.map(lambda _: search_text(tools, query="slow request"), range(6)))
@@ -199,17 +201,17 @@ def test_killed_build_keeps_what_it_built(project):
     with_many_files(project)
     tools = tools_of(project)
     assert "the index is at 0 %" in search_text(tools, query="slow request")
-    job = background.index_of(plumbing.locate(project.top))
+    job = background.get_index_job(plumbing.locate_work_tree(project.top))
     deadline = time.monotonic() + SECONDS
     while not (before := percent_indexed(project)):
         assert time.monotonic() < deadline
         time.sleep(0.05)
-    os.kill(background.report(job).pid, signal.SIGKILL)
-    assert background.ended(job, within=SECONDS)
+    os.kill(background.read_report(job).pid, signal.SIGKILL)
+    assert background.wait_for_end(job, within=SECONDS)
     assert percent_indexed(project) >= before
     if percent_indexed(project) < 100:
         assert "the index is at 0 %" not in search_text(tools, query="slow request")
-    assert background.ended(job, within=SECONDS)
+    assert background.wait_for_end(job, within=SECONDS)
     assert percent_indexed(project) == 100
 
 
@@ -228,7 +230,7 @@ time.sleep(600)
 
 def test_build_ends_with_its_server(project):
     with_many_files(project)
-    job = background.index_of(plumbing.locate(project.top))
+    job = background.get_index_job(plumbing.locate_work_tree(project.top))
     deadline = time.monotonic() + SECONDS
     command = [sys.executable, "-c", SERVER, str(project.top)]
     with subprocess.Popen(command, stdout=subprocess.PIPE) as server:

@@ -13,7 +13,7 @@ from tests.support.terminal import Project, new_project
 from vmrag_link.embedding import registry
 from vmrag_link.index import keywords
 from vmrag_link.retrieval.query import FIRST_HITS, Hit
-from vmrag_link.retrieval.weakness import WEAK, shares_rare_word, worth_reading
+from vmrag_link.retrieval.weakness import WEAK_NOTE, select_relevant, shares_rare_word
 from vmrag_mcp.options import Chosen
 
 pytestmark = pytest.mark.hooks("off")
@@ -58,7 +58,7 @@ def test_search_shortens_weak_answer(project, more):
     text = search_text(project, OTHER, **more)
     assert 1 <= len(list_files(text)) <= FIRST_HITS
     assert len(text) < 2_000
-    assert f"{WEAK}." in text.splitlines()[-1]
+    assert f"{WEAK_NOTE}." in text.splitlines()[-1]
     assert "more with a larger" not in text
 
 
@@ -67,7 +67,7 @@ def test_search_leaves_out_passages_far_below_best(project):
     assert list_files(text)[0] == "docs/gateway.md"
     assert len(list_files(text)) <= FIRST_HITS
     assert len(text) < 8_000
-    assert WEAK not in text
+    assert WEAK_NOTE not in text
     assert "more with a larger" not in text
 
 
@@ -80,15 +80,15 @@ def test_query_marks_weak_answer(project):
     answer = project.ask("query", OTHER)
     assert answer["weak"] is True
     assert len(answer["results"]) == 5, "nothing is hidden"
-    assert WEAK in project.vmrag("query", OTHER).out.splitlines()
+    assert WEAK_NOTE in project.vmrag("query", OTHER).out.splitlines()
     packed = project.ask("query", OTHER, "--budget", "2000")
     assert packed["weak"] is True
     assert packed["tokens"] > 1_000
-    assert WEAK in project.vmrag("query", OTHER, "--budget", "2000").out.splitlines()
+    assert WEAK_NOTE in project.vmrag("query", OTHER, "--budget", "2000").out.splitlines()
     assert "weak" not in project.ask("query", OURS)
     assert project.ask("query", f"{OTHER} in a setting", "--mode", "keyword")["weak"] is True
     assert "weak" not in project.ask("query", OURS, "--mode", "keyword")
-    assert WEAK not in project.vmrag("query", OURS).out
+    assert WEAK_NOTE not in project.vmrag("query", OURS).out
 
 
 def test_chroma_query_documents_marks_weak_answers(project):
@@ -105,16 +105,16 @@ def test_query_marks_no_answer_with_rare_word(project):
 
 
 def test_models_declare_measured_cosines_of_unrelated_texts():
-    assert [registry.load(name).unrelated for name in ("default", "hash", "minilm")] == [0.3, 0.35, None]
+    assert [registry.load_model(name).unrelated for name in ("default", "hash", "minilm")] == [0.3, 0.35, None]
 
 
 def test_hits_far_below_best_are_not_worth_reading():
     scores = (1.0, 0.9, 0.5, 0.4, 0.3)
     hits = [Hit(rank, "docs", f"{rank}", 0, 1, score, "", "", {}) for rank, score in enumerate(scores, start=1)]
-    assert [hit.rank for hit in worth_reading(hits)] == [1, 2, 3]
+    assert [hit.rank for hit in select_relevant(hits)] == [1, 2, 3]
     even = [Hit(rank, "docs", f"{rank}", 0, 1, 0.7, "", "", {}) for rank in range(1, 9)]
-    assert len(worth_reading(even)) == 8
-    assert worth_reading([]) == []
+    assert len(select_relevant(even)) == 8
+    assert select_relevant([]) == []
 
 
 @pytest.mark.parametrize(
@@ -129,5 +129,5 @@ def test_hits_far_below_best_are_not_worth_reading():
 )
 def test_hit_shares_rare_word_in_any_language(query, text, shares):
     hit = Hit(1, "docs", "a.md", 0, 1, 1.0, text, "", {})
-    holding = {tuple(terms): 1 for terms in keywords.terms(query)}
+    holding = {tuple(terms): 1 for terms in keywords.find_query_terms(query)}
     assert shares_rare_word(hit, holding, 100) is shares

@@ -11,7 +11,7 @@ from tests.support import notes
 from tests.support.mcp import Tools
 from tests.support.terminal import opened
 from vmrag_link.engines.base import Write
-from vmrag_link.models import Document, Working, canonical_json, content_hash
+from vmrag_link.models import Document, WorkingSet, content_hash, encode_canonical_json
 from vmrag_link.ops.documents import writing
 
 pytestmark = pytest.mark.hooks("off")
@@ -212,17 +212,17 @@ def test_names_and_metadata_that_cannot_be_are_refused_and_strange_ones_keep_apa
 
 def test_a_row_that_sql_inserted_without_its_collection_is_found_and_its_collection_made_later(tools, project):
     """Other programs know the tables of issue logs, and nothing of collections."""
-    stated = canonical_json({"project_id": "sql", "issue_number": 4, "log_type": "resolution"})
+    stated = encode_canonical_json({"project_id": "sql", "issue_number": 4, "log_type": "resolution"})
     text = "Inserted by SQL, about herons."
     row = Document(
         "issues_sql", "by-sql", "Herons", text, content_hash(text), stated, updated_at="2026-01-01", table="issue_logs"
     )
     orphan = Document("nowhere", "o", "Orphan", "A lonely heron.", content_hash("A lonely heron."))
     with opened(project) as ws:
-        branch = writing.writable(ws).kb_branch
+        branch = writing.require_writable(ws).kb_branch
         assert branch
         ws.engine.write(branch.name, Write(put_documents=[row, orphan]), expected=branch.head)
-        assert [collection.name for collection in ws.engine.collections(Working(branch.name))] == ["notes"]
+        assert [collection.name for collection in ws.engine.collections(WorkingSet(branch.name))] == ["notes"]
     assert found(tools, "search_issues", "herons") == ["by-sql"]
     assert tools("get_issue_log", log_id="by-sql")["content"] == text
     hits = project.ask("query", "lonely heron", "--collection", "nowhere")["results"]

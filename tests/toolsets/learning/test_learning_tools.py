@@ -35,7 +35,10 @@ def stored(project: Project, collection: str) -> dict[str, Document]:
     """Straight from the knowledge base."""
     ws = Workspace.open(project.top, QUIET)
     try:
-        return {document.doc_id: document for document in ws.engine.documents(ws.at(), collection=collection)}
+        return {
+            document.doc_id: document
+            for document in ws.engine.read_documents(ws.locate_documents(), collection=collection)
+        }
     finally:
         ws.close()
 

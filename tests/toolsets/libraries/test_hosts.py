@@ -7,7 +7,7 @@ import time
 import pytest
 
 from vmrag_link import endpoint, hosts
-from vmrag_link.engines.dolt.access import DoltAccess, is_here
+from vmrag_link.engines.dolt.access import DoltAccess, is_local
 from vmrag_link.errors import UsageInvalid
 from vmrag_link.toolsets.libraries.web.urls import parse_url
 
@@ -26,11 +26,11 @@ HERE = [
 
 @pytest.mark.parametrize("host", HERE)
 def test_every_spelling_of_an_address_is_that_address(host):
-    assert hosts.canonical(host) == "127.0.0.1"
+    assert hosts.normalize_host(host) == "127.0.0.1"
     assert hosts.is_loopback(host)
     assert parse_url(f"http://{host}/x").text == "http://127.0.0.1/x"
     assert endpoint.is_private(f"http://{host}:8000")
-    assert is_here(DoltAccess(server=f"{host}:3306"))
+    assert is_local(DoltAccess(server=f"{host}:3306"))
 
 
 @pytest.mark.parametrize(
@@ -45,7 +45,7 @@ def test_every_spelling_of_an_address_is_that_address(host):
     ],
 )
 def test_a_host_has_one_form(host, expected):
-    assert hosts.canonical(host) == expected
+    assert hosts.normalize_host(host) == expected
 
 
 def test_names_that_only_look_like_this_machine_are_others():

@@ -80,7 +80,7 @@ def test_what_is_stored_of_a_file_in_the_work_tree_names_no_machine(tools, proje
         [stored] = ws.engine.documents(ws.at(), collection="handbook")
     assert (stored.source, stored.source_key, stored.file_type) == ("docs/guide.md", "docs/guide.md", "markdown")
     assert str(project.top) not in str(stored)
-    made_of = import_base.origin_of(stored)
+    made_of = import_base.read_origin(stored)
     assert made_of is not None
     assert made_of.hash == content_hash(GUIDE)
 
@@ -107,7 +107,7 @@ def test_a_merge_of_two_new_versions_knows_that_it_is_neither_file(tools, projec
     assert "Written on side." in text
     with notes.opened(project) as ws:
         [stored] = ws.engine.documents(ws.at(), collection="default")
-    assert import_base.origin_of(stored) is None
+    assert import_base.read_origin(stored) is None
     assert took(tools, guide)["status"] == "replaced", "the file of this branch is another one"
 
 
@@ -223,11 +223,11 @@ def test_a_file_that_changes_while_it_is_read_is_read_again(project, guide, monk
 
     with notes.opened(project) as ws:
         monkeypatch.setattr(os, "fstat", growing)
-        whole = files.read(ws, files.named(guide))
+        whole = files.read_file(ws, files.resolve_file(guide))
         assert whole.data == guide.read_bytes()
         left[0] = 100
         with pytest.raises(FileFailed):
-            files.read(ws, files.named(guide))
+            files.read_file(ws, files.resolve_file(guide))
 
 
 # -- what is kept --------------------------------------------------------------------------------
@@ -275,7 +275,7 @@ def test_a_document_keeps_its_source_when_its_library_is_renamed_and_a_strangers
     with notes.opened(project) as ws:
         [stored] = ws.engine.documents(ws.at(), collection="one")
         strange = msgspec.structs.replace(stored, source="elsewhere.md", source_key="elsewhere.md")
-        writing.write(ws, lambda _: Planned(Write(put_documents=[strange]), None), "a test")
+        writing.write_rows(ws, lambda _: Planned(Write(put_documents=[strange]), None), "a test")
     again = took(tools, guide, library="one")
     assert again["status"] == "indexed"
     assert again["doc_id"] not in (stored.doc_id, first["doc_id"])
@@ -360,7 +360,7 @@ def test_a_search_ranks_the_passages_of_libraries_alone_by_words_and_meaning(sto
     assert [each["score"] for each in hits] == sorted((each["score"] for each in hits), reverse=True)
     with notes.opened(project) as ws:
         asked = Query("owls granite", ("birds", "rocks"), 100)
-        ours = query.searching(ws, lambda searcher, _: searcher.search(asked))
+        ours = query.search_index(ws, lambda searcher, _: searcher.search(asked))
     assert [(each["doc_id"], each["chunk_index"], each["score"]) for each in hits] == [
         (hit.doc_id, hit.chunk, hit.score) for hit in ours
     ]

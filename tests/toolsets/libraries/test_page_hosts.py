@@ -276,7 +276,7 @@ def test_true_and_false_of_before_are_errors_that_show_the_list_to_write(project
 
 def test_an_agreement_to_true_is_one_to_no_host_and_blocks_nothing(project):
     with notes.opened(project) as ws:
-        agreements.add(ws.places, {"ingest.allow_private_urls": True})
+        agreements.add_agreement(ws.places, {"ingest.allow_private_urls": True})
     project.write(".vmrag.yaml", "embedding.model: hash\ningest.allow_private_urls: [wiki.corp.example]\n")
     with notes.opened(project) as ws:
         assert ws.config.ingest.allow_private_urls == ""

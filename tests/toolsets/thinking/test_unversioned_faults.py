@@ -19,7 +19,7 @@ from vmrag_link.models import At
 from vmrag_link.ops.documents import writing
 from vmrag_link.ops.documents.writing import Planned
 from vmrag_link.ops.system import stores
-from vmrag_link.ops.system.stores import entry
+from vmrag_link.ops.system.stores import build_document
 
 pytestmark = pytest.mark.hooks("off")
 
@@ -153,12 +153,12 @@ def test_a_full_disk_refuses_what_it_has_no_room_for_and_loses_nothing(tools, pr
 
 def test_a_damaged_index_and_one_of_what_is_mostly_deleted_are_built_again(tools, project):
     def plan(at: At) -> Planned[None]:
-        collection, new = stores.find_or_new(ws.local, at, stores.EVIDENCE)
-        rows = [entry(collection.name, f"e{number}", f"evidence {number}", {}) for number in range(230)]
-        return Planned(stores.prepared(ws.local, [stores.Put(collection, new, rows)]), None)
+        collection, new = stores.find_or_define(ws.local, at, stores.EVIDENCE)
+        rows = [build_document(collection.name, f"e{number}", f"evidence {number}", {}) for number in range(230)]
+        return Planned(stores.prepare_write(ws.local, [stores.CollectionPut(collection, new, rows)]), None)
 
     with opened(project) as ws:
-        writing.write(ws.local, plan, "test")
+        writing.write_rows(ws.local, plan, "test")
     query = {"collection_name": stores.EVIDENCE, "query_texts": ["evidence 7"], "n_results": 100}
     assert tools("chroma_query_documents", **query)["ids"][0][0] == "e7"
     damaged = [*(project.shared / "local" / "segments").glob("*/words-1.idx")]

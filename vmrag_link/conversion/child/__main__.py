@@ -16,14 +16,14 @@ from typing import IO
 import msgspec
 
 from vmrag_link.conversion import reading
-from vmrag_link.conversion.child.serving import LONGEST_TASK, is_used_up, serve
+from vmrag_link.conversion.child.serving import LONGEST_TASK, is_memory_exhausted, serve_tasks
 from vmrag_link.conversion.limits import (
     ContentUnreadable,
     ConversionLimits,
     Disconnected,
-    receive,
+    receive_frame,
 )
-from vmrag_link.conversion.messages import Answer, ConversionTask, encode
+from vmrag_link.conversion.messages import ConversionAnswer, ConversionTask, encode
 from vmrag_link.conversion.reading import FileText, too_much_text
 
 _ARCHIVES = {
@@ -40,7 +40,7 @@ _LONGEST_TITLE = 1000
 _PICTURES_PERHAPS = frozenset(("pdf", *_ARCHIVES))
 
 
-def read(task: ConversionTask, data: bytes, limits: ConversionLimits) -> FileText:
+def read_task(task: ConversionTask, data: bytes, limits: ConversionLimits) -> FileText:
     """Raises `ContentUnreadable`, and whatever a library raises."""
     if task.file_type in _ARCHIVES:
         _check_archive(data, *_ARCHIVES[task.file_type], limits)
@@ -56,18 +56,18 @@ def read(task: ConversionTask, data: bytes, limits: ConversionLimits) -> FileTex
 def _read(task: ConversionTask, data: bytes, limits: ConversionLimits) -> FileText:
     if task.reader:
         module, _, name = task.reader.partition(":")
-        return reading.page(getattr(importlib.import_module(module), name)(data), "markdown")
+        return reading.convert_text(getattr(importlib.import_module(module), name)(data), "markdown")
     match task.file_type:
         case "html":
-            from vmrag_link.conversion.child.markup_text import html_text as native
+            from vmrag_link.conversion.child.markup_text import convert_html as native
         case "csv":
-            from vmrag_link.conversion.child.tables import csv_text as native
+            from vmrag_link.conversion.child.tables import convert_csv as native
         case "json":
-            from vmrag_link.conversion.child.json_text import json_text as native
+            from vmrag_link.conversion.child.json_text import convert_json as native
         case "xml":
-            from vmrag_link.conversion.child.markup_text import xml_text as native
+            from vmrag_link.conversion.child.markup_text import convert_xml as native
         case "notebook":
-            from vmrag_link.conversion.child.json_text import notebook_text as native
+            from vmrag_link.conversion.child.json_text import convert_notebook as native
         case _:
             return _read_by_extra(task.file_type, data, limits)
     return native(data, task.charset, limits.max_text)
@@ -76,17 +76,17 @@ def _read(task: ConversionTask, data: bytes, limits: ConversionLimits) -> FileTe
 def _read_by_extra(file_type: str, data: bytes, limits: ConversionLimits) -> FileText:
     match file_type:
         case "pdf":
-            from vmrag_link.conversion.child.tables import pdf_text
+            from vmrag_link.conversion.child.tables import convert_pdf
 
-            return pdf_text(data, limits.max_text)
+            return convert_pdf(data, limits.max_text)
         case "xlsx":
-            from vmrag_link.conversion.child.tables import spreadsheet_text
+            from vmrag_link.conversion.child.tables import convert_spreadsheet
 
-            return spreadsheet_text(data, limits.max_text)
+            return convert_spreadsheet(data, limits.max_text)
         case _:
-            from vmrag_link.conversion.child.tables import office_text
+            from vmrag_link.conversion.child.tables import convert_office
 
-            return office_text(data, file_type)
+            return convert_office(data, file_type)
 
 
 def _storable(text: str) -> str:
@@ -126,29 +126,31 @@ def _check_archive(data: bytes, member: str, what: str, limits: ConversionLimits
 
 
 def _receive(stdin: IO[bytes], limits: ConversionLimits) -> tuple[ConversionTask, bytes]:
-    task = msgspec.msgpack.decode(receive(stdin, LONGEST_TASK), type=ConversionTask)
-    return task, receive(stdin, limits.max_bytes)
+    task = msgspec.msgpack.decode(receive_frame(stdin, LONGEST_TASK), type=ConversionTask)
+    return task, receive_frame(stdin, limits.max_bytes)
 
 
-def _answer(given: tuple[ConversionTask, bytes], limits: ConversionLimits) -> Answer:
+def _answer(given: tuple[ConversionTask, bytes], limits: ConversionLimits) -> ConversionAnswer:
     """Every failure is that of this one file: converters raise whatever they like."""
     try:
-        found = read(*given, limits)
+        found = read_task(*given, limits)
     except ContentUnreadable as error:
-        return Answer(failed=error.reason, hint=error.hint, last=is_used_up(limits))
+        return ConversionAnswer(failed=error.reason, hint=error.hint, last=is_memory_exhausted(limits))
     except MemoryError:
         mib = limits.max_memory >> 20
         hint = f"git config vmrag.ingest.convert-mb {2 * mib}"
-        return Answer(failed=f"needs more than {mib:,} MiB of memory to be converted", hint=hint, last=True)
+        return ConversionAnswer(failed=f"needs more than {mib:,} MiB of memory to be converted", hint=hint, last=True)
     except RecursionError:
-        return Answer(failed="nests too deeply to be converted", last=is_used_up(limits))
+        return ConversionAnswer(failed="nests too deeply to be converted", last=is_memory_exhausted(limits))
     except ImportError as error:  # it is installed, or the parent had not asked
         hint = "pip install --force-reinstall 'vmrag-link[convert]'; if memory is short: git config vmrag.ingest.convert-mb NUMBER"
         failed = f"cannot be converted, its converter does not start ({_error_line(error)})"
-        return Answer(failed=failed, hint=hint, last=True)
+        return ConversionAnswer(failed=failed, hint=hint, last=True)
     except Exception as error:  # noqa: BLE001  the outermost boundary of this process
-        return Answer(failed=f"cannot be converted ({_error_line(error)})", last=is_used_up(limits))
-    return Answer(text=found.content, title=found.title, metadata=found.metadata, last=is_used_up(limits))
+        return ConversionAnswer(failed=f"cannot be converted ({_error_line(error)})", last=is_memory_exhausted(limits))
+    return ConversionAnswer(
+        text=found.content, title=found.title, metadata=found.metadata, last=is_memory_exhausted(limits)
+    )
 
 
 def _error_line(error: Exception) -> str:
@@ -165,6 +167,6 @@ def _reply(given: tuple[ConversionTask, bytes], limits: ConversionLimits) -> tup
 if __name__ == "__main__":
     mimetypes.init([])  # libraries use it, and it would read the lists of this machine
     try:
-        serve(_receive, _reply)
+        serve_tasks(_receive, _reply)
     except Disconnected:
         sys.exit(0)

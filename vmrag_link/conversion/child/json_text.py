@@ -7,31 +7,31 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from vmrag_link.conversion.formats import decode
+from vmrag_link.conversion.formats import decode_text
 from vmrag_link.conversion.limits import ContentUnreadable
-from vmrag_link.conversion.reading import MAX_LEVELS, FileText, Outline, page, path_part, too_deep
+from vmrag_link.conversion.reading import MAX_LEVELS, FileText, Outline, convert_text, make_path_part, too_deep
 
 
 class _Pairs(list[tuple[str, Any]]):
     """An object with all its pairs in their order; a name may come twice."""
 
 
-def json_text(data: bytes, charset: str, limit: int) -> FileText:
+def convert_json(data: bytes, charset: str, limit: int) -> FileText:
     """One line a value, `names.that.lead.there: value`; an object in a list is a paragraph.
 
     A list of values without names is one line. The title is what the outermost object calls so.
     Raises `ContentUnreadable`.
     """
     outline = Outline(limit)
-    values = _values(decode(data, charset))
+    values = _values(decode_text(data, charset))
     title = _title(values[0]) if len(values) == 1 else ""
     for value in values:
-        outline.paragraph()
+        outline.begin_paragraph()
         _add(outline, "", value, 0)
     return FileText(title, outline.text(), {})
 
 
-def parse(text: str) -> Any:
+def parse_json(text: str) -> Any:
     """Objects are `_Pairs`. Numbers are texts: 1.10 and 12345678901234567890 stay what they are.
 
     Raises `ContentUnreadable`.
@@ -51,7 +51,7 @@ def _decoder() -> json.JSONDecoder:
 def _values(text: str) -> list[Any]:
     """The one value of JSON, or those of the lines of JSON Lines."""
     try:
-        return [parse(text)]
+        return [parse_json(text)]
     except ContentUnreadable:
         lines = [(number, line) for number, line in enumerate(text.split("\n"), 1) if line.strip()]
         if len(lines) < 2 or not _is_value(lines[0][1]):  # noqa: PLR2004  one line is JSON
@@ -59,7 +59,7 @@ def _values(text: str) -> list[Any]:
     values = []
     for number, line in lines:
         try:
-            values.append(parse(line))
+            values.append(parse_json(line))
         except ContentUnreadable as error:
             raise ContentUnreadable(f"line {number}: {error.reason}") from None
     return values
@@ -67,7 +67,7 @@ def _values(text: str) -> list[Any]:
 
 def _is_value(line: str) -> bool:
     try:
-        parse(line)
+        parse_json(line)
     except ContentUnreadable:
         return False
     return True
@@ -90,9 +90,9 @@ def _add(outline: Outline, path: str, value: Any, level: int) -> None:
         if any(isinstance(each, list) for each in value):
             _add_list(outline, path, value, level)
         else:
-            outline.value(path, ", ".join(map(_scalar, value)))
+            outline.add_value(path, ", ".join(map(_scalar, value)))
     else:
-        outline.value(path, _scalar(value))
+        outline.add_value(path, _scalar(value))
 
 
 def _add_object(outline: Outline, path: str, value: _Pairs, level: int) -> None:
@@ -100,19 +100,19 @@ def _add_object(outline: Outline, path: str, value: _Pairs, level: int) -> None:
     for name, each in value:
         apart = level == 0 and isinstance(each, list) and bool(each)
         if apart:
-            outline.paragraph()
-        _add(outline, f"{path}.{path_part(name)}" if path else path_part(name), each, level + 1)
+            outline.begin_paragraph()
+        _add(outline, f"{path}.{make_path_part(name)}" if path else make_path_part(name), each, level + 1)
         if apart:
-            outline.paragraph()
+            outline.begin_paragraph()
 
 
 def _add_list(outline: Outline, path: str, values: list[Any], level: int) -> None:
     for value in values:
         if isinstance(value, _Pairs):
-            outline.paragraph()
+            outline.begin_paragraph()
         _add(outline, path, value, level + 1)
         if isinstance(value, _Pairs):
-            outline.paragraph()
+            outline.begin_paragraph()
 
 
 def _scalar(value: Any) -> str:
@@ -136,7 +136,7 @@ _OUTPUT_FORMS = ("text/markdown", "text/plain")
 """Of one output in several forms, the first that is there. Pictures and widgets have no other."""
 
 
-def notebook_text(data: bytes, charset: str, limit: int) -> FileText:
+def convert_notebook(data: bytes, charset: str, limit: int) -> FileText:
     """Code and outputs stand in fences; pictures are left out.
 
     A raw first cell may hold front matter. Raises `ContentUnreadable`.
@@ -144,7 +144,7 @@ def notebook_text(data: bytes, charset: str, limit: int) -> FileText:
     import msgspec
 
     try:
-        notebook = msgspec.json.decode(decode(data, charset))
+        notebook = msgspec.json.decode(decode_text(data, charset))
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise ContentUnreadable(f"is no notebook ({error})") from None
     cells = list(_cells(notebook))
@@ -152,9 +152,9 @@ def notebook_text(data: bytes, charset: str, limit: int) -> FileText:
     outline = Outline(limit)
     for cell in cells:
         for block in _blocks(cell, _language(metadata)):
-            outline.paragraph()
-            outline.line(block)
-    found = page(outline.text(), "markdown")
+            outline.begin_paragraph()
+            outline.add_line(block)
+    found = convert_text(outline.text(), "markdown")
     title = metadata.get("title")
     return FileText(" ".join(title.split()) if isinstance(title, str) else found.title, found.content, found.metadata)
 

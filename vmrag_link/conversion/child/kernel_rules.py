@@ -45,7 +45,7 @@ _SCOPE, _SCOPE_SINCE = 3, 6
 """Sockets with abstract names and signals, to processes beyond this one."""
 
 
-def landlock_version() -> int:
+def read_landlock_version() -> int:
     """The kernel's ABI; 0 where it has no Landlock, or refuses it to this process."""
     if sys.platform != "linux":
         return 0
@@ -59,7 +59,7 @@ def restrict_files(readable: Iterable[str], removable: str) -> bool:
     folders, may be missing. The process removes the folder `removable` when it ends. So empty
     folders beside it can be removed, too.
     """
-    abi = landlock_version()
+    abi = read_landlock_version()
     if not abi:
         return False
     files = max(mask for since, mask in _FILES.items() if since <= abi)
@@ -174,19 +174,19 @@ class _Program(ctypes.Structure):
     _fields_ = (("length", ctypes.c_ushort), ("filter", ctypes.c_char_p))
 
 
-def takes_filter() -> bool:
+def supports_filters() -> bool:
     """Whether the kernel takes filters, and the numbers of its system calls are known here."""
     known = sys.platform == "linux" and os.uname().machine in _ARCHITECTURES and sys.maxsize > 1 << 32
     # Asked without a program the kernel looks for one at address 0, if it takes any.
     return known and _install(None) == errno.EFAULT
 
 
-def refuse_calls() -> bool:
+def block_system_calls() -> bool:
     """For good, this thread and those that it starts; whether the kernel does it.
 
     `no_new_privs` has to be set.
     """
-    if not takes_filter():
+    if not supports_filters():
         return False
     code = b"".join(_program(os.uname().machine, os.getpid()))
     return _install(_Program(len(code) // 8, code)) == 0

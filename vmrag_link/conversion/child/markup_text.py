@@ -10,7 +10,7 @@ from xml.parsers import expat
 
 from selectolax.lexbor import LexborHTMLParser, LexborNode, SelectolaxError
 
-from vmrag_link.conversion.formats import decode
+from vmrag_link.conversion.formats import decode_text
 from vmrag_link.conversion.limits import ContentUnreadable
 from vmrag_link.conversion.reading import MAX_LEVELS, FileText, Outline, too_deep
 
@@ -26,7 +26,7 @@ _STRENGTHS = ("", " ", "\t", "\n", "\n\n")
 _SPACES = re.compile(r"[ \t\r\n\f]+")
 
 
-def html_text(data: bytes, charset: str, limit: int) -> FileText:  # noqa: ARG001  no text grows
+def convert_html(data: bytes, charset: str, limit: int) -> FileText:  # noqa: ARG001  no text grows
     """The title is `<title>`, else the first `<h1>`, else empty.
 
     Paragraphs are separated by an empty line, cells by a tab. Headings begin with `#`, and code is
@@ -34,7 +34,7 @@ def html_text(data: bytes, charset: str, limit: int) -> FileText:  # noqa: ARG00
     `MemoryError`: the standard has formatting elements opened again in each paragraph, so 62 kB of
     `<p><b a1></p><p><b a2></p>…` take 2.6 GB.
     """
-    source = decode(data, charset, is_html=True)
+    source = decode_text(data, charset, is_html=True)
     try:
         tree = LexborHTMLParser(source)
     except SelectolaxError as error:  # it takes any text, as far as memory reaches
@@ -160,7 +160,7 @@ class _Element:
         return textwrap.dedent("".join(self.texts())).strip()
 
 
-def xml_text(data: bytes, charset: str, limit: int) -> FileText:
+def convert_xml(data: bytes, charset: str, limit: int) -> FileText:
     """One line an element that holds text or nothing, `names.that.lead.there: text`, and one an
     attribute, `element@attribute: value`. Elements within text are a part of it.
 
@@ -214,15 +214,15 @@ def _title(root: _Element) -> str:
 
 def _add(outline: Outline, path: str, element: _Element) -> None:
     for name, value in zip(element.attributes[::2], element.attributes[1::2], strict=True):
-        outline.value(f"{path}@{name}", value)
+        outline.add_value(f"{path}@{name}", value)
     if element.is_text:
-        outline.value(path, element.whole_text())
+        outline.add_value(path, element.whole_text())
         return
     if not element.elements and not element.attributes:
-        outline.line(path)
+        outline.add_line(path)
     before = ""
     for each in element.elements:
         if each.name == before and each.elements:
-            outline.paragraph()
+            outline.begin_paragraph()
         before = each.name
         _add(outline, f"{path}.{each.name}", each)

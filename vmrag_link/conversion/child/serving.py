@@ -40,7 +40,7 @@ from typing import IO, Any, TypeVar
 
 from vmrag_link import env
 from vmrag_link.conversion.child import kernel_rules
-from vmrag_link.conversion.limits import MIB, ConversionLimits, receive, send
+from vmrag_link.conversion.limits import MIB, ConversionLimits, receive_frame, send_frames
 
 LONGEST_TASK = 1 << 16
 """Bytes of what a task says beside its file or text."""
@@ -48,7 +48,7 @@ LONGEST_TASK = 1 << 16
 Task = TypeVar("Task")
 
 
-def serve(
+def serve_tasks(
     read: Callable[[IO[bytes], ConversionLimits], Task],
     answer: Callable[[Task, ConversionLimits], tuple[bytes, bool]],
 ) -> None:
@@ -60,8 +60,8 @@ def serve(
     folder = Path.cwd()
     stdin, stdout = sys.stdin.buffer, sys.stdout.buffer
     sys.stdout = sys.stderr  # nothing that a library prints gets between the answers
-    limits = ConversionLimits(*json.loads(receive(stdin, LONGEST_TASK)))
-    confine(limits, folder)
+    limits = ConversionLimits(*json.loads(receive_frame(stdin, LONGEST_TASK)))
+    confine_process(limits, folder)
     tasks: queue.Queue[Task] = queue.Queue()
 
     def listen() -> None:
@@ -75,9 +75,9 @@ def serve(
     threading.Thread(target=listen, daemon=True).start()
     while True:
         task = tasks.get()
-        allow_seconds(limits.max_cpu_seconds)
+        limit_seconds(limits.max_cpu_seconds)
         frame, last = answer(task, limits)
-        send(stdout, frame)
+        send_frames(stdout, frame)
         if last:
             return
 
@@ -90,9 +90,9 @@ def _remove(folder: Path) -> None:
         folder.rmdir()
 
 
-def is_used_up(limits: ConversionLimits) -> bool:
+def is_memory_exhausted(limits: ConversionLimits) -> bool:
     """Whether no memory is left for another task as large as the largest so far."""
-    return memory_used() > limits.max_memory // 2
+    return measure_memory() > limits.max_memory // 2
 
 
 _NEW_USER, _NEW_NETWORK = 0x10000000, 0x40000000
@@ -153,7 +153,7 @@ _REMOVING = frozenset(("os.remove", "os.rmdir"))
 _WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
 
 
-def confine(limits: ConversionLimits, folder: Path) -> None:
+def confine_process(limits: ConversionLimits, folder: Path) -> None:
     """For good; `folder` is the only one that may be removed, and no file may be written."""
     _limit(resource.RLIMIT_CORE, 0)
     _limit(resource.RLIMIT_FSIZE, _LARGEST_FILE)
@@ -165,22 +165,22 @@ def confine(limits: ConversionLimits, folder: Path) -> None:
         _leave_network()
         _drop_privileges()
         kernel_rules.restrict_files((*readable, *_LIBRARIES, *_loaded_libraries()), own)
-        kernel_rules.refuse_calls()
+        kernel_rules.block_system_calls()
     sys.addaudithook(_refuse_modules)
     sys.addaudithook(_refuse_outside(readable, own))
 
 
-def missing() -> list[str]:
+def list_missing_limits() -> list[str]:
     """What this Linux does not do for `confine`, though others do."""
     if sys.platform != "linux":
         return []
     return [
-        *([] if kernel_rules.landlock_version() else ["Landlock"]),
-        *([] if kernel_rules.takes_filter() else ["a filter of system calls (seccomp)"]),
+        *([] if kernel_rules.read_landlock_version() else ["Landlock"]),
+        *([] if kernel_rules.supports_filters() else ["a filter of system calls (seccomp)"]),
     ]
 
 
-def allow_seconds(seconds: int) -> None:
+def limit_seconds(seconds: int) -> None:
     """Computing from now on; then the kernel ends this process."""
     used = resource.getrusage(resource.RUSAGE_SELF)
     soft = int(used.ru_utime + used.ru_stime) + seconds + 1
@@ -188,7 +188,7 @@ def allow_seconds(seconds: int) -> None:
     resource.setrlimit(resource.RLIMIT_CPU, (soft if hard == resource.RLIM_INFINITY else min(soft, hard), hard))
 
 
-def memory_used() -> int:
+def measure_memory() -> int:
     """Bytes, at the most so far; 0 below what whoever started this process had used."""
     most = _most_used()
     return most if most > _INHERITED else 0
@@ -235,7 +235,7 @@ def _loaded_libraries() -> Iterator[str]:
     with Path("/proc/self/maps").open(encoding="utf-8", errors="surrogateescape") as maps:
         paths = {line.split(maxsplit=5)[-1].rstrip() for line in maps if "/" in line}
     yield from {str(Path(path).parent) for path in paths if ".so" in path}
-    yield from env.library_folders()
+    yield from env.list_library_folders()
 
 
 def _refuse_modules(event: str, arguments: tuple[Any, ...]) -> None:

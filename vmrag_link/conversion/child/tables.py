@@ -17,9 +17,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing
 from typing import TYPE_CHECKING
 
-from vmrag_link.conversion.formats import decode
+from vmrag_link.conversion.formats import decode_text
 from vmrag_link.conversion.limits import ContentUnreadable
-from vmrag_link.conversion.reading import FileText, Outline, markdown_title
+from vmrag_link.conversion.reading import FileText, Outline, find_markdown_title
 from vmrag_link.models import PAGE_BREAK
 
 if TYPE_CHECKING:
@@ -39,19 +39,19 @@ _MOST_ROWS = 1 << 20
 """Of a sheet, as spreadsheets have it."""
 
 
-def csv_text(data: bytes, charset: str, limit: int) -> FileText:
+def convert_csv(data: bytes, charset: str, limit: int) -> FileText:
     """As `_add_table`; of several possible separators the one that makes the first rows alike.
 
     Raises `ContentUnreadable`.
     """
-    text = decode(data, charset or ("utf-16" if data.startswith(_UTF_16) else ""))
+    text = decode_text(data, charset or ("utf-16" if data.startswith(_UTF_16) else ""))
     csv.field_size_limit(limit)
     outline = Outline(limit)
     _add_table(outline, _rows(text, _delimiter(text)))
     return FileText("", outline.text(), {})
 
 
-def spreadsheet_text(data: bytes, limit: int) -> FileText:
+def convert_spreadsheet(data: bytes, limit: int) -> FileText:
     """Each sheet is a heading and its table; formulas are the values that were stored with them.
 
     Raises `ContentUnreadable`, and whatever the library raises.
@@ -61,9 +61,9 @@ def spreadsheet_text(data: bytes, limit: int) -> FileText:
     workbook = load_workbook(io.BytesIO(data), read_only=True, data_only=True, keep_links=False)
     outline = Outline(limit)
     for sheet in workbook.worksheets:
-        outline.paragraph()
-        outline.line(f"## {' '.join(sheet.title.split())}")
-        outline.paragraph()
+        outline.begin_paragraph()
+        outline.add_line(f"## {' '.join(sheet.title.split())}")
+        outline.begin_paragraph()
         sheet.reset_dimensions()  # what the file says of them may be wrong
         values = sheet.iter_rows(max_row=_MOST_ROWS, values_only=True)
         _add_table(outline, filter(any, (list(map(_cell, row)) for row in values)))
@@ -80,12 +80,12 @@ def _add_table(outline: Outline, rows: Iterator[list[str]]) -> None:
     width = max((_filled(row) for row in first), default=0)
     caption = list(itertools.takewhile(lambda row: width > 1 and _filled(row) == 1, first))
     for row in caption:
-        outline.line("".join(row).strip())
+        outline.add_line("".join(row).strip())
     header, *others = first[len(caption) :] or [[]]
     if others:
         _add_records(outline, header, itertools.chain(others, rows))
     elif header:
-        outline.line(", ".join(header))
+        outline.add_line(", ".join(header))
 
 
 def _filled(row: Sequence[str]) -> int:
@@ -95,11 +95,11 @@ def _filled(row: Sequence[str]) -> int:
 def _add_records(outline: Outline, header: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
     names = [" ".join(each.split()) for each in header]
     for row in rows:
-        outline.paragraph()
+        outline.begin_paragraph()
         for number, value in enumerate(row):
             if value.strip():
                 name = names[number] if number < len(names) else ""
-                outline.value(name or f"column {number + 1}", value)
+                outline.add_value(name or f"column {number + 1}", value)
 
 
 def _rows(text: str, delimiter: str) -> Iterator[list[str]]:
@@ -147,7 +147,7 @@ _NAMELESS_TABLE = re.compile(r"^\|(?:  \|)+\n(\|(?: --- \|)+)\n(\|.*)", re.MULTI
 """Word has no header rows that mammoth would see, so the first row is below an empty one."""
 
 
-def office_text(data: bytes, file_type: str) -> FileText:
+def convert_office(data: bytes, file_type: str) -> FileText:
     """The title is a book's own, else the first heading. Raises whatever the libraries raise."""
     from markitdown import StreamInfo
 
@@ -155,7 +155,7 @@ def office_text(data: bytes, file_type: str) -> FileText:
     found = _converter(file_type).convert(io.BytesIO(data), about, **_UNESCAPED)
     markdown = _NAMELESS_TABLE.sub(r"\2\n\1", _PICTURE_INSIDE.sub(r"\1", found.markdown))
     text = _EMPTY_LINES.sub("\n\n", _TRAILING.sub("", markdown)).strip()
-    return FileText(" ".join((found.title or markdown_title(text)).split()), text, {})
+    return FileText(" ".join((found.title or find_markdown_title(text)).split()), text, {})
 
 
 def _converter(file_type: str) -> DocumentConverter:
@@ -176,7 +176,7 @@ _HYPHEN = "\ufffe"
 """What PDFium puts where a word was divided at the end of a line; it has joined the two already."""
 
 
-def pdf_text(data: bytes, limit: int) -> FileText:
+def convert_pdf(data: bytes, limit: int) -> FileText:
     """The lines of each page; a form feed stands before each page but the first.
 
     So the page of every passage can be counted, also where pages hold no text. The title is what
@@ -195,8 +195,8 @@ def pdf_text(data: bytes, limit: int) -> FileText:
                 first = first or text
                 turned += PAGE_BREAK if number else ""
                 if text:
-                    outline.paragraph()
-                    outline.line(turned + text)
+                    outline.begin_paragraph()
+                    outline.add_line(turned + text)
                     turned = ""
     except pdfium.PdfiumError as error:
         raise ContentUnreadable(f"is no PDF that can be read ({error})") from None

@@ -27,7 +27,7 @@ class DoltAccess(Record, frozen=True):
     database: str = ""
     user: str = "root"
     password: str = ""
-    named: bool = True
+    named_by_user: bool = True
     tls: bool = False
     authorities: str = ""
     answer_seconds: float = 0.0
@@ -41,7 +41,7 @@ class DoltAccess(Record, frozen=True):
         return f"DoltAccess(binary={self.binary!r}, server={self.server!r}, database={self.database!r})"
 
 
-def address(server: str) -> tuple[str, int]:
+def parse_address(server: str) -> tuple[str, int]:
     """Host and port of `HOST:PORT` or `[HOST]:PORT`. Raises `ConfigInvalid`."""
     found = re.fullmatch(_ADDRESS, server)
     if not found or not 0 < int(found["port"]) < _PORTS:
@@ -53,24 +53,24 @@ def address(server: str) -> tuple[str, int]:
     return found["name"] or found["number"], int(found["port"])
 
 
-def is_here(access: DoltAccess) -> bool:
+def is_local(access: DoltAccess) -> bool:
     """Whether the server is on this machine, or a tunnel to it begins here."""
     from vmrag_link import hosts
 
-    return hosts.is_loopback(address(access.server)[0])
+    return hosts.is_loopback(parse_address(access.server)[0])
 
 
 def require_private(access: DoltAccess) -> None:
     """Raise `ConfigInvalid` for a server on another machine to which documents and password would
     go in the clear, and for a password to a server that only a file of the repository names.
     """
-    if access.password and not access.named:
+    if access.password and not access.named_by_user:
         raise ConfigInvalid(
             f"VMRAG_DOLT_PASSWORD was not sent: only .vmrag.yaml names the Dolt server {access.server}.",
             hint=f"git config vmrag.dolt.server {access.server}   (if it is the password of that server)",
             setting="dolt.server",
         )
-    if not access.tls and not is_here(access):
+    if not access.tls and not is_local(access):
         raise ConfigInvalid(
             f"What is said to the Dolt server {access.server} would go over the network in the clear.",
             hint="Encrypt it: git config vmrag.dolt.tls true",

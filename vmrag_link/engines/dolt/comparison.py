@@ -12,16 +12,16 @@ from typing import Any, NamedTuple
 
 from vmrag_link.engines.comparison import ComparedStates, DocumentKey, DocumentSides, HeaderSides, RowComparison
 from vmrag_link.engines.dolt import reading
-from vmrag_link.engines.dolt.connection import SqlConnection, literals
+from vmrag_link.engines.dolt.connection import SqlConnection, quote_literals
 from vmrag_link.engines.dolt.session import DoltSession
 from vmrag_link.engines.tables import COMPARED_COLUMNS, DOCUMENTS, Table
-from vmrag_link.models import At, ChangeCounts, Document, Row, Working
+from vmrag_link.models import At, ChangeCounts, Document, Row, WorkingSet
 
 WORKING = "WORKING"
 """The working set of the branch at which a statement runs; no other branch's can be named."""
 
 
-class Comparable(NamedTuple):
+class DiffStep(NamedTuple):
     """Two states that a statement at a place can compare; each is a revision or WORKING."""
 
     at: str | None
@@ -31,19 +31,19 @@ class Comparable(NamedTuple):
 
 class DoltComparison(RowComparison[DoltSession]):
     @contextlib.contextmanager
-    def compared(self, old: At, new: At) -> Iterator[ComparedStates]:
+    def open_states(self, old: At, new: At) -> Iterator[ComparedStates]:
         session = self._session
-        branches = [each.branch for each in (old, new) if isinstance(each, Working)]
+        branches = [each.branch for each in (old, new) if isinstance(each, WorkingSet)]
         # Rows come in pages, and uncommitted ones may change between two of them.
         with session.connection.snapshot(branches[0]) if branches else contextlib.nullcontext():
-            both = session.version(old) == session.version(new) != 0
+            both = session.read_version(old) == session.read_version(new) != 0
             yield DoltCompared(session, old, new, _steps(session, old, new) if both else None)
 
 
 class DoltCompared(ComparedStates):
     """`steps`: None where a side has no tables."""
 
-    changed = " OR ".join(
+    changed_sql = " OR ".join(
         (
             "diff_type <> 'modified'",
             *(
@@ -54,70 +54,70 @@ class DoltCompared(ComparedStates):
         )
     )
 
-    def __init__(self, session: DoltSession, old: At, new: At, steps: Sequence[Comparable] | None) -> None:
+    def __init__(self, session: DoltSession, old: At, new: At, steps: Sequence[DiffStep] | None) -> None:
         super().__init__(steps or ())
         self._session = session
         self._before, self._after = reading.DoltRows(session, old), reading.DoltRows(session, new)
         self._comparable = steps is not None
 
-    def comparable(self, table: Table) -> bool:  # noqa: ARG002  all tables, or none
+    def can_compare(self, table: Table) -> bool:  # noqa: ARG002  all tables, or none
         return self._comparable
 
-    def differing(
-        self, step: Comparable, table: Table, columns: tuple[Sequence[str], Sequence[str]], where: str
+    def read_differences(
+        self, step: DiffStep, table: Table, columns: tuple[Sequence[str], Sequence[str]], where: str
     ) -> Iterator[tuple[tuple[Any, ...], tuple[Any, ...]]]:
-        return differing(self._session.connection, step, table, columns, where)
+        return read_differences(self._session.connection, step, table, columns, where)
 
-    def whole(self, table: Table) -> tuple[Iterable[Row], Iterable[Row]]:
-        return self._before.table(table), self._after.table(table)
+    def read_both_tables(self, table: Table) -> tuple[Iterable[Row], Iterable[Row]]:
+        return self._before.read_table(table), self._after.read_table(table)
 
-    def documents(self) -> dict[DocumentKey, DocumentSides]:
+    def diff_documents(self) -> dict[DocumentKey, DocumentSides]:
         if self._comparable:
-            return super().documents()
-        found: dict[DocumentKey, DocumentSides] = {each.key: (each, None) for each in self._before.every_header()}
-        return found | {each.key: (None, each) for each in self._after.every_document()}
+            return super().diff_documents()
+        found: dict[DocumentKey, DocumentSides] = {each.key: (each, None) for each in self._before.read_headers()}
+        return found | {each.key: (None, each) for each in self._after.read_documents()}
 
-    def headers(self, *, times: bool) -> dict[DocumentKey, HeaderSides]:
+    def diff_headers(self, *, times: bool) -> dict[DocumentKey, HeaderSides]:
         if self._comparable:
-            return super().headers(times=times)
-        found: dict[DocumentKey, HeaderSides] = {each.key: (each, None) for each in self._before.every_header()}
-        return found | {each.key: (None, each) for each in self._after.every_header()}
+            return super().diff_headers(times=times)
+        found: dict[DocumentKey, HeaderSides] = {each.key: (each, None) for each in self._before.read_headers()}
+        return found | {each.key: (None, each) for each in self._after.read_headers()}
 
-    def before(self, key: DocumentKey) -> Document | None:
-        return self._before.one(*key)
+    def find_old_document(self, key: DocumentKey) -> Document | None:
+        return self._before.find_document(*key)
 
-    def count(self) -> ChangeCounts:
+    def count_changes(self) -> ChangeCounts:
         (step,) = self._steps
         query = (
-            f"SELECT diff_type, count(*) AS v FROM dolt_diff({literals([step.old, step.new, DOCUMENTS.name])})"
-            f" WHERE {self.changed} GROUP BY diff_type"
+            f"SELECT diff_type, count(*) AS v FROM dolt_diff({quote_literals([step.old, step.new, DOCUMENTS.name])})"
+            f" WHERE {self.changed_sql} GROUP BY diff_type"
         )
-        rows = self._session.connection.rows(query)
+        rows = self._session.connection.query_rows(query)
         return ChangeCounts(**{str(row["diff_type"]): int(row["v"]) for row in rows})
 
 
-def _steps(session: DoltSession, old: At, new: At) -> list[Comparable]:
+def _steps(session: DoltSession, old: At, new: At) -> list[DiffStep]:
     if isinstance(new, str):
-        return [Comparable(None, old, new) if isinstance(old, str) else Comparable(old.branch, WORKING, new)]
+        return [DiffStep(None, old, new) if isinstance(old, str) else DiffStep(old.branch, WORKING, new)]
     if isinstance(old, str):
-        return [Comparable(new.branch, old, WORKING)]
+        return [DiffStep(new.branch, old, WORKING)]
     if old == new:
         return []
     # Any revision will do to meet at; the nearest is the old one's head.
     middle = session.require_branch(old.branch).head
-    return [Comparable(old.branch, WORKING, middle), Comparable(new.branch, middle, WORKING)]
+    return [DiffStep(old.branch, WORKING, middle), DiffStep(new.branch, middle, WORKING)]
 
 
-def differing(
-    connection: SqlConnection, step: Comparable, table: Table, columns: tuple[Sequence[str], Sequence[str]], where: str
+def read_differences(
+    connection: SqlConnection, step: DiffStep, table: Table, columns: tuple[Sequence[str], Sequence[str]], where: str
 ) -> Iterator[tuple[tuple[Any, ...], tuple[Any, ...]]]:
     """The columns before and the columns after; `()` where a side has no row."""
     before, after = columns
     sides = [*reading.select_list(table, before, "from_"), *reading.select_list(table, after, "to_")]
-    query = f"SELECT {', '.join(['diff_type', *sides])} FROM dolt_diff({literals([step.old, step.new, table.name])}) WHERE {where}"
-    for row in reading.pages(connection, step.at, query):
+    query = f"SELECT {', '.join(['diff_type', *sides])} FROM dolt_diff({quote_literals([step.old, step.new, table.name])}) WHERE {where}"
+    for row in reading.read_pages(connection, step.at, query):
         kind = row["diff_type"]
         yield (
-            () if kind == "added" else reading.values(row, table, before, "from_"),
-            () if kind == "removed" else reading.values(row, table, after, "to_"),
+            () if kind == "added" else reading.parse_values(row, table, before, "from_"),
+            () if kind == "removed" else reading.parse_values(row, table, after, "to_"),
         )

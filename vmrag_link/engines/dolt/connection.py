@@ -27,7 +27,7 @@ CALL = "CALL "
 """How the only statements begin that change something and answer."""
 
 AUTOCOMMIT = "SET @@autocommit = 1"
-OPENING = (
+SESSION_STATEMENTS = (
     f"SET @@sql_mode = '{SQL_MODE}'",
     "SET NAMES utf8mb4",
     "SET @@time_zone = '+00:00'",
@@ -42,7 +42,7 @@ They undo each global setting of a repository or a server that would change our 
 our revisions.
 """
 
-LONGEST_STATEMENT = 300.0
+STATEMENT_SECONDS = 300.0
 """Seconds."""
 
 _MOST_SAID = 500
@@ -55,7 +55,7 @@ _REMEDIES = {
 }
 """What helps if Dolt cannot write, by its words."""
 
-AT_ONCE = 500
+BATCH_SIZE = 500
 
 _ESCAPES = str.maketrans({"\\": "\\\\", "'": "\\'", "\n": "\\n", "\r": "\\r", "\0": "\\0", "\x1a": "\\Z"})
 """Line ends, too: a statement is one line, so an error message that repeats it is one line."""
@@ -73,11 +73,11 @@ class SqlConnection(ABC):
     """
 
     @abstractmethod
-    def results(self, queries: Sequence[str], *, at: str | None = None) -> list[list[SqlRow]]:
+    def run_queries(self, queries: Sequence[str], *, at: str | None = None) -> list[list[SqlRow]]:
         """The rows of each of these queries, which change nothing."""
 
     @abstractmethod
-    def change(self, statements: Sequence[str], *, at: str | None = None) -> list[SqlRow]:
+    def execute(self, statements: Sequence[str], *, at: str | None = None) -> list[SqlRow]:
         """Run statements that may change something; returns the rows of the last one.
 
         Raises `Busy` where others go on writing for too long. Outside of a transaction each
@@ -85,7 +85,7 @@ class SqlConnection(ABC):
         """
 
     @abstractmethod
-    def writing(self, purpose: str, timeout: float) -> AbstractContextManager[None]:
+    def server_lock(self, purpose: str, timeout: float) -> AbstractContextManager[None]:
         """Keep other machines from writing. Raises `Busy` after `timeout` seconds."""
 
     @abstractmethod
@@ -117,50 +117,50 @@ class SqlConnection(ABC):
         return set()
 
     @abstractmethod
-    def stamp(self) -> object:
+    def read_stamp(self) -> object:
         """See `Engine.stamp`."""
 
     @abstractmethod
-    def command(self, statement: str, at: str) -> str:
+    def format_command(self, statement: str, at: str) -> str:
         """Return what a user types to run a statement at a branch, for hints."""
 
     @abstractmethod
-    def release(self) -> None:
+    def end_session(self) -> None:
         """End the session; the next statement opens another one."""
 
     def forget_remotes(self) -> None:
         """Let `remotely` see what remotes hold now: a session keeps what it read of one."""
-        self.release()
+        self.end_session()
 
-    def remotely(self, statements: Sequence[str], *, check: Callable[[], None]) -> None:
+    def run_remotely(self, statements: Sequence[str], *, check: Callable[[], None]) -> None:
         """Run statements by which Dolt talks to other places; the first that fails ends it.
 
         `check` is called now and then meanwhile; what it raises ends it, too.
         """
         for statement in statements:
-            self.change([statement])
+            self.execute([statement])
             check()
 
-    def rows(self, query: str, *, at: str | None = None) -> list[SqlRow]:
+    def query_rows(self, query: str, *, at: str | None = None) -> list[SqlRow]:
         """The rows of one query."""
-        return self.results([query], at=at)[0]
+        return self.run_queries([query], at=at)[0]
 
-    def value(self, expression: str, *, at: str | None = None) -> Any:
+    def query_value(self, expression: str, *, at: str | None = None) -> Any:
         """The value of an expression."""
-        return self.rows(f"SELECT {expression} AS v", at=at)[0].get("v")
+        return self.query_rows(f"SELECT {expression} AS v", at=at)[0].get("v")
 
     def call(self, procedure: str, *args: str, at: str | None = None) -> SqlRow:
         """Call one of Dolt's procedures; returns the row that it answers, `{}` for none."""
-        rows = self.change([f"{CALL}{procedure}({literals(args)})"], at=at)
+        rows = self.execute([f"{CALL}{procedure}({quote_literals(args)})"], at=at)
         return rows[0] if rows else {}
 
 
-def place(database: str, at: str | None) -> str:
+def quote_place(database: str, at: str | None) -> str:
     """How a statement names a branch or a revision of a database."""
-    return identifier(database if at is None else f"{database}/{at}")
+    return quote_identifier(database if at is None else f"{database}/{at}")
 
 
-def truth(value: object) -> bool:
+def parse_bool(value: object) -> bool:
     """What Dolt says for true: a boolean, a number, or their text.
 
     All values are texts where the program answers for a server that has its repository open.
@@ -168,43 +168,43 @@ def truth(value: object) -> bool:
     return value in (True, "1", "true")
 
 
-def failure(told: str) -> EngineFailed:
+def dolt_error(told: str) -> EngineFailed:
     """The error for what Dolt said, which may hold a stranger's words."""
-    shown = terminal_text.one_line(" ".join(told.split()))[:_MOST_SAID]
-    if hint := remedy(told):
+    shown = terminal_text.escape_line(" ".join(told.split()))[:_MOST_SAID]
+    if hint := find_remedy(told):
         return EngineUnwritable(f"The knowledge base cannot be written: {shown}.", hint=hint, said=shown)
     return EngineFailed(f"Dolt failed: {shown}.", said=shown)
 
 
-def remedy(told: str) -> str:
+def find_remedy(told: str) -> str:
     """Return what helps if Dolt said that it cannot write; empty if it said something else."""
     lower = told.lower()
     return next((hint for words, hint in _REMEDIES.items() if words in lower), "")
 
 
-def said(error: EngineFailed) -> str:
+def dolt_message(error: EngineFailed) -> str:
     """What Dolt said; empty where it did not fail."""
     return str(error.details.get("said", ""))
 
 
-def literal(value: Value) -> str:
+def quote_literal(value: Value) -> str:
     """A value as SQL."""
     if value is None:
         return "NULL"
     return str(value) if isinstance(value, int) else f"'{value.translate(_ESCAPES)}'"
 
 
-def literals(values: Iterable[Value]) -> str:
+def quote_literals(values: Iterable[Value]) -> str:
     """Values with commas between."""
-    return ", ".join(map(literal, values))
+    return ", ".join(map(quote_literal, values))
 
 
-def parts(values: Sequence[T]) -> Iterator[Sequence[T]]:
+def split_batches(values: Sequence[T]) -> Iterator[Sequence[T]]:
     """Values by as many as one statement takes."""
-    return (values[start : start + AT_ONCE] for start in range(0, len(values), AT_ONCE))
+    return (values[start : start + BATCH_SIZE] for start in range(0, len(values), BATCH_SIZE))
 
 
-def identifier(name: str) -> str:
+def quote_identifier(name: str) -> str:
     """A name as SQL.
 
     None of ours has a backslash, which the program takes for an escape within backticks, too; the

@@ -21,10 +21,10 @@ from vmrag_link.engines.dolt import (
 )
 from vmrag_link.engines.dolt.access import DoltAccess
 from vmrag_link.engines.dolt.comparison import WORKING, DoltComparison
-from vmrag_link.engines.dolt.connection import SqlConnection, literals
-from vmrag_link.engines.dolt.server import Server
+from vmrag_link.engines.dolt.connection import SqlConnection, quote_literals
+from vmrag_link.engines.dolt.server import ServerConnection
 from vmrag_link.engines.dolt.session import DoltSession, unfinished_branch
-from vmrag_link.engines.dolt.shell import Shell, longest_answer
+from vmrag_link.engines.dolt.shell import ShellConnection, max_answer_bytes
 from vmrag_link.engines.limits import USUAL_LIMITS, Limits
 from vmrag_link.engines.reading import PlaceRows
 from vmrag_link.engines.sql_engine import SqlEngine
@@ -35,7 +35,7 @@ from vmrag_link.models import (
     Link,
     RevisionInfo,
     Row,
-    Working,
+    WorkingSet,
 )
 
 
@@ -65,7 +65,7 @@ class DoltEngine(SqlEngine[DoltSession, str]):
 
         `opening.create` has the contract.
         """
-        make = server_database.create if access.server else schema.create_repository
+        make = server_database.create_database if access.server else schema.create_repository
         make(folder, author=author, date=date, access=access, origin=origin)
         return cls.open(folder, access=access)
 
@@ -84,7 +84,7 @@ class DoltEngine(SqlEngine[DoltSession, str]):
         Only `vmrag_root` becomes a branch here; the others are known as the remote's. One without
         it is another program's: `RemoteDamaged`. Raises as `create` and `fetch`.
         """
-        transfer.clone(folder, remote, url, limits, access)
+        transfer.clone_repository(folder, remote, url, limits, access)
         return cls.open(folder, limits=limits, access=access)
 
     @classmethod
@@ -103,41 +103,41 @@ class DoltEngine(SqlEngine[DoltSession, str]):
         and where the program is missing. `ConfigInvalid` where it is on a server that `access`
         does not name.
         """
-        if not cls.there(folder):
+        if not cls.exists(folder):
             raise NotInitialized(f"There is no knowledge base in {folder}.", hint="vmrag init --knowledge-base")
-        longest = longest_answer(limits)
+        longest = max_answer_bytes(limits)
         connection: SqlConnection
-        if server_database.noted(folder):
-            access = server_database.access_to(folder, access)
-            connection = Server(access, longest=longest, folder=folder)
+        if server_database.is_on_server(folder):
+            access = server_database.resolve_access(folder, access)
+            connection = ServerConnection(access, longest=longest, folder=folder)
         else:
-            program.locate(access.binary)
-            connection = Shell(folder, access, longest=longest, timeout=lock_timeout)
+            program.locate_program(access.binary)
+            connection = ShellConnection(folder, access, longest=longest, timeout=lock_timeout)
         session = DoltSession(folder, connection, lock_timeout=lock_timeout, limits=limits)
         return cls(session, access)
 
     @staticmethod
-    def there(folder: Path) -> bool:
+    def exists(folder: Path) -> bool:
         """Whether `open` would find something; a creation that was killed leaves nothing."""
-        return (folder / DOLT_FOLDER).exists() or server_database.noted(folder)
+        return (folder / DOLT_FOLDER).exists() or server_database.is_on_server(folder)
 
     @property
     def shared(self) -> bool:
-        return server_database.noted(self.folder)
+        return server_database.is_on_server(self.folder)
 
-    def damage(self) -> str:
+    def find_damage(self) -> str:
         if self.shared:
-            return inspection.server_damage(self._session)
-        with self._session.writing("check the knowledge base"):
-            self._session.connection.release()  # the check wants the repository for itself
+            return inspection.find_server_damage(self._session)
+        with self._session.write_lock("check the knowledge base"):
+            self._session.connection.end_session()  # the check wants the repository for itself
             try:
-                program.check(self.folder, self._access.binary)
+                program.check_repository(self.folder, self._access.binary)
             except EngineFailed as error:
                 return error.message
         return ""
 
-    def stamp(self) -> object:
-        return self._session.connection.stamp()
+    def read_stamp(self) -> object:
+        return self._session.connection.read_stamp()
 
     # -- revisions
 
@@ -145,32 +145,32 @@ class DoltEngine(SqlEngine[DoltSession, str]):
         return history.log(self._session.connection, revision, limit)
 
     def is_bare(self, revision: str) -> bool:
-        return not self._session.version(revision)
+        return not self._session.read_version(revision)
 
-    def unreachable(self, revisions: Iterable[str], *, heads: Iterable[str] | None = None) -> list[str]:
+    def find_unreachable(self, revisions: Iterable[str], *, heads: Iterable[str] | None = None) -> list[str]:
         connection = self._session.connection
-        found = history.unreachable(connection, revisions, heads=heads)
-        here = history.existing(connection, found)
+        found = history.find_unreachable(connection, revisions, heads=heads)
+        here = history.find_existing(connection, found)
         return [each for each in found if each in here]
 
-    def protect(self, revision: str) -> None:
-        with self.writing("protect a pinned revision"):
-            self._session.protect(revision)
+    def protect_revision(self, revision: str) -> None:
+        with self.write_lock("protect a pinned revision"):
+            self._session.protect_revision(revision)
 
     # -- remotes
 
     def remote_heads(self, remote: str) -> dict[str, str]:
-        return remotes.heads(self.folder, remote)
+        return remotes.read_heads(self.folder, remote)
 
     def foreign_heads(self, remote: str) -> dict[str, str]:
-        return remotes.foreign_heads(self.folder, remote)
+        return remotes.read_foreign_heads(self.folder, remote)
 
-    def known_heads(self, branch: str | None = None) -> set[str]:
-        noted = (each.heads for each in remotes.noted(self.folder).values())
+    def all_remote_heads(self, branch: str | None = None) -> set[str]:
+        noted = (each.heads for each in remotes.read_notes(self.folder).values())
         return {head for heads in noted for name, head in heads.items() if branch in (None, name)}
 
-    def peek(self, url: str) -> dict[str, str] | None:
-        return transfer.peek(url, self._access)
+    def peek_heads(self, url: str) -> dict[str, str] | None:
+        return transfer.peek_heads(url, self._access)
 
     def fetch(self, remote: str, url: str) -> None:
         self._require_reachable(url)
@@ -183,16 +183,16 @@ class DoltEngine(SqlEngine[DoltSession, str]):
     @property
     def _remote_user(self) -> str:
         """A server logs in at remotes by itself: it does not have our environment."""
-        return "" if server_database.noted(self.folder) else self._access.user
+        return "" if server_database.is_on_server(self.folder) else self._access.user
 
     def _require_reachable(self, url: str) -> None:
-        if server_database.noted(self.folder):
+        if server_database.is_on_server(self.folder):
             server_database.require_reachable(self._access, url)
 
     def forget_remote(self, remote: str) -> None:
-        transfer.forget(self._session, remote)
+        transfer.forget_remote(self._session, remote)
 
-    def vet(
+    def vet_revisions(
         self,
         url: str,
         revisions: Sequence[str],
@@ -202,35 +202,35 @@ class DoltEngine(SqlEngine[DoltSession, str]):
         limits: Limits,
         sound: Callable[[Row], None],
     ) -> list[str]:
-        return transfer.vet(
+        return transfer.vet_revisions(
             self._session, self._access, url, revisions, known=known, into=into, limits=limits, sound=sound
         )
 
-    def other_contents(self, revisions: Iterable[str]) -> list[str]:
+    def list_docs_and_tags(self, revisions: Iterable[str]) -> list[str]:
         connection = self._session.connection
 
         def read_docs(at: str) -> set[tuple[str, str]]:
-            rows = connection.rows("SELECT doc_name AS name, doc_text AS text FROM dolt_docs", at=at)
+            rows = connection.query_rows("SELECT doc_name AS name, doc_text AS text FROM dolt_docs", at=at)
             return {(str(row["name"]), str(row.get("text"))) for row in rows}
 
         of_program = read_docs(ROOT_BRANCH)  # Dolt itself shows AGENT.md in every repository
         docs = {name for revision in revisions for name, _ in read_docs(revision) - of_program}
-        tags = {f"tag {row['v']}" for row in connection.rows("SELECT tag_name AS v FROM dolt_tags")}
+        tags = {f"tag {row['v']}" for row in connection.query_rows("SELECT tag_name AS v FROM dolt_tags")}
         return sorted(docs) + sorted(tags)
 
-    def undefined_collections(self, branch: str, *, since: str) -> list[str]:
-        self._session.require(Working(branch))
+    def find_undefined_collections(self, branch: str, *, since: str) -> list[str]:
+        self._session.require_readable(WorkingSet(branch))
         query = (
-            f"SELECT DISTINCT to_collection_name AS v FROM dolt_diff({literals([since, WORKING, DOCUMENTS.name])})"
+            f"SELECT DISTINCT to_collection_name AS v FROM dolt_diff({quote_literals([since, WORKING, DOCUMENTS.name])})"
             " WHERE diff_type <> 'removed' AND to_collection_name NOT IN (SELECT collection_name FROM collections)"
         )
-        rows = self._session.connection.rows(query, at=branch)
+        rows = self._session.connection.query_rows(query, at=branch)
         return sorted(str(row["v"]) for row in rows)
 
     # -- reading
 
-    def require_records(self, at: At, *, since: str) -> None:
-        inspection.require_records(self._session, at, since)
+    def require_valid_rows(self, at: At, *, since: str) -> None:
+        inspection.require_valid_rows(self._session, at, since)
 
     @contextlib.contextmanager
     def _rows(self, at: At) -> Iterator[PlaceRows]:
@@ -239,10 +239,10 @@ class DoltEngine(SqlEngine[DoltSession, str]):
     # -- writing
 
     def _store(self, place: str, rows: Write) -> None:
-        writing.store(self._session, place, rows)
+        writing.store_rows(self._session, place, rows)
 
     def _complete(self, place: str, head: str) -> None:
-        writing.complete(self._session, place, head)
+        writing.complete_rows(self._session, place, head)
 
     def _begin_merge(self, place: str, joining: str) -> None:
         writing.begin_merge(self._session.connection, place, joining)
@@ -250,14 +250,14 @@ class DoltEngine(SqlEngine[DoltSession, str]):
     # -- links
 
     def _link_rows(self, place: str, wanted: Mapping[str, str]) -> list[Link]:
-        self._session.check(place, with_links=True)
-        return history.link_rows(self._session.connection, place, wanted)
+        self._session.check_place(place, with_links=True)
+        return history.list_links(self._session.connection, place, wanted)
 
     def _commit_links(
         self, start: str | None, put: Sequence[Link], remove: Sequence[str], *, message: str, author: str, date: str
     ) -> str | None:
         connection = self._session.connection
-        self._session.check(start or LINKS_BRANCH, with_links=True)
+        self._session.check_place(start or LINKS_BRANCH, with_links=True)
         if start is None:
             return history.commit_links(
                 connection, LINKS_BRANCH, put, remove, message=message, author=author, date=date

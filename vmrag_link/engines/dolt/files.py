@@ -47,14 +47,14 @@ def read_manifest(folder: Path) -> bytes:
     return read_regular(folder / MANIFEST, _LONGEST_MANIFEST)
 
 
-def table_counts(manifest: bytes) -> dict[str, str] | None:
+def parse_table_counts(manifest: bytes) -> dict[str, str] | None:
     """How many pieces each table has that a manifest names; None for any other text."""
     found = _TABLES.fullmatch(manifest.decode(errors="replace"))
     words = found[2].split(":")[1:] if found else []
     return dict(zip(words[::2], words[1::2], strict=True)) if found else None
 
 
-def table_file(folder: Path, name: str) -> Path | None:
+def find_table_file(folder: Path, name: str) -> Path | None:
     """The file of a table, of either format."""
     return next((path for path in (folder / name, folder / f"{name}{_ARCHIVE}") if path.is_file()), None)
 
@@ -72,7 +72,7 @@ def linked_repository(manifest: bytes, tables: Iterable[Path]) -> Iterator[Path]
         yield Path(folder)
 
 
-def require_true(folder: Path, binary: str) -> None:
+def require_valid_tables(folder: Path, binary: str) -> None:
     """Check that every piece of the tables that came since the last check is what its hash names.
 
     Dolt believes what a remote says. Raises `EngineFailed`.
@@ -85,7 +85,7 @@ def require_true(folder: Path, binary: str) -> None:
         manifest = f"5:__DOLT__:{_EMPTY_ROOT}:{_EMPTY_ROOT}:{'0' * 32}:{_EMPTY_TABLE}:1:{names}".encode()
         with linked_repository(manifest, new) as repository:
             (repository / DOLT_FOLDER / "noms" / _EMPTY_TABLE).write_bytes(_EMPTY_CONTENT)
-            program.check(repository, binary)
+            program.check_repository(repository, binary)
     with contextlib.suppress(OSError):  # it spares the next fetch a check
         write_atomically(folder / _CHECKED_NAME, msgspec.json.encode([path.name for path in tables]), durable=False)
 
@@ -93,10 +93,10 @@ def require_true(folder: Path, binary: str) -> None:
 def _tables_in(folder: Path) -> dict[Path, str]:
     """The tables that the manifest of a folder names, with their counts, but for the journal."""
     try:
-        counts = table_counts(read_manifest(folder))
+        counts = parse_table_counts(read_manifest(folder))
     except FileNotFoundError:
         return {}
-    files = {table_file(folder, name): count for name, count in (counts or {}).items() if name != JOURNAL}
+    files = {find_table_file(folder, name): count for name, count in (counts or {}).items() if name != JOURNAL}
     if counts is None or None in files:
         raise EngineFailed(f"The manifest in {folder} names files that are not there.", hint="vmrag doctor")
     return {path: count for path, count in files.items() if path}

@@ -15,7 +15,15 @@ import msgspec
 
 from vmrag_link.engines.base import UNFINISHED_BRANCH
 from vmrag_link.engines.dolt import schema
-from vmrag_link.engines.dolt.connection import SqlConnection, SqlRow, identifier, literal, literals, parts, truth
+from vmrag_link.engines.dolt.connection import (
+    SqlConnection,
+    SqlRow,
+    parse_bool,
+    quote_identifier,
+    quote_literal,
+    quote_literals,
+    split_batches,
+)
 from vmrag_link.engines.records import link_row
 from vmrag_link.errors import RevisionMissing
 from vmrag_link.models import KbBranch, Link, RevisionInfo
@@ -34,22 +42,22 @@ def is_hash(text: str) -> bool:
     return bool(re.fullmatch(_REVISION, text))
 
 
-def existing(connection: SqlConnection, revisions: Iterable[str]) -> set[str]:
+def find_existing(connection: SqlConnection, revisions: Iterable[str]) -> set[str]:
     """Those of any texts that are revisions here."""
     asked = {revision: None for revision in revisions if is_hash(revision)}
     seen = asked.keys() & connection.seen_revisions
     queries = [
-        f"SELECT DISTINCT commit_hash AS v FROM dolt_commit_ancestors WHERE commit_hash IN ({literals(part)})"
-        for part in parts([each for each in asked if each not in seen])
+        f"SELECT DISTINCT commit_hash AS v FROM dolt_commit_ancestors WHERE commit_hash IN ({quote_literals(part)})"
+        for part in split_batches([each for each in asked if each not in seen])
     ]
-    here = {str(row["v"]) for rows in (connection.results(queries) if queries else []) for row in rows}
+    here = {str(row["v"]) for rows in (connection.run_queries(queries) if queries else []) for row in rows}
     connection.seen_revisions.update(here)
     return here | seen
 
 
-def require(connection: SqlConnection, *revisions: str) -> None:
+def require_revisions(connection: SqlConnection, *revisions: str) -> None:
     """Raises `RevisionMissing` for the first that is not here."""
-    here = existing(connection, revisions)
+    here = find_existing(connection, revisions)
     for revision in revisions:
         if revision not in here:
             raise RevisionMissing(
@@ -60,9 +68,9 @@ def require(connection: SqlConnection, *revisions: str) -> None:
 
 
 def log(connection: SqlConnection, revision: str, limit: int | None) -> Iterator[RevisionInfo]:
-    require(connection, revision)
-    query = _LOGGED.format(start=literal(revision)) + ("" if limit is None else f" LIMIT {limit:d}")
-    for row in connection.rows(query):
+    require_revisions(connection, revision)
+    query = _LOGGED.format(start=quote_literal(revision)) + ("" if limit is None else f" LIMIT {limit:d}")
+    for row in connection.query_rows(query):
         author = f"{row['author']} <{row['email']}>"
         yield RevisionInfo(row["revision"], _parents(row["parents"]), row["message"], author, row["date"])
 
@@ -72,20 +80,22 @@ def _parents(text: str | None) -> tuple[str, ...]:
 
 
 def is_ancestor(connection: SqlConnection, ancestor: str, descendant: str) -> bool:
-    require(connection, ancestor, descendant)
-    return truth(connection.value(f"has_ancestor({literals([descendant, ancestor])})"))
+    require_revisions(connection, ancestor, descendant)
+    return parse_bool(connection.query_value(f"has_ancestor({quote_literals([descendant, ancestor])})"))
 
 
-def parents(connection: SqlConnection, revisions: Iterable[str]) -> dict[str, tuple[str, ...]]:
+def map_parents(connection: SqlConnection, revisions: Iterable[str]) -> dict[str, tuple[str, ...]]:
     """The parents of these revisions and of all their ancestors. Takes any texts."""
-    here = sorted(existing(connection, revisions))
+    here = sorted(find_existing(connection, revisions))
     if not here:
         return {}
-    rows = connection.rows(f"SELECT commit_hash AS revision, parents FROM dolt_log({literals(here)}, '--parents')")
+    rows = connection.query_rows(
+        f"SELECT commit_hash AS revision, parents FROM dolt_log({quote_literals(here)}, '--parents')"
+    )
     return {str(row["revision"]): _parents(row["parents"]) for row in rows}
 
 
-def unreachable(
+def find_unreachable(
     connection: SqlConnection, revisions: Iterable[str], *, heads: Iterable[str] | None = None, without: str = ""
 ) -> list[str]:
     """Those that none of the heads reaches, in the given order; not all need to be here.
@@ -94,54 +104,54 @@ def unreachable(
     """
     asked = list(dict.fromkeys(revisions))
     if heads is None:
-        heads = [each.head for each in branches(connection) if each.name != without]
-    reached = parents(connection, heads).keys() if asked else ()
+        heads = [each.head for each in list_branches(connection) if each.name != without]
+    reached = map_parents(connection, heads).keys() if asked else ()
     return [each for each in asked if each not in reached]
 
 
-def own_parents(connection: SqlConnection, revision: str) -> tuple[str, ...]:
+def read_parents(connection: SqlConnection, revision: str) -> tuple[str, ...]:
     """The parents of a revision that is here."""
     # A server fails where `dolt_commit_ancestors` is asked for one revision that has two parents.
-    rows = connection.rows(f"SELECT parents AS v FROM dolt_log({literal(revision)}, '--parents') LIMIT 1")
+    rows = connection.query_rows(f"SELECT parents AS v FROM dolt_log({quote_literal(revision)}, '--parents') LIMIT 1")
     return _parents(rows[0].get("v"))
 
 
 def merge_base(connection: SqlConnection, one: str, other: str) -> str | None:
-    require(connection, one, other)
-    base: str | None = connection.value(f"dolt_merge_base({literals([one, other])})")
+    require_revisions(connection, one, other)
+    base: str | None = connection.query_value(f"dolt_merge_base({quote_literals([one, other])})")
     return base
 
 
-def branches(connection: SqlConnection) -> list[KbBranch]:
-    rows = connection.rows(f"{_BRANCHES} ORDER BY name")
+def list_branches(connection: SqlConnection) -> list[KbBranch]:
+    rows = connection.query_rows(f"{_BRANCHES} ORDER BY name")
     return sorted((_branch(row) for row in rows), key=lambda each: each.name)
 
 
-def branch(connection: SqlConnection, name: str) -> KbBranch | None:
-    rows = connection.rows(f"{_BRANCHES} AND name = {literal(name)}")
+def find_branch(connection: SqlConnection, name: str) -> KbBranch | None:
+    rows = connection.query_rows(f"{_BRANCHES} AND name = {quote_literal(name)}")
     return _branch(rows[0]) if rows else None
 
 
 def _branch(row: SqlRow) -> KbBranch:
-    return KbBranch(str(row["name"]), str(row["hash"]), truth(row["dirty"]))
+    return KbBranch(str(row["name"]), str(row["hash"]), parse_bool(row["dirty"]))
 
 
 _TABLE = "git_links"
 _FIELDS = Link.__struct_fields__
-_COLUMNS = ", ".join(map(identifier, _FIELDS))
+_COLUMNS = ", ".join(map(quote_identifier, _FIELDS))
 
 
-def link_rows(connection: SqlConnection, at: str, asked: Mapping[str, str]) -> list[Link]:
+def list_links(connection: SqlConnection, at: str, asked: Mapping[str, str]) -> list[Link]:
     """The links in which these columns have these values; sorted by git commit."""
     if not has_links(connection, at):
         return []
-    where = " AND ".join(f"{identifier(column)} = {literal(value)}" for column, value in asked.items())
+    where = " AND ".join(f"{quote_identifier(column)} = {quote_literal(value)}" for column, value in asked.items())
     query = f"SELECT {_COLUMNS} FROM {_TABLE} {f'WHERE {where}' if where else ''} ORDER BY git_commit"
-    return [_link(row) for row in connection.rows(query, at=at)]
+    return [_link(row) for row in connection.query_rows(query, at=at)]
 
 
 def has_links(connection: SqlConnection, at: str) -> bool:
-    return bool(connection.rows(f"SHOW TABLES LIKE {literal(_TABLE)}", at=at))
+    return bool(connection.query_rows(f"SHOW TABLES LIKE {quote_literal(_TABLE)}", at=at))
 
 
 def commit_links(
@@ -159,12 +169,12 @@ def commit_links(
     gone = [*remove, *(row[0] for row in replaced)]
     made = schema.LINKS[_TABLE].replace("CREATE TABLE", "CREATE TABLE IF NOT EXISTS", 1)
     with connection.transaction(at):
-        connection.change([made], at=at)
-        for keys in parts(gone):
-            connection.change([f"DELETE FROM {_TABLE} WHERE git_commit IN ({literals(keys)})"], at=at)
-        for rows_of_one in parts(replaced):
-            values = ", ".join(f"({literals(row)})" for row in rows_of_one)
-            connection.change([f"INSERT INTO {_TABLE} ({_COLUMNS}) VALUES {values}"], at=at)
+        connection.execute([made], at=at)
+        for keys in split_batches(gone):
+            connection.execute([f"DELETE FROM {_TABLE} WHERE git_commit IN ({quote_literals(keys)})"], at=at)
+        for rows_of_one in split_batches(replaced):
+            values = ", ".join(f"({quote_literals(row)})" for row in rows_of_one)
+            connection.execute([f"INSERT INTO {_TABLE} ({_COLUMNS}) VALUES {values}"], at=at)
         return schema.commit(connection, at, message, author, date) if schema.is_dirty(connection, at) else ""
 
 

@@ -21,11 +21,11 @@ from pathlib import Path
 from types import ModuleType
 
 from vmrag_link import env, proc, terminal_text
-from vmrag_link.engines.dolt.connection import remedy
+from vmrag_link.engines.dolt.connection import find_remedy
 from vmrag_link.errors import DoltMissing, EngineFailed, EngineUnwritable, quoted, shortened
 from vmrag_link.models import Record
 
-OLDEST = (2, 3, 0)
+OLDEST_VERSION = (2, 3, 0)
 """The oldest version that works. The tests were run with 2.3.1."""
 
 _CONFIGURATION = '{"metrics.disabled":"true","versioncheck.disabled":"true"}'
@@ -60,19 +60,19 @@ class Program(Record, frozen=True):
     version: str
 
 
-def find(binary: str = "") -> Program:
+def find_program(binary: str = "") -> Program:
     """The program at this absolute path, or on PATH where it is empty.
 
     It is asked for its version once in a process; nothing is contacted, and nothing of this user's
     is changed. Raises `DoltMissing` where it is absent, too old, or another program.
     """
-    path = locate(binary)
-    return _programs.get(_identity(path)) or accept(path, _ask_version(path))
+    path = locate_program(binary)
+    return _programs.get(_identity(path)) or remember_version(path, _ask_version(path))
 
 
-def locate(binary: str = "") -> str:
+def locate_program(binary: str = "") -> str:
     """As `find`, without asking the program anything: a session is told its version."""
-    path = binary or proc.find("dolt")
+    path = binary or proc.find_program("dolt")
     if not path:
         raise DoltMissing(
             "There is no dolt on PATH, which runs a knowledge base of Dolt.", hint=f"{_INSTALL}; or name it: {_NAME_IT}"
@@ -84,13 +84,13 @@ def locate(binary: str = "") -> str:
     return path
 
 
-def environment(cwd: Path) -> dict[str, str]:
+def build_environment(cwd: Path) -> dict[str, str]:
     """What every `dolt` process gets: ours, but for what sends git elsewhere or changes
     revisions.
 
     Dolt believes `PWD` if it names the directory in which the process starts.
     """
-    return env.without(_SCRUBBED) | _ADDED | {env.WORKING_DIRECTORY: str(openable_path(cwd))}
+    return env.copy_without(_SCRUBBED) | _ADDED | {env.WORKING_DIRECTORY: str(openable_path(cwd))}
 
 
 def openable_path(folder: Path) -> Path:
@@ -122,7 +122,7 @@ def _make_link(folder: Path) -> Path:
     return place / name
 
 
-def run(
+def run_dolt(
     arguments: Sequence[str],
     *,
     cwd: Path,
@@ -136,13 +136,13 @@ def run(
     `env` is added to `environment()`. After `timeout` seconds it is ended with all that it started.
     Raises `DoltMissing`, and `EngineFailed` with what it said.
     """
-    path = find(binary).path
+    path = find_program(binary).path
     bare = env is None and stdin is None and timeout is None and "=" not in path  # `env` would take it for a variable
     if bare and (cwd / ".dolt").is_dir() and (doltcli := _doltcli()):
         return _through_doltcli(doltcli, path, arguments, cwd)
     try:
         done = proc.run(
-            [path, *arguments], cwd=cwd, env=environment(cwd) | dict(env or {}), stdin=stdin, timeout=timeout
+            [path, *arguments], cwd=cwd, env=build_environment(cwd) | dict(env or {}), stdin=stdin, timeout=timeout
         )
     except TimeoutError as error:
         what = f"dolt {arguments[0]} did not end within {timeout:g} seconds."
@@ -151,22 +151,22 @@ def run(
         raise _not_started(path, cwd, error) from error
     if done.returncode != 0:
         said = done.failure if done.killed_by else done.stderr.decode(errors="replace")
-        raise failure(said, arguments, exit_code=done.returncode)
+        raise dolt_error(said, arguments, exit_code=done.returncode)
     return _text(done.stdout, arguments)
 
 
-def check(folder: Path, binary: str = "", *, timeout: float | None = None) -> None:
+def check_repository(folder: Path, binary: str = "", *, timeout: float | None = None) -> None:
     """Require that every piece of a repository is the one that its hash names.
 
     No session may have it open. Raises as `run`.
     """
-    run(["fsck", "--quiet"], cwd=folder, binary=binary, timeout=timeout)
+    run_dolt(["fsck", "--quiet"], cwd=folder, binary=binary, timeout=timeout)
 
 
-def failure(said: str, arguments: Sequence[str], *, exit_code: int = 1) -> EngineFailed:
+def dolt_error(said: str, arguments: Sequence[str], *, exit_code: int = 1) -> EngineFailed:
     """The error for what Dolt said: its words may be a stranger's."""
-    words = terminal_text.continued(said.strip()) or f"it ended with exit code {exit_code}"
-    hint = remedy(words)
+    words = terminal_text.indent_continuation(said.strip()) or f"it ended with exit code {exit_code}"
+    hint = find_remedy(words)
     kind = EngineUnwritable if hint else EngineFailed
     hint = hint or f"Run it by itself: dolt {' '.join(map(quoted, arguments))}"
     return kind(f"dolt {arguments[0]} failed: {words}", hint=hint, arguments=list(arguments), said=words)
@@ -186,7 +186,7 @@ def _text(said: bytes, arguments: Sequence[str]) -> str:
     try:
         return said.decode()
     except UnicodeDecodeError as error:
-        raise failure("its output is not UTF-8", arguments) from error
+        raise dolt_error("its output is not UTF-8", arguments) from error
 
 
 # -- the check
@@ -208,27 +208,27 @@ def _ask_version(path: str) -> str:
     found = re.fullmatch(_VERSION, first)
     if not found:
         raise DoltMissing(
-            f"{path} is not Dolt, the database: asked for its version it says {shortened(terminal_text.one_line(first))!r}.",
+            f"{path} is not Dolt, the database: asked for its version it says {shortened(terminal_text.escape_line(first))!r}.",
             hint=f"Install Dolt ({_INSTALL}), and name it: {_NAME_IT}",
             path=path,
         )
     return found[1]
 
 
-def accept(path: str, version: str) -> Program:
+def remember_version(path: str, version: str) -> Program:
     """Remember the version that a program told, so that `find` does not ask for it.
 
     Raises `DoltMissing` for a version before OLDEST.
     """
-    require_recent(path, version)
+    require_recent_version(path, version)
     return _programs.setdefault(_identity(path), Program(path, version))
 
 
-def require_recent(path: str, version: str) -> None:
+def require_recent_version(path: str, version: str) -> None:
     """Raises `DoltMissing` for a version before OLDEST."""
-    if tuple(map(int, re.findall(r"\d+", version)[:3])) < OLDEST:
+    if tuple(map(int, re.findall(r"\d+", version)[:3])) < OLDEST_VERSION:
         raise DoltMissing(
-            f"{path} is Dolt {version}; this needs {'.'.join(map(str, OLDEST))} or newer.",
+            f"{path} is Dolt {version}; this needs {'.'.join(map(str, OLDEST_VERSION))} or newer.",
             hint=f"Install a newer one: {_INSTALL}",
             path=path,
             version=version,
@@ -249,7 +249,7 @@ def _first_line(path: str) -> str:
             done = proc.run(
                 [path, "version"],
                 cwd=Path(folder),
-                env=environment(Path(folder)) | {env.DOLT_HOME: folder},
+                env=build_environment(Path(folder)) | {env.DOLT_HOME: folder},
                 timeout=_PATIENCE,
             )
         except TimeoutError:
@@ -290,12 +290,15 @@ def _doltcli() -> ModuleType | None:
 
 def _through_doltcli(doltcli: ModuleType, path: str, arguments: Sequence[str], cwd: Path) -> str:
     left_out = [word for name in sorted(_SCRUBBED) for word in ("-u", name)]
-    added_values = _ADDED | {env.EXECUTABLES: proc.path(cwd), env.WORKING_DIRECTORY: str(openable_path(cwd))}
+    added_values = _ADDED | {
+        env.EXECUTABLES: proc.compute_child_path(cwd),
+        env.WORKING_DIRECTORY: str(openable_path(cwd)),
+    }
     added = [f"{name}={value}" for name, value in added_values.items()]
     try:
         said: str = doltcli.Dolt(str(cwd)).execute([*_CLEANED, *left_out, *added, path, *arguments], print_output=False)
     except doltcli.DoltException as error:
-        raise failure(error.stderr or "", arguments, exit_code=error.exitcode) from error
+        raise dolt_error(error.stderr or "", arguments, exit_code=error.exitcode) from error
     except UnicodeDecodeError as error:
-        raise failure("its output is not UTF-8", arguments) from error
+        raise dolt_error("its output is not UTF-8", arguments) from error
     return said

@@ -18,12 +18,12 @@ from typing import Any, NamedTuple
 import msgspec
 
 from vmrag_link.engines import logical, records
-from vmrag_link.engines.dolt.connection import AT_ONCE, SqlConnection, SqlRow, identifier, literal
+from vmrag_link.engines.dolt.connection import BATCH_SIZE, SqlConnection, SqlRow, quote_identifier, quote_literal
 from vmrag_link.engines.dolt.session import DoltSession
 from vmrag_link.engines.reading import PlaceRows
-from vmrag_link.engines.tables import DOCUMENTS, ROWS_HINT, WITH_TEXTS, Table
+from vmrag_link.engines.tables import DOCUMENTS, ROWS_HINT, TEXT_TABLES, Table
 from vmrag_link.errors import LimitExceeded, RowsInvalid
-from vmrag_link.models import At, Document, Row, Working
+from vmrag_link.models import At, Document, Row, WorkingSet
 
 PAGE_BYTES = 200_000
 _FIRST_PAGE = 16
@@ -38,7 +38,7 @@ _IN_MEMORY = 4_000_000
 Values = tuple[Any, ...]
 
 
-def pages(connection: SqlConnection, at: str | None, query: str) -> Iterator[SqlRow]:
+def read_pages(connection: SqlConnection, at: str | None, query: str) -> Iterator[SqlRow]:
     """The rows of a query that Dolt answers in the same order each time.
 
     Dolt runs the query again for each page, so pages grow.
@@ -46,11 +46,11 @@ def pages(connection: SqlConnection, at: str | None, query: str) -> Iterator[Sql
     start, size = 0, _LARGEST_PAGE
     while True:
         try:
-            rows = connection.rows(f"{query} LIMIT {size} OFFSET {start}", at=at)
+            rows = connection.query_rows(f"{query} LIMIT {size} OFFSET {start}", at=at)
         except LimitExceeded:
             if size == 1:
                 raise
-            size = smaller(size)
+            size = shrink_page(size)
             continue
         yield from rows
         if len(rows) < size:
@@ -69,17 +69,17 @@ class DoltRows(PlaceRows):
 
     @functools.cached_property
     def version(self) -> int:
-        return self._session.version(self._at)
+        return self._session.read_version(self._at)
 
-    def table(self, table: Table, ids: Iterable[str] | None = None) -> Iterator[Row]:
+    def read_table(self, table: Table, ids: Iterable[str] | None = None) -> Iterator[Row]:
         if not self.version:
             return iter(())
         selection = _Selection(self._place, table, table.columns)
         asked = None if ids is None else sorted(set(ids))
         rows = _stable(self._session, self._at, lambda: _selected(self._session.connection, selection, asked))
-        return (records.record(table, row) for row in rows)
+        return (records.parse_record(table, row) for row in rows)
 
-    def stored(
+    def read_stored(
         self, columns: Sequence[str], collection: str | None, ids: Iterable[str] | None
     ) -> Iterator[Sequence[Any]]:
         asked = None if ids is None else sorted(set(ids))
@@ -87,51 +87,55 @@ class DoltRows(PlaceRows):
 
         def rows() -> Iterator[Values]:
             for name in [collection] if collection is not None else _collection_names(connection, place):
-                where = f"collection_name = {literal(name)}"
+                where = f"collection_name = {quote_literal(name)}"
                 yield from _selected(connection, _Selection(place, DOCUMENTS, columns, where), asked)
 
         return _stable(self._session, self._at, rows)
 
-    def selected(self, columns: Sequence[str], conditions: Mapping[str, str]) -> Iterator[Sequence[str]]:
-        where = " AND ".join(f"{each} {literal(value)}" for each, value in conditions.items())
-        return map(records.texts, _pages(self._session.connection, _Selection(self._place, DOCUMENTS, columns, where)))
+    def select_texts(self, columns: Sequence[str], conditions: Mapping[str, str]) -> Iterator[Sequence[str]]:
+        where = " AND ".join(f"{each} {quote_literal(value)}" for each, value in conditions.items())
+        return map(
+            records.require_texts, _pages(self._session.connection, _Selection(self._place, DOCUMENTS, columns, where))
+        )
 
-    def number(self, collection: str | None) -> int:
+    def count_documents(self, collection: str | None) -> int:
         if collection is not None or not self.version:
-            return super().number(collection)
-        counts = " + ".join(f"(SELECT count(*) FROM {table.name})" for table in WITH_TEXTS)
-        return int(self._session.connection.value(counts, at=self._place))
+            return super().count_documents(collection)
+        counts = " + ".join(f"(SELECT count(*) FROM {table.name})" for table in TEXT_TABLES)
+        return int(self._session.connection.query_value(counts, at=self._place))
 
-    def stored_count(self, collection: str | None) -> int:
-        where = "" if collection is None else f" WHERE collection_name = {literal(collection)}"
-        return int(self._session.connection.rows(f"SELECT count(*) AS v FROM documents{where}", at=self._place)[0]["v"])
+    def count_stored(self, collection: str | None) -> int:
+        where = "" if collection is None else f" WHERE collection_name = {quote_literal(collection)}"
+        return int(
+            self._session.connection.query_rows(f"SELECT count(*) AS v FROM documents{where}", at=self._place)[0]["v"]
+        )
 
-    def past(self, table: Table, columns: Sequence[str], key: Mapping[str, str]) -> Iterator[Sequence[Any]]:
+    def read_past_rows(self, table: Table, columns: Sequence[str], key: Mapping[str, str]) -> Iterator[Sequence[Any]]:
         names = ", ".join(["commit_hash", *select_list(table, columns)])
-        where = " AND ".join(f"{each} = {literal(value)}" for each, value in key.items())
+        where = " AND ".join(f"{each} = {quote_literal(value)}" for each, value in key.items())
         query = f"SELECT {names} FROM dolt_history_{table.name} WHERE {where}"
-        found = pages(self._session.connection, self._place, query)
-        return ((row["commit_hash"], *values(row, table, columns)) for row in found)
+        found = read_pages(self._session.connection, self._place, query)
+        return ((row["commit_hash"], *parse_values(row, table, columns)) for row in found)
 
-    def implied(self, table: Table, ids: Iterable[str] | None) -> Iterable[tuple[str, str]]:
+    def read_keys(self, table: Table, ids: Iterable[str] | None) -> Iterable[tuple[str, str]]:
         for row in self._asked(table, (table.columns[0], logical.implying_column(table)), ids):
-            doc_id, name = records.texts(row)
+            doc_id, name = records.require_texts(row)
             yield doc_id, name
 
-    def rows(self, table: Table, ids: list[str], *, texts: bool) -> Iterable[Document]:
+    def read_rows(self, table: Table, ids: list[str], *, texts: bool) -> Iterable[Document]:
         columns = [name for name in table.columns if texts or name != "content"]
         for row in self._asked(table, columns, ids):
             found = dict(zip(columns, row, strict=True))
-            yield records.logical_document(table, [found.get(name, "") for name in table.columns])
+            yield records.parse_logical_document(table, [found.get(name, "") for name in table.columns])
 
-    def total(self, table: Table) -> int:
-        if not self._session.check(self._place):
+    def count_rows(self, table: Table) -> int:
+        if not self._session.check_place(self._place):
             return 0
         query = f"SELECT count(*) AS v FROM {table.name}"
-        return int(self._session.connection.rows(query, at=self._place)[0]["v"])
+        return int(self._session.connection.query_rows(query, at=self._place)[0]["v"])
 
     def _asked(self, table: Table, columns: Sequence[str], ids: Iterable[str] | None) -> Iterator[Values]:
-        if not self._session.check(self._place):
+        if not self._session.check_place(self._place):
             return iter(())
         selection = _Selection(self._place, table, columns)
         return _selected(self._session.connection, selection, None if ids is None else sorted(set(ids)))
@@ -141,7 +145,7 @@ def select_list(table: Table, columns: Sequence[str], prefix: str = "") -> list[
     """Columns as SQL, called as they are: NULL as `records.defaults` has it, and the hash of the
     text that is there.
     """
-    return [f"{column_sql(table, column, prefix)} AS {identifier(prefix + column)}" for column in columns]
+    return [f"{column_sql(table, column, prefix)} AS {quote_identifier(prefix + column)}" for column in columns]
 
 
 def column_sql(table: Table, column: str, prefix: str = "") -> str:
@@ -149,11 +153,11 @@ def column_sql(table: Table, column: str, prefix: str = "") -> str:
     if column == "content_hash":
         text = f"ifnull({prefix}content, '')"
         return f"if(instr({text}, char(0)) > 0, char(0), sha2({text}, 256))"  # `values` refuses the one with NUL
-    default = records.defaults(table).get(column)
-    return f"{prefix}{column}" if default is None else f"ifnull({prefix}{column}, {literal(default)})"
+    default = records.column_defaults(table).get(column)
+    return f"{prefix}{column}" if default is None else f"ifnull({prefix}{column}, {quote_literal(default)})"
 
 
-def values(row: SqlRow, table: Table, columns: Sequence[str], prefix: str = "") -> Values:
+def parse_values(row: SqlRow, table: Table, columns: Sequence[str], prefix: str = "") -> Values:
     """The columns of a row in this order; None where one is NULL.
 
     Metadata is canonical, however it was written. Raises `RowsInvalid` for an empty key, a text
@@ -162,14 +166,14 @@ def values(row: SqlRow, table: Table, columns: Sequence[str], prefix: str = "") 
     found = []
     for column in columns:
         value = row.get(prefix + column)
-        if column in table.numbers:
+        if column in table.number_columns:
             value = _number(value)
         elif isinstance(value, str):
             if "\0" in value:
                 where = "content" if column == "content_hash" else column
-                raise records.invalid(table, _key(row, table, prefix), where, "holds a NUL character")
-            if not value and column in table.columns[: table.keys]:
-                raise records.invalid(table, _key(row, table, prefix), column, "is empty")
+                raise records.invalid_row_error(table, _key(row, table, prefix), where, "holds a NUL character")
+            if not value and column in table.columns[: table.key_count]:
+                raise records.invalid_row_error(table, _key(row, table, prefix), column, "is empty")
             if column == "metadata" and value != "{}":
                 value = _metadata(row, table, value, prefix)
         found.append(value)
@@ -178,16 +182,16 @@ def values(row: SqlRow, table: Table, columns: Sequence[str], prefix: str = "") 
 
 def _metadata(row: SqlRow, table: Table, text: str, prefix: str) -> str:
     try:
-        return records.canonical_metadata(text)
+        return records.canonicalize_metadata(text)
     except ValueError as error:
-        raise records.invalid(table, _key(row, table, prefix), "metadata", str(error)) from error
+        raise records.invalid_row_error(table, _key(row, table, prefix), "metadata", str(error)) from error
 
 
 def _key(row: SqlRow, table: Table, prefix: str) -> list[str]:
     """What a document of the row is called, as far as the row says it."""
-    key = [str(row.get(prefix + column, "")) for column in table.columns[: table.keys]]
+    key = [str(row.get(prefix + column, "")) for column in table.columns[: table.key_count]]
     if table.name in logical.METADATA_KEYS:
-        return [logical.collection_of(table, str(row.get(prefix + logical.implying_column(table), ""))), *key]
+        return [logical.implied_collection(table, str(row.get(prefix + logical.implying_column(table), ""))), *key]
     return key
 
 
@@ -197,7 +201,7 @@ def _number(value: object) -> object:
 
 
 def _place_name(at: At) -> str:
-    return at.branch if isinstance(at, Working) else at
+    return at.branch if isinstance(at, WorkingSet) else at
 
 
 class _Selection(NamedTuple):
@@ -214,13 +218,13 @@ class _Selection(NamedTuple):
 
     @property
     def key(self) -> str:
-        return self.table.columns[self.table.keys - 1]
+        return self.table.columns[self.table.key_count - 1]
 
     def query(self, after: str | None, size: int) -> str:
         names = ", ".join(select_list(self.table, self.columns))
         # Named whole, the primary key is the order in which rows are found; else they are sorted.
-        order = ", ".join(self.table.columns[: self.table.keys])
-        where = self.where if after is None else f"{self.where} AND {self.key} > {literal(after)}"
+        order = ", ".join(self.table.columns[: self.table.key_count])
+        where = self.where if after is None else f"{self.where} AND {self.key} > {quote_literal(after)}"
         return f"SELECT {names} FROM {self._rows()} WHERE {where} ORDER BY {order} LIMIT {size}"
 
     def _rows(self) -> str:
@@ -230,7 +234,7 @@ class _Selection(NamedTuple):
         """
         if not self.ids:
             return self.table.name
-        keys = ", ".join(f"ROW({literal(key)})" for key in self.ids)
+        keys = ", ".join(f"ROW({quote_literal(key)})" for key in self.ids)
         return f"(VALUES {keys}) AS wanted_rows(wanted_key) JOIN {self.table.name} ON {self.key} = wanted_key"
 
 
@@ -238,9 +242,9 @@ def _collection_names(connection: SqlConnection, place: str) -> Iterator[str]:
     """The collections that documents are in, each found by the key."""
     name: str | None = None
     while True:
-        where = "TRUE" if name is None else f"collection_name > {literal(name)}"
+        where = "TRUE" if name is None else f"collection_name > {quote_literal(name)}"
         query = f"SELECT collection_name AS v FROM documents WHERE {where} ORDER BY collection_name LIMIT 1"
-        rows = connection.rows(query, at=place)
+        rows = connection.query_rows(query, at=place)
         if not rows:
             return
         name = _next_key(name, rows[0]["v"])
@@ -266,20 +270,20 @@ def _selected(connection: SqlConnection, selection: _Selection, ids: Sequence[st
         rows = list(_pages(connection, selection._replace(ids=some_ids), size=len(some_ids) + 1))
         yield from rows
         start += len(some_ids)
-        size = min(AT_ONCE, _next_size(rows)) if rows else AT_ONCE
+        size = min(BATCH_SIZE, _next_size(rows)) if rows else BATCH_SIZE
 
 
 def _pages(connection: SqlConnection, selection: _Selection, *, size: int = _FIRST_PAGE) -> Iterator[Values]:
     index, after = selection.columns.index(selection.key), None
     while True:
         try:
-            found = connection.rows(selection.query(after, size), at=selection.place)
+            found = connection.query_rows(selection.query(after, size), at=selection.place)
         except LimitExceeded:
             if size == 1:
                 raise
-            size = smaller(size)
+            size = shrink_page(size)
             continue
-        rows = [values(row, selection.table, selection.columns) for row in found]
+        rows = [parse_values(row, selection.table, selection.columns) for row in found]
         yield from rows
         if len(rows) < size:
             return
@@ -287,7 +291,7 @@ def _pages(connection: SqlConnection, selection: _Selection, *, size: int = _FIR
         size = _next_size(rows)
 
 
-def smaller(size: int) -> int:
+def shrink_page(size: int) -> int:
     """The rows to ask for where so many were too long for an answer: some may be much longer than
     those before.
     """

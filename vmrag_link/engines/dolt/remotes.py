@@ -21,8 +21,8 @@ from msgspec import field
 from vmrag_link import env, hosts
 from vmrag_link.engines.base import DOLT_FOLDER, UNFINISHED_BRANCH
 from vmrag_link.engines.dolt import program
-from vmrag_link.engines.dolt.connection import SqlConnection, literal, literals, said
-from vmrag_link.engines.limits import too_large
+from vmrag_link.engines.dolt.connection import SqlConnection, dolt_message, quote_literal, quote_literals
+from vmrag_link.engines.limits import too_large_error
 from vmrag_link.errors import (
     AuthenticationFailed,
     EngineFailed,
@@ -37,7 +37,7 @@ from vmrag_link.errors import (
 )
 from vmrag_link.models import Record
 from vmrag_link.paths import require_space, write_atomically
-from vmrag_link.pin_values import hosted
+from vmrag_link.pin_values import is_hosted_database
 
 _PREFIX = "at-"
 _NAME = r"[A-Za-z0-9_-]{1,100}"
@@ -58,7 +58,7 @@ _UNREACHABLE = ("code = unavailable", "deadline", "no such host", "connection re
 _REJECTED = ("readonly", "read-only", "read only", "unimplemented", "not supported", "permission")
 
 
-class Noted(Record, frozen=True):
+class RemoteNote(Record, frozen=True):
     """`url` of a remote, and the `heads` of its branches when it was fetched or pushed last.
 
     `foreign`: the heads of the branches that have tables of another program.
@@ -72,10 +72,10 @@ class Noted(Record, frozen=True):
 # -- what is noted
 
 
-def noted(folder: Path) -> dict[str, Noted]:
+def read_notes(folder: Path) -> dict[str, RemoteNote]:
     """By the short names of the remotes."""
     try:
-        return msgspec.json.decode((folder / _NOTES).read_bytes(), type=dict[str, Noted])
+        return msgspec.json.decode((folder / _NOTES).read_bytes(), type=dict[str, RemoteNote])
     except (
         FileNotFoundError,
         UnicodeDecodeError,
@@ -84,19 +84,19 @@ def noted(folder: Path) -> dict[str, Noted]:
         return {}
 
 
-def heads(folder: Path, remote: str) -> dict[str, str]:
-    known = noted(folder).get(remote)
+def read_heads(folder: Path, remote: str) -> dict[str, str]:
+    known = read_notes(folder).get(remote)
     return dict(known.heads) if known else {}
 
 
-def foreign_heads(folder: Path, remote: str) -> dict[str, str]:
-    known = noted(folder).get(remote)
+def read_foreign_heads(folder: Path, remote: str) -> dict[str, str]:
+    known = read_notes(folder).get(remote)
     return dict(known.foreign) if known else {}
 
 
-def note(folder: Path, remote: str, known: Noted | None) -> None:
+def write_note(folder: Path, remote: str, known: RemoteNote | None) -> None:
     """Hold the write lock."""
-    found = {name: each for name, each in noted(folder).items() if name != remote}
+    found = {name: each for name, each in read_notes(folder).items() if name != remote}
     if known:
         found[remote] = known
     write_atomically(folder / _NOTES, msgspec.json.encode(found), durable=False)
@@ -105,39 +105,39 @@ def note(folder: Path, remote: str, known: Noted | None) -> None:
 # -- Dolt's own remotes
 
 
-def register(folder: Path, connection: SqlConnection, remote: str, url: str) -> None:
+def register_remote(folder: Path, connection: SqlConnection, remote: str, url: str) -> None:
     """Let Dolt know the remote. There is no changing the URL of one.
 
     Another URL under the same short name is the same place: its copy here was moved.
     """
-    known, address = noted(folder).get(remote), _address(folder, url)
+    known, address = read_notes(folder).get(remote), _address(folder, url)
     if address == url and known and known.url == url and _is_registered(connection, remote):
         return
-    clear(folder, connection, remote)
+    unregister_remote(folder, connection, remote)
     connection.call("dolt_remote", "add", _name(remote), address)
-    note(folder, remote, Noted(url, known.heads, known.foreign) if known else Noted(url, {}))
+    write_note(folder, remote, RemoteNote(url, known.heads, known.foreign) if known else RemoteNote(url, {}))
 
 
-def forget(folder: Path, connection: SqlConnection, remote: str) -> None:
+def forget_remote(folder: Path, connection: SqlConnection, remote: str) -> None:
     """The remote with all that was known of its branches."""
-    clear(folder, connection, remote)
-    note(folder, remote, None)
+    unregister_remote(folder, connection, remote)
+    write_note(folder, remote, None)
 
 
-def clear(folder: Path, connection: SqlConnection, remote: str) -> None:
+def unregister_remote(folder: Path, connection: SqlConnection, remote: str) -> None:
     """Let nothing reach what came from the remote; what was noted of its heads stays."""
     if _is_registered(connection, remote):
         connection.call("dolt_remote", "remove", _name(remote))
     shutil.rmtree(folder / DOLT_FOLDER / _GIT_CACHE, ignore_errors=True)  # earlier versions let Dolt use git
 
 
-def tracked(connection: SqlConnection, remote: str) -> dict[str, str]:
+def read_tracked_heads(connection: SqlConnection, remote: str) -> dict[str, str]:
     """The heads of the remote's branches as Dolt fetched them, looked at or not.
 
     Names that no engine allows are left out.
     """
     start = f"remotes/{_name(remote)}/"
-    rows = connection.rows("SELECT name, hash FROM dolt_remote_branches")
+    rows = connection.query_rows("SELECT name, hash FROM dolt_remote_branches")
     found = {str(row["name"]): str(row["hash"]) for row in rows}
     names = {each.removeprefix(start): head for each, head in found.items() if each.startswith(start)}
     return {name: head for name, head in names.items() if name.isprintable() and name != UNFINISHED_BRANCH}
@@ -148,17 +148,17 @@ def fetch(connection: SqlConnection, remote: str, url: str, *, user: str, check:
 
     Dolt brings tags along, which would keep what is refused from being collected as garbage.
     """
-    require_there(url)
+    require_remote_exists(url)
     before = _tags(connection)
     try:
-        _remotely(connection, url, [("dolt_fetch", "--prune", *login(url, user), _name(remote))], check)
+        _remotely(connection, url, [("dolt_fetch", "--prune", *login_options(url, user), _name(remote))], check)
     finally:
         for tag in _tags(connection) - before:
             connection.call("dolt_tag", "-d", tag)
 
 
 def _tags(connection: SqlConnection) -> set[str]:
-    return {str(row["tag_name"]) for row in connection.rows("SELECT tag_name FROM dolt_tags")}
+    return {str(row["tag_name"]) for row in connection.query_rows("SELECT tag_name FROM dolt_tags")}
 
 
 def push(
@@ -175,18 +175,18 @@ def push(
 
     Raises `RemoteMoved` for one that is no fast-forward, unless `force`.
     """
-    options = (*login(url, user), *(("--force",) if force else ()), _name(remote))
+    options = (*login_options(url, user), *(("--force",) if force else ()), _name(remote))
     _remotely(connection, url, [("dolt_push", *options, f"{to}:{branch}") for branch, to in heads.items()], check)
 
 
 def _remotely(connection: SqlConnection, url: str, calls: list[tuple[str, ...]], check: Callable[[], None]) -> None:
     try:
-        connection.remotely([f"CALL {name}({literals(args)})" for name, *args in calls], check=check)
+        connection.run_remotely([f"CALL {name}({quote_literals(args)})" for name, *args in calls], check=check)
     except EngineFailed as error:
-        raise translated(error, url) from error
+        raise translate_error(error, url) from error
 
 
-def growth_check(folder: Path, most: int) -> Callable[[], None]:
+def make_growth_check(folder: Path, most: int) -> Callable[[], None]:
     """A function that raises `KnowledgeRefused` once the folder has grown by more than `most`
     bytes, and `FileFailed` where the disk is nearly full.
 
@@ -197,27 +197,27 @@ def growth_check(folder: Path, most: int) -> Callable[[], None]:
     def check() -> None:
         grown = _size(folder) - before
         if grown > most:
-            raise too_large(grown, most)
+            raise too_large_error(grown, most)
         require_space(folder, 0, "the remote's knowledge base")
 
     return check
 
 
-def require_there(url: str) -> None:
+def require_remote_exists(url: str) -> None:
     """Raises `RemoteMissing` for a folder that holds no remote; Dolt would make one."""
-    folder = folder_of(url)
+    folder = parse_folder(url)
     if folder is not None and not (folder / _MANIFEST).exists():
         raise RemoteMissing(f"There is no knowledge base at {url}.", hint="vmrag remote", remote=url)
 
 
-def folder_of(url: str) -> Path | None:
+def parse_folder(url: str) -> Path | None:
     """Where the remote of a `file://` URL lies; None for all others."""
     return Path(url.removeprefix(_FILE)) if url.startswith(_FILE) else None
 
 
-def size_of(url: str) -> int:
+def measure_size(url: str) -> int:
     """Bytes of a `file://` remote; 0 for what does not tell them before."""
-    folder = folder_of(url)
+    folder = parse_folder(url)
     return _size(folder) if folder and folder.exists() else 0
 
 
@@ -230,7 +230,7 @@ def _size(folder: Path) -> int:
     return total
 
 
-def login(url: str, user: str) -> tuple[str, ...]:
+def login_options(url: str, user: str) -> tuple[str, ...]:
     """Dolt sends the password of the environment as this user's.
 
     Never in the clear to another machine: without it a server says what it wants.
@@ -264,7 +264,7 @@ def _address(folder: Path, url: str) -> str:
 
 
 def _is_registered(connection: SqlConnection, remote: str) -> bool:
-    return bool(connection.rows(f"SELECT 1 AS v FROM dolt_remotes WHERE name = {literal(_name(remote))}"))
+    return bool(connection.query_rows(f"SELECT 1 AS v FROM dolt_remotes WHERE name = {quote_literal(_name(remote))}"))
 
 
 def _name(remote: str) -> str:
@@ -272,9 +272,9 @@ def _name(remote: str) -> str:
     return _PREFIX + remote
 
 
-def translated(error: EngineFailed, url: str) -> VmragError:
+def translate_error(error: EngineFailed, url: str) -> VmragError:
     """The error for a failed fetch from this URL or push to it."""
-    told = said(error)[:_MOST_SAID]
+    told = dolt_message(error)[:_MOST_SAID]
     words = told.lower().replace(" ", "")
     served = not url.startswith(_FILE)
     details = {"remote": url, "said": told}
@@ -290,10 +290,10 @@ def translated(error: EngineFailed, url: str) -> VmragError:
         return _of_server(says, told, url, details)
     if says(_REJECTED):
         return RemoteRejected(f"{url} does not take that: {told}.", hint="See who may write there.", **details)
-    return damaged(url, said=told)
+    return damaged_error(url, said=told)
 
 
-def damaged(url: str, *, said: str = "") -> RemoteDamaged:
+def damaged_error(url: str, *, said: str = "") -> RemoteDamaged:
     return RemoteDamaged(
         f"The knowledge base at {url} is damaged, or is none. Nothing of it was taken.",
         hint="vmrag remote (shows what is contacted)",
@@ -312,7 +312,7 @@ def _of_server(says: Callable[[tuple[str, ...]], bool], told: str, url: str, det
     if says(_MISSING):
         return RemoteMissing(f"There is no knowledge base at {url}.", hint="vmrag remote", **details)
     if says(_UNREACHABLE):
-        where = url if url.startswith("http") else "https://www.dolthub.com" if hosted(url) else ""
+        where = url if url.startswith("http") else "https://www.dolthub.com" if is_hosted_database(url) else ""
         hint = f"See who answers: curl -sS {where}" if where else "vmrag remote (shows what is contacted)"
         return RemoteUnreachable(f"{url} cannot be reached: {told}.", hint=hint, **details)
     return RemoteRejected(

@@ -19,10 +19,17 @@ from vmrag_link.engines import inspection, tables
 from vmrag_link.engines.base import DOLT_FOLDER, LOCK_NAME, ROOT_BRANCH, SCHEMA_VERSION, SERVER_FILE, UNCOMMITTED_NAME
 from vmrag_link.engines.dolt import program
 from vmrag_link.engines.dolt.access import DoltAccess
-from vmrag_link.engines.dolt.connection import SqlConnection, identifier, literal
-from vmrag_link.engines.dolt.shell import Shell, longest_answer
-from vmrag_link.engines.limits import UNFINISHED, USUAL_LIMITS, Limits, already_there, first_message, writable
-from vmrag_link.engines.records import exact
+from vmrag_link.engines.dolt.connection import SqlConnection, quote_identifier, quote_literal
+from vmrag_link.engines.dolt.shell import ShellConnection, max_answer_bytes
+from vmrag_link.engines.limits import (
+    CREATING_NAME,
+    USUAL_LIMITS,
+    Limits,
+    already_exists_error,
+    continuation_message,
+    translate_os_errors,
+)
+from vmrag_link.engines.records import require_storable
 from vmrag_link.engines.tables import ROWS_HINT, Table
 from vmrag_link.errors import EngineFailed, RowsInvalid, SchemaTooNew
 from vmrag_link.models import Record
@@ -52,11 +59,11 @@ _END = ") ENGINE=InnoDB DEFAULT CHARSET=utf8mb4 COLLATE=utf8mb4_0900_bin"
 
 
 def _statement(table: Table) -> str:
-    kinds = ((name, int if name in table.numbers else str) for name in table.columns)
+    kinds = ((name, int if name in table.number_columns else str) for name in table.columns)
     types = {each: "int" if kind is int else "varchar(255)" if each in _NAMES else "longtext" for each, kind in kinds}
-    keys = table.columns[: table.keys]
+    keys = table.columns[: table.key_count]
     lines = [f"`{each}` {kind}{' NOT NULL' if each in keys else ''}" for each, kind in types.items()]
-    lines.append(f"PRIMARY KEY ({','.join(map(identifier, keys))})")
+    lines.append(f"PRIMARY KEY ({','.join(map(quote_identifier, keys))})")
     return f"CREATE TABLE `{table.name}` ({', '.join(lines)}{_END}"
 
 
@@ -77,25 +84,27 @@ LINKS: Mapping[str, str] = {
 """The table of links, which stands on a branch of its own beside the others."""
 
 
-def create(connection: SqlConnection, at: str) -> None:
-    version = literal(str(SCHEMA_VERSION))
-    connection.change([*TABLES.values(), f"INSERT INTO {META} VALUES ('schema_version', {version})"], at=at)
+def create_tables(connection: SqlConnection, at: str) -> None:
+    version = quote_literal(str(SCHEMA_VERSION))
+    connection.execute([*TABLES.values(), f"INSERT INTO {META} VALUES ('schema_version', {version})"], at=at)
 
 
-def require_ours(connection: SqlConnection, at: str, where: str, *, also: Mapping[str, str] | None = None) -> int:
+def require_known_schema(
+    connection: SqlConnection, at: str, where: str, *, also: Mapping[str, str] | None = None
+) -> int:
     """The schema's version at a place; 0 where there is no table at all.
 
     That is so in anchors and before the first revision. Raises `KnowledgeRefused`, which says
     `where` it is, for a place with anything but our tables and those that may be there `also`;
     `SchemaTooNew` where a newer program wrote it. Nothing else may be asked of a place before.
     """
-    odd, version = inspect(connection, at, also=also)
+    odd, version = inspect_schema(connection, at, also=also)
     if odd:
-        raise inspection.not_ours(where, odd.text)
+        raise inspection.foreign_place_error(where, odd.text)
     return version
 
 
-class Oddity(Record, frozen=True):
+class ForeignObject(Record, frozen=True):
     """What a place holds that is not ours.
 
     `removal`: the statement that removes it while it is not committed, or shows it.
@@ -105,15 +114,17 @@ class Oddity(Record, frozen=True):
     removal: str
 
 
-def inspect(connection: SqlConnection, at: str, *, also: Mapping[str, str] | None = None) -> tuple[Oddity | None, int]:
+def inspect_schema(
+    connection: SqlConnection, at: str, *, also: Mapping[str, str] | None = None
+) -> tuple[ForeignObject | None, int]:
     """Return what a place holds that is not ours, and the version of the schema."""
-    listed, *system = connection.results(
+    listed, *system = connection.run_queries(
         ["SHOW FULL TABLES", *(f"SELECT 1 AS v FROM {each} LIMIT 1" for each in _EXECUTED)], at=at
     )
     for name, rows in zip(_EXECUTED, system, strict=True):
         if rows:
             verb = "DELETE" if name in _EMPTIED else "SELECT *"
-            return Oddity(f"there is something in {name}", f"{verb} FROM {name}"), 0
+            return ForeignObject(f"there is something in {name}", f"{verb} FROM {name}"), 0
     kinds = {_table_name(row): str(row["Table_type"]) for row in listed}
     if not kinds:
         return None, 0
@@ -133,12 +144,12 @@ def inspect(connection: SqlConnection, at: str, *, also: Mapping[str, str] | Non
     odd = odd or sorted(TABLES.keys() - kinds.keys())
     if not odd:
         there = sorted(kinds)
-        made = connection.results([f"SHOW CREATE TABLE {identifier(name)}" for name in there], at=at)
+        made = connection.run_queries([f"SHOW CREATE TABLE {quote_identifier(name)}" for name in there], at=at)
         found = {name: _blanked(str(rows[0]["Create Table"])) for name, rows in zip(there, made, strict=True)}
         odd = [name for name in there if found[name] != allowed[name]]
     if odd:
-        text = f"the table {terminal_text.one_line(repr(odd[0][:_MOST_SHOWN]))} is not as the schema has it"
-        return Oddity(text, _removal(odd[0], kinds.get(odd[0], ""), ours=odd[0] in allowed)), 0
+        text = f"the table {terminal_text.escape_line(repr(odd[0][:_MOST_SHOWN]))} is not as the schema has it"
+        return ForeignObject(text, _removal(odd[0], kinds.get(odd[0], ""), ours=odd[0] in allowed)), 0
     return None, version
 
 
@@ -153,12 +164,12 @@ def _removal(name: str, kind: str, *, ours: bool) -> str:
 def require_no_conflict(connection: SqlConnection, at: str) -> None:
     """Raise `RowsInvalid` for a branch on which another program left a merge in conflict."""
     queries = [f"SELECT `{key}` AS v FROM {table} LIMIT 1" for table, key in _CONFLICTS.items()]
-    rows = [row for result in connection.results(queries, at=at) for row in result]
+    rows = [row for result in connection.run_queries(queries, at=at) for row in result]
     if rows:
-        table = terminal_text.one_line(str(rows[0]["v"]))
+        table = terminal_text.escape_line(str(rows[0]["v"]))
         raise RowsInvalid(
             f"Branch {at!r} has an open merge of another program, with conflicts in the table {table!r}.",
-            hint=f"resolve the conflicts with Dolt, or discard that merge: {connection.command(_ABORT, at)}",
+            hint=f"resolve the conflicts with Dolt, or discard that merge: {connection.format_command(_ABORT, at)}",
         )
 
 
@@ -168,7 +179,7 @@ def _table_name(row: Mapping[str, object]) -> str:
 
 
 def _stored_version(connection: SqlConnection, at: str) -> int:
-    rows = connection.rows(f"SELECT value AS v FROM {META} WHERE `key` = 'schema_version'", at=at)
+    rows = connection.query_rows(f"SELECT value AS v FROM {META} WHERE `key` = 'schema_version'", at=at)
     said = re.fullmatch(_VERSION, str(rows[0].get("v"))) if rows else None
     if said is None:
         raise RowsInvalid("The knowledge base does not say which schema it has.", hint=ROWS_HINT)
@@ -182,12 +193,16 @@ def _blanked(sql: str) -> str:
 
 def is_dirty(connection: SqlConnection, at: str) -> bool:
     """Whether a branch has uncommitted rows."""
-    return bool(connection.rows("SELECT 1 AS v FROM dolt_status LIMIT 1", at=at))
+    return bool(connection.query_rows("SELECT 1 AS v FROM dolt_status LIMIT 1", at=at))
 
 
 def commit(connection: SqlConnection, at: str, message: str, author: str, date: str, *options: str) -> str:
     """Commit everything on a branch; returns the revision, empty for what `options` skip."""
-    texts = (exact(message, "The message"), exact(author, "The author"), exact(date, "The date"))
+    texts = (
+        require_storable(message, "The message"),
+        require_storable(author, "The author"),
+        require_storable(date, "The date"),
+    )
     args = ("-A", *options, "-m", texts[0], "--author", texts[1], "--date", texts[2])
     return str(connection.call("dolt_commit", *args, at=at).get("hash", ""))
 
@@ -200,20 +215,20 @@ def create_repository(folder: Path, *, author: str, date: str, access: DoltAcces
 
     `origin`: see `opening.create`.
     """
-    program.find(access.binary)
-    who = require_author(author)
+    program.find_program(access.binary)
+    who = parse_author(author)
 
     def fill(new: Path) -> None:
         identity = ["--name", who["name"], "--email", who["email"]]
         # The name `main` belongs to the code branch main.
-        program.run(["init", *identity, "-b", ROOT_BRANCH, "--date", date], cwd=new, binary=access.binary)
-        with opened(new, access) as connection:
-            fill_root(connection, author=author, date=date, origin=origin)
+        program.run_dolt(["init", *identity, "-b", ROOT_BRANCH, "--date", date], cwd=new, binary=access.binary)
+        with open_repository(new, access) as connection:
+            create_root(connection, author=author, date=date, origin=origin)
 
-    make(folder, fill)
+    install_repository(folder, fill)
 
 
-def require_author(author: str) -> re.Match[str]:
+def parse_author(author: str) -> re.Match[str]:
     """The `name` and the `email` of `Name <email>`."""
     who = re.fullmatch(_AUTHOR, author)
     if who is None:
@@ -223,60 +238,63 @@ def require_author(author: str) -> re.Match[str]:
     return who
 
 
-def make_empty(folder: Path, access: DoltAccess) -> None:
+def create_empty_repository(folder: Path, access: DoltAccess) -> None:
     """Make a repository in an empty folder, for what will be fetched into it.
 
     Its only branch is `vmrag_root`, with a revision that nobody keeps. Its configuration names no
     author: a person who commits there by hand does so under their own name.
     """
     identity = ["--name", "vmrag", "--email", "vmrag@localhost"]
-    program.run(["init", *identity, "-b", ROOT_BRANCH], cwd=folder, binary=access.binary)
+    program.run_dolt(["init", *identity, "-b", ROOT_BRANCH], cwd=folder, binary=access.binary)
     (folder / DOLT_FOLDER / "config.json").write_text("{}")
 
 
-def fill_root(connection: SqlConnection, *, author: str, date: str, origin: str) -> None:
+def create_root(connection: SqlConnection, *, author: str, date: str, origin: str) -> None:
     """Make the tables on the branch `vmrag_root`, and commit them."""
     if origin:
-        commit(connection, ROOT_BRANCH, first_message(origin), author, date, "--amend", "--allow-empty")
-    create(connection, ROOT_BRANCH)
+        commit(connection, ROOT_BRANCH, continuation_message(origin), author, date, "--amend", "--allow-empty")
+    create_tables(connection, ROOT_BRANCH)
     commit(connection, ROOT_BRANCH, "Create the knowledge base", author, date)
 
 
 @contextlib.contextmanager
-def opened(folder: Path, access: DoltAccess, limits: Limits = USUAL_LIMITS) -> Iterator[SqlConnection]:
+def open_repository(folder: Path, access: DoltAccess, limits: Limits = USUAL_LIMITS) -> Iterator[SqlConnection]:
     """A connection to a repository that nobody else knows."""
-    connection = Shell(folder, access, longest=longest_answer(limits), timeout=30.0)
+    connection = ShellConnection(folder, access, longest=max_answer_bytes(limits), timeout=30.0)
     try:
         yield connection
     finally:
-        connection.release()
+        connection.end_session()
 
 
-def make(folder: Path, fill: Callable[[Path], None]) -> None:
+def install_repository(folder: Path, fill: Callable[[Path], None]) -> None:
     """Let `fill` make a repository in an empty folder, and move it here.
 
     Raises `AlreadyInitialized`. A kill leaves no knowledge base, a failure no trace.
     """
-    unfinished = folder / UNFINISHED
-    with writable(folder), locks.exclusive(folder / LOCK_NAME, purpose="create the knowledge base", timeout=30.0):
-        require_none(folder)
+    unfinished = folder / CREATING_NAME
+    with (
+        translate_os_errors(folder),
+        locks.hold_exclusive(folder / LOCK_NAME, purpose="create the knowledge base", timeout=30.0),
+    ):
+        require_no_engine(folder)
         shutil.rmtree(unfinished, ignore_errors=True)
         permissions.make_folder(unfinished)
         try:
             fill(unfinished)
             _configure(unfinished / DOLT_FOLDER / "config.json")
-            permissions.settle(unfinished / DOLT_FOLDER)
+            permissions.apply_folder_mode(unfinished / DOLT_FOLDER)
             (folder / UNCOMMITTED_NAME).unlink(missing_ok=True)  # of a repository that was here before
             (unfinished / DOLT_FOLDER).rename(folder / DOLT_FOLDER)
         finally:
             shutil.rmtree(unfinished)
-        paths.fsync(folder)
+        paths.sync_to_disk(folder)
 
 
-def require_none(folder: Path) -> None:
+def require_no_engine(folder: Path) -> None:
     """Raise `AlreadyInitialized` where the folder holds a knowledge base, its own or a server's."""
     if (folder / DOLT_FOLDER).exists() or (folder / SERVER_FILE).exists():
-        raise already_there(folder)
+        raise already_exists_error(folder)
 
 
 def _configure(configuration: Path) -> None:

@@ -23,7 +23,7 @@ from vmrag_link import terminal_text
 from vmrag_link.engines.base import ROOT_BRANCH
 from vmrag_link.engines.dolt import server_socket
 from vmrag_link.engines.dolt.access import DoltAccess
-from vmrag_link.engines.dolt.connection import AUTOCOMMIT, SqlConnection, SqlRow, literal, place
+from vmrag_link.engines.dolt.connection import AUTOCOMMIT, SqlConnection, SqlRow, quote_literal, quote_place
 from vmrag_link.engines.dolt.server_session import ServerSession
 from vmrag_link.errors import Busy, ServerUnreachable, quoted
 from vmrag_link.models import Record
@@ -34,7 +34,7 @@ _PAUSE, _LONGEST_PAUSE = 0.02, 0.2
 
 T = TypeVar("T")
 
-NAME = "unreached.json"
+SILENCE_NAME = "unreached.json"
 """The note, in a knowledge base's folder, that a server did not answer."""
 
 RETRY_SECONDS = 60.0
@@ -42,7 +42,7 @@ LONG_SECONDS = 2.0
 """What took less is asked again each time: it costs nobody anything."""
 
 
-class Server(SqlConnection):
+class ServerConnection(SqlConnection):
     """`longest`: bytes of one answer; a longer one raises `LimitExceeded`. `folder`: where it is
     remembered that the server is silent.
     """
@@ -58,32 +58,32 @@ class Server(SqlConnection):
 
         self._in_use = threading.RLock()
 
-    def results(self, queries: Sequence[str], *, at: str | None = None) -> list[list[SqlRow]]:
+    def run_queries(self, queries: Sequence[str], *, at: str | None = None) -> list[list[SqlRow]]:
         def ask(session: ServerSession) -> list[list[SqlRow]]:
-            session.go(at)
-            return [session.run(query) for query in queries]
+            session.use_place(at)
+            return [session.run_statement(query) for query in queries]
 
         with self._in_use:
             return self._harmless(ask)
 
-    def change(self, statements: Sequence[str], *, at: str | None = None) -> list[SqlRow]:
+    def execute(self, statements: Sequence[str], *, at: str | None = None) -> list[SqlRow]:
         with self._in_use:
             if not self._bound:
-                self._harmless(lambda session: session.run("SELECT 1"))  # it may have been lost long ago
+                self._harmless(lambda session: session.run_statement("SELECT 1"))  # it may have been lost long ago
             session = self._current()
-            session.go(at)
+            session.use_place(at)
             rows: list[SqlRow] = []
             for statement in statements:
-                rows = session.run(statement)
+                rows = session.run_statement(statement)
             return rows
 
-    def anywhere(self, statement: str) -> list[SqlRow]:
+    def run_anywhere(self, statement: str) -> list[SqlRow]:
         """Run a statement that needs no database, or names it. It must be harmless twice."""
         with self._in_use:
             return self._harmless(lambda session: session.run_anywhere(statement))
 
     @contextlib.contextmanager
-    def writing(self, purpose: str, timeout: float) -> Iterator[None]:
+    def server_lock(self, purpose: str, timeout: float) -> Iterator[None]:
         """Hold MySQL's lock `vmrag/DATABASE`, which goes with the session."""
         with self._in_use:
             session = self._locked(purpose, timeout)
@@ -93,13 +93,13 @@ class Server(SqlConnection):
                 finally:
                     with contextlib.suppress(ServerUnreachable):  # with the session, the lock is gone
                         if not session.ended:
-                            session.run(f"SELECT RELEASE_LOCK({self._lock})")
+                            session.run_statement(f"SELECT RELEASE_LOCK({self._lock})")
 
     @contextlib.contextmanager
     def transaction(self, at: str) -> Iterator[None]:
         with self._in_use, self._transaction(at):
             yield
-            self._current().run("COMMIT")
+            self._current().run_statement("COMMIT")
 
     @contextlib.contextmanager
     def snapshot(self, at: str) -> Iterator[None]:
@@ -117,35 +117,35 @@ class Server(SqlConnection):
             finally:
                 self._begun_at = ""
                 if not session.ended:
-                    session.run("ROLLBACK")
-                    session.run(AUTOCOMMIT)
+                    session.run_statement("ROLLBACK")
+                    session.run_statement(AUTOCOMMIT)
 
     def _begun(self, session: ServerSession, at: str) -> ServerSession:
-        session.go(at)
-        session.run("SET @@autocommit = 0")
-        session.run("START TRANSACTION")
+        session.use_place(at)
+        session.run_statement("SET @@autocommit = 0")
+        session.run_statement("START TRANSACTION")
         return session
 
-    def stamp(self) -> object:
+    def read_stamp(self) -> object:
         """The heads of all branches, and what the working set of each dirty one holds."""
         with self.snapshot(ROOT_BRANCH):
-            branches = self.rows("SELECT name, hash, dirty FROM dolt_branches ORDER BY name")
+            branches = self.query_rows("SELECT name, hash, dirty FROM dolt_branches ORDER BY name")
             working = [
-                self.value("dolt_hashof_db('WORKING')", at=str(branch["name"]))
+                self.query_value("dolt_hashof_db('WORKING')", at=str(branch["name"]))
                 for branch in branches
                 if branch["dirty"]
             ]
         return tuple((branch["name"], branch["hash"]) for branch in branches), tuple(working)
 
-    def command(self, statement: str, at: str) -> str:
-        return f"in a client of the server {self._access.server}: USE {place(self._access.database, at)}; {statement};"
+    def format_command(self, statement: str, at: str) -> str:
+        return f"in a client of the server {self._access.server}: USE {quote_place(self._access.database, at)}; {statement};"
 
-    def release(self) -> None:
+    def end_session(self) -> None:
         """A session that holds a lock or a transaction stays."""
         with self._in_use:
             if self._session is not None and not self._bound:
                 session, self._session = self._session, None
-                session.end()
+                session.close()
 
     # -- the session
 
@@ -153,7 +153,7 @@ class Server(SqlConnection):
         if self._session is not None and not self._session.ended:
             return self._session
         if self._bound:
-            raise server_socket.lost(self._access)
+            raise server_socket.lost_session_error(self._access)
         folder = self._folder
         with remember_silence(folder, self._access) if folder else contextlib.nullcontext():
             self._session = ServerSession(self._access, longest=self._longest)
@@ -166,7 +166,7 @@ class Server(SqlConnection):
             return asked(self._current())
         except server_socket.ServerSilent as error:
             if self._folder:
-                _note_silence(self._folder / NAME, self._access, error)
+                _note_silence(self._folder / SILENCE_NAME, self._access, error)
             raise
         except ServerUnreachable:
             if self._bound or known is None or known is not self._session:
@@ -185,11 +185,13 @@ class Server(SqlConnection):
 
     @property
     def _lock(self) -> str:
-        return literal(f"vmrag/{self._access.database.lower()}")  # Dolt takes `KB` and `kb` for the same
+        return quote_literal(f"vmrag/{self._access.database.lower()}")  # Dolt takes `KB` and `kb` for the same
 
     def _locked(self, purpose: str, timeout: float) -> ServerSession:
         deadline, pause = time.monotonic() + timeout, _PAUSE
-        while not self._harmless(lambda session: session.run(f"SELECT GET_LOCK({self._lock}, 0) AS v")[0]["v"]):
+        while not self._harmless(
+            lambda session: session.run_statement(f"SELECT GET_LOCK({self._lock}, 0) AS v")[0]["v"]
+        ):
             if time.monotonic() >= deadline:
                 raise self._busy(purpose, timeout)
             time.sleep(pause)
@@ -198,9 +200,9 @@ class Server(SqlConnection):
 
     def _busy(self, purpose: str, timeout: float) -> Busy:
         session = self._current()
-        number = session.run(f"SELECT IS_USED_LOCK({self._lock}) AS v")[0].get("v")
-        rows = [each for each in session.run("SHOW PROCESSLIST") if each.get("Id") == number]
-        who = terminal_text.one_line(f"{rows[0]['User']} on {rows[0]['Host']}") if rows else "another program"
+        number = session.run_statement(f"SELECT IS_USED_LOCK({self._lock}) AS v")[0].get("v")
+        rows = [each for each in session.run_statement("SHOW PROCESSLIST") if each.get("Id") == number]
+        who = terminal_text.escape_line(f"{rows[0]['User']} on {rows[0]['Host']}") if rows else "another program"
         return Busy(
             f"Cannot {purpose}: {who} has held the knowledge base {self._access.database} on"
             f" {self._access.server} for {timeout:g} s.",
@@ -224,7 +226,7 @@ def remember_silence(folder: Path, access: DoltAccess) -> Iterator[None]:
 
     Raises `ServerUnreachable` at once for what is remembered.
     """
-    note = folder / NAME
+    note = folder / SILENCE_NAME
     _require_not_silent(note, access)
     begun = time.monotonic()
     try:

@@ -14,8 +14,8 @@ from typing import Any, NoReturn
 
 from vmrag_link.engines.base import ROOT_BRANCH
 from vmrag_link.engines.dolt import program, server_socket
-from vmrag_link.engines.dolt.access import DoltAccess, address, require_private
-from vmrag_link.engines.dolt.connection import LONGEST_STATEMENT, OPENING, SqlRow, place, said
+from vmrag_link.engines.dolt.access import DoltAccess, parse_address, require_private
+from vmrag_link.engines.dolt.connection import SESSION_STATEMENTS, STATEMENT_SECONDS, SqlRow, dolt_message, quote_place
 from vmrag_link.engines.dolt.server_socket import Allowance
 from vmrag_link.engines.limits import MEGABYTE
 from vmrag_link.errors import (
@@ -56,48 +56,48 @@ class ServerSession:
         self._statement = ""
         self._waited = 0.0
         self._allowance = Allowance()
-        self._mysql = library()
+        self._mysql = import_pymysql()
         self._connection = self._prepared()
         try:
             self._log_in()
-            for each in OPENING:
-                self.run(each)
+            for each in SESSION_STATEMENTS:
+                self.run_statement(each)
             self._require_dolt()
         except BaseException:
-            self.end()
+            self.close()
             raise
 
     @property
     def ended(self) -> bool:
         return not self._connection.open
 
-    def go(self, at: str | None) -> None:
+    def use_place(self, at: str | None) -> None:
         """Have the next statements run at a place."""
         # The default branch of a server's database is another program's to choose.
-        wanted = place(self._access.database, at or ROOT_BRANCH)
+        wanted = quote_place(self._access.database, at or ROOT_BRANCH)
         if wanted == self._at:
             return
         self._at = None
         try:
-            self.run(f"USE {wanted}")
+            self.run_statement(f"USE {wanted}")
         except EngineFailed as error:
-            if at in (None, ROOT_BRANCH) and any(each in said(error).lower() for each in _NOT_FOUND):
-                raise server_socket.no_knowledge(self._access) from error
+            if at in (None, ROOT_BRANCH) and any(each in dolt_message(error).lower() for each in _NOT_FOUND):
+                raise server_socket.missing_database_error(self._access) from error
             raise
         self._at = wanted
 
     def run_anywhere(self, statement: str) -> list[SqlRow]:
         """Run a statement that may leave the place."""
         self._at = None
-        return self.run(statement)
+        return self.run_statement(statement)
 
-    def run(self, statement: str) -> list[SqlRow]:
+    def run_statement(self, statement: str) -> list[SqlRow]:
         """The rows of a statement.
 
         Raises `EngineError`, and `Busy` for what others changed at the same time.
         """
         self._statement = statement
-        self._allowance.renew(self._longest, self._at_most(LONGEST_STATEMENT))
+        self._allowance.renew(self._longest, self._at_most(STATEMENT_SECONDS))
         begun = time.monotonic()
         with self._connection.cursor() as cursor:
             try:
@@ -106,7 +106,7 @@ class ServerSession:
                 self._waited += time.monotonic() - begun
             return [self._row(each) for each in cursor.fetchall()]
 
-    def end(self) -> None:
+    def close(self) -> None:
         """What was not committed is rolled back, and its locks are freed."""
         if self._connection.open:
             self._allowance.renew(0, LOGIN_SECONDS)
@@ -117,7 +117,7 @@ class ServerSession:
     def _prepared(self) -> Any:
         """PyMySQL's connection, not connected."""
         access = self._access
-        host, port = address(access.server)
+        host, port = parse_address(access.server)
         require_private(access)
         kinds = self._mysql.constants.FIELD_TYPE
         whole = (kinds.TINY, kinds.SHORT, kinds.INT24, kinds.LONG, kinds.LONGLONG)
@@ -137,7 +137,7 @@ class ServerSession:
 
     def _encrypted(self) -> dict[str, Any]:
         try:
-            return {"ssl": server_socket.encryption(self._access.authorities, self._allowance)}
+            return {"ssl": server_socket.create_tls_context(self._access.authorities, self._allowance)}
         except OSError as error:
             raise ConfigInvalid(
                 f"{self._access.authorities} holds no certificates: {error.strerror or error}.",
@@ -152,20 +152,20 @@ class ServerSession:
         try:
             plain = server_socket.connect(host, port, self._allowance)
         except OSError as error:
-            raise self._failure(server_socket.unreachable(self._access, error.strerror or str(error))) from error
+            raise self._failure(server_socket.unreachable_error(self._access, error.strerror or str(error))) from error
         self._translated(lambda: self._connection.connect(plain))
         self._logged_in = True
 
     def _require_dolt(self) -> None:
         try:
-            version = str(self.run("SELECT dolt_version() AS version")[0]["version"])
+            version = str(self.run_statement("SELECT dolt_version() AS version")[0]["version"])
         except (EngineFailed, IndexError) as error:
             if self.ended:
                 raise
-            raise server_socket.other_program(self._access) from error
+            raise server_socket.other_program_error(self._access) from error
         if not re.fullmatch(_VERSION, version):
-            raise server_socket.other_program(self._access)
-        program.require_recent(f"The server {self._access.server}", version)
+            raise server_socket.other_program_error(self._access)
+        program.require_recent_version(f"The server {self._access.server}", version)
 
     def _at_most(self, seconds: float) -> float:
         limit = self._access.answer_seconds
@@ -186,24 +186,24 @@ class ServerSession:
         except self._mysql.err.Error as error:
             raise self._failure(self._error_of(*error.args)) from error
         except OSError as error:
-            raise self._failure(server_socket.unreachable(self._access, error.strerror or str(error))) from error
+            raise self._failure(server_socket.unreachable_error(self._access, error.strerror or str(error))) from error
         except _GARBLED as error:
-            raise self._failure(server_socket.other_program(self._access)) from error
+            raise self._failure(server_socket.other_program_error(self._access)) from error
         except BaseException:
-            self.end()  # it is in the middle of something
+            self.close()  # it is in the middle of something
             raise
 
     def _error_of(self, code: object = None, words: object = "", *_: object) -> VmragError:
         """What an error of PyMySQL's says: one without a code is about the protocol."""
         if not isinstance(code, int):
-            return server_socket.other_program(self._access)
+            return server_socket.other_program_error(self._access)
         words = str(words) or "it has ended"
-        return server_socket.error_of(self._access, code, words, gone=self.ended, statement=self._statement)
+        return server_socket.translate_error(self._access, code, words, gone=self.ended, statement=self._statement)
 
     def _failure(self, error: VmragError) -> VmragError:
         """The error, or the one of ours that led to it."""
         if isinstance(error, ServerUnreachable):
-            self.end()
+            self.close()
         if self._allowance.exceeded:
             most = self._longest // MEGABYTE
             return LimitExceeded(f"The server {self._access.server} answers with more than {most:,} MB.")
@@ -212,8 +212,8 @@ class ServerSession:
             if limit and self._waited + self._allowance.granted >= _ANSWERS * limit:
                 seconds = f"{_ANSWERS * limit:.0f} seconds in all"
             if not self._logged_in or limit:
-                self.end()
-                return server_socket.silent(self._access, seconds)
+                self.close()
+                return server_socket.silent_error(self._access, seconds)
             return StatementGivenUp(f"The server {self._access.server} took longer than {seconds}.")
         return error
 
@@ -229,7 +229,7 @@ def _keyless(mysql: Any, access: DoltAccess) -> Any:
     """
 
     def refused(*_: object) -> NoReturn:
-        raise server_socket.in_the_clear(access)
+        raise server_socket.cleartext_error(access)
 
     class Keyless(mysql.connections.Connection):  # type: ignore[misc]  # PyMySQL has no types
         server_public_key = property(refused, lambda *_: None)
@@ -241,7 +241,7 @@ def _keyless(mysql: Any, access: DoltAccess) -> Any:
     return Keyless
 
 
-def library() -> Any:
+def import_pymysql() -> Any:
     """PyMySQL. Raises `EngineFailed` where it is not installed."""
     try:
         import pymysql

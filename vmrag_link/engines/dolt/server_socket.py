@@ -18,7 +18,7 @@ from typing import Any, TypeVar
 
 from vmrag_link import terminal_text
 from vmrag_link.engines.dolt.access import DoltAccess
-from vmrag_link.engines.dolt.connection import failure
+from vmrag_link.engines.dolt.connection import dolt_error
 from vmrag_link.errors import (
     Busy,
     EngineUnwritable,
@@ -52,14 +52,14 @@ _ENCRYPTION_HINTS = {
 _MOST_SHOWN = 500
 
 
-def error_of(access: DoltAccess, code: int, words: str, *, gone: bool, statement: str = "") -> VmragError:
+def translate_error(access: DoltAccess, code: int, words: str, *, gone: bool, statement: str = "") -> VmragError:
     """The error for what the server, or PyMySQL in its place, said with one of MySQL's codes.
 
     `gone`: the session has ended. `statement`: what failed.
     """
     lower = words.lower()
     if code == _LOGIN_DENIED:
-        return login_refused(access)
+        return login_refused_error(access)
     if code in _CONFLICTS:
         return Busy(
             f"Somebody else has changed the same at the same time: {_one_line(words)}.", hint="Run the command again."
@@ -71,8 +71,8 @@ def error_of(access: DoltAccess, code: int, words: str, *, gone: bool, statement
             said=words,
         )
     if gone or code in _GONE or any(gone_word in lower for gone_word in _GONE_WORDS):
-        return unreachable(access, words)
-    return failure(words)
+        return unreachable_error(access, words)
+    return dolt_error(words)
 
 
 def _remedy(access: DoltAccess, code: int, words: str, statement: str) -> str:
@@ -84,7 +84,7 @@ def _remedy(access: DoltAccess, code: int, words: str, statement: str) -> str:
     return f"ask its administrator for this right: GRANT {right} TO '{shortened(access.user)}'@'%'"
 
 
-def unreachable(access: DoltAccess, why: str) -> ServerUnreachable:
+def unreachable_error(access: DoltAccess, why: str) -> ServerUnreachable:
     return ServerUnreachable(
         f"The server {access.server} cannot be reached, or has ended the session: {_one_line(why)}.",
         hint=_way_to_reach(why.lower()),
@@ -103,12 +103,12 @@ class ServerSilent(ServerUnreachable):
     """The server has not answered in time."""
 
 
-def silent(access: DoltAccess, seconds: str) -> ServerSilent:
-    error = unreachable(access, f"it has not answered within {seconds}")
+def silent_error(access: DoltAccess, seconds: str) -> ServerSilent:
+    error = unreachable_error(access, f"it has not answered within {seconds}")
     return ServerSilent(error.message, hint=error.hint, **error.details)
 
 
-def lost(access: DoltAccess) -> ServerUnreachable:
+def lost_session_error(access: DoltAccess) -> ServerUnreachable:
     """Where something depended on the session."""
     return ServerUnreachable(
         f"The session with the server {access.server} was lost in the middle of writing.",
@@ -117,7 +117,7 @@ def lost(access: DoltAccess) -> ServerUnreachable:
     )
 
 
-def other_program(access: DoltAccess) -> ServerUnreachable:
+def other_program_error(access: DoltAccess) -> ServerUnreachable:
     return ServerUnreachable(
         f"What answers at {access.server} is not Dolt's sql-server.",
         hint="Name the server: git config vmrag.dolt.server HOST:PORT",
@@ -125,7 +125,7 @@ def other_program(access: DoltAccess) -> ServerUnreachable:
     )
 
 
-def login_refused(access: DoltAccess) -> LoginRefused:
+def login_refused_error(access: DoltAccess) -> LoginRefused:
     how = "with the password" if access.password else "without a password"
     return LoginRefused(
         f"The server {access.server} does not let in the user {shortened(access.user)!r} {how}.",
@@ -135,7 +135,7 @@ def login_refused(access: DoltAccess) -> LoginRefused:
     )
 
 
-def no_knowledge(access: DoltAccess) -> KnowledgeMissing:
+def missing_database_error(access: DoltAccess) -> KnowledgeMissing:
     return KnowledgeMissing(
         f"The server {access.server} has no knowledge base in a database {access.database!r},"
         f" or does not show it to the user {shortened(access.user)!r}.",
@@ -145,7 +145,7 @@ def no_knowledge(access: DoltAccess) -> KnowledgeMissing:
     )
 
 
-def in_the_clear(access: DoltAccess) -> ServerUnreachable:
+def cleartext_error(access: DoltAccess) -> ServerUnreachable:
     return ServerUnreachable(
         f"The server {access.server} asks for the password in the clear, which it does not get.",
         hint="Encrypt the connection: git config vmrag.dolt.tls true",
@@ -154,7 +154,7 @@ def in_the_clear(access: DoltAccess) -> ServerUnreachable:
 
 
 def _one_line(words: str) -> str:
-    return terminal_text.one_line(" ".join(words.split()))[:_MOST_SHOWN].rstrip(".")
+    return terminal_text.escape_line(" ".join(words.split()))[:_MOST_SHOWN].rstrip(".")
 
 
 T = TypeVar("T")
@@ -176,7 +176,7 @@ class Allowance:
         self.exceeded = self.late = False
         self.granted, self._bytes, self._deadline = seconds, most, time.monotonic() + seconds
 
-    def seconds(self) -> float:
+    def remaining_seconds(self) -> float:
         """Raises `TimeoutError` where none is left."""
         left = self._deadline - time.monotonic()
         if left <= 0:
@@ -184,9 +184,9 @@ class Allowance:
             raise TimeoutError("the time is over")
         return left
 
-    def within(self, sock: socket.socket, wait: Callable[[], T]) -> T:
+    def wait_within(self, sock: socket.socket, wait: Callable[[], T]) -> T:
         """What `wait` returns, for which the socket has the time that is left."""
-        sock.settimeout(self.seconds())
+        sock.settimeout(self.remaining_seconds())
         try:
             return wait()
         except TimeoutError:
@@ -195,7 +195,7 @@ class Allowance:
 
     def receive(self, sock: socket.socket, wait: Callable[[], int]) -> int:
         """As `within`, for a number of bytes. Raises `OSError` for more than is allowed."""
-        received = self.within(sock, wait)
+        received = self.wait_within(sock, wait)
         self._bytes -= received
         if self._bytes < 0:
             self.exceeded = True
@@ -212,7 +212,7 @@ class _Plain(socket.socket):
         return self.allowance.receive(self, functools.partial(super().recv_into, buffer, nbytes, flags))
 
     def sendall(self, data: Any, flags: int = 0) -> None:
-        self.allowance.within(self, functools.partial(super().sendall, data, flags))
+        self.allowance.wait_within(self, functools.partial(super().sendall, data, flags))
 
 
 class _Encrypted(ssl.SSLSocket):
@@ -228,7 +228,7 @@ class _Encrypted(ssl.SSLSocket):
         return self.allowance.receive(self, functools.partial(super().recv_into, buffer, nbytes, flags))
 
     def sendall(self, data: Any, flags: int = 0) -> None:
-        self.allowance.within(self, functools.partial(super().sendall, data, flags))
+        self.allowance.wait_within(self, functools.partial(super().sendall, data, flags))
 
 
 class _Tls(ssl.SSLContext):
@@ -252,15 +252,15 @@ def connect(host: str, port: int, allowance: Allowance) -> socket.socket:
 def _connect_to_any(addresses: Sequence[tuple[Any, ...]], allowance: Allowance) -> socket.socket:
     for address in addresses[:-1]:
         with contextlib.suppress(OSError):
-            return socket.create_connection(address, timeout=allowance.seconds())
+            return socket.create_connection(address, timeout=allowance.remaining_seconds())
     try:
-        return socket.create_connection(addresses[-1], timeout=allowance.seconds())
+        return socket.create_connection(addresses[-1], timeout=allowance.remaining_seconds())
     except TimeoutError:
         allowance.late = True
         raise
 
 
-def encryption(authorities: str, allowance: Allowance) -> ssl.SSLContext:
+def create_tls_context(authorities: str, allowance: Allowance) -> ssl.SSLContext:
     """What demands a certificate of the server's name, by one of the system's authorities.
 
     `authorities`: by one in this file instead. Raises `OSError` for a file that holds none.

@@ -23,14 +23,14 @@ from vmrag_link.engines.base import (
     PINNED_BRANCH,
     ROOT_BRANCH,
     UNFINISHED_BRANCH,
-    branch_missing,
+    missing_branch_error,
 )
-from vmrag_link.engines.base_session import BaseSession, Stamp, dolt_stamp
+from vmrag_link.engines.base_session import BaseSession, Stamp, read_dolt_stamp
 from vmrag_link.engines.dolt import history, schema
-from vmrag_link.engines.dolt.connection import SqlConnection, identifier, literal
+from vmrag_link.engines.dolt.connection import SqlConnection, quote_identifier, quote_literal
 from vmrag_link.engines.limits import Limits
 from vmrag_link.errors import KnowledgeRefused
-from vmrag_link.models import At, KbBranch, Record, Working
+from vmrag_link.models import At, KbBranch, Record, WorkingSet
 from vmrag_link.paths import write_atomically
 
 
@@ -48,31 +48,31 @@ class DoltSession(BaseSession[str]):
         self.connection = connection
         self._versions: dict[tuple[str, bool], int] = {}
         self._revisions: dict[str, None] = {}
-        self._latest: KnownBranches | None = None
+        self._latest: BranchCache | None = None
         self._hashes: dict[str, tuple[Stamp, str]] = {}
 
     def close(self) -> None:
         self._note_branches()
-        self.connection.release()
+        self.connection.end_session()
 
     @contextlib.contextmanager
-    def watched(self) -> Iterator[None]:
+    def watch_writes(self) -> Iterator[None]:
         yield
         self._note_branches()
 
-    def locked_elsewhere(self, purpose: str, seconds: float) -> AbstractContextManager[None]:
-        return self.connection.writing(purpose, seconds)
+    def server_lock(self, purpose: str, seconds: float) -> AbstractContextManager[None]:
+        return self.connection.server_lock(purpose, seconds)
 
     # -- places
 
-    def version(self, at: At) -> int:
+    def read_version(self, at: At) -> int:
         """The version of the schema at a place; 0 where there is no table. Raises as `require`."""
-        if isinstance(at, Working):
-            return self.check(self.require_branch(at.branch).name)
-        history.require(self.connection, at)
-        return self.check(at)
+        if isinstance(at, WorkingSet):
+            return self.check_place(self.require_branch(at.branch).name)
+        history.require_revisions(self.connection, at)
+        return self.check_place(at)
 
-    def check(self, at: str, *, with_links: bool = False) -> int:
+    def check_place(self, at: str, *, with_links: bool = False) -> int:
         """As `version`, for a branch or a revision that is known to be here.
 
         `with_links`: the table of links may stand there, too.
@@ -84,7 +84,7 @@ class DoltSession(BaseSession[str]):
             if not is_revision and at != UNFINISHED_BRANCH:
                 schema.require_no_conflict(self.connection, at)
             also = schema.LINKS if with_links else None
-            odd, version = schema.inspect(self.connection, at, also=also)
+            odd, version = schema.inspect_schema(self.connection, at, also=also)
             if odd:
                 raise self._refused(at, odd)
             self._versions[key] = version
@@ -96,39 +96,39 @@ class DoltSession(BaseSession[str]):
         known = self._hashes.get(branch)
         if stamp and known and known[0] == stamp:
             return known[1]
-        content = str(self.connection.value("dolt_hashof_db('WORKING')", at=branch))
+        content = str(self.connection.query_value("dolt_hashof_db('WORKING')", at=branch))
         if stamp:
             self._hashes[branch] = stamp, content
         return content
 
-    def _refused(self, at: str, odd: schema.Oddity) -> KnowledgeRefused:
+    def _refused(self, at: str, odd: schema.ForeignObject) -> KnowledgeRefused:
         """Return the error for a place that holds something else than our tables.
 
         What another program has not committed there is named with the command that removes it.
         """
         if history.is_hash(at):
-            return inspection.not_ours(f"Revision {at[:12]}", odd.text)
+            return inspection.foreign_place_error(f"Revision {at[:12]}", odd.text)
         head = self.require_branch(at)
-        if head.dirty and not schema.inspect(self.connection, head.head)[0]:
+        if head.dirty and not schema.inspect_schema(self.connection, head.head)[0]:
             return KnowledgeRefused(
                 f"Branch {at!r} is neither read nor written on: {odd.text}, and not committed.",
-                hint=self.connection.command(odd.removal, at),
+                hint=self.connection.format_command(odd.removal, at),
             )
-        return inspection.not_ours(f"Branch {at!r}", odd.text)
+        return inspection.foreign_place_error(f"Branch {at!r}", odd.text)
 
-    def note_made(self, revision: str, parent: str) -> None:
-        self._versions[f"{revision} ", False] = self.check(parent)
+    def note_new_revision(self, revision: str, parent: str) -> None:
+        self._versions[f"{revision} ", False] = self.check_place(parent)
 
     @contextlib.contextmanager
-    def transaction_on(self, branch: str, purpose: str, expected: str) -> Iterator[str]:
-        with self.writing(purpose):
+    def branch_transaction(self, branch: str, purpose: str, expected: str) -> Iterator[str]:
+        with self.write_lock(purpose):
             self.require_head(branch, expected)
-            self.check(branch)
+            self.check_place(branch)
             with self.connection.transaction(branch):
                 yield branch
 
     @contextlib.contextmanager
-    def transaction_onto(self, revision: str) -> Iterator[str]:
+    def revision_transaction(self, revision: str) -> Iterator[str]:
         with unfinished_branch(self.connection, revision) as at, self.connection.transaction(at):
             yield at
 
@@ -138,22 +138,22 @@ class DoltSession(BaseSession[str]):
     def commit(self, place: str, message: str, author: str, date: str, *options: str) -> str:
         return schema.commit(self.connection, place, message, author, date, *options)
 
-    def discard(self, branch: str) -> None:
+    def discard_changes(self, branch: str) -> None:
         self.connection.call("dolt_reset", "--hard", at=branch)
 
-    def parents(self, revisions: Iterable[str]) -> dict[str, tuple[str, ...]]:
-        return history.parents(self.connection, revisions)
+    def map_parents(self, revisions: Iterable[str]) -> dict[str, tuple[str, ...]]:
+        return history.map_parents(self.connection, revisions)
 
-    def own_parents(self, revision: str) -> tuple[str, ...]:
-        return history.own_parents(self.connection, revision)
+    def read_parents(self, revision: str) -> tuple[str, ...]:
+        return history.read_parents(self.connection, revision)
 
     # -- branches
 
-    def require(self, at: At) -> None:
-        self.version(at)
+    def require_readable(self, at: At) -> None:
+        self.read_version(at)
 
     def require_revision(self, revision: str) -> None:
-        history.require(self.connection, revision)
+        history.require_revisions(self.connection, revision)
 
     def merge_base(self, one: str, other: str) -> str | None:
         return history.merge_base(self.connection, one, other)
@@ -161,42 +161,48 @@ class DoltSession(BaseSession[str]):
     def is_ancestor(self, ancestor: str, descendant: str) -> bool:
         return history.is_ancestor(self.connection, ancestor, descendant)
 
-    def unreachable(self, revisions: Iterable[str], *, without: str = "") -> list[str]:
-        return history.unreachable(self.connection, revisions, without=without)
+    def find_unreachable(self, revisions: Iterable[str], *, without: str = "") -> list[str]:
+        return history.find_unreachable(self.connection, revisions, without=without)
 
-    def branches(self) -> list[KbBranch]:
+    def list_branches(self) -> list[KbBranch]:
         if known := self._known():
             return [*known.branches]
         stamp = _known_stamp(self.folder) if self.connection.settled else None
-        branches = history.branches(self.connection)
+        branches = history.list_branches(self.connection)
         if stamp and stamp == _known_stamp(self.folder):
-            self._latest = KnownBranches(stamp, tuple(branches))
+            self._latest = BranchCache(stamp, tuple(branches))
         return branches
 
     def _note_branches(self) -> None:
         """Spare the next command a program: this one can still tell. A server is not asked."""
         known = _read_known(self.folder)
-        if self.connection.asleep or not self.connection.settled or (known and all(map(known.has, self._revisions))):
+        if (
+            self.connection.asleep
+            or not self.connection.settled
+            or (known and all(map(known.has_revision, self._revisions)))
+        ):
             return
-        heads = {branch.head for branch in self.branches()}
+        heads = {branch.head for branch in self.list_branches()}
         if self._latest:
             others = [revision for revision in self._revisions if revision not in heads][-_REVISIONS:]
-            revisions = tuple(sorted(history.existing(self.connection, others)))  # garbage collection removes some
+            revisions = tuple(sorted(history.find_existing(self.connection, others)))  # garbage collection removes some
             _note_known(self.folder, msgspec.structs.replace(self._latest, revisions=revisions))
 
-    def branch(self, name: str) -> KbBranch | None:
+    def find_branch(self, name: str) -> KbBranch | None:
         if self.connection.asleep or self._known():  # what is asked next is another branch, or all of them
-            return next((each for each in self.branches() if each.name == name), None)
-        return history.branch(self.connection, name)
+            return next((each for each in self.list_branches() if each.name == name), None)
+        return history.find_branch(self.connection, name)
 
     def has_revision(self, revision: str) -> bool:
         known = self._known()
-        exists = bool(known and known.has(revision)) or bool(history.existing(self.connection, [revision]))
+        exists = bool(known and known.has_revision(revision)) or bool(
+            history.find_existing(self.connection, [revision])
+        )
         if exists:
             self._revisions[revision] = None
         return exists
 
-    def _known(self) -> KnownBranches | None:
+    def _known(self) -> BranchCache | None:
         """What need not be asked, because nothing was written since it was asked for."""
         if not self.connection.settled:
             return None
@@ -210,26 +216,28 @@ class DoltSession(BaseSession[str]):
     def drop_branch(self, name: str) -> None:
         delete_branch(self.connection, name)
 
-    def protect(self, revision: str) -> None:
+    def protect_revision(self, revision: str) -> None:
         """See `Engine.protect`. Hold the write lock.
 
         The branch only moves after `vmrag_keep` reaches its old head, so both together reach every
         revision that was protected.
         """
         self.require_revision(revision)
-        heads = {branch.name: branch.head for branch in self.branches() if branch.name in (KEEP_BRANCH, PINNED_BRANCH)}
+        heads = {
+            branch.name: branch.head for branch in self.list_branches() if branch.name in (KEEP_BRANCH, PINNED_BRANCH)
+        }
         pinned, kept = heads.get(PINNED_BRANCH), heads.get(KEEP_BRANCH)
         if any(self.is_ancestor(revision, head) for head in heads.values()):
             return
         if pinned and not self.is_ancestor(pinned, revision) and not (kept and self.is_ancestor(pinned, kept)):
-            self.set_branch(KEEP_BRANCH, self.kept(kept, pinned, reason="pinned"))
+            self.set_branch(KEEP_BRANCH, self.build_keep_head(kept, pinned, reason="pinned"))
         self.set_branch(PINNED_BRANCH, revision)
 
-    def join(self, head: str, revision: str, message: str) -> str:
+    def join_histories(self, head: str, revision: str, message: str) -> str:
         connection = self.connection
         with unfinished_branch(connection, revision) as at:
-            for row in connection.rows("SHOW TABLES", at=at):
-                connection.change([f"DROP TABLE {identifier(str(name))}" for name in row.values()], at=at)
+            for row in connection.query_rows("SHOW TABLES", at=at):
+                connection.execute([f"DROP TABLE {quote_identifier(str(name))}" for name in row.values()], at=at)
             emptied = self._commit_all(at, message)
             connection.call("dolt_reset", "--soft", head, at=at)
             self._commit_all(at, message)
@@ -242,13 +250,13 @@ class DoltSession(BaseSession[str]):
         return self._head(at)
 
     def _head(self, at: str) -> str:
-        return str(self.connection.value("dolt_hashof('HEAD')", at=at))
+        return str(self.connection.query_value("dolt_hashof('HEAD')", at=at))
 
     def collect_garbage(self) -> None:
-        with self.writing("collect garbage"):
+        with self.write_lock("collect garbage"):
             drop_unfinished(self.connection)
             self.connection.call("dolt_gc")
-            self.connection.release()  # a server ends all sessions by it
+            self.connection.end_session()  # a server ends all sessions by it
             self._versions.clear()
 
 
@@ -268,7 +276,7 @@ def unfinished_branch(connection: SqlConnection, revision: str) -> Iterator[str]
 
 def drop_unfinished(connection: SqlConnection) -> None:
     """Remove the branch, if it is there. The caller holds the write lock."""
-    if connection.rows(f"SELECT 1 AS v FROM dolt_branches WHERE name = {literal(UNFINISHED_BRANCH)}"):
+    if connection.query_rows(f"SELECT 1 AS v FROM dolt_branches WHERE name = {quote_literal(UNFINISHED_BRANCH)}"):
         delete_branch(connection, UNFINISHED_BRANCH)
 
 
@@ -277,12 +285,12 @@ def delete_branch(connection: SqlConnection, name: str) -> None:
 
     Dolt refuses to delete the branch that is checked out, but lets it be renamed.
     """
-    if connection.value("active_branch()") != name:
+    if connection.query_value("active_branch()") != name:
         connection.call("dolt_branch", "-D", name)
         return
-    root = history.branch(connection, ROOT_BRANCH)
+    root = history.find_branch(connection, ROOT_BRANCH)
     if root is None:
-        raise branch_missing(ROOT_BRANCH)
+        raise missing_branch_error(ROOT_BRANCH)
     connection.call("dolt_branch", "-f", name, root.head)
     connection.call("dolt_branch", "-m", "-f", name, ROOT_BRANCH)
 
@@ -296,35 +304,35 @@ _REVISIONS = 20
 """How many revisions that are no heads are known to be here."""
 
 
-class KnownBranches(Record, frozen=True):
+class BranchCache(Record, frozen=True):
     """All branches at a stamp, and other revisions that are here."""
 
     stamp: Stamp
     branches: tuple[KbBranch, ...]
     revisions: tuple[str, ...] = ()
 
-    def has(self, revision: str) -> bool:
+    def has_revision(self, revision: str) -> bool:
         return revision in self.revisions or any(branch.head == revision for branch in self.branches)
 
 
 def _known_stamp(folder: Path) -> Stamp | None:
     """None where there is no repository in the folder: a server's is written by others."""
     try:
-        return dolt_stamp(folder)
+        return read_dolt_stamp(folder)
     except FileNotFoundError:
         return None
 
 
-def _read_known(folder: Path) -> KnownBranches | None:
+def _read_known(folder: Path) -> BranchCache | None:
     """What is known, if it still holds."""
     try:
-        found = msgspec.json.decode((folder / _KNOWN_NAME).read_bytes(), type=KnownBranches)
+        found = msgspec.json.decode((folder / _KNOWN_NAME).read_bytes(), type=BranchCache)
     except (OSError, UnicodeDecodeError, msgspec.DecodeError):
         return None
     return found if found.stamp == _known_stamp(folder) else None
 
 
-def _note_known(folder: Path, known: KnownBranches) -> None:
+def _note_known(folder: Path, known: BranchCache) -> None:
     """Nothing is noted where something was written since it was asked for."""
     if known.stamp == _known_stamp(folder) and _read_known(folder) != known:
         with contextlib.suppress(OSError):  # a courtesy to the next command

@@ -19,9 +19,9 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from vmrag_link.engines.base import DOLT_FOLDER, UNFINISHED_BRANCH
-from vmrag_link.engines.base_session import dolt_stamp
+from vmrag_link.engines.base_session import read_dolt_stamp
 from vmrag_link.engines.dolt.access import DoltAccess
-from vmrag_link.engines.dolt.connection import AUTOCOMMIT, CALL, SqlConnection, SqlRow, said
+from vmrag_link.engines.dolt.connection import AUTOCOMMIT, CALL, SqlConnection, SqlRow, dolt_message
 from vmrag_link.engines.dolt.shell_session import ShellSession
 from vmrag_link.engines.limits import Limits
 from vmrag_link.errors import Busy, EngineFailed, quoted
@@ -41,12 +41,12 @@ _ANSWER = 4
 _READ_ONLY = "database is read only"
 
 
-def longest_answer(limits: Limits) -> int:
+def max_answer_bytes(limits: Limits) -> int:
     """Bytes of one answer: a few texts of the largest size."""
     return _ANSWER * limits.text_bytes
 
 
-class Shell(SqlConnection):
+class ShellConnection(SqlConnection):
     """A connection to the repository in a folder.
 
     `longest`: bytes of one result; a longer one raises `LimitExceeded`.
@@ -74,31 +74,31 @@ class Shell(SqlConnection):
     def seen_revisions(self) -> set[str]:
         return self._seen_revisions
 
-    def results(self, queries: Sequence[str], *, at: str | None = None) -> list[list[SqlRow]]:
+    def run_queries(self, queries: Sequence[str], *, at: str | None = None) -> list[list[SqlRow]]:
         with self._in_use:
-            return self._current().ask(queries, at=at)
+            return self._current().run_queries(queries, at=at)
 
-    def change(self, statements: Sequence[str], *, at: str | None = None) -> list[SqlRow]:
+    def execute(self, statements: Sequence[str], *, at: str | None = None) -> list[SqlRow]:
         with self._in_use:
             session = self._writable()
             if self._held and not statements[-1].startswith(CALL):
-                session.foretell(statements, at=at)  # the end of the transaction waits for it
+                session.queue_statements(statements, at=at)  # the end of the transaction waits for it
                 return []
-            return session.tell(statements, at=at)
+            return session.run_statements(statements, at=at)
 
     def forget_remotes(self) -> None:
         if self._read_remotes:
-            self.release()
+            self.end_session()
 
-    def remotely(self, statements: Sequence[str], *, check: Callable[[], None]) -> None:
+    def run_remotely(self, statements: Sequence[str], *, check: Callable[[], None]) -> None:
         with self._in_use:
             session = self._writable()
             self._read_remotes = True
             for statement in statements:
-                session.tell([statement], at=None, check=check)
+                session.run_statements([statement], at=None, check=check)
 
     @contextlib.contextmanager
-    def writing(self, purpose: str, timeout: float) -> Iterator[None]:  # noqa: ARG002
+    def server_lock(self, purpose: str, timeout: float) -> Iterator[None]:  # noqa: ARG002
         """The repository is on this machine, so the engine's lock is enough.
 
         The session stays however long nothing is asked of it: another one would prove that it may
@@ -116,7 +116,7 @@ class Shell(SqlConnection):
             session = self._writable()
             with self._transaction(session, at):
                 yield
-                session.tell(["COMMIT", AUTOCOMMIT], at=at)
+                session.run_statements(["COMMIT", AUTOCOMMIT], at=at)
 
     @contextlib.contextmanager
     def snapshot(self, at: str) -> Iterator[None]:
@@ -127,24 +127,24 @@ class Shell(SqlConnection):
             session = self._current()
             with self._transaction(session, at):
                 yield
-                session.foretell(["ROLLBACK", AUTOCOMMIT], at=at)
+                session.queue_statements(["ROLLBACK", AUTOCOMMIT], at=at)
 
     @contextlib.contextmanager
     def _transaction(self, session: ShellSession, at: str) -> Iterator[None]:
         """Its end rolls back whatever is open when the block fails."""
-        session.foretell(["SET @@autocommit = 0", "START TRANSACTION"], at=at)
+        session.queue_statements(["SET @@autocommit = 0", "START TRANSACTION"], at=at)
         self._held += 1
         try:
             yield
         except BaseException:
-            self.release()
+            self.end_session()
             raise
         finally:
             self._held -= 1
 
-    def stamp(self) -> object:
+    def read_stamp(self) -> object:
         try:
-            return dolt_stamp(self._folder)
+            return read_dolt_stamp(self._folder)
         except FileNotFoundError as error:
             raise EngineFailed(
                 f"{self._folder} holds no database of Dolt: its manifest is missing.",
@@ -152,16 +152,16 @@ class Shell(SqlConnection):
                 path=str(self._folder),
             ) from error
 
-    def command(self, statement: str, at: str) -> str:
+    def format_command(self, statement: str, at: str) -> str:
         folder, database = quoted(self._folder), quoted(f"{self._folder.name}/{at}")
         return f'cd {folder} && dolt --use-db {database} sql -q "{statement}"'
 
-    def release(self) -> None:
+    def end_session(self) -> None:
         with self._in_use:
             if self._session is not None:
                 session, self._session = self._session, None
                 self._seen_revisions.clear()
-                session.end()
+                session.close()
 
     def _current(self) -> ShellSession:
         """The session; another one if there is none, or if it may have missed what others wrote."""
@@ -169,10 +169,10 @@ class Shell(SqlConnection):
         if session is not None and (session.ended or not (self._held or self._writes or self._is_fresh(session))):
             if self._held:
                 raise EngineFailed("Dolt ended within a transaction; nothing of it was stored.")
-            self.release()
+            self.end_session()
             session = None
         if session is None:
-            self._seen, self._writes, self._read_remotes = self.stamp(), False, False
+            self._seen, self._writes, self._read_remotes = self.read_stamp(), False, False
             session = self._session = ShellSession(self._folder, self._access, longest=self._longest)
             self._end_when_idle(session)
         session.used = time.monotonic()
@@ -180,7 +180,7 @@ class Shell(SqlConnection):
 
     def _is_fresh(self, session: ShellSession) -> bool:
         """Whether it has seen all that was written, and has not kept a writer out for long."""
-        return self._seen == self.stamp() and time.monotonic() - session.begun < READING_SECONDS
+        return self._seen == self.read_stamp() and time.monotonic() - session.begun < READING_SECONDS
 
     def _end_when_idle(self, session: ShellSession) -> None:
         def watch() -> None:
@@ -203,7 +203,7 @@ class Shell(SqlConnection):
                 return left
             if self._writers:
                 return IDLE_SECONDS
-            self.release()
+            self.end_session()
             return 0
         finally:
             self._in_use.release()
@@ -221,10 +221,10 @@ class Shell(SqlConnection):
         if not self._writes:
             try:
                 # Any change would do; this branch counts as none.
-                session.tell([f"CALL dolt_branch('-f', '{UNFINISHED_BRANCH}', 'HEAD')"], at=None)
+                session.run_statements([f"CALL dolt_branch('-f', '{UNFINISHED_BRANCH}', 'HEAD')"], at=None)
             except EngineFailed as error:
-                self.release()
-                if _READ_ONLY not in said(error):
+                self.end_session()
+                if _READ_ONLY not in dolt_message(error):
                     raise
                 return False
             self._writes = True

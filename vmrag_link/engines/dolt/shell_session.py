@@ -16,7 +16,14 @@ import msgspec
 from vmrag_link import proc
 from vmrag_link.engines.dolt import program
 from vmrag_link.engines.dolt.access import DoltAccess
-from vmrag_link.engines.dolt.connection import CALL, LONGEST_STATEMENT, OPENING, SqlRow, failure, place
+from vmrag_link.engines.dolt.connection import (
+    CALL,
+    SESSION_STATEMENTS,
+    STATEMENT_SECONDS,
+    SqlRow,
+    dolt_error,
+    quote_place,
+)
 from vmrag_link.engines.limits import MEGABYTE
 from vmrag_link.errors import EngineFailed, LimitExceeded, StatementGivenUp
 
@@ -65,23 +72,25 @@ class ShellSession:
         self._complaints = tempfile.TemporaryFile()  # noqa: SIM115  it lives as long as the process
         self._at: str | None = None
         self._database = ""
-        path = program.locate(access.binary)
+        path = program.locate_program(access.binary)
         argv = [path, "sql", "-r", "json", "--disable-auto-gc"]
         try:
-            self._process = proc.piped(argv, cwd=folder, env=program.environment(folder), stderr=self._complaints)
+            self._process = proc.start_piped(
+                argv, cwd=folder, env=program.build_environment(folder), stderr=self._complaints
+            )
             os.set_blocking(self._input.fileno(), False)
-            begun = self._run(OPENING, ["SELECT database() AS name, dolt_version() AS version"])[0][0]
+            begun = self._run(SESSION_STATEMENTS, ["SELECT database() AS name, dolt_version() AS version"])[0][0]
         except (OSError, EngineFailed):
-            program.find(access.binary)  # raises what is wrong with the program
+            program.find_program(access.binary)  # raises what is wrong with the program
             raise
-        program.accept(path, str(begun["version"]))
+        program.remember_version(path, str(begun["version"]))
         self._database = str(begun["name"])
 
-    def ask(self, queries: Sequence[str], *, at: str | None) -> list[list[SqlRow]]:
+    def run_queries(self, queries: Sequence[str], *, at: str | None) -> list[list[SqlRow]]:
         """The rows of each query."""
         return self._run([], queries, at=at)
 
-    def tell(
+    def run_statements(
         self, statements: Sequence[str], *, at: str | None, check: Callable[[], None] | None = None
     ) -> list[SqlRow]:
         """The rows of the last statement, if it is a call; nothing can be said of any other.
@@ -93,7 +102,7 @@ class ShellSession:
         found = self._run(statements[: len(statements) - len(calls)], calls, at=at, check=check)
         return found[0] if found else []
 
-    def foretell(self, statements: Sequence[str], *, at: str | None) -> None:
+    def queue_statements(self, statements: Sequence[str], *, at: str | None) -> None:
         """Run statements without waiting for them; their failure is that of the next one."""
         try:
             self._say([*self._moving(at), *statements])
@@ -101,7 +110,7 @@ class ShellSession:
             self._abandon()
             raise
 
-    def end(self) -> None:
+    def close(self) -> None:
         """What was not committed is rolled back; a statement that runs is waited for."""
         self.ended = True
         with contextlib.suppress(OSError):
@@ -145,22 +154,22 @@ class ShellSession:
             return [msgspec.json.decode(line, type=_Result).rows for line in lines[len(lines) - len(queries) :]]
         except (UnicodeDecodeError, msgspec.DecodeError) as error:
             self._abandon()
-            raise failure(f"its answer cannot be read: {error}") from error
+            raise dolt_error(f"its answer cannot be read: {error}") from error
 
     def _moving(self, at: str | None) -> list[str]:
         if at == self._at:
             return []
         self._at = at
-        return [f"USE {place(self._database, at)}"]
+        return [f"USE {quote_place(self._database, at)}"]
 
     def _say(self, statements: Sequence[str]) -> None:
         """What is answered meanwhile is taken in: the program does not go on reading before."""
         self._unanswered += [statement[-_REPEATED:] for statement in statements]
         left = memoryview("".join(f"{statement};\n" for statement in statements).encode())
         while left:
-            answers, ready = _ready(LONGEST_STATEMENT, self._output, self._input)
+            answers, ready = _ready(STATEMENT_SECONDS, self._output, self._input)
             if not (answers or ready):
-                raise StatementGivenUp(f"Dolt took longer than {LONGEST_STATEMENT:.0f} seconds and was ended.")
+                raise StatementGivenUp(f"Dolt took longer than {STATEMENT_SECONDS:.0f} seconds and was ended.")
             if answers:
                 self._take_in()
                 if len(self._out) > 2 * self._longest:
@@ -210,7 +219,7 @@ class ShellSession:
             self._exceeded = True
 
     def _await_output(self, begun: float, check: Callable[[], None] | None) -> None:
-        most, pause = (REMOTE_SECONDS, _CHECK_SECONDS) if check else (LONGEST_STATEMENT, LONGEST_STATEMENT)
+        most, pause = (REMOTE_SECONDS, _CHECK_SECONDS) if check else (STATEMENT_SECONDS, STATEMENT_SECONDS)
         while (left := begun + most - time.monotonic()) > 0:
             answers, _ = _ready(min(left, pause), self._output)
             if check:
@@ -226,10 +235,10 @@ class ShellSession:
         for end in self._unanswered:  # the program repeats the statement, which may be full of documents
             _, found, after = told.rpartition(end)
             told = after.removeprefix(": ") if found else told
-        return failure(told or f"it ended with exit code {self._process.returncode}")
+        return dolt_error(told or f"it ended with exit code {self._process.returncode}")
 
     def _abandon(self) -> None:
         """Kill it: it is in the middle of something."""
         self.ended = True
         self._process.kill()
-        self.end()
+        self.close()

@@ -8,14 +8,14 @@ from pathlib import Path
 
 from vmrag_link import permissions
 from vmrag_link.engines import inspection as engine_inspection
-from vmrag_link.engines.base import DOLT_FOLDER, ROOT_BRANCH, reserved
+from vmrag_link.engines.base import DOLT_FOLDER, ROOT_BRANCH, is_reserved
 from vmrag_link.engines.dolt import files, history, inspection, program, remotes, schema
 from vmrag_link.engines.dolt.access import DoltAccess
-from vmrag_link.engines.dolt.remotes import Noted
+from vmrag_link.engines.dolt.remotes import RemoteNote
 from vmrag_link.engines.dolt.session import DoltSession
 from vmrag_link.engines.dolt.shell_session import REMOTE_SECONDS
-from vmrag_link.engines.limits import Limits, too_large
-from vmrag_link.engines.looking import new_ancestors, vetted_heads
+from vmrag_link.engines.limits import Limits, too_large_error
+from vmrag_link.engines.looking import collect_new_ancestors, name_vetted_heads
 from vmrag_link.errors import (
     EngineFailed,
     EngineUnwritable,
@@ -31,19 +31,19 @@ _REMOTE = "theirs"
 _VETTED = "vetted"
 
 
-def clone(folder: Path, remote: str, url: str, limits: Limits, access: DoltAccess) -> None:
+def clone_repository(folder: Path, remote: str, url: str, limits: Limits, access: DoltAccess) -> None:
     """Make a knowledge base of what `url` holds, with the branch `vmrag_root`."""
-    program.find(access.binary)
+    program.find_program(access.binary)
     heads: dict[str, str] = {}
     foreign: dict[str, str] = {}
 
     def fill(new: Path) -> None:
-        schema.make_empty(new, access)
-        with schema.opened(new, access, limits) as connection:
+        schema.create_empty_repository(new, access)
+        with schema.open_repository(new, access, limits) as connection:
             session = DoltSession(new, connection, lock_timeout=30.0, limits=limits)
             _fetch(session, access, remote, url, user=access.user)
-            heads.update(remotes.heads(new, remote))
-            foreign.update(remotes.foreign_heads(new, remote))
+            heads.update(remotes.read_heads(new, remote))
+            foreign.update(remotes.read_foreign_heads(new, remote))
             if ROOT_BRANCH not in heads:
                 raise RemoteDamaged(
                     f"What is at {url} is no knowledge base of ours: it has no branch {ROOT_BRANCH!r}.",
@@ -52,34 +52,34 @@ def clone(folder: Path, remote: str, url: str, limits: Limits, access: DoltAcces
                 )
             connection.call("dolt_reset", "--hard", heads[ROOT_BRANCH], at=ROOT_BRANCH)
 
-    schema.make(folder, fill)
+    schema.install_repository(folder, fill)
     # After a kill before this, the remote is fetched and looked at once more.
-    remotes.note(folder, remote, Noted(url, heads, foreign))
+    remotes.write_note(folder, remote, RemoteNote(url, heads, foreign))
 
 
-def peek(url: str, access: DoltAccess) -> dict[str, str] | None:
+def peek_heads(url: str, access: DoltAccess) -> dict[str, str] | None:
     """See `Engine.peek`. Dolt opens a copy of the manifest, with links to the files that it names:
     opening changes a folder, and the journal of one that is in use.
     """
-    there = remotes.folder_of(url)
+    there = remotes.parse_folder(url)
     if there is None:
         return None
-    remotes.require_there(url)
+    remotes.require_remote_exists(url)
     try:
         manifest = files.read_manifest(there)
     except OSError as error:
-        raise remotes.damaged(url) from error
-    names = [name for name in files.table_counts(manifest) or () if name != files.JOURNAL]
-    tables = [path for name in names if (path := files.table_file(there, name))]
+        raise remotes.damaged_error(url) from error
+    names = [name for name in files.parse_table_counts(manifest) or () if name != files.JOURNAL]
+    tables = [path for name in names if (path := files.find_table_file(there, name))]
     try:
-        with files.linked_repository(manifest, tables) as folder, schema.opened(folder, access) as connection:
-            return {branch.name: branch.head for branch in history.branches(connection)}
+        with files.linked_repository(manifest, tables) as folder, schema.open_repository(folder, access) as connection:
+            return {branch.name: branch.head for branch in history.list_branches(connection)}
     except EngineFailed as error:
-        raise remotes.translated(error, url) from error
+        raise remotes.translate_error(error, url) from error
 
 
 def fetch(session: DoltSession, access: DoltAccess, remote: str, url: str, *, user: str) -> None:
-    with session.writing(f"fetch from {remote}"):
+    with session.write_lock(f"fetch from {remote}"):
         _fetch(session, access, remote, url, user=user)
 
 
@@ -96,7 +96,7 @@ def push(
     """Dolt has no lease; with `force`, what is there is asked right before."""
     if not wanted:
         return
-    with session.writing(f"push to {remote}"):
+    with session.write_lock(f"push to {remote}"):
         if force:
             _require_unmoved(session, access, remote, url, wanted, user=user)
         _require_not_foreign(session, remote, url, wanted)
@@ -104,14 +104,14 @@ def push(
         heads = {
             branch: head
             for branch, head in wanted.items()
-            if head and not reserved(branch) and head not in foreign  # `vmrag gc --remote` pushes those again
+            if head and not is_reserved(branch) and head not in foreign  # `vmrag gc --remote` pushes those again
         }
-        with engine_inspection.before_push():
-            inspection.require_sound(session, heads, known=remotes.heads(session.folder, remote), whose="")
+        with engine_inspection.translate_push_refusal():
+            inspection.require_sound_heads(session, heads, known=remotes.read_heads(session.folder, remote), whose="")
         _prepare_session(session, url)
-        remotes.register(session.folder, session.connection, remote, url)
+        remotes.register_remote(session.folder, session.connection, remote, url)
         try:
-            check = remotes.growth_check(session.folder, session.limits.file_bytes)
+            check = remotes.make_growth_check(session.folder, session.limits.file_bytes)
             remotes.push(session.connection, remote, url, wanted, force=force, user=user, check=check)
         finally:
             _note_pushed(session, remote, url, wanted)
@@ -120,15 +120,15 @@ def push(
 def _require_unmoved(
     session: DoltSession, access: DoltAccess, remote: str, url: str, wanted: Iterable[str], *, user: str
 ) -> None:
-    before = remotes.heads(session.folder, remote)
+    before = remotes.read_heads(session.folder, remote)
     _fetch(session, access, remote, url, user=user)
-    now = remotes.heads(session.folder, remote)
+    now = remotes.read_heads(session.folder, remote)
     if any(before.get(branch) != now.get(branch) for branch in wanted):
         raise RemoteMoved(f"{url} has moved on meanwhile; nothing was pushed.", hint="vmrag pull", remote=url)
 
 
 def _require_not_foreign(session: DoltSession, remote: str, url: str, wanted: Mapping[str, str]) -> None:
-    there = remotes.foreign_heads(session.folder, remote)
+    there = remotes.read_foreign_heads(session.folder, remote)
     for branch, head in wanted.items():
         if head != there.get(branch, head):
             raise KnowledgeRefused(
@@ -139,50 +139,50 @@ def _require_not_foreign(session: DoltSession, remote: str, url: str, wanted: Ma
 
 
 def _all_foreign(session: DoltSession) -> set[str]:
-    return {head for each in remotes.noted(session.folder).values() for head in each.foreign.values()}
+    return {head for each in remotes.read_notes(session.folder).values() for head in each.foreign.values()}
 
 
 def _note_pushed(session: DoltSession, remote: str, url: str, wanted: Iterable[str]) -> None:
     """Of what was pushed, Dolt tracks what arrived; other branches are as they were looked at."""
-    there = remotes.tracked(session.connection, remote)
+    there = remotes.read_tracked_heads(session.connection, remote)
     pushed, foreign = {name: there[name] for name in wanted if name in there}, _all_foreign(session)
-    ours = {name: head for name, head in remotes.heads(session.folder, remote).items() if name not in set(wanted)}
+    ours = {name: head for name, head in remotes.read_heads(session.folder, remote).items() if name not in set(wanted)}
     ours |= {name: head for name, head in pushed.items() if head not in foreign}
-    theirs = remotes.foreign_heads(session.folder, remote)
+    theirs = remotes.read_foreign_heads(session.folder, remote)
     theirs |= {name: head for name, head in pushed.items() if head in foreign}
-    remotes.note(session.folder, remote, Noted(url, ours, theirs))
+    remotes.write_note(session.folder, remote, RemoteNote(url, ours, theirs))
 
 
-def forget(session: DoltSession, remote: str) -> None:
-    with session.writing(f"forget {remote}"):
-        remotes.forget(session.folder, session.connection, remote)
+def forget_remote(session: DoltSession, remote: str) -> None:
+    with session.write_lock(f"forget {remote}"):
+        remotes.forget_remote(session.folder, session.connection, remote)
 
 
 def _fetch(session: DoltSession, access: DoltAccess, remote: str, url: str, *, user: str) -> None:
     folder, connection = session.folder, session.connection
-    remotes.require_there(url)
+    remotes.require_remote_exists(url)
     require_room(url, folder, session.limits)
     _prepare_session(session, url)
-    remotes.register(folder, connection, remote, url)
-    known, foreign = remotes.heads(folder, remote), remotes.foreign_heads(folder, remote)
+    remotes.register_remote(folder, connection, remote, url)
+    known, foreign = remotes.read_heads(folder, remote), remotes.read_foreign_heads(folder, remote)
     try:
-        check = remotes.growth_check(folder, session.limits.file_bytes)
+        check = remotes.make_growth_check(folder, session.limits.file_bytes)
         remotes.fetch(connection, remote, url, user=user, check=check)
-        heads = remotes.tracked(connection, remote)
+        heads = remotes.read_tracked_heads(connection, remote)
         if set(heads.values()).difference(known.values(), foreign.values()):
             _require_true(session.folder, access)
-        foreign = inspection.foreign_heads(session, heads, known=known)
+        foreign = inspection.find_foreign_heads(session, heads, known=known)
     except (KnowledgeRefused, FileSystemError):
         _give_up(session, remote, known)
         raise
     ours = {name: head for name, head in heads.items() if name not in foreign}
-    remotes.note(folder, remote, Noted(url, ours, foreign))
+    remotes.write_note(folder, remote, RemoteNote(url, ours, foreign))
 
 
 def _prepare_session(session: DoltSession, url: str) -> None:
     """Let Dolt see what the remote holds now, and give a server the present password."""
-    if remotes.folder_of(url) is None:
-        session.connection.release()
+    if remotes.parse_folder(url) is None:
+        session.connection.end_session()
     else:
         session.connection.forget_remotes()
 
@@ -195,7 +195,7 @@ def _require_true(folder: Path, access: DoltAccess) -> None:
     if not (folder / DOLT_FOLDER).is_dir():
         return
     try:
-        files.require_true(folder, access.binary)
+        files.require_valid_tables(folder, access.binary)
     except EngineUnwritable:
         raise
     except EngineFailed as error:
@@ -207,8 +207,8 @@ def _require_true(folder: Path, access: DoltAccess) -> None:
 
 def _give_up(session: DoltSession, remote: str, known: Mapping[str, str]) -> None:
     """Drop all that came; what was known of the remote before stays known, and here."""
-    session.keep_sound(known.values())
-    remotes.clear(session.folder, session.connection, remote)
+    session.anchor_sound_heads(known.values())
+    remotes.unregister_remote(session.folder, session.connection, remote)
     session.collect_garbage()
 
 
@@ -217,13 +217,13 @@ def require_room(url: str, folder: Path, limits: Limits) -> None:
 
     Raises `KnowledgeRefused`, `FileFailed`.
     """
-    size = remotes.size_of(url)
+    size = remotes.measure_size(url)
     if size > limits.file_bytes:
-        raise too_large(size, limits.file_bytes)
-    require_space(folder, max(0, size - remotes.size_of(f"file://{folder}")), "the remote's knowledge base")
+        raise too_large_error(size, limits.file_bytes)
+    require_space(folder, max(0, size - remotes.measure_size(f"file://{folder}")), "the remote's knowledge base")
 
 
-def vet(
+def vet_revisions(
     session: DoltSession,
     access: DoltAccess,
     url: str,
@@ -235,20 +235,20 @@ def vet(
     sound: Callable[[Row], None],
 ) -> list[str]:
     """See `Engine.vet`. What is there is fetched into a repository of its own."""
-    root, here = session.known_history(known)
+    root, here = session.read_known_history(known)
     with _fetched(url, into.with_name("theirs"), limits, access) as theirs:
         connection = theirs.connection
-        if not history.existing(connection, [root]):
-            raise engine_inspection.refused(engine_inspection.STRANGE)
-        there = history.existing(connection, revisions) - set(here)
-        new = new_ancestors(history.parents(connection, there), there, here)
+        if not history.find_existing(connection, [root]):
+            raise engine_inspection.vetting_error(engine_inspection.UNRELATED)
+        there = history.find_existing(connection, revisions) - set(here)
+        new = collect_new_ancestors(history.map_parents(connection, there), there, here)
         engine_inspection.require_descent(new, limits)
-        inspection.DoltLooker(theirs).require_all(new, sound)
+        inspection.DoltInspector(theirs).require_sound_revisions(new, sound)
         if new:
             permissions.make_folder(into)
-            remotes.register(theirs.folder, connection, _VETTED, f"file://{into}")
-            check = remotes.growth_check(theirs.folder, limits.file_bytes)
-            heads = vetted_heads(new)
+            remotes.register_remote(theirs.folder, connection, _VETTED, f"file://{into}")
+            check = remotes.make_growth_check(theirs.folder, limits.file_bytes)
+            heads = name_vetted_heads(new)
             remotes.push(connection, _VETTED, f"file://{into}", heads, force=False, user="", check=check)
     return list(new)
 
@@ -261,16 +261,16 @@ def _fetched(url: str, folder: Path, limits: Limits, access: DoltAccess) -> Iter
     So what is known by name is known by content.
     """
     permissions.make_folder(folder)
-    schema.make_empty(folder, access)
-    with schema.opened(folder, access, limits) as connection:
+    schema.create_empty_repository(folder, access)
+    with schema.open_repository(folder, access, limits) as connection:
         session = DoltSession(folder, connection, lock_timeout=30.0, limits=limits)
-        remotes.register(folder, connection, _REMOTE, url)
+        remotes.register_remote(folder, connection, _REMOTE, url)
         try:
             remotes.fetch(
-                connection, _REMOTE, url, user=access.user, check=remotes.growth_check(folder, limits.file_bytes)
+                connection, _REMOTE, url, user=access.user, check=remotes.make_growth_check(folder, limits.file_bytes)
             )
-            connection.release()
-            program.check(folder, access.binary, timeout=REMOTE_SECONDS)
+            connection.end_session()
+            program.check_repository(folder, access.binary, timeout=REMOTE_SECONDS)
         except EngineFailed as error:
-            raise engine_inspection.refused(error.message) from error
+            raise engine_inspection.vetting_error(error.message) from error
         yield session

@@ -36,21 +36,21 @@ class DoltliteComparison(RowComparison[DoltliteSession]):
     """Compares by the engine's own tables of differences."""
 
     @contextlib.contextmanager
-    def compared(self, old: At, new: At) -> Iterator[ComparedStates]:
+    def open_states(self, old: At, new: At) -> Iterator[ComparedStates]:
         session = self._session
         if isinstance(old, str) and isinstance(new, str) and session.has_tables_of_root(old, new):
-            version, main = schema.version(session.main), session.main
+            version, main = schema.read_version(session.main), session.main
             yield DoltliteCompared(main, main, [_DiffStep(main, old, new)], (version, version))
             return
-        with session.reading(old) as before, session.reading(new) as after:
+        with session.open_reader(old) as before, session.open_reader(new) as after:
             steps = _steps(session, before, after, old, new)
-            yield DoltliteCompared(before, after, steps, (schema.version(before), schema.version(after)))
+            yield DoltliteCompared(before, after, steps, (schema.read_version(before), schema.read_version(after)))
 
 
 class DoltliteCompared(ComparedStates):
     """`versions` of the schema of both states."""
 
-    changed = " OR ".join(
+    changed_sql = " OR ".join(
         (
             "diff_type <> 'modified'",
             *(f"to_{compared_column} IS NOT from_{compared_column}" for compared_column in COMPARED_COLUMNS),
@@ -63,14 +63,17 @@ class DoltliteCompared(ComparedStates):
         super().__init__(steps)
         self._before, self._after, self._versions = before, after, versions
 
-    def comparable(self, table: Table) -> bool:
+    def can_compare(self, table: Table) -> bool:
         return table is DOCUMENTS or (self._versions[0] == self._versions[1] >= table.since)
 
-    def differing(
+    def read_differences(
         self, step: _DiffStep, table: Table, columns: tuple[Sequence[str], Sequence[str]], where: str
     ) -> Iterator[tuple[tuple[Any, ...], tuple[Any, ...]]]:
         before, after = (
-            [dict(zip(table.columns, table.selected(self._versions[1], prefix), strict=True))[name] for name in names]
+            [
+                dict(zip(table.columns, table.select_list(self._versions[1], prefix), strict=True))[name]
+                for name in names
+            ]
             for names, prefix in zip(columns, ("from_", "to_"), strict=True)
         )
         rest = f"FROM dolt_diff_{table.name}(?, ?) WHERE {where}"
@@ -78,15 +81,15 @@ class DoltliteCompared(ComparedStates):
             old, new = tuple(row[: len(before)]), tuple(row[len(before) :])
             yield () if kind == "added" else old, () if kind == "removed" else new
 
-    def whole(self, table: Table) -> tuple[Iterable[Row], Iterable[Row]]:
-        return DoltliteRows(self._before).table(table), DoltliteRows(self._after).table(table)
+    def read_both_tables(self, table: Table) -> tuple[Iterable[Row], Iterable[Row]]:
+        return DoltliteRows(self._before).read_table(table), DoltliteRows(self._after).read_table(table)
 
-    def before(self, key: DocumentKey) -> Document | None:
-        return DoltliteRows(self._before).one(*key)
+    def find_old_document(self, key: DocumentKey) -> Document | None:
+        return DoltliteRows(self._before).find_document(*key)
 
-    def count(self) -> ChangeCounts:
+    def count_changes(self) -> ChangeCounts:
         (step,) = self._steps
-        sql = f"SELECT diff_type, count(*) FROM dolt_diff_documents(?, ?) WHERE {self.changed} GROUP BY diff_type"  # noqa: S608  our own names
+        sql = f"SELECT diff_type, count(*) FROM dolt_diff_documents(?, ?) WHERE {self.changed_sql} GROUP BY diff_type"  # noqa: S608  our own names
         return ChangeCounts(
             **{kind: int(number) for kind, number in step.connection.execute(sql, (step.old, step.new))}
         )

@@ -30,8 +30,8 @@ from vmrag_link.engines.doltlite.library import (
     TRANSIENT,
     TRUSTED_SCHEMA,
     Watch,
-    failure,
-    library,
+    load_library,
+    sqlite_error,
 )
 from vmrag_link.engines.records import Value
 from vmrag_link.engines.tables import ROWS_HINT
@@ -87,7 +87,7 @@ class Connection:
         self._watch = Watch(lambda _: int(time.monotonic() > due[0]))
         self._timeout = timeout
         self._handle = ctypes.c_void_p()
-        self._lib = library()
+        self._lib = load_library()
         self.statements = 0
         name = os.fsencode(path) + (b"" if at is None else b"@" + at.encode())
         try:
@@ -99,12 +99,12 @@ class Connection:
                 (ENABLE_TRIGGER, False),
                 (ENABLE_VIEW, False),
             ):
-                self._lib.switch(self._handle, option, on=on)
+                self._lib.set_option(self._handle, option, on=on)
             self._lib.watch(self._handle, _WATCHED_EVERY, self._watch, None)
             if longest is not None:
                 self._lib.limit(self._handle, LIMIT_LENGTH, longest)
-            if not self._lib.confirmed:
-                self._lib.confirm(str(self.execute("SELECT dolt_version()")[0][0]))
+            if not self._lib.version_checked:
+                self._lib.require_version(str(self.execute("SELECT dolt_version()")[0][0]))
         except BaseException:
             self.close()
             raise
@@ -272,4 +272,4 @@ class Connection:
                 sqlite_message=message,
                 path=str(self.path),
             )
-        return failure(code, message, self.path)
+        return sqlite_error(code, message, self.path)

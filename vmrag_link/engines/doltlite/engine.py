@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from vmrag_link.engines.base import DOLTLITE_FILE, LINKS_BRANCH, Write
-from vmrag_link.engines.base_session import doltlite_stamp
+from vmrag_link.engines.base_session import read_doltlite_stamp
 from vmrag_link.engines.doltlite import extent, history, schema
 from vmrag_link.engines.doltlite.connection import Connection
 from vmrag_link.engines.doltlite.history import WORKING
@@ -22,7 +22,7 @@ from vmrag_link.models import (
     Link,
     RevisionInfo,
     Row,
-    Working,
+    WorkingSet,
 )
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ class DoltliteEngine(SqlEngine[DoltliteSession, Connection]):
         """
         from vmrag_link.engines.doltlite import transfer
 
-        transfer.create(folder, author=author, date=date, origin=origin)
+        transfer.create_file(folder, author=author, date=date, origin=origin)
         return cls.open(folder)
 
     @classmethod
@@ -77,17 +77,17 @@ class DoltliteEngine(SqlEngine[DoltliteSession, Connection]):
         base.
         """
         path = folder / DOLTLITE_FILE
-        if not cls.there(folder):
+        if not cls.exists(folder):
             raise NotInitialized(f"There is no knowledge base in {folder}.", hint="vmrag init --knowledge-base")
         extent.require_whole(path)
         return cls(folder, lock_timeout=lock_timeout, limits=limits)
 
     @staticmethod
-    def there(folder: Path) -> bool:
+    def exists(folder: Path) -> bool:
         """Whether `open` would find something; a creation that was killed leaves nothing."""
         return (folder / DOLTLITE_FILE).exists()
 
-    def damage(self) -> str:
+    def find_damage(self) -> str:
         try:
             rows = self._session.main.execute_long("PRAGMA integrity_check")
         except EngineFailed as error:
@@ -95,8 +95,8 @@ class DoltliteEngine(SqlEngine[DoltliteSession, Connection]):
         found = " ".join(str(row) for (row,) in rows).replace("*** in database main ***", "").split()
         return "" if found == ["ok"] else f"The knowledge base {self._session.file} is damaged ({' '.join(found)})."
 
-    def stamp(self) -> object:
-        return doltlite_stamp(self.folder)
+    def read_stamp(self) -> object:
+        return read_doltlite_stamp(self.folder)
 
     # -- revisions
 
@@ -104,14 +104,14 @@ class DoltliteEngine(SqlEngine[DoltliteSession, Connection]):
         return history.log(self._session.main, revision, limit)
 
     def is_bare(self, revision: str) -> bool:
-        with self._session.reading(revision) as connection:
-            return not schema.version(connection)
+        with self._session.open_reader(revision) as connection:
+            return not schema.read_version(connection)
 
-    def unreachable(self, revisions: Iterable[str], *, heads: Iterable[str] | None = None) -> list[str]:
+    def find_unreachable(self, revisions: Iterable[str], *, heads: Iterable[str] | None = None) -> list[str]:
         found = (
-            history.unreachable(self._session.main, revisions)
+            history.find_unreachable(self._session.main, revisions)
             if heads is None
-            else history.unreachable_from(self._session.main, heads, revisions)
+            else history.find_unreachable_from(self._session.main, heads, revisions)
         )
         return [each for each in found if self.has_revision(each)]
 
@@ -120,28 +120,28 @@ class DoltliteEngine(SqlEngine[DoltliteSession, Connection]):
     def remote_heads(self, remote: str) -> dict[str, str]:
         from vmrag_link.engines.doltlite import remotes
 
-        return remotes.heads(self._session.main, remote)
+        return remotes.read_heads(self._session.main, remote)
 
-    def known_heads(self, branch: str | None = None) -> set[str]:
+    def all_remote_heads(self, branch: str | None = None) -> set[str]:
         from vmrag_link.engines.doltlite import remotes
 
-        return remotes.all_heads(self._session.main, branch)
+        return remotes.read_all_heads(self._session.main, branch)
 
-    def peek(self, url: str) -> dict[str, str] | None:
+    def peek_heads(self, url: str) -> dict[str, str] | None:
         from vmrag_link.engines.doltlite import remotes
 
-        return remotes.peek(url)
+        return remotes.peek_heads(url)
 
     def fetch(self, remote: str, url: str) -> None:
         from vmrag_link.engines.doltlite import transfer
 
         transfer.fetch(self._session, remote, url)
 
-    def require_records(self, at: At, *, since: str) -> None:
+    def require_valid_rows(self, at: At, *, since: str) -> None:
         from vmrag_link.engines.doltlite import inspection
 
-        with self._session.reading(at) as connection:
-            inspection.require_records(connection, WORKING if isinstance(at, Working) else at, since)
+        with self._session.open_reader(at) as connection:
+            inspection.require_valid_rows(connection, WORKING if isinstance(at, WorkingSet) else at, since)
 
     def push(self, remote: str, url: str, heads: Mapping[str, str], *, force: bool = False) -> None:
         from vmrag_link.engines.doltlite import transfer
@@ -151,9 +151,9 @@ class DoltliteEngine(SqlEngine[DoltliteSession, Connection]):
     def forget_remote(self, remote: str) -> None:
         from vmrag_link.engines.doltlite import transfer
 
-        transfer.forget(self._session, remote)
+        transfer.forget_remote(self._session, remote)
 
-    def vet(
+    def vet_revisions(
         self,
         url: str,
         revisions: Sequence[str],
@@ -165,7 +165,7 @@ class DoltliteEngine(SqlEngine[DoltliteSession, Connection]):
     ) -> list[str]:
         from vmrag_link.engines.doltlite import transfer
 
-        return transfer.vet(self._session, url, revisions, known=known, into=into, limits=limits, sound=sound)
+        return transfer.vet_revisions(self._session, url, revisions, known=known, into=into, limits=limits, sound=sound)
 
     # -- reading
 
@@ -173,7 +173,7 @@ class DoltliteEngine(SqlEngine[DoltliteSession, Connection]):
     def _rows(self, at: At) -> Iterator[PlaceRows]:
         from vmrag_link.engines.doltlite import reading
 
-        with self._session.reading(at) as connection:
+        with self._session.open_reader(at) as connection:
             yield reading.DoltliteRows(connection)
 
     # -- writing
@@ -181,7 +181,7 @@ class DoltliteEngine(SqlEngine[DoltliteSession, Connection]):
     def _store(self, place: Connection, rows: Write) -> None:
         from vmrag_link.engines.doltlite import writing
 
-        writing.store(place, rows)
+        writing.store_rows(place, rows)
 
     def _begin_merge(self, place: Connection, joining: str) -> None:
         from vmrag_link.engines.doltlite import writing
@@ -192,13 +192,13 @@ class DoltliteEngine(SqlEngine[DoltliteSession, Connection]):
 
     def _link_rows(self, place: str, wanted: Mapping[str, str]) -> list[Link]:
         where = "WHERE " + " AND ".join(f"{column} = ?" for column in wanted) if wanted else ""
-        with self._session.connection(place, with_links=True) as connection:
-            return history.link_rows(connection, where, list(wanted.values()))
+        with self._session.open_connection(place, with_links=True) as connection:
+            return history.list_links(connection, where, list(wanted.values()))
 
     def _commit_links(
         self, start: str | None, put: Sequence[Link], remove: Sequence[str], *, message: str, author: str, date: str
     ) -> str | None:
-        connect = functools.partial(self._session.connection, with_links=True)
+        connect = functools.partial(self._session.open_connection, with_links=True)
         opened = unfinished_branch(self._session.writer, start, connect) if start else connect(LINKS_BRANCH)
         with opened as connection:
             return history.commit_links(connection, put, remove, message=message, author=author, date=date)

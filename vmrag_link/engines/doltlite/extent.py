@@ -20,7 +20,7 @@ from vmrag_link.errors import EngineFailed, quoted
 from vmrag_link.models import Record
 from vmrag_link.paths import read_regular
 
-NAME = "extent"
+EXTENT_NAME = "extent"
 
 _HEADER = 168
 """Bytes at the beginning that the engine writes once in the life of a file."""
@@ -36,12 +36,12 @@ class Extent(Record, frozen=True):
     header: bytes
 
 
-def note(file: Path) -> None:
+def note_length(file: Path) -> None:
     """Note the length of a file that ends with what was written whole. Hold the write lock.
 
     A length that cannot be noted is no reason to fail: what was to be stored is stored.
     """
-    path = file.with_name(NAME)
+    path = file.with_name(EXTENT_NAME)
     with contextlib.suppress(OSError):
         found, before = file.stat(), _read(path)
         known = before is not None and before.inode == found.st_ino and before.size <= found.st_size
@@ -49,14 +49,14 @@ def note(file: Path) -> None:
         _write(path, Extent(found.st_ino, found.st_size, header))
 
 
-def forget(file: Path) -> None:
+def forget_length(file: Path) -> None:
     """Call it before the file is replaced by a shorter one."""
-    file.with_name(NAME).unlink(missing_ok=True)
+    file.with_name(EXTENT_NAME).unlink(missing_ok=True)
 
 
 def require_whole(file: Path) -> None:
     """Raise `EngineFailed` for a file whose end is gone. Costs a look at two files."""
-    path = file.with_name(NAME)
+    path = file.with_name(EXTENT_NAME)
     noted = _read(path)
     if noted is None:
         return
@@ -107,9 +107,9 @@ def _write(path: Path, extent: Extent) -> None:
     fields = f"{extent.inode:020} {extent.size:020} {extent.header.hex()}"
     content = f"{fields} {_checksum(fields)}\n".encode("ascii")
     flags = os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
-    descriptor = os.open(path, flags, permissions.for_new_file(path))
+    descriptor = os.open(path, flags, permissions.choose_file_mode(path))
     try:
-        permissions.adjust(descriptor, path)
+        permissions.restore_mode(descriptor, path)
         os.pwrite(descriptor, content, 0)
         os.ftruncate(descriptor, len(content))
         os.fsync(descriptor)

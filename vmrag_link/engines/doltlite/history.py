@@ -19,7 +19,7 @@ import msgspec
 from vmrag_link.engines.base import UNFINISHED_BRANCH
 from vmrag_link.engines.doltlite import schema
 from vmrag_link.engines.doltlite.connection import Connection
-from vmrag_link.engines.doltlite.schema import objects
+from vmrag_link.engines.doltlite.schema import parse_objects
 from vmrag_link.engines.records import link_row
 from vmrag_link.errors import RevisionMissing
 from vmrag_link.models import KbBranch, Link, RevisionInfo
@@ -58,16 +58,16 @@ def is_hash(text: str) -> bool:
     return bool(re.fullmatch(_REVISION, text))
 
 
-def exists(connection: Connection, revision: str) -> bool:
+def revision_exists(connection: Connection, revision: str) -> bool:
     if not is_hash(revision):
         return False
     return bool(connection.execute("SELECT 1 FROM dolt_commit_ancestors WHERE commit_hash = ? LIMIT 1", (revision,)))
 
 
-def require(connection: Connection, *revisions: str) -> None:
+def require_revisions(connection: Connection, *revisions: str) -> None:
     """Raises `RevisionMissing` for the first that is not here."""
     for revision in revisions:
-        if not exists(connection, revision):
+        if not revision_exists(connection, revision):
             raise RevisionMissing(
                 f"The knowledge base has no revision {revision[:60]!r}.",
                 hint="vmrag log (shows the revisions that are here)",
@@ -76,7 +76,7 @@ def require(connection: Connection, *revisions: str) -> None:
 
 
 def log(connection: Connection, revision: str, limit: int | None) -> Iterator[RevisionInfo]:
-    require(connection, revision)
+    require_revisions(connection, revision)
     # LIMIT -1 is SQLite's "no limit".
     for row in connection.stream(_LOG, (revision, -1 if limit is None else limit)):
         found, name, email, date, message, parents = row
@@ -85,11 +85,11 @@ def log(connection: Connection, revision: str, limit: int | None) -> Iterator[Re
 
 
 def is_ancestor(connection: Connection, ancestor: str, descendant: str) -> bool:
-    require(connection, ancestor, descendant)
+    require_revisions(connection, ancestor, descendant)
     return bool(connection.execute(_FROM_REVISION, (descendant, ancestor)))
 
 
-def parents(connection: Connection, revisions: Iterable[str]) -> dict[str, tuple[str, ...]]:
+def map_parents(connection: Connection, revisions: Iterable[str]) -> dict[str, tuple[str, ...]]:
     asked = json.dumps([each for each in dict.fromkeys(revisions) if re.fullmatch(_REVISION, each)])
     found: dict[str, tuple[str, ...]] = {}
     for revision, parent in connection.stream(_PARENTS, (asked,)):
@@ -97,20 +97,20 @@ def parents(connection: Connection, revisions: Iterable[str]) -> dict[str, tuple
     return found
 
 
-def own_parents(connection: Connection, revision: str) -> tuple[str, ...]:
+def read_parents(connection: Connection, revision: str) -> tuple[str, ...]:
     """The parents of a revision that is here."""
     sql = "SELECT parent_hash FROM dolt_commit_ancestors WHERE commit_hash = ? ORDER BY parent_index"
     return tuple(parent for (parent,) in connection.execute(sql, (revision,)) if parent)
 
 
-def unreachable(connection: Connection, revisions: Iterable[str], *, without: str = "") -> list[str]:
+def find_unreachable(connection: Connection, revisions: Iterable[str], *, without: str = "") -> list[str]:
     """Those that no branch other than `without` reaches, in the given order. One walk, until all
     are found.
     """
     return _not_among(connection.stream(_FROM_BRANCHES, (without,)), revisions)
 
 
-def unreachable_from(connection: Connection, heads: Iterable[str], revisions: Iterable[str]) -> list[str]:
+def find_unreachable_from(connection: Connection, heads: Iterable[str], revisions: Iterable[str]) -> list[str]:
     """Those that none of these heads reaches, as `unreachable`."""
     return _not_among(connection.stream(_FROM_HEADS, (json.dumps(list(heads)),)), revisions)
 
@@ -126,17 +126,17 @@ def _not_among(reached: Iterator[tuple[str]], revisions: Iterable[str]) -> list[
 
 
 def merge_base(connection: Connection, one: str, other: str) -> str | None:
-    require(connection, one, other)
+    require_revisions(connection, one, other)
     base: str | None = connection.execute("SELECT dolt_merge_base(?, ?)", (one, other))[0][0]
     return base
 
 
-def branches(connection: Connection) -> list[KbBranch]:
+def list_branches(connection: Connection) -> list[KbBranch]:
     rows = connection.execute(f"SELECT name, hash, dirty {_BRANCHES} ORDER BY name")
     return [KbBranch(name, head, bool(dirty)) for name, head, dirty in rows]
 
 
-def branch(connection: Connection, name: str) -> KbBranch | None:
+def find_branch(connection: Connection, name: str) -> KbBranch | None:
     rows = connection.execute(f"SELECT name, hash, dirty {_BRANCHES} AND name = ?", (name,))
     return KbBranch(rows[0][0], rows[0][1], bool(rows[0][2])) if rows else None
 
@@ -146,18 +146,18 @@ _TABLE = """CREATE TABLE IF NOT EXISTS git_links(
     git_branch LONGTEXT, git_repo_url LONGTEXT, linked_at VARCHAR(255), source VARCHAR(255),
     superseded_by VARCHAR(255), metadata LONGTEXT) WITHOUT ROWID"""
 _INDEX = "CREATE INDEX IF NOT EXISTS git_links_by_revision ON git_links(dolt_commit)"
-LINK_OBJECTS = objects(_TABLE, _INDEX)
+LINK_OBJECTS = parse_objects(_TABLE, _INDEX)
 _COLUMNS = ", ".join(Link.__struct_fields__)
 _PUT = f"INSERT OR REPLACE INTO git_links({_COLUMNS}) VALUES ({', '.join('?' * len(Link.__struct_fields__))})"  # noqa: S608  our own names
 
 
-def prepare_links(connection: Connection) -> None:
+def create_links_table(connection: Connection) -> None:
     """Make the table where it is missing; call it in a transaction."""
     connection.execute(_TABLE)
     connection.execute(_INDEX)
 
 
-def link_rows(connection: Connection, where: str = "", args: Sequence[str] = ()) -> list[Link]:
+def list_links(connection: Connection, where: str = "", args: Sequence[str] = ()) -> list[Link]:
     """Sorted by git commit; `where` is our own SQL."""
     if not has_links(connection):
         return []
@@ -176,7 +176,7 @@ def commit_links(
     changed.
     """
     with connection.transaction():
-        prepare_links(connection)
+        create_links_table(connection)
         connection.executemany("DELETE FROM git_links WHERE git_commit = ?", ((each,) for each in remove))
         connection.executemany(_PUT, (link_row(each) for each in put))
         return schema.commit(connection, message, author, date) if schema.is_dirty(connection) else ""

@@ -17,8 +17,8 @@ from vmrag_link.engines import inspection, records
 from vmrag_link.engines.doltlite import history, remotes, schema
 from vmrag_link.engines.doltlite.connection import LONGEST_STEP, Connection
 from vmrag_link.engines.doltlite.history import WORKING
-from vmrag_link.engines.limits import Limits, too_large
-from vmrag_link.engines.looking import Look, Looker
+from vmrag_link.engines.limits import Limits, too_large_error
+from vmrag_link.engines.looking import InspectedPlace, Inspector
 from vmrag_link.engines.tables import ROWS_HINT, Table
 from vmrag_link.errors import EngineError, EngineFailed
 from vmrag_link.models import Link, Row
@@ -34,51 +34,53 @@ def require_room(url: str, into: Path, limits: Limits) -> None:
     A server does not tell its size, and a missing file is left to the fetch. Raises
     `KnowledgeRefused`, `FileFailed`.
     """
-    file = remotes.file_of(url)
+    file = remotes.parse_file(url)
     if file is None or not file.exists():
         return
     size = file.stat().st_size
     if size > limits.file_bytes:
-        raise too_large(size, limits.file_bytes)
+        raise too_large_error(size, limits.file_bytes)
     held = into.stat().st_size if into.exists() else 0
     require_space(into.parent, max(0, size - held), "the remote's knowledge base")
 
 
-class DoltliteLook(Look):
+class DoltliteInspectedPlace(InspectedPlace):
     """At the revision `at`, or WORKING of the branch, where the connection stands."""
 
     def __init__(self, connection: Connection, at: str) -> None:
         self._connection, self._at = connection, at
 
-    def strange(self, *, with_links: bool = False) -> str:
-        return schema.strange(self._connection, also=history.LINK_OBJECTS if with_links else frozenset())
+    def describe_foreign_objects(self, *, with_links: bool = False) -> str:
+        return schema.describe_foreign_objects(
+            self._connection, also=history.LINK_OBJECTS if with_links else frozenset()
+        )
 
-    def version(self) -> int:
-        return schema.version(self._connection)
+    def read_version(self) -> int:
+        return schema.read_version(self._connection)
 
-    def meta(self) -> list[tuple[Any, ...]]:
+    def read_meta(self) -> list[tuple[Any, ...]]:
         return self._connection.execute("SELECT key, value FROM vmrag_meta LIMIT 2")
 
-    def answers(self, queries: Sequence[str]) -> list[Any]:
+    def query_values(self, queries: Sequence[str]) -> list[Any]:
         found = (self._connection.execute(query) for query in queries)
         return [rows[0][0] if rows else None for rows in found]
 
-    def changed(self, table: Table, since: str) -> str:
+    def changed_rows_sql(self, table: Table, since: str) -> str:
         if not (history.is_hash(since) and (history.is_hash(self._at) or self._at == WORKING)):
             raise EngineFailed("Revisions there have names that are no hashes.", hint=ROWS_HINT)
         return f"dolt_diff_{table.name}('{since}', '{self._at}')"
 
-    def stored(self, table: Table, since: str | None) -> Iterator[Row]:
+    def read_stored(self, table: Table, since: str | None) -> Iterator[Row]:
         """A column can hold values of any type, so all others are refused."""
-        columns = table.selected(self.version(), "to_" if since else "")
+        columns = table.select_list(self.read_version(), "to_" if since else "")
         sql = f"SELECT {', '.join(columns)} FROM {self._those(table, since)}"  # noqa: S608  our own names
-        return (records.record(table, row) for row in self._connection.stream(sql))
+        return (records.parse_record(table, row) for row in self._connection.stream(sql))
 
-    def odd_types(self, since: str | None) -> str:
+    def describe_odd_types(self, since: str | None) -> str:
         """A row may hold bytes, NULL or a number in place of a text."""
-        for table in self.tables():
-            kinds = ["integer" if each in table.numbers else "text" for each in table.columns]
-            columns = zip(table.selected(self.version(), "to_" if since else ""), kinds, strict=True)
+        for table in self.list_tables():
+            kinds = ["integer" if each in table.number_columns else "text" for each in table.columns]
+            columns = zip(table.select_list(self.read_version(), "to_" if since else ""), kinds, strict=True)
             odd = " OR ".join(f"typeof({column}) <> '{kind}'" for column, kind in columns)
             those = f"{self._those(table, since)} {'AND' if since else 'WHERE'} ({odd})"
             if self._connection.execute(f"SELECT 1 FROM {those} LIMIT 1"):  # noqa: S608  our own names
@@ -86,50 +88,50 @@ class DoltliteLook(Look):
         return ""
 
     def _those(self, table: Table, since: str | None) -> str:
-        return f"{self.changed(table, since)} WHERE diff_type <> 'removed'" if since else table.name
+        return f"{self.changed_rows_sql(table, since)} WHERE diff_type <> 'removed'" if since else table.name
 
     def has_links(self) -> bool:
         return history.has_links(self._connection)
 
-    def links(self) -> Sequence[Link]:
-        return history.link_rows(self._connection)
+    def list_links(self) -> Sequence[Link]:
+        return history.list_links(self._connection)
 
 
-class DoltliteLooker(Looker):
+class DoltliteInspector(Inspector):
     def __init__(self, file: Path, limits: Limits, *, patience: float = LONGEST_STEP) -> None:
         self._file, self.limits, self._patience = file, limits, patience
 
     @contextlib.contextmanager
-    def at(self, revision: str) -> Iterator[Look]:
+    def open_place(self, revision: str) -> Iterator[InspectedPlace]:
         longest = self.limits.text_bytes
         with Connection(
             self._file, at=revision, access="read", longest=longest, longest_step=self._patience
         ) as connection:
-            yield DoltliteLook(connection, revision)
+            yield DoltliteInspectedPlace(connection, revision)
 
-    def known(self, revision: str) -> bool:
+    def can_compare_with(self, revision: str) -> bool:
         with Connection(self._file, access="read") as connection:
-            return history.exists(connection, revision)
+            return history.revision_exists(connection, revision)
 
-    def require_described(self, revision: str) -> None:
+    def require_readable_info(self, revision: str) -> None:
         with Connection(self._file, access="read", longest=self.limits.text_bytes) as connection:
             next(history.log(connection, revision, 1))
 
-    def reason(self, error: Exception) -> str:
+    def describe_error(self, error: Exception) -> str:
         if not isinstance(error, EngineError):
             return str(error)
         said = (error.result_message if isinstance(error, EngineFailed) else "") or error.message
         return said.replace(f"The knowledge base {self._file}", "it")
 
 
-def require_sound(file: Path, heads: Mapping[str, str], *, known: Mapping[str, str], limits: Limits) -> None:
+def require_sound_heads(file: Path, heads: Mapping[str, str], *, known: Mapping[str, str], limits: Limits) -> None:
     """See `Looker.require_sound`."""
-    DoltliteLooker(file, limits, patience=PATIENCE).require_sound(heads, known=known)
+    DoltliteInspector(file, limits, patience=PATIENCE).require_sound_heads(heads, known=known)
 
 
-def require_records(connection: Connection, at: str, since: str) -> None:
+def require_valid_rows(connection: Connection, at: str, since: str) -> None:
     """See `Engine.require_records`; `at`: a revision, or WORKING of the connection's branch."""
-    look = DoltliteLook(connection, at)
-    if look.version():
-        for row in look.rows(since):
-            inspection.require_ours(row)
+    look = DoltliteInspectedPlace(connection, at)
+    if look.read_version():
+        for row in look.read_rows(since):
+            inspection.require_valid_row(row)

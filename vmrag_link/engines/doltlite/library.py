@@ -62,7 +62,7 @@ class Library:
             self._dll = ctypes.CDLL(str(path), mode=mode)
         except OSError as error:
             raise EngineFailed(f"The engine's library {path} cannot be loaded: {error}.", hint=_REINSTALL) from error
-        self.confirmed = False
+        self.version_checked = False
 
         handle, text, number = ctypes.c_void_p, ctypes.c_char_p, ctypes.c_int
         pointer = ctypes.POINTER(ctypes.c_void_p)
@@ -98,7 +98,7 @@ class Library:
         function.argtypes = arguments
         return function
 
-    def switch(self, connection: ctypes.c_void_p, option: int, *, on: bool) -> None:
+    def set_option(self, connection: ctypes.c_void_p, option: int, *, on: bool) -> None:
         """Set a `sqlite3_db_config` option. Raises `EngineFailed` where the library does not know
         it.
         """
@@ -107,7 +107,7 @@ class Library:
         if code or bool(now.value) is not on:
             raise EngineFailed(f"The engine's library does not know its option {option}.", hint=_REINSTALL)
 
-    def confirm(self, version: str) -> None:
+    def require_version(self, version: str) -> None:
         """Refuse a library of any other version: it would read the storage format differently."""
         if version.removeprefix("v") != VERSION:
             raise EngineFailed(
@@ -115,16 +115,16 @@ class Library:
                 hint=_REINSTALL,
                 version=version,
             )
-        self.confirmed = True
+        self.version_checked = True
 
 
 @functools.cache
-def library() -> Library:
+def load_library() -> Library:
     """The library of this process. Raises as `locate`."""
-    return Library(locate())
+    return Library(locate_library())
 
 
-def locate() -> Path:
+def locate_library() -> Path:
     """Where the wheel put the library; nothing of the package is imported.
 
     Raises `EngineFailed` where it is not installed, or is not made for this system. There the
@@ -135,10 +135,10 @@ def locate() -> Path:
     found = sorted(folder.glob("libdoltlite.*")) if folder else []
     if found:
         return found[0]
-    if not is_made_for(sys.platform, os.uname().machine, glibc=_has_glibc()):
+    if not has_wheel_for(sys.platform, os.uname().machine, glibc=_has_glibc()):
         raise EngineFailed(
             f"The embedded engine, doltlite, is made for {_MADE_FOR} only.",
-            hint=f"Let Dolt store what is new here: {extras.how_to_install('dolt')}, then: vmrag init --engine dolt; "
+            hint=f"Let Dolt store what is new here: {extras.format_install_command('dolt')}, then: vmrag init --engine dolt; "
             "what doltlite has stored is moved to Dolt where doltlite runs: vmrag migrate --to dolt",
         )
     if folder is None:
@@ -146,7 +146,7 @@ def locate() -> Path:
     raise EngineFailed(f"The embedded engine's library is missing from {folder}.", hint=_REINSTALL)
 
 
-def is_made_for(system: str, machine: str, *, glibc: bool) -> bool:
+def has_wheel_for(system: str, machine: str, *, glibc: bool) -> bool:
     """Whether doltlite has a wheel for `sys.platform` and the machine that `uname` names.
 
     `pyproject.toml` says the same in a marker, but for `glibc`, which has none.
@@ -192,7 +192,7 @@ _SENTENCES = {
 }
 
 
-def failure(code: int, message: str, path: Path) -> VmragError:
+def sqlite_error(code: int, message: str, path: Path) -> VmragError:
     """The error for an extended result code of SQLite, with its message in the details."""
     primary = code & 0xFF
     details: dict[str, Any] = {"sqlite_code": code, "sqlite_message": message, "path": str(path)}

@@ -29,18 +29,18 @@ class DoltliteRows(PlaceRows):
 
     @functools.cached_property
     def version(self) -> int:
-        return schema.version(self._connection)
+        return schema.read_version(self._connection)
 
-    def table(self, table: Table, ids: Iterable[str] | None = None) -> Iterator[Row]:
+    def read_table(self, table: Table, ids: Iterable[str] | None = None) -> Iterator[Row]:
         if self.version < table.since:
             return iter(())
-        key, columns = table.columns[0], ", ".join(table.selected(self.version))
+        key, columns = table.columns[0], ", ".join(table.select_list(self.version))
         where = "" if ids is None else f"WHERE {key} IN (SELECT value FROM json_each(?))"  # noqa: S608  our own names
         args = () if ids is None else (json.dumps(list(ids)),)
         sql = f"SELECT {columns} FROM {table.name} {where} ORDER BY {key}"  # noqa: S608  our own names
-        return (records.record(table, row) for row in self._connection.stream(sql, args))
+        return (records.parse_record(table, row) for row in self._connection.stream(sql, args))
 
-    def stored(
+    def read_stored(
         self, columns: Sequence[str], collection: str | None, ids: Iterable[str] | None
     ) -> Iterator[Sequence[Any]]:
         asked = {} if collection is None else {"collection_name = ?": collection}
@@ -48,41 +48,41 @@ class DoltliteRows(PlaceRows):
             asked["doc_id IN (SELECT value FROM json_each(?))"] = json.dumps(list(ids))
         return _rows(self._connection, columns, asked)
 
-    def selected(self, columns: Sequence[str], conditions: Mapping[str, str]) -> Iterator[Sequence[str]]:
+    def select_texts(self, columns: Sequence[str], conditions: Mapping[str, str]) -> Iterator[Sequence[str]]:
         asked = {f"{each} ?": value for each, value in conditions.items()}
-        return map(records.texts, _rows(self._connection, columns, asked))
+        return map(records.require_texts, _rows(self._connection, columns, asked))
 
-    def one(self, collection: str, doc_id: str) -> Document | None:
+    def find_document(self, collection: str, doc_id: str) -> Document | None:
         if not self.version:
             return None
         columns = ", ".join(DOCUMENTS.columns)
         sql = f"SELECT {columns} FROM documents WHERE collection_name = ? AND doc_id = ?"  # noqa: S608  our own names
         rows = self._connection.execute(sql, (collection, doc_id))
-        return records.document(rows[0]) if rows else self.document(collection, doc_id)
+        return records.parse_document(rows[0]) if rows else self.find_logical_document(collection, doc_id)
 
-    def stored_count(self, collection: str | None) -> int:
+    def count_stored(self, collection: str | None) -> int:
         """Constant time for all of them, because the tree knows its size; 1.5 µs per document for
         one collection.
         """
         where, args = ("", ()) if collection is None else ("WHERE collection_name = ?", (collection,))
         return int(self._connection.execute(f"SELECT count(*) FROM documents {where}", args)[0][0])  # noqa: S608  our own names
 
-    def past(self, table: Table, columns: Sequence[str], key: Mapping[str, str]) -> Iterator[Sequence[Any]]:
+    def read_past_rows(self, table: Table, columns: Sequence[str], key: Mapping[str, str]) -> Iterator[Sequence[Any]]:
         where = " AND ".join(f"{each} = ?" for each in key)
         sql = f"SELECT commit_hash, {', '.join(columns)} FROM dolt_history_{table.name} WHERE {where}"  # noqa: S608  our own names
         rows = self._connection.stream(sql, tuple(key.values()))
-        return map(records.texts, rows) if table is DOCUMENTS else rows
+        return map(records.require_texts, rows) if table is DOCUMENTS else rows
 
-    def implied(self, table: Table, ids: Iterable[str] | None) -> Iterable[tuple[str, str]]:
+    def read_keys(self, table: Table, ids: Iterable[str] | None) -> Iterable[tuple[str, str]]:
         for row in self._asked(table, [table.columns[0], logical.implying_column(table)], ids):
-            doc_id, name = records.texts(row)
+            doc_id, name = records.require_texts(row)
             yield doc_id, name
 
-    def rows(self, table: Table, ids: list[str], *, texts: bool) -> Iterable[Document]:
+    def read_rows(self, table: Table, ids: list[str], *, texts: bool) -> Iterable[Document]:
         columns = [name if texts or name != "content" else "''" for name in table.columns]
-        return (records.logical_document(table, row) for row in self._asked(table, columns, ids))
+        return (records.parse_logical_document(table, row) for row in self._asked(table, columns, ids))
 
-    def total(self, table: Table) -> int:
+    def count_rows(self, table: Table) -> int:
         if self.version < table.since:
             return 0
         return int(self._connection.execute(f"SELECT count(*) FROM {table.name}")[0][0])  # noqa: S608  our own names
@@ -109,7 +109,7 @@ def _rows(connection: Connection, columns: Sequence[str], asked: Mapping[str, st
     rest = f"FROM documents {where} ORDER BY collection_name, doc_id"
     before = ("", "")
     for row in _texts(connection, columns, rest, tuple(asked.values())):
-        collection_name, doc_id = records.texts(row[:2])
+        collection_name, doc_id = records.require_texts(row[:2])
         key = (collection_name, doc_id)
         if not before < key:  # a tree that lists a part of itself many times would never end
             raise EngineFailed(

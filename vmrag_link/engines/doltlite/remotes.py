@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from vmrag_link.engines.doltlite.connection import Connection
-from vmrag_link.engines.limits import too_large
+from vmrag_link.engines.limits import too_large_error
 from vmrag_link.errors import (
     DOLTLITE_PATH_BYTES,
     AuthenticationFailed,
@@ -40,7 +40,7 @@ _ERROR, _CANTOPEN, _CONSTRAINT, _UNAUTHORIZED = 1, 14, 19, 23
 _DAMAGED = (11, 26)
 
 
-def heads(connection: Connection, remote: str) -> dict[str, str]:
+def read_heads(connection: Connection, remote: str) -> dict[str, str]:
     """The head of each of the remote's branches, as last fetched or pushed.
 
     Names that no engine allows are left out.
@@ -50,7 +50,7 @@ def heads(connection: Connection, remote: str) -> dict[str, str]:
     return {name.removeprefix(start): head for name, head in rows if name.startswith(start) and name.isprintable()}
 
 
-def all_heads(connection: Connection, branch: str | None = None) -> set[str]:
+def read_all_heads(connection: Connection, branch: str | None = None) -> set[str]:
     """The heads of the branches of every remote, or of those with one name, as last fetched or
     pushed.
     """
@@ -66,9 +66,9 @@ def fetch(connection: Connection, remote: str, url: str, *, most: int) -> None:
     """
     _register(connection, remote, url)
     _bring(connection, url, most, "SELECT dolt_fetch(?)", _name(remote))
-    there = peek(url)
-    if there is not None and set(heads(connection, remote)) - set(there):  # of branches that are gone
-        forget(connection, remote)
+    there = peek_heads(url)
+    if there is not None and set(read_heads(connection, remote)) - set(there):  # of branches that are gone
+        forget_remote(connection, remote)
         _register(connection, remote, url)
         _bring(connection, url, most, "SELECT dolt_fetch(?)", _name(remote))
 
@@ -97,27 +97,27 @@ def push(
 
 
 def _require_unmoved(connection: Connection, remote: str, url: str, branch: str, refresh: Callable[[], None]) -> None:
-    known = heads(connection, remote).get(branch)
+    known = read_heads(connection, remote).get(branch)
     refresh()
-    if heads(connection, remote).get(branch) != known:
+    if read_heads(connection, remote).get(branch) != known:
         raise RemoteMoved(f"{url} has moved on meanwhile; nothing was pushed.", hint="vmrag pull", remote=url)
 
 
 def _register(connection: Connection, remote: str, url: str) -> None:
     """There is no changing a remote's URL."""
-    if not is_at(connection, remote, url):
-        forget(connection, remote)
+    if not is_registered_at(connection, remote, url):
+        forget_remote(connection, remote)
         connection.execute("SELECT dolt_remote('add', ?, ?)", (_name(remote), url))
 
 
-def is_at(connection: Connection, remote: str, url: str) -> bool:
+def is_registered_at(connection: Connection, remote: str, url: str) -> bool:
     """Whether that is where the remote was fetched from or pushed to last."""
     return connection.execute("SELECT url FROM dolt_remotes WHERE name = ?", (_name(remote),)) == [(url,)]
 
 
-def peek(url: str) -> dict[str, str] | None:
+def peek_heads(url: str) -> dict[str, str] | None:
     """The branches in a file with their heads; None for a server, which does not say."""
-    file = file_of(url)
+    file = parse_file(url)
     if file is None:
         return None
     try:
@@ -127,7 +127,7 @@ def peek(url: str) -> dict[str, str] | None:
         raise _failure(error, url) from error
 
 
-def file_of(url: str) -> Path | None:
+def parse_file(url: str) -> Path | None:
     """Where the file of a `file://` URL lies; None for a server."""
     return Path(url.removeprefix(_FILE)) if url.startswith(_FILE) else None
 
@@ -136,7 +136,7 @@ def require_file(url: str) -> None:
     """Raises `RemoteInvalid` for a server. The engine's own knows one right: who may push there may
     overwrite everything.
     """
-    if file_of(url) is None:
+    if parse_file(url) is None:
         raise RemoteInvalid(
             f"Knowledge is fetched from a doltlite server, not pushed to it: {url}.",
             hint='vmrag push git:   (for pins to say so, too: remote: "git:" in .vmrag.yaml, '
@@ -145,14 +145,14 @@ def require_file(url: str) -> None:
         )
 
 
-def forget(connection: Connection, remote: str) -> None:
+def forget_remote(connection: Connection, remote: str) -> None:
     """The remote with all that was known of its branches."""
     name = _name(remote)
     if connection.execute("SELECT 1 FROM dolt_remotes WHERE name = ?", (name,)):
         connection.execute("SELECT dolt_remote('remove', ?)", (name,))
 
 
-def known(connection: Connection) -> list[str]:
+def list_remotes(connection: Connection) -> list[str]:
     rows = connection.execute("SELECT name FROM dolt_remotes ORDER BY name")
     return [name.removeprefix(_PREFIX) for (name,) in rows if name.startswith(_PREFIX)]
 
@@ -173,20 +173,20 @@ def _bring(connection: Connection, url: str, most: int, sql: str, *args: str) ->
     def check() -> None:
         grown = connection.path.stat().st_size - before
         if grown > most:
-            raise too_large(grown, most)
+            raise too_large_error(grown, most)
         require_space(connection.path.parent, 0, "the remote's knowledge base")
 
     before = connection.path.stat().st_size
     _remotely(connection, url, sql, *args, check=check)
     if connection.path.stat().st_size - before > most:
-        raise too_large(connection.path.stat().st_size - before, most)
+        raise too_large_error(connection.path.stat().st_size - before, most)
 
 
 def _remotely(connection: Connection, url: str, sql: str, *args: str, check: Callable[[], None] = lambda: None) -> None:
     try:
         connection.execute_long(sql, args, check=check)
     except EngineFailed as error:
-        if (file := file_of(url)) and is_too_long(file, most=DOLTLITE_PATH_BYTES):
+        if (file := parse_file(url)) and is_too_long(file, most=DOLTLITE_PATH_BYTES):
             raise path_too_long(file, most=DOLTLITE_PATH_BYTES) from error
         raise _failure(error, url) from error
 

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from vmrag_link import terminal_text
 from vmrag_link.engines.base import SCHEMA_VERSION
 from vmrag_link.engines.doltlite.connection import Connection
-from vmrag_link.engines.records import exact
+from vmrag_link.engines.records import require_storable
 from vmrag_link.engines.tables import ROWS_HINT
 from vmrag_link.errors import RowsInvalid, SchemaTooNew
 
@@ -21,20 +21,20 @@ _MOST_SHOWN = 100
 _VERSION = "[1-9][0-9]{0,8}"
 
 
-def create(connection: Connection) -> None:
+def create_tables(connection: Connection) -> None:
     for table in STATEMENTS[SCHEMA_VERSION]:
         connection.execute(table)
     connection.execute("INSERT INTO vmrag_meta VALUES ('schema_version', ?)", (str(SCHEMA_VERSION),))
 
 
-def upgrade(connection: Connection, needed: int) -> int:
+def upgrade_tables(connection: Connection, needed: int) -> int:
     """Bring the place where the connection stands to at least this version; returns the one that it
     has then.
 
     Call it in the transaction of the first write that an older version cannot hold. The same
     statements make the same tables everywhere, so two upgrades merge.
     """
-    found = version(connection)
+    found = read_version(connection)
     for number in range(found + 1, needed + 1):
         for statement in UPGRADES[number]:
             connection.execute(statement)
@@ -43,7 +43,7 @@ def upgrade(connection: Connection, needed: int) -> int:
     return max(found, needed)
 
 
-def strange(connection: Connection, *, also: frozenset[SchemaObject] = frozenset()) -> str:
+def describe_foreign_objects(connection: Connection, *, also: frozenset[SchemaObject] = frozenset()) -> str:
     """What a place holds beside the tables of its version, or instead of them: any other table,
     index, trigger, view or virtual table. Empty for nothing.
 
@@ -52,30 +52,30 @@ def strange(connection: Connection, *, also: frozenset[SchemaObject] = frozenset
     place before: a table may stand there under the name of what is asked.
     """
     rows = connection.execute("SELECT type, name, tbl_name, sql FROM sqlite_master")
-    found = {(str(kind), str(name), str(table), " ".join(words(str(sql)))) for kind, name, table, sql in rows}
+    found = {(str(kind), str(name), str(table), " ".join(split_words(str(sql)))) for kind, name, table, sql in rows}
     if not found:
         return ""
     try:
-        said = _stored_version(connection) if META in found else SCHEMA_VERSION
+        said = _stored_version(connection) if META_OBJECT in found else SCHEMA_VERSION
     except RowsInvalid:
         return "it does not say which version of the schema it has"
     ours = OBJECTS[said]
     if ours <= found <= ours | also:
         return ""
     kind, name = min(found.symmetric_difference(ours) - also)[:2]
-    what = terminal_text.one_line(f"{kind} {name[:_MOST_SHOWN]!r}")  # both may be a stranger's words
+    what = terminal_text.escape_line(f"{kind} {name[:_MOST_SHOWN]!r}")  # both may be a stranger's words
     return f"the {what} is not as version {said} of the schema has it"
 
 
-def require_ours(connection: Connection, where: str, *, also: frozenset[SchemaObject] = frozenset()) -> None:
+def require_known_schema(connection: Connection, where: str, *, also: frozenset[SchemaObject] = frozenset()) -> None:
     """Raises `KnowledgeRefused`, which says `where` it is, for what is `strange`."""
-    if odd := strange(connection, also=also):
+    if odd := describe_foreign_objects(connection, also=also):
         from vmrag_link.engines import inspection
 
-        raise inspection.not_ours(where, odd)
+        raise inspection.foreign_place_error(where, odd)
 
 
-def differ(connection: Connection, one: str, other: str) -> bool:
+def schemas_differ(connection: Connection, one: str, other: str) -> bool:
     """Whether two revisions differ in anything that `strange` looks at, by their tables, indexes,
     triggers and views, and the version that they say they have.
 
@@ -85,7 +85,7 @@ def differ(connection: Connection, one: str, other: str) -> bool:
     return bool(objects or connection.execute("SELECT 1 FROM dolt_diff_vmrag_meta(?, ?) LIMIT 1", (one, other)))
 
 
-def version(connection: Connection) -> int:
+def read_version(connection: Connection) -> int:
     """The schema's version where the connection stands; 0 before there was one (the engine's own
     initial commit).
 
@@ -119,7 +119,12 @@ def is_dirty(connection: Connection) -> bool:
 
 def commit(connection: Connection, message: str, author: str, date: str, *options: str) -> str:
     """Commit everything where the connection stands; returns the revision."""
-    texts = (*options, exact(message, "The message"), exact(author, "The author"), exact(date, "The date"))
+    texts = (
+        *options,
+        require_storable(message, "The message"),
+        require_storable(author, "The author"),
+        require_storable(date, "The date"),
+    )
     rows = connection.execute(
         f"SELECT dolt_commit('-A', {'?, ' * len(options)}'-m', ?, '--author', ?, '--date', ?)", texts
     )
@@ -178,24 +183,24 @@ SchemaObject = tuple[str, str, str, str]
 _BLANKS = r"[ \t\n\f\r]+"
 
 
-def words(sql: str) -> list[str]:
+def split_words(sql: str) -> list[str]:
     """A statement between what SQL takes for blanks; to Python other characters are, too, with
     which a name may begin.
     """
     return [word for word in re.split(_BLANKS, sql) if word]
 
 
-def objects(*statements: str) -> frozenset[SchemaObject]:
+def parse_objects(*statements: str) -> frozenset[SchemaObject]:
     """What these statements, of the kinds that ours are, make."""
     found = []
     for statement in statements:
-        parts = words(statement.replace("IF NOT EXISTS ", ""))
+        parts = split_words(statement.replace("IF NOT EXISTS ", ""))
         name, table = parts[2].partition("(")[0], parts[4 if parts[1] == "INDEX" else 2].partition("(")[0]
         found.append((parts[1].lower(), name, table, " ".join(parts)))
     return frozenset(found)
 
 
-OBJECTS = {version: objects(*statements) for version, statements in STATEMENTS.items()}
+OBJECTS = {version: parse_objects(*statements) for version, statements in STATEMENTS.items()}
 """What `sqlite_master` holds at a revision of a version."""
 
-META = next(each for each in OBJECTS[SCHEMA_VERSION] if each[1] == "vmrag_meta")
+META_OBJECT = next(each for each in OBJECTS[SCHEMA_VERSION] if each[1] == "vmrag_meta")

@@ -8,16 +8,16 @@ from pathlib import Path
 
 from vmrag_link import permissions
 from vmrag_link.engines.base import DOLTLITE_FILE, LINKS_BRANCH, ROOT_BRANCH, UNFINISHED_BRANCH
-from vmrag_link.engines.base_session import BaseSession, Stamp, doltlite_stamp
+from vmrag_link.engines.base_session import BaseSession, Stamp, read_doltlite_stamp
 from vmrag_link.engines.doltlite import extent, history, schema
 from vmrag_link.engines.doltlite.connection import Connection
 from vmrag_link.engines.doltlite.library import FETCH_AGAIN
 from vmrag_link.engines.limits import Limits
 from vmrag_link.errors import Busy, EngineFailed
-from vmrag_link.models import At, KbBranch, Working
-from vmrag_link.paths import file_stamp
+from vmrag_link.models import At, KbBranch, WorkingSet
+from vmrag_link.paths import read_file_stamp
 
-IDLE = 2
+MAX_IDLE = 2
 """Connections for reading that stay open: a sync reads both ends of a difference several times."""
 
 
@@ -56,12 +56,12 @@ class DoltliteSession(BaseSession[Connection]):
             self._writer.close()
 
     @contextlib.contextmanager
-    def watched(self) -> Iterator[None]:
-        before = file_stamp(self.file)
+    def watch_writes(self) -> Iterator[None]:
+        before = read_file_stamp(self.file)
         yield
         # Unchanged, it may end with what a killed writer left, which the next one cuts off.
-        if file_stamp(self.file) != before:
-            extent.note(self.file)
+        if read_file_stamp(self.file) != before:
+            extent.note_length(self.file)
 
     # -- connections
 
@@ -88,11 +88,11 @@ class DoltliteSession(BaseSession[Connection]):
         return connection
 
     def _require_knowledge_base(self, connection: Connection) -> None:
-        if not schema.version(connection):
+        if not schema.read_version(connection):
             raise EngineFailed(f"{self.file} is not a knowledge base: its tables are missing.", hint=FETCH_AGAIN)
-        schema.require_ours(connection, f"The beginning of {self.file}")
+        schema.require_known_schema(connection, f"The beginning of {self.file}")
 
-    def connection(self, at: str | None, *, with_links: bool = False) -> Connection:
+    def open_connection(self, at: str | None, *, with_links: bool = False) -> Connection:
         """Open one at a revision or a branch; None is the default branch, which is the root's.
 
         Everything that is read or written goes through here. Raises `KnowledgeRefused` where there
@@ -104,7 +104,9 @@ class DoltliteSession(BaseSession[Connection]):
             is_revision = history.is_hash(at)
             try:
                 also = history.LINK_OBJECTS if with_links else frozenset()
-                schema.require_ours(connection, f"Revision {at[:12]}" if is_revision else f"Branch {at!r}", also=also)
+                schema.require_known_schema(
+                    connection, f"Revision {at[:12]}" if is_revision else f"Branch {at!r}", also=also
+                )
             except BaseException:
                 connection.close()
                 raise
@@ -113,7 +115,7 @@ class DoltliteSession(BaseSession[Connection]):
         return connection
 
     @contextlib.contextmanager
-    def reading(self, at: At) -> Iterator[Connection]:
+    def open_reader(self, at: At) -> Iterator[Connection]:
         """As `connection`, for the block. Raises `RevisionMissing` or `BranchMissing` besides."""
         opened = self._opened(at)
         try:
@@ -135,21 +137,21 @@ class DoltliteSession(BaseSession[Connection]):
             opened[0].close()
             return
         self._idle[at] = opened
-        if len(self._idle) > IDLE:
+        if len(self._idle) > MAX_IDLE:
             self._idle.pop(next(iter(self._idle)))[0].close()
 
     def _opened(self, at: At) -> tuple[Connection, Stamp]:
         """One that lies idle, or a new one; with what the file looked like before it was opened."""
-        now = doltlite_stamp(self.folder)
+        now = read_doltlite_stamp(self.folder)
         idle = self._idle.pop(at, None)
-        if isinstance(at, Working):
+        if isinstance(at, WorkingSet):
             if idle and idle[1] == now:
                 return idle
             if idle:
                 idle[0].close()
-            return self.connection(self.require_branch(at.branch).name), now
-        history.require(self.main, at)
-        return idle or (self.connection(at), now)
+            return self.open_connection(self.require_branch(at.branch).name), now
+        history.require_revisions(self.main, at)
+        return idle or (self.open_connection(at), now)
 
     def has_tables_of_root(self, *revisions: str) -> bool:
         """Return whether these have the tables of the root, which were checked when the session was
@@ -159,16 +161,16 @@ class DoltliteSession(BaseSession[Connection]):
         Raises `RevisionMissing`.
         """
         unchecked = [revision for revision in revisions if revision not in self._comparable]
-        history.require(self.main, *unchecked)
+        history.require_revisions(self.main, *unchecked)
         for revision in unchecked:
-            if schema.differ(self.main, self.require_branch(ROOT_BRANCH).head, revision):
+            if schema.schemas_differ(self.main, self.require_branch(ROOT_BRANCH).head, revision):
                 return False
             self._comparable.add(revision)
         return True
 
-    def require(self, at: At) -> None:
+    def require_readable(self, at: At) -> None:
         """Raises what `reading` raises."""
-        with self.reading(at):
+        with self.open_reader(at):
             pass
 
     def _close_idle(self) -> None:
@@ -176,18 +178,18 @@ class DoltliteSession(BaseSession[Connection]):
             self._idle.popitem()[1][0].close()
 
     @contextlib.contextmanager
-    def transaction_on(self, branch: str, purpose: str, expected: str) -> Iterator[Connection]:
-        with self.writing(purpose):
+    def branch_transaction(self, branch: str, purpose: str, expected: str) -> Iterator[Connection]:
+        with self.write_lock(purpose):
             self.require_head(branch, expected)
             # Closed under the lock: closing writes, and `watched` notes the length of the file.
-            with self._opened(Working(branch))[0] as connection, connection.transaction():
-                schema.version(connection)
+            with self._opened(WorkingSet(branch))[0] as connection, connection.transaction():
+                schema.read_version(connection)
                 yield connection
 
     @contextlib.contextmanager
-    def transaction_onto(self, revision: str) -> Iterator[Connection]:
-        with unfinished_branch(self.writer, revision, self.connection) as connection, connection.transaction():
-            schema.version(connection)
+    def revision_transaction(self, revision: str) -> Iterator[Connection]:
+        with unfinished_branch(self.writer, revision, self.open_connection) as connection, connection.transaction():
+            schema.read_version(connection)
             yield connection
 
     def is_dirty(self, place: Connection) -> bool:
@@ -196,24 +198,27 @@ class DoltliteSession(BaseSession[Connection]):
     def commit(self, place: Connection, message: str, author: str, date: str, *options: str) -> str:
         return schema.commit(place, message, author, date, *options)
 
-    def discard(self, branch: str) -> None:
-        with self.connection(branch) as connection:
+    def discard_changes(self, branch: str) -> None:
+        with self.open_connection(branch) as connection:
             connection.execute("SELECT dolt_reset('--hard')")
 
-    def parents(self, revisions: Iterable[str]) -> dict[str, tuple[str, ...]]:
-        return history.parents(self.main, revisions)
+    def map_parents(self, revisions: Iterable[str]) -> dict[str, tuple[str, ...]]:
+        return history.map_parents(self.main, revisions)
 
-    def own_parents(self, revision: str) -> tuple[str, ...]:
-        return history.own_parents(self.main, revision)
+    def read_parents(self, revision: str) -> tuple[str, ...]:
+        return history.read_parents(self.main, revision)
 
-    def compact(self) -> None:
+    def compact_if_grown(self) -> None:
         """Opening reads what was appended, a millisecond a megabyte.
 
         Whatever our own branches ever stood at is anchored, so it stays. A size that cannot be
         noted is no reason to fail: the revision is committed.
         """
         note = self.folder / COMPACTED_NAME
-        with contextlib.suppress(OSError, ValueError, EngineFailed, Busy), self.writing("compact the knowledge base"):
+        with (
+            contextlib.suppress(OSError, ValueError, EngineFailed, Busy),
+            self.write_lock("compact the knowledge base"),
+        ):
             before = int(note.read_text()) if note.exists() else 0
             if self.file.stat().st_size - before > max(COMPACT_BYTES, before // 2):
                 self.collect_garbage()
@@ -223,10 +228,10 @@ class DoltliteSession(BaseSession[Connection]):
     # -- branches
 
     def require_revision(self, revision: str) -> None:
-        history.require(self.main, revision)
+        history.require_revisions(self.main, revision)
 
     def has_revision(self, revision: str) -> bool:
-        return history.exists(self.main, revision)
+        return history.revision_exists(self.main, revision)
 
     def merge_base(self, one: str, other: str) -> str | None:
         return history.merge_base(self.main, one, other)
@@ -234,25 +239,25 @@ class DoltliteSession(BaseSession[Connection]):
     def is_ancestor(self, ancestor: str, descendant: str) -> bool:
         return history.is_ancestor(self.main, ancestor, descendant)
 
-    def unreachable(self, revisions: Iterable[str], *, without: str = "") -> list[str]:
-        return history.unreachable(self.main, revisions, without=without)
+    def find_unreachable(self, revisions: Iterable[str], *, without: str = "") -> list[str]:
+        return history.find_unreachable(self.main, revisions, without=without)
 
-    def branches(self) -> list[KbBranch]:
-        return history.branches(self.main)
+    def list_branches(self) -> list[KbBranch]:
+        return history.list_branches(self.main)
 
-    def branch(self, name: str) -> KbBranch | None:
-        return history.branch(self.main, name)
+    def find_branch(self, name: str) -> KbBranch | None:
+        return history.find_branch(self.main, name)
 
     def set_branch(self, name: str, to: str) -> None:
-        there = self.branch(name) is not None
+        there = self.find_branch(name) is not None
         self.writer.execute("SELECT dolt_branch('-f', ?, ?)" if there else "SELECT dolt_branch(?, ?)", (name, to))
 
     def drop_branch(self, name: str) -> None:
         self.writer.execute("SELECT dolt_branch('-D', ?)", (name,))
 
-    def join(self, head: str, revision: str, message: str) -> str:
+    def join_histories(self, head: str, revision: str, message: str) -> str:
         """Takes 5-10 ms and a few KB, whatever the revision holds."""
-        with unfinished_branch(self.writer, revision, self.connection) as connection:
+        with unfinished_branch(self.writer, revision, self.open_connection) as connection:
             with connection.transaction():
                 for (table,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'"):
                     quoted = table.replace('"', '""')
@@ -264,15 +269,15 @@ class DoltliteSession(BaseSession[Connection]):
             return _head(connection)
 
     def collect_garbage(self) -> None:
-        with self.writing("collect garbage"):
+        with self.write_lock("collect garbage"):
             self._close_idle()
             drop_unfinished(self.writer)
-            extent.forget(self.file)
+            extent.forget_length(self.file)
             self.writer.execute_long("SELECT dolt_gc()")
-            extent.note(self.file)
+            extent.note_length(self.file)
             self.main.close()  # of the file that was replaced
             self.main = self._open_main()
-        permissions.settle(self.folder)  # it is a new file
+        permissions.apply_folder_mode(self.folder)  # it is a new file
 
 
 @contextlib.contextmanager

@@ -16,13 +16,19 @@ from vmrag_link.engines.base import DOLTLITE_FILE, LOCK_NAME, ROOT_BRANCH, UNCOM
 from vmrag_link.engines.doltlite import extent, history, inspection, remotes, schema
 from vmrag_link.engines.doltlite.connection import Connection
 from vmrag_link.engines.doltlite.session import DoltliteSession
-from vmrag_link.engines.limits import UNFINISHED, Limits, already_there, first_message, writable
-from vmrag_link.engines.looking import Ancestors, vetted_heads
+from vmrag_link.engines.limits import (
+    CREATING_NAME,
+    Limits,
+    already_exists_error,
+    continuation_message,
+    translate_os_errors,
+)
+from vmrag_link.engines.looking import ParentMap, name_vetted_heads
 from vmrag_link.errors import EngineFailed, FileSystemError, KnowledgeRefused, RemoteMissing
 from vmrag_link.models import Row
 
 
-def create(folder: Path, *, author: str, date: str, origin: str = "") -> None:
+def create_file(folder: Path, *, author: str, date: str, origin: str = "") -> None:
     """Make a knowledge base whose first revision, `vmrag_root`'s head, holds the empty tables.
 
     `origin`: see `opening.create`.
@@ -30,12 +36,12 @@ def create(folder: Path, *, author: str, date: str, origin: str = "") -> None:
 
     def fill(connection: Connection) -> None:
         if origin:
-            schema.commit(connection, first_message(origin), author, date, "--amend", "--allow-empty")
+            schema.commit(connection, continuation_message(origin), author, date, "--amend", "--allow-empty")
         # The name `main` belongs to the code branch main. Renaming the default branch keeps it the
         # default.
         connection.execute("SELECT dolt_branch('-m', dolt_default_branch(), ?)", (ROOT_BRANCH,))
         with connection.transaction():
-            schema.create(connection)
+            schema.create_tables(connection)
             schema.commit(connection, "Create the knowledge base", author, date)
 
     _make(folder, fill)
@@ -47,17 +53,20 @@ def clone_file(folder: Path, remote: str, url: str, limits: Limits) -> None:
     def fill(connection: Connection) -> None:
         inspection.require_room(url, connection.path, limits)
         remotes.clone(connection, remote, url, ROOT_BRANCH, most=limits.file_bytes)
-        inspection.require_sound(connection.path, remotes.heads(connection, remote), known={}, limits=limits)
+        inspection.require_sound_heads(connection.path, remotes.read_heads(connection, remote), known={}, limits=limits)
 
     _make(folder, fill)
 
 
 def _make(folder: Path, fill: Callable[[Connection], None]) -> None:
     """Raises `AlreadyInitialized`. A kill leaves no knowledge base, a failure no trace."""
-    path, unfinished = folder / DOLTLITE_FILE, folder / UNFINISHED
-    with writable(folder), locks.exclusive(folder / LOCK_NAME, purpose="create the knowledge base", timeout=30.0):
+    path, unfinished = folder / DOLTLITE_FILE, folder / CREATING_NAME
+    with (
+        translate_os_errors(folder),
+        locks.hold_exclusive(folder / LOCK_NAME, purpose="create the knowledge base", timeout=30.0),
+    ):
         if path.exists():
-            raise already_there(folder)
+            raise already_exists_error(folder)
         import shutil  # not for every opening
 
         shutil.rmtree(unfinished, ignore_errors=True)
@@ -65,17 +74,17 @@ def _make(folder: Path, fill: Callable[[Connection], None]) -> None:
         try:
             with Connection(unfinished / DOLTLITE_FILE, access="create") as connection:
                 fill(connection)
-            permissions.settle(unfinished)
+            permissions.apply_folder_mode(unfinished)
             # The engine's lock file goes first: a kill after the rename leaves an empty folder.
             for other in unfinished.iterdir():
                 if other.name != DOLTLITE_FILE:
                     other.unlink()
-            extent.forget(path)  # of a file that was here before
+            extent.forget_length(path)  # of a file that was here before
             (folder / UNCOMMITTED_NAME).unlink(missing_ok=True)
             (unfinished / DOLTLITE_FILE).rename(path)
         finally:
             shutil.rmtree(unfinished)
-        paths.fsync(folder)
+        paths.sync_to_disk(folder)
 
 
 _VETTED = "vetted"
@@ -85,43 +94,43 @@ _PARENTS = """
 
 
 def fetch(session: DoltliteSession, remote: str, url: str) -> None:
-    with session.writing(f"fetch from {remote}"), session.connection(None) as connection:
+    with session.write_lock(f"fetch from {remote}"), session.open_connection(None) as connection:
         _fetch(session, connection, remote, url)
 
 
 def push(session: DoltliteSession, remote: str, url: str, heads: Mapping[str, str], *, force: bool) -> None:
     remotes.require_file(url)
-    with session.writing(f"push to {remote}"), session.connection(None) as connection:
-        if remotes.heads(connection, remote) and not remotes.is_at(connection, remote, url):
+    with session.write_lock(f"push to {remote}"), session.open_connection(None) as connection:
+        if remotes.read_heads(connection, remote) and not remotes.is_registered_at(connection, remote, url):
             with contextlib.suppress(RemoteMissing):  # its copy here was moved: what it has stays known
                 _fetch(session, connection, remote, url)
         refresh = functools.partial(_fetch, session, connection, remote, url) if force else None
         remotes.push(connection, remote, url, heads, refresh=refresh)
 
 
-def forget(session: DoltliteSession, remote: str) -> None:
-    with session.writing(f"forget {remote}"), session.connection(None) as connection:
-        remotes.forget(connection, remote)
+def forget_remote(session: DoltliteSession, remote: str) -> None:
+    with session.write_lock(f"forget {remote}"), session.open_connection(None) as connection:
+        remotes.forget_remote(connection, remote)
 
 
 def _fetch(session: DoltliteSession, connection: Connection, remote: str, url: str) -> None:
-    known, there = remotes.heads(connection, remote), remotes.peek(url)
+    known, there = remotes.read_heads(connection, remote), remotes.peek_heads(url)
     inspection.require_room(url, connection.path, session.limits)
-    if there is not None and (file := remotes.file_of(url)):
-        inspection.require_sound(file, there, known=known, limits=session.limits)
+    if there is not None and (file := remotes.parse_file(url)):
+        inspection.require_sound_heads(file, there, known=known, limits=session.limits)
     try:
         remotes.fetch(connection, remote, url, most=session.limits.file_bytes)
         if there is None:  # a server shows nothing before it has sent it
-            heads = remotes.heads(connection, remote)
-            inspection.require_sound(connection.path, heads, known=known, limits=session.limits)
+            heads = remotes.read_heads(connection, remote)
+            inspection.require_sound_heads(connection.path, heads, known=known, limits=session.limits)
     except (KnowledgeRefused, FileSystemError):
-        session.keep_sound(known.values())
-        remotes.forget(connection, remote)
+        session.anchor_sound_heads(known.values())
+        remotes.forget_remote(connection, remote)
         session.collect_garbage()
         raise
 
 
-def vet(
+def vet_revisions(
     session: DoltliteSession,
     url: str,
     revisions: Sequence[str],
@@ -132,34 +141,38 @@ def vet(
     sound: Callable[[Row], None],
 ) -> list[str]:
     """See `Engine.vet`. What is new is copied first: what is looked at is what will be taken."""
-    root, here = session.known_history(known)
-    file = remotes.file_of(url)
+    root, here = session.read_known_history(known)
+    file = remotes.parse_file(url)
     assert file is not None  # noqa: S101  `transport.quarantine` makes it
     try:
         with Connection(file, access="read", longest=limits.text_bytes) as connection:
             _require_whole(connection)
-            if not history.exists(connection, root):
-                raise engine_inspection.refused(engine_inspection.STRANGE)
+            if not history.revision_exists(connection, root):
+                raise engine_inspection.vetting_error(engine_inspection.UNRELATED)
             there = [
-                revision for revision in revisions if revision not in here and history.exists(connection, revision)
+                revision
+                for revision in revisions
+                if revision not in here and history.revision_exists(connection, revision)
             ]
             new = _new(connection, there, here, limits)
     except EngineFailed as error:
-        raise engine_inspection.refused(inspection.DoltliteLooker(file, limits).reason(error)) from error
+        raise engine_inspection.vetting_error(
+            inspection.DoltliteInspector(file, limits).describe_error(error)
+        ) from error
     if new:
         with Connection(file) as connection:
-            remotes.push(connection, _VETTED, f"file://{into}", vetted_heads(new))
-        inspection.DoltliteLooker(into, limits).require_all(new, sound)
+            remotes.push(connection, _VETTED, f"file://{into}", name_vetted_heads(new))
+        inspection.DoltliteInspector(into, limits).require_sound_revisions(new, sound)
     return list(new)
 
 
 def _require_whole(connection: Connection) -> None:
     """Every piece is the one that its hash names: so what is known by name is known by content."""
     if connection.execute_long("PRAGMA integrity_check") != [("ok",)]:
-        raise engine_inspection.refused("its file is damaged")
+        raise engine_inspection.vetting_error("its file is damaged")
 
 
-def _new(connection: Connection, revisions: Sequence[str], known: Collection[str], limits: Limits) -> Ancestors:
+def _new(connection: Connection, revisions: Sequence[str], known: Collection[str], limits: Limits) -> ParentMap:
     """What is not known of these revisions and their ancestors."""
     found: dict[str, tuple[str, ...]] = {}
     left = set(revisions)

@@ -13,11 +13,13 @@ from vmrag_link.engines.tables import COLLECTIONS, PROJECTS, Table
 from vmrag_link.errors import EngineFailed
 
 
-def store(connection: Connection, rows: Write) -> None:
+def store_rows(connection: Connection, rows: Write) -> None:
     """Change the rows where the connection stands; call it in a transaction."""
-    version = schema.upgrade(connection, rows.schema_version)
-    twins, logical_twins = logical.twins(rows.put_documents)
-    gone = reading.DoltliteRows(connection).removed([*rows.remove_documents, *logical_twins], rows.remove_collections)
+    version = schema.upgrade_tables(connection, rows.schema_version)
+    twins, logical_twins = logical.find_twins(rows.put_documents)
+    gone = reading.DoltliteRows(connection).group_removed_ids(
+        [*rows.remove_documents, *logical_twins], rows.remove_collections
+    )
     for table, ids in gone.items():
         _remove(connection, table, ids)
     for name in rows.remove_collections:
@@ -27,7 +29,7 @@ def store(connection: Connection, rows: Write) -> None:
         "DELETE FROM documents WHERE collection_name = ? AND doc_id = ?", [*rows.remove_documents, *twins]
     )
     _put(connection, COLLECTIONS, version, map(records.collection_row, rows.put_collections))
-    for table, documents in logical.by_table(rows.put_documents):
+    for table, documents in logical.group_by_table(rows.put_documents):
         _put(connection, table, version, map(records.document_row, documents))
     if version >= PROJECTS.since:
         _remove(connection, PROJECTS, rows.remove_projects)
@@ -41,7 +43,7 @@ def _remove(connection: Connection, table: Table, keys: Iterable[str]) -> None:
 
 def _put(connection: Connection, table: Table, version: int, rows: Iterable[tuple[Value, ...]]) -> None:
     """Insert or replace rows; what a version of the schema lacks is at their end, and empty."""
-    columns = table.stored(version)
+    columns = table.columns_in(version)
     marks = ", ".join("?" * len(columns))
     sql = f"INSERT OR REPLACE INTO {table.name}({', '.join(columns)}) VALUES ({marks})"  # noqa: S608  our own names
     connection.executemany(sql, (row[: len(columns)] for row in rows))

@@ -7,11 +7,11 @@ from fnmatch import translate
 
 from msgspec.structs import replace
 
-from vmrag_link.engines.base import reserved
+from vmrag_link.engines.base import is_reserved
 from vmrag_link.models import Record, RevisionInfo
 from vmrag_link.ops.commits.revisions import AheadBehind, Distances
-from vmrag_link.ops.follow.provenance import Standing
-from vmrag_link.ops.remotes.destinations import Upstream, upstream
+from vmrag_link.ops.follow.provenance import AnswerOrigin
+from vmrag_link.ops.remotes.destinations import Upstream, find_upstream
 from vmrag_link.transport import probe
 from vmrag_link.workspace import Workspace
 
@@ -41,7 +41,7 @@ class BranchList(Record, frozen=True):
     doubt: str
 
 
-def branch_list(ws: Workspace, here: Standing, *, local: bool, pattern: str = "") -> BranchList:
+def list_branches(ws: Workspace, here: AnswerOrigin, *, local: bool, pattern: str = "") -> BranchList:
     """By name. Not `local`: only those that the remote has.
 
     `pattern`: a glob; reserved names are listed only if it begins like one.
@@ -49,24 +49,24 @@ def branch_list(ws: Workspace, here: Standing, *, local: bool, pattern: str = ""
     The remote is asked whether it has moved; nothing is fetched, because that is slow and changes
     the knowledge base.
     """
-    remote = upstream(ws)
-    ours = {branch.name: branch.head for branch in ws.engine.branches()}
+    remote = find_upstream(ws)
+    ours = {branch.name: branch.head for branch in ws.engine.list_branches()}
     theirs = _theirs(ws, remote)
     matches = re.compile(translate(pattern or "*")).match
-    kept = bool(pattern) and reserved(pattern)
+    kept = bool(pattern) and is_reserved(pattern)
     names = sorted(
         name
         for name in (ours.keys() | theirs.keys() if local else theirs.keys())
-        if matches(name) and (kept or not reserved(name))
+        if matches(name) and (kept or not is_reserved(name))
     )
     both = [name for name in names if name in ours and name in theirs and ours[name] != theirs[name]]
     distances = Distances(ws.engine, [side[name] for name in both for side in (ours, theirs)]) if both else None
     rows = []
     for name in names:
-        head = ws.engine.info(ours.get(name) or theirs[name])
+        head = ws.engine.read_revision(ours.get(name) or theirs[name])
         row = Branch(name, name == here.kb.branch, name in ours, name in theirs, head)
         if name in ours and name in theirs:
-            apart = distances.apart([ours[name]], [theirs[name]]) if distances and name in both else AheadBehind()
+            apart = distances.count_apart([ours[name]], [theirs[name]]) if distances and name in both else AheadBehind()
             row = replace(row, ahead=apart.ahead, behind=apart.behind)
         rows.append(row)
     return BranchList(here.kb.branch, tuple(rows), _doubt(ws, remote))
@@ -80,14 +80,14 @@ def _theirs(ws: Workspace, remote: Upstream | None) -> dict[str, str]:
 def _doubt(ws: Workspace, remote: Upstream | None) -> str:
     if remote is None:
         return ""
-    return probe.doubt(ws.places, ws.engine, remote.address) if remote.address else remote.problem
+    return probe.describe_doubt(ws.places, ws.engine, remote.address) if remote.address else remote.problem
 
 
-def heads_by_name(ws: Workspace, here: Standing) -> dict[str, str]:
+def list_heads(ws: Workspace, here: AnswerOrigin) -> dict[str, str]:
     """Heads by branch: the current one first, those that only the remote has as `REMOTE/NAME`."""
-    ours = {branch.name: branch.head for branch in ws.engine.branches() if not reserved(branch.name)}
+    ours = {branch.name: branch.head for branch in ws.engine.list_branches() if not is_reserved(branch.name)}
     current = {here.kb.branch: ours[here.kb.branch]} if here.kb.branch in ours else {}
-    remote = upstream(ws)
+    remote = find_upstream(ws)
     theirs = (
         {}
         if remote is None

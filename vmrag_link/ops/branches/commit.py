@@ -13,7 +13,7 @@ import msgspec
 from vmrag_link import clock, locks
 from vmrag_link.engines import migrated
 from vmrag_link.engines.base import Write, has_remembered_changes
-from vmrag_link.engines.logical import table_implied
+from vmrag_link.engines.logical import implied_table
 from vmrag_link.errors import (
     INDEXING_FAILURES,
     GitBusy,
@@ -29,13 +29,13 @@ from vmrag_link.errors import (
 from vmrag_link.git import plumbing
 from vmrag_link.git.refs import BRANCHES
 from vmrag_link.journal import CommitEntry
-from vmrag_link.models import At, ChangeCounts, Record, Working
+from vmrag_link.models import At, ChangeCounts, Record, WorkingSet
 from vmrag_link.ops.documents import writing
 from vmrag_link.ops.merge import merge_state
 from vmrag_link.ops.pins import pinning
 from vmrag_link.ops.pins.pinning import PinBlock, PinReport
-from vmrag_link.sync.plan import assumed
-from vmrag_link.sync.target import Target, dirty_elsewhere
+from vmrag_link.sync.plan import assume_collection
+from vmrag_link.sync.target import Target, list_dirty_branches
 from vmrag_link.workspace import Workspace
 
 _WORDS = r"[^<>\s]([^<>\0-\x1f]*[^<>\s])?"
@@ -77,14 +77,14 @@ def plan_commit(ws: Workspace, *, author: str | None = None) -> PlannedCommit:
     """Return what `commit` would commit now. Raises `NoChanges`, and as `author_line` and
     `writing.writable`, before the user writes a message.
     """
-    author_line(ws, author)
-    target = writing.writable(ws, index=False)
-    merge_open = merge_state.opened(ws)
+    resolve_author(ws, author)
+    target = writing.require_writable(ws, index=False)
+    merge_open = merge_state.recover_merge(ws)
     branch, symbolic = target.kb_branch, target.trigger.symbolic
     merges = bool(merge_open and merge_open.kind == "merge" and merge_open.symbolic == symbolic)
     if not merges and (branch is None or not branch.dirty):
         raise _no_changes(ws, target)
-    documents, collections = _describe_changes(ws, branch.head, Working(branch.name)) if branch else ((), ())
+    documents, collections = _describe_changes(ws, branch.head, WorkingSet(branch.name)) if branch else ((), ())
     name = branch.name if branch else ""
     return PlannedCommit(symbolic, name, documents, collections, merge_open.source if merge_open and merges else "")
 
@@ -122,23 +122,23 @@ def commit(
     """
     if not message.strip():
         raise MessageMissing("A commit needs a message.", hint='vmrag commit -m "What changed in the knowledge"')
-    target = writing.writable(ws)
+    target = writing.require_writable(ws)
     if planned and target.trigger.symbolic != planned.symbolic:
         code = (planned.symbolic or "").removeprefix(BRANCHES)
         raise KnowledgeMoved(
             "HEAD moved to another branch while you wrote the message, so nothing was committed",
             hint=f"git switch {quoted(code)} && vmrag commit",
         )
-    who = author_line(ws, author)
-    merge_open = merge_state.opened(ws)
+    who = resolve_author(ws, author)
+    merge_open = merge_state.recover_merge(ws)
     if merge_open and merge_open.kind == "merge" and merge_open.symbolic == target.trigger.symbolic:
         return _close_merge(ws, target, message, who)
     if target.kb_branch is None or not target.kb_branch.dirty:
         raise _no_changes(ws, target)
     copy = ws.sync_context.working_copy(target.kb_branch.name, target.revision)
-    left = not follow and bool(copy.problem())
-    with locks.exclusive(ws.places.workspace_lock, purpose="commit", timeout=ws.lock_timeout):
-        if ws.trigger() != target.trigger:
+    left = not follow and bool(copy.find_problem())
+    with locks.hold_exclusive(ws.places.workspace_lock, purpose="commit", timeout=ws.lock_timeout):
+        if ws.read_trigger() != target.trigger:
             raise KnowledgeMoved("HEAD moved while this waited; nothing was committed.", hint="vmrag status")
         report = _commit_and_pin(ws, target, message, who)
     if left:
@@ -150,21 +150,21 @@ def commit(
     return report
 
 
-def chunks(ws: Workspace, report: CommitReport) -> int:
+def count_chunks(ws: Workspace, report: CommitReport) -> int:
     """How many chunks the index holds of the documents that the commit added or modified.
 
     0 while the index lies behind.
     """
-    from vmrag_link.index.contents import chunks_held
+    from vmrag_link.index.contents import count_chunks
 
     if report.pending:
         return 0
     put = [document.key for document in ws.engine.diff(report.parent, report.revision).documents if document.after]
-    return ws.reader.read(lambda view: chunks_held(view.folder, put))
+    return ws.reader.read(lambda view: count_chunks(view.folder, put))
 
 
 def _no_changes(ws: Workspace, target: Target) -> NoChanges:
-    elsewhere = dirty_elsewhere(ws.engine, target)
+    elsewhere = list_dirty_branches(ws.engine, target)
     others = f" Uncommitted ones stay with {', '.join(map(repr, elsewhere))}: see vmrag branch." if elsewhere else ""
     return NoChanges(
         f"No documents have changed since the last commit.{others}", hint="vmrag import DIR, vmrag add FILE"
@@ -176,28 +176,28 @@ def _close_merge(ws: Workspace, target: Target, message: str, author: str) -> Co
     from vmrag_link.merging.revisions import Signature
     from vmrag_link.ops.merge import merge
 
-    state = merge_state.required(ws)
+    state = merge_state.require_merge(ws)
     if not state.commit and not state.written:
-        merge.proceed(ws)  # its result waited for a look: the commit ends that
-    report = merge.proceed(ws, Signature(message, author, clock.now()))
+        merge.continue_merge(ws)  # its result waited for a look: the commit ends that
+    report = merge.continue_merge(ws, Signature(message, author, clock.now()))
     name = target.kb_branch.name if target.kb_branch else ""
     return CommitReport(
         report.revision or "", state.ours, name, report.changes, report.pin, report.staged, report.pending
     )
 
 
-def author_line(ws: Workspace, author: str | None) -> str:
+def resolve_author(ws: Workspace, author: str | None) -> str:
     """`Name <email>`: given so, or made of an address or a name alone; None means git's.
 
     Raises `UsageInvalid`, `GitFailed`.
     """
     if author is None:
-        return plumbing.identity(ws.places)
+        return plumbing.read_identity(ws.places)
     whole = author.strip()
     if ADDRESS.fullmatch(whole):
         whole = f"{whole.partition('@')[0]} <{whole}>"
     elif NAME.fullmatch(whole):
-        whole = f"{whole} <{plumbing.identity(ws.places).rpartition('<')[2]}"
+        whole = f"{whole} <{plumbing.read_identity(ws.places).rpartition('<')[2]}"
     if not AUTHOR.fullmatch(whole):
         raise UsageInvalid(
             f"{author!r} is not an author.", hint="--author 'Name <email>'", author=author, parameter="author"
@@ -216,7 +216,7 @@ def _commit_and_pin(ws: Workspace, target: Target, message: str, author: str) ->
         return CommitReport(revision, parent, branch, _counted(ws, parent, revision), None, staged=False)
     before = target.trigger.pin.decode() if target.trigger.pin is not None else None
     entry = CommitEntry(str(ws.places.git_dir), target.trigger.symbolic or "", before, kb_branch=branch, parent=parent)
-    with ws.journal.entry(entry):
+    with ws.journal.record_entry(entry):
         revision = ws.engine.commit(branch, message=message, author=author, date=now, expected=parent)
         pinned = _pin(ws, target, revision, branch)
     _forget_remembered_changes(ws, branch)
@@ -225,7 +225,7 @@ def _commit_and_pin(ws: Workspace, target: Target, message: str, author: str) ->
 
 def _counted(ws: Workspace, parent: str, revision: str) -> ChangeCounts:
     """Count the changes of a commit. The engine keeps the difference for the index."""
-    return ws.engine.diff(parent, revision).counts()
+    return ws.engine.diff(parent, revision).count_changes()
 
 
 def _forget_remembered_changes(ws: Workspace, branch: str) -> None:
@@ -233,25 +233,29 @@ def _forget_remembered_changes(ws: Workspace, branch: str) -> None:
     if has_remembered_changes(ws.engine):
         from vmrag_link.merging import replay  # rarely needed
 
-        replay.forget(ws.engine, branch)
+        replay.forget_changes(ws.engine, branch)
 
 
 def _create_missing_collections(ws: Workspace, branch: str, parent: str) -> None:
     """Store the collections of documents that another program inserted without one."""
-    names = [name for name in ws.engine.undefined_collections(branch, since=parent) if not table_implied(name)]
+    names = [name for name in ws.engine.find_undefined_collections(branch, since=parent) if not implied_table(name)]
     if names:
-        ws.engine.write(branch, Write(put_collections=[assumed(name, ws.models.of) for name in names]), expected=parent)
+        ws.engine.write(
+            branch,
+            Write(put_collections=[assume_collection(name, ws.models.load_for) for name in names]),
+            expected=parent,
+        )
 
 
 def _pin(ws: Workspace, target: Target, revision: str, branch: str) -> PinReport:
     """Write and stage the pin; compare HEAD before and after, because git may move it meanwhile."""
     moved = "another git command moved HEAD or the pin in the same moment"
     try:
-        report = pinning.write_pin(ws, revision, branch) if ws.trigger() == target.trigger else None
+        report = pinning.write_pin(ws, revision, branch) if ws.read_trigger() == target.trigger else None
     except (OSError, GitFailed) as error:
         raise _unpinned_error(target, revision, branch, str(error)) from error
-    now = ws.trigger()
-    pin = migrated.parsed(ws.places.kb, now.pin)
+    now = ws.read_trigger()
+    pin = migrated.try_read_pin(ws.places.kb, now.pin)
     if report is None or now.symbolic != target.trigger.symbolic or pin is None or pin.dolt_commit != revision:
         raise _unpinned_error(target, revision, branch, moved)
     return report

@@ -61,32 +61,32 @@ def dedupe_sources(ws: Workspace, *, dry_run: bool = False) -> Deduplication:
     `UsageInvalid` without sources, `MergeConflict` during a merge, and as `writing.write` and
     `commit`.
     """
-    target = writing.writable(ws)
+    target = writing.require_writable(ws)
     merge_state.refuse_if_open(ws)
     if not ws.sources.configured:
         raise UsageInvalid("no sources are configured, so no file is a document.", hint="vmrag sources add PATH")
     clean = not (target.kb_branch and target.kb_branch.dirty)
-    renamed = not dry_run and _rename_in_queries(ws, _find_copies(ws, target.place))
+    renamed = not dry_run and _rename_in_queries(ws, _find_copies(ws, target.at))
 
     def plan(at: At) -> Planned[Deduplication]:
         report = _find_copies(ws, at)
         if dry_run:
             return Planned(None, report)
         keys = {name.key for name in report.documents}
-        lost = remove.unsaved_of(ws, at, keys.__contains__, report.collections)
+        lost = remove.find_unsaved(ws, at, keys.__contains__, report.collections)
         kept = remove.keep_unsaved(ws, at, lost, before="their files took their place")
         rows = Write(
             remove_collections=report.collections,
             remove_documents=[key for key in sorted(keys) if key[0] not in report.collections],
         )
         unsaved = tuple(DocumentName(*document.key) for document in lost.documents)
-        return Planned(None if rows.empty else rows, msgspec.structs.replace(report, unsaved=unsaved, kept=kept))
+        return Planned(None if rows.is_empty else rows, msgspec.structs.replace(report, unsaved=unsaved, kept=kept))
 
-    result = writing.write(ws, plan, "remove stored copies", follow=False)
+    result = writing.write_rows(ws, plan, "remove stored copies", follow=False)
     if result.branch is None:
         return msgspec.structs.replace(result.report, uncommitted=not (clean or dry_run))
     names = [CONFIG_NAME, *([QUERIES_NAME] if renamed else [])]
-    unstaged = tuple(name for name in names if versions.unstaged(ws.places, name))
+    unstaged = tuple(name for name in names if versions.has_unstaged_changes(ws.places, name))
     if not clean:
         return msgspec.structs.replace(result.report, uncommitted=True, unstaged=unstaged)
     number = len(result.report.documents)
@@ -99,13 +99,13 @@ def _find_copies(ws: Workspace, at: At) -> Deduplication:
     """Return what is to be removed at a place."""
     derived = DerivedFiles(ws)
     paths = derived.paths
-    files = {key: path for key, path in twins.files_of(ws, ws.engine, at) if path in paths}
-    documents = derived.documents(set(files.values()))
+    files = {key: path for key, path in twins.list_files(ws, ws.engine, at) if path in paths}
+    documents = derived.read_documents(set(files.values()))
     files = {key: path for key, path in files.items() if path in documents}
     stored: dict[tuple[str, str], str] = {}
     for name in {name for name, _ in files}:
         ids = [doc_id for collection, doc_id in files if collection == name]
-        stored |= {header.key: header.content_hash for header in ws.engine.headers(at, collection=name, ids=ids)}
+        stored |= {header.key: header.content_hash for header in ws.engine.read_headers(at, collection=name, ids=ids)}
     differing = [key for key, path in files.items() if stored.get(key) != documents[path].content_hash]
     remaining = _count_remaining(ws, at, derived, files)
     sources = {key: _find_source(derived, key[0], path) for key, path in files.items()}
@@ -126,7 +126,7 @@ def _find_new_names(
     names = {"/".join(key): f"{source}/{files[key]}" for key, source in sorted(sources.items())}
     for collection, number in Counter(name for name, _ in files).items():
         new = {source for (name, _), source in sources.items() if name == collection}
-        if len(new) == 1 and ws.engine.count(at, collection=collection) == number:
+        if len(new) == 1 and ws.engine.count_documents(at, collection=collection) == number:
             names[collection] = new.pop()
     return {before: after for before, after in names.items() if before != after}
 
@@ -134,7 +134,7 @@ def _find_new_names(
 def _find_source(derived: DerivedFiles, collection: str, path: str) -> str:
     """Return the name of the source that reads a file, by preference that of the collection."""
     sources = sorted(derived.sources, key=lambda source: source.collection != collection)
-    source = rules.source_of(sources, path)
+    source = rules.find_source(sources, path)
     return source.collection if source else collection
 
 
@@ -143,9 +143,9 @@ def _count_remaining(
 ) -> dict[str, int]:
     """Return how many documents remain in the stored collections that have the name of a source."""
     names = {source.collection for source in derived.sources}
-    rows = [row for row in ws.engine.collections(at) if row.name in names]
+    rows = [row for row in ws.engine.list_collections(at) if row.name in names]
     removed = Counter(name for name, _ in files)
-    numbers = {row.name: ws.engine.count(at, collection=row.name) - removed[row.name] for row in rows}
+    numbers = {row.name: ws.engine.count_documents(at, collection=row.name) - removed[row.name] for row in rows}
     return {row.name: numbers[row.name] for row in rows if numbers[row.name] or row.kind not in WITHOUT_FILES}
 
 
@@ -158,7 +158,7 @@ def _rename_in_queries(ws: Workspace, report: Deduplication) -> bool:
         data = read_regular(ws.places.queries, file.MAX_BYTES + 1)
     except FileNotFoundError:
         return False
-    written = rewrite.with_renamed(data, report.renamed, QUERIES_NAME)
+    written = rewrite.rename_documents(data, report.renamed, QUERIES_NAME)
     if written != data:
         write_atomically(ws.places.queries, written)
     return written != data

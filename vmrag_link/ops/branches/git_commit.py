@@ -19,7 +19,7 @@ from vmrag_link.workspace import Workspace
 
 
 @contextlib.contextmanager
-def preparing_git_commit(ws: Workspace, message: str | None) -> Iterator[None]:
+def prepare_git_commit(ws: Workspace, message: str | None) -> Iterator[None]:
     """Run a commit that `commit_to_git` follows.
 
     Raises `UsageInvalid` if the setting `auto_pin` is off, because git would commit no pin. If no
@@ -69,7 +69,7 @@ def commit_to_git(
         raise KeyboardInterrupt(
             f"Revision {report.revision[:7]} is committed, and its pin is staged. To finish: {finish}"
         ) from None
-    return plumbing.head(places).commit or ""
+    return plumbing.read_head(places).commit or ""
 
 
 def _form_command(message: str, file: Path | None, author: str | None) -> str:

@@ -20,12 +20,12 @@ from vmrag_link.index.metadata import parse_chunk_id
 from vmrag_link.merging.choices import Choice
 from vmrag_link.merging.conflicts import Conflict, Decision, Side, decide_all
 from vmrag_link.merging.revisions import Signature
-from vmrag_link.merging.threeway import Merged
+from vmrag_link.merging.threeway import MergeResult
 from vmrag_link.merging.threeway import merge as three_way
-from vmrag_link.models import At, ChangeCounts, KbBranch, Record, Working
+from vmrag_link.models import At, ChangeCounts, KbBranch, Record, WorkingSet
 from vmrag_link.ops.branches import commit as committing
 from vmrag_link.ops.branches import uncommitted
-from vmrag_link.ops.branches.switch import require_free, switch
+from vmrag_link.ops.branches.switch import require_free_branch, switch
 from vmrag_link.ops.branches.uncommitted import Handling
 from vmrag_link.ops.commits import revisions
 from vmrag_link.ops.documents import collections, writing
@@ -72,21 +72,21 @@ def merge_branch(
     is changed, and as `merge.mergeable`; `MergeConflict` with `conflicts`: the merge is open then,
     on the target, unless `on_conflict` is `abort`.
     """
-    under_way = merge_state.opened(ws)
+    under_way = merge_state.recover_merge(ws)
     if under_way and under_way.kind == "aside" and under_way.source == source:  # a kill came between
-        report = merge.proceed(ws)
-        return BranchMerge(_branch_name(ws.target()), report, 0, ())
-    here = merge.mergeable(ws)
+        report = merge.continue_merge(ws)
+        return BranchMerge(_branch_name(ws.resolve_target()), report, 0, ())
+    here = merge.require_mergeable(ws)
     other = None if target is None else _target_branch(ws, here, target)
-    left = merge.put_aside_abandoned(ws, here, source) if other is None and on_conflict != "abort" else None
+    left = merge.stash_abandoned(ws, here, source) if other is None and on_conflict != "abort" else None
     found = _source(ws, left.name if left else source)
     name = other.name if other else _branch_name(here)
     if on_conflict == "abort" and (conflicts := found.conflicts(ws, _ours(here, other, how))):
         raise _conflict(source, f"{source} conflicts with {name}; nothing was changed", conflicts, merging=False)
     # What was set aside is merged with what is uncommitted here; anything else would mix the two.
-    clean = uncommitted.cleared(ws, how, message=f"Before merging {source}")
+    clean = uncommitted.clean_branch(ws, how, message=f"Before merging {source}")
     with contextlib.nullcontext() if found.aside else clean, _on_branch(ws, other):
-        into = merge.mergeable(ws)
+        into = merge.require_mergeable(ws)
         done = _merge_here(ws, found, into, name, message=message, on_conflict=on_conflict)
         if done.merge.result == "conflict":
             what = f"{source} conflicts with {name}; the merge is open"
@@ -94,11 +94,11 @@ def merge_branch(
     return done
 
 
-def preview(ws: Workspace, source: str, *, target: str | None = None) -> BranchMerge:
+def preview_merge(ws: Workspace, source: str, *, target: str | None = None) -> BranchMerge:
     """What `merge_branch` would do with what is committed; nothing is changed. `decided` are the
     conflicts that there would be. Raises as `merge_branch` before anything is changed.
     """
-    here = merge.mergeable(ws)
+    here = merge.require_mergeable(ws)
     found = _source(ws, source)
     other = None if target is None else _target_branch(ws, here, target)
     ours, theirs = other.head if other else here.revision, found.revision
@@ -107,10 +107,10 @@ def preview(ws: Workspace, source: str, *, target: str | None = None) -> BranchM
     name = other.name if other else _branch_name(here)
     if theirs in (base, ours):
         return BranchMerge(name, report, 0, ())
-    merged = three_way(ws.engine, base=base, ours=ours, theirs=theirs, derived=twins.derived(ws))
-    changes = _count(merged.rows, {header.key for header in ws.engine.headers(ours)})
+    merged = three_way(ws.engine, base=base, ours=ours, theirs=theirs, derived=twins.build_derived(ws))
+    changes = _count(merged.rows, {header.key for header in ws.engine.read_headers(ours)})
     report = structs.replace(report, result="fast_forward" if ours == base else "merge", changes=changes)
-    return BranchMerge(name, report, revisions.beyond(ws.engine, [theirs], [ours]), merged.conflicts)
+    return BranchMerge(name, report, revisions.count_beyond(ws.engine, [theirs], [ours]), merged.conflicts)
 
 
 def _count(rows: Write, there: set[tuple[str, str]]) -> ChangeCounts:
@@ -132,31 +132,33 @@ class _Source(Record, frozen=True):
 
     def base(self, ws: Workspace, ours: str) -> str:
         if self.aside:
-            return merge.aside_base(ws, self.aside)
-        return sides.source_base(ws, self.name, ours=ours, theirs=self.revision)
+            return merge.find_aside_base(ws, self.aside)
+        return sides.find_source_base(ws, self.name, ours=ours, theirs=self.revision)
 
     def conflicts(self, ws: Workspace, ours: At) -> tuple[Conflict, ...]:
-        head = ours if isinstance(ours, str) else ws.target().revision
+        head = ours if isinstance(ours, str) else ws.resolve_target().revision
         base = self.base(ws, head)
         if self.aside is None and self.revision in (base, head):
             return ()
-        return three_way(ws.engine, base=base, ours=ours, theirs=self.revision, derived=twins.derived(ws)).conflicts
+        return three_way(
+            ws.engine, base=base, ours=ours, theirs=self.revision, derived=twins.build_derived(ws)
+        ).conflicts
 
 
 def _source(ws: Workspace, name: str) -> _Source:
-    aside = merge.aside_branch(ws, name)
-    return _Source(name, aside.head if aside else revparse.tool_branch_rev(ws, name), aside)
+    aside = merge.find_aside_branch(ws, name)
+    return _Source(name, aside.head if aside else revparse.resolve_tool_branch_rev(ws, name), aside)
 
 
 def _merge_here(
     ws: Workspace, source: _Source, into: Target, name: str, *, message: str | None, on_conflict: OnConflict
 ) -> BranchMerge:
     """Merge into the KB branch `name`, which the workspace stands on."""
-    conflicts = source.conflicts(ws, ws.at() if source.aside else into.revision)
+    conflicts = source.conflicts(ws, ws.locate_documents() if source.aside else into.revision)
     decisions = decide_all(conflicts, Choice(on_conflict)) if on_conflict in ("ours", "theirs") else None
     if source.aside:
         return BranchMerge(name, merge.merge_aside(ws, into, source.aside, decisions=decisions), 0, conflicts)
-    commits = revisions.beyond(ws.engine, [source.revision], [into.revision])
+    commits = revisions.count_beyond(ws.engine, [source.revision], [into.revision])
     report = merge.merge_revision(
         ws,
         into,
@@ -164,7 +166,9 @@ def _merge_here(
         base=source.base(ws, into.revision),
         theirs=source.revision,
         decisions=decisions,
-        signature=Signature(message or f"Merge {source.name} into {name}", plumbing.identity(ws.places), clock.now()),
+        signature=Signature(
+            message or f"Merge {source.name} into {name}", plumbing.read_identity(ws.places), clock.now()
+        ),
     )
     return BranchMerge(name, report, commits, conflicts)
 
@@ -173,14 +177,14 @@ def _target_branch(ws: Workspace, here: Target, target: str) -> KbBranch | None:
     """The KB branch to merge into, if it is not the one that HEAD is on."""
     if here.kb_branch and target == here.kb_branch.name:
         return None
-    found = revparse.tool_branch(ws, target)
+    found = revparse.find_tool_branch(ws, target)
     if found is None:
         if here.kb_branch is None and target in (here.trigger.branch, _branch_name(here)):
             return None  # it has no branch yet: the first document makes one
         raise revparse.no_branch(ws, target)
-    require_free(ws, found.name, here.trigger.branch or "")
+    require_free_branch(ws, found.name, here.trigger.branch or "")
     if found.dirty:
-        raise uncommitted.refusal(ws, found)
+        raise uncommitted.build_uncommitted_error(ws, found)
     return found
 
 
@@ -196,11 +200,11 @@ def _ours(here: Target, other: KbBranch | None, how: Handling) -> At:
     if other:
         return other.head
     branch = here.kb_branch
-    return Working(branch.name) if branch and branch.dirty and how != "reset_first" else here.revision
+    return WorkingSet(branch.name) if branch and branch.dirty and how != "reset_first" else here.revision
 
 
 def _conflict(source: str, what: str, conflicts: tuple[Conflict, ...], *, merging: bool) -> MergeConflict:
-    listed = conflict_rows.as_json(conflict_rows.rows(conflicts))
+    listed = conflict_rows.encode_rows(conflict_rows.list_conflict_rows(conflicts))
     kind = MergeConflict if merging else MergeRefused
     return kind(
         f"{what}: {len(listed)} in conflict.",
@@ -216,13 +220,13 @@ def _on_branch(ws: Workspace, other: KbBranch | None) -> Iterator[None]:
     if other is None:
         yield
         return
-    before = ws.kb_branch()
-    former = before.name if before else ws.revision_here()
+    before = ws.find_kb_branch()
+    former = before.name if before else ws.require_stored_revision()
     switch(ws, other.name)
     try:
         yield
     finally:
-        if not merge_state.opened(ws):
+        if not merge_state.recover_merge(ws):
             switch(ws, former)
 
 
@@ -253,42 +257,42 @@ def resolve_bulk(
     `TableMissing`, `DocumentMissing`, and `MergeConflict` if a commit is asked for and something is
     left: what was decided stays decided.
     """
-    resolve.prepare(ws)
-    state = merge_state.opened(ws)
+    resolve.fetch_sides(ws)
+    state = merge_state.recover_merge(ws)
     if state is None:
         raise NothingSelected("No merge is open, so nothing is in conflict.", hint="vmrag merge REF")
     if state.kind != "git":
-        writing.writable(ws)
-    merged = merge_state.merged(ws, state)
+        writing.require_writable(ws)
+    merged = merge_state.apply_decisions(ws, state)
     chosen: list[Conflict] = []
     if merged.conflicts or ids or state.kind == "merge":
         chosen = _select(ws, state, merged, table, ids)
         report = resolve.resolve(ws, [each.id for each in chosen], Decision(side=side))
     else:
-        report = resolve.conflicts(ws)  # the sides agree, or a kill came after the last decision
-    left = tuple(conflict_rows.rows([conflict.conflict for conflict in report.conflicts]))
+        report = resolve.list_conflicts(ws)  # the sides agree, or a kill came after the last decision
+    left = tuple(conflict_rows.list_conflict_rows([conflict.conflict for conflict in report.conflicts]))
     if left:
         if commit:
             raise MergeConflict(
                 f"{len(left)} of the conflicts are not decided yet; nothing was committed.",
                 hint="vmrag resolve",
-                conflicts=conflict_rows.as_json(left),
+                conflicts=conflict_rows.encode_rows(left),
             )
         return BulkReport(state.kind, len(chosen), left)
     if state.kind == "git":
         made = report.pin.dolt_commit if report.pin and commit else None
         return BulkReport(state.kind, len(chosen), (), made, report.next, report.staged)
-    pending = merge.proceed(ws).pending if state.kind == "aside" else ""
+    pending = merge.continue_merge(ws).pending if state.kind == "aside" else ""
     if not commit:
         return BulkReport(state.kind, len(chosen), (), pending=pending)
     done = committing.commit(ws, message)
     return BulkReport(state.kind, len(chosen), (), done.revision, staged=done.staged, pending=done.pending)
 
 
-def _select(ws: Workspace, state: MergeState, merged: Merged, table: str, ids: Sequence[str]) -> list[Conflict]:
+def _select(ws: Workspace, state: MergeState, merged: MergeResult, table: str, ids: Sequence[str]) -> list[Conflict]:
     """The conflicts without a decision; by `ids`, decided ones, too: they can be decided again."""
     known = (*merged.conflicts, *merged.decided)
-    listed = dict(zip(known, conflict_rows.rows(known), strict=True))
+    listed = dict(zip(known, conflict_rows.list_conflict_rows(known), strict=True))
     here = [each for each, row in listed.items() if table in (ALL, row.table, each.collection)]
     if not here and table not in _TABLES and not _is_collection(ws, state, table):
         raise TableMissing(
@@ -307,7 +311,11 @@ def _select(ws: Workspace, state: MergeState, merged: Merged, table: str, ids: S
 
 
 def _is_collection(ws: Workspace, state: MergeState, name: str) -> bool:
-    return any(collection.name == name for at in (ws.at(), state.theirs) for collection in ws.engine.collections(at))
+    return any(
+        collection.name == name
+        for at in (ws.locate_documents(), state.theirs)
+        for collection in ws.engine.list_collections(at)
+    )
 
 
 def _of_document(conflicts: Sequence[Conflict], doc_id: str, table: str) -> list[Conflict]:

@@ -12,25 +12,25 @@ import msgspec
 
 from vmrag_link import pin as pins
 from vmrag_link.engines import migrated
-from vmrag_link.engines.base import reserved
+from vmrag_link.engines.base import is_reserved
 from vmrag_link.errors import BranchMissing, GitBusy, GitReferenceMissing, MergeConflict, UpstreamMissing, quoted
 from vmrag_link.git import plumbing, remotes, transfer
 from vmrag_link.git.refs import BRANCHES
 from vmrag_link.models import Record
 from vmrag_link.ops.branches import uncommitted
-from vmrag_link.ops.branches.uncommitted import Cleared, Handling
+from vmrag_link.ops.branches.uncommitted import CleanedBranch, Handling
 from vmrag_link.ops.commits import revisions
 from vmrag_link.ops.follow import lazy_fetch
-from vmrag_link.ops.history.ranges import base_of, with_head
+from vmrag_link.ops.history.ranges import find_base, pair_with_head
 from vmrag_link.ops.merge import conflict_rows, merge
 from vmrag_link.ops.merge.merge import MergeReport
 from vmrag_link.ops.pins import history_pins
 from vmrag_link.ops.remotes import destinations
-from vmrag_link.ops.remotes.fetch import first_with, no_such_branch
+from vmrag_link.ops.remotes.fetch import build_branch_missing, fetch_revision
 from vmrag_link.paths import PIN_NAME
 from vmrag_link.pin import Pin
 from vmrag_link.transport.address import Address
-from vmrag_link.transport.publish import Moved
+from vmrag_link.transport.publish import BranchMove
 from vmrag_link.workspace import Workspace
 
 
@@ -42,7 +42,7 @@ class PullReport(Record, frozen=True):
     """
 
     remote: str
-    updates: tuple[Moved, ...]
+    updates: tuple[BranchMove, ...]
     merge: MergeReport
     code_behind: bool = False
 
@@ -59,7 +59,7 @@ class _Found(NamedTuple):
     """What to merge: `theirs`, its `name` for people, its code `commit` if git's history counts."""
 
     source: Address
-    updates: tuple[Moved, ...]
+    updates: tuple[BranchMove, ...]
     name: str
     theirs: str
     commit: str | None = None
@@ -74,18 +74,18 @@ def pull(ws: Workspace, remote: str | None = None, *, branch: str | None = None)
     `UpstreamMissing`, `BranchMissing`, and as `ops.remotes.fetch.fetch` and
     `ops.merge.merge.merge`.
     """
-    addresses = destinations.asked(ws, remote)
+    addresses = destinations.list_fetch_addresses(ws, remote)
     return _merge(ws, _upstream_at(ws, addresses, remote) if branch is None else _kb_branch_at(ws, addresses, branch))
 
 
-class Pulled(Record, frozen=True):
+class ClearedPull(Record, frozen=True):
     """`commits` that were merged; `cleared`: what became of the documents that were not committed.
 
     `left`: the remote's KB branch that is called as HEAD's, if it stands at a revision that the
     code pinned once and has left. That is not taken unless the branch is named.
     """
 
-    cleared: Cleared
+    cleared: CleanedBranch
     report: PullReport
     commits: int
     left: str | None
@@ -93,15 +93,15 @@ class Pulled(Record, frozen=True):
 
 def pull_and_clear(
     ws: Workspace, remote: str | None = None, *, branch: str | None = None, how: Handling, message: str
-) -> Pulled:
+) -> ClearedPull:
     """As `pull`, and deal with uncommitted documents as `how` says.
 
     What the remote's KB branch of HEAD's name holds beyond that is taken, too; a code branch
     without an upstream takes that branch alone. Raises `MergeConflict` for a merge that is open
     now, and as `pull` and `uncommitted.cleared`.
     """
-    merge.mergeable(ws)
-    addresses = destinations.asked(ws, remote)
+    merge.require_mergeable(ws)
+    addresses = destinations.list_fetch_addresses(ws, remote)
     if branch is not None:
         found = _kb_branch_at(ws, addresses, branch)
     else:
@@ -109,7 +109,7 @@ def pull_and_clear(
             found = _upstream_at(ws, addresses, remote)
         except UpstreamMissing as missing:
             found = _namesake_at(ws, addresses, missing)
-    with uncommitted.cleared(ws, how, message=message) as cleared:
+    with uncommitted.clean_branch(ws, how, message=message) as cleared:
         report = _merge_or_raise(ws, found)
         beyond = _namesake_beyond(ws, found, report.merge) if branch is None else None
         left = beyond if beyond and _pinned_before(ws, found, beyond) else None
@@ -118,8 +118,8 @@ def pull_and_clear(
             more = _merge_or_raise(ws, beyond)
             heads.append(more.merge.theirs)
             report = msgspec.structs.replace(report, merge=_joined(ws, report.merge, more.merge))
-    commits = revisions.beyond(ws.engine, heads, [report.merge.ours])
-    return Pulled(cleared, report, commits, left.name if left else None)
+    commits = revisions.count_beyond(ws.engine, heads, [report.merge.ours])
+    return ClearedPull(cleared, report, commits, left.name if left else None)
 
 
 def _merge_or_raise(ws: Workspace, found: _Found) -> PullReport:
@@ -143,8 +143,8 @@ def _joined(ws: Workspace, first: MergeReport, second: MergeReport) -> MergeRepo
 
 
 def _conflict(ws: Workspace, report: MergeReport) -> MergeConflict:
-    opened = conflict_rows.open_merge(ws)
-    listed = conflict_rows.as_json(opened.conflicts if opened else ())
+    opened = conflict_rows.find_open_merge(ws)
+    listed = conflict_rows.encode_rows(opened.conflicts if opened else ())
     return MergeConflict(
         f"{report.source} conflicts with what is here; the merge is open: {len(report.conflicts)} in conflict.",
         hint="vmrag resolve",
@@ -153,28 +153,28 @@ def _conflict(ws: Workspace, report: MergeReport) -> MergeConflict:
 
 
 def _merge(ws: Workspace, found: _Found) -> PullReport:
-    target = merge.mergeable(ws)
-    commits = with_head(ws, target.revision, found.commit) if found.commit else None
-    base = base_of(ws, target.revision, found.theirs, commits)
+    target = merge.require_mergeable(ws)
+    commits = pair_with_head(ws, target.revision, found.commit) if found.commit else None
+    base = find_base(ws, target.revision, found.theirs, commits)
     report = merge.merge_revision(ws, target, found.name, base=base, theirs=found.theirs)
     return PullReport(found.source.text, found.updates, report, code_behind=found.code_behind)
 
 
 def _upstream_at(ws: Workspace, addresses: list[Address], remote: str | None) -> _Found:
     upstream = _upstream(ws, remote)
-    source, updates = first_with(ws, addresses, upstream.pin.dolt_commit)
-    theirs = lazy_fetch.require(ws, upstream.pin, upstream.name)
-    head = plumbing.head(ws.places).commit
-    behind = head is None or not transfer.contains(ws.places, head, upstream.commit)
+    source, updates = fetch_revision(ws, addresses, upstream.pin.dolt_commit)
+    theirs = lazy_fetch.require_revision(ws, upstream.pin, upstream.name)
+    head = plumbing.read_head(ws.places).commit
+    behind = head is None or not transfer.contains_commit(ws.places, head, upstream.commit)
     return _Found(source, updates, upstream.name, theirs, upstream.commit, code_behind=behind)
 
 
 def _kb_branch_at(ws: Workspace, addresses: list[Address], name: str) -> _Found:
-    pin = ws.target().pin
-    source, updates = first_with(ws, addresses, pin.dolt_commit if pin else None)
+    pin = ws.resolve_target().pin
+    source, updates = fetch_revision(ws, addresses, pin.dolt_commit if pin else None)
     there = ws.engine.remote_heads(source.key)
-    if name not in there or reserved(name):
-        raise no_such_branch(source.text, name, there)
+    if name not in there or is_reserved(name):
+        raise build_branch_missing(source.text, name, there)
     return _Found(source, updates, f"{source.text}/{name}", there[name])
 
 
@@ -189,8 +189,8 @@ def _namesake_at(ws: Workspace, addresses: list[Address], missing: UpstreamMissi
 
 
 def _own_name(ws: Workspace) -> str | None:
-    own = ws.kb_branch()
-    return own.name if own else ws.trigger().branch
+    own = ws.find_kb_branch()
+    return own.name if own else ws.read_trigger().branch
 
 
 def _namesake_beyond(ws: Workspace, found: _Found, merged: MergeReport) -> _Found | None:
@@ -206,9 +206,9 @@ def _pinned_before(ws: Workspace, found: _Found, beyond: _Found) -> bool:
     """Whether a commit of HEAD's history, or of the upstream's, pins the revision: the code was
     there, and went on without it.
     """
-    commits = filter(None, (plumbing.head(ws.places).commit, found.commit))
+    commits = filter(None, (plumbing.read_head(ws.places).commit, found.commit))
     pins = (pin for commit in commits for pin, _ in history_pins.pins_reached(ws.places, commit))
-    return any(migrated.current(ws.places.kb, pin.dolt_commit) == beyond.theirs for pin in pins)
+    return any(migrated.translate_revision(ws.places.kb, pin.dolt_commit) == beyond.theirs for pin in pins)
 
 
 def _upstream(ws: Workspace, remote: str | None) -> _Upstream:
@@ -216,17 +216,17 @@ def _upstream(ws: Workspace, remote: str | None) -> _Upstream:
 
     `remote`: a git remote counts, anything else says only where the knowledge is.
     """
-    branch = ws.trigger().branch
+    branch = ws.read_trigger().branch
     if branch is None:
         raise GitBusy("HEAD is detached: it follows no branch.", hint="git switch BRANCH", operation="detached")
     name, refs = _refs(ws, branch, remote)
     for ref in refs:
         try:
-            commit = plumbing.resolve(ws.places, ref)
+            commit = plumbing.resolve_commit(ws.places, ref)
         except GitReferenceMissing:
             continue
         name = name or ref.removeprefix("refs/remotes/")
-        data = plumbing.blob(ws.places, f"{commit}:{PIN_NAME}", limit=pins.MAX_BYTES)
+        data = plumbing.read_blob(ws.places, f"{commit}:{PIN_NAME}", limit=pins.MAX_BYTES)
         if data is None:
             raise UpstreamMissing(f"{name} pins no knowledge.", hint=f"git log {quoted(name)} -- {PIN_NAME}", ref=name)
         return _Upstream(name, commit, migrated.read_pin(ws.places.kb, data, source=f"{name}:{PIN_NAME}"))
@@ -240,11 +240,11 @@ def _upstream(ws: Workspace, remote: str | None) -> _Upstream:
 def _refs(ws: Workspace, branch: str, remote: str | None) -> tuple[str, list[str]]:
     """Where the upstream's commit may stand, and its name where the configuration has it."""
     section = f"branch.{branch}"
-    own = plumbing.config_section(ws.places, section)
+    own = plumbing.read_section(ws.places, section)
     at, merges = own.get(f"{section}.remote", ""), own.get(f"{section}.merge", "")
-    chosen = remote if remote in remotes.names(ws.places) else None
+    chosen = remote if remote in remotes.list_remotes(ws.places) else None
     if at and merges and chosen in (None, at):
         short = merges.removeprefix(BRANCHES)
-        return short if at == "." else f"{remotes.shown(at)}/{short}", [f"{branch}@{{upstream}}"]
-    there = [chosen] if chosen else remotes.nearest(ws.places, branch)
+        return short if at == "." else f"{remotes.redact_url(at)}/{short}", [f"{branch}@{{upstream}}"]
+    there = [chosen] if chosen else remotes.list_for_reading(ws.places, branch)
     return "", [f"refs/remotes/{each}/{branch}" for each in there]

@@ -12,8 +12,8 @@ from vmrag_link.engines.base import Write
 from vmrag_link.engines.tables import COLLECTIONS, PROJECTS
 from vmrag_link.errors import ConfirmationMissing, RowsInvalid, plural, quoted
 from vmrag_link.git import plumbing
-from vmrag_link.merging.threeway import as_rows
-from vmrag_link.models import At, ChangeKind, Difference, DocumentTable, KbBranch, Record, Working
+from vmrag_link.merging.threeway import convert_to_rows
+from vmrag_link.models import At, ChangeKind, Difference, DocumentTable, KbBranch, Record, WorkingSet
 from vmrag_link.ops.documents import leaving_out, remove, writing
 from vmrag_link.ops.documents.writing import Planned, WriteResult
 from vmrag_link.ops.history import document_names, revparse
@@ -70,7 +70,7 @@ def restore(
     while a merge is open; and as `revparse.resolve_rev`, `select` and `writing.write`. Then nothing
     has changed. Raises `SourceReadOnly` for a name that means a file.
     """
-    with leaving_out.explained(ws, names, within, lambda path: _of_file(ws, path)):
+    with leaving_out.explain_source_files(ws, names, within, lambda path: _of_file(ws, path)):
         return _restored(ws, names, source=source, within=within, confirmed=confirmed)
 
 
@@ -79,7 +79,7 @@ def _restored(
 ) -> WriteResult[Restoration]:
     everything = within is None and (not names or EVERYTHING in names)
     _give_up_invalid_rows(ws, None if everything else names, confirmed=confirmed)
-    target = writing.writable(ws, index=False)
+    target = writing.require_writable(ws, index=False)
     if everything:
         merge_state.refuse_if_open(ws)
     revision = target.revision if source is None else revparse.resolve_rev(ws, source)
@@ -88,11 +88,11 @@ def _restored(
         if everything:
             found = ws.engine.diff(at, revision)
         else:
-            wanted = document_names.select(ws.engine, [at, revision], names or [EVERYTHING], within=within)
+            wanted = document_names.select_named(ws.engine, [at, revision], names or [EVERYTHING], within=within)
             found = _part(ws, at, revision, wanted)
         keys = {document.key for document in found.documents}
-        lost = remove.unsaved_of(ws, at, keys.__contains__, {collection.key for collection in found.collections})
-        if everything and not lost.empty and not confirmed:
+        lost = remove.find_unsaved(ws, at, keys.__contains__, {collection.key for collection in found.collections})
+        if everything and not lost.is_empty and not confirmed:
             raise _confirmation_missing(lost, command_of("restore", names, source=source))
         kept = remove.keep_unsaved(ws, at, lost, before="they were restored")
         report = Restoration(
@@ -102,9 +102,9 @@ def _restored(
             tuple(DocumentName(*document.key) for document in lost.documents),
             kept,
         )
-        return Planned(None if found.empty else as_rows(found), report)
+        return Planned(None if found.is_empty else convert_to_rows(found), report)
 
-    result = writing.write(ws, plan, "restore documents", follow=False)
+    result = writing.write_rows(ws, plan, "restore documents", follow=False)
     _discard_equal_rows(ws)
     return result
 
@@ -114,15 +114,15 @@ def _discard_equal_rows(ws: Workspace) -> None:
 
     Another program may have written NULL in place of an empty text.
     """
-    branch = ws.kb_branch()
-    if branch and branch.dirty and ws.engine.diff(branch.head, Working(branch.name)).empty:
-        ws.engine.take_back(branch.name, kept=branch.head, expected=branch.head)
+    branch = ws.find_kb_branch()
+    if branch and branch.dirty and ws.engine.diff(branch.head, WorkingSet(branch.name)).is_empty:
+        ws.engine.discard_saved_rows(branch.name, kept=branch.head, expected=branch.head)
 
 
 def _of_file(ws: Workspace, path: str) -> str:
     """How a file comes back."""
-    here = plumbing.head(ws.places).commit
-    committed = plumbing.blob(ws.places, f"{here}:{path}") if here else None
+    here = plumbing.read_head(ws.places).commit
+    committed = plumbing.read_blob(ws.places, f"{here}:{path}") if here else None
     if committed is None:
         return ""
     file = ws.places.top / path
@@ -142,7 +142,7 @@ def _give_up_invalid_rows(ws: Workspace, names: Sequence[str] | None, *, confirm
     the branch replaces them, which `vmrag pin` takes. Raises `ConfirmationMissing`: no revision
     holds what is given up in a form that could be brought back.
     """
-    target = ws.target()
+    target = ws.resolve_target()
     branch = target.kb_branch
     if branch is None or target.state != "pinned" or not (branch.dirty or branch.head != target.revision):
         return
@@ -157,22 +157,22 @@ def _give_up_invalid_rows(ws: Workspace, names: Sequence[str] | None, *, confirm
                 **invalid.details,
             )
         rows = _as_pinned(ws, target.revision, table, key)
-        writing.refuse_in_between(ws)
-        with ws.engine.writing("restore a row"):
+        writing.refuse_git_operation(ws)
+        with ws.engine.write_lock("restore a row"):
             if branch.dirty:
                 ws.engine.write(branch.name, rows, expected=branch.head)
             else:
                 message = f"Restore {'/'.join(key)} of {table}"
-                who = plumbing.identity(ws.places)
+                who = plumbing.read_identity(ws.places)
                 made = ws.engine.commit_onto(branch.head, [rows], message=message, author=who, date=clock.now())
                 ws.engine.move_branch(branch.name, made, expected=branch.head)
-        branch = ws.engine.branch(branch.name) or branch
+        branch = ws.engine.find_branch(branch.name) or branch
 
 
 def _invalid_row(ws: Workspace, branch: KbBranch, pinned: str) -> RowsInvalid | None:
     """The first row that a KB branch has changed since the pinned revision, and that is none."""
     try:
-        ws.engine.require_records(Working(branch.name) if branch.dirty else branch.head, since=pinned)
+        ws.engine.require_valid_rows(WorkingSet(branch.name) if branch.dirty else branch.head, since=pinned)
     except RowsInvalid as error:
         if "key" not in error.details:
             raise
@@ -183,13 +183,15 @@ def _invalid_row(ws: Workspace, branch: KbBranch, pinned: str) -> RowsInvalid | 
 def _as_pinned(ws: Workspace, revision: str, table: str, key: Sequence[str]) -> Write:
     """What puts a row there as a revision has it, or takes it away."""
     if table == COLLECTIONS.name:
-        collections = [collection for collection in ws.engine.collections(revision) if [collection.name] == list(key)]
+        collections = [
+            collection for collection in ws.engine.list_collections(revision) if [collection.name] == list(key)
+        ]
         return Write(put_collections=collections, remove_collections=[] if collections else key)
     if table == PROJECTS.name:
-        projects = list(ws.engine.projects(revision, ids=key))
+        projects = list(ws.engine.read_projects(revision, ids=key))
         return Write(put_projects=projects, remove_projects=[] if projects else key)
     stored: DocumentTable = table  # type: ignore[assignment]  # one of the tables of documents
-    documents = list(ws.engine.documents(revision, ids=key[-1:], table=stored))
+    documents = list(ws.engine.read_documents(revision, ids=key[-1:], table=stored))
     found = [document for document in documents if table != "documents" or document.collection == key[0]]
     return Write(put_documents=found, remove_documents=[] if found else [(key[0], key[-1])])
 

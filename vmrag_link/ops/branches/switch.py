@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 
 from vmrag_link import locks
-from vmrag_link.engines.base import ASIDE_PREFIX, reserved
+from vmrag_link.engines.base import ASIDE_PREFIX, is_reserved
 from vmrag_link.errors import (
     BranchInUse,
     BranchMissing,
@@ -21,7 +21,7 @@ from vmrag_link.errors import (
     quoted,
 )
 from vmrag_link.git import plumbing, refs
-from vmrag_link.models import At, ChangeCounts, KbBranch, Record, Working
+from vmrag_link.models import At, ChangeCounts, KbBranch, Record, WorkingSet
 from vmrag_link.ops.branches import uncommitted
 from vmrag_link.ops.branches.uncommitted import Handled, Handling
 from vmrag_link.ops.documents import branches, writing
@@ -63,17 +63,17 @@ def switch(ws: Workspace, name: str) -> SwitchReport:
     writing.refuse_if_busy(ws)
     recover(ws)
     merge_state.refuse_if_open(ws)
-    trigger = ws.trigger()
+    trigger = ws.read_trigger()
     code = trigger.branch or ""
-    branch = ws.engine.branch(name)
+    branch = ws.engine.find_branch(name)
     if branch is None and not ws.engine.has_revision(name):
         raise BranchMissing(f"There is no KB branch or revision {name!r}.", hint="vmrag branch, vmrag log", branch=name)
     # All work trees on the code branch share its mapping.
-    lease.take(ws.places, trigger.symbolic or "", timeout=ws.lock_timeout)
-    before = ws.kb_branch()
-    with locks.exclusive(ws.places.locks / "mapping.lock", purpose="switch a KB branch", timeout=ws.lock_timeout):
+    lease.take_lease(ws.places, trigger.symbolic or "", timeout=ws.lock_timeout)
+    before = ws.find_kb_branch()
+    with locks.hold_exclusive(ws.places.locks / "mapping.lock", purpose="switch a KB branch", timeout=ws.lock_timeout):
         if branch:
-            require_free(ws, branch.name, code)
+            require_free_branch(ws, branch.name, code)
             plumbing.set_kb_branch(ws.places, code, branch.name)
         else:
             plumbing.forget_kb_branch(ws.places, code)
@@ -85,9 +85,9 @@ def switch(ws: Workspace, name: str) -> SwitchReport:
     return SwitchReport(code, branch.name if branch else None, pinned.pin, pinned.staged, stay, pinned.pending)
 
 
-def require_free(ws: Workspace, kb_branch: str, code: str) -> None:
+def require_free_branch(ws: Workspace, kb_branch: str, code: str) -> None:
     """Raise `BranchInUse` if another code branch writes there, `NameInvalid` for reserved names."""
-    if reserved(kb_branch):
+    if is_reserved(kb_branch):
         helps = f"vmrag merge {quoted(kb_branch)}" if kb_branch.startswith(ASIDE_PREFIX) else "vmrag branch"
         raise NameInvalid(f"{kb_branch!r} is no branch to write on.", hint=helps, branch=kb_branch)
     owner = _owner(ws, kb_branch) or code
@@ -104,11 +104,11 @@ def _owner(ws: Workspace, kb_branch: str) -> str | None:
     """The code branch that writes on a KB branch. Drops the entry of one that is gone: `git
     update-ref -d` leaves it.
     """
-    existing = refs.code_branches(ws.places)
-    for kb_mapping in plumbing.kb_mappings(ws.places):
+    existing = refs.list_code_branches(ws.places)
+    for kb_mapping in plumbing.list_kb_mappings(ws.places):
         if kb_mapping.kb_branch == kb_branch and kb_mapping.code not in existing:
             plumbing.forget_kb_branch(ws.places, kb_mapping.code, kb_mapping.tree)
-    return plumbing.kb_owners(ws.places).get(kb_branch)
+    return plumbing.read_kb_owners(ws.places).get(kb_branch)
 
 
 class CheckoutReport(Record, frozen=True):
@@ -152,24 +152,24 @@ def checkout(
     `RevisionMissing`, `BranchExists`, `NameInvalid`, `BranchInUse`, `Uncommitted`, `MergeConflict`
     before anything is changed, and as `writing.movable` and `switch`.
     """
-    here = writing.movable(ws)
+    here = writing.require_movable(ws)
     if here.in_use_by:
-        raise lease.in_use(here.in_use_by, here.trigger.symbolic or "")
+        raise lease.build_in_use_error(here.in_use_by, here.trigger.symbolic or "")
     merge_state.refuse_if_open(ws)
     goal = _goal_of_new(ws, target, start) if create else _goal(ws, target)
-    before, stood, left = here.kb_branch, ws.revision_here(), ws.at()
+    before, stood, left = here.kb_branch, ws.require_stored_revision(), ws.locate_documents()
     handling: Handled = "none"
     if before and goal.branch == before.name and not goal.new and how in ("abort", "carry"):
         switched = switch(ws, before.name)  # the branch is not left: uncommitted documents can stay
     else:
-        with uncommitted.cleared(
+        with uncommitted.clean_branch(
             ws, how, message=message or f"Before going to {target}", onto=_arrival(ws, goal)
         ) as done:
             if goal.new and goal.branch:
-                ws.engine.create_branch(goal.branch, goal.revision or ws.revision_here())
-            switched = switch(ws, goal.branch or goal.revision or ws.revision_here())
+                ws.engine.create_branch(goal.branch, goal.revision or ws.require_stored_revision())
+            switched = switch(ws, goal.branch or goal.revision or ws.require_stored_revision())
         left, handling = done.held, done.handling
-    after = ws.kb_branch()
+    after = ws.find_kb_branch()
     return CheckoutReport(
         before.name if before else None,
         stood,
@@ -177,13 +177,13 @@ def checkout(
         switched.pin.dolt_commit,
         goal.new,
         handling,
-        ws.engine.count_changes(left, ws.at()),
+        ws.engine.count_changes(left, ws.locate_documents()),
         switched.staged,
         switched.pending,
     )
 
 
-class BranchPlace(Record, frozen=True):
+class BranchPosition(Record, frozen=True):
     """`commit`: where a new branch stands, or a deleted one stood, which stays reachable by its
     hash.
     """
@@ -192,19 +192,19 @@ class BranchPlace(Record, frozen=True):
     commit: str
 
 
-def create_branch(ws: Workspace, name: str, start: str) -> BranchPlace:
+def create_branch(ws: Workspace, name: str, start: str) -> BranchPosition:
     """Make a KB branch, and stay on the present one.
 
     Raises as `checkout`.
     """
     follow(ws, tolerate="git")
-    revision = revparse.tool_rev(ws, start)
+    revision = revparse.resolve_tool_rev(ws, start)
     branches.require_new(ws, name)
     ws.engine.create_branch(name, revision)
-    return BranchPlace(name, revision)
+    return BranchPosition(name, revision)
 
 
-def delete_branch(ws: Workspace, name: str, *, force: bool = False) -> BranchPlace:
+def delete_branch(ws: Workspace, name: str, *, force: bool = False) -> BranchPosition:
     """Delete a KB branch here; remotes keep theirs. `force`: also one that no other branch holds,
     and its uncommitted documents, which a note names.
 
@@ -213,32 +213,32 @@ def delete_branch(ws: Workspace, name: str, *, force: bool = False) -> BranchPla
     """
     writing.refuse_if_busy(ws)
     recover(ws)
-    branch = ws.engine.branch(name) if ws.engine.legal_branch_name(name) else None
+    branch = ws.engine.find_branch(name) if ws.engine.is_legal_branch_name(name) else None
     if branch is None:
         raise revparse.no_branch(ws, name)
     _require_unused(ws, branch)
     if branch.dirty and not force:
-        raise uncommitted.refusal(ws, branch)
-    if not force and ws.engine.unreachable([branch.head], heads=revparse.visible(ws, without=name)):
+        raise uncommitted.build_uncommitted_error(ws, branch)
+    if not force and ws.engine.find_unreachable([branch.head], heads=revparse.list_visible_heads(ws, without=name)):
         raise BranchUnmerged(
             f"No other branch, here or on a remote as last fetched, holds {name!r} at {branch.head[:7]}.",
             hint=f"vmrag merge {quoted(name)}",
             branch=name,
         )
     if branch.dirty:
-        uncommitted.give_up(ws, branch)
+        uncommitted.discard_uncommitted(ws, branch)
     ws.engine.delete_branch(name, expected=branch.head)
-    return BranchPlace(name, branch.head)
+    return BranchPosition(name, branch.head)
 
 
 def _require_unused(ws: Workspace, branch: KbBranch) -> None:
     name = branch.name
-    if reserved(name):
+    if is_reserved(name):
         raise NameInvalid(f"{name!r} belongs to vmrag itself; it stays.", hint="vmrag branch", branch=name)
-    with locks.exclusive(ws.places.locks / "mapping.lock", purpose="free a KB branch", timeout=ws.lock_timeout):
+    with locks.hold_exclusive(ws.places.locks / "mapping.lock", purpose="free a KB branch", timeout=ws.lock_timeout):
         owner = _owner(ws, name)
     if owner is not None:
-        here = owner == ws.trigger().branch
+        here = owner == ws.read_trigger().branch
         raise BranchInUse(
             f"The code branch {owner!r} writes on {name!r}.",
             hint="vmrag branch --switch NAME (goes to another one first)" if here else f"git branch -d {quoted(owner)}",
@@ -248,24 +248,24 @@ def _require_unused(ws: Workspace, branch: KbBranch) -> None:
 
 
 def _goal_of_new(ws: Workspace, name: str, start: str | None) -> _Goal:
-    revision = revparse.tool_rev(ws, start) if start is not None else None
+    revision = revparse.resolve_tool_rev(ws, start) if start is not None else None
     branches.require_new(ws, name)
     return _Goal(name, revision, new=True)
 
 
 def _goal(ws: Workspace, target: str) -> _Goal:
-    here = ws.kb_branch()
+    here = ws.find_kb_branch()
     if target == revparse.HEAD:
-        return _Goal(here.name if here else None, ws.revision_here())
-    branch = revparse.tool_branch(ws, target)
+        return _Goal(here.name if here else None, ws.require_stored_revision())
+    branch = revparse.find_tool_branch(ws, target)
     if branch:
-        require_free(ws, branch.name, ws.trigger().branch or "")
+        require_free_branch(ws, branch.name, ws.read_trigger().branch or "")
         return _Goal(branch.name, branch.head)
-    if head := revparse.only_remote(ws, target):
+    if head := revparse.find_remote_only(ws, target):
         branches.require_new(ws, target)
         return _Goal(target, head, new=True)
     try:
-        return _Goal(None, revparse.tool_rev(ws, target))
+        return _Goal(None, revparse.resolve_tool_rev(ws, target))
     except RevisionAmbiguous:
         raise
     except RevisionMissing as error:
@@ -276,7 +276,7 @@ def _goal(ws: Workspace, target: str) -> _Goal:
 
 def _arrival(ws: Workspace, goal: _Goal) -> At:
     """Where uncommitted documents would arrive: among those of the branch, if it has some."""
-    there = ws.engine.branch(goal.branch) if goal.branch and not goal.new else None
+    there = ws.engine.find_branch(goal.branch) if goal.branch and not goal.new else None
     if there and there.dirty:
-        return Working(there.name)
-    return goal.revision or ws.revision_here()
+        return WorkingSet(there.name)
+    return goal.revision or ws.require_stored_revision()

@@ -15,11 +15,11 @@ from typing import Any, Literal
 from vmrag_link.errors import ConfirmationMissing, MergeConflict, MergeRefused, Uncommitted, VmragError, plural, quoted
 from vmrag_link.merging import replay
 from vmrag_link.merging.threeway import merge as three_way
-from vmrag_link.models import At, ChangeCounts, KbBranch, Record, RevisionInfo, Working
+from vmrag_link.models import At, ChangeCounts, KbBranch, Record, RevisionInfo, WorkingSet
 from vmrag_link.ops.branches import commit as committing
 from vmrag_link.ops.branches.commit import CommitReport
 from vmrag_link.ops.documents import writing
-from vmrag_link.ops.documents.writing import local_changes
+from vmrag_link.ops.documents.writing import count_local_changes
 from vmrag_link.ops.follow.pin import go_to
 from vmrag_link.ops.history import revparse
 from vmrag_link.ops.merge import conflict_rows, merge, merge_state
@@ -33,13 +33,13 @@ Handling = Literal["abort", "commit_first", "reset_first", "stash", "carry"]
 there.
 """
 
-NAMED = 20
+MAX_NAMED = 20
 """Documents that a note names."""
 
 Handled = Literal["none", "commit_first", "reset_first", "stash", "carry"]
 
 
-class Cleared(Record, frozen=True):
+class CleanedBranch(Record, frozen=True):
     """`held`: the revision that holds all that was there before, uncommitted or not.
 
     `commit` is that of `commit_first`; `aside` the KB branch that keeps the documents until they
@@ -53,7 +53,7 @@ class Cleared(Record, frozen=True):
 
 
 @contextlib.contextmanager
-def cleared(ws: Workspace, how: Handling, *, message: str, onto: At | None = None) -> Iterator[Cleared]:
+def clean_branch(ws: Workspace, how: Handling, *, message: str, onto: At | None = None) -> Iterator[CleanedBranch]:
     """Clean HEAD's KB branch for the block; then bring back what `stash` and `carry` put aside.
 
     Call `writing.writable` and `merge_state.refuse_if_open` first. `message`: of the commit of
@@ -69,19 +69,19 @@ def cleared(ws: Workspace, how: Handling, *, message: str, onto: At | None = Non
     except VmragError as error:
         if done.handling == "reset_first":
             error.details["discarded"] = done.held
-        if done.aside and merge_state.opened(ws):
+        if done.aside and merge_state.recover_merge(ws):
             error.details["aside"] = done.aside
             ws.progress.note(_way_back(done.aside))
         elif done.aside:
-            bring_back(ws, done.aside)
+            restore_aside(ws, done.aside)
         raise
     if done.aside:
-        bring_back(ws, done.aside)
+        restore_aside(ws, done.aside)
 
 
-def refusal(ws: Workspace, branch: KbBranch) -> Uncommitted:
+def build_uncommitted_error(ws: Workspace, branch: KbBranch) -> Uncommitted:
     """The error for what needs a clean branch; its `local_changes` count and name the documents."""
-    found = local_changes(ws.engine, branch)
+    found = count_local_changes(ws.engine, branch)
     documents, total = found["documents"], found["total"]
     named = f": {', '.join(documents[:3])}{' …' if len(documents) > 3 else ''}" if documents else ""  # noqa: PLR2004
     what = plural(total, "document") if total else "What was changed about collections"
@@ -97,19 +97,19 @@ def _describe_changes(found: dict[str, Any]) -> str:
     documents, total = found["documents"], found["total"]
     if not total:
         return "what was changed about collections"
-    return f"{plural(total, 'document')} ({', '.join(documents[:NAMED])}{' …' * (total > NAMED)})"
+    return f"{plural(total, 'document')} ({', '.join(documents[:MAX_NAMED])}{' …' * (total > MAX_NAMED)})"
 
 
-def give_up(ws: Workspace, branch: KbBranch) -> str:
+def discard_uncommitted(ws: Workspace, branch: KbBranch) -> str:
     """Clean a branch; returns the revision that holds its uncommitted documents.
 
     It stays reachable. A note names what was discarded, and how it comes back.
     """
-    what = _describe_changes(local_changes(ws.engine, branch))
+    what = _describe_changes(count_local_changes(ws.engine, branch))
     aside = _put_aside(ws, branch)
     held = _aside_branch(ws, aside).head
     ws.engine.delete_branch(aside, expected=held)
-    replay.forget(ws.engine, branch.name)
+    replay.forget_changes(ws.engine, branch.name)
     ws.progress.note(
         f"Discarded on {branch.name!r}, uncommitted: {what}. Revision {held} keeps that; to bring it back: "
         f"merge_branch with source={held}, or in a terminal: vmrag merge {held}"
@@ -117,56 +117,60 @@ def give_up(ws: Workspace, branch: KbBranch) -> str:
     return held
 
 
-def bring_back(ws: Workspace, aside: str) -> None:
+def restore_aside(ws: Workspace, aside: str) -> None:
     """Make the documents of an aside branch uncommitted where the workspace stands.
 
     Raises `MergeConflict` with `stage` `stash_restore`, before anything is written; they stay on
     their branch then.
     """
     kept = _aside_branch(ws, aside)
-    base = merge.aside_base(ws, kept)
-    conflicts = three_way(ws.engine, base=base, ours=ws.at(), theirs=kept.head, derived=twins.derived(ws)).conflicts
+    base = merge.find_aside_base(ws, kept)
+    conflicts = three_way(
+        ws.engine, base=base, ours=ws.locate_documents(), theirs=kept.head, derived=twins.build_derived(ws)
+    ).conflicts
     if conflicts:
         raise MergeConflict(
             f"{len(conflicts)} of the uncommitted documents conflict with what is here now. {_way_back(aside)}",
             hint=f"vmrag merge {quoted(aside)}",
             stage="stash_restore",
             branch=aside,
-            conflicts=conflict_rows.as_json(conflict_rows.rows(conflicts)),
+            conflicts=conflict_rows.encode_rows(conflict_rows.list_conflict_rows(conflicts)),
         )
     for note in merge.merge(ws, aside).notes:
         ws.progress.note(note)
-    branch = ws.kb_branch()
+    branch = ws.find_kb_branch()
     if branch and branch.head != base:
-        replay.remember(ws.engine, branch, base=base, state=kept.head, derived=twins.derived(ws))
+        replay.remember_changes(ws.engine, branch, base=base, state=kept.head, derived=twins.build_derived(ws))
 
 
-def _clear(ws: Workspace, how: Handling, message: str, onto: At | None) -> Cleared:
-    branch = ws.kb_branch()
+def _clear(ws: Workspace, how: Handling, message: str, onto: At | None) -> CleanedBranch:
+    branch = ws.find_kb_branch()
     if branch is None or not branch.dirty:
-        return Cleared("none", ws.revision_here())
+        return CleanedBranch("none", ws.require_stored_revision())
     match how:
         case "abort":
-            raise refusal(ws, branch)
+            raise build_uncommitted_error(ws, branch)
         case "commit_first":
             report = committing.commit(ws, message)
-            return Cleared(how, report.revision, commit=report)
+            return CleanedBranch(how, report.revision, commit=report)
         case "reset_first":
-            return Cleared(how, give_up(ws, branch))
+            return CleanedBranch(how, discard_uncommitted(ws, branch))
         case "carry":
             _require_no_conflict(ws, branch, branch.head if onto is None else onto)
     aside = _put_aside(ws, branch)
-    return Cleared(how, _aside_branch(ws, aside).head, aside=aside)
+    return CleanedBranch(how, _aside_branch(ws, aside).head, aside=aside)
 
 
 def _require_no_conflict(ws: Workspace, branch: KbBranch, onto: At) -> None:
-    theirs = Working(branch.name)
-    conflicts = three_way(ws.engine, base=branch.head, ours=onto, theirs=theirs, derived=twins.derived(ws)).conflicts
+    theirs = WorkingSet(branch.name)
+    conflicts = three_way(
+        ws.engine, base=branch.head, ours=onto, theirs=theirs, derived=twins.build_derived(ws)
+    ).conflicts
     if conflicts:
         raise MergeRefused(
             f"{len(conflicts)} of the uncommitted documents of {branch.name!r} conflict with what is there; nothing was changed.",
             hint="vmrag commit",
-            conflicts=conflict_rows.as_json(conflict_rows.rows(conflicts)),
+            conflicts=conflict_rows.encode_rows(conflict_rows.list_conflict_rows(conflicts)),
             merge_in_progress=False,
         )
 
@@ -177,7 +181,7 @@ def _put_aside(ws: Workspace, branch: KbBranch) -> str:
 
 
 def _aside_branch(ws: Workspace, name: str) -> KbBranch:
-    found = ws.engine.branch(name)
+    found = ws.engine.find_branch(name)
     assert found is not None  # noqa: S101  it was made a moment ago, and nobody else knows its name
     return found
 
@@ -208,20 +212,20 @@ def reset(ws: Workspace, target: str, *, confirmed: bool) -> ResetReport:
     Raises `RevisionMissing` before anything is changed, `ConfirmationMissing` with uncommitted
     documents or an open merge unless `confirmed`, and as `writing.movable`.
     """
-    here = writing.movable(ws)
-    if here.in_use_by and not here.own:
-        raise lease.in_use(here.in_use_by, here.trigger.symbolic or "")
-    revision, stood = revparse.tool_rev(ws, target), ws.revision_here()
-    branch, merge = here.kb_branch, merge_state.opened(ws)
+    here = writing.require_movable(ws)
+    if here.in_use_by and not here.has_own_branch:
+        raise lease.build_in_use_error(here.in_use_by, here.trigger.symbolic or "")
+    revision, stood = revparse.resolve_tool_rev(ws, target), ws.require_stored_revision()
+    branch, merge = here.kb_branch, merge_state.recover_merge(ws)
     dirty = branch is not None and branch.dirty
     if (dirty or merge) and not confirmed:
         raise _confirmation_missing(ws, merge.source if merge else "")
     # First: a merge without its documents would be committed as one that dropped theirs.
     if merge:
-        merge_state.clear(ws, merge.kind)
+        merge_state.clear_merge(ws, merge.kind)
     head = branch.head if branch else stood
-    discarded = ws.engine.count_changes(head, Working(branch.name)) if branch and dirty else ChangeCounts()
-    held = give_up(ws, branch) if branch and dirty else stood
+    discarded = ws.engine.count_changes(head, WorkingSet(branch.name)) if branch and dirty else ChangeCounts()
+    held = discard_uncommitted(ws, branch) if branch and dirty else stood
     staged, pending = True, ""
     if revision != here.revision or (branch and branch.head != revision):
         report = go_to(ws, revision, trigger=here.trigger)
@@ -232,8 +236,8 @@ def reset(ws: Workspace, target: str, *, confirmed: bool) -> ResetReport:
 
 
 def _confirmation_missing(ws: Workspace, merging: str) -> ConfirmationMissing:
-    branch = ws.kb_branch()
-    refused = refusal(ws, branch) if branch and branch.dirty else None
+    branch = ws.find_kb_branch()
+    refused = build_uncommitted_error(ws, branch) if branch and branch.dirty else None
     what = [refused.message] if refused else []
     if merging:
         what.append(f"The merge of {merging} is open.")
@@ -247,13 +251,13 @@ def _confirmation_missing(ws: Workspace, merging: str) -> ConfirmationMissing:
 
 def _follow(ws: Workspace, revision: str) -> None:
     """Move the branch where the pin named the revision already: then reconciling did not."""
-    branch = ws.kb_branch()
+    branch = ws.find_kb_branch()
     if branch and branch.head != revision:
         ws.engine.move_branch(branch.name, revision, expected=branch.head)
 
 
 def _orphans(ws: Workspace, head: str) -> tuple[RevisionInfo, ...]:
-    lost = {*ws.engine.unreachable(ws.engine.parents([head]), heads=revparse.visible(ws))}
+    lost = {*ws.engine.find_unreachable(ws.engine.map_parents([head]), heads=revparse.list_visible_heads(ws))}
     found = []
     for each in ws.engine.log(head) if lost else ():
         if each.revision in lost:

@@ -15,13 +15,13 @@ from collections.abc import Callable, Iterator, Mapping
 
 from vmrag_link import __version__
 from vmrag_link.ops.checks.cases import CaseList, CaseProblem, CheckCase
-from vmrag_link.terminal_text import one_line
+from vmrag_link.terminal_text import escape_line
 
 _NO_XML = str.maketrans({"\ufffe": "\\ufffe", "\uffff": "\\uffff"})
 
 
 def _text(value: str) -> str:
-    return one_line(value).translate(_NO_XML)
+    return escape_line(value).translate(_NO_XML)
 
 
 def _lines(problem: CaseProblem, case: CheckCase) -> list[str]:
@@ -36,7 +36,7 @@ def _problems(found: CaseList) -> Iterator[tuple[CheckCase, CaseProblem]]:
     return ((case, problem) for case in found.cases for problem in case.problems)
 
 
-def junit(found: CaseList) -> str:
+def format_junit(found: CaseList) -> str:
     """A suite with a test for each case. Information is what a passed test printed."""
     counts = {
         "tests": len(found.cases),
@@ -66,7 +66,7 @@ def _outcome(case: CheckCase) -> ET.Element:
     return outcome
 
 
-def sarif(found: CaseList) -> str:
+def format_sarif(found: CaseList) -> str:
     """A run with a result for each problem. GitHub knows one again by `primaryLocationLineHash`,
     which is ours, because many problems are at the one line of a pin.
     """
@@ -107,7 +107,7 @@ def _described(case: CheckCase, problem: CaseProblem) -> str:
     return "\n".join(map(_text, (f"{case.name}: {problem.message}", *problem.notes)))
 
 
-def code_quality(found: CaseList) -> str:
+def format_code_quality(found: CaseList) -> str:
     """What GitLab shows in a merge request: a list with an entry for each problem."""
     return _json(
         [
@@ -127,7 +127,7 @@ def _json(value: object) -> str:
     return json.dumps(value, ensure_ascii=False, indent=1) + "\n"
 
 
-def tap(found: CaseList) -> str:
+def format_tap(found: CaseList) -> str:
     """A test point for each case, with its problems as YAML."""
     lines = ["TAP version 14", f"1..{len(found.cases)}"]
     for number, case in enumerate(found.cases, start=1):
@@ -159,8 +159,8 @@ def _scalar(value: str) -> str:
 
 
 FORMATS: Mapping[str, Callable[[CaseList], str]] = {
-    "junit": junit,
-    "sarif": sarif,
-    "code_quality": code_quality,
-    "tap": tap,
+    "junit": format_junit,
+    "sarif": format_sarif,
+    "code_quality": format_code_quality,
+    "tap": format_tap,
 }

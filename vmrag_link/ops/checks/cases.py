@@ -68,7 +68,7 @@ class CaseList(Record, frozen=True):
     cases: tuple[CheckCase, ...]
 
 
-def of_verify(report: VerifyReport, *, asked_remote: bool) -> CaseList:
+def list_verify_cases(report: VerifyReport, *, asked_remote: bool) -> CaseList:
     """A case for each rule: commits have other names in every run."""
     by_rule: dict[str, list[PinFinding]] = {rule: [] for rule in PIN_RULES}
     for finding in report.findings:
@@ -95,11 +95,11 @@ def _of_finding(found: PinFinding) -> CaseProblem:
     return CaseProblem(found.code, found.level, found.message, (found.message,), notes)
 
 
-def of_check(report: GoldenReport) -> CaseList:
-    return of_queries(_of_check(report))
+def list_check_cases(report: GoldenReport) -> CaseList:
+    return list_query_cases(_of_check(report))
 
 
-def of_queries(cases: Iterable[CheckCase]) -> CaseList:
+def list_query_cases(cases: Iterable[CheckCase]) -> CaseList:
     return CaseList("check", QUERY_RULES, tuple(cases))
 
 

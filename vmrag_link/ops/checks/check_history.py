@@ -12,7 +12,7 @@ from vmrag_link.sources import attributes
 from vmrag_link.workspace import Workspace
 
 
-def quality_history(ws: Workspace, tip: str, *, limit: int) -> QualityHistory:
+def measure_history(ws: Workspace, tip: str, *, limit: int) -> QualityHistory:
     """Ask the work tree's queries of `limit` commits of the first-parent history of `tip`: those
     that changed the pin, the settings, or files that today's sources name.
 
@@ -21,11 +21,11 @@ def quality_history(ws: Workspace, tip: str, *, limit: int) -> QualityHistory:
     """
     sources = ws.config.sources
     names = [f":(top,literal){name}" for name in (PIN_NAME, CONFIG_NAME)]
-    wanted = [*names, *(attributes.looked_at(sources) if sources else [])]
-    commits = history.changing(ws.places, plumbing.resolve(ws.places, tip), wanted, limit=limit)
-    about = history.descriptions(ws.places, commits)
+    wanted = [*names, *(attributes.list_relevant_names(sources) if sources else [])]
+    commits = history.list_changing_commits(ws.places, plumbing.resolve_commit(ws.places, tip), wanted, limit=limit)
+    about = history.describe_commits(ws.places, commits)
     found = tuple(_quality(ws, commit, about[commit]) for commit in commits)
-    return QualityHistory(found, shallow=bool(history.boundary(ws.places)))
+    return QualityHistory(found, shallow=bool(history.read_shallow_boundary(ws.places)))
 
 
 def _quality(ws: Workspace, commit: str, about: Description) -> CommitQuality:

@@ -22,29 +22,29 @@ from vmrag_link.golden.queries import (
     Miss,
     RankedChunk,
     Recording,
-    changed_since,
-    documents_of,
-    misses,
-    query_names,
-    recording,
+    build_recording,
+    describe_changes,
+    find_misses,
+    list_documents,
+    name_queries,
 )
 from vmrag_link.models import At, Record
 from vmrag_link.ops.checks import golden_file
-from vmrag_link.ops.checks.golden_file import GoldenAnswer, answers
+from vmrag_link.ops.checks.golden_file import GoldenAnswer, answer_queries
 from vmrag_link.ops.checks.thresholds import (
     NO_THRESHOLDS,
     GoldenMetrics,
     QualityHistory,
     ThresholdResult,
     Thresholds,
-    measured,
-    relevant,
+    list_relevant,
+    measure_answers,
 )
-from vmrag_link.ops.follow.provenance import KbBlock, ranked_at, require_pinned, viewed
+from vmrag_link.ops.follow.provenance import KbBlock, find_view_origin, ranked_at, require_pinned
 from vmrag_link.ops.history import document_names
 from vmrag_link.ops.history.document_names import NamedRows
 from vmrag_link.ops.history.known import JoinedRows
-from vmrag_link.ops.index.query import searching
+from vmrag_link.ops.index.query import search_index
 from vmrag_link.paths import QUERIES_NAME
 from vmrag_link.retrieval import fusion
 from vmrag_link.retrieval.query import Query
@@ -52,7 +52,7 @@ from vmrag_link.retrieval.search import Searcher
 from vmrag_link.settings import RetrievalSettings
 from vmrag_link.workspace import Workspace
 from vmrag_link.workspace.indexed_rows import IndexedRows
-from vmrag_link.workspace.sources import require_whole
+from vmrag_link.workspace.sources import require_complete
 
 if TYPE_CHECKING:
     from vmrag_link.workspace import View
@@ -135,14 +135,14 @@ def check_queries(
     more files, and why the pinned knowledge cannot be asked: no other revision answers in its
     place.
     """
-    stored = golden_file.load(ws)
+    stored = golden_file.load_queries(ws)
     golden = stored.golden if only is None else _one_of(stored.golden, only)
     if not update:
         _require_expectations(golden)
     place = ranked_at(ws, ref) if ref is not None else None
     settings = place.retrieval if place else ws.config.retrieval
-    now = recording(fusion.ranking(settings), settings)
-    changed = changes_of_ranking(golden, settings)
+    now = build_recording(fusion.read_ranking(settings), settings)
+    changed = list_ranking_changes(golden, settings)
     comparable = not changed and not update
 
     def check_view(searcher: Searcher, view: View) -> tuple[tuple[CheckedQuery, ...], KbBlock, GoldenNames]:
@@ -151,34 +151,34 @@ def check_queries(
             raise SourcesIncomplete(view.files_note, hint="vmrag sources")
         if view.sources:
             opened = view.sources
-            require_whole(opened.unavailable, opened.missing, opened.failed, opened.indexed)
+            require_complete(opened.unavailable, opened.missing, opened.failed, opened.indexed)
         documents = MissedDocuments(searcher, _rows(ws, view), view.at)
-        found = answers(searcher, golden, settings, ws.progress)
+        found = answer_queries(searcher, golden, settings, ws.progress)
         checked = []
-        for query, name, answer in zip(golden.queries, query_names(golden.queries), found, strict=True):
-            asked = query.asked(settings)
-            missed = misses(query, answer.found, asked.k, answer.names, comparable=comparable)
-            explained = [documents.explained(miss, asked) for miss in missed]
-            expected = tuple(sorted(relevant(answer.names.resolve_query(query))))
+        for query, name, answer in zip(golden.queries, name_queries(golden.queries), found, strict=True):
+            asked = query.build_query(settings)
+            missed = find_misses(query, answer.found, asked.k, answer.names, comparable=comparable)
+            explained = [documents.explain_miss(miss, asked) for miss in missed]
+            expected = tuple(sorted(list_relevant(answer.names.resolve_query(query))))
             checked.append(msgspec.structs.replace(_checked(query, name, answer, explained), relevant=expected))
-        return tuple(checked), viewed(ws, view).kb, found[0].names if found else NO_NAMES
+        return tuple(checked), find_view_origin(ws, view).kb, found[0].names if found else NO_NAMES
 
-    queries, kb, names = searching(ws, check_view, at=place)
+    queries, kb, names = search_index(ws, check_view, at=place)
     if update:
         queries = _record_answers(ws, stored, queries, now, as_order=as_order)
-    metrics = measured((frozenset(query.relevant), query.found) for query in queries)
+    metrics = measure_answers((frozenset(query.relevant), query.found) for query in queries)
     missing = {each.name for each in queries if each.misses}
     if thresholds.base is not None:
         there = check_queries(ws, ref=thresholds.base)
         missing -= {each.name for each in there.queries if each.misses}
     return GoldenReport(
         metrics=metrics,
-        thresholds=tuple(thresholds.results(metrics, regressions=len(missing))),
+        thresholds=tuple(thresholds.check_metrics(metrics, regressions=len(missing))),
         file=QUERIES_NAME,
         queries=queries,
         missed=sum(bool(each.misses) for each in queries),
         recorded=sum(each.recorded is not None for each in queries),
-        outdated=outdated(golden, changed) if not update else "",
+        outdated=explain_outdated(golden, changed) if not update else "",
         ranking=now,
         kb=kb,
         names=names.shown,
@@ -193,8 +193,8 @@ def has_nothing_to_ask(ws: Workspace) -> bool:
 
     Raises `QueriesMissing`, `QueriesInvalid`.
     """
-    golden_file.load(ws)
-    return not (ws.initialized or ws.places.pin.exists() or ws.sources.configured)
+    golden_file.load_queries(ws)
+    return not (ws.is_initialized or ws.places.pin.exists() or ws.sources.configured)
 
 
 def _one_of(golden: GoldenFile, number: int) -> GoldenFile:
@@ -203,10 +203,10 @@ def _one_of(golden: GoldenFile, number: int) -> GoldenFile:
     return msgspec.structs.replace(golden, queries=golden.queries[number : number + 1])
 
 
-def changes_of_ranking(golden: GoldenFile, settings: RetrievalSettings) -> list[str]:
+def list_ranking_changes(golden: GoldenFile, settings: RetrievalSettings) -> list[str]:
     """What is not as it was when rankings were recorded, where these settings rank."""
-    now = recording(fusion.ranking(settings), settings)
-    return changed_since(golden.recorded, now) if golden.recorded else []
+    now = build_recording(fusion.read_ranking(settings), settings)
+    return describe_changes(golden.recorded, now) if golden.recorded else []
 
 
 def _rows(ws: Workspace, view: View) -> NamedRows:
@@ -227,7 +227,7 @@ def _require_expectations(golden: GoldenFile) -> None:
         )
 
 
-def outdated(golden: GoldenFile, changed: Sequence[str]) -> str:
+def explain_outdated(golden: GoldenFile, changed: Sequence[str]) -> str:
     """Why recorded rankings are not compared; empty if they are, or there are none."""
     if not changed or all(query.ranking is None for query in golden.queries):
         return ""
@@ -259,7 +259,7 @@ def _record_answers(
 ) -> tuple[CheckedQuery, ...]:
     """Write the answers that are to be recorded. What was recorded already stays as it is."""
     orders = {
-        number: documents_of(each.found)[: len(each.order) if each.order else None]
+        number: list_documents(each.found)[: len(each.order) if each.order else None]
         for number, each in _answered(checked)
         if each.order is not None or (as_order and not stored.golden.queries[number].expects)
     }
@@ -273,8 +273,8 @@ def _record_answers(
     stands = stored.golden.recorded in (None, now) or all(each.ranking is None for each in checked)
     if not orders and not rankings and stands:
         return tuple(checked)
-    written = rewrite.with_recorded(stored.data, rewrite.Recorded(rankings, orders), now, QUERIES_NAME)
-    after = golden_file.store(ws, stored, written)
+    written = rewrite.record_answers(stored.data, rewrite.RecordedAnswers(rankings, orders), now, QUERIES_NAME)
+    after = golden_file.store_queries(ws, stored, written)
     return tuple(
         msgspec.structs.replace(
             each,
@@ -304,7 +304,7 @@ class MissedDocuments:
         self._rows = rows
         self._at = at
 
-    def explained(self, miss: Miss, asked: Query) -> Miss:
+    def explain_miss(self, miss: Miss, asked: Query) -> Miss:
         """The miss with where its document is, if it is about one."""
         if miss.document is None:
             return miss
@@ -314,9 +314,9 @@ class MissedDocuments:
         names = document_names.named_in_full(self._rows, self._at, document)
         named = next((name for name in names if str(name) == document), None)
         collection, doc_id = named.key if named else ("", "")
-        if not named or doc_id not in self._searcher.chunks_of(collection, [doc_id]):
+        if not named or doc_id not in self._searcher.count_chunks(collection, [doc_id]):
             near = self._nearest(document)
-            near = golden_file.name_of(self._searcher, near) if near else None
+            near = golden_file.find_shown_name(self._searcher, near) if near else None
             return "there is no such document" + (f": is it {near}?" if near else "")
         depth = max(DEPTH, asked.k)
         found = self._searcher.search(msgspec.structs.replace(asked, k=depth))
@@ -334,6 +334,6 @@ class MissedDocuments:
     @cached_property
     def _by_file_name(self) -> dict[str, list[str]]:
         found: dict[str, list[str]] = {}
-        for collection, doc_id in sorted(header.key for header in self._rows.headers(self._at)):
+        for collection, doc_id in sorted(header.key for header in self._rows.read_headers(self._at)):
             found.setdefault(posixpath.basename(doc_id), []).append(f"{collection}/{doc_id}")
         return found

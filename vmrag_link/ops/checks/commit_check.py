@@ -46,7 +46,7 @@ class CommitFinding(Record, frozen=True):
     blocks: bool = True
 
 
-class CheckReport(Record, frozen=True):
+class CommitCheckReport(Record, frozen=True):
     """`committed`: the revision that `hooks.on_dirty: commit` has made, pinned and staged. `alone`:
     nothing else was staged, so git may have decided before that there is nothing to commit.
     """
@@ -56,7 +56,7 @@ class CheckReport(Record, frozen=True):
     alone: bool = False
 
 
-def check(ws: Workspace) -> CheckReport:
+def check_commit(ws: Workspace) -> CommitCheckReport:
     """Check the pin of the coming commit.
 
     It is read from `ws.index_file`: git gives a commit of some paths an index of its own.
@@ -66,14 +66,14 @@ def check(ws: Workspace) -> CheckReport:
     only the pin's text is.
     """
     partial = _is_partial(ws.index_file)
-    committed, alone = _commit_documents(ws) if ws.initialized and not partial else (None, False)
-    staged = pin_merge.staged_pin(ws.places, index_file=ws.index_file)
+    committed, alone = _commit_documents(ws) if ws.is_initialized and not partial else (None, False)
+    staged = pin_merge.read_staged_pin(ws.places, index_file=ws.index_file)
     findings = _pin(ws, staged, partial=partial)
-    if ws.initialized and not committed:
+    if ws.is_initialized and not committed:
         findings += _uncommitted_documents(ws)
-    if ws.initialized and not any(finding.blocks for finding in findings):
+    if ws.is_initialized and not any(finding.blocks for finding in findings):
         findings += _unstaged_sources(ws, staged)
-    return CheckReport(tuple(findings), committed, alone)
+    return CommitCheckReport(tuple(findings), committed, alone)
 
 
 def _is_partial(index_file: Path | None) -> bool:
@@ -82,11 +82,11 @@ def _is_partial(index_file: Path | None) -> bool:
 
 
 def _pin(ws: Workspace, staged: bytes | None, *, partial: bool) -> list[CommitFinding]:
-    parents = pin_merge.coming_parents(ws.places)
-    before = [plumbing.blob(ws.places, f"{parent}:{PIN_NAME}") for parent in parents]
+    parents = pin_merge.list_coming_parents(ws.places)
+    before = [plumbing.read_blob(ws.places, f"{parent}:{PIN_NAME}") for parent in parents]
     merge = len(parents) > 1
     unchanged = staged == before[0] if before else staged is None
-    found = plumbing.pin_bytes(ws.places)
+    found = plumbing.read_pin_bytes(ws.places)
     if unchanged and not merge:
         return [_unstaged_finding(blocks=False)] if staged and found != staged and not partial else []
     if staged is None:
@@ -95,11 +95,11 @@ def _pin(ws: Workspace, staged: bytes | None, *, partial: bool) -> list[CommitFi
     try:
         pin = migrated.read_pin(ws.places.kb, staged, source=f"the staged {PIN_NAME}")
     except PinMalformed as error:
-        whole = found and migrated.parsed(ws.places.kb, found)
+        whole = found and migrated.try_read_pin(ws.places.kb, found)
         hint = f"git add --force {PIN_NAME}" if whole else pin_conflict.restore_hint(ws.places)
         return [] if inherited else [CommitFinding("PIN_MALFORMED", error.message, hint)]
     findings = [] if unchanged or found == staged or partial else [_unstaged_finding(blocks=True)]
-    if not ws.initialized:
+    if not ws.is_initialized:
         return findings
     if ws.engine.has_revision(pin.dolt_commit):
         drops = _dropped_sides(ws, pin, parents, before) if merge else _dropped_beside(ws, pin, before)
@@ -118,10 +118,12 @@ def _unstaged_finding(*, blocks: bool) -> CommitFinding:
 
 def _dropped_sides(ws: Workspace, pin: Pin, parents: list[str], before: list[bytes | None]) -> list[CommitFinding]:
     sides = [revision for each in before if (revision := _revision(ws, each))]
-    bases = [plumbing.blob(ws.places, f"{base}:{PIN_NAME}") for base in pin_merge.merge_bases(ws.places, parents)]
+    bases = [
+        plumbing.read_blob(ws.places, f"{base}:{PIN_NAME}") for base in pin_merge.list_merge_bases(ws.places, parents)
+    ]
     sides = [each for each in sides if not revisions.accepts_loss(ws.engine, pin.dolt_commit, each)]
     known = {revision for each in bases if (revision := _revision(ws, each))}
-    undecided = pin_conflict.undecided(ws.places)
+    undecided = pin_conflict.find_undecided(ws.places)
     repair = "git commit --no-edit --no-verify && vmrag merge --repair HEAD (without the second, it is dropped)"
     return [
         CommitFinding(
@@ -129,7 +131,7 @@ def _dropped_sides(ws: Workspace, pin: Pin, parents: list[str], before: list[byt
             f"This merge drops knowledge: its pin {pin.dolt_commit[:12]} does not contain {side[:12]}, which one side pins.",
             "vmrag resolve" if undecided else repair,
         )
-        for side in pinning.dropped(ws.engine, pin.dolt_commit, bases=known, sides=sides)
+        for side in pinning.find_dropped(ws.engine, pin.dolt_commit, bases=known, sides=sides)
     ]
 
 
@@ -137,16 +139,16 @@ def _dropped_beside(ws: Workspace, pin: Pin, before: list[bytes | None]) -> list
     """What another work tree on this branch has committed meanwhile: git moved HEAD here, too, and
     neither the pin nor the files.
     """
-    symbolic, sides = ws.trigger().symbolic, [revision for each in before if (revision := _revision(ws, each))]
-    if pinning.judged(ws.engine, pin.dolt_commit, sides=sides).way != "dropped" or symbolic is None:
+    symbolic, sides = ws.read_trigger().symbolic, [revision for each in before if (revision := _revision(ws, each))]
+    if pinning.judge_pin(ws.engine, pin.dolt_commit, sides=sides).way != "dropped" or symbolic is None:
         return []
-    beside = lease.beside(ws.places, symbolic)
+    beside = lease.find_other_work_tree(ws.places, symbolic)
     if beside is None:
         return []
     branch = symbolic.removeprefix(BRANCHES)
     message = (
         f"This commit drops knowledge: its pin {pin.dolt_commit[:12]} does not contain {sides[0][:12]}, which is committed on "
-        f"{branch!r}, as by the work tree {lease.work_tree(beside)}."
+        f"{branch!r}, as by the work tree {lease.find_work_tree(beside)}."
     )
     return [CommitFinding("KNOWLEDGE_DROPPED", message, f"vmrag merge {quoted(branch)}")]
 
@@ -160,7 +162,7 @@ def _revision(ws: Workspace, data: bytes | None) -> str | None:
 
 
 def _uncommitted_documents(ws: Workspace) -> list[CommitFinding]:
-    target = ws.target()
+    target = ws.resolve_target()
     branch, blocks = target.kb_branch, ws.config.hooks.on_dirty == "block" and not _under_way(ws)
     if branch is None or not branch.dirty:
         return []
@@ -179,20 +181,20 @@ def _unstaged_sources(ws: Workspace, pin: bytes | None) -> list[CommitFinding]:
     """Documents that the coming pin drops because their files answer, which they do by settings
     that do not go into the commit.
     """
-    head = plumbing.head(ws.places).commit
-    before = _revision(ws, plumbing.blob(ws.places, f"{head}:{PIN_NAME}")) if head else None
+    head = plumbing.read_head(ws.places).commit
+    before = _revision(ws, plumbing.read_blob(ws.places, f"{head}:{PIN_NAME}")) if head else None
     coming = _revision(ws, pin)
     if not (before and coming) or before == coming or not ws.config.sources:
         return []
-    if not versions.unstaged(ws.places, CONFIG_NAME, index_file=ws.index_file):
+    if not versions.has_unstaged_changes(ws.places, CONFIG_NAME, index_file=ws.index_file):
         return []
-    staged = versions.staged_file(ws.places, CONFIG_NAME, index_file=ws.index_file)
-    if _stated_sources(staged) == _stated_sources(config.own_text(ws.places.config)):
+    staged = versions.read_staged_file(ws.places, CONFIG_NAME, index_file=ws.index_file)
+    if _stated_sources(staged) == _stated_sources(config.read_settings_file(ws.places.config)):
         return []
     if not all(ws.engine.has_revision(each) for each in (before, coming)):
         return []
     paths = DerivedFiles(ws).paths
-    was, now = (set(twins.find(ws, ws.engine, each, paths)) for each in (before, coming))
+    was, now = (set(twins.find_twins(ws, ws.engine, each, paths)) for each in (before, coming))
     if not (dropped := len(was - now)):
         return []
     which = f"{plural(dropped, 'document')} that sources of {CONFIG_NAME} answer"
@@ -211,7 +213,9 @@ def _stated_sources(text: bytes | None) -> str | None:
     from vmrag_link.settings import file as settings_file  # YAML, which few commits need
 
     with contextlib.suppress(ConfigInvalid):
-        return next((each.text for each in settings_file.read(text or b"", CONFIG_NAME) if each.key == "sources"), None)
+        return next(
+            (each.text for each in settings_file.read_entries(text or b"", CONFIG_NAME) if each.key == "sources"), None
+        )
     return None
 
 
@@ -222,7 +226,7 @@ def _under_way(ws: Workspace) -> bool:
 
     Uncommitted documents then neither go into the commit nor stop it: they follow its pin.
     """
-    return pin_merge.is_merge(ws.places) or plumbing.busy(ws.places) is not None
+    return pin_merge.is_merge(ws.places) or plumbing.find_operation(ws.places) is not None
 
 
 def _commit_documents(ws: Workspace) -> tuple[str | None, bool]:
@@ -232,7 +236,7 @@ def _commit_documents(ws: Workspace) -> tuple[str | None, bool]:
     """
     if ws.config.hooks.on_dirty != "commit" or _under_way(ws):
         return None, False
-    branch = ws.kb_branch()
+    branch = ws.find_kb_branch()
     if not (branch and branch.dirty):
         return None, False
     alone = not versions.has_staged_changes(ws.places, index_file=ws.index_file)

@@ -11,12 +11,12 @@ from vmrag_link.git import plumbing
 from vmrag_link.golden.queries import GoldenFile, GoldenQuery, RankedChunk
 from vmrag_link.models import Record
 from vmrag_link.ops.checks import golden_file
-from vmrag_link.ops.checks.golden_file import GoldenAnswer, answers
+from vmrag_link.ops.checks.golden_file import GoldenAnswer, answer_queries
 from vmrag_link.ops.follow import lazy_fetch
 from vmrag_link.ops.follow.follow_pin import follow_and_warn
-from vmrag_link.ops.follow.provenance import RankedRevision, files_alone, ranked_at
+from vmrag_link.ops.follow.provenance import RankedRevision, can_files_answer, ranked_at
 from vmrag_link.ops.history.revparse import WORKING, resolve_rev
-from vmrag_link.ops.index.query import searching
+from vmrag_link.ops.index.query import search_index
 from vmrag_link.paths import QUERIES_NAME
 from vmrag_link.settings import RetrievalSettings
 from vmrag_link.workspace import Workspace
@@ -54,30 +54,30 @@ def diff_queries(ws: Workspace, old: str | None, new: str | None) -> QueriesDiff
 
     Raises `QueriesMissing`, `QueriesInvalid`, and as `resolve_rev`.
     """
-    golden = golden_file.load(ws).golden
+    golden = golden_file.load_queries(ws).golden
     try:
         follow_and_warn(ws, index=True)
     except (NotInitialized, PinMissing) as why:
-        if not files_alone(ws, why):
+        if not can_files_answer(ws, why):
             raise
     before = _committed_here(ws) if old is None else _place(ws, old)
     after = _place(ws, WORKING if new is None else new)
-    pairs = answered_twice(ws, golden, before, after)
-    queries = tuple(query_diff(*answers) for answers in pairs)
-    return QueriesDiff(QUERIES_NAME, _name(before), _name(after), queries, shown_names_of(pairs))
+    pairs = answer_twice(ws, golden, before, after)
+    queries = tuple(diff_answers(*answers) for answers in pairs)
+    return QueriesDiff(QUERIES_NAME, _name(before), _name(after), queries, list_shown_names(pairs))
 
 
 AnsweredTwice = tuple[GoldenQuery, GoldenAnswer, GoldenAnswer]
 
 
-def shown_names_of(answered: Sequence[AnsweredTwice]) -> dict[str, str]:
+def list_shown_names(answered: Sequence[AnsweredTwice]) -> dict[str, str]:
     """Return what to print for the full names of documents. A name that the later place does not
     have may be of the earlier one.
     """
     return dict(answered[0][1].names.shown) | dict(answered[0][2].names.shown) if answered else {}
 
 
-def answered_twice(
+def answer_twice(
     ws: Workspace, golden: GoldenFile, before: RankedRevision | None, after: RankedRevision | None
 ) -> list[AnsweredTwice]:
     """Return the answers at two places, in the order of the queries. None is the work tree.
@@ -87,21 +87,21 @@ def answered_twice(
     return list(zip(golden.queries, _answers(ws, golden, before), _answers(ws, golden, after), strict=True))
 
 
-def query_diff(query: GoldenQuery, before: GoldenAnswer, after: GoldenAnswer) -> QueryDiff:
+def diff_answers(query: GoldenQuery, before: GoldenAnswer, after: GoldenAnswer) -> QueryDiff:
     change = _change(before, after)
     return QueryDiff(query.text, query.line, change, before.found, after.found, before.problem, after.problem)
 
 
 def _committed_here(ws: Workspace) -> RankedRevision:
     """Where the work tree stands, without what is not committed."""
-    commit = plumbing.head(ws.places).commit
+    commit = plumbing.read_head(ws.places).commit
     try:
-        revision = ws.revision_here()
+        revision = ws.require_stored_revision()
     except (NotInitialized, PinMissing) as why:
-        if not (commit and files_alone(ws, why)):
+        if not (commit and can_files_answer(ws, why)):
             raise
         revision = ""
-    files = ws.sources.config_at(commit) if commit and ws.sources.configured else None
+    files = ws.sources.read_config_at(commit) if commit and ws.sources.configured else None
     return RankedRevision(revision, ws.config.retrieval, commit if files else None, files)
 
 
@@ -112,7 +112,7 @@ def _place(ws: Workspace, name: str) -> RankedRevision | None:
     try:
         revision = resolve_rev(ws, name)
     except (NotInitialized, PinMissing) as why:
-        if not files_alone(ws, why):
+        if not can_files_answer(ws, why):
             raise
         return ranked_at(ws, name)
     with contextlib.suppress(GitReferenceMissing, PinError):  # then it names a revision or a KB branch
@@ -123,7 +123,7 @@ def _place(ws: Workspace, name: str) -> RankedRevision | None:
 
 def _answers(ws: Workspace, golden: GoldenFile, place: RankedRevision | None) -> list[GoldenAnswer]:
     settings: RetrievalSettings = place.retrieval if place else ws.config.retrieval
-    return searching(ws, lambda searcher, _: answers(searcher, golden, settings, ws.progress), at=place)
+    return search_index(ws, lambda searcher, _: answer_queries(searcher, golden, settings, ws.progress), at=place)
 
 
 def _change(before: GoldenAnswer, after: GoldenAnswer) -> Literal["none", "scores", "ranking"]:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Literal
 
 from vmrag_link.errors import QueriesInvalid, plural
-from vmrag_link.golden.queries import GoldenQuery, RankedChunk, documents_of
+from vmrag_link.golden.queries import GoldenQuery, RankedChunk, list_documents
 from vmrag_link.models import Record
 from vmrag_link.paths import QUERIES_NAME
 
@@ -83,7 +83,7 @@ class Thresholds(Record, frozen=True):
     max_regressions: int | None = None
     base: str | None = None
 
-    def results(self, metrics: GoldenMetrics | None, *, regressions: int) -> Iterator[ThresholdResult]:
+    def check_metrics(self, metrics: GoldenMetrics | None, *, regressions: int) -> Iterator[ThresholdResult]:
         """Of those that are set. Raises `QueriesInvalid` where there is nothing to measure."""
         for name, limit in (("mrr", self.min_mrr), ("recall", self.min_recall)):
             if limit is None:
@@ -102,18 +102,18 @@ class Thresholds(Record, frozen=True):
 NO_THRESHOLDS = Thresholds()
 
 
-def relevant(query: GoldenQuery) -> frozenset[str]:
+def list_relevant(query: GoldenQuery) -> frozenset[str]:
     """The documents that a person says answer it; of a recorded ranking nobody has said that."""
     named = {*query.expect, *([query.first] if query.first else [])}
     return frozenset(named or query.order or ())
 
 
-def measured(answers: Iterable[tuple[frozenset[str], Sequence[RankedChunk]]]) -> GoldenMetrics | None:
+def measure_answers(answers: Iterable[tuple[frozenset[str], Sequence[RankedChunk]]]) -> GoldenMetrics | None:
     """None where nothing is judged."""
     recalls, ranks, gains = [], [], []
     for wanted, found in answers:
         if wanted:
-            documents = documents_of(found)
+            documents = list_documents(found)
             recalls.append(len(wanted & {*documents}) / len(wanted))
             ranks.append(next((1 / place for place, each in enumerate(documents, 1) if each in wanted), 0.0))
             gains.append(_discounted_gain(wanted, documents))

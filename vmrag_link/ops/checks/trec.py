@@ -7,7 +7,7 @@ from pathlib import Path
 from urllib.parse import quote
 
 from vmrag_link.errors import QueriesInvalid, file_failures
-from vmrag_link.golden.queries import documents_of
+from vmrag_link.golden.queries import list_documents
 from vmrag_link.models import Record
 from vmrag_link.ops.checks.check_queries import CheckedQuery, GoldenReport
 from vmrag_link.paths import QUERIES_NAME, write_atomically
@@ -61,6 +61,6 @@ def _list_returned(query: CheckedQuery, name: str) -> Iterator[str]:
     """Yield the lines of a run. The score is the reversed rank, because readers sort documents by
     score.
     """
-    documents = documents_of(query.found)
+    documents = list_documents(query.found)
     for rank, document in enumerate(documents, start=1):
         yield f"{name} Q0 {_quote_name(document)} {rank} {len(documents) - rank + 1} {_TAG}"

@@ -13,7 +13,7 @@ from vmrag_link.errors import PinMalformed, quoted
 from vmrag_link.git.history import PinChange
 from vmrag_link.merging import revisions
 from vmrag_link.models import Record
-from vmrag_link.ops.checks.verify_pins import Past, ReadPins
+from vmrag_link.ops.checks.verify_pins import PinHistory, ReadPins
 from vmrag_link.ops.commits.ancestry import Ancestry, MergeBases
 from vmrag_link.ops.pins import pinning
 from vmrag_link.paths import PIN_NAME
@@ -58,7 +58,7 @@ class Flaw(NamedTuple):
     needs: tuple[str, ...] | None
 
 
-class HalfMerged(NamedTuple):
+class ConflictedCommit(NamedTuple):
     """A commit of jj's with conflicts in it, and what its bases and its sides pin. git sees the pin
     of the first side as the commit's own.
     """
@@ -95,7 +95,7 @@ class Examination:
         pins: ReadPins,
         ancestry: Ancestry,
         merge_bases: MergeBases,
-        past: Past,
+        past: PinHistory,
         *,
         tip: str,
         of_remote: bool = False,
@@ -111,9 +111,9 @@ class Examination:
         self._past = past
         self._missing: set[str] = set()
 
-    def examined(self, change: PinChange) -> Flaw | None:
+    def examine_commit(self, change: PinChange) -> Flaw | None:
         """What this commit did wrong, not what its parents had done before."""
-        sides = [revision for entry in change.before if (revision := self._pins.revision(entry))]
+        sides = [revision for entry in change.before if (revision := self._pins.find_revision(entry))]
         if change.after is None:
             return self._removal(change, sides)
         read = self._pins.read[change.after]
@@ -129,12 +129,12 @@ class Examination:
         return self._compare(change, read, sides)
 
     def _compare(self, change: PinChange, pin: str, sides: Sequence[str]) -> Flaw | None:
-        if not pinning.dropped(self._ancestry, pin, bases=(), sides=sides):
+        if not pinning.find_dropped(self._ancestry, pin, bases=(), sides=sides):
             return None  # the ordinary case, without asking for merge bases
         moved = self._moved_pins(change)
         if moved is None:
             return None
-        way, lost = pinning.judged(self._ancestry, pin, sides=sides, moved=moved)
+        way, lost = pinning.judge_pin(self._ancestry, pin, sides=sides, moved=moved)
         if way == "fine":
             return None
         if way == "dropped":
@@ -188,7 +188,7 @@ class Examination:
         whose = next(
             parent
             for parent, entry in zip(change.parents, change.before, strict=True)
-            if self._pins.revision(entry) == revision
+            if self._pins.find_revision(entry) == revision
         )
         finding = PinFinding("PIN_REVISION_MISSING", "error", change.commit, message, _who(whose))
         return Flaw(finding, (revision,))
@@ -204,7 +204,7 @@ class Examination:
         if self._last is not None:
             return _repair(change.commit)
         for parent, entry in zip(change.parents, change.before, strict=True):
-            if (revision := self._pins.revision(entry)) and self._ancestry.has_revision(revision):
+            if (revision := self._pins.find_revision(entry)) and self._ancestry.has_revision(revision):
                 return f"git checkout {_short(parent)} -- {PIN_NAME} && git commit -m 'Restore the pin'"
         return "vmrag pin && git commit -m 'Pin the knowledge'"
 
@@ -225,7 +225,7 @@ class Examination:
         moved = []
         for parent, entry in zip(change.parents, change.before, strict=True):
             others = [each for each in change.parents if each != parent]
-            revision = self._pins.revision(entry)
+            revision = self._pins.find_revision(entry)
             if not others or revision is None:
                 continue
             bases = self._bases(parent, *others)
@@ -237,15 +237,15 @@ class Examination:
 
     def _bases(self, commit: str, *others: str) -> set[str] | None:
         """What the merge bases pin."""
-        bases = self._merge_bases.of(commit, *others)
+        bases = self._merge_bases.find_bases(commit, *others)
         if bases is None:
             self.cut = True
             return None
-        return self._past.revisions(bases)
+        return self._past.list_revisions(bases)
 
     # -- more than one commit by itself ------------------------------------------------------------
 
-    def against(self, base: str, name: str) -> PinFinding | None:
+    def compare_with_base(self, base: str, name: str) -> PinFinding | None:
         """Of a pull request: does its head drop what has come to the base branch since?"""
         tip, head = self._pins.ends.get(base), self._last
         if tip is None or head is None or self._ancestry.accepts_loss(head, tip):
@@ -253,7 +253,7 @@ class Examination:
         bases = self._bases(self._tip, base)
         if bases is None or head in bases:
             return None  # a pin that did not move takes the other side's
-        if not pinning.dropped(self._ancestry, head, bases=bases, sides=[tip]):
+        if not pinning.find_dropped(self._ancestry, head, bases=bases, sides=[tip]):
             return None
         message = (
             f"{name} has moved its pin to {_short(tip)} since this branch left it, and {_short(head)}, which this branch pins, "
@@ -262,15 +262,15 @@ class Examination:
         hint = f"git merge {quoted(name)} (or git rebase {quoted(name)})"
         return PinFinding("KNOWLEDGE_DROPPED", "error", self._tip, message, hint)
 
-    def accepted_losses(self, base: str | None) -> Iterator[PinFinding]:
+    def list_accepted_losses(self, base: str | None) -> Iterator[PinFinding]:
         """A finding for each revision that accepts a loss and is in the tip's pin, but not in
         that of the base, a commit: a reviewer has to see it.
         """
         if self._last is None:
             return
         before = self._pins.ends.get(base) if base else None
-        for info in self._ancestry.recording(self._last, before):
-            lost = revisions.accepted_losses(info.message)
+        for info in self._ancestry.list_loss_records(self._last, before):
+            lost = revisions.read_accepted_losses(info.message)
             here = [each for each in lost if self._ancestry.has_revision(each)]
             counts = f" It is here, so that counts for nothing: {', '.join(map(_short, here))}." if here else ""
             if len(here) < len(lost) and not self._of_remote:
@@ -282,7 +282,7 @@ class Examination:
             hint = f"vmrag log {_short(info.revision)} (says who pinned it); who has it puts it back: vmrag push"
             yield PinFinding("LOSS_ACCEPTED", "information", self._tip, message, hint)
 
-    def unreached(
+    def list_unreached(
         self, changes: Sequence[PinChange], reachable: Callable[[Collection[str]], Collection[str]]
     ) -> list[Flaw]:
         """The pins, that of the tip included, that the knowledge base's remote does not have.
@@ -291,8 +291,8 @@ class Examination:
         """
         first: dict[str, str] = {}
         for change in changes:
-            revision = self._pins.revision(change.after)
-            before = {self._pins.revision(entry) for entry in change.before}
+            revision = self._pins.find_revision(change.after)
+            before = {self._pins.find_revision(entry) for entry in change.before}
             if revision and self._ancestry.has_revision(revision) and revision not in before:
                 first.setdefault(revision, change.commit)
         last = self._pins.ends.get(self._tip)
@@ -312,7 +312,7 @@ class Examination:
 
     def holding(self, change: PinChange) -> Callable[[tuple[str, ...] | None], bool]:
         """Whether a commit's pin contains what a flaw needs."""
-        return self.holding_pin(self._pins.revision(change.after))
+        return self.holding_pin(self._pins.find_revision(change.after))
 
     def holding_pin(self, pin: str | None) -> Callable[[tuple[str, ...] | None], bool]:
         """Whether a revision contains what a flaw needs."""
@@ -322,12 +322,13 @@ class Examination:
         return lambda needs: (
             needs is not None
             and all(
-                here.accepts_loss(pin, need) or (here.has_revision(need) and here.descends(pin, need)) for need in needs
+                here.accepts_loss(pin, need) or (here.has_revision(need) and here.is_descendant(pin, need))
+                for need in needs
             )
         )
 
 
-def not_comparable(tip: str, shown: str) -> PinFinding:
+def build_not_comparable(tip: str, shown: str) -> PinFinding:
     """Of a shallow clone that ends before what the two ends of a range share."""
     message = f"Whether {shown} drops knowledge cannot be said: this clone is shallow, and ends too early."
     hint = "git fetch --unshallow   (in a workflow: fetch-depth: 0 for actions/checkout; or vmrag verify --deepen)"

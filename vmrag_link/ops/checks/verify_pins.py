@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from vmrag_link.engines import migrated
-from vmrag_link.engines.migrated import parsed
+from vmrag_link.engines.migrated import try_read_pin
 from vmrag_link.errors import PinMalformed
 from vmrag_link.git import history
 from vmrag_link.git.history import PinEntry, Walk
@@ -30,9 +30,9 @@ class ReadPins(NamedTuple):
     """No commit of the walk, and neither end, has a pin, readable or not."""
 
     @classmethod
-    def of(cls, kb: Path, walk: Walk, ends: Mapping[str, bytes]) -> ReadPins:
+    def from_walk(cls, kb: Path, walk: Walk, ends: Mapping[str, bytes]) -> ReadPins:
         entries = {entry for change in walk.changes for entry in (change.after, *change.before) if entry}
-        found = ((commit, parsed(kb, content)) for commit, content in ends.items())
+        found = ((commit, try_read_pin(kb, content)) for commit, content in ends.items())
         return cls(
             {entry: _revision(kb, entry, walk.contents) for entry in entries},
             {commit: pin.dolt_commit for commit, pin in found if pin},
@@ -44,7 +44,7 @@ class ReadPins(NamedTuple):
         yield from (each for each in self.read.values() if isinstance(each, str))
         yield from self.ends.values()
 
-    def revision(self, entry: PinEntry | None) -> str | None:
+    def find_revision(self, entry: PinEntry | None) -> str | None:
         found = self.read[entry] if entry else None
         return found if isinstance(found, str) else None
 
@@ -60,7 +60,7 @@ def _revision(kb: Path, entry: PinEntry, contents: Mapping[str, bytes]) -> str |
         return error
 
 
-class Past:
+class PinHistory:
     """The whole history of a commit, for what is outside of the range that is looked at.
 
     Walked only if something is asked.
@@ -70,7 +70,7 @@ class Past:
         self._places = places
         self._tip = tip
 
-    def revisions(self, commits: Iterable[str]) -> set[str]:
+    def list_revisions(self, commits: Iterable[str]) -> set[str]:
         """What these commits pin, as far as it can be read."""
         entries = (self._pins.get(commit) for commit in commits)
         found = (_revision(self._places.kb, entry, self._walk.contents) for entry in entries if entry)
@@ -78,7 +78,7 @@ class Past:
 
     @cached_property
     def _walk(self) -> Walk:
-        return history.walk(self._places, self._tip)
+        return history.walk_range(self._places, self._tip)
 
     @cached_property
     def _pins(self) -> dict[str, PinEntry | None]:

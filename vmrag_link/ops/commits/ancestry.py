@@ -13,7 +13,7 @@ from vmrag_link.models import RevisionInfo
 from vmrag_link.paths import Places
 
 
-def carried(parents: Mapping[str, Iterable[str]], own: Mapping[str, int]) -> dict[str, int]:
+def carry_bits(parents: Mapping[str, Iterable[str]], own: Mapping[str, int]) -> dict[str, int]:
     """The bits of each, and of everything before it.
 
     In `parents`, parents come before children; those that are not in it have none.
@@ -27,7 +27,9 @@ def carried(parents: Mapping[str, Iterable[str]], own: Mapping[str, int]) -> dic
     return bits
 
 
-def reached(parents: Mapping[str, Iterable[str]], heads: Iterable[str], without: Iterable[str] = ()) -> Iterator[str]:
+def list_ancestors(
+    parents: Mapping[str, Iterable[str]], heads: Iterable[str], without: Iterable[str] = ()
+) -> Iterator[str]:
     """The heads and all their ancestors, each once; not those in `without`, nor what only these
     lead to.
 
@@ -52,10 +54,10 @@ class Ancestry:
     def __init__(self, engine: Engine, revisions: Iterable[str]) -> None:
         asked = dict.fromkeys(revisions)
         self._engine = engine
-        self._parents = engine.parents(asked)
+        self._parents = engine.map_parents(asked)
         self._bits = {each: 1 << number for number, each in enumerate(asked) if each in self._parents}
         ordered = {each: self._parents[each] for each in TopologicalSorter(self._parents).static_order()}
-        self._held = carried(ordered, self._bits)
+        self._held = carry_bits(ordered, self._bits)
         self._infos: dict[str, RevisionInfo] = {}
         self._answers: dict[tuple[str, str], bool] = {}
         self._accepted: dict[str, frozenset[str]] = {}
@@ -63,21 +65,23 @@ class Ancestry:
     def has_revision(self, revision: str) -> bool:
         return revision in self._bits
 
-    def descends(self, revision: str, ancestor: str) -> bool:
+    def is_descendant(self, revision: str, ancestor: str) -> bool:
         """Both are here."""
         return bool(self._held[revision] & self._bits[ancestor])
 
     def is_ancestor(self, ancestor: str, descendant: str) -> bool:
         """As `descends`, or the one has picked what the other has (`merging.picked`)."""
-        if self.descends(descendant, ancestor):
+        if self.is_descendant(descendant, ancestor):
             return True
-        if self.descends(ancestor, descendant):
+        if self.is_descendant(ancestor, descendant):
             return False
         pair = (ancestor, descendant)
         if pair not in self._answers:
             from vmrag_link.merging import revisions
 
-            self._answers[pair] = revisions.holds(self._engine, list(self._own(descendant, ancestor)), ancestor)
+            self._answers[pair] = revisions.holds_revision(
+                self._engine, list(self._own(descendant, ancestor)), ancestor
+            )
         return self._answers[pair]
 
     def accepts_loss(self, revision: str, lost: str) -> bool:
@@ -89,32 +93,32 @@ class Ancestry:
 
             log = self._engine.log(revision)
             self._accepted[revision] = frozenset(
-                accepted_loss for info in log for accepted_loss in revisions.accepted_losses(info.message)
+                accepted_loss for info in log for accepted_loss in revisions.read_accepted_losses(info.message)
             )
         return lost in self._accepted[revision]
 
-    def recording(self, revision: str, other: str | None) -> Iterator[RevisionInfo]:
+    def list_loss_records(self, revision: str, other: str | None) -> Iterator[RevisionInfo]:
         """The revisions that accept a loss, of those that one contains and the other does not."""
         from vmrag_link.merging import revisions
 
-        common = set(reached(self._parents, [other])) if other in self._parents else set()
-        own = set(reached(self._parents, [revision], common))
+        common = set(list_ancestors(self._parents, [other])) if other in self._parents else set()
+        own = set(list_ancestors(self._parents, [revision], common))
         for info in self._engine.log(revision) if own else ():
             if info.revision in own:
                 own.remove(info.revision)
-                if revisions.accepted_losses(info.message):
+                if revisions.read_accepted_losses(info.message):
                     yield info
             if not own:
                 return
 
     def _own(self, revision: str, other: str) -> Iterator[RevisionInfo]:
         """What the revision contains and the other does not, parents before children."""
-        common = set(reached(self._parents, [other]))
-        own = set(reached(self._parents, [revision], common))
+        common = set(list_ancestors(self._parents, [other]))
+        own = set(list_ancestors(self._parents, [revision], common))
         within = {each: [parent for parent in self._parents[each] if parent in own] for each in own}
         for each in TopologicalSorter(within).static_order():
             if each not in self._infos:
-                self._infos[each] = self._engine.info(each)
+                self._infos[each] = self._engine.read_revision(each)
             yield self._infos[each]
 
 
@@ -131,28 +135,28 @@ class MergeBases:
     def __init__(self, places: Places, *tips: str) -> None:
         self._places = places
         self._cut: dict[str, int] = {}
-        if boundary := history.boundary(places):
+        if boundary := history.read_shallow_boundary(places):
             bits = {commit: 1 << number for number, commit in enumerate(sorted(boundary))}
-            self._cut = carried(history.commits(places, tips), bits)
+            self._cut = carry_bits(history.list_commits(places, tips), bits)
 
-    def of(self, commit: str, *others: str) -> list[str] | None:
+    def find_bases(self, commit: str, *others: str) -> list[str] | None:
         """All best common ancestors of a commit and the others; None where this clone cannot
         tell.
         """
         cut = self._cut.get(commit, 0)
         if cut != self._reached(others):
             return None
-        found = pin_merge.merge_bases(self._places, [commit, *others])
+        found = pin_merge.list_merge_bases(self._places, [commit, *others])
         return None if cut and len(found) > 1 else found
 
-    def settle(self, head: str, base: str, found: Mapping[str, Sequence[str]]) -> bool:
+    def is_settled(self, head: str, base: str, found: Mapping[str, Sequence[str]]) -> bool:
         """Whether `found`, the commits with their parents that the head reaches here and the base
         does not, are those of the whole history.
 
         One of them could be the base's behind the boundary. Then so is all that it comes from: but
         that reaches the whole boundary itself, and nothing is its own ancestor.
         """
-        if self.of(head, base) is None:
+        if self.find_bases(head, base) is None:
             return False
         cut = self._cut.get(head, 0)
         return not cut or all(
@@ -172,13 +176,15 @@ def is_comparable(places: Places, base: str | None, head: str) -> bool:
 
     `base` None: the head has no parent.
     """
-    if not history.boundary(places):
+    if not history.read_shallow_boundary(places):
         return True
     known = MergeBases(places, *([head, base] if base else [head]))
-    found = history.commits(places, [head], without=base)
-    if base and not known.settle(head, base, found):
+    found = history.list_commits(places, [head], without=base)
+    if base and not known.is_settled(head, base, found):
         return False
     merges = (sides for sides in found.values() if len(sides) > 1)
     return all(
-        known.of(side, *(each for each in sides if each != side)) is not None for sides in merges for side in sides
+        known.find_bases(side, *(each for each in sides if each != side)) is not None
+        for sides in merges
+        for side in sides
     )

@@ -26,13 +26,13 @@ _STEPS = ("--deepen=50", "--deepen=150", "--deepen=600", "--unshallow")
 _WITHOUT_FILES = "--filter=blob:none"
 
 
-def bring(places: Places, commits: Iterable[str], *, files: bool = False) -> None:
+def fetch_commits(places: Places, commits: Iterable[str], *, files: bool = False) -> None:
     """Fetch those of these commits that are not here; `files`: with their contents, which git
     fetches one by one otherwise when they are read. Raises `HistoryMissing`.
     """
-    if lacking := objects.missing_commits(places, commits):
+    if lacking := objects.find_missing_commits(places, commits):
         # A depth would make a complete clone a shallow one.
-        depth = ("--depth=1",) if history.boundary(places) else ()
+        depth = ("--depth=1",) if history.read_shallow_boundary(places) else ()
         _fetch(places, lacking, *depth, "--no-filter" if files else _WITHOUT_FILES)
 
 
@@ -48,46 +48,46 @@ def make_comparable(places: Places, base: str | None, head: str) -> None:
     `base` None: the head and its parents. Raises `HistoryMissing`, because with less "nothing is
     lost" would be a guess.
     """
-    bring(places, [head])
-    base = base or next(iter(objects.parents(places, head)), None)
+    fetch_commits(places, [head])
+    base = base or next(iter(objects.read_parents(places, head)), None)
     ends = [head, base] if base else [head]
-    bring(places, ends)
+    fetch_commits(places, ends)
     for step in _STEPS:
         if is_comparable(places, base, head):
             return
         _fetch(places, ends, step, _WITHOUT_FILES)
     if not is_comparable(places, base, head):
         raise HistoryMissing(
-            f"{' and '.join(end[:12] for end in ends)} cannot be compared: {origin(places).where} itself has no more "
+            f"{' and '.join(end[:12] for end in ends)} cannot be compared: {find_code_remote(places).remote} itself has no more "
             "of their history.",
             hint="git fetch --unshallow   (in the repository that it was cloned from)",
         )
 
 
-def complete(places: Places, tip: str) -> None:
+def fetch_all_history(places: Places, tip: str) -> None:
     """Fetch the whole history of a commit. Raises `HistoryMissing`."""
-    if history.boundary(places):
+    if history.read_shallow_boundary(places):
         _fetch(places, [tip], "--unshallow", _WITHOUT_FILES)
 
 
-def resolve(places: Places, name: str) -> str:
+def resolve_name(places: Places, name: str) -> str:
     """As `plumbing.resolve`; a remote's branch that was not fetched, as `origin/main`, is brought
     from there, and so is the history that `HEAD~3` goes through. Raises `HistoryMissing`, and as
     a fetch.
     """
     try:
-        return plumbing.resolve(places, name)
+        return plumbing.resolve_commit(places, name)
     except GitReferenceMissing:
         start = re.split(r"[~^]", name)[0] or name
-        if start != name and history.boundary(places):
-            return _through(places, name, resolve(places, start))
+        if start != name and history.read_shallow_boundary(places):
+            return _through(places, name, resolve_name(places, start))
         remote, _, branch = name.removeprefix("refs/remotes/").partition("/")
-        if remote not in remotes.names(places) or not plumbing.is_ref(places, BRANCHES + branch):
+        if remote not in remotes.list_remotes(places) or not plumbing.is_ref_name(places, BRANCHES + branch):
             raise
-        tip = transfer.advertised(places, Peer(remote), BRANCHES + branch)
+        tip = transfer.read_remote_ref(places, Peer(remote), BRANCHES + branch)
         if tip is None:
             raise
-        bring(places, [tip])
+        fetch_commits(places, [tip])
         return tip
 
 
@@ -95,22 +95,22 @@ def _through(places: Places, name: str, start: str) -> str:
     for step in _STEPS:
         _fetch(places, [start], step, _WITHOUT_FILES)
         with contextlib.suppress(GitReferenceMissing):
-            return plumbing.resolve(places, name)
-        if not history.boundary(places):
+            return plumbing.resolve_commit(places, name)
+        if not history.read_shallow_boundary(places):
             break
-    return plumbing.resolve(places, name)
+    return plumbing.resolve_commit(places, name)
 
 
-def origin(places: Places) -> Peer:
+def find_code_remote(places: Places) -> Peer:
     """The remote that the code came from. Raises `HistoryMissing`."""
-    names = remotes.nearest(places, None)
+    names = remotes.list_for_reading(places, None)
     if not names:
         raise HistoryMissing("This checkout has no remote from which history could come.", hint=HINT)
     return Peer(names[0])
 
 
 def _fetch(places: Places, commits: list[str], *options: str) -> None:
-    peer = origin(places)
+    peer = find_code_remote(places)
     try:
         transfer.fetch_commits(places, peer, commits, *options)
     except RemoteError as problem:

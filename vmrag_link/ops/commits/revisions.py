@@ -14,7 +14,7 @@ from typing import Literal
 
 from msgspec.structs import asdict
 
-from vmrag_link.engines.base import Engine, reserved, root_of
+from vmrag_link.engines.base import Engine, is_reserved, read_root
 from vmrag_link.models import Record, RevisionInfo
 
 _EACH = 200
@@ -31,42 +31,42 @@ class FoundCommit(RevisionInfo, frozen=True):
     match: Match
 
 
-def parent(engine: Engine, info: RevisionInfo) -> str | None:
+def find_parent(engine: Engine, info: RevisionInfo) -> str | None:
     """The first parent; None for the commit that made the knowledge base."""
-    return info.parents[0] if info.parents and info.revision != root_of(engine) else None
+    return info.parents[0] if info.parents and info.revision != read_root(engine) else None
 
 
-def beginning(engine: Engine) -> AbstractSet[str]:
+def find_beginning(engine: Engine) -> AbstractSet[str]:
     """What the engine needed before the first commit."""
-    root = root_of(engine)
-    return engine.parents([root]).keys() - {root}
+    root = read_root(engine)
+    return engine.map_parents([root]).keys() - {root}
 
 
-def holding(engine: Engine, revision: str, heads: Mapping[str, str]) -> list[str]:
+def list_holding_heads(engine: Engine, revision: str, heads: Mapping[str, str]) -> list[str]:
     """The names of the heads that contain a revision."""
     from vmrag_link.ops.commits.ancestry import Ancestry
 
     known = Ancestry(engine, [revision, *heads.values()])
-    return [name for name, head in heads.items() if known.has_revision(head) and known.descends(head, revision)]
+    return [name for name, head in heads.items() if known.has_revision(head) and known.is_descendant(head, revision)]
 
 
-def find(engine: Engine, query: str, heads: Mapping[str, str], *, by: Container[Match]) -> list[FoundCommit]:
+def find_commits(engine: Engine, query: str, heads: Mapping[str, str], *, by: Container[Match]) -> list[FoundCommit]:
     """The commits behind these heads that match the query, newest first.
 
     Their hash begins with it, or their message holds it in any case.
 
     A commit that several of them hold belongs to the first. One walk, however many there are.
     """
-    graph = engine.parents(heads.values())
+    graph = engine.map_parents(heads.values())
     ages = {each: age for age, each in enumerate(TopologicalSorter(graph).static_order())}
-    internal = beginning(engine)
+    internal = find_beginning(engine)
     owners = {each: name for name, owner in _owners(graph, heads, internal) for each in owner}
     hashes = {owner for owner in owners if owner.startswith(query.lower())} if "hash" in by else set()
     youngest = sorted(heads.items(), key=lambda each: ages.get(each[1], -1), reverse=True)
     known = _infos(engine, dict(youngest), graph, internal) if "message" in by else {}
     wanted = query.casefold()
     matched = hashes | {each for each, info in known.items() if wanted in info.message.casefold()}
-    infos = [known.get(each) or engine.info(each) for each in matched]
+    infos = [known.get(each) or engine.read_revision(each) for each in matched]
     infos.sort(key=lambda each: (each.date, ages[each.revision]), reverse=True)
     return [
         FoundCommit(
@@ -101,7 +101,7 @@ def _infos(
     """
     infos: dict[str, RevisionInfo] = {}
     for name, owner in _owners(graph, heads, without):
-        found = map(engine.info, owner) if len(owner) <= _EACH else engine.log(heads[name])
+        found = map(engine.read_revision, owner) if len(owner) <= _EACH else engine.log(heads[name])
         infos |= {each.revision: each for each in found if each.revision not in without}
     return infos
 
@@ -123,33 +123,33 @@ class Distances:
     """
 
     def __init__(self, engine: Engine, heads: Collection[str]) -> None:
-        self._parents: Mapping[str, tuple[str, ...]] = engine.parents(heads) if heads else {}
-        self._before = beginning(engine)
+        self._parents: Mapping[str, tuple[str, ...]] = engine.map_parents(heads) if heads else {}
+        self._before = find_beginning(engine)
 
-    def apart(self, ours: Iterable[str], theirs: Iterable[str]) -> AheadBehind:
+    def count_apart(self, ours: Iterable[str], theirs: Iterable[str]) -> AheadBehind:
         """All commits of both sides count, however many they are."""
         mine, other = self._ancestors(ours), self._ancestors(theirs)
         return AheadBehind(len(mine - other - self._before), len(other - mine - self._before))
 
     def _ancestors(self, heads: Iterable[str]) -> set[str]:
-        from vmrag_link.ops.commits.ancestry import reached
+        from vmrag_link.ops.commits.ancestry import list_ancestors
 
-        return set(reached(self._parents, [head for head in heads if head in self._parents]))
+        return set(list_ancestors(self._parents, [head for head in heads if head in self._parents]))
 
 
-def beyond(engine: Engine, heads: Collection[str], others: Collection[str] = ()) -> int:
+def count_beyond(engine: Engine, heads: Collection[str], others: Collection[str] = ()) -> int:
     """How many commits these heads reach and the others do not."""
-    return Distances(engine, [*heads, *others]).apart(heads, others).ahead
+    return Distances(engine, [*heads, *others]).count_apart(heads, others).ahead
 
 
-def from_remote(engine: Engine, head: str, name: str, there: Mapping[str, str]) -> AheadBehind:
+def compare_with_remote(engine: Engine, head: str, name: str, there: Mapping[str, str]) -> AheadBehind:
     """Against a remote's KB branch of this name. `there` has the heads of all its branches.
 
     If it has none of this name, every commit that it does not have is ahead.
     """
-    heads = {each: at for each, at in there.items() if not reserved(each)}
+    heads = {each: at for each, at in there.items() if not is_reserved(each)}
     theirs = [heads[name]] if name in heads else [*heads.values()]
     if theirs == [head]:
         return AheadBehind()
-    found = Distances(engine, [head, *theirs]).apart([head], theirs)
+    found = Distances(engine, [head, *theirs]).count_apart([head], theirs)
     return found if name in heads else AheadBehind(found.ahead)

@@ -14,7 +14,7 @@ from vmrag_link.ops.documents.collections import DOCUMENTS, source_read_only
 from vmrag_link.ops.documents.document_selection import chunks_of
 from vmrag_link.ops.documents.writing import Planned, WriteResult
 from vmrag_link.ops.follow.follow_pin import read_consistently
-from vmrag_link.ops.follow.provenance import Standing, only_files, standing, with_sources
+from vmrag_link.ops.follow.provenance import AnswerOrigin, add_sources, answer_from_files, find_origin
 from vmrag_link.workspace import Workspace
 
 if TYPE_CHECKING:
@@ -45,18 +45,18 @@ class DeletedDocument(Record, frozen=True):
     table: DocumentTable
 
 
-def get(ws: Workspace, doc_id: str, table: str | None) -> tuple[WholeDocument, Standing]:
+def get_document(ws: Workspace, doc_id: str, table: str | None) -> tuple[WholeDocument, AnswerOrigin]:
     """The document with this id, or that a chunk of this name belongs to; files of sources are
     documents, too. Raises as `_one`.
     """
 
-    def look() -> tuple[WholeDocument, Standing]:
-        here = standing(ws)
+    def look() -> tuple[WholeDocument, AnswerOrigin]:
+        here = find_origin(ws)
         files = _files(ws, doc_id, table)
         if not files:
             return _whole(ws, *_one(_candidates(ws, here.at, doc_id, table), doc_id, table)), here
         found = _one([*_candidates(ws, here.at, doc_id, table), *files], doc_id, table)
-        return _whole(ws, *found), with_sources(here, ws.files.opened) if found in files else here
+        return _whole(ws, *found), add_sources(here, ws.files.opened) if found in files else here
 
     try:
         return read_consistently(ws, look, index=False)
@@ -64,7 +64,7 @@ def get(ws: Workspace, doc_id: str, table: str | None) -> tuple[WholeDocument, S
         files = _files(ws, doc_id, table)
         if not (files or (ws.stores_nothing and ws.sources.configured and table in (None, DOCUMENTS))):
             raise
-        return _whole(ws, *_one(files, doc_id, table)), standing(only_files(ws, why))
+        return _whole(ws, *_one(files, doc_id, table)), find_origin(answer_from_files(ws, why))
 
 
 def _whole(ws: Workspace, collection: Collection, document: Document) -> WholeDocument:
@@ -75,21 +75,21 @@ def _whole(ws: Workspace, collection: Collection, document: Document) -> WholeDo
         collection.name,
         document.content,
         len(chunks_of(ws, collection, document)),
-        import_base.shown_metadata(document),
+        import_base.read_visible_metadata(document),
         document.table,
     )
 
 
-def delete(ws: Workspace, doc_id: str, table: str | None) -> WriteResult[DeletedDocument]:
+def delete_document(ws: Workspace, doc_id: str, table: str | None) -> WriteResult[DeletedDocument]:
     """Remove that document. Raises `SourceReadOnly` for a file of a source that is not writable, as
     `_one`, and as `writing.write`.
     """
-    notes = [note for note in _files(ws, doc_id, table) if ws.sources.writable(note[0].name)]
-    if notes and not (ws.initialized and _candidates(ws, ws.at(), doc_id, table)):
+    notes = [note for note in _files(ws, doc_id, table) if ws.sources.find_writable(note[0].name)]
+    if notes and not (ws.is_initialized and _candidates(ws, ws.locate_documents(), doc_id, table)):
         collection, document = _one(notes, doc_id, table)
         chunks = len(chunks_of(ws, collection, document))
         gone = DeletedDocument(document.doc_id, collection.name, chunks, document.table)
-        if source := ws.sources.writable(collection.name):
+        if source := ws.sources.find_writable(collection.name):
             written = note_writes.remove_notes(ws, source, [document.doc_id])
             return WriteResult(gone, None, written.pending, notes=written)
 
@@ -104,13 +104,13 @@ def delete(ws: Workspace, doc_id: str, table: str | None) -> WriteResult[Deleted
         )
         return Planned(Write(remove_documents=[document.key]), gone)
 
-    return writing.write(ws, plan, f"delete document {doc_id}")
+    return writing.write_rows(ws, plan, f"delete document {doc_id}")
 
 
 def _candidates(ws: Workspace, at: At, name: str, table: str | None) -> list[Found]:
     """What of the knowledge base can be meant. Raises `TableMissing`."""
     if table is not None:
-        collections.require(table)
+        collections.require_table(table)
     return [each for each in _documents_in(ws, at, name) if table in (None, each[1].table)]
 
 
@@ -118,7 +118,7 @@ def _files(ws: Workspace, name: str, table: str | None) -> list[Found]:
     """What of the files of sources can be meant."""
     if table not in (None, DOCUMENTS) or not ws.sources.configured:
         return []
-    ws.files.refreshed()
+    ws.files.refresh()
     return _documents_in(ws.files, "", name)
 
 
@@ -145,18 +145,18 @@ def _documents_in(ws: ReadableStore, at: At, name: str) -> list[Found]:
     """The documents of this id, else those that a chunk of this name belongs to, by collection."""
     return [
         (collection, document)
-        for collection in ws.engine.collections(at)
+        for collection in ws.engine.list_collections(at)
         if (document := _document_of(ws, at, collection, name))
     ]
 
 
 def _document_of(ws: ReadableStore, at: At, there: Collection, name: str) -> Document | None:
-    found = ws.engine.document(at, there.name, name)
+    found = ws.engine.find_document(at, there.name, name)
     chunk = parse_chunk_id(name)
     if found or chunk is None:
         return found
     doc_id, number = chunk
-    found = ws.engine.document(at, there.name, doc_id)
+    found = ws.engine.find_document(at, there.name, doc_id)
     return found if found and number < len(chunks_of(ws, there, found)) else None
 
 

@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal, get_args
 
 import msgspec
 
-from vmrag_link.documents.chunking import require_possible
+from vmrag_link.documents.chunking import require_valid_sizes
 from vmrag_link.embedding.base import Model
 from vmrag_link.engines.base import Write
 from vmrag_link.errors import (
@@ -24,19 +24,28 @@ from vmrag_link.errors import (
     plural,
     shortened,
 )
-from vmrag_link.index.metadata import HNSW, HNSW_PREFIX
-from vmrag_link.models import At, Chunking, Collection, Distance, Record, canonical_json, json_from_user, metadata_of
+from vmrag_link.index.metadata import HNSW_PREFIX, HNSW_SETTINGS
+from vmrag_link.models import (
+    At,
+    Chunking,
+    Collection,
+    Distance,
+    Record,
+    encode_canonical_json,
+    parse_metadata,
+    parse_user_json,
+)
 from vmrag_link.ops.documents import collections, remove, writing
-from vmrag_link.ops.documents.collections import empty, exact, find, require_plain
+from vmrag_link.ops.documents.collections import find_collection, find_exact, make_collection, require_plain
 from vmrag_link.ops.documents.writing import Planned, WriteResult
-from vmrag_link.sync.adding import checked
+from vmrag_link.sync.adding import check_model
 from vmrag_link.workspace import Workspace
 
 SPACE = "hnsw:space"
 """Where clients put the distance of a collection; it has a column of its own."""
 
 
-class Created(Record, frozen=True):
+class CreatedCollection(Record, frozen=True):
     """`created` False: it was there already, and nothing was changed.
 
     `ignored`: the keys of HNSW settings that are recorded, but that no index here has.
@@ -47,7 +56,7 @@ class Created(Record, frozen=True):
     ignored: tuple[str, ...]
 
 
-class Modified(Record, frozen=True):
+class ModifiedCollection(Record, frozen=True):
     """`unapplied`: the recorded keys of HNSW settings that the present index lacks."""
 
     collection: Collection
@@ -56,7 +65,7 @@ class Modified(Record, frozen=True):
     unapplied: tuple[str, ...]
 
 
-class Deleted(Record, frozen=True):
+class DeletedCollection(Record, frozen=True):
     """`kept`: the revision that holds its uncommitted documents; empty for none."""
 
     name: str
@@ -65,7 +74,7 @@ class Deleted(Record, frozen=True):
     kept: str
 
 
-def create(
+def create_collection(
     ws: Workspace,
     name: str,
     *,
@@ -73,7 +82,7 @@ def create(
     embedding_function: str = "",
     chunking: Mapping[str, Any] | None = None,
     get_or_create: bool = False,
-) -> WriteResult[Created]:
+) -> WriteResult[CreatedCollection]:
     """Make an empty collection; its distance is l2 unless `hnsw:space` in its metadata is given.
 
     `embedding_function` and `chunking` are what the settings say unless they are given. Raises
@@ -81,27 +90,27 @@ def create(
     `Embedding` errors for a model that cannot work here, and as `writing.write`.
     """
     collections.require_name(name)
-    given = flatten(metadata)
+    given = flatten_metadata(metadata)
     distance = given.pop(SPACE, "l2")
     cut = _chunking(ws, chunking or {})
-    ignored = tuple(key for key in given if key.startswith(HNSW_PREFIX) and key not in HNSW)
+    ignored = tuple(key for key in given if key.startswith(HNSW_PREFIX) and key not in HNSW_SETTINGS)
 
-    def plan(at: At) -> Planned[Created]:
-        found = exact(ws, at, name)
+    def plan(at: At) -> Planned[CreatedCollection]:
+        found = find_exact(ws, at, name)
         if found and not get_or_create:
             raise _collection_exists(name)
         if found:
-            return Planned(None, Created(found, created=False, ignored=ignored))
-        model = working_model(ws, embedding_function or ws.config.embedding.model)
-        new = empty(name, model, cut, metadata=canonical_json(given), distance=distance)
-        return Planned(Write(put_collections=[new]), Created(new, created=True, ignored=ignored))
+            return Planned(None, CreatedCollection(found, created=False, ignored=ignored))
+        model = load_working_model(ws, embedding_function or ws.config.embedding.model)
+        new = make_collection(name, model, cut, metadata=encode_canonical_json(given), distance=distance)
+        return Planned(Write(put_collections=[new]), CreatedCollection(new, created=True, ignored=ignored))
 
-    return writing.write(ws, plan, f"create collection {name}")
+    return writing.write_rows(ws, plan, f"create collection {name}")
 
 
-def modify(
+def modify_collection(
     ws: Workspace, name: str, *, new_name: str | None = None, metadata: Mapping[str, Any] | None = None
-) -> WriteResult[Modified]:
+) -> WriteResult[ModifiedCollection]:
     """Rename a collection, replace its metadata, or both.
 
     HNSW settings that the new metadata does not name stay recorded. A renamed collection's
@@ -115,13 +124,13 @@ def modify(
         )
     if new_name is not None:
         collections.require_name(new_name)
-    given = None if metadata is None else flatten(metadata)
+    given = None if metadata is None else flatten_metadata(metadata)
 
-    def plan(at: At) -> Planned[Modified]:
-        before = find(ws, at, name)
+    def plan(at: At) -> Planned[ModifiedCollection]:
+        before = find_collection(ws, at, name)
         recorded = before.metadata if given is None else replace_metadata(before, given)
         after = msgspec.structs.replace(before, name=new_name or before.name, metadata=recorded)
-        report = Modified(
+        report = ModifiedCollection(
             after,
             renamed=after.name != before.name,
             described=recorded != before.metadata,
@@ -131,15 +140,15 @@ def modify(
             return Planned(None, report)
         return Planned(_renamed(ws, at, before, after) if report.renamed else Write(put_collections=[after]), report)
 
-    return writing.write(ws, plan, f"modify collection {name}")
+    return writing.write_rows(ws, plan, f"modify collection {name}")
 
 
 def _renamed(ws: Workspace, at: At, before: Collection, after: Collection) -> Write:
     require_plain(before)
-    if any(collection.name == after.name for collection in ws.engine.collections(at)):
+    if any(collection.name == after.name for collection in ws.engine.list_collections(at)):
         raise _collection_exists(after.name)
-    checked(ws.models.of(before), before)  # its documents are indexed under the new name
-    moved = ws.engine.documents(at, collection=before.name)  # read while they are written: all as of one moment
+    check_model(ws.models.load_for(before), before)  # its documents are indexed under the new name
+    moved = ws.engine.read_documents(at, collection=before.name)  # read while they are written: all as of one moment
     return Write(
         put_collections=[after],
         remove_collections=[before.name],
@@ -147,24 +156,26 @@ def _renamed(ws: Workspace, at: At, before: Collection, after: Collection) -> Wr
     )
 
 
-def delete(ws: Workspace, name: str, *, confirmed: bool) -> WriteResult[Deleted]:
+def delete_collection(ws: Workspace, name: str, *, confirmed: bool) -> WriteResult[DeletedCollection]:
     """Remove a collection with its documents; what was never committed of it stays reachable.
 
     Raises `CollectionMissing`, `ConfirmationMissing` unless it is `confirmed`, and as
     `writing.write`.
     """
 
-    def plan(at: At) -> Planned[Deleted]:
-        collection = find(ws, at, name)
-        count = ws.engine.count(at, collection=collection.name)
-        lost = remove.unsaved_of(ws, at, lambda key: key[0] == collection.name)
+    def plan(at: At) -> Planned[DeletedCollection]:
+        collection = find_collection(ws, at, name)
+        count = ws.engine.count_documents(at, collection=collection.name)
+        lost = remove.find_unsaved(ws, at, lambda key: key[0] == collection.name)
         changed = len(lost.documents)
         if not confirmed:
             raise _confirmation_missing(collection.name, count, changed)
         kept = remove.keep_unsaved(ws, at, lost, before=f"collection {collection.name} was deleted")
-        return Planned(Write(remove_collections=[collection.name]), Deleted(collection.name, count, changed, kept))
+        return Planned(
+            Write(remove_collections=[collection.name]), DeletedCollection(collection.name, count, changed, kept)
+        )
 
-    return writing.write(ws, plan, f"delete collection {name}")
+    return writing.write_rows(ws, plan, f"delete collection {name}")
 
 
 def _collection_exists(name: str) -> CollectionExists:
@@ -202,17 +213,17 @@ def _chunking(ws: Workspace, given: Mapping[str, Any]) -> Chunking:
             f"chunking cannot be used: {error}.", hint='For example: {"size": 512, "overlap": 50}', parameter="chunking"
         ) from None
     chunking = Chunking(found.strategy, found.size, found.overlap)
-    require_possible(chunking)
+    require_valid_sizes(chunking)
     return chunking
 
 
-def working_model(ws: Workspace, name: str) -> Model:
+def load_working_model(ws: Workspace, name: str) -> Model:
     """The embedding model of that name, proven to work by embedding a word.
 
     Raises `EmbeddingFailed`, also for what is not installed, and `EmbeddingMismatch`.
     """
     try:
-        model = ws.models.named(name)
+        model = ws.models.load_named(name)
         model.embed([name])
     except (UsageInvalid, IndexExtraMissing) as error:
         raise EmbeddingFailed(error.message, hint=error.hint, embedding_function=name) from error
@@ -221,13 +232,13 @@ def working_model(ws: Workspace, name: str) -> Model:
 
 def shown_metadata(collection: Collection) -> dict[str, Any]:
     """A collection's metadata as clients know it: with the distance, which they look for there."""
-    return {**metadata_of(collection), SPACE: collection.distance}
+    return {**parse_metadata(collection), SPACE: collection.distance}
 
 
-def flatten(metadata: Mapping[str, Any]) -> dict[str, Any]:
+def flatten_metadata(metadata: Mapping[str, Any]) -> dict[str, Any]:
     """Metadata without `settings`, whose keys stand beside the others. Raises `ContentRefused`."""
     try:
-        given = json_from_user(json.dumps(metadata))
+        given = parse_user_json(json.dumps(metadata))
     except ValueError as error:
         raise ContentRefused(f"The metadata {error}.", hint="Use texts, numbers, true, false or null.") from None
     settings = given.pop("settings", {})
@@ -255,13 +266,13 @@ def _check_value(key: str, value: Any) -> None:
         raise _refusal(key, "a text", value)
     if key == SPACE and value not in get_args(Distance):
         raise _refusal(key, f"one of {', '.join(get_args(Distance))}", value)
-    setting = HNSW.get(key)
-    if setting and not setting.possible(value):
+    setting = HNSW_SETTINGS.get(key)
+    if setting and not setting.allows(value):
         raise _refusal(key, f"a whole number from {setting.low} to {setting.high}", value)
 
 
 def _refusal(key: str, expected: str, value: Any) -> ContentRefused:
-    given = shortened(canonical_json(value))
+    given = shortened(encode_canonical_json(value))
     return ContentRefused(f"{key!r} in the metadata must be {expected}, not {given}.", key=key)
 
 
@@ -270,9 +281,9 @@ def replace_metadata(before: Collection, given: Mapping[str, Any]) -> str:
 
     Settings of the index that are not given stay: they are not the user's metadata.
     """
-    recorded = metadata_of(before)
+    recorded = parse_metadata(before)
     kept = {key: value for key, value in recorded.items() if key.startswith(HNSW_PREFIX)}
-    return canonical_json(kept | {key: value for key, value in given.items() if key != SPACE})
+    return encode_canonical_json(kept | {key: value for key, value in given.items() if key != SPACE})
 
 
 def unapplied_settings(before: Collection, after: Collection, given: Mapping[str, Any]) -> tuple[str, ...]:
@@ -280,6 +291,8 @@ def unapplied_settings(before: Collection, after: Collection, given: Mapping[str
 
     A renamed collection's index is made anew, with every setting but another distance.
     """
-    now = {key: each.usual for key, each in HNSW.items()} | shown_metadata(before)
-    fixed = [key for key in given if key.startswith(HNSW_PREFIX) and (key not in HNSW or after.name == before.name)]
+    now = {key: each.default for key, each in HNSW_SETTINGS.items()} | shown_metadata(before)
+    fixed = [
+        key for key in given if key.startswith(HNSW_PREFIX) and (key not in HNSW_SETTINGS or after.name == before.name)
+    ]
     return tuple(key for key in fixed if given[key] != now.get(key))

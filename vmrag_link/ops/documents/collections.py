@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from vmrag_link import clock
-from vmrag_link.documents.import_base import MAX_ID, ROOT, id_problem
+from vmrag_link.documents.import_base import MAX_ID, ROOT, find_id_problem
 from vmrag_link.engines import logical
 from vmrag_link.errors import (
     CollectionMissing,
@@ -64,12 +64,12 @@ def collection_name(table: str, identifier: str) -> str:
 
     Raises `TableMissing`.
     """
-    require(table)
+    require_table(table)
     kind = next((kind for kind, name in TABLE_OF_KIND.items() if name == table), "")
     return logical.collection_name(kind, identifier) if kind else identifier
 
 
-def require(table: str) -> DocumentTable:
+def require_table(table: str) -> DocumentTable:
     """The table with documents of this name. Raises `TableMissing`."""
     if table not in TABLES:
         raise TableMissing(
@@ -78,7 +78,7 @@ def require(table: str) -> DocumentTable:
     return table  # type: ignore[return-value]  # one of these
 
 
-def find(ws: ReadableStore, at: At, name: str) -> Collection:
+def find_collection(ws: ReadableStore, at: At, name: str) -> Collection:
     """The collection that a name means at a place of the checked-out branch.
 
     Some clients put `_BRANCH` after the name; that is taken off where it names the branch that is
@@ -86,7 +86,7 @@ def find(ws: ReadableStore, at: At, name: str) -> Collection:
     """
     from vmrag_link.ops.documents import branches
 
-    there = {collection.name: collection for collection in ws.engine.collections(at)}
+    there = {collection.name: collection for collection in ws.engine.list_collections(at)}
     if name in there:
         return there[name]
     if not isinstance(ws, Workspace):
@@ -97,8 +97,8 @@ def find(ws: ReadableStore, at: At, name: str) -> Collection:
         raise no_collection(name, list(there))
     if any(each.collection == name for each in ws.sources.configured):
         raise source_read_only(name)
-    own = ws.trigger().branch
-    rows = branches.branches(ws).branches
+    own = ws.read_trigger().branch
+    rows = branches.list_branches(ws).branches
     current = [own, *(row.name for row in rows if row.current)]
     for bare in _bare(name, current):
         if bare in there:
@@ -107,15 +107,15 @@ def find(ws: ReadableStore, at: At, name: str) -> Collection:
 
 
 def _of_files(ws: SourceStore, name: str, there: Mapping[str, Collection]) -> Collection:
-    for bare in own_names(ws, name):
+    for bare in list_possible_names(ws, name):
         if bare in there:
             return there[bare]
     if why := ws.opened.unavailable.get(name):
-        raise unreadable(name, why, list(there))
+        raise unreadable_source(name, why, list(there))
     raise no_collection(name, list(there))
 
 
-def unreadable(name: str, why: str, there: Sequence[str]) -> CollectionMissing:
+def unreadable_source(name: str, why: str, there: Sequence[str]) -> CollectionMissing:
     """For a source, of whose files nothing can be read here. `there`: the collections that can."""
     from vmrag_link.code.languages import EXTRA_HINT
 
@@ -127,7 +127,7 @@ def unreadable(name: str, why: str, there: Sequence[str]) -> CollectionMissing:
     )
 
 
-def own_names(ws: ReadableStore, name: str) -> list[str]:
+def list_possible_names(ws: ReadableStore, name: str) -> list[str]:
     """A name that clients gave a collection, and what it is without the git branch's name."""
     return [name, *_bare(name, [read_trigger(ws.places).branch])]
 
@@ -142,12 +142,12 @@ def source_read_only(collection: str, path: str = "") -> SourceReadOnly:
     )
 
 
-def exact(ws: ReadableStore, at: At, name: str) -> Collection | None:
+def find_exact(ws: ReadableStore, at: At, name: str) -> Collection | None:
     """The collection of exactly this name; None if there is none."""
-    return next((collection for collection in ws.engine.collections(at) if collection.name == name), None)
+    return next((collection for collection in ws.engine.list_collections(at) if collection.name == name), None)
 
 
-def new(ws: Workspace, name: str) -> Collection:
+def make_placeholder(ws: Workspace, name: str) -> Collection:
     """A collection that is not there yet, for what is looked up in it. Raises `SourceReadOnly` for
     the name of a source.
     """
@@ -161,7 +161,7 @@ def _missing(
 ) -> CollectionMissing:
     for each in others:
         code = each.code_branch or each.name
-        held = {collection.name for collection in ws.engine.collections(each.revision)}
+        held = {collection.name for collection in ws.engine.list_collections(each.revision)}
         if any(bare in held for bare in _bare(name, [code, each.name])):
             return CollectionMissing(
                 f"{name!r} belongs to branch {code!r}, and {own or 'no branch'!r} is checked out.",
@@ -219,7 +219,7 @@ def require_plain(collection: Collection) -> None:
     )
 
 
-def empty(
+def make_collection(
     name: str,
     model: Model,
     chunking: Chunking,
@@ -262,7 +262,7 @@ def similar_name(text: str) -> str:
 
 def require_document_id(doc_id: str) -> None:
     """Raises `NameInvalid`."""
-    if not doc_id or id_problem(doc_id):
+    if not doc_id or find_id_problem(doc_id):
         raise NameInvalid(
             f"{doc_id!r} cannot name a document: 1 to {MAX_ID} characters without control characters.",
             hint="For example: --id guide/setup.md",

@@ -9,7 +9,7 @@ from collections.abc import Collection as Several
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from vmrag_link.documents.import_base import leads_out
+from vmrag_link.documents.import_base import escapes_folder
 from vmrag_link.engines.base import Engine
 from vmrag_link.errors import plural
 from vmrag_link.models import SOURCE, At, Collection, Document, Record
@@ -38,7 +38,7 @@ def form_sentence(copies: Sequence[StoredCopy], *, command: bool = True) -> str:
 
 def list_copies(ws: Workspace, at: At) -> tuple[StoredCopy, ...]:
     """Return all copies at a place, by name. Raises as the engine, and `GitFailed`."""
-    documents = dict(twins.files_of(ws, ws.engine, at))
+    documents = dict(twins.list_files(ws, ws.engine, at))
     return _select_tracked(ws, documents)
 
 
@@ -49,7 +49,7 @@ def find_copies(ws: ReadableStore, documents: Iterable[tuple[Collection, Documen
     paths: dict[tuple[str, str], str] = {}
     for collection, document in documents:
         if document.source and collection.kind != SOURCE:
-            paths |= twins.paths_of(ws, collection, [(document.doc_id, document.source)])
+            paths |= twins.list_paths(ws, collection, [(document.doc_id, document.source)])
     return _select_tracked(ws, paths)
 
 
@@ -64,9 +64,9 @@ def find_copies_by_name(ws: ReadableStore, at: At, names: Iterable[tuple[str, st
 
 
 def _read_documents(engine: Engine, at: At, ids: dict[str, dict[str, None]]) -> Iterable[tuple[Collection, Document]]:
-    for collection in engine.collections(at):
+    for collection in engine.list_collections(at):
         if collection.name in ids:
-            documents = engine.documents(at, collection=collection.name, ids=ids[collection.name])
+            documents = engine.read_documents(at, collection=collection.name, ids=ids[collection.name])
             yield from ((collection, document) for document in documents)
 
 
@@ -76,7 +76,7 @@ def _select_tracked(ws: Workspace, paths: dict[tuple[str, str], str]) -> tuple[S
     from vmrag_link.sources import rules
 
     # A stranger may have written a path that leads out of the repository.
-    readable = {path for path in paths.values() if rules.can_read(path) and not leads_out(path)}
+    readable = {path for path in paths.values() if rules.can_read(path) and not escapes_folder(path)}
     tracked = _list_tracked(ws, readable)
     return tuple(StoredCopy(*key, path) for key, path in sorted(paths.items()) if path in tracked)
 
@@ -86,4 +86,4 @@ def _list_tracked(ws: Workspace, paths: Several[str]) -> Several[str]:
         return ()
     from vmrag_link.git import listing
 
-    return listing.tracked_files(ws.places, paths)
+    return listing.list_tracked_files(ws.places, paths)

@@ -11,16 +11,16 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
-from vmrag_link.documents.chunking import document_chunks
-from vmrag_link.documents.import_base import shown_metadata
-from vmrag_link.embedding.base import within_window
-from vmrag_link.index.metadata import chunk_id, parse_chunk_id, place
+from vmrag_link.documents.chunking import split_document
+from vmrag_link.documents.import_base import read_visible_metadata
+from vmrag_link.embedding.base import limit_chunking
+from vmrag_link.index.metadata import build_chunk_metadata, chunk_id, parse_chunk_id
 from vmrag_link.models import At, Chunk, Collection, Document, DocumentHeader, Record
 from vmrag_link.ops.documents import collections
 from vmrag_link.ops.follow.follow_pin import read_consistently
-from vmrag_link.ops.follow.provenance import Standing, standing, viewed
+from vmrag_link.ops.follow.provenance import AnswerOrigin, find_origin, find_view_origin
 from vmrag_link.retrieval import filters
-from vmrag_link.retrieval.filters import keys_of, matching, matching_text
+from vmrag_link.retrieval.filters import compile_where, compile_where_document, list_keys
 from vmrag_link.retrieval.narrowed import MetadataColumns
 from vmrag_link.retrieval.search import Searcher
 
@@ -54,7 +54,7 @@ class Selection(Record, frozen=True):
         return self.ids is None and not self.filtered
 
 
-class Named(NamedTuple):
+class NamedDocument(NamedTuple):
     """What an id means: a document, or a chunk of it."""
 
     name: str
@@ -62,21 +62,21 @@ class Named(NamedTuple):
     chunk: int | None
 
 
-class Selected(NamedTuple):
+class SelectedDocuments(NamedTuple):
     """In the order of the given ids, else by id. `missing` name neither a document nor a chunk."""
 
-    named: list[Named]
+    named: list[NamedDocument]
     missing: list[str]
 
 
-def select(ws: ReadableStore, at: At, collection: Collection, selection: Selection) -> Selected:
+def select_documents(ws: ReadableStore, at: At, collection: Collection, selection: Selection) -> SelectedDocuments:
     """Filters are applied to whole documents; where an id is that of a chunk, to its document.
 
     Raises `FilterInvalid`.
     """
     passing = _Passing(ws, at, collection, selection)
     if selection.ids is None:
-        return Selected([Named(identifier, identifier, None) for identifier in passing.ids()], [])
+        return SelectedDocuments([NamedDocument(identifier, identifier, None) for identifier in passing.ids()], [])
     asked = list(dict.fromkeys(selection.ids))
     there = passing.among(asked)
     chunk_ids = {each: _chunk(each) for each in asked if each not in there}
@@ -85,12 +85,12 @@ def select(ws: ReadableStore, at: At, collection: Collection, selection: Selecti
     cut: dict[str, int] = {}
     found, missing = [], []
     for each in asked:
-        named = chunk_ids.get(each, Named(each, each, None))
+        named = chunk_ids.get(each, NamedDocument(each, each, None))
         if named is None or named.doc_id not in there or not _within(ws, at, collection, named, cut):
             missing.append(each)
         elif there[named.doc_id]:
             found.append(named)
-    return Selected(found, missing)
+    return SelectedDocuments(found, missing)
 
 
 class _Passing:
@@ -100,12 +100,15 @@ class _Passing:
     """
 
     def __init__(self, ws: ReadableStore, at: At, collection: Collection, selection: Selection) -> None:
-        self._rows = ws.engine.documents if selection.where_document else ws.engine.headers
+        self._rows = ws.engine.read_documents if selection.where_document else ws.engine.read_headers
         self._at, self._collection = at, collection
-        where, where_document = filters.where(selection.where), filters.where_document(selection.where_document)
-        self._columns = MetadataColumns(keys_of(where) if where else ())
-        self._metadata = matching(where) if where else None
-        self._text = matching_text(where_document) if where_document else None
+        where, where_document = (
+            filters.normalize_where(selection.where),
+            filters.normalize_where_document(selection.where_document),
+        )
+        self._columns = MetadataColumns(list_keys(where) if where else ())
+        self._metadata = compile_where(where) if where else None
+        self._text = compile_where_document(where_document) if where_document else None
 
     def ids(self) -> Iterator[str]:
         """The ids of the documents that pass, in order."""
@@ -119,29 +122,29 @@ class _Passing:
 
     def _passes(self, row: Document | DocumentHeader) -> bool:
         header = row.header if isinstance(row, Document) else row
-        if self._metadata and self._metadata(self._columns.of_document(header, self._collection)) == [False]:
+        if self._metadata and self._metadata(self._columns.build_document_columns(header, self._collection)) == [False]:
             return False
         return not (self._text and isinstance(row, Document)) or self._text(row.content)
 
 
-def _chunk(name: str) -> Named | None:
+def _chunk(name: str) -> NamedDocument | None:
     found = parse_chunk_id(name)
-    return Named(name, *found) if found else None
+    return NamedDocument(name, *found) if found else None
 
 
-def _within(ws: ReadableStore, at: At, collection: Collection, named: Named, known: dict[str, int]) -> bool:
+def _within(ws: ReadableStore, at: At, collection: Collection, named: NamedDocument, known: dict[str, int]) -> bool:
     """Whether a document that is there has that chunk. `known`: numbers of chunks, which grow."""
     if named.chunk is None:
         return True
     if named.doc_id not in known:
-        document = ws.engine.document(at, collection.name, named.doc_id)
+        document = ws.engine.find_document(at, collection.name, named.doc_id)
         known[named.doc_id] = len(chunks_of(ws, collection, document)) if document else 0
     return named.chunk < known[named.doc_id]
 
 
 def chunks_of(ws: ReadableStore, collection: Collection, document: Document) -> list[Chunk]:
     """A document's chunks as the index has them."""
-    return document_chunks(document, within_window(collection.chunking, ws.models.of(collection)))
+    return split_document(document, limit_chunking(collection.chunking, ws.models.load_for(collection)))
 
 
 class PageRequest(Record, frozen=True):
@@ -158,7 +161,7 @@ class PageRequest(Record, frozen=True):
     embeddings: bool = False
 
 
-class Item(Record, frozen=True):
+class PageItem(Record, frozen=True):
     """A document, or a chunk of it.
 
     `text` and `embeddings` (one a chunk) are None where they are not wanted.
@@ -183,18 +186,18 @@ class DocumentPage(Record, frozen=True):
     """
 
     collection: Collection
-    items: list[Item]
+    items: list[PageItem]
     total: int
     missing: list[str]
     cut: bool
-    standing: Standing
+    origin: AnswerOrigin
 
-    def more(self, offset: int) -> bool:
+    def has_more(self, offset: int) -> bool:
         """Whether something comes after a page from `offset` on."""
         return offset + len(self.items) < self.total
 
 
-def get(ws: ReadableStore, name: str, selection: Selection, wanted: PageRequest) -> DocumentPage:
+def get_page(ws: ReadableStore, name: str, selection: Selection, wanted: PageRequest) -> DocumentPage:
     """One page of the documents that are selected.
 
     Raises `CollectionMissing`, `FilterInvalid`, and `IndexFailed` where embeddings are wanted: only
@@ -202,12 +205,12 @@ def get(ws: ReadableStore, name: str, selection: Selection, wanted: PageRequest)
     """
     if not wanted.embeddings:
         return read_consistently(
-            ws, lambda: _Reading(ws, standing(ws), name, wanted, None).page(selection), index=False
+            ws, lambda: _Reading(ws, find_origin(ws), name, wanted, None).page(selection), index=False
         )
 
     def read(view: View) -> DocumentPage:
-        with contextlib.closing(Searcher(view.folder, ws.models.of)) as searcher:
-            return _Reading(ws, viewed(ws, view), name, wanted, searcher).page(selection)
+        with contextlib.closing(Searcher(view.folder, ws.models.load_for)) as searcher:
+            return _Reading(ws, find_view_origin(ws, view), name, wanted, searcher).page(selection)
 
     return read_consistently(ws, lambda: ws.reader.read(read, files=False))
 
@@ -216,14 +219,14 @@ class _Reading:
     """Reads one page from the engine; `searcher` has the embeddings."""
 
     def __init__(
-        self, ws: ReadableStore, here: Standing, name: str, wanted: PageRequest, searcher: Searcher | None
+        self, ws: ReadableStore, here: AnswerOrigin, name: str, wanted: PageRequest, searcher: Searcher | None
     ) -> None:
         self._ws, self._here, self._wanted, self._searcher = ws, here, wanted, searcher
-        self._collection = collections.find(ws, here.at, name)
+        self._collection = collections.find_collection(ws, here.at, name)
 
     def page(self, selection: Selection) -> DocumentPage:
         total, missing, named = self._selected(selection)
-        items: list[Item] = []
+        items: list[PageItem] = []
         most, characters, weight, cut = self._wanted.characters, 0, 0, False
         for item in self._items(named):
             characters, weight = characters + len(item.text or ""), weight + item.weight
@@ -233,24 +236,26 @@ class _Reading:
             items.append(item)
         return DocumentPage(self._collection, items, total, missing, cut, self._here)
 
-    def _selected(self, selection: Selection) -> tuple[int, list[str], Sequence[Named]]:
+    def _selected(self, selection: Selection) -> tuple[int, list[str], Sequence[NamedDocument]]:
         """How many are selected, the ids that name nothing, and those of the page."""
         start = self._wanted.offset
         stop = None if self._wanted.limit is None else start + self._wanted.limit
         if not selection.everything:
-            found = select(self._ws, self._here.at, self._collection, selection)
+            found = select_documents(self._ws, self._here.at, self._collection, selection)
             return len(found.named), found.missing, found.named[start:stop]
         engine, at, name = self._ws.engine, self._here.at, self._collection.name
-        with contextlib.closing(engine.headers(at, collection=name)) as headers:
-            page = [Named(header.doc_id, header.doc_id, None) for header in itertools.islice(headers, start, stop)]
-        return engine.count(at, collection=name), [], page
+        with contextlib.closing(engine.read_headers(at, collection=name)) as headers:
+            page = [
+                NamedDocument(header.doc_id, header.doc_id, None) for header in itertools.islice(headers, start, stop)
+            ]
+        return engine.count_documents(at, collection=name), [], page
 
-    def _items(self, named: Sequence[Named]) -> Iterator[Item]:
+    def _items(self, named: Sequence[NamedDocument]) -> Iterator[PageItem]:
         engine, at, name = self._ws.engine, self._here.at, self._collection.name
         for start in range(0, len(named), BATCH):
             batch = named[start : start + BATCH]
             whole = self._wanted.texts or any(each.chunk is not None for each in batch)
-            rows = engine.documents if whole else engine.headers
+            rows = engine.read_documents if whole else engine.read_headers
             there = {row.doc_id: row for row in rows(at, collection=name, ids={each.doc_id for each in batch})}
             embeddings = self._embeddings(batch)
             for each in batch:
@@ -258,8 +263,8 @@ class _Reading:
                 if row and (item := self._item(each, row)):
                     yield msgspec.structs.replace(item, embeddings=embeddings.get(each.name))
 
-    def _item(self, named: Named, row: Document | DocumentHeader) -> Item | None:
-        metadata = shown_metadata(row)
+    def _item(self, named: NamedDocument, row: Document | DocumentHeader) -> PageItem | None:
+        metadata = read_visible_metadata(row)
         text = row.content if isinstance(row, Document) else ""
         if named.chunk is not None and isinstance(row, Document):
             cut = chunks_of(self._ws, self._collection, row)
@@ -267,15 +272,19 @@ class _Reading:
                 return None
             text = cut[named.chunk].text
             named_so = {"title": row.title} if row.title else {}
-            metadata = {**named_so, **metadata, **place(row.header, self._collection.table, named.chunk, len(cut))}
-        return Item(named.name, text if self._wanted.texts else None, metadata, None, named.doc_id)
+            metadata = {
+                **named_so,
+                **metadata,
+                **build_chunk_metadata(row.header, self._collection.table, named.chunk, len(cut)),
+            }
+        return PageItem(named.name, text if self._wanted.texts else None, metadata, None, named.doc_id)
 
-    def _embeddings(self, named: Sequence[Named]) -> dict[str, list[list[float]]]:
+    def _embeddings(self, named: Sequence[NamedDocument]) -> dict[str, list[list[float]]]:
         """The embeddings that the index holds, by name."""
         if self._searcher is None:
             return {}
         name = self._collection.name
-        counts = self._searcher.chunks_of(name, [each.doc_id for each in named])
+        counts = self._searcher.count_chunks(name, [each.doc_id for each in named])
         asked = {
             each.name: [
                 chunk_id(each.doc_id, number)
@@ -284,7 +293,7 @@ class _Reading:
             for each in named
         }
         wanted = [*itertools.chain.from_iterable(asked.values())]
-        stored = self._searcher.embeddings(name, wanted, self._ws.embedding_cache)
+        stored = self._searcher.read_embeddings(name, wanted, self._ws.embedding_cache)
         return {
             shown: [stored[identifier] for identifier in ids if identifier in stored] for shown, ids in asked.items()
         }

@@ -10,15 +10,15 @@ from typing import Any
 
 import msgspec
 
-from vmrag_link.conversion.reading import text_title
+from vmrag_link.conversion.reading import find_text_title
 from vmrag_link.documents.importing import ImportedDocument
 from vmrag_link.errors import ContentRefused, DocumentExists
 from vmrag_link.index.metadata import RESERVED_METADATA
-from vmrag_link.models import Document, Record, canonical_json, content_hash, json_from_user, metadata_of
+from vmrag_link.models import Document, Record, content_hash, encode_canonical_json, parse_metadata, parse_user_json
 from vmrag_link.ops.documents import collections
 
 
-class New(Record, frozen=True):
+class NewDocument(Record, frozen=True):
     """A document to add; without an id it gets one."""
 
     text: str
@@ -46,7 +46,7 @@ def unnamed_document(text: str, *, title: str, metadata: str) -> ImportedDocumen
     )
 
 
-def new_documents(new: Sequence[New]) -> list[ImportedDocument]:
+def new_documents(new: Sequence[NewDocument]) -> list[ImportedDocument]:
     """Check new documents; in the order given.
 
     Raises `NameInvalid`, `ContentRefused`, and `DocumentExists` for an id that is given twice.
@@ -69,12 +69,12 @@ def new_documents(new: Sequence[New]) -> list[ImportedDocument]:
 
 def title_of(text: str, metadata: Mapping[str, Any]) -> str:
     """The title of the metadata, else the first Markdown heading, else the text's beginning."""
-    return stated_title(metadata) or text_title(text)
+    return stated_title(metadata) or find_text_title(text)
 
 
 def title_after_edit(document: Document, text: str) -> str:
     """Return the title of a document with another text, derived again if the old text gave it."""
-    metadata = metadata_of(document)
+    metadata = parse_metadata(document)
     derived = document.title == title_of(document.content, metadata)
     return title_of(text, metadata) if derived else document.title
 
@@ -103,7 +103,7 @@ def storable_metadata(metadata: Mapping[str, Any], doc_id: str) -> dict[str, Any
     """
     refuse_reserved(metadata, doc_id)
     try:
-        found: dict[str, Any] = json_from_user(json.dumps(metadata))
+        found: dict[str, Any] = parse_user_json(json.dumps(metadata))
     except ValueError as error:
         raise ContentRefused(
             f"The metadata of {doc_id!r} {error}.", hint="Use what JSON can say.", doc_id=doc_id
@@ -121,7 +121,7 @@ def checked_metadata(metadata: Mapping[str, Any], doc_id: str) -> str:
                 doc_id=doc_id,
                 key=key,
             )
-    return canonical_json(storable_metadata(metadata, doc_id))
+    return encode_canonical_json(storable_metadata(metadata, doc_id))
 
 
 def refused_ids(ids: Iterable[str], what: str) -> DocumentExists:

@@ -8,18 +8,18 @@ from pathlib import Path
 import msgspec
 
 from vmrag_link.documents import export_paths
-from vmrag_link.documents.export_paths import Folder, InTheWay
+from vmrag_link.documents.export_paths import Folder, PathBlocked
 from vmrag_link.errors import DocumentExists, UsageInvalid, enumerated, file_failures, plural, quoted
 from vmrag_link.models import At, DocumentHeader, Record
 from vmrag_link.ops.documents import reading
-from vmrag_link.ops.follow.provenance import KbBlock, Standing, refuse_outdated
+from vmrag_link.ops.follow.provenance import AnswerOrigin, KbBlock, refuse_outdated
 from vmrag_link.workspace import Workspace
 
 _NAMED = 5
 """Changed files that an error names."""
 
 
-class LeftOut(Record, frozen=True):
+class LeftOutDocument(Record, frozen=True):
     """A document that became no file, and why."""
 
     collection: str
@@ -35,13 +35,13 @@ class ExportReport(Record, frozen=True):
     folder: str
     written: int
     unchanged: int
-    left_out: list[LeftOut]
+    left_out: list[LeftOutDocument]
     kb: KbBlock
     notes: tuple[str, ...] = ()
     sources: tuple[str, ...] = ()
 
 
-def export(
+def export_documents(
     ws: Workspace,
     folder: Path,
     *,
@@ -66,19 +66,19 @@ def export(
     if folder.exists() and not folder.is_dir():
         raise UsageInvalid(f"{folder} is no folder.", hint="Name another one, which need not be there yet.")
 
-    def look(here: Standing) -> ExportReport:
+    def look(here: AnswerOrigin) -> ExportReport:
         refuse_outdated(ws, here.notes, strict=strict)
         written = _export(ws, folder, wanted, here, force=force)
         return msgspec.structs.replace(written, sources=() if wanted else sources)
 
-    return reading.read(ws, ref, look)
+    return reading.read_at(ws, ref, look)
 
 
-def _export(ws: Workspace, folder: Path, wanted: Sequence[str], here: Standing, *, force: bool) -> ExportReport:
+def _export(ws: Workspace, folder: Path, wanted: Sequence[str], here: AnswerOrigin, *, force: bool) -> ExportReport:
     names = reading.collection_names(ws.engine, here.at, wanted)
     target = Folder(folder)
     with file_failures():
-        plan = _Plan(target, (header for name in names for header in ws.engine.headers(here.at, collection=name)))
+        plan = _Plan(target, (header for name in names for header in ws.engine.read_headers(here.at, collection=name)))
         if plan.changed and not force:
             raise _would_overwrite(folder, plan.changed)
         _write(ws, here.at, target, plan)
@@ -95,21 +95,21 @@ class _Plan:
         self.write: dict[str, list[str]] = {}
         self.changed: list[str] = []
         self.unchanged = 0
-        self.left_out: list[LeftOut] = []
+        self.left_out: list[LeftOutDocument] = []
         self._files: dict[str, str] = {}
         self._folders: dict[str, str] = {}
         for header in headers:
             if reason := self._look(target, header):
-                self.left_out.append(LeftOut(header.collection, header.doc_id, reason))
+                self.left_out.append(LeftOutDocument(header.collection, header.doc_id, reason))
 
     def _look(self, target: Folder, header: DocumentHeader) -> str | None:
         """Why a document is left out."""
         parts = parts_of(*header.key)
-        if reason := export_paths.problem(parts) or self._clash(parts):
+        if reason := export_paths.find_name_problem(parts) or self._clash(parts):
             return reason
         try:
-            digest = target.digest(parts)
-        except InTheWay:
+            digest = target.hash_file(parts)
+        except PathBlocked:
             return "would go through a link, or to where something else than a file is"
         if digest == header.content_hash:
             self.unchanged += 1
@@ -123,9 +123,9 @@ class _Plan:
         """Why a document cannot be there beside those before it: on some system they are one file,
         or one is the folder of the other.
         """
-        name, own = "/".join(parts), export_paths.key(parts)
+        name, own = "/".join(parts), export_paths.fold_case(parts)
         above = [parts[:length] for length in range(1, len(parts))]
-        folders = {export_paths.key(each): "/".join(each) for each in above}
+        folders = {export_paths.fold_case(each): "/".join(each) for each in above}
         if other := self._files.get(own) or self._folders.get(own):
             return f"has the same file as {other}"
         for key, folder in folders.items():
@@ -145,8 +145,8 @@ def parts_of(collection: str, doc_id: str) -> tuple[str, ...]:
 def _write(ws: Workspace, at: At, target: Folder, plan: _Plan) -> None:
     with ws.progress.task("writing", sum(map(len, plan.write.values()))) as task:
         for collection, ids in plan.write.items():
-            for document in ws.engine.documents(at, collection=collection, ids=ids):
-                target.write(parts_of(*document.key), document.content.encode())
+            for document in ws.engine.read_documents(at, collection=collection, ids=ids):
+                target.write_file(parts_of(*document.key), document.content.encode())
                 task.advance()
 
 

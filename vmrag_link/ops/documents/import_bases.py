@@ -37,12 +37,12 @@ class BaseRequest(Record, frozen=True):
     copy: bool = False
 
 
-def decide(ws: Workspace, at: At, collection: Collection, request: BaseRequest) -> ImportBase:
+def decide_base(ws: Workspace, at: At, collection: Collection, request: BaseRequest) -> ImportBase:
     """The base for an import into a collection at a place; a new collection has `ROOT` recorded.
 
     Every source lies in it. Raises `UsageInvalid` where the person has to say which base is meant.
     """
-    top = import_base.located(ws.places.top)
+    top = import_base.locate_path(ws.places.top)
     question = _Question(collection.name, top, request)
     if request.given is not None:
         base = _base_given(ws, at, collection, question, request.given)
@@ -51,45 +51,45 @@ def decide(ws: Workspace, at: At, collection: Collection, request: BaseRequest) 
     else:
         base = _base_from_documents(ws, at, question)
     if not all(map(base.contains, request.sources)):
-        raise question.not_in(base, empty=not ws.engine.count(at, collection=collection.name))
+        raise question.not_in(base, empty=not ws.engine.count_documents(at, collection=collection.name))
     return base
 
 
 def guess_base(ws: Workspace, sources: Sequence[Path], given: Path | None) -> ImportBase | None:
     """Return the base for an import into a new collection; None if that would be refused."""
-    top = import_base.located(ws.places.top)
-    base = import_base.of_folder(import_base.located(given), top) if given else import_base.of_record(ROOT, top)
+    top = import_base.locate_path(ws.places.top)
+    base = import_base.make_base(import_base.locate_path(given), top) if given else import_base.restore_base(ROOT, top)
     return base if base.folder.is_dir() and all(map(base.contains, sources)) else None
 
 
-def remember(ws: Workspace, collection: str, base: ImportBase) -> None:
+def remember_folder(ws: Workspace, collection: str, base: ImportBase) -> None:
     """Let this machine know where a base outside of the repository lies."""
-    if base.recorded == OUTSIDE and configuration.import_folder(ws.places, collection) != base.folder:
+    if base.recorded == OUTSIDE and configuration.read_import_folder(ws.places, collection) != base.folder:
         configuration.set_import_folder(ws.places, collection, base.folder)
 
 
-def described(base: ImportBase) -> str:
+def describe_base(base: ImportBase) -> str:
     """For a sentence: `docs`, `the root of the repository`, `/home/ada/notes`."""
     if base.recorded == ROOT:
         return "the root of the repository"
-    return terminal_text.one_line(str(base.folder) if base.recorded == OUTSIDE else base.recorded)
+    return terminal_text.escape_line(str(base.folder) if base.recorded == OUTSIDE else base.recorded)
 
 
 def _base_given(ws: Workspace, at: At, collection: Collection, question: _Question, given: Path) -> ImportBase:
     if not given.is_dir():
         raise UsageInvalid(f"--base {given} is not a folder.", hint="Name the folder from which ids count.")
-    base = import_base.of_folder(import_base.located(given), question.top)
-    if why := import_base.problem(base.recorded):
+    base = import_base.make_base(import_base.locate_path(given), question.top)
+    if why := import_base.find_base_problem(base.recorded):
         raise UsageInvalid(f"The path of --base {base.recorded!r} {why}.", hint="Name another folder.")
     # A source inside the repository counts from its root, one outside from the base: they would be
     # mistaken for each other.
     if (base.recorded == OUTSIDE) != (collection.import_base == OUTSIDE) and any(
-        not source.startswith("/") for _, source in ws.engine.sources(at, collection.name)
+        not source.startswith("/") for _, source in ws.engine.list_sources(at, collection.name)
     ):
         before, now = ("outside", "inside") if collection.import_base == OUTSIDE else ("inside", "outside")
         raise question.error(
             f"The documents of collection {collection.name!r} come from {before} the repository, "
-            f"and {described(base)} is {now}.",
+            f"and {describe_base(base)} is {now}.",
             question.own_collection(),
         )
     _require_same_outside(ws, collection, question, base)
@@ -104,37 +104,37 @@ def _require_same_outside(ws: Workspace, collection: Collection, question: _Ques
     """
     if not base.recorded == collection.import_base == OUTSIDE or question.request.replace:
         return
-    before = configuration.import_folder(ws.places, collection.name)
-    if before and before.is_dir() and import_base.located(before) != base.folder:
+    before = configuration.read_import_folder(ws.places, collection.name)
+    if before and before.is_dir() and import_base.locate_path(before) != base.folder:
         raise question.error(
-            f"The documents of collection {collection.name!r} come from {terminal_text.one_line(str(before))}, which "
-            f"is still there; files below {described(base)} take their place with --replace only.",
+            f"The documents of collection {collection.name!r} come from {terminal_text.escape_line(str(before))}, which "
+            f"is still there; files below {describe_base(base)} take their place with --replace only.",
             question.own_collection(),
         )
 
 
 def _base_recorded(ws: Workspace, at: At, collection: Collection, question: _Question) -> ImportBase:
     recorded = collection.import_base
-    if why := import_base.problem(recorded):
+    if why := import_base.find_base_problem(recorded):
         raise question.which(f"The import base {recorded!r} of collection {collection.name!r} {why}.")
     if recorded != OUTSIDE:
-        return import_base.of_record(recorded, question.top)
-    folder = configuration.import_folder(ws.places, collection.name)
+        return import_base.restore_base(recorded, question.top)
+    folder = configuration.read_import_folder(ws.places, collection.name)
     if folder is None:
-        raise question.elsewhere(source for _, source in ws.engine.sources(at, collection.name))
-    return ImportBase(OUTSIDE, import_base.located(folder), question.top)
+        raise question.elsewhere(source for _, source in ws.engine.list_sources(at, collection.name))
+    return ImportBase(OUTSIDE, import_base.locate_path(folder), question.top)
 
 
 def _base_from_documents(ws: Workspace, at: At, question: _Question) -> ImportBase:
-    documents = ws.engine.count(at, collection=question.collection)
+    documents = ws.engine.count_documents(at, collection=question.collection)
     if not documents:
-        return import_base.of_record(ROOT, question.top)
-    found = import_base.derived(ws.engine.sources(at, question.collection))
+        return import_base.restore_base(ROOT, question.top)
+    found = import_base.count_bases(ws.engine.list_sources(at, question.collection))
     if len(found) == 1 and not next(iter(found)).startswith("/"):
-        return import_base.of_record(next(iter(found)), question.top)
+        return import_base.restore_base(next(iter(found)), question.top)
     name = question.collection
     if not found:
-        found = question.matching(header.doc_id for header in ws.engine.headers(at, collection=name))
+        found = question.matching(header.doc_id for header in ws.engine.read_headers(at, collection=name))
         what = f"none of its {plural(documents, 'document')} came from a file"
         if found:
             folder, number = found.most_common(1)[0]
@@ -184,7 +184,7 @@ class _Question(Record, frozen=True):
         """How many files of these names each of the folders has, if it has any."""
         found: Counter[Path] = Counter()
         for name in names:
-            if import_base.leads_out(name):
+            if import_base.escapes_folder(name):
                 continue
             found.update(folder for folder in folders if _is_file(folder / name))
         return found
@@ -193,7 +193,7 @@ class _Question(Record, frozen=True):
         """A source does not lie in the base. An `empty` collection can take any other."""
         strange = next(source for source in self.request.sources if not base.contains(source))
         message = (
-            f"{terminal_text.one_line(str(self._shown(strange)))} is not below {described(base)}, "
+            f"{terminal_text.escape_line(str(self._shown(strange)))} is not below {describe_base(base)}, "
             f"from where the ids of collection {self.collection!r} count."
         )
         inside = [source.is_relative_to(self.top) for source in (base.folder, *self.request.sources)]

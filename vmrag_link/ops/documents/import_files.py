@@ -10,18 +10,18 @@ import msgspec
 
 from vmrag_link import terminal_text
 from vmrag_link.conversion.converter import Converter
-from vmrag_link.conversion.limits import MAX_BYTES, limits_of
+from vmrag_link.conversion.limits import MAX_BYTES, read_limits
 from vmrag_link.documents import importing
 from vmrag_link.documents.import_base import ImportBase
-from vmrag_link.documents.importing import FileSelection, ImportedDocument, Scan, Skipped
+from vmrag_link.documents.importing import FileSelection, ImportedDocument, Scan, SkippedFile
 from vmrag_link.errors import KnowledgeMoved, SourceReadOnly, quoted
-from vmrag_link.models import At, Collection, Record, canonical_json, metadata_of
+from vmrag_link.models import At, Collection, Record, encode_canonical_json, parse_metadata
 from vmrag_link.ops.documents import collections, import_bases, leaving_out, placing, writing
 from vmrag_link.ops.documents.import_bases import BaseRequest
 from vmrag_link.ops.documents.import_reports import ImportReport
-from vmrag_link.ops.documents.leaving_out import LeavingOut
+from vmrag_link.ops.documents.leaving_out import ImportFilter
 from vmrag_link.ops.documents.placing import Placing
-from vmrag_link.ops.documents.put import Arranged, Existing, PutRequest, put
+from vmrag_link.ops.documents.put import Existing, PlacedFiles, PutRequest, put_documents
 from vmrag_link.ops.documents.tracked_files import TrackedFiles
 from vmrag_link.workspace import Workspace
 
@@ -32,7 +32,7 @@ class _ReadFiles(Record, frozen=True):
     """
 
     documents: Sequence[ImportedDocument]
-    skipped: Sequence[Skipped] = ()
+    skipped: Sequence[SkippedFile] = ()
     aside: Several[str] = ()
     ignored: tuple[str, ...] = ()
     refusal: SourceReadOnly | None = None
@@ -68,18 +68,18 @@ def import_files(
     or a source is outside of it, `DocumentExists` if a document came from another file, unless
     `replace` is given; then nothing is stored. Raises as `put`, `LeavingOut`, and `FileFailed`.
     """
-    named = tuple(map(importing.existing, sources))
+    named = tuple(map(importing.require_existing, sources))
     selected = selection or FileSelection()
     tracked = None if copy else TrackedFiles(ws, named, collection)
     if tracked and all(path.is_file() for path in named):
         tracked.require_other(named)
 
-    def scan_from(origin: ImportBase) -> tuple[Scan, LeavingOut, SourceReadOnly | None]:
-        leave_out = LeavingOut(ws.places, selected, origin.origin, derived=tracked.find_reasons if tracked else None)
-        scan = importing.scan(named, origin, leave_out)
+    def scan_from(origin: ImportBase) -> tuple[Scan, ImportFilter, SourceReadOnly | None]:
+        leave_out = ImportFilter(ws.places, selected, origin.origin, derived=tracked.find_reasons if tracked else None)
+        scan = importing.scan_sources(named, origin, leave_out)
         return scan, leave_out, tracked.form_refusal() if tracked and tracked.hint and not scan.files else None
 
-    if not ws.initialized and (guess := import_bases.guess_base(ws, named, base)):
+    if not ws.is_initialized and (guess := import_bases.guess_base(ws, named, base)):
         refusal = scan_from(guess)[2]  # an import that is refused starts no knowledge base
         if refusal:
             raise refusal
@@ -92,11 +92,11 @@ def import_files(
         documents: list[ImportedDocument] = []
         with ws.progress.task("reading", len(scan.files)) as task, converter_of(ws) as converter:
             for file in scan.files:
-                one = importing.read(file, converter)
-                skipped.append(one) if isinstance(one, Skipped) else documents.append(one)
+                one = importing.read_file(file, converter)
+                skipped.append(one) if isinstance(one, SkippedFile) else documents.append(one)
                 task.advance()
         aside = {f"{found.prefix}{each.name}" for each in scan.skipped if each.reason in leaving_out.REASONS}
-        ignored = sorted(terminal_text.one_line(found.doc_id(each)) for each in leave_out.named_ignored)
+        ignored = sorted(terminal_text.escape_line(found.make_doc_id(each)) for each in leave_out.named_ignored)
         return _ReadFiles(documents, skipped, aside, tuple(ignored), refusal)
 
     existing: Existing = "replace" if replace else "replace_same_file"
@@ -123,21 +123,25 @@ def add_file(
     counts as coming from no file. Raises as `import_files`, and `ConversionFailed`, `NameInvalid`.
     """
     with converter_of(ws) as converter:
-        content = importing.read_named(file, converter)
-    metadata = canonical_json(metadata_of(content) | metadata_of(request))
+        content = importing.read_named_file(file, converter)
+    metadata = encode_canonical_json(parse_metadata(content) | parse_metadata(request))
     title = request.title or content.title or request.doc_id or file.stem
     content = msgspec.structs.replace(content, title=title, metadata=metadata)
-    named = importing.existing(file)
+    named = importing.require_existing(file)
     if not copy:
         TrackedFiles(ws, [named], collection, texts=True).require_other([named])
     if request.doc_id is not None:
         collections.require_document_id(request.doc_id)
         own = msgspec.structs.replace(content, doc_id=request.doc_id)
-        return ImportReport.of(put(ws, PutRequest(collection, [own], "replace", create=True))), request.doc_id
+        return ImportReport.from_result(
+            put_documents(ws, PutRequest(collection, [own], "replace", create=True))
+        ), request.doc_id
     command = f"vmrag add {quoted(file)} --collection {quoted(collection)} --id {quoted(file.name)}{' --copy' * copy}"
 
     def read(found: ImportBase) -> _ReadFiles:
-        return _ReadFiles([msgspec.structs.replace(content, doc_id=found.doc_id(named), source=found.source(named))])
+        return _ReadFiles(
+            [msgspec.structs.replace(content, doc_id=found.make_doc_id(named), source=found.make_source(named))]
+        )
 
     report, placed = _store(ws, collection, BaseRequest((named,), alternative=command, copy=copy), read, "replace")
     return report, placed.documents[0].doc_id
@@ -154,38 +158,40 @@ def _store(
 ) -> tuple[ImportReport, Placing]:
     """Store what `read` finds from an import base, as the documents that these files are."""
     collections.require_name(collection)
-    at = writing.writable(ws).place
-    row = collections.exact(ws, at, collection) or collections.new(ws, collection)
+    at = writing.require_writable(ws).at
+    row = collections.find_exact(ws, at, collection) or collections.make_placeholder(ws, collection)
     collections.require_open(row)
-    base = import_bases.decide(ws, at, row, request)
+    base = import_bases.decide_base(ws, at, row, request)
     files = read(base)
-    followed = placing.followed(ws, at, collection, base, files.documents)
+    followed = placing.find_renamed_files(ws, at, collection, base, files.documents)
     folders = [each for each in request.sources if each.is_dir()]
     outcomes: list[_Outcome] = []
 
-    def arrange(at: At, now: Collection) -> Arranged:
+    def arrange(at: At, now: Collection) -> PlacedFiles:
         if request.given is None and now.import_base not in (row.import_base, base.recorded):
             raise KnowledgeMoved(
                 f"The import base of collection {collection!r} changed while files were read; nothing was written.",
                 hint="Run the command again.",
             )
-        there = placing.stored(ws, at, collection, base)
-        placed = placing.place(collection, files.documents, base, there, followed, copy=request.copy)
+        there = placing.list_file_documents(ws, at, collection, base)
+        placed = placing.place_documents(collection, files.documents, base, there, followed, copy=request.copy)
         for document in placed.documents:
             collections.require_document_id(document.doc_id)
         kept = {document.doc_id for document in placed.documents}
-        gone = tuple(doc_id for doc_id in placing.gone(ws.places, base, there, folders) if doc_id not in kept)
+        gone = tuple(
+            doc_id for doc_id in placing.list_missing_documents(ws.places, base, there, folders) if doc_id not in kept
+        )
         left_out = tuple(doc_id for doc_id, source in there if doc_id not in kept and _is_below(source, files.aside))
         if files.refusal and not gone:
             raise files.refusal
         outcomes.append(_Outcome(placed, gone, left_out))
-        return Arranged(base, placed, gone if prune else (), insist=request.given is not None)
+        return PlacedFiles(base, placed, gone if prune else (), insist=request.given is not None)
 
-    done = put(ws, PutRequest(collection, (), existing, create=True, skipped=files.skipped, arrange=arrange))
-    import_bases.remember(ws, collection, base)
+    done = put_documents(ws, PutRequest(collection, (), existing, create=True, skipped=files.skipped, arrange=arrange))
+    import_bases.remember_folder(ws, collection, base)
     last = outcomes[-1]
     report = msgspec.structs.replace(
-        ImportReport.of(done),
+        ImportReport.from_result(done),
         skipped=tuple(files.skipped),
         base=base.recorded,
         renamed=last.placing.renamed,
@@ -203,4 +209,4 @@ def _is_below(source: str, aside: Several[str]) -> bool:
 
 def converter_of(ws: Workspace) -> Converter:
     """For files that are imported, which may be larger than others."""
-    return Converter(limits_of(ws.config.ingest)._replace(max_bytes=MAX_BYTES))
+    return Converter(read_limits(ws.config.ingest)._replace(max_bytes=MAX_BYTES))

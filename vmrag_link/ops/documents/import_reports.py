@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from vmrag_link.documents.import_base import is_below
-from vmrag_link.documents.importing import Skipped
+from vmrag_link.documents.importing import SkippedFile
 from vmrag_link.errors import quoted
 from vmrag_link.models import ChangeCounts, Record
 from vmrag_link.workspace import Workspace
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from vmrag_link.ops.documents.writing import WriteResult
 
 
-class Renamed(Record, frozen=True):
+class RenamedDocument(Record, frozen=True):
     """A document whose file was renamed: sources, as `ImportBase.source` forms them."""
 
     doc_id: str
@@ -48,18 +48,18 @@ class ImportReport(Record, frozen=True):
     created: bool
     changes: ChangeCounts
     unchanged: int
-    skipped: tuple[Skipped, ...]
+    skipped: tuple[SkippedFile, ...]
     branch: str | None
     pending: str = ""
     base: str = ""
-    renamed: tuple[Renamed, ...] = ()
+    renamed: tuple[RenamedDocument, ...] = ()
     gone: tuple[str, ...] = ()
     left_out: tuple[str, ...] = ()
     ignored: tuple[str, ...] = ()
     hint: str = ""
 
     @classmethod
-    def of(cls, done: WriteResult[PutCounts]) -> ImportReport:
+    def from_result(cls, done: WriteResult[PutCounts]) -> ImportReport:
         counts = done.report
         return cls(counts.collection, counts.created, counts.changes, counts.unchanged, (), done.branch, done.pending)
 

@@ -48,7 +48,7 @@ _CACHE = "derived"
 """Of what was seen of the files, beside that of `workspace.sources`, which lists fewer sources."""
 
 
-class LeavingOut:
+class ImportFilter:
     """A `LeaveOut` for one import, whose patterns count from `origin`.
 
     What a person names is taken, even if git ignores it or it is generated, unless `exclude` names
@@ -88,7 +88,7 @@ class LeavingOut:
         found |= dict.fromkeys(self._find_ignored(rest), IGNORED)
         if not self._selection.include_generated:
             rest = [each for each in files if each not in found]
-            marked = self._repositories.generated(rest)
+            marked = self._repositories.read_generated(rest)
             found |= {each: GENERATED for each in rest if marked.get(each, each.name in LOCK_FILES)}
         return found
 
@@ -110,7 +110,7 @@ class LeavingOut:
         if self._selection.include_ignored:
             return []
         asked = [*self._unasked, *(path for path in paths if not self._is_taken(path))]
-        ignored = self._repositories.ignored(asked)
+        ignored = self._repositories.find_ignored(asked)
         self._named_ignored.update(ignored.intersection(self._unasked))
         self._unasked = []
         return [path for path in paths if path in ignored and not self._is_taken(path)]
@@ -127,7 +127,7 @@ def _patterns(lines: Sequence[str]) -> GitIgnoreSpec:
         return GitIgnoreSpec.from_lines(lines)
     except ValueError as error:
         raise UsageInvalid(
-            f"--exclude: {terminal_text.one_line(str(error))}", hint="--exclude 'drafts/' --exclude '*.tmp.md'"
+            f"--exclude: {terminal_text.escape_line(str(error))}", hint="--exclude 'drafts/' --exclude '*.tmp.md'"
         ) from None
 
 
@@ -147,7 +147,9 @@ class DerivedFiles:
         from vmrag_link.code import languages
 
         return tuple(
-            each for each in self._ws.sources.configured if each.kind != "code" or not languages.problem_of(each.paths)
+            each
+            for each in self._ws.sources.configured
+            if each.kind != "code" or not languages.find_source_problem(each.paths)
         )
 
     @cached_property
@@ -157,11 +159,11 @@ class DerivedFiles:
         config, places = self._ws.config, self._ws.places
         most, untracked = config.sources_max_bytes, config.searches_untracked
         cache = places.source_state / _CACHE
-        list_files = work_tree.in_work_tree
+        list_files = work_tree.list_in_work_tree
         if config.sources_submodules:
             from vmrag_link.sources import submodule_files
 
-            list_files = submodule_files.in_work_tree
+            list_files = submodule_files.list_in_work_tree
         return list_files(places, self.sources, max_bytes=most, untracked=untracked, cache=cache)
 
     @property
@@ -171,23 +173,23 @@ class DerivedFiles:
             return set()
         return {file.path for files in self._listing.files.values() for file in files}
 
-    def documents(self, paths: Collection[str]) -> dict[str, Document]:
+    def read_documents(self, paths: Collection[str]) -> dict[str, Document]:
         """The documents that these files are, by path; code is not cut."""
         from vmrag_link.sources import documents
 
         found: dict[str, Document] = {}
         for source in self.sources if paths else ():
             files = [each for each in self._listing.files[source.collection] if each.path in paths]
-            places = self._ws.sources.reading_places(self._ws.sources.config, None)
-            for file, text in documents.texts_in_work_tree(places, files):
-                document = documents.as_written(source, file, text)
+            places = self._ws.sources.get_reading_places(self._ws.sources.config, None)
+            for file, text in documents.read_texts_in_work_tree(places, files):
+                document = documents.build_document(source, file, text)
                 if isinstance(document, Document):
                     found.setdefault(file.path, document)
         return found
 
 
 @contextlib.contextmanager
-def explained(
+def explain_source_files(
     ws: DocumentStore, names: Iterable[str], within: str | None, hint: Callable[[str], str]
 ) -> Iterator[None]:
     """For what changes stored documents: where the block finds none of a name, and a file of a
@@ -242,4 +244,4 @@ def _possible_meanings(sources: Iterable[SourceSettings], name: str, within: str
         paths = [name] if within in (None, collection) else []
         if within is None and name.startswith(f"{collection}/"):
             paths.insert(0, name.removeprefix(f"{collection}/").lstrip("/"))
-        yield from ((collection, path) for path in paths if path and rules.source_of([source], path))
+        yield from ((collection, path) for path in paths if path and rules.find_source([source], path))

@@ -23,8 +23,8 @@ from vmrag_link.errors import (
     no_collection,
 )
 from vmrag_link.git import plumbing
-from vmrag_link.index.contents import chunk_counts
-from vmrag_link.models import At, ChangeKind, DocumentHeader, Record, Working, content_hash, metadata_of
+from vmrag_link.index.contents import count_chunks_by_document
+from vmrag_link.models import At, ChangeKind, DocumentHeader, Record, WorkingSet, content_hash, parse_metadata
 from vmrag_link.ops.documents import reading
 from vmrag_link.ops.follow.follow_pin import follow_and_warn
 from vmrag_link.ops.history import document_names, known, revparse
@@ -79,20 +79,20 @@ def list_documents(ws: ReadableStore, collection: str | None) -> ListReport:
     """The documents of the workspace; uncommitted changes are marked, removals among them."""
     files = _files(ws, collection) if isinstance(ws, Workspace) else None
     if isinstance(ws, Workspace) and files is None and collection is not None:
-        with known.naming_collections(ws, [collection]):
+        with known.explain_missing_collection(ws, [collection]):
             rows = _list_stored(ws, collection, None)
     else:
         rows = _list_stored(ws, collection, files)
     keys = [row.key for row in rows.documents]
     if isinstance(ws, Workspace) and collection is not None and ws.sources.configured:
-        names = known.KnownNames(ws, known.working(ws)).shown_names(keys)
+        names = known.PlaceNames(ws, known.find_working_place(ws)).shown_names(keys)
     else:
         notes = (
             {source.collection for source in ws.sources.configured if source.write}
             if isinstance(ws, Workspace)
             else set()
         )
-        names = shown_names.names_among(keys, {row.collection for row in files or ()} - notes)
+        names = shown_names.name_among(keys, {row.collection for row in files or ()} - notes)
     return ListReport([replace(row, name=names[row.key]) for row in rows.documents])
 
 
@@ -103,21 +103,21 @@ def _list_stored(ws: ReadableStore, collection: str | None, files: list[Document
     except NO_DOCUMENTS as why:
         if files is None:
             raise
-        for note in reasons.missing_documents(why):
+        for note in reasons.explain_missing_documents(why):
             ws.progress.note(note)
         return ListReport(files)
     if files is not None and collection is not None:
         return ListReport(files)
-    if collection is not None and all(each.name != collection for each in ws.engine.collections(at)):
-        raise no_collection(collection, [each.name for each in ws.engine.collections(at)])
+    if collection is not None and all(each.name != collection for each in ws.engine.list_collections(at)):
+        raise no_collection(collection, [each.name for each in ws.engine.list_collections(at)])
     changes = {}
-    if isinstance(at, Working) and isinstance(ws, Workspace):
-        changes = {change.key: change for change in ws.engine.diff(ws.revision(), at).documents}
+    if isinstance(at, WorkingSet) and isinstance(ws, Workspace):
+        changes = {change.key: change for change in ws.engine.diff(ws.require_revision(), at).documents}
     chunks = _chunk_counts(ws, at) if isinstance(ws, Workspace) else {}
     notes = (
         {source.collection for source in ws.sources.configured if source.write} if isinstance(ws, Workspace) else set()
     )
-    stored = ws.engine.headers(at, collection=collection)
+    stored = ws.engine.read_headers(at, collection=collection)
     headers = {header.key: header for header in stored if header.collection not in notes}
     for key, change in changes.items():
         if change.before and change.kind == "removed" and collection in (None, key[0]) and key[0] not in notes:
@@ -135,7 +135,7 @@ def _row(header: DocumentHeader, chunks: int | None, uncommitted: ChangeKind | N
         doc_id=header.doc_id,
         title=header.title,
         content_hash=header.content_hash,
-        metadata=metadata_of(header),
+        metadata=parse_metadata(header),
         chunks=chunks,
         uncommitted=uncommitted,
     )
@@ -148,26 +148,26 @@ def _files(ws: Workspace, collection: str | None) -> list[DocumentRow] | None:
     try:
         return _indexed_files(ws, collection)
     except IndexExtraMissing:  # a list needs none
-        tree = source_tree.in_work_tree(ws)
+        tree = source_tree.read_work_tree(ws)
         wanted = [key for key in tree.files if collection in (None, key[0])] if tree else []
-        if tree is None or (collection is not None and tree.source(collection) is None):
+        if tree is None or (collection is not None and tree.find_source(collection) is None):
             return None
         marks = {key: _MARKS.get(file.uncommitted) for key, file in tree.files.items()}
-        return [_row(document.header, None, marks[key]) for key, document in tree.documents(wanted).items()]
+        return [_row(document.header, None, marks[key]) for key, document in tree.read_documents(wanted).items()]
 
 
 def _indexed_files(ws: Workspace, collection: str | None) -> list[DocumentRow] | None:
     with reading.files_at(ws, None) as opened:
         if opened is None or (collection is not None and collection not in opened.collections):
             return None
-        chunks = chunk_counts(opened.folder)
+        chunks = count_chunks_by_document(opened.folder)
         return [
             _row(
                 header,
                 chunks[header.key],
                 _MARKS.get(opened.uncommitted.get(header.collection, {}).get(header.doc_id, "")),
             )
-            for header in IndexedRows(opened.folder).headers("", collection=collection)
+            for header in IndexedRows(opened.folder).read_headers("", collection=collection)
         ]
 
 
@@ -176,18 +176,18 @@ def _place(ws: ReadableStore) -> At:
     if not isinstance(ws, Workspace):
         return local_store.AT
     follow_and_warn(ws)
-    return ws.at()
+    return ws.locate_documents()
 
 
 def _chunk_counts(ws: Workspace, at: At) -> dict[tuple[str, str], int]:
     """Numbers of chunks by document, if an index stands at the place; does not wait for a lock."""
-    revision = ws.revision()
+    revision = ws.require_revision()
     try:
         if isinstance(at, str):
-            return {} if ws.views.problem(at) else chunk_counts(ws.views.path(at))
+            return {} if ws.views.find_problem(at) else count_chunks_by_document(ws.views.view_path(at))
         copy = ws.sync_context._replace(lock_timeout=0).working_copy(at.branch, revision)
-        with copy.reading() as problem:
-            return {} if problem else chunk_counts(copy.path)
+        with copy.lock_for_reading() as problem:
+            return {} if problem else count_chunks_by_document(copy.path)
     except (Busy, FileSystemError, IndexFailed):
         return {}
 
@@ -201,11 +201,11 @@ def show_file(ws: Workspace, name: str) -> ShowReport | None:
         tree = _tree(ws, ref)
         rows = FileNames(tree)
         for file in dict.fromkeys((rest, document_names.without_line(rest))):
-            commit = tree and (tree.commit or plumbing.head(ws.places).commit)
-            if tree and (note := tree.note_at(file)):
+            commit = tree and (tree.commit or plumbing.read_head(ws.places).commit)
+            if tree and (note := tree.find_note(file)):
                 return _show_report(rows, "", DocumentName(*note), commit or "")
-            if tree and document_names.candidates(rows, "", file):
-                return _show_report(rows, "", document_names.find(rows, [""], file), commit or "")
+            if tree and document_names.find_candidates(rows, "", file):
+                return _show_report(rows, "", document_names.find_document(rows, [""], file), commit or "")
     return None
 
 
@@ -215,15 +215,15 @@ def _show_tracked(ws: Workspace, name: str) -> ShowReport | None:
     if file is None:
         return None
     title = posixpath.splitext(posixpath.basename(file.path))[0]
-    commit = file.commit or plumbing.head(ws.places).commit or ""
+    commit = file.commit or plumbing.read_head(ws.places).commit or ""
     return ShowReport("", file.path, title, file.text, content_hash(file.text), {}, commit)
 
 
 def _tree(ws: Workspace, ref: str | None) -> SourceTree | None:
     if ref in (None, revparse.WORKING):
-        return source_tree.in_work_tree(ws)
+        return source_tree.read_work_tree(ws)
     with contextlib.suppress(ConfigInvalid, GitReferenceMissing):
-        return known.tree_at(ws, plumbing.resolve(ws.places, ref or ""))
+        return known.tree_at(ws, plumbing.resolve_commit(ws.places, ref or ""))
     return None
 
 
@@ -238,10 +238,10 @@ def show_at(ws: DocumentStore, place: DocumentPlace, name: DocumentName) -> Show
 
 
 def _show_report(rows: NamedRows, at: At, name: DocumentName, revision: str) -> ShowReport:
-    document = rows.document(at, *name.key)
+    document = rows.find_document(at, *name.key)
     if document is None:  # removed since it was looked up
         raise document_names.no_document(rows, at, *name.key)
-    metadata = metadata_of(document)
+    metadata = parse_metadata(document)
     return ShowReport(*name.key, document.title, document.content, document.content_hash, metadata, revision)
 
 
@@ -252,7 +252,7 @@ class ShownRevision(NamedTuple):
     step: LogStep
 
 
-def show(ws: Workspace, name: str | None) -> ShowReport | ShownRevision:
+def show_name(ws: Workspace, name: str | None) -> ShowReport | ShownRevision:
     """What `[REF:]DOCUMENT` or a revision's name means; a document goes first. Without a name, the
     revision here.
 
@@ -260,10 +260,10 @@ def show(ws: Workspace, name: str | None) -> ShowReport | ShownRevision:
     """
     if name is None:
         follow_and_warn(ws)
-        return _show_revision(ws, ws.revision_here())
+        return _show_revision(ws, ws.require_stored_revision())
     if file := show_file(ws, name) or _show_tracked(ws, name):
         return file
-    with known.naming_files(ws, name):
+    with known.explain_missing_file(ws, name):
         return _show_named(ws, name)
 
 
@@ -272,7 +272,7 @@ def _show_named(ws: Workspace, name: str) -> ShowReport | ShownRevision:
         place, rest = document_names.split_ref(ws, name)
     except GitReferenceMissing as unknown:
         return _show_revision(ws, _resolve_or(ws, name, unknown))  # an expression of git's may have a colon
-    if rest == name and not document_names.candidates(ws.engine, place.at, name):
+    if rest == name and not document_names.find_candidates(ws.engine, place.at, name):
         with contextlib.suppress(GitReferenceMissing):
             return _show_revision(ws, revparse.resolve_rev(ws, name))
     return show_at(ws, place, document_names.find_in(ws.engine, place, rest))
@@ -289,6 +289,6 @@ def _show_revision(ws: Workspace, revision: str) -> ShownRevision:
     from vmrag_link.ops.history import log  # a list needs no history
     from vmrag_link.ops.history.history import LogStep, Revisions
 
-    (info,) = log.pinned(ws, [log.info(ws.engine, revision)])
+    (info,) = log.add_pins(ws, [log.read_info(ws.engine, revision)])
     step = LogStep(info, info.parents)
     return ShownRevision(Revisions(ws, [step], more=False), step)

@@ -18,7 +18,7 @@ from vmrag_link import clock, terminal_text
 from vmrag_link.documents.export_paths import is_git_folder
 from vmrag_link.errors import AccessDenied, FileFailed, quoted
 from vmrag_link.models import Document, Record
-from vmrag_link.paths import Places, belongs_to_nobody
+from vmrag_link.paths import Places, is_outside_projects
 from vmrag_link.workspace import Workspace
 
 _ATTEMPTS = 3
@@ -33,7 +33,7 @@ _KINDS = {
 }
 
 
-class Source(Record, frozen=True):
+class SourceContent(Record, frozen=True):
     """`key`: by what it is known, the same on every machine where that can be: the path of a
     file below the top of the work tree, else its absolute path; a page's URL without credentials.
 
@@ -61,12 +61,12 @@ class NamedFile(NamedTuple):
     target: Path
 
 
-def named(path: Path) -> NamedFile:
+def resolve_file(path: Path) -> NamedFile:
     """The file that a person means by an absolute path."""
     return NamedFile(Path(_real(path.parent), path.name), _real(path))
 
 
-def find(ws: Workspace, path: str) -> NamedFile:
+def find_file(ws: Workspace, path: str) -> NamedFile:
     """The file that an agent means, from the working directory or else from the top of the work
     tree.
 
@@ -79,7 +79,7 @@ def find(ws: Workspace, path: str) -> NamedFile:
     roots = _roots(ws, here)
     given = Path(os.path.expanduser(path))  # noqa: PTH111  never raises
     starts = [*([here] if here and _is_below(_real(here), roots) else []), ws.places.top]
-    candidates = [named(start / given) for start in starts]
+    candidates = [resolve_file(start / given) for start in starts]
     for candidate in candidates:
         if _may_be_read(ws.places, candidate.target, roots) and os.path.exists(candidate.target):  # noqa: PTH110  never raises
             return candidate
@@ -89,7 +89,7 @@ def find(ws: Workspace, path: str) -> NamedFile:
     return candidates[-1]
 
 
-def read(ws: Workspace, file: NamedFile) -> Source:
+def read_file(ws: Workspace, file: NamedFile) -> SourceContent:
     """A regular file, whole and of one moment.
 
     Raises `FileFailed` for anything else, for one of more than `ingest.max_bytes`, and for one that
@@ -100,7 +100,9 @@ def read(ws: Workspace, file: NamedFile) -> Source:
     for _ in range(_ATTEMPTS):
         data, modified = _read(file.target, most)
         if modified is not None:
-            return Source(key, file.path.name, hash_of(data), data, last_modified=clock.at(int(modified)))
+            return SourceContent(
+                key, file.path.name, hash_of(data), data, last_modified=clock.format_file_time(int(modified))
+            )
     raise _failed(file.path, "it changed while it was read", hint="Try again when what writes it has finished.")
 
 
@@ -123,7 +125,7 @@ def _roots(ws: Workspace, here: Path | None) -> list[Path]:
     Not a working directory in which programs are started that belong to no project.
     """
     roots = [Path(each.strip()) for each in ws.config.ingest.allowed_roots.split(",") if each.strip()]
-    usual = [ws.places.top, *([here] if here and not belongs_to_nobody(here) else [])]
+    usual = [ws.places.top, *([here] if here and not is_outside_projects(here) else [])]
     return [_real(root) for root in roots or usual]
 
 
@@ -195,12 +197,12 @@ def _too_large(path: Path, most: int) -> FileFailed:
 
 
 def _failed(path: Path, why: str, *, hint: str) -> FileFailed:
-    name = terminal_text.one_line(str(path))
+    name = terminal_text.escape_line(str(path))
     return FileFailed(f"{name} cannot be read: {why}.", hint=hint, path=name)
 
 
 def _denied(path: Path, roots: Sequence[Path]) -> AccessDenied:
-    name = terminal_text.one_line(str(path))
+    name = terminal_text.escape_line(str(path))
     return AccessDenied(
         f"{name} was not read: it lies outside of the folders that are allowed, or is git's own.",
         hint="Take a file of the work tree. Only the user can allow more: git config vmrag.ingest.allowed-roots FOLDER,FOLDER",

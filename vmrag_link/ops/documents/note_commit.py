@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from vmrag_link.errors import GitFailed, UsageInvalid, quoted
 from vmrag_link.git import plumbing
-from vmrag_link.git.run import git
+from vmrag_link.git.run import run_git
 from vmrag_link.models import Record
 from vmrag_link.workspace import Workspace
 
@@ -31,10 +31,10 @@ def commit_notes(ws: Workspace, paths: Sequence[str], message: str) -> NoteCommi
         raise UsageInvalid("the commit message is empty.", hint="Give the note a title")
     files = " ".join(map(quoted, paths))
     command = f"git commit -m {quoted(message)} --only -- {files}"
-    if plumbing.configured_identity(ws.places) is None:
+    if plumbing.read_configured_identity(ws.places) is None:
         raise GitFailed("git does not know who you are, so the note is not committed.", hint=IDENTITY_HINT)
-    result = git(ws.places, "--literal-pathspecs", "commit", "--quiet", "-m", message, "--only", "--", *paths)
+    result = run_git(ws.places, "--literal-pathspecs", "commit", "--quiet", "-m", message, "--only", "--", *paths)
     if result.returncode != 0:
         raise GitFailed(f"the note is written, but not committed: {result.failure}", hint=command)
-    commit = plumbing.head(ws.places).commit or ""
+    commit = plumbing.read_head(ws.places).commit or ""
     return NoteCommit(commit, message, tuple(paths))

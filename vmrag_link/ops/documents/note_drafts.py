@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from vmrag_link.documents import importing
-from vmrag_link.models import metadata_of
+from vmrag_link.models import parse_metadata
 from vmrag_link.ops.documents.import_files import converter_of
 from vmrag_link.ops.documents.note_writes import NoteDraft
 from vmrag_link.ops.documents.tracked_files import TrackedFiles
@@ -20,7 +20,7 @@ def read_note_draft(ws: Workspace, file: Path) -> NoteDraft:
     `import_files`.
     """
     with converter_of(ws) as converter:
-        content = importing.read_named(file, converter)
-    named = importing.existing(file)
+        content = importing.read_named_file(file, converter)
+    named = importing.require_existing(file)
     TrackedFiles(ws, [named], None, texts=True).require_other([named])
-    return NoteDraft(content.content, make_slug(content.title or file.stem), "", metadata_of(content))
+    return NoteDraft(content.content, make_slug(content.title or file.stem), "", parse_metadata(content))

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 
 from vmrag_link import locks
 from vmrag_link.conversion.limits import ContentUnreadable
-from vmrag_link.documents.export_paths import Folder, InTheWay, is_git_folder
+from vmrag_link.documents.export_paths import Folder, PathBlocked, is_git_folder
 from vmrag_link.errors import (
     ContentRefused,
     FileFailed,
@@ -30,7 +30,7 @@ from vmrag_link.errors import (
     quoted,
 )
 from vmrag_link.git import configuration, note_index, plumbing
-from vmrag_link.git.objects import blob_name
+from vmrag_link.git.objects import hash_blob
 from vmrag_link.models import Record
 from vmrag_link.ops.documents import undo
 from vmrag_link.paths import CONFIG_NAME
@@ -38,7 +38,7 @@ from vmrag_link.settings import SourceSettings
 from vmrag_link.sources import attributes, notes, rules
 from vmrag_link.sources.attributes import ENCODING
 from vmrag_link.sources.notes import NoteText
-from vmrag_link.sources.readable import as_text
+from vmrag_link.sources.readable import decode_file_text
 from vmrag_link.sources.secrets import find_secret
 from vmrag_link.workspace import Workspace
 
@@ -103,7 +103,9 @@ class NoteFolder:
         note = self._read_note(path) if path else None
         return note and note._replace(doc_id=doc_id)
 
-    def change(self, doc_id: str, metadata: Mapping[str, Any], content: str, before: NoteFile | None) -> NoteChange:
+    def plan_change(
+        self, doc_id: str, metadata: Mapping[str, Any], content: str, before: NoteFile | None
+    ) -> NoteChange:
         """Return the change to this text. Raises `ContentRefused`."""
         if not content.strip():
             raise ContentRefused(f"the note {doc_id!r} has no text.", hint="Write some text", doc_id=doc_id)
@@ -121,18 +123,18 @@ class NoteFolder:
             )
         return NoteChange(doc_id, path, before.data if before else None, after)
 
-    def remove(self, note: NoteFile) -> NoteChange:
+    def plan_removal(self, note: NoteFile) -> NoteChange:
         """Return the change that deletes a note."""
         return NoteChange(note.doc_id, note.path, note.data, None)
 
-    def read(self, path: str) -> bytes | None:
+    def read_file(self, path: str) -> bytes | None:
         """Return the bytes of a file, or None. Raises `FileFailed`, `SourceReadOnly`."""
         if self._is_blocked(path):
             return None
         try:
             with file_failures():
-                return self._files.read(path.split("/"), self._ws.config.sources_max_bytes + 1)
-        except InTheWay as error:
+                return self._files.read_file(path.split("/"), self._ws.config.sources_max_bytes + 1)
+        except PathBlocked as error:
             raise _link_in_the_way(path) from error
         except OSError as error:
             raise _read_failure(path, error) from error
@@ -143,10 +145,10 @@ class NoteFolder:
         try:
             with file_failures():
                 if change.after is None:
-                    self._files.remove(parts)
+                    self._files.remove_file(parts)
                 else:
-                    self._files.replace_file(parts, change.after, self._ws.places.own / TEMPORARY)
-        except InTheWay as error:
+                    self._files.replace_file(parts, change.after, self._ws.places.work_tree_folder / TEMPORARY)
+        except PathBlocked as error:
             raise _link_in_the_way(change.path) from error
         except OSError as error:
             raise FileFailed(
@@ -165,12 +167,12 @@ class NoteFolder:
 
     def _read_note(self, path: str) -> NoteFile | None:
         """Return the note that a file is, with the id that the file alone decides, or None."""
-        data = self.read(path)
+        data = self.read_file(path)
         if data is None:
             return None
         try:
-            whole = as_text(data)
-            doc_id = notes.claimed_id(whole) or notes.path_id(self.source.folder, path)
+            whole = decode_file_text(data)
+            doc_id = notes.read_claimed_id(whole) or notes.path_id(self.source.folder, path)
             return NoteFile(doc_id, path, data, notes.parse_note(whole, doc_id))
         except ContentUnreadable as error:
             raise FileFailed(
@@ -181,9 +183,9 @@ class NoteFolder:
         """Return the ids in front matter, by path. One git process finds the files."""
         if self._claims is None:
             large = self._files_above(self._ws.config.sources_max_bytes)
-            paths = note_index.files_with_id(self._ws.places, self.source.folder, without=large)
-            texts = {path: self.read(path) for path in paths if rules.is_named(self.source, path)}
-            self._claims = {path: notes.claimed_id(_decode_text(data)) for path, data in texts.items() if data}
+            paths = note_index.list_files_with_id(self._ws.places, self.source.folder, without=large)
+            texts = {path: self.read_file(path) for path in paths if rules.is_named(self.source, path)}
+            self._claims = {path: notes.read_claimed_id(_decode_text(data)) for path, data in texts.items() if data}
         return self._claims
 
     def _files_above(self, size: int) -> list[str]:
@@ -202,7 +204,7 @@ class NoteFolder:
         """Return where a new note of this id is written."""
         natural = notes.natural_path(self.source, doc_id)
         path = natural if natural and not self._is_taken(natural) else notes.hashed_path(self.source, doc_id)
-        if self.read(path) is not None:
+        if self.read_file(path) is not None:
             raise _refuse_file(path, f"another note has the file that {doc_id!r} would get", f"cat {quoted(path)}")
         self._new.append(path)
         return path
@@ -212,15 +214,15 @@ class NoteFolder:
         parts = path.split("/")
         for planned in self._new:  # in the same call
             pairs = itertools.takewhile(
-                lambda pair: rules.folded(pair[0]) == rules.folded(pair[1]),
+                lambda pair: rules.fold_path(pair[0]) == rules.fold_path(pair[1]),
                 zip(planned.split("/"), parts, strict=False),
             )
             if planned == path or any(one != other for one, other in pairs):
                 return True
         for depth in range(len(self.source.folder.split("/")), len(parts)):
             part, last = parts[depth], depth == len(parts) - 1
-            for name in self._files.names(parts[:depth]):
-                if name != part and rules.folded(name) == rules.folded(part):
+            for name in self._files.list_names(parts[:depth]):
+                if name != part and rules.fold_path(name) == rules.fold_path(part):
                     return True
                 if name == part and (last or not self._is_folder(parts[: depth + 1])):
                     return True
@@ -254,7 +256,7 @@ def _mode(path: Path) -> int:
 
 def _decode_text(data: bytes) -> str:
     try:
-        return as_text(data)
+        return decode_file_text(data)
     except ContentUnreadable:
         return ""
 
@@ -273,7 +275,9 @@ def change_notes(
     """
     if not trusted:
         require_trust(ws, source)
-    with locks.exclusive(ws.places.own / "notes.lock", purpose="write a note", timeout=ws.lock_timeout):
+    with locks.hold_exclusive(
+        ws.places.work_tree_folder / "notes.lock", purpose="write a note", timeout=ws.lock_timeout
+    ):
         _refuse_git_operation(ws)
         folder = NoteFolder(ws, source)
         changes = [change for change in plan(folder) if change.after != change.before]
@@ -303,7 +307,7 @@ def require_trust(ws: Workspace, source: SourceSettings) -> None:
 def _require_unchanged(folder: NoteFolder, changes: Sequence[NoteChange]) -> None:
     """Raise `KnowledgeMoved` if another program changed one of the files since it was read."""
     for change in changes:
-        if folder.read(change.path) != change.before:
+        if folder.read_file(change.path) != change.before:
             raise KnowledgeMoved(
                 f"another program changed {change.path}, so nothing was written.",
                 hint="Run the command again",
@@ -311,14 +315,14 @@ def _require_unchanged(folder: NoteFolder, changes: Sequence[NoteChange]) -> Non
 
 
 def _refuse_git_operation(ws: Workspace) -> None:
-    operation = plumbing.busy(ws.places)
+    operation = plumbing.find_operation(ws.places)
     if operation:
         raise GitBusy(
             f"a {operation} is in progress, so vmrag cannot write notes now.",
-            hint=plumbing.busy_hint(operation),
+            hint=plumbing.operation_hint(operation),
             operation=operation,
         )
-    if unmerged := note_index.unmerged_files(ws.places):
+    if unmerged := note_index.list_unmerged_files(ws.places):
         raise GitBusy(
             f"git's index has unmerged files, such as {unmerged[0]}, so vmrag cannot write notes now.",
             hint="git status",
@@ -333,16 +337,16 @@ def _refuse_unwritable(ws: Workspace, source: SourceSettings, changes: Sequence[
         if change.after is not None and not rules.is_named(source, change.path):
             raise _refuse_file(change.path, f"the source {source.collection!r} excludes it", "vmrag sources")
     _refuse_other_repositories(ws, written)
-    if ignored := note_index.ignored_files(ws.places, written):
+    if ignored := note_index.list_ignored_files(ws.places, written):
         raise _refuse_file(ignored[0], "git ignores it", f"git check-ignore -v {quoted(ignored[0])}")
-    stated = note_index.attributes_of(ws.places, [change.path for change in changes], attributes.FOR_LISTING)
+    stated = note_index.read_attributes(ws.places, [change.path for change in changes], attributes.FOR_LISTING)
     for path, values in stated.items():
-        flaw = attributes.flaw_of_attributes(values) or (
+        flaw = attributes.find_attribute_flaw(values) or (
             "has another encoding than UTF-8" if ENCODING in values else ""
         )
         if flaw:
             raise _refuse_file(path, f"it {flaw}", f"git check-attr -a {quoted(path)}")
-    settings = dict(configuration.entries(ws.places))
+    settings = dict(configuration.list_entries(ws.places))
     if settings.get("core.sparsecheckout") == "true" and not note_index.is_checked_out(ws.places, source.folder):
         raise _refuse_file(
             written[0] if written else changes[0].path,
@@ -379,14 +383,14 @@ def _keep_for_undo(ws: Workspace, source: SourceSettings, changes: Sequence[Note
     before = [change for change in changes if change.before is not None]
     if not before:
         return ()
-    head = plumbing.head(ws.places).commit
-    committed = note_index.blobs_at(ws.places, head, [change.path for change in before]) if head else {}
+    head = plumbing.read_head(ws.places).commit
+    committed = note_index.list_blobs(ws.places, head, [change.path for change in before]) if head else {}
     kept = []
     for change in before:
         data = change.before or b""
         blob = committed.get(change.path, "")
         forms = {data, data.replace(b"\r\n", b"\n")}
-        if not blob or blob not in {blob_name(form, like=blob) for form in forms}:
+        if not blob or blob not in {hash_blob(form, like=blob) for form in forms}:
             note = undo.KeptNote(source.collection, change.doc_id, change.path, data, str(ws.places.git_dir))
             undo.keep_text(ws.places, note)
             kept.append(change.doc_id)

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from vmrag_link.errors import DocumentMissing
 from vmrag_link.git import plumbing
-from vmrag_link.git.objects import blob_name
+from vmrag_link.git.objects import hash_blob
 from vmrag_link.models import ChangeKind, Record
 from vmrag_link.ops.documents import undo
 from vmrag_link.ops.documents.note_files import NoteChange, NoteFolder, NotesWritten, change_notes
@@ -58,7 +58,7 @@ def restore_notes(ws: Workspace, names: Sequence[DocumentName], *, ref: str | No
     restored: list[RestoredNote] = []
     written: list[NotesWritten] = []
     for collection in dict.fromkeys(name.collection for name in names):
-        source = ws.sources.writable(collection)
+        source = ws.sources.find_writable(collection)
         if source is None:
             continue
         ids = [name.doc_id for name in names if name.collection == collection]
@@ -83,15 +83,15 @@ def _plan_restore(ws: Workspace, folder: NoteFolder, trees: _Trees, doc_id: str)
     """Return the changes that make a note as it is in the commit, perhaps at another path."""
     key = (folder.source.collection, doc_id)
     file = trees.committed.files.get(key) if trees.committed else None
-    data = plumbing.blob(ws.places, f"{trees.commit}:{file.path}") if file else None
+    data = plumbing.read_blob(ws.places, f"{trees.commit}:{file.path}") if file else None
     present = folder.find_note(doc_id)
     changes = []
     if present and (file is None or present.path != file.path):
-        changes.append(folder.remove(present))
+        changes.append(folder.plan_removal(present))
     if file and data is not None:
-        before = folder.read(file.path)
+        before = folder.read_file(file.path)
         same = before is not None and file.blob in {
-            blob_name(form, like=file.blob) for form in (before, before.replace(b"\r\n", b"\n"))
+            hash_blob(form, like=file.blob) for form in (before, before.replace(b"\r\n", b"\n"))
         }
         changes.append(NoteChange(doc_id, file.path, before, before if same else data))
     return changes
@@ -103,16 +103,16 @@ def undo_note(ws: Workspace, name: str | None) -> RestoredNotes:
     The present text is kept in turn. Raises `DocumentMissing` if nothing is kept, and the errors of
     `change_notes`.
     """
-    for path, note in undo.kept_notes(ws.places):
+    for path, note in undo.list_kept_notes(ws.places):
         named = DocumentName(note.collection, note.doc_id)
         if name is not None and name not in (str(named), note.doc_id, note.path):
             continue
-        source = ws.sources.writable(note.collection)
+        source = ws.sources.find_writable(note.collection)
         if source is None:
             continue
 
         def plan_undo(folder: NoteFolder, note: undo.KeptNote = note) -> list[NoteChange]:
-            return [NoteChange(note.doc_id, note.path, folder.read(note.path), note.data)]
+            return [NoteChange(note.doc_id, note.path, folder.read_file(note.path), note.data)]
 
         written = change_notes(ws, source, plan_undo, allow_secret=True)
         path.unlink(missing_ok=True)
@@ -127,6 +127,6 @@ def undo_note(ws: Workspace, name: str | None) -> RestoredNotes:
 
 
 def _open_trees(ws: Workspace, ref: str | None) -> _Trees:
-    commit = plumbing.resolve(ws.places, ref) if ref else plumbing.head(ws.places).commit or ""
-    committed = source_tree.at_commit(ws, commit, None if ref else ws.sources.config) if commit else None
-    return _Trees(commit, committed, source_tree.in_work_tree(ws))
+    commit = plumbing.resolve_commit(ws.places, ref) if ref else plumbing.read_head(ws.places).commit or ""
+    committed = source_tree.read_commit(ws, commit, None if ref else ws.sources.config) if commit else None
+    return _Trees(commit, committed, source_tree.read_work_tree(ws))

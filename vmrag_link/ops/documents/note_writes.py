@@ -10,7 +10,7 @@ from typing import Any, Literal, NamedTuple
 import msgspec
 
 from vmrag_link import terminal_text
-from vmrag_link.conversion.reading import TITLE, markdown_title, text_title
+from vmrag_link.conversion.reading import TITLE, find_markdown_title, find_text_title
 from vmrag_link.documents.importing import ImportedDocument
 from vmrag_link.errors import (
     DocumentMissing,
@@ -20,7 +20,7 @@ from vmrag_link.errors import (
     quoted,
 )
 from vmrag_link.models import ChangeCounts, Document, Record
-from vmrag_link.ops.documents.drafts import New, new_documents, refused_ids, stated_title
+from vmrag_link.ops.documents.drafts import NewDocument, new_documents, refused_ids, stated_title
 from vmrag_link.ops.documents.import_reports import PutCounts
 from vmrag_link.ops.documents.note_files import (
     NoteChange,
@@ -84,15 +84,15 @@ def _plan_put(
     if present and existing == "append":
         before = present.text.content
         joint = "" if not before or before.endswith("\n") else "\n"
-        return folder.change(
+        return folder.plan_change(
             document.doc_id, {**present.text.metadata, **metadata}, before + joint + document.content, present
         )
-    return folder.change(document.doc_id, metadata, document.content, present)
+    return folder.plan_change(document.doc_id, metadata, document.content, present)
 
 
 def metadata_of_note(doc_id: str, title: str, metadata: Mapping[str, Any], content: str) -> dict[str, Any]:
     """Return the front matter of a note: metadata, and the title if nothing else gives it."""
-    derived = (stated_title(metadata), text_title(content), first_line(content)[:TITLE], doc_id)
+    derived = (stated_title(metadata), find_text_title(content), first_line(content)[:TITLE], doc_id)
     if title and title not in derived:
         return {"title": title, **{key: value for key, value in metadata.items() if key != "title"}}
     return dict(metadata)
@@ -113,8 +113,8 @@ def add_note(
     """Write one note. Return its id and the result. Raises `NameInvalid`, and as `put_notes`."""
     metadata = {**({"title": draft.title} if draft.title else {}), **draft.metadata}
     text = draft.text if draft.text.endswith("\n") else f"{draft.text}\n"
-    doc_id = draft.doc_id or make_slug(stated_title(metadata) or markdown_title(text) or first_line(text))
-    [document] = new_documents([New(text, doc_id, metadata)])
+    doc_id = draft.doc_id or make_slug(stated_title(metadata) or find_markdown_title(text) or first_line(text))
+    [document] = new_documents([NewDocument(text, doc_id, metadata)])
     return doc_id, put_notes(ws, source, [document], existing, explain=True, allow_secret=allow_secret)
 
 
@@ -132,7 +132,7 @@ def replace_text(ws: Workspace, source: SourceSettings, before: Document, text: 
                 f"another process changed or deleted the note {name}, so nothing was written.",
                 hint=f"vmrag show {quoted(name)}",
             )
-        return [folder.change(note.doc_id, note.text.metadata, text, note)]
+        return [folder.plan_change(note.doc_id, note.text.metadata, text, note)]
 
     written = change_notes(ws, source, plan_text)
     changed = len(written.paths)
@@ -170,7 +170,7 @@ def update_notes(ws: Workspace, source: SourceSettings, updates: Sequence[NoteUp
         for doc_id, text, metadata in updates:
             before, content = texts[doc_id]
             texts[doc_id] = (before if metadata is None else dict(metadata), content if text is None else text)
-        planned = [folder.change(doc_id, *texts[doc_id], note) for doc_id, note in present.items()]
+        planned = [folder.plan_change(doc_id, *texts[doc_id], note) for doc_id, note in present.items()]
         changed[:] = [change.doc_id for change in planned if change.after != change.before]
         return planned
 
@@ -181,7 +181,9 @@ def update_notes(ws: Workspace, source: SourceSettings, updates: Sequence[NoteUp
 
 def remove_notes(ws: Workspace, source: SourceSettings, ids: Sequence[str]) -> NotesWritten:
     """Delete notes that exist. Raises `DocumentMissing`, and as `change_notes`."""
-    return change_notes(ws, source, lambda folder: [folder.remove(note) for note in _require_notes(ws, folder, ids)])
+    return change_notes(
+        ws, source, lambda folder: [folder.plan_removal(note) for note in _require_notes(ws, folder, ids)]
+    )
 
 
 def _require_notes(ws: Workspace, folder: NoteFolder, ids: Sequence[str]) -> list[NoteFile]:
@@ -195,7 +197,7 @@ def _require_notes(ws: Workspace, folder: NoteFolder, ids: Sequence[str]) -> lis
 
     doc_id = missing[0]
     name = folder.source.collection
-    tree = source_tree.in_work_tree(ws)
+    tree = source_tree.read_work_tree(ws)
     near = nearest(doc_id, [key[1] for key in tree.files if key[0] == name] if tree else [])
     raise DocumentMissing(
         f"no note {doc_id!r} in {name!r}." + (f" Is it {near!r}?" if near else ""),
@@ -208,7 +210,7 @@ def _require_notes(ws: Workspace, folder: NoteFolder, ids: Sequence[str]) -> lis
 
 def quoted_text(text: str) -> str:
     """Return the text of a document for a message: no line of it looks like one of the message."""
-    return "\n".join(terminal_text.marked_lines(text.rstrip(), "    "))
+    return "\n".join(terminal_text.mark_lines(text.rstrip(), "    "))
 
 
 def _note_exists(source: SourceSettings, note: NoteFile) -> NoteExists:

@@ -32,7 +32,7 @@ def find_outdated(
     notes = [document for collection, document in documents if collection.has_notes]
     if not notes:
         return {}
-    head = commit or plumbing.head(ws.places).commit
+    head = commit or plumbing.read_head(ws.places).commit
     texts = {document.source: document.content for document in notes}
     outdated = check_notes(ws.places, texts, head, working_tree=commit is None).outdated
     return {document.key: str(outdated[document.source]) for document in notes if document.source in outdated}
@@ -67,11 +67,11 @@ def list_outdated(ws: Workspace, collection: str | None) -> OutdatedReport:
     writable = [source.collection for source in ws.sources.configured if source.write]
     if collection is not None and collection not in writable:
         raise no_collection(collection, writable)
-    tree = source_tree.in_work_tree(ws)
+    tree = source_tree.read_work_tree(ws)
     keys = [key for key in tree.files if key[0] in writable and collection in (None, key[0])] if tree else []
-    documents = tree.documents(keys) if tree else {}
+    documents = tree.read_documents(keys) if tree else {}
     texts = {document.source: document.content for document in documents.values()}
-    head = plumbing.head(ws.places).commit
+    head = plumbing.read_head(ws.places).commit
     check = check_all_notes(ws.places, texts, head, seconds=MOST_SECONDS)
     rows = [
         OutdatedRow(*key, document.source, document.title, check.outdated[document.source].citations)

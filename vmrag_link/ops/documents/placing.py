@@ -7,12 +7,12 @@ from pathlib import Path
 
 import msgspec
 
-from vmrag_link.documents.import_base import OUTSIDE, ImportBase, leads_out
+from vmrag_link.documents.import_base import OUTSIDE, ImportBase, escapes_folder
 from vmrag_link.documents.importing import ImportedDocument
 from vmrag_link.errors import UsageInvalid, quoted
 from vmrag_link.git import listing, versions
 from vmrag_link.models import At, Record
-from vmrag_link.ops.documents.import_reports import Renamed
+from vmrag_link.ops.documents.import_reports import RenamedDocument
 from vmrag_link.paths import Places
 from vmrag_link.workspace import Workspace
 
@@ -26,15 +26,15 @@ class Placing(Record, frozen=True):
 
     documents: tuple[ImportedDocument, ...]
     moved: frozenset[str]
-    renamed: tuple[Renamed, ...]
+    renamed: tuple[RenamedDocument, ...]
 
 
-def stored(ws: Workspace, at: At, collection: str, base: ImportBase) -> list[tuple[str, str]]:
+def list_file_documents(ws: Workspace, at: At, collection: str, base: ImportBase) -> list[tuple[str, str]]:
     """The documents of the collection that came from files, with the sources of these files."""
-    return base.stored_sources(ws.engine.sources(at, collection))
+    return base.list_sources(ws.engine.list_sources(at, collection))
 
 
-def followed(
+def find_renamed_files(
     ws: Workspace, at: At, collection: str, base: ImportBase, documents: Sequence[ImportedDocument]
 ) -> dict[str, str]:
     """The former sources of files that were renamed, by the present ones.
@@ -42,20 +42,21 @@ def followed(
     git is asked, and where it does not know, a file of the very text of exactly one that is gone
     is that one. Call it without a lock. Raises `GitFailed`.
     """
-    there = stored(ws, at, collection, base)
-    known = base.ids_by_source(there)
+    there = list_file_documents(ws, at, collection, base)
+    known = base.map_ids_by_source(there)
     new = {document.source: document for document in documents if document.source not in known}
     gone = {source: doc_id for doc_id, source in there if new and is_lost(base, source)}
     if base.recorded != OUTSIDE:
-        gone = {source: gone[source] for source in gone.keys() - listing.not_checked_out(ws.places, gone)}
+        gone = {source: gone[source] for source in gone.keys() - listing.list_absent_paths(ws.places, gone)}
     if not gone or not new:
         return {}
     found: dict[str, str] = {}
     if base.recorded != OUTSIDE:
-        found = {now: old for old, now in versions.renamed(ws.places, list(gone)).items() if now in new}
+        found = {now: old for old, now in versions.find_renames(ws.places, list(gone)).items() if now in new}
     left = {source: doc_id for source, doc_id in gone.items() if source not in found.values()}
     hashes = {
-        header.doc_id: header.content_hash for header in ws.engine.headers(at, collection=collection, ids=left.values())
+        header.doc_id: header.content_hash
+        for header in ws.engine.read_headers(at, collection=collection, ids=left.values())
     }
     before = _unique({source: hashes.get(doc_id, "") for source, doc_id in left.items()})
     now = _unique(
@@ -64,7 +65,7 @@ def followed(
     return found | {now[text]: before[text] for text in now.keys() & before.keys()}
 
 
-def place(
+def place_documents(
     collection: str,
     documents: Sequence[ImportedDocument],
     base: ImportBase,
@@ -77,8 +78,10 @@ def place(
 
     Raises `UsageInvalid` for two files of one id.
     """
-    known = base.ids_by_source(there)
-    renamed = [Renamed(known[old], old, now) for now, old in followed.items() if old in known and now not in known]
+    known = base.map_ids_by_source(there)
+    renamed = [
+        RenamedDocument(known[old], old, now) for now, old in followed.items() if old in known and now not in known
+    ]
     ids = known | {each.now: each.doc_id for each in renamed}
     placed: dict[str, ImportedDocument] = {}
     for document in documents:
@@ -94,7 +97,9 @@ def place(
     return Placing(tuple(placed.values()), frozenset(moved), tuple(sorted(renamed, key=lambda each: each.doc_id)))
 
 
-def gone(places: Places, base: ImportBase, there: Sequence[tuple[str, str]], folders: Sequence[Path]) -> Iterator[str]:
+def list_missing_documents(
+    places: Places, base: ImportBase, there: Sequence[tuple[str, str]], folders: Sequence[Path]
+) -> Iterator[str]:
     """Documents whose file lay in one of the folders and is there no more, unless git has it and
     this work tree need not. Raises `GitFailed`.
     """
@@ -104,7 +109,7 @@ def gone(places: Places, base: ImportBase, there: Sequence[tuple[str, str]], fol
         below = ".." not in path.parts and any(path.is_relative_to(folder) for folder in folders)
         if below and _is_gone(path):
             missing[doc_id] = source
-    hidden = listing.not_checked_out(places, set(missing.values())) if base.recorded != OUTSIDE else set()
+    hidden = listing.list_absent_paths(places, set(missing.values())) if base.recorded != OUTSIDE else set()
     yield from (doc_id for doc_id, source in missing.items() if source not in hidden)
 
 
@@ -130,7 +135,7 @@ def _one_id(
 
 def is_lost(base: ImportBase, source: str) -> bool:
     """Whether a document's file is not there; not so of one that could lie anywhere."""
-    return not leads_out(source) and _is_gone(base.origin / source)
+    return not escapes_folder(source) and _is_gone(base.origin / source)
 
 
 def _is_gone(path: Path) -> bool:

@@ -15,10 +15,10 @@ import msgspec
 
 from vmrag_link import clock
 from vmrag_link.documents.import_base import ImportBase
-from vmrag_link.documents.importing import ImportedDocument, Skipped
+from vmrag_link.documents.importing import ImportedDocument, SkippedFile
 from vmrag_link.engines.base import Write
 from vmrag_link.errors import DocumentExists, KnowledgeMoved, plural, quoted
-from vmrag_link.models import At, ChangeCounts, Chunking, Collection, Document, DocumentHeader, Record, metadata_of
+from vmrag_link.models import At, ChangeCounts, Chunking, Collection, Document, DocumentHeader, Record, parse_metadata
 from vmrag_link.ops.documents import collections, writing
 from vmrag_link.ops.documents.drafts import refuse_reserved, refused_ids
 from vmrag_link.ops.documents.import_reports import PutCounts
@@ -40,7 +40,7 @@ Version = tuple[str, str, str]
 """Title, hash of the text, and metadata of a document."""
 
 
-class Arranged(Record, frozen=True):
+class PlacedFiles(Record, frozen=True):
     """Documents from files, as a collection's import base places them; `gone` are to be removed.
 
     Of equal ones that `placed.moved` the new source is recorded. The base is recorded with what is
@@ -66,8 +66,8 @@ class PutRequest(Record, frozen=True):
     documents: Sequence[ImportedDocument]
     existing: Existing = "refuse"
     create: bool = False
-    skipped: Sequence[Skipped] = ()
-    arrange: Callable[[At, Collection], Arranged] | None = None
+    skipped: Sequence[SkippedFile] = ()
+    arrange: Callable[[At, Collection], PlacedFiles] | None = None
     follow: bool = True
     embed_first: bool = False
     expected: Mapping[str, Version] = {}
@@ -78,7 +78,7 @@ def version_of(document: Document | DocumentHeader | ImportedDocument) -> Versio
     return document.title, document.content_hash, document.metadata
 
 
-def put(ws: DocumentStore, request: PutRequest) -> WriteResult[PutCounts]:
+def put_documents(ws: DocumentStore, request: PutRequest) -> WriteResult[PutCounts]:
     """Store documents; those whose text, title and metadata are stored already are left alone.
     Documents of a writable source become files.
 
@@ -88,23 +88,23 @@ def put(ws: DocumentStore, request: PutRequest) -> WriteResult[PutCounts]:
     """
     if request.create:
         collections.require_name(request.collection)
-    if isinstance(ws, Workspace) and (source := ws.sources.writable(request.collection)):
+    if isinstance(ws, Workspace) and (source := ws.sources.find_writable(request.collection)):
         if request.arrange:
             raise collections.source_read_only(source.collection)
         return _put_notes(ws, source, request)
     plan = functools.partial(_plan_put, ws, request)
-    return writing.write(ws, plan, f"write to {request.collection}", follow=request.follow)
+    return writing.write_rows(ws, plan, f"write to {request.collection}", follow=request.follow)
 
 
 def _put_notes(ws: Workspace, source: SourceSettings, request: PutRequest) -> WriteResult[PutCounts]:
-    from vmrag_link.documents.chunking import document_chunks
+    from vmrag_link.documents.chunking import split_document
     from vmrag_link.ops.documents import note_writes
     from vmrag_link.sources.documents import CHUNKING
 
     existing: Literal["refuse", "replace"] = "refuse" if request.existing == "refuse" else "replace"
     result = note_writes.put_notes(ws, source, request.documents, existing)
     documents = (_row(source.collection, document, "", "") for document in request.documents)
-    return result._replace(chunks=sum(len(document_chunks(document, CHUNKING[source.kind])) for document in documents))
+    return result._replace(chunks=sum(len(split_document(document, CHUNKING[source.kind])) for document in documents))
 
 
 def _plan_put(ws: DocumentStore, request: PutRequest, at: At) -> Planned[PutCounts]:
@@ -115,7 +115,7 @@ def _plan_put(ws: DocumentStore, request: PutRequest, at: At) -> Planned[PutCoun
     documents, name = files.placed.documents if files else request.documents, collection.name
     present = {
         header.doc_id: header
-        for header in ws.engine.headers(at, collection=name, ids=[document.doc_id for document in documents])
+        for header in ws.engine.read_headers(at, collection=name, ids=[document.doc_id for document in documents])
     }
     if present and request.existing == "refuse":
         raise refused_ids(present, f"are in collection {name!r} already")
@@ -142,7 +142,7 @@ def _plan_put(ws: DocumentStore, request: PutRequest, at: At) -> Planned[PutCoun
         moved=moved | renamed,
     )
     if request.embed_first:
-        ws.indexer().prepare(collection, rows)
+        ws.create_indexer().embed_documents(collection, rows)
     write = Write(
         put_collections=[collection] if new or rebased else [],
         put_documents=rows,
@@ -154,12 +154,14 @@ def _plan_put(ws: DocumentStore, request: PutRequest, at: At) -> Planned[PutCoun
 def _find_collection(ws: DocumentStore, at: At, request: PutRequest) -> tuple[Collection, bool]:
     """The collection that is meant, and whether it is new."""
     if not request.create:
-        return collections.find(ws, at, request.collection), False
-    for collection in ws.engine.collections(at):
+        return collections.find_collection(ws, at, request.collection), False
+    for collection in ws.engine.list_collections(at):
         if collection.name == request.collection:
             return collection, False
     chunking = Chunking(size=ws.config.chunking.size, overlap=ws.config.chunking.overlap)
-    return collections.empty(request.collection, ws.models.named(ws.config.embedding.model), chunking), True
+    return collections.make_collection(
+        request.collection, ws.models.load_named(ws.config.embedding.model), chunking
+    ), True
 
 
 def _require_expected(
@@ -207,7 +209,7 @@ def _rows(
     rows: list[Document] = []
     overwritten: list[Overwritten] = []
     replaced = [each.doc_id for each in changed if each.doc_id in present]
-    stored = ws.engine.documents(at, collection=name, ids=replaced) if replaced else ()
+    stored = ws.engine.read_documents(at, collection=name, ids=replaced) if replaced else ()
     origins = {each.doc_id: (each.source, each.created_at) for each in stored}
     for each in changed:
         source, created_at = origins.get(each.doc_id, ("", now))
@@ -220,7 +222,7 @@ def _rows(
 
 
 def _row(name: str, new: ImportedDocument, now: str, created_at: str) -> Document:
-    refuse_reserved(metadata_of(new), new.doc_id)
+    refuse_reserved(parse_metadata(new), new.doc_id)
     return Document(
         **msgspec.structs.asdict(new),
         collection=name,
@@ -244,7 +246,7 @@ def comes_from_another_file(base: ImportBase, doc_id: str, stored: str, read: st
 
     A document without a file has nothing to lose.
     """
-    for _, before in base.stored_sources([(doc_id, stored)]):
+    for _, before in base.list_sources([(doc_id, stored)]):
         return before != read and not _same_file(base.origin / before, base.origin / read)
     return False
 

@@ -31,9 +31,16 @@ from vmrag_link.errors import (
 from vmrag_link.git import plumbing
 from vmrag_link.models import SYSTEM, At, Collection, Document, DocumentHeader, Record
 from vmrag_link.ops.follow.follow_pin import read_consistently
-from vmrag_link.ops.follow.provenance import KbBlock, Standing, standing, standing_in_git, viewed, with_sources
+from vmrag_link.ops.follow.provenance import (
+    AnswerOrigin,
+    KbBlock,
+    add_sources,
+    find_git_origin,
+    find_origin,
+    find_view_origin,
+)
 from vmrag_link.ops.history import document_names, known, revparse
-from vmrag_link.paths import FileStamp, Places, file_stamp
+from vmrag_link.paths import FileStamp, Places, read_file_stamp
 from vmrag_link.settings import SourceSettings
 from vmrag_link.sources.listings import LeftOutFile
 from vmrag_link.workspace import Workspace, source_tree
@@ -51,60 +58,60 @@ MOST_LINKS = 4
 """Symbolic links that name one another."""
 
 
-def read(ws: Workspace, ref: str | None, look: Callable[[Standing], T]) -> T:
+def read_at(ws: Workspace, ref: str | None, look: Callable[[AnswerOrigin], T]) -> T:
     """What `look` returns, of the work tree at its pin, or of `ref` (as `revparse.resolve_at`).
 
     It may be called again, where the pin moves meanwhile.
     """
     if ref is None or ref == revparse.WORKING:
-        return read_consistently(ws, lambda: look(standing(ws)), index=False)
+        return read_consistently(ws, lambda: look(find_origin(ws)), index=False)
     return look(_at(ws, revparse.resolve_rev(ws, ref)))
 
 
-def _at(ws: Workspace, revision: str) -> Standing:
-    head = plumbing.head(ws.places).commit
+def _at(ws: Workspace, revision: str) -> AnswerOrigin:
+    head = plumbing.read_head(ws.places).commit
     block = KbBlock(str(ws.places.top), head, None, revision, dirty=False, in_sync=True)
-    return Standing(revision, revision, block, ())
+    return AnswerOrigin(revision, revision, block, ())
 
 
 class TextSource(Protocol):
     """Where whole documents are read: a knowledge base, or an index of it."""
 
-    def collections(self, at: At) -> list[Collection]: ...
+    def list_collections(self, at: At) -> list[Collection]: ...
 
-    def headers(
+    def read_headers(
         self, at: At, *, collection: str | None = None, ids: Iterable[str] | None = None
     ) -> Generator[DocumentHeader, None, None]: ...
 
-    def count(self, at: At, *, collection: str | None = None) -> int: ...
+    def count_documents(self, at: At, *, collection: str | None = None) -> int: ...
 
-    def documents(self, at: At, *, collection: str | None = None) -> Iterator[Document]: ...
+    def read_documents(self, at: At, *, collection: str | None = None) -> Iterator[Document]: ...
 
 
-class WithFiles:
+class JoinedTexts:
     """Rows of a knowledge base, and the documents of sources, as those of one place."""
 
     def __init__(self, rows: TextSource, files: IndexedRows) -> None:
         self._rows, self._files = rows, files
-        self._names = {collection.name for collection in files.collections("")}
+        self._names = {collection.name for collection in files.list_collections("")}
 
-    def collections(self, at: At) -> list[Collection]:
-        stored = (row for row in self._rows.collections(at) if row.name not in self._names)
-        return sorted([*stored, *self._files.collections(at)], key=lambda row: row.name)
+    def list_collections(self, at: At) -> list[Collection]:
+        stored = (row for row in self._rows.list_collections(at) if row.name not in self._names)
+        return sorted([*stored, *self._files.list_collections(at)], key=lambda row: row.name)
 
-    def headers(
+    def read_headers(
         self, at: At, *, collection: str | None = None, ids: Iterable[str] | None = None
     ) -> Generator[DocumentHeader, None, None]:
         requested = None if ids is None else list(ids)
         for rows in self._of(collection):
-            yield from rows.headers(at, collection=collection, ids=requested)
+            yield from rows.read_headers(at, collection=collection, ids=requested)
 
-    def count(self, at: At, *, collection: str | None = None) -> int:
-        return sum(each.count(at, collection=collection) for each in self._of(collection))
+    def count_documents(self, at: At, *, collection: str | None = None) -> int:
+        return sum(each.count_documents(at, collection=collection) for each in self._of(collection))
 
-    def documents(self, at: At, *, collection: str | None = None) -> Iterator[Document]:
+    def read_documents(self, at: At, *, collection: str | None = None) -> Iterator[Document]:
         for each in self._of(collection):
-            yield from each.documents(at, collection=collection)
+            yield from each.read_documents(at, collection=collection)
 
     def _of(self, collection: str | None) -> Sequence[TextSource]:
         if collection is None:
@@ -112,7 +119,7 @@ class WithFiles:
         return (self._files,) if collection in self._names else (self._rows,)
 
 
-def read_texts(ws: Workspace, ref: str | None, look: Callable[[TextSource, Standing], T]) -> T:
+def read_texts(ws: Workspace, ref: str | None, look: Callable[[TextSource, AnswerOrigin], T]) -> T:
     """As `_read_stored`, with the documents of sources; without a knowledge base, these alone."""
     with files_at(ws, None if ref == revparse.WORKING else ref) as opened:
         if opened is None:
@@ -120,31 +127,31 @@ def read_texts(ws: Workspace, ref: str | None, look: Callable[[TextSource, Stand
         files = IndexedRows(opened.folder)
         try:
             return _read_stored(
-                ws, ref, lambda rows, stands: look(WithFiles(rows, files), with_sources(stands, opened))
+                ws, ref, lambda rows, stands: look(JoinedTexts(rows, files), add_sources(stands, opened))
             )
         except NO_DOCUMENTS as why:
-            stands = standing_in_git(ws, why)
+            stands = find_git_origin(ws, why)
             try:
-                return look(files, with_sources(stands, opened))
+                return look(files, add_sources(stands, opened))
             except CollectionMissing:
                 if stands.notes:  # it may be among the stored documents that are missing
                     raise why from None
                 raise
 
 
-def _read_stored(ws: Workspace, ref: str | None, look: Callable[[TextSource, Standing], T]) -> T:
+def _read_stored(ws: Workspace, ref: str | None, look: Callable[[TextSource, AnswerOrigin], T]) -> T:
     """As `read`, with the stored documents. While a Dolt server does not answer, the index is read,
     if it is here.
     """
     try:
-        return read(ws, ref, lambda stands: look(ws.engine, stands))
+        return read_at(ws, ref, lambda stands: look(ws.engine, stands))
     except ServerUnreachable:
         if ref is None or ref == revparse.WORKING:
             return read_consistently(
-                ws, lambda: ws.reader.read(lambda view: look(IndexedRows(view.folder), viewed(ws, view)))
+                ws, lambda: ws.reader.read(lambda view: look(IndexedRows(view.folder), find_view_origin(ws, view)))
             )
         stands = _at(ws, revparse.resolve_rev(ws, ref))
-        with ws.reader.index_of(stands.revision) as folder:
+        with ws.reader.open_index(stands.revision) as folder:
             return look(IndexedRows(folder), stands)
 
 
@@ -154,15 +161,15 @@ def files_at(ws: Workspace, ref: str | None) -> Iterator[OpenSources | None]:
     none, as at a revision of the knowledge base, which has no files.
     """
     if ref is None:
-        with ws.sources.here(stored=ws.stored_collections()) as opened:
+        with ws.sources.open_work_tree(stored=ws.list_stored_collections()) as opened:
             yield opened
         return
     try:
-        commit = plumbing.resolve(ws.places, ref)
+        commit = plumbing.resolve_commit(ws.places, ref)
     except GitReferenceMissing:
         yield None
         return
-    with ws.sources.at(commit, ws.sources.config_at(commit)) as opened:
+    with ws.sources.open_commit(commit, ws.sources.read_config_at(commit)) as opened:
         yield opened
 
 
@@ -174,13 +181,15 @@ def collection_names(
 
     Raises `CollectionMissing`.
     """
-    stored = {row.name: row for row in source.collections(at)}
+    stored = {row.name: row for row in source.list_collections(at)}
     for name in requested:
         if name not in stored and name not in of_files:
             raise no_collection(name, sorted({*stored, *of_files}))
     if requested:
         return sorted({*requested} - {*of_files})
-    return sorted(name for name, row in stored.items() if row.kind != SYSTEM or (searched and row.searched))
+    return sorted(
+        name for name, row in stored.items() if row.kind != SYSTEM or (searched and row.is_searched_by_default)
+    )
 
 
 Spans = tuple[tuple[int, int], ...]
@@ -208,7 +217,7 @@ class Pattern(Record, frozen=True):
     ignore_case: bool = False
     linear: bool = False
 
-    def finder(self) -> Finder:
+    def build_finder(self) -> Finder:
         """Raises `UsageInvalid` for what is no regular expression."""
         if self.linear and (self.ignore_case or not self.fixed):
             return Finder(self._linear(""), lambda _: ())
@@ -229,11 +238,11 @@ class Pattern(Record, frozen=True):
         return lambda _: True
 
     def _linear(self, flags: str) -> Callable[[str], bool]:
-        from vmrag_link.retrieval.filters import linear_pattern  # people's patterns do not need it
+        from vmrag_link.retrieval.filters import compile_pattern  # people's patterns do not need it
 
         try:
             text = re.escape(self.text) if self.fixed else self.text
-            return linear_pattern(f"{flags}{'(?i)' if self.ignore_case else ''}{text}", said="This is")
+            return compile_pattern(f"{flags}{'(?i)' if self.ignore_case else ''}{text}", said="This is")
         except FilterInvalid as error:
             raise UsageInvalid(
                 error.message, hint="fixed=true finds the text itself, as it is.", parameter="pattern"
@@ -305,7 +314,7 @@ class GrepReport(Record, frozen=True):
         return [f"{plural(len(self.skipped), 'file')} could not be searched: {names}."]
 
 
-class Narrowed(TypedDict, total=False):
+class GrepOptions(TypedDict, total=False):
     """Options of a search. `collections`: only these; by default all files, and all collections
     except those in which tools write for themselves. `ref`: as for `revparse.resolve_at`. `path`:
     part of a path or of an id, or a glob.
@@ -316,46 +325,48 @@ class Narrowed(TypedDict, total=False):
     path: str
 
 
-def grep(
-    ws: Workspace, pattern: Pattern, *, context: int = 0, most: int | None = None, **narrowed: Unpack[Narrowed]
+def grep_texts(
+    ws: Workspace, pattern: Pattern, *, context: int = 0, most: int | None = None, **narrowed: Unpack[GrepOptions]
 ) -> GrepReport:
     """Return every tracked text file, and every stored document, with a line that matches.
 
     `most`: further lines that match are only counted. Raises `UsageInvalid`, `CollectionMissing`.
     """
     collections, ref, path = narrowed.get("collections", ()), narrowed.get("ref"), narrowed.get("path", "")
-    from vmrag_link.retrieval.narrowing import path_matcher
+    from vmrag_link.retrieval.narrowing import compile_path
 
     search, in_files, skipped = _Search(pattern, context, most), list[MatchedDocument](), list[LeftOutFile]()
     files = SearchedFiles.open(ws, ref, collections)
-    paths = files.paths_of(collections, path)
+    paths = files.list_paths(collections, path)
     with ws.progress.task("searching", len(paths)) as task:
-        for file in files.texts.read(paths) if files.texts else ():
+        for file in files.texts.read_texts(paths) if files.texts else ():
             if hits := search.match(file.text or ""):
-                in_files.append(MatchedDocument(*files.key(file.path), "", *hits))
+                in_files.append(MatchedDocument(*files.find_key(file.path), "", *hits))
             elif file.is_skipped:
-                skipped.append(LeftOutFile(terminal_text.one_line(file.path), file.reason))
+                skipped.append(LeftOutFile(terminal_text.escape_line(file.path), file.reason))
             task.advance()
 
-    def look(source: TextSource, here: Standing) -> GrepReport:
+    def look(source: TextSource, here: AnswerOrigin) -> GrepReport:
         names = collection_names(source, here.at, collections, searched=True, of_files=files.collections)
-        is_meant = path_matcher(path.removeprefix("./")) if path else lambda _: True
+        is_meant = compile_path(path.removeprefix("./")) if path else lambda _: True
         stored, found = _Search(pattern, context, search.left), [*in_files]
-        with ws.progress.task("searching", sum(source.count(here.at, collection=name) for name in names)) as task:
-            for document in (row for name in names for row in source.documents(here.at, collection=name)):
+        with ws.progress.task(
+            "searching", sum(source.count_documents(here.at, collection=name) for name in names)
+        ) as task:
+            for document in (row for name in names for row in source.read_documents(here.at, collection=name)):
                 text = document.content.replace("\r\n", "\n") if is_meant(document.doc_id) else ""
                 if hits := stored.match(text):
                     found.append(MatchedDocument(*document.key, document.title, *hits))
                 task.advance()
         return GrepReport(files.name_documents(found, source, here.at), here.kb, here.notes, tuple(skipped))
 
-    with known.naming_collections(ws, collections):
+    with known.explain_missing_collection(ws, collections):
         try:
             return _read_stored(ws, ref, look)
         except NO_DOCUMENTS as why:
             if not files.texts or {*collections} - {*files.collections}:
                 raise
-            found, stands = files.name_documents(in_files, None, ""), standing_in_git(ws, why)
+            found, stands = files.name_documents(in_files, None, ""), find_git_origin(ws, why)
             return GrepReport(found, stands.kb, stands.notes, tuple(skipped))
 
 
@@ -363,7 +374,7 @@ def count_uncovered(ws: Workspace) -> int:
     """Return how many tracked text files of the work tree no source names. They are counted again
     after git's index or the sources changed.
     """
-    return _count_uncovered(ws.places, ws.sources.configured, file_stamp(ws.places.git_dir / "index"))
+    return _count_uncovered(ws.places, ws.sources.configured, read_file_stamp(ws.places.git_dir / "index"))
 
 
 @functools.lru_cache(maxsize=8)
@@ -371,7 +382,7 @@ def _count_uncovered(places: Places, sources: tuple[SourceSettings, ...], _index
     from vmrag_link.sources import rules, tracked_texts
 
     paths = tracked_texts.TrackedTexts(places).paths
-    return tracked_texts.count_texts(places, [path for path in paths if not rules.source_of(sources, path)])
+    return tracked_texts.count_texts(places, [path for path in paths if not rules.find_source(sources, path)])
 
 
 class TrackedFile(Record, frozen=True):
@@ -412,10 +423,10 @@ def find_tracked(
 
     untracked = [path] if is_document and not commit else []
     texts = tracked_texts.TrackedTexts(ws.places, commit, untracked=untracked, only=path)
-    if target := texts.link_target(path):
+    if target := texts.read_link_target(path):
         if links and (file := find_tracked(ws, target, ref, links=links - 1)):
             return file
-        name, target = terminal_text.one_line(path), terminal_text.one_line(target)
+        name, target = terminal_text.escape_line(path), terminal_text.escape_line(target)
         raise DocumentMissing(
             f"{name} is a symbolic link to {target}, which is not a tracked file.",
             hint=tracked_texts.OTHERWISE,
@@ -425,9 +436,9 @@ def find_tracked(
         texts = tracked_texts.TrackedTexts(ws.places, commit, only=path, submodules=_submodules(ws, commit))
     if path not in texts:
         return None
-    (found,) = texts.read([path])
+    (found,) = texts.read_texts([path])
     if found.text is None:
-        name, at = terminal_text.one_line(path), f" at {ref}" if commit else ""
+        name, at = terminal_text.escape_line(path), f" at {ref}" if commit else ""
         hint = tracked_texts.HINTS.get(found.reason, tracked_texts.OTHERWISE)
         raise DocumentMissing(f"{name} {found.reason}{at}.", hint=hint, doc_id=path)
     state = "" if commit else _uncommitted(ws, path) if texts.is_tracked(path) else "added"
@@ -436,12 +447,14 @@ def find_tracked(
 
 def _submodules(ws: Workspace, commit: str) -> list[Submodule]:
     """Return the submodules that the sources read, of the work tree or of a commit."""
-    return ws.sources.submodules(ws.sources.config_at(commit) if commit else ws.sources.config, commit or None)
+    return ws.sources.find_submodules(
+        ws.sources.read_config_at(commit) if commit else ws.sources.config, commit or None
+    )
 
 
 def _uncommitted(ws: Workspace, path: str) -> Literal["", "added", "modified"]:
     """Return how a file of the work tree differs from HEAD."""
-    if not plumbing.head(ws.places).commit:
+    if not plumbing.read_head(ws.places).commit:
         return "added"
     kinds = _changes(ws, [path]).values()
     return "" if not kinds else "added" if "added" in kinds else "modified"
@@ -471,17 +484,17 @@ def _changes(ws: Workspace, paths: Sequence[str]) -> dict[str, str]:
 
 def _list_trees(ws: Workspace) -> Iterator[tuple[str, Places, str | None]]:
     """Yield where git compares files of the work tree: how their paths begin, and the commit."""
-    yield "", ws.places, plumbing.head(ws.places).commit
+    yield "", ws.places, plumbing.read_head(ws.places).commit
     for submodule in _submodules(ws, ""):
         if submodule.places:
             yield f"{submodule.path}/", submodule.places, submodule.commit
 
 
-def count_without_case(ws: Workspace, pattern: Pattern, report: GrepReport, **narrowed: Unpack[Narrowed]) -> int:
+def count_without_case(ws: Workspace, pattern: Pattern, report: GrepReport, **narrowed: Unpack[GrepOptions]) -> int:
     """Return how many lines match if case is ignored, after a search that found none."""
     if report.count or pattern.ignore_case:
         return 0
-    return grep(ws, replace(pattern, ignore_case=True), most=0, **narrowed).count
+    return grep_texts(ws, replace(pattern, ignore_case=True), most=0, **narrowed).count
 
 
 class SearchedFiles:
@@ -504,18 +517,18 @@ class SearchedFiles:
         """`ref`: as for `read`; a revision of the knowledge base has no files."""
         commit = ""
         if ref is not None and ref != revparse.WORKING and not (commit := known.git_commit(ws, ref)):
-            if not ws.initialized:
-                plumbing.resolve(ws.places, ref)  # raises: no knowledge base has it
+            if not ws.is_initialized:
+                plumbing.resolve_commit(ws.places, ref)  # raises: no knowledge base has it
             return cls(None)
         from vmrag_link.sources import rules
         from vmrag_link.sources.tracked_texts import TrackedTexts
 
-        config = ws.sources.config_at(commit) if commit else ws.sources.config
+        config = ws.sources.read_config_at(commit) if commit else ws.sources.config
         tree, untracked = None, config.searches_untracked and not commit
         if collections or any(rules.searches_untracked(source, untracked=untracked) for source in config.sources):
-            tree = source_tree.at_commit(ws, commit, config) if commit else source_tree.in_work_tree(ws)
+            tree = source_tree.read_commit(ws, commit, config) if commit else source_tree.read_work_tree(ws)
         files = tree.files.values() if tree and not commit else ()
-        submodules = ws.sources.submodules(config, commit or None)
+        submodules = ws.sources.find_submodules(config, commit or None)
         texts = TrackedTexts(ws.places, commit, untracked=(file.path for file in files), submodules=submodules)
         return cls(texts, tree.sources if tree else config.sources, tree)
 
@@ -523,27 +536,27 @@ class SearchedFiles:
     def collections(self) -> list[str]:
         return [source.collection for source in self._sources]
 
-    def paths_of(self, collections: Sequence[str] = (), path: str = "") -> list[str]:
+    def list_paths(self, collections: Sequence[str] = (), path: str = "") -> list[str]:
         """Return the paths of the files of these collections, or of all files. `path`: part of the
         path, or of the id of a note, or a glob.
         """
         found = self.texts.paths if self.texts else []
         if collections:
-            found = [name for name in found if self.key(name)[0] in collections]
+            found = [name for name in found if self.find_key(name)[0] in collections]
         if not path:
             return found
-        from vmrag_link.retrieval.narrowing import path_matcher
+        from vmrag_link.retrieval.narrowing import compile_path
 
-        is_meant, keys = path_matcher(path.removeprefix("./")), self._keys or {}
+        is_meant, keys = compile_path(path.removeprefix("./")), self._keys or {}
         return [name for name in found if is_meant(name) or (name in keys and is_meant(keys[name][1]))]
 
-    def key(self, path: str) -> tuple[str, str]:
+    def find_key(self, path: str) -> tuple[str, str]:
         """Return the key of the document; a file of no source has no collection."""
         if self._keys is not None:
             return self._keys.get(path, ("", path))
         from vmrag_link.sources import rules
 
-        source = rules.source_of(self._sources, path)
+        source = rules.find_source(self._sources, path)
         return (source.collection if source else "", path)
 
     def name_documents(
@@ -551,7 +564,7 @@ class SearchedFiles:
     ) -> list[MatchedDocument]:
         """Return the documents with names that `read` takes: the path of a file means that file."""
         paths = [document.doc_id for document in documents if document.collection in self._with_paths_as_ids]
-        shared = {header.doc_id for header in stored.headers(at, ids=paths)} if stored and paths else set()
+        shared = {header.doc_id for header in stored.read_headers(at, ids=paths)} if stored and paths else set()
 
         def name(document: MatchedDocument) -> str:
             is_path = not document.collection or document.collection in self._with_paths_as_ids
@@ -567,7 +580,7 @@ class _Search:
     """Searches one text after the other. `most`: matches to show."""
 
     def __init__(self, pattern: Pattern, context: int, most: int | None) -> None:
-        self._finder = pattern.finder()
+        self._finder = pattern.build_finder()
         self._passes = pattern.text_filter()
         self._context = context
         self.left = most

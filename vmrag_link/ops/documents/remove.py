@@ -11,13 +11,13 @@ import msgspec
 
 from vmrag_link import clock
 from vmrag_link.engines.base import Write
-from vmrag_link.engines.records import documents_by_key
+from vmrag_link.engines.records import read_documents_by_key
 from vmrag_link.errors import ConfirmationMissing, NothingSelected, enumerated, plural, quoted
 from vmrag_link.merging.replay import AUTHOR
-from vmrag_link.merging.threeway import as_rows
-from vmrag_link.models import At, Difference, DocumentChange, HeaderChange, Record, Working
+from vmrag_link.merging.threeway import convert_to_rows
+from vmrag_link.models import At, Difference, DocumentChange, HeaderChange, Record, WorkingSet
 from vmrag_link.ops.documents import collections, leaving_out, note_names, note_writes, writing
-from vmrag_link.ops.documents.document_selection import Selection, select
+from vmrag_link.ops.documents.document_selection import Selection, select_documents
 from vmrag_link.ops.documents.note_files import NotesWritten
 from vmrag_link.ops.documents.writing import Planned, WriteResult
 from vmrag_link.ops.history import document_names
@@ -52,7 +52,7 @@ class NamedRemoval(Record, frozen=True, rename={"documents": "removed"}):
     kept: str
 
 
-def remove(ws: DocumentStore, name: str, selection: Selection) -> WriteResult[Removal]:
+def remove_selected(ws: DocumentStore, name: str, selection: Selection) -> WriteResult[Removal]:
     """Remove the documents that are selected; the id of a chunk means its document.
 
     Raises `NothingSelected`, `CollectionMissing`, `FilterInvalid`, and as `writing.write`; then
@@ -62,23 +62,23 @@ def remove(ws: DocumentStore, name: str, selection: Selection) -> WriteResult[Re
         raise NothingSelected(
             "Nothing says which documents are meant.", hint="Name ids, or give a filter that is not empty."
         )
-    if isinstance(ws, Workspace) and (source := ws.sources.writable(name)):
+    if isinstance(ws, Workspace) and (source := ws.sources.find_writable(name)):
         return _remove_notes(ws, source, selection)
 
     def plan(at: At) -> Planned[Removal]:
-        collection = collections.find(ws, at, name)
-        selected = select(ws, at, collection, selection)
+        collection = collections.find_collection(ws, at, name)
+        selected = select_documents(ws, at, collection, selection)
         ids = list(dict.fromkeys(document.doc_id for document in selected.named))
         rows = Write(remove_documents=[(collection.name, doc_id) for doc_id in ids])
         return Planned(rows if ids else None, Removal(collection.name, len(ids), ids, selected.missing))
 
-    return writing.write(ws, plan, f"remove from {name}")
+    return writing.write_rows(ws, plan, f"remove from {name}")
 
 
 def _remove_notes(ws: Workspace, source: SourceSettings, selection: Selection) -> WriteResult[Removal]:
     name = source.collection
-    ws.files.refreshed()
-    selected = select(ws.files, "", collections.find(ws.files, "", name), selection)
+    ws.files.refresh()
+    selected = select_documents(ws.files, "", collections.find_collection(ws.files, "", name), selection)
     ids = list(dict.fromkeys(named.doc_id for named in selected.named))
     written = note_writes.remove_notes(ws, source, ids)
     return WriteResult(Removal(name, len(ids), ids, selected.missing), None, written.pending, notes=written)
@@ -95,9 +95,9 @@ def remove_named(
     """
 
     def plan(at: At) -> Planned[NamedRemoval]:
-        found = document_names.select(ws.engine, [at], names, within=within)
+        found = document_names.select_named(ws.engine, [at], names, within=within)
         wanted = set(found.documents)
-        lost = unsaved_of(ws, at, lambda key: DocumentName(*key) in wanted, found.collections)
+        lost = find_unsaved(ws, at, lambda key: DocumentName(*key) in wanted, found.collections)
         never_committed = tuple(DocumentName(*document.key) for document in lost.documents)
         if dry_run:
             return Planned(None, NamedRemoval(found.documents, found.collections, never_committed, ""))
@@ -111,16 +111,16 @@ def remove_named(
             ],
         )
         return Planned(
-            None if rows.empty else rows, NamedRemoval(found.documents, found.collections, never_committed, kept)
+            None if rows.is_empty else rows, NamedRemoval(found.documents, found.collections, never_committed, kept)
         )
 
-    with leaving_out.explained(ws, names, within, lambda path: _of_file(ws, path)):
-        if isinstance(ws, Workspace) and ws.sources.writable():
-            tree = source_tree.in_work_tree(ws)
+    with leaving_out.explain_source_files(ws, names, within, lambda path: _of_file(ws, path)):
+        if isinstance(ws, Workspace) and ws.sources.find_writable():
+            tree = source_tree.read_work_tree(ws)
             if tree and (notes := note_names.select_notes(ws, names, [tree], within=within)):
                 command = command_of("rm", names, within)
                 return _remove_named_notes(ws, tree, notes, command, confirmed=confirmed or dry_run, dry_run=dry_run)
-        return writing.write(ws, plan, "remove documents", follow=False)
+        return writing.write_rows(ws, plan, "remove documents", follow=False)
 
 
 def _remove_named_notes(
@@ -132,7 +132,7 @@ def _remove_named_notes(
         raise _confirmation_missing(msgspec.structs.replace(notes, collections=()), len(unsaved), command)
     paths, kept, pending = list[str](), list[str](), ""
     for collection in () if dry_run else dict.fromkeys(name.collection for name in notes.documents):
-        source = ws.sources.writable(collection)
+        source = ws.sources.find_writable(collection)
         if source is None:
             raise collections.source_read_only(collection)
         ids = [name.doc_id for name in notes.documents if name.collection == collection]
@@ -164,7 +164,7 @@ def _confirmation_missing(
     )
 
 
-def unsaved_of(
+def find_unsaved(
     ws: DocumentStore, at: At, documents: Callable[[tuple[str, str]], bool], collections: Container[str] = ()
 ) -> Difference:
     """What no revision holds as it is of these documents and of these collections' settings.
@@ -172,7 +172,7 @@ def unsaved_of(
     What was removed is none of it: a revision holds that. Of what is not versioned it is nothing:
     there what is removed shall be gone.
     """
-    branch = ws.engine.branch(at.branch) if isinstance(ws, Workspace) and isinstance(at, Working) else None
+    branch = ws.engine.find_branch(at.branch) if isinstance(ws, Workspace) and isinstance(at, WorkingSet) else None
     if branch is None or not branch.dirty:
         return Difference((), ())
     found = ws.engine.diff_headers(branch.head, at)
@@ -188,7 +188,7 @@ def unsaved_of(
 
 def with_texts(ws: DocumentStore, at: At, changes: Sequence[HeaderChange]) -> tuple[DocumentChange, ...]:
     """Changes that lead to what is at a place, with the texts there."""
-    rows = documents_by_key(ws.engine, at, [change.key for change in changes if change.after])
+    rows = read_documents_by_key(ws.engine, at, [change.key for change in changes if change.after])
     # What somebody removed meanwhile is planned for again: see `writing.write`.
     return tuple(
         DocumentChange(change.kind, change.before, rows.get(change.key))
@@ -202,8 +202,8 @@ def keep_unsaved(ws: DocumentStore, at: At, lost: Difference, *, before: str) ->
 
     `before`: what the commit's message says will happen.
     """
-    branch = ws.engine.branch(at.branch) if isinstance(at, Working) else None
-    if branch is None or lost.empty:
+    branch = ws.engine.find_branch(at.branch) if isinstance(at, WorkingSet) else None
+    if branch is None or lost.is_empty:
         return ""
     message = f"Uncommitted documents of {branch.name}, before {before}"
-    return ws.engine.commit_onto(branch.head, [as_rows(lost)], message=message, author=AUTHOR, date=clock.now())
+    return ws.engine.commit_onto(branch.head, [convert_to_rows(lost)], message=message, author=AUTHOR, date=clock.now())

@@ -35,26 +35,26 @@ def base_of(places: Places, collection: Collection) -> ImportBase | None:
     """From where the sources count; None for a collection without files, or whose files are on
     another machine.
     """
-    if collection.kind in WITHOUT_FILES or import_base.problem(collection.import_base or ROOT):
+    if collection.kind in WITHOUT_FILES or import_base.find_base_problem(collection.import_base or ROOT):
         return None
     if collection.import_base != OUTSIDE:
-        return import_base.of_record(collection.import_base or ROOT, import_base.located(places.top))
-    folder = configuration.import_folder(places, collection.name)
-    return ImportBase(OUTSIDE, import_base.located(folder), import_base.located(places.top)) if folder else None
+        return import_base.restore_base(collection.import_base or ROOT, import_base.locate_path(places.top))
+    folder = configuration.read_import_folder(places, collection.name)
+    return ImportBase(OUTSIDE, import_base.locate_path(folder), import_base.locate_path(places.top)) if folder else None
 
 
 def shown_path(base: ImportBase, source: str) -> str:
     """A file's path on one line: below the root of the repository, or an absolute one."""
-    return terminal_text.one_line(str(base.folder / source) if base.recorded == OUTSIDE else source)
+    return terminal_text.escape_line(str(base.folder / source) if base.recorded == OUTSIDE else source)
 
 
 def source_file(places: Places, collection: Collection, document: Document) -> Path | None:
     """The file that a document came from; None if it came from none, or it is not here."""
     stored = document.source
-    if not stored or "://" in stored or import_base.leads_out(stored):
+    if not stored or "://" in stored or import_base.escapes_folder(stored):
         return None
     outside = collection.import_base == OUTSIDE
-    folder = configuration.import_folder(places, collection.name) if outside else places.top
+    folder = configuration.read_import_folder(places, collection.name) if outside else places.top
     if folder is None:
         return None
     root = Path(os.path.realpath(folder))

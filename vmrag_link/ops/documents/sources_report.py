@@ -23,7 +23,7 @@ from vmrag_link.paths import CONFIG_NAME, PIN_NAME
 from vmrag_link.settings import Config, SourceSettings
 from vmrag_link.sources import notes, rules
 from vmrag_link.sources.listings import LeftOutFile
-from vmrag_link.sources.untracked import untracked_count, untracked_files
+from vmrag_link.sources.untracked import count_untracked_files, list_untracked_files
 from vmrag_link.sync import source_views
 from vmrag_link.workspace import Workspace, source_tree
 from vmrag_link.workspace.worktree import OpenSources
@@ -118,23 +118,27 @@ class SourcesReport(Record, frozen=True):
     linked_folders: tuple[LinkedFolderRow, ...] = ()
 
 
-def sources_report(ws: Workspace, *, ref: str | None = None) -> SourcesReport:
+def report_sources(ws: Workspace, *, ref: str | None = None) -> SourcesReport:
     """Of the work tree, or of the tree of a commit that git calls so, by its own settings.
 
     Files that were not cut before are, because some are left out for what is in them. Raises as
     `Sources.here` and `at`, and `GitReferenceMissing`.
     """
-    commit = plumbing.head(ws.places).commit if ref is None else plumbing.resolve(ws.places, ref)
-    config = ws.sources.config if ref is None else ws.sources.config_at(commit or "")
-    proposed = ref is None and ws.sources.proposed
+    commit = plumbing.read_head(ws.places).commit if ref is None else plumbing.resolve_commit(ws.places, ref)
+    config = ws.sources.config if ref is None else ws.sources.read_config_at(commit or "")
+    proposed = ref is None and ws.sources.is_proposed
     # What is written into the settings file counts for the work tree alone.
-    offered = ws.sources.proposals() if proposed or not (config.sources or ref) else ()
-    proposal = settings_docs.sources_section(offered)
+    offered = ws.sources.propose() if proposed or not (config.sources or ref) else ()
+    proposal = settings_docs.format_sources(offered)
     of_work_tree = ref is None
-    tracked = listing.tracked_files(ws.places) if of_work_tree else list(versions.tree(ws.places, commit or ""))
+    tracked = (
+        listing.list_tracked_files(ws.places)
+        if of_work_tree
+        else list(versions.list_tree_files(ws.places, commit or ""))
+    )
     outside = find_uncovered(config.sources or offered, tracked)
     nested = submodules.find_nested(ws.places, None if of_work_tree else commit)
-    read = ws.sources.submodules(config, None if of_work_tree else commit)
+    read = ws.sources.find_submodules(config, None if of_work_tree else commit)
     below = _list_submodules(ws, nested, {each.path for each in read if each.places})
     linked = _list_linked_folders(ws, nested, tracked, of_work_tree=of_work_tree)
     if not config.sources:
@@ -147,10 +151,10 @@ def sources_report(ws: Workspace, *, ref: str | None = None) -> SourcesReport:
             submodules=below,
             linked_folders=linked,
         )
-    stored = ws.stored_collections() if ref is None else ()
+    stored = ws.list_stored_collections() if ref is None else ()
     with files_at(ws, ref) as opened:
         assert opened is not None  # noqa: S101  there are sources
-        contents = source_views.read(opened.folder)
+        contents = source_views.read_contents(opened.folder)
         by_lines = _files_cut_by_lines(opened.folder)
         rows = tuple(
             msgspec.structs.replace(
@@ -169,7 +173,7 @@ def sources_report(ws: Workspace, *, ref: str | None = None) -> SourcesReport:
             else _with_unmatched(ws, row, tracked, untracked=searched, with_untracked=of_work_tree)
             for row in rows
         )
-        beside = find_unnamed(ws, outside) if of_work_tree and not proposed else Unnamed({}, ())
+        beside = find_unnamed(ws, outside) if of_work_tree and not proposed else UnnamedFiles({}, ())
         available = [each for each in config.sources if each.collection in opened.collections]
         left_out = [*_by_listing(ws, available, config, commit=None if ref is None else commit)]
         left_out += [
@@ -190,7 +194,7 @@ def sources_report(ws: Workspace, *, ref: str | None = None) -> SourcesReport:
             proposal,
             count_endings(outside),
             beside.endings,
-            beside.yaml(config.sources),
+            beside.form_yaml(config.sources),
             find_extra(outside),
             below,
             linked,
@@ -201,7 +205,7 @@ _MOST_COUNTED = 200
 """Maximum number of submodules whose files are counted, because each starts a process."""
 
 
-@beside.one_deadline()
+@beside.share_deadline()
 def _list_submodules(ws: Workspace, nested: NestedPaths, read: Collection[str]) -> tuple[SubmoduleRow, ...]:
     counted = sorted(nested.submodules.items())[:_MOST_COUNTED]
     numbers = {path: submodules.count_files(ws.places, path, commit) for path, commit in counted}
@@ -233,29 +237,29 @@ def _list_parents(path: str) -> Iterator[str]:
     yield "."
 
 
-class Unnamed(NamedTuple):
+class UnnamedFiles(NamedTuple):
     """Tracked files in no source. `endings`: how many, by the ends of their names."""
 
     endings: Mapping[str, int]
     sources: tuple[SourceSettings, ...]
 
-    def yaml(self, named: Sequence[SourceSettings]) -> str:
+    def form_yaml(self, named: Sequence[SourceSettings]) -> str:
         """Lines to add below `sources:`; of a kind that is there a comment says where."""
         lines = []
         for source in self.sources:
             beside = next((other for other in named if other.kind == source.kind), None)
-            section = settings_docs.sources_section([source]).splitlines()[1:]
+            section = settings_docs.format_sources([source]).splitlines()[1:]
             paths = section[-2 if source.exclude else -1].partition(": ")[2]
             lines += [f"  # to the paths of {beside.collection}: {paths}"] if beside else section
         return "".join(f"{line}\n" for line in lines)
 
 
-def find_unnamed(ws: Workspace, uncovered: Sequence[str]) -> Unnamed:
+def find_unnamed(ws: Workspace, uncovered: Sequence[str]) -> UnnamedFiles:
     """Return the source settings to propose for these files, which are in no source."""
-    names = {*ws.stored_collections(), *(source.collection for source in ws.config.sources)}
+    names = {*ws.list_stored_collections(), *(source.collection for source in ws.config.sources)}
     possible = ws.sources.propose_for(uncovered, names)
-    endings = count_endings(path for path in uncovered if rules.source_of(possible, path))
-    return Unnamed(endings, possible)
+    endings = count_endings(path for path in uncovered if rules.find_source(possible, path))
+    return UnnamedFiles(endings, possible)
 
 
 def find_uncovered(sources: Sequence[SourceSettings], tracked: Iterable[str]) -> list[str]:
@@ -274,25 +278,27 @@ def find_extra(uncovered: Iterable[str]) -> str:
     """Return the command that installs the extra for these files of code; empty if nothing is
     missing.
     """
-    missing = languages.problem() and any(languages.language_of(path) in languages.GRAMMARS for path in uncovered)
+    missing = languages.find_language_problem() and any(
+        languages.detect_language(path) in languages.GRAMMARS for path in uncovered
+    )
     return languages.EXTRA_HINT if missing else ""
 
 
-def offered(ws: Workspace) -> tuple[SourceSettings, ...]:
+def propose_sources(ws: Workspace) -> tuple[SourceSettings, ...]:
     """Sources that could be named where none are, and the settings are there."""
-    return () if ws.sources.configured else ws.sources.proposals()
+    return () if ws.sources.configured else ws.sources.propose()
 
 
-def untracked_offers(ws: Workspace) -> int:
+def count_untracked_offers(ws: Workspace) -> int:
     """How many files could be of a source if git tracked them; of too many to list, as many as
     can be.
     """
     try:
-        files = raw_changes.untracked(ws.places, [])
+        files = raw_changes.list_untracked(ws.places, [])
     except LimitExceeded:
         return raw_changes.MOST_FILES
     possible = ws.sources.propose_for(files)
-    return sum(rules.source_of(possible, path) is not None for path in files)
+    return sum(rules.find_source(possible, path) is not None for path in files)
 
 
 def _with_unmatched(
@@ -315,7 +321,7 @@ def _idle_excludes(ws: Workspace, row: SourceRow, tracked: Sequence[str], *, wit
     idle = [pattern for pattern in patterns if not any(rules.is_named(pattern, path) for path in files)]
     if idle and with_untracked:
         try:
-            (others,) = untracked_files(ws.places, [whole])
+            (others,) = list_untracked_files(ws.places, [whole])
         except LimitExceeded:  # more than can be compared: nothing is known of them
             return []
         idle = [pattern for pattern in idle if not any(rules.is_named(pattern, path) for path in others)]
@@ -354,18 +360,18 @@ def _files_cut_by_lines(folder: Path) -> dict[str, list[str]]:
         return {
             name: sorted(
                 path
-                for columns in index.columns(name, header=True)
+                for columns in index.read_columns(name, header=True)
                 for path, metadata in zip(columns.doc_id, columns.metadata, strict=True)
                 if mark in metadata
             )
-            for name, row in index.collections.items()
+            for name, row in index.list_collections.items()
             if row.collection.is_code
         }
 
 
 def _find_disputed(ws: Workspace, source: SourceSettings) -> dict[str, str]:
     """Return the ids that notes claim and that another note has, by path."""
-    tree = source_tree.in_work_tree(ws)
+    tree = source_tree.read_work_tree(ws)
     files = tree.listing.files.get(source.collection, ()) if tree else ()
     claims = {file.path: tree.listing.claims.get(file.blob, "") for file in files} if tree else {}
     return notes.disputed_ids({file.path: file.doc_id for file in files}, claims)
@@ -375,8 +381,8 @@ def _by_listing(
     ws: Workspace, sources: Sequence[SourceSettings], config: Config, *, commit: str | None
 ) -> Iterator[LeftOutRow]:
     """What is left out because of its path, its attributes, its size."""
-    at = ws.sources.listing_at
-    listing = ws.sources.listing_here(sources) if commit is None else at(commit, sources, config)
+    at = ws.sources.list_commit
+    listing = ws.sources.list_work_tree(sources) if commit is None else at(commit, sources, config)
     yield from (LeftOutRow(_collection_of(sources, each), each.path, each.reason) for each in listing.left_out)
 
 
@@ -386,7 +392,7 @@ def _collection_of(sources: Sequence[SourceSettings], file: LeftOutFile) -> str:
 
 def _untracked(ws: Workspace, sources: Sequence[SourceSettings]) -> int:
     try:
-        found = zip(sources, untracked_files(ws.places, sources), strict=True)
+        found = zip(sources, list_untracked_files(ws.places, sources), strict=True)
     except LimitExceeded:
-        return untracked_count(ws.places, sources)
-    return len({path for source, files in found for path in files if rules.source_of([source], path)})
+        return count_untracked_files(ws.places, sources)
+    return len({path for source, files in found for path in files if rules.find_source([source], path)})

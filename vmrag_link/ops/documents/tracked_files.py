@@ -32,7 +32,7 @@ class TrackedFiles:
         `texts`: files of unknown formats are texts, too.
         """
         self._ws, self._named, self._collection, self._texts = ws, named, collection, texts
-        self._top = import_base.located(ws.places.top)
+        self._top = import_base.locate_path(ws.places.top)
         self._reasons: dict[Path, str] = {}
         self._untracked: set[Path] = set()
 
@@ -50,7 +50,7 @@ class TrackedFiles:
         named = [
             path_from_here(self._ws, str(path)) for path in self._named[:_MOST] if self._path_from_top(path) is not None
         ]
-        kind = ["--kind", "code"] if all(formats.by_suffix(path) is None for path in refused) else []
+        kind = ["--kind", "code"] if all(formats.find_by_suffix(path) is None for path in refused) else []
         into = ["--collection", quoted(self._collection)] if self._collection else []
         return f"{command_here(self._ws, 'sources add', [*named, *into, *kind])}   ({COPY})"
 
@@ -91,14 +91,14 @@ class TrackedFiles:
     def _tracked(self) -> frozenset[str]:
         from vmrag_link.git import listing
 
-        return frozenset(listing.tracked_files(self._ws.places))
+        return frozenset(listing.list_tracked_files(self._ws.places))
 
     def _is_readable(self, path: str) -> bool:
         from vmrag_link.code import languages
         from vmrag_link.sources import rules
 
-        if formats.by_suffix(path) is None:  # a source of the kind code reads any text
-            return (self._texts or bool(languages.language_of(path))) and not rules.flaw_of_name(path)
+        if formats.find_by_suffix(path) is None:  # a source of the kind code reads any text
+            return (self._texts or bool(languages.detect_language(path))) and not rules.find_name_flaw(path)
         return rules.can_read(path)
 
     def _find_unreadable(self, files: Mapping[Path, str]) -> set[Path]:
@@ -113,13 +113,13 @@ class TrackedFiles:
         return {
             file
             for file in files
-            if attributes.flaw_of_attributes(values.get(file, {})) or (file.exists() and file.stat().st_size > most)
+            if attributes.find_attribute_flaw(values.get(file, {})) or (file.exists() and file.stat().st_size > most)
         }
 
     def _source_of(self, path: str) -> SourceSettings | None:
         from vmrag_link.sources import rules
 
-        return rules.source_of(self._ws.sources.configured, path)
+        return rules.find_source(self._ws.sources.configured, path)
 
     def _describe_reason(self, path: str) -> str:
         source = self._source_of(path)
@@ -130,14 +130,14 @@ class TrackedFiles:
         from vmrag_link.sources import rules
 
         sources = self._ws.config.sources if files else ()
-        named = {file: source for file, path in files.items() if (source := rules.source_of(sources, path))}
+        named = {file: source for file, path in files.items() if (source := rules.find_source(sources, path))}
         if not named:
             return {}
-        from vmrag_link.sources.untracked import untracked_files
+        from vmrag_link.sources.untracked import list_untracked_files
 
         untracked: set[str] = set()
         with suppress(LimitExceeded):  # more files than a person has written
-            untracked.update(*untracked_files(self._ws.places, sources))
+            untracked.update(*list_untracked_files(self._ws.places, sources))
         return {
             file: f"is a document of the source {source.collection!r} as soon as git tracks it: git add"
             for file, source in named.items()

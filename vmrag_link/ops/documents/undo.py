@@ -40,7 +40,7 @@ def keep_text(places: Places, note: KeptNote) -> None:
     _prune_texts(places)
 
 
-def kept_notes(places: Places) -> Iterator[tuple[Path, KeptNote]]:
+def list_kept_notes(places: Places) -> Iterator[tuple[Path, KeptNote]]:
     """Yield what is kept for this work tree, or for one that is gone, newest first.
 
     A damaged file is left out.

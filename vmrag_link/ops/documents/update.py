@@ -10,14 +10,14 @@ from typing import Any
 import msgspec
 
 from vmrag_link import clock
-from vmrag_link.documents.import_base import origin_of, with_origin
+from vmrag_link.documents.import_base import add_origin, read_origin
 from vmrag_link.engines.base import Write
 from vmrag_link.errors import UsageInvalid
 from vmrag_link.index.draft import Draft
 from vmrag_link.index.metadata import parse_chunk_id
-from vmrag_link.models import At, Collection, Document, Record, canonical_json, content_hash, metadata_of
+from vmrag_link.models import At, Collection, Document, Record, content_hash, encode_canonical_json, parse_metadata
 from vmrag_link.ops.documents import collections, writing
-from vmrag_link.ops.documents.document_selection import Selection, chunks_of, select
+from vmrag_link.ops.documents.document_selection import Selection, chunks_of, select_documents
 from vmrag_link.ops.documents.drafts import checked_metadata, stated_title, title_of
 from vmrag_link.ops.documents.writing import Planned, WriteResult
 from vmrag_link.ops.history.document_names import no_document
@@ -46,7 +46,7 @@ class UpdateCounts(Record, frozen=True):
     vectors: dict[str, bytes]
 
 
-def update(ws: Workspace, name: str, changes: Sequence[DocumentUpdate]) -> WriteResult[UpdateCounts]:
+def update_documents(ws: Workspace, name: str, changes: Sequence[DocumentUpdate]) -> WriteResult[UpdateCounts]:
     """Change texts and metadata, in the order of `changes`.
 
     Embeddings are the index's of this machine alone, until it is built again. Raises
@@ -57,17 +57,17 @@ def update(ws: Workspace, name: str, changes: Sequence[DocumentUpdate]) -> Write
         change.metadata if change.metadata is None else checked_metadata(change.metadata, change.name)
         for change in changes
     ]
-    if source := ws.sources.writable(name):
+    if source := ws.sources.find_writable(name):
         return _update_notes(ws, source, changes)
     now = clock.now()
 
     def plan(at: At) -> Planned[UpdateCounts]:
-        collection = collections.find(ws, at, name)
+        collection = collections.find_collection(ws, at, name)
         collections.require_plain(collection)
         ids = _document_ids(ws, at, collection, changes)
         before = {
             document.doc_id: document
-            for document in ws.engine.documents(at, collection=collection.name, ids=ids.values())
+            for document in ws.engine.read_documents(at, collection=collection.name, ids=ids.values())
         }
         after = dict(before)
         for change, metadata in zip(changes, given, strict=True):
@@ -80,7 +80,7 @@ def update(ws: Workspace, name: str, changes: Sequence[DocumentUpdate]) -> Write
         }
         new = [msgspec.structs.replace(each, updated_at=now) for each in after.values() if each != before[each.doc_id]]
         touched = {each.doc_id for each in new} | vectors.keys()
-        ws.indexer().prepare(collection, new)
+        ws.create_indexer().embed_documents(collection, new)
         counts = UpdateCounts(
             collection.name,
             [doc_id for doc_id in dict.fromkeys(ids.values()) if doc_id in touched],
@@ -89,7 +89,7 @@ def update(ws: Workspace, name: str, changes: Sequence[DocumentUpdate]) -> Write
         )
         return Planned(Write(put_documents=new) if touched else None, counts)
 
-    return writing.write(ws, plan, f"update documents of {name}", alter=_embed)
+    return writing.write_rows(ws, plan, f"update documents of {name}", alter=_embed)
 
 
 def _update_notes(
@@ -115,14 +115,14 @@ def _note_ids(ws: Workspace, source: SourceSettings, changes: Sequence[DocumentU
     names = [change.name for change in changes if parse_chunk_id(change.name)]
     if not names:
         return {}
-    ws.files.refreshed()
-    collection = collections.find(ws.files, "", source.collection)
-    return {named.name: named.doc_id for named in select(ws.files, "", collection, Selection(names)).named}
+    ws.files.refresh()
+    collection = collections.find_collection(ws.files, "", source.collection)
+    return {named.name: named.doc_id for named in select_documents(ws.files, "", collection, Selection(names)).named}
 
 
 def _document_ids(ws: Workspace, at: At, collection: Collection, changes: Sequence[DocumentUpdate]) -> dict[str, str]:
     """The document that each change names. Raises `DocumentMissing`."""
-    found = select(ws, at, collection, Selection([change.name for change in changes]))
+    found = select_documents(ws, at, collection, Selection([change.name for change in changes]))
     if found.missing:
         error = no_document(ws.engine, at, collection.name, found.missing[0])
         error.details["ids"] = found.missing
@@ -132,7 +132,7 @@ def _document_ids(ws: Workspace, at: At, collection: Collection, changes: Sequen
 
 def _embed(draft: Draft, counts: UpdateCounts) -> None:
     if counts.vectors:
-        draft.embed(counts.collection, counts.vectors)
+        draft.replace_vectors(counts.collection, counts.vectors)
 
 
 def _vector(ws: Workspace, collection: Collection, document: Document, given: Sequence[float]) -> bytes:
@@ -164,7 +164,7 @@ def _new_version(document: Document, text: str | None, metadata: str | None) -> 
 
     A title that was derived from the replaced text is derived again.
     """
-    old = metadata_of(document)
+    old = parse_metadata(document)
     new = old if metadata is None else msgspec.json.decode(metadata, type=dict[str, Any])
     content = document.content if text is None else text
     derived = stated_title(new) or document.title == title_of(document.content, old)
@@ -179,5 +179,5 @@ def _new_version(document: Document, text: str | None, metadata: str | None) -> 
 
 def _with_origin_kept(document: Document, metadata: Mapping[str, Any]) -> str:
     """What a library's document was made of is no metadata of the client's, whatever it gives."""
-    made_of = origin_of(document)
-    return canonical_json(with_origin(metadata, made_of) if made_of else metadata)
+    made_of = read_origin(document)
+    return encode_canonical_json(add_origin(metadata, made_of) if made_of else metadata)

@@ -22,10 +22,10 @@ from vmrag_link.errors import (
     file_failures,
 )
 from vmrag_link.git import plumbing, sidecar_repo
-from vmrag_link.models import At, KbBranch, Working
+from vmrag_link.models import At, KbBranch, WorkingSet
 from vmrag_link.ops.follow.follow_pin import follow
 from vmrag_link.sync import lease
-from vmrag_link.sync.target import Target, held, unpinned, way_back
+from vmrag_link.sync.target import Target, describe_held, describe_unpinned, restore_command
 from vmrag_link.workspace import Workspace, reasons
 
 if TYPE_CHECKING:
@@ -67,28 +67,30 @@ class WriteResult(NamedTuple, Generic[R]):
     notes: NotesWritten | None = None
 
 
-def writable(ws: Workspace, *, index: bool = True) -> Target:
+def require_writable(ws: Workspace, *, index: bool = True) -> Target:
     """Bring the workspace to its pin; returns what a write goes to. `index` as in `movable`.
 
     Raises where nothing may be written.
     """
-    target = movable(ws, index=index)
+    target = require_movable(ws, index=index)
     if target.attachment in ("held", "behind"):
         # Between the two steps of another process's commit it looks so, too: the pin comes after
         # the branch.
-        target = movable(ws, index=index)
+        target = require_movable(ws, index=index)
     if target.kb_branch and target.attachment == "held":
         raise Uncommitted(
-            held(target.kb_branch, target.revision),
-            hint=way_back(target.kb_branch),
-            local_changes=local_changes(ws.engine, target.kb_branch),
+            describe_held(target.kb_branch, target.revision),
+            hint=restore_command(target.kb_branch),
+            local_changes=count_local_changes(ws.engine, target.kb_branch),
         )
     if target.kb_branch and target.attachment == "behind":
-        raise KnowledgeMoved(unpinned(target.kb_branch, target.revision), hint=way_back(target.kb_branch))
+        raise KnowledgeMoved(
+            describe_unpinned(target.kb_branch, target.revision), hint=restore_command(target.kb_branch)
+        )
     return target
 
 
-def movable(ws: Workspace, *, index: bool = True) -> Target:
+def require_movable(ws: Workspace, *, index: bool = True) -> Target:
     """As `writable`, for commands that move the KB branch: it need not stand at the pin.
 
     With `index` the index is brought to the pin, too. One that cannot be built does not prevent
@@ -96,7 +98,7 @@ def movable(ws: Workspace, *, index: bool = True) -> Target:
     gets one with the first write.
     """
     refuse_if_busy(ws)
-    sidecar_repo.prepare(ws.places)
+    sidecar_repo.prepare_folders(ws.places)
     if index:
         try:
             with file_failures():
@@ -109,19 +111,19 @@ def movable(ws: Workspace, *, index: bool = True) -> Target:
     # for us to read.
     target = _with_lease(ws)
     if target.state != "pinned":
-        raise reasons.unusable(ws, target)
+        raise reasons.explain_unusable(ws, target)
     return target
 
 
 def _with_lease(ws: Workspace) -> Target:
     """What is written to, once no other work tree can begin to write there."""
-    target = ws.target()
-    if target.in_use_by or target.own:
+    target = ws.resolve_target()
+    if target.in_use_by or target.has_own_branch:
         return target
     try:
-        lease.take(ws.places, target.trigger.symbolic or "", timeout=ws.lock_timeout)
+        lease.take_lease(ws.places, target.trigger.symbolic or "", timeout=ws.lock_timeout)
     except BranchInUse:  # another one was faster
-        return ws.target()
+        return ws.resolve_target()
     return target
 
 
@@ -133,27 +135,27 @@ def refuse_if_busy(ws: Workspace) -> None:
     from vmrag_link.git import pin_conflict
     from vmrag_link.sync import apply
 
-    refuse_in_between(ws)
+    refuse_git_operation(ws)
     apply.wait_for_git(ws.sync_context)
-    if pin_conflict.stages(ws.places):
+    if pin_conflict.read_stages(ws.places):
         raise MergeConflict(
             "The pin is in conflict; what would be written now would take one side.", hint="vmrag resolve"
         )
 
 
-def refuse_in_between(ws: Workspace) -> None:
+def refuse_git_operation(ws: Workspace) -> None:
     """As `refuse_if_busy`, also where there is no knowledge base. Raises `GitBusy`."""
     from vmrag_link.git import pin_conflict
 
-    what = plumbing.busy(ws.places)
+    what = plumbing.find_operation(ws.places)
     if what:
-        then = plumbing.busy_hint(what)
+        then = plumbing.operation_hint(what)
         raise GitBusy(
             f"A {what} is under way in this work tree; knowledge is not written meanwhile.",
-            hint=f"vmrag resolve, then: {then}" if pin_conflict.undecided(ws.places) else then,
+            hint=f"vmrag resolve, then: {then}" if pin_conflict.find_undecided(ws.places) else then,
             operation=what,
         )
-    if ws.trigger().branch is None:
+    if ws.read_trigger().branch is None:
         from vmrag_link.git import jj
 
         raise GitBusy(
@@ -165,7 +167,7 @@ def refuse_in_between(ws: Workspace) -> None:
         )
 
 
-def write(
+def write_rows(
     ws: DocumentStore,
     plan: Plan[R],
     purpose: str,
@@ -190,18 +192,18 @@ def write(
     if not isinstance(ws, Workspace):
         return _store_here(ws, plan, purpose)
     for _ in range(ATTEMPTS):
-        target = writable(ws, index=follow)
-        stamp = ws.engine.stamp()
-        planned = plan(target.place)
+        target = require_writable(ws, index=follow)
+        stamp = ws.engine.read_stamp()
+        planned = plan(target.at)
         if planned.rows is None:
             return WriteResult(planned.report, None)
-        _refuse_sources(ws, target.place, planned.rows, moved_source)
-        name = branches.prepare(ws, target)
-        with locks.exclusive(ws.places.workspace_lock, purpose=purpose, timeout=ws.lock_timeout):
-            if ws.trigger() != target.trigger:
+        _refuse_sources(ws, target.at, planned.rows, moved_source)
+        name = branches.prepare_branch(ws, target)
+        with locks.hold_exclusive(ws.places.workspace_lock, purpose=purpose, timeout=ws.lock_timeout):
+            if ws.read_trigger() != target.trigger:
                 continue  # a checkout in another terminal: plan for where it went, or be refused there
             if not target.in_use_by:
-                lease.take(ws.places, target.trigger.symbolic or "", timeout=ws.lock_timeout)
+                lease.take_lease(ws.places, target.trigger.symbolic or "", timeout=ws.lock_timeout)
             change = _Change(plan, planned, stamp, name, target.revision)
             return _store_and_index(ws, change, purpose, alter) if follow else _store_only(ws, change, purpose)
     raise KnowledgeMoved("HEAD kept moving while this waited; nothing was written.", hint="Run the command again.")
@@ -213,7 +215,7 @@ def _refuse_sources(ws: Workspace, at: At, rows: Write, moved: str) -> None:
 
     derived = {source.collection for source in ws.sources.configured} - {moved}
     named = [put_collection.name for put_collection in rows.put_collections if put_collection.name in derived]
-    if named and not {collection.name for collection in ws.engine.collections(at)}.intersection(named):
+    if named and not {collection.name for collection in ws.engine.list_collections(at)}.intersection(named):
         raise source_read_only(named[0])
 
 
@@ -228,10 +230,10 @@ class _Change(NamedTuple, Generic[R]):
 
     def store(self, ws: Workspace, purpose: str) -> Planned[R]:
         """Returns the plan that was stored."""
-        with ws.engine.writing(purpose):
-            there, planned = ws.engine.branch(self.branch), self.planned
-            if ws.engine.stamp() != self.stamp:  # somebody has written meanwhile; from here on nobody can
-                planned = self.plan(Working(self.branch) if there else self.revision)
+        with ws.engine.write_lock(purpose):
+            there, planned = ws.engine.find_branch(self.branch), self.planned
+            if ws.engine.read_stamp() != self.stamp:  # somebody has written meanwhile; from here on nobody can
+                planned = self.plan(WorkingSet(self.branch) if there else self.revision)
             if there is None:
                 ws.engine.create_branch(self.branch, self.revision)
             ws.engine.write(self.branch, planned.rows or Write(), expected=self.revision)
@@ -241,13 +243,13 @@ class _Change(NamedTuple, Generic[R]):
 def _store_and_index(
     ws: Workspace, change: _Change[R], purpose: str, alter: Callable[[Draft, R], None]
 ) -> WriteResult[R]:
-    from vmrag_link.index.contents import chunks_held
+    from vmrag_link.index.contents import count_chunks
 
     branch, revision = change.branch, change.revision
     copy = ws.sync_context.working_copy(branch, revision)
     planned = None
     try:
-        with file_failures(), copy.writing() as stood:
+        with file_failures(), copy.lock_for_writing() as stood:
             planned = change.store(ws, purpose)
             report = planned.report
             changed = _documents_alone(planned.rows) if stood == "current" else None
@@ -260,7 +262,7 @@ def _store_and_index(
                 alter=lambda draft: alter(draft, report),
             )
             put = planned.rows.put_documents if planned.rows else ()
-            chunks = chunks_held(copy.path, (each.key for each in put))
+            chunks = count_chunks(copy.path, (each.key for each in put))
     except INDEXING_FAILURES as error:
         if planned is None:
             raise
@@ -276,12 +278,12 @@ def _documents_alone(rows: Write | None) -> frozenset[tuple[str, str]] | None:
     put = rows.put_documents
     if not isinstance(put, list | tuple) or any(each.table != "documents" for each in put):
         return None  # a row of another table leaves the collection that it was in
-    alone = msgspec.structs.replace(rows, put_documents=(), remove_documents=()).empty
+    alone = msgspec.structs.replace(rows, put_documents=(), remove_documents=()).is_empty
     return frozenset((*(each.key for each in put), *rows.remove_documents)) if alone else None
 
 
 def _store_only(ws: Workspace, change: _Change[R], purpose: str) -> WriteResult[R]:
-    with ws.sync_context.working_copy(change.branch, change.revision).deferring():
+    with ws.sync_context.working_copy(change.branch, change.revision).defer_update():
         planned = change.store(ws, purpose)
     return WriteResult(
         planned.report, change.branch, "The documents are stored, and the index follows when it is needed next."
@@ -292,20 +294,20 @@ def _store_here(store: LocalStore, plan: Plan[R], purpose: str) -> WriteResult[R
     from vmrag_link.workspace import local_store
 
     engine = store.engine
-    stamp = engine.stamp()
+    stamp = engine.read_stamp()
     planned = plan(local_store.AT)
     if planned.rows is not None:
-        with store.index().deferring(), engine.writing(purpose):
-            if engine.stamp() != stamp:  # as in `_Change.store`
+        with store.get_index().defer_update(), engine.write_lock(purpose):
+            if engine.read_stamp() != stamp:  # as in `_Change.store`
                 planned = plan(local_store.AT)
             engine.write(local_store.BRANCH, planned.rows or Write(), expected=store.base)
     return WriteResult(planned.report, None, versioned=False)
 
 
-def local_changes(engine: Engine, branch: KbBranch) -> dict[str, Any]:
+def count_local_changes(engine: Engine, branch: KbBranch) -> dict[str, Any]:
     """`added`, `modified`, `deleted` and `total` count documents; `documents` are ids."""
-    found = engine.diff(branch.head, Working(branch.name))
-    counts = found.counts()
+    found = engine.diff(branch.head, WorkingSet(branch.name))
+    counts = found.count_changes()
     return {
         "added": counts.added,
         "modified": counts.modified,

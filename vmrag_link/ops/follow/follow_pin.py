@@ -17,7 +17,7 @@ from vmrag_link.errors import (
     file_failures,
 )
 from vmrag_link.ops.follow import lazy_fetch
-from vmrag_link.ops.follow.recovery import pending, recover
+from vmrag_link.ops.follow.recovery import list_pending, recover
 from vmrag_link.sync import background
 from vmrag_link.workspace import Workspace, reasons
 
@@ -70,22 +70,22 @@ def follow(ws: Workspace, *, index: bool = True, tolerate: Tolerance = "nothing"
 
 def _can_answer(ws: Workspace, *, index: bool) -> bool:
     """Return whether an earlier state can answer."""
-    return ws.binding is not None if index else ws.standing_revision is not None
+    return ws.binding is not None if index else ws.current_revision is not None
 
 
 def _is_syncing(ws: Workspace) -> bool:
     """Return whether a sync in the background goes on after `hooks.wait_s`."""
-    return not background.ended(background.sync_of(ws.places), within=ws.config.hooks.wait_s)
+    return not background.wait_for_end(background.get_sync_job(ws.places), within=ws.config.hooks.wait_s)
 
 
 def _follow(ws: Workspace, *, index: bool) -> SyncReport | None:
-    if not ws.initialized:
-        ws.chroma.follow()  # a store of files alone; otherwise `bring_to_pin` does it
-    lazy_fetch.bring(ws)
+    if not ws.is_initialized:
+        ws.chroma.start_following()  # a store of files alone; otherwise `bring_to_pin` does it
+    lazy_fetch.fetch_pinned(ws)
     recover(ws)
-    background.tell(background.sync_of(ws.places), ws.progress.note)
+    background.report_notes(background.get_sync_job(ws.places), ws.progress.note)
     if ws.config.index.chroma != "auto":  # otherwise the user did not ask for stores
-        background.tell(background.chroma_of(ws.places), ws.progress.note)
+        background.report_notes(background.get_chroma_job(ws.places), ws.progress.note)
     return ws.bring_to_pin(index=index)
 
 
@@ -93,7 +93,7 @@ def follow_or_raise(ws: Workspace) -> SyncReport | None:
     """Follow the pin, and raise the reason if there is one that cannot be followed."""
     report = follow(ws)
     if report is not None and report.state in ("malformed", "missing"):
-        raise reasons.unusable(ws, ws.target())
+        raise reasons.explain_unusable(ws, ws.resolve_target())
     return report
 
 
@@ -102,8 +102,8 @@ def follow_and_warn(ws: Workspace, *, index: bool = False) -> None:
     name it.
     """
     follow(ws, index=index, tolerate="failures")
-    revision = (ws.binding.revision if ws.binding else None) if index else ws.standing_revision
-    for note in reasons.notes(ws, ws.target(), revision) if revision else ():
+    revision = (ws.binding.revision if ws.binding else None) if index else ws.current_revision
+    for note in reasons.explain_difference(ws, ws.resolve_target(), revision) if revision else ():
         ws.progress.note(note)
 
 
@@ -117,9 +117,9 @@ def read_consistently(ws: ReadableStore, read: Callable[[], T], *, index: bool =
     if not isinstance(ws, Workspace):
         return read()  # a store without versions follows no pin
     for _ in range(ATTEMPTS):
-        trigger, commits = ws.trigger(), pending(ws)
+        trigger, commits = ws.read_trigger(), list_pending(ws)
         follow(ws, index=index, tolerate="failures")
         answer = read()
-        if ws.trigger() == trigger and all(entry in commits for entry in pending(ws)):
+        if ws.read_trigger() == trigger and all(entry in commits for entry in list_pending(ws)):
             break
     return answer

@@ -74,7 +74,7 @@ class _Failure(Record, frozen=True):
         return RemoteUnreachable(self.message, hint=self.hint, cause=self.cause)
 
 
-def bring(ws: Workspace, *, insist: bool = False) -> bool:
+def fetch_pinned(ws: Workspace, *, insist: bool = False) -> bool:
     """Fetch what the pin names, if it is not here and `auto_fetch` is on; whether something came.
 
     `insist`: ask even if it could not be had a moment ago, as where nothing else could answer.
@@ -82,13 +82,13 @@ def bring(ws: Workspace, *, insist: bool = False) -> bool:
     """
     if not ws.config.auto_fetch:
         return False
-    cloned = not ws.initialized
+    cloned = not ws.is_initialized
     if cloned and not _clone(ws, insist=insist):
         return False
-    target = ws.target_for_reading()
+    target = ws.resolve_target_for_reading()
     if target.state != "missing" or target.pin is None or target.problem:  # what was refused came already
         return cloned
-    earlier = None if insist or ws.standing_revision is None else _recent_failure(ws, target.pin)
+    earlier = None if insist or ws.current_revision is None else _recent_failure(ws, target.pin)
     if earlier and (ws.unreached or not earlier.answered):
         ws.unreached = earlier.error
         return cloned
@@ -100,22 +100,22 @@ def bring(ws: Workspace, *, insist: bool = False) -> bool:
     return cloned or ws.unreached is None
 
 
-def ask_again(ws: Workspace) -> None:
+def retry_fetch(ws: Workspace) -> None:
     """Fetch the pinned revision if it is missing because the remote did not have it."""
-    pin = migrated.parsed(ws.places.kb, plumbing.pin_bytes(ws.places)) if ws.initialized else None
+    pin = migrated.try_read_pin(ws.places.kb, plumbing.read_pin_bytes(ws.places)) if ws.is_initialized else None
     failure = _failure(ws, pin) if pin else None
     if failure and failure.answered:
-        bring(ws)
+        fetch_pinned(ws)
 
 
-def unusable(ws: Workspace, target: Target) -> VmragError:
+def unusable_pin(ws: Workspace, target: Target) -> VmragError:
     """As `reasons.unusable`, with what the remote said when it was last asked, however long ago.
 
     Nobody is asked now.
     """
     if ws.unreached is None and target.state == "missing" and target.pin and (known := _failure(ws, target.pin)):
         ws.unreached = known.error
-    return reasons.unusable(ws, target)
+    return reasons.explain_unusable(ws, target)
 
 
 def _clone(ws: Workspace, *, insist: bool) -> bool:
@@ -124,14 +124,14 @@ def _clone(ws: Workspace, *, insist: bool) -> bool:
     A remote that refuses answers at once. Only one that is silent is not asked again.
     """
     if opening.is_lost(ws.places.kb):
-        raise reasons.uninitialized(ws)
-    pin = migrated.parsed(ws.places.kb, plumbing.pin_bytes(ws.places))
+        raise reasons.explain_uninitialized(ws)
+    pin = migrated.try_read_pin(ws.places.kb, plumbing.read_pin_bytes(ws.places))
     if pin is None:
         return False
     if not insist and ws.elsewhere:
         raise ws.elsewhere
     if not insist and (earlier := _recent_failure(ws, pin)):
-        raise reasons.uninitialized(ws, earlier.error)
+        raise reasons.explain_uninitialized(ws, earlier.error)
     from vmrag_link.ops.remotes.clone import clone  # rarely needed, and a checkout waits for imports
 
     try:
@@ -139,33 +139,33 @@ def _clone(ws: Workspace, *, insist: bool) -> bool:
     except (RemoteError, FileSystemError) as why:
         if isinstance(why, RemoteUnreachable):
             _remember(ws, pin, why)
-        ws.elsewhere = reasons.uninitialized(ws, why)
+        ws.elsewhere = reasons.explain_uninitialized(ws, why)
         raise ws.elsewhere from why
     return True
 
 
-def require(ws: Workspace, pin: Pin, source: str) -> str:
+def require_revision(ws: Workspace, pin: Pin, source: str) -> str:
     """The revision of a pin that a person or git asks for; it is fetched if it is not here and
     `auto_fetch` is on.
 
     Raises `PinRevisionMissing`, which names the `source` of the pin.
     """
-    if not ws.initialized:
-        bring(ws)
-    revision = migrated.current(ws.places.kb, pin.dolt_commit)
+    if not ws.is_initialized:
+        fetch_pinned(ws)
+    revision = migrated.translate_revision(ws.places.kb, pin.dolt_commit)
     try:
         if ws.engine.has_revision(revision):
             return revision
     except ServerUnreachable:
-        if ws.views.problem(revision):
+        if ws.views.find_problem(revision):
             raise
         return revision  # its index is here, and never changes
-    why = _fetch(ws, pin) if ws.config.auto_fetch else reasons.of_another_engine(ws, revision)
-    revision = migrated.current(ws.places.kb, pin.dolt_commit)
+    why = _fetch(ws, pin) if ws.config.auto_fetch else reasons.explain_other_engine(ws, revision)
+    revision = migrated.translate_revision(ws.places.kb, pin.dolt_commit)
     if why is None and ws.engine.has_revision(revision):
         return revision
     missing = f"{source} pins revision {revision}, which is not in this knowledge base."
-    raise reasons.missing_revision(missing, revision, why) from why
+    raise reasons.explain_missing_revision(missing, revision, why) from why
 
 
 def require_sides(
@@ -177,14 +177,14 @@ def require_sides(
     `given_up`, right now.
     """
     named = (("Our side", ours), ("Their side", theirs), ("The base", base))
-    sides = [(source, pin) for source, data in named if (pin := migrated.parsed(ws.places.kb, data))]
+    sides = [(source, pin) for source, data in named if (pin := migrated.try_read_pin(ws.places.kb, data))]
     others = [pin.dolt_commit for _, pin in sides]
     problems: list[PinRevisionMissing] = []
     for source, pin in sides:
         if pin.dolt_commit in given_up:
             continue
         try:
-            require(ws, pin, source)
+            require_revision(ws, pin, source)
         except PinRevisionMissing as why:
             problems.append(why)
     for problem in problems:
@@ -204,9 +204,9 @@ def is_given_up(ws: Workspace, missing: PinRevisionMissing, others: Iterable[str
     from vmrag_link.merging import revisions
 
     revision = missing.details["revision"]
-    if not ws.initialized or not any(revisions.accepts_loss(ws.engine, each, revision) for each in others):
+    if not ws.is_initialized or not any(revisions.accepts_loss(ws.engine, each, revision) for each in others):
         return False
-    if _no_remote_has_it(missing.__cause__) or revision in configuration.config_values(ws.places, ACCEPTED_KEY):
+    if _no_remote_has_it(missing.__cause__) or revision in configuration.read_config_values(ws.places, ACCEPTED_KEY):
         return True
     raise PinRevisionMissing(
         f"{missing.message} A record accepts its loss, but it does not apply before all remotes were asked.",
@@ -224,7 +224,7 @@ def _no_remote_has_it(why: BaseException | None) -> bool:
 
 def pinned_at(ws: Workspace, ref: str) -> str:
     """The revision that a git ref pins. Raises as `pin_at` and `require`."""
-    return require(ws, pin_at(ws, ref), ref)
+    return require_revision(ws, pin_at(ws, ref), ref)
 
 
 def pin_at(ws: Workspace, ref: str, *, shown: str = "", limit: int | None = None) -> Pin:
@@ -234,7 +234,7 @@ def pin_at(ws: Workspace, ref: str, *, shown: str = "", limit: int | None = None
     `shown`: what the user typed, if that is not `ref`. Raises `GitFailed` above `limit` bytes.
     """
     name = shown or ref
-    data = plumbing.blob(ws.places, f"{plumbing.resolve(ws.places, ref)}:{PIN_NAME}", limit=limit)
+    data = plumbing.read_blob(ws.places, f"{plumbing.resolve_commit(ws.places, ref)}:{PIN_NAME}", limit=limit)
     if data is None:
         raise PinMissing(f"{name} pins no knowledge.", hint=f"git log {quoted(name)} -- {PIN_NAME}", ref=name)
     return migrated.read_pin(ws.places.kb, data, source=f"{name}:{PIN_NAME}")
@@ -243,24 +243,26 @@ def pin_at(ws: Workspace, ref: str, *, shown: str = "", limit: int | None = None
 def _fetch(ws: Workspace, pin: Pin) -> VmragError | None:
     """Fetch the revision; why it is still missing, None if it came."""
     from vmrag_link.ops.remotes import destinations, revision_map
-    from vmrag_link.ops.remotes.fetch import OF_A_SYNCED_FORK, fetch_in_turn
+    from vmrag_link.ops.remotes.fetch import SYNCED_FORK_HINT, fetch_in_turn
 
-    if behind := reasons.of_another_engine(ws, pin.dolt_commit):
+    if behind := reasons.explain_other_engine(ws, pin.dolt_commit):
         return behind
-    revision_map.refresh(ws.engine)  # where a server has the knowledge base, others write it
-    if ws.engine.has_revision(migrated.current(ws.places.kb, pin.dolt_commit)):
+    revision_map.reload_map(ws.engine)  # where a server has the knowledge base, others write it
+    if ws.engine.has_revision(migrated.translate_revision(ws.places.kb, pin.dolt_commit)):
         return None
     why: VmragError | None = None
     try:
-        answered, problems = fetch_in_turn(ws, destinations.named(ws, pin.dolt_remote), pin.dolt_commit)
+        answered, problems = fetch_in_turn(
+            ws, destinations.list_trusted_addresses(ws, pin.dolt_remote), pin.dolt_commit
+        )
         unasked = [problem for problem in problems if not isinstance(problem, RemoteEmpty)]
         why = next(iter(unasked), None) or (None if answered else problems[0])
     except (RemoteError, LockError, FileSystemError) as error:
         why = error
-    here = migrated.current(ws.places.kb, pin.dolt_commit)  # a fetch may bring what it became
+    here = migrated.translate_revision(ws.places.kb, pin.dolt_commit)  # a fetch may bring what it became
     if ws.engine.has_revision(here):
         return None
-    if why is None and pin_values.written_by(here) != ws.engine.name:
+    if why is None and pin_values.engine_of_revision(here) != ws.engine.name:
         return PinRevisionMissing(
             "It was made before the knowledge base was moved, and was not moved with it.",
             hint=f"Who still has it takes it along: vmrag migrate --to {ws.engine.name} && vmrag push",
@@ -268,7 +270,7 @@ def _fetch(ws: Workspace, pin: Pin) -> VmragError | None:
     return why or RemoteUnreachable(
         "The remote does not have it either.",
         hint="Ask who pinned it to push it with `vmrag push`, then: vmrag sync (git log -1 -- .dolt-version shows who); "
-        f"{OF_A_SYNCED_FORK}; what somebody's fork has, a maintainer takes from there: vmrag adopt FORK; {OR_PIN_WITHOUT_IT}",
+        f"{SYNCED_FORK_HINT}; what somebody's fork has, a maintainer takes from there: vmrag adopt FORK; {OR_PIN_WITHOUT_IT}",
         cause=PinRevisionMissing.code,
     )
 

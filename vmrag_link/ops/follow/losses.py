@@ -58,14 +58,14 @@ class AcceptedLoss(Record, frozen=True):
     asked: tuple[str, ...]
 
 
-class Search(Record, frozen=True):
+class LossSearch(Record, frozen=True):
     """The revisions that are nowhere, and which remotes were asked for them."""
 
     lost: tuple[str, ...]
     asked: tuple[str, ...]
 
 
-def missing(ws: Workspace, code: str | None, pin: Pin | None) -> dict[str, Pin]:
+def find_missing(ws: Workspace, code: str | None, pin: Pin | None) -> dict[str, Pin]:
     """By revision, the pins of the work tree and of a code commit's history whose knowledge is not
     here. Raises `PinRevisionMissing` for one that another engine made, to which this clone has yet
     to follow.
@@ -74,12 +74,12 @@ def missing(ws: Workspace, code: str | None, pin: Pin | None) -> dict[str, Pin]:
     found = {each.dolt_commit: each for each in (*([pin] if pin else ()), *reached)}
     found = {revision: each for revision, each in found.items() if not ws.engine.has_revision(revision)}
     for revision in found:
-        if behind := reasons.of_another_engine(ws, revision):
+        if behind := reasons.explain_other_engine(ws, revision):
             raise behind
     return found
 
 
-def search(ws: Workspace, wanted: Mapping[str, Pin], *, offline: bool, then: str) -> Search:
+def search_remotes(ws: Workspace, wanted: Mapping[str, Pin], *, offline: bool, then: str) -> LossSearch:
     """Ask every remote that a pin, the settings or git name for what is missing.
 
     `then`: the command for what has come. Raises `NoChanges` where nothing is missing any more,
@@ -88,12 +88,12 @@ def search(ws: Workspace, wanted: Mapping[str, Pin], *, offline: bool, then: str
     if not wanted:
         raise NoChanges("No revision is lost: every one that is pinned here is in this knowledge base.", hint=then)
     asked = () if offline else tuple(_ask(ws, wanted.values()))
-    lost = tuple(each for each in wanted if not ws.engine.has_revision(migrated.current(ws.places.kb, each)))
+    lost = tuple(each for each in wanted if not ws.engine.has_revision(migrated.translate_revision(ws.places.kb, each)))
     if len(lost) < len(wanted):
         ws.progress.note(f"{plural(len(wanted) - len(lost), 'revision')} came from a remote.")
     if not lost:
         raise NoChanges("Nothing is lost: what was missing has come.", hint=then)
-    return Search(lost, asked)
+    return LossSearch(lost, asked)
 
 
 def _ask(ws: Workspace, wanted: Iterable[Pin]) -> Iterator[str]:
@@ -116,12 +116,12 @@ def _addresses(ws: Workspace, wanted: Iterable[Pin]) -> list[Address]:
 
     found: dict[str, Address] = {}
     for stated in dict.fromkeys([*(each.dolt_remote for each in wanted), ws.config.remote]):
-        ref = destinations.own_ref(ws, stated)
+        ref = destinations.find_own_ref(ws, stated)
         try:
             places = (
-                [address.of_remote(ws.places, name, ref=ref, ask=True) for name in remotes.names(ws.places)]
+                [address.remote_address(ws.places, name, ref=ref, ask=True) for name in remotes.list_remotes(ws.places)]
                 if ref
-                else destinations.named(ws, stated, ask=True)
+                else destinations.list_trusted_addresses(ws, stated, ask=True)
             )
         except RemoteError as why:
             raise _unknown(why) from why
@@ -137,36 +137,36 @@ def _unknown(why: RemoteError) -> RemoteUnreachable:
     )
 
 
-def describe(ws: Workspace, lost: Sequence[str]) -> tuple[LostRevision, ...]:
+def describe_losses(ws: Workspace, lost: Sequence[str]) -> tuple[LostRevision, ...]:
     """What git's history and the table of links know of them."""
     introduced: dict[str, list[str]] = {}
     for pin, commits in history_pins.read_pins(ws.places):
         introduced.setdefault(pin.dolt_commit, []).extend(commits)
-    infos = history.descriptions(ws.places, {each for revision in lost for each in introduced.get(revision, ())})
+    infos = history.describe_commits(ws.places, {each for revision in lost for each in introduced.get(revision, ())})
     found = []
     for revision in lost:
         pinned = [info for info in infos if info in introduced.get(revision, ())]
-        links = (link.git_commit for link in ws.engine.links(dolt_commit=revision))
+        links = (link.git_commit for link in ws.engine.list_links(dolt_commit=revision))
         linked = tuple(link for link in links if link not in pinned)
         found.append(LostRevision(revision, tuple(PinningCommit(each, *infos[each]) for each in pinned), linked))
     return tuple(found)
 
 
-def accept(ws: Workspace, found: Search, instead: str) -> AcceptedLoss:
+def accept_losses(ws: Workspace, found: LossSearch, instead: str) -> AcceptedLoss:
     """Record on top of a revision that others are lost; nothing is pinned. What it accepts already
     is not recorded again.
     """
-    known = describe(ws, found.lost)
+    known = describe_losses(ws, found.lost)
     new = [each for each in known if not revisions.accepts_loss(ws.engine, instead, each.revision)]
     made = instead
     if new:
         message = "\n".join(_message(new, found.asked))
-        author, now = plumbing.identity(ws.places), clock.now()
+        author, now = plumbing.read_identity(ws.places), clock.now()
         made = revisions.record_loss(ws.engine, instead, message=message, author=author, date=now)
-    accepted = configuration.config_values(ws.places, lazy_fetch.ACCEPTED_KEY)
+    accepted = configuration.read_config_values(ws.places, lazy_fetch.ACCEPTED_KEY)
     for revision in found.lost:
         if revision not in accepted:
-            configuration.add(ws.places, lazy_fetch.ACCEPTED_KEY, revision)
+            configuration.add_value(ws.places, lazy_fetch.ACCEPTED_KEY, revision)
     return AcceptedLoss(made, instead, known, found.asked)
 
 
@@ -176,12 +176,12 @@ def _message(lost: Sequence[LostRevision], asked: Sequence[str]) -> Iterator[str
     yield ""
     yield f"Not at {', '.join(asked)}." if asked else "No remote was asked."
     for each in lost:
-        yield from ("", *lines(each))
+        yield from ("", *describe_loss(each))
     yield ""
-    yield revisions.loss_trailers(each.revision for each in lost)
+    yield revisions.format_loss_trailers(each.revision for each in lost)
 
 
-def lines(lost: LostRevision) -> Iterator[str]:
+def describe_loss(lost: LostRevision) -> Iterator[str]:
     """What is known of a lost revision, for people."""
     yield f"Lost: {lost.revision}, pinned by" + ("" if lost.pinned_by else " no code commit that is here")
     for each in lost.pinned_by[:MOST_COMMITS]:

@@ -9,7 +9,7 @@ from msgspec.structs import asdict
 
 from vmrag_link import locks
 from vmrag_link.engines import migrated
-from vmrag_link.engines.base import reserved, root_of
+from vmrag_link.engines.base import is_reserved, read_root
 from vmrag_link.errors import (
     INDEXING_FAILURES,
     BranchMissing,
@@ -24,7 +24,7 @@ from vmrag_link.models import Record
 from vmrag_link.ops.follow import losses, recovery
 from vmrag_link.ops.follow.losses import AcceptedLoss
 from vmrag_link.ops.pins import pinning
-from vmrag_link.ops.pins.history_pins import Offer, offers, undecided
+from vmrag_link.ops.pins.history_pins import Offer, list_offers, undecided_pin
 from vmrag_link.ops.pins.pinning import Attributes, PinReport
 from vmrag_link.paths import PIN_NAME, Places, require_files
 from vmrag_link.sync.target import Trigger
@@ -51,7 +51,7 @@ class PinCommandReport(PinReport, frozen=True):
     losses: AcceptedLoss | None = None
 
 
-def pin(ws: Workspace, reference: str | None, *, empty: bool = False) -> PinCommandReport:
+def pin_revision(ws: Workspace, reference: str | None, *, empty: bool = False) -> PinCommandReport:
     """Pin a revision (full hash), the head of a KB branch, or (None) the head of HEAD's own KB
     branch; then go there. `empty`: pin the revision without documents instead.
 
@@ -59,10 +59,10 @@ def pin(ws: Workspace, reference: str | None, *, empty: bool = False) -> PinComm
     `PinMissing` where it stands nowhere: then a person has to say.
     """
     recovery.recover(ws)
-    root = root_of(ws.engine)
+    root = read_root(ws.engine)
     revision = root if empty else _own(ws) if reference is None else _revision(ws, reference)
-    before = plumbing.pin_bytes(ws.places)
-    found = () if before is not None else offers(ws)
+    before = plumbing.read_pin_bytes(ws.places)
+    found = () if before is not None else list_offers(ws)
     if before is None:
         require_files(ws.places.top / pinning.ATTRIBUTES)  # what refuses comes before what writes
     _require_records(ws, revision)
@@ -71,7 +71,7 @@ def pin(ws: Workspace, reference: str | None, *, empty: bool = False) -> PinComm
     if before is None:
         taken = next((each for each in found if each.revision == revision), None)
         others = tuple(each for each in found if each != taken)
-        taken = taken or Offer(revision, ws.engine.count(revision), "", ())
+        taken = taken or Offer(revision, ws.engine.count_documents(revision), "", ())
         first = FirstPin(taken, others, root, pinning.send_to_driver(ws.places))
     staged = done.staged and (first is None or first.attributes.staged or first.attributes.edited)
     return PinCommandReport(done.pin, done.changed, staged, done.pending, first)
@@ -81,10 +81,10 @@ def _require_records(ws: Workspace, revision: str) -> None:
     """Raise `RowsInvalid` before the pin names what nobody could read, or fetch: other programs
     commit on a Dolt repository's branches, too.
     """
-    target = ws.target()
-    pinned = target.revision if target.state == "pinned" else root_of(ws.engine)
+    target = ws.resolve_target()
+    pinned = target.revision if target.state == "pinned" else read_root(ws.engine)
     if revision != pinned:
-        ws.engine.require_records(revision, since=pinned)
+        ws.engine.require_valid_rows(revision, since=pinned)
 
 
 def accept_loss(ws: Workspace, reference: str | None, *, offline: bool = False) -> PinCommandReport:
@@ -95,7 +95,7 @@ def accept_loss(ws: Workspace, reference: str | None, *, offline: bool = False) 
     and as `losses.missing` and `losses.search`.
     """
     recovery.recover(ws)
-    if pin_conflict.stages(ws.places):
+    if pin_conflict.read_stages(ws.places):
         raise MergeConflict(f"{PIN_NAME} is in conflict.", hint="vmrag resolve --accept-loss")
     if reference is None:
         raise UsageInvalid(
@@ -103,22 +103,22 @@ def accept_loss(ws: Workspace, reference: str | None, *, offline: bool = False) 
         )
     instead = _revision(ws, reference)
     _require_records(ws, instead)
-    wanted = losses.missing(ws, plumbing.head(ws.places).commit, ws.target().pin)
-    found = losses.search(ws, wanted, offline=offline, then="vmrag sync")
-    accepted = losses.accept(ws, found, instead)
+    wanted = losses.find_missing(ws, plumbing.read_head(ws.places).commit, ws.resolve_target().pin)
+    found = losses.search_remotes(ws, wanted, offline=offline, then="vmrag sync")
+    accepted = losses.accept_losses(ws, found, instead)
     done = go_to(ws, accepted.revision)
     return PinCommandReport(**asdict(done), losses=accepted)
 
 
 def _own(ws: Workspace) -> str:
     """Raises as `pin`."""
-    branch = ws.kb_branch()
-    revision = branch.head if branch else ws.standing_revision
+    branch = ws.find_kb_branch()
+    revision = branch.head if branch else ws.current_revision
     if revision and ws.engine.has_revision(revision):
         return revision
-    if ws.trigger().pin is None and (found := offers(ws)):
-        raise undecided(found, empty="vmrag pin --empty")
-    return ws.revision_here()
+    if ws.read_trigger().pin is None and (found := list_offers(ws)):
+        raise undecided_pin(found, empty="vmrag pin --empty")
+    return ws.require_stored_revision()
 
 
 def go_to(ws: Workspace, revision: str, *, trigger: Trigger | None = None) -> PinReport:
@@ -127,9 +127,9 @@ def go_to(ws: Workspace, revision: str, *, trigger: Trigger | None = None) -> Pi
     `trigger`: where HEAD and pin must still be. Raises `KnowledgeMoved` if they are elsewhere,
     `MergeConflict` while git has the pin in conflict; then nothing is pinned.
     """
-    branch = ws.kb_branch()
-    with locks.exclusive(ws.places.workspace_lock, purpose="pin", timeout=ws.lock_timeout):
-        if trigger and ws.trigger() != trigger:
+    branch = ws.find_kb_branch()
+    with locks.hold_exclusive(ws.places.workspace_lock, purpose="pin", timeout=ws.lock_timeout):
+        if trigger and ws.read_trigger() != trigger:
             raise KnowledgeMoved(
                 f"HEAD or the pin moved while this waited; revision {revision[:7]} is kept, but not pinned.",
                 hint=f"vmrag pin {revision}",
@@ -149,7 +149,7 @@ def refuse_if_in_conflict(places: Places) -> None:
     """Raise `MergeConflict` while the pin is in conflict: staging one would end git's conflict and
     drop what theirs holds.
     """
-    stages = pin_conflict.stages(places)
+    stages = pin_conflict.read_stages(places)
     if stages:
         removed = stages.ours is None or stages.theirs is None
         raise MergeConflict(
@@ -161,18 +161,18 @@ def refuse_if_in_conflict(places: Places) -> None:
 def _revision(ws: Workspace, reference: str) -> str:
     if ws.engine.has_revision(reference):
         return reference
-    branch = ws.engine.branch(reference)
+    branch = ws.engine.find_branch(reference)
     if branch:
         return branch.head
     raise BranchMissing(
         f"There is no revision or KB branch {reference!r} in this knowledge base.",
         hint="vmrag log (shows the revisions; give the full hash), vmrag branch (shows the branches)",
         reference=reference,
-        branches=[each.name for each in ws.engine.branches() if not reserved(each.name)],
+        branches=[each.name for each in ws.engine.list_branches() if not is_reserved(each.name)],
     )
 
 
 def _present_name(ws: Workspace) -> str:
     """What the pin says about the branch where there is none yet; information only."""
-    old = migrated.parsed(ws.places.kb, plumbing.pin_bytes(ws.places))
-    return old.dolt_branch if old else ws.trigger().branch or "main"
+    old = migrated.try_read_pin(ws.places.kb, plumbing.read_pin_bytes(ws.places))
+    return old.dolt_branch if old else ws.read_trigger().branch or "main"

@@ -24,7 +24,7 @@ from vmrag_link.git import plumbing
 from vmrag_link.models import At, Record
 from vmrag_link.ops.follow import lazy_fetch
 from vmrag_link.settings import Config, RetrievalSettings
-from vmrag_link.sync.target import left_behind
+from vmrag_link.sync.target import describe_left_behind
 from vmrag_link.workspace import Workspace, reasons
 from vmrag_link.workspace.worktree import STORED, OpenSources
 
@@ -76,7 +76,7 @@ class KbBlock(Record, frozen=True, omit_defaults=True):
     empty: bool = False
 
 
-class Standing(Record, frozen=True):
+class AnswerOrigin(Record, frozen=True):
     """`at`: where documents are read; `revision`: the same without uncommitted documents. `notes`
     say why that is not the pinned revision, if so.
     """
@@ -87,34 +87,34 @@ class Standing(Record, frozen=True):
     notes: tuple[str, ...]
 
 
-def standing(ws: ReadableStore) -> Standing:
+def find_origin(ws: ReadableStore) -> AnswerOrigin:
     """Where the workspace stands now; nothing is brought anywhere. Raises as `Workspace.moment`."""
     if not isinstance(ws, Workspace):
         from vmrag_link.workspace.source_tree import SourceStore
 
         if not isinstance(ws, SourceStore):
-            return _unversioned(ws, plumbing.head(ws.places).commit)
+            return _unversioned(ws, plumbing.read_head(ws.places).commit)
         with ws.reader.view() as view:
-            return viewed(ws, view)
-    seen = ws.reader.moment()
+            return find_view_origin(ws, view)
+    seen = ws.reader.read_moment()
     if not ws.engine.has_revision(seen.revision):
-        raise reasons.unusable(ws, seen.target)
-    notes = reasons.notes(ws, seen.target, seen.revision)
+        raise reasons.explain_unusable(ws, seen.target)
+    notes = reasons.explain_difference(ws, seen.target, seen.revision)
     block = KbBlock(str(ws.places.top), seen.git_head, seen.branch, seen.revision, seen.dirty, in_sync=not notes)
-    return Standing(seen.at, seen.revision, block, notes)
+    return AnswerOrigin(seen.at, seen.revision, block, notes)
 
 
-def standing_in_git(ws: Workspace, why: VmragError | None = None) -> Standing:
+def find_git_origin(ws: Workspace, why: VmragError | None = None) -> AnswerOrigin:
     """Return where the files of a work tree are: at git's HEAD. The knowledge base is not read.
 
     `why`: the error for the knowledge base; a note tells if the commit pins it.
     """
-    head, notes = plumbing.head(ws.places).commit, reasons.missing_documents(why) if why else ()
+    head, notes = plumbing.read_head(ws.places).commit, reasons.explain_missing_documents(why) if why else ()
     block = KbBlock(str(ws.places.top), head, branch=None, commit="", dirty=False, in_sync=not notes)
-    return Standing("", "", block, notes)
+    return AnswerOrigin("", "", block, notes)
 
 
-def viewed(ws: ReadableStore, view: View) -> Standing:
+def find_view_origin(ws: ReadableStore, view: View) -> AnswerOrigin:
     """Where an index that is held open answers from."""
     if not isinstance(ws, Workspace):
         from vmrag_link.workspace.local_store import LocalStore
@@ -131,16 +131,16 @@ def viewed(ws: ReadableStore, view: View) -> Standing:
         sources=_source_block(view.sources, view.git_head, view.files_note),
         empty=bool(view.sources and view.revision) and _is_empty(view),
     )
-    return Standing(view.at, view.revision, block, view.notes)
+    return AnswerOrigin(view.at, view.revision, block, view.notes)
 
 
 def _is_empty(view: View) -> bool:
     from vmrag_link.index import contents  # a log needs no index
 
-    return not any(held.documents for held in contents.held_collections(view.folder).values())
+    return not any(held.documents for held in contents.read_collections(view.folder).values())
 
 
-def with_sources(stands: Standing, opened: OpenSources | None) -> Standing:
+def add_sources(stands: AnswerOrigin, opened: OpenSources | None) -> AnswerOrigin:
     """The same place, where files of its tree answer, too."""
     block = _source_block(opened, None)
     return msgspec.structs.replace(stands, kb=msgspec.structs.replace(stands.kb, sources=block)) if block else stands
@@ -203,11 +203,11 @@ def _source_block(opened: OpenSources | None, head: str | None, problem: str = "
     )
 
 
-def _unversioned(store: LocalStore, git_head: str | None) -> Standing:
+def _unversioned(store: LocalStore, git_head: str | None) -> AnswerOrigin:
     from vmrag_link.workspace import local_store
 
     block = KbBlock(str(store.places.top), git_head, branch=None, commit="", dirty=False, in_sync=True, versioned=False)
-    return Standing(local_store.AT, store.base, block, ())
+    return AnswerOrigin(local_store.AT, store.base, block, ())
 
 
 def require_pinned(ws: Workspace, notes: Sequence[str]) -> None:
@@ -218,12 +218,12 @@ def require_pinned(ws: Workspace, notes: Sequence[str]) -> None:
     """
     if not notes:
         return
-    target = ws.target()
+    target = ws.resolve_target()
     if target.state != "pinned":
-        raise reasons.unusable(ws, target)
+        raise reasons.explain_unusable(ws, target)
     if ws.unbuilt:
         raise ws.unbuilt
-    behind = tuple(notes) == left_behind(target)  # which name the commands themselves
+    behind = tuple(notes) == describe_left_behind(target)  # which name the commands themselves
     raise KnowledgeMoved(" ".join(notes), hint="vmrag status" if behind else "vmrag sync")
 
 
@@ -253,20 +253,20 @@ class RankedRevision(Record, frozen=True):
     notes: tuple[str, ...] = ()
 
 
-def files_alone(ws: Workspace, why: VmragError) -> bool:
+def can_files_answer(ws: Workspace, why: VmragError) -> bool:
     """Whether files of sources answer by themselves, where that is why no documents can be read."""
     missing = isinstance(why, NotInitialized | PinMissing) and not isinstance(why, KnowledgeElsewhere)
     return missing and bool(ws.sources.configured)
 
 
-def only_files(ws: Workspace, why: VmragError) -> SourceStore:
+def answer_from_files(ws: Workspace, why: VmragError) -> SourceStore:
     """Return the files of sources, which answer if no stored documents can be read.
 
     Their views note what is missing. Raises `why` if there are no sources.
     """
     if not ws.sources.configured:
         raise why
-    ws.files.notes = reasons.missing_documents(why)
+    ws.files.notes = reasons.explain_missing_documents(why)
     return ws.files
 
 
@@ -276,14 +276,14 @@ def ranked_at(ws: Workspace, ref: str, *, or_files: bool = False) -> RankedRevis
 
     `or_files`: if the pinned revision is missing, its files answer, and a note tells.
     """
-    return ranked_commit(ws, ref, ws.sources.config_at(ref), or_files=or_files)
+    return ranked_commit(ws, ref, ws.sources.read_config_at(ref), or_files=or_files)
 
 
 def ranked_commit(ws: Workspace, ref: str, config: Config, *, or_files: bool = False) -> RankedRevision:
     """As `ranked_at`, of a commit whose settings are known."""
     if not config.sources:
         return RankedRevision(lazy_fetch.pinned_at(ws, ref), config.retrieval)
-    commit, revision = plumbing.resolve(ws.places, ref), ""
+    commit, revision = plumbing.resolve_commit(ws.places, ref), ""
     notes: tuple[str, ...] = ()
     try:
         revision = lazy_fetch.pinned_at(ws, ref)
@@ -292,5 +292,5 @@ def ranked_commit(ws: Workspace, ref: str, config: Config, *, or_files: bool = F
     except (KnowledgeElsewhere, PinRevisionMissing) as why:
         if not or_files:
             raise
-        notes = reasons.missing_documents(why)
+        notes = reasons.explain_missing_documents(why)
     return RankedRevision(revision, config.retrieval, commit, config, notes)

@@ -15,7 +15,7 @@ from vmrag_link.git import plumbing
 from vmrag_link.models import ChangeCounts, ChunkCounts, Record
 from vmrag_link.ops.follow import lazy_fetch
 from vmrag_link.ops.follow.recovery import recover
-from vmrag_link.sync.target import left_behind, read_own_pin
+from vmrag_link.sync.target import describe_left_behind, read_own_pin
 from vmrag_link.workspace import Workspace, reasons
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from vmrag_link.sync.chroma_state import ChromaState
 
 
-def sync(ws: Workspace, *, rebuild: bool = False, wait: bool = False) -> SyncReport:
+def sync_to_pin(ws: Workspace, *, rebuild: bool = False, wait: bool = False) -> SyncReport:
     """Raises why the pin cannot be followed: `PinMissing`, `PinMalformed`, `PinRevisionMissing`.
     The index keeps serving.
 
@@ -35,18 +35,18 @@ def sync(ws: Workspace, *, rebuild: bool = False, wait: bool = False) -> SyncRep
     from vmrag_link.sync.apply import SnapshotReport, SyncReport  # who only waits for Chroma's store applies nothing
 
     _require_readable_pin(ws)
-    lazy_fetch.bring(ws, insist=True)
+    lazy_fetch.fetch_pinned(ws, insist=True)
     recover(ws)
     report = ws.bring_to_pin(rebuild=rebuild)
-    target = ws.target()
+    target = ws.resolve_target()
     if target.state != "pinned":
-        raise reasons.unusable(ws, target)
+        raise reasons.explain_unusable(ws, target)
     if report is None:
-        apply.tidy(ws.sync_context)  # a process that was killed after the switch left it undone
-        revision = ws.revision()
-        path = SnapshotReport(str(ws.views.path(revision)), "reused")
+        apply.remove_leftovers(ws.sync_context)  # a process that was killed after the switch left it undone
+        revision = ws.require_revision()
+        path = SnapshotReport(str(ws.views.view_path(revision)), "reused")
         report = SyncReport("pinned", revision, revision, ChangeCounts(), ChunkCounts(), path, {}, target.attachment)
-    behind = left_behind(target)
+    behind = describe_left_behind(target)
     for note in behind:
         ws.progress.note(note)
     report = msgspec.structs.replace(report, notes=report.notes + behind)
@@ -58,8 +58,8 @@ def sync(ws: Workspace, *, rebuild: bool = False, wait: bool = False) -> SyncRep
         wait_if_set(ws)
     if wait or ws.config.chroma.share == "wait":
         wait_for_server(ws)
-    server = ws.chroma.sharing.state() if ws.chroma.server else None
-    return msgspec.structs.replace(report, chroma=ws.chroma.local.state(), server=server)
+    server = ws.chroma.sharing.read_state() if ws.chroma.server else None
+    return msgspec.structs.replace(report, chroma=ws.chroma.local.read_state(), server=server)
 
 
 class FilesReport(Record, frozen=True):
@@ -85,10 +85,10 @@ def sync_files(ws: Workspace, *, wait: bool = False) -> FilesReport:
     """
     from vmrag_link.sync import source_views
 
-    with ws.sources.here() as opened:
+    with ws.sources.open_work_tree() as opened:
         if opened is None:
-            raise reasons.uninitialized(ws)
-        contents = source_views.read(opened.folder)
+            raise reasons.explain_uninitialized(ws)
+        contents = source_views.read_contents(opened.folder)
         files = sum(
             len(contents.tags.get(name, {}).keys() - contents.left_out.get(name, {}).keys())
             for name in opened.collections
@@ -97,10 +97,10 @@ def sync_files(ws: Workspace, *, wait: bool = False) -> FilesReport:
     if wait:
         wait_for_store(ws)
     else:
-        ws.chroma.follow()
+        ws.chroma.start_following()
         wait_if_set(ws)
     chroma = ws.chroma.local
-    return FilesReport(commit, files, names, indexed, chroma.state() if chroma.follows_files else None)
+    return FilesReport(commit, files, names, indexed, chroma.read_state() if chroma.follows_files else None)
 
 
 def _require_readable_pin(ws: Workspace) -> None:
@@ -108,7 +108,7 @@ def _require_readable_pin(ws: Workspace) -> None:
 
     Raises `PinMalformed`.
     """
-    if not ws.initialized and (data := plumbing.pin_bytes(ws.places)) is not None:
+    if not ws.is_initialized and (data := plumbing.read_pin_bytes(ws.places)) is not None:
         read_own_pin(ws.places, data)
 
 
@@ -122,25 +122,25 @@ def wait_for_store(ws: Workspace, *, lend: bool = False) -> Path:
     from vmrag_link.sync import chroma_builder  # a third of what a switch imports, and most do not wait
     from vmrag_link.workspace.committed_files import bind_files
 
-    chroma_builder.require_on(ws.chroma.local)
+    chroma_builder.require_chroma(ws.chroma.local)
     bind_files(ws)
-    revision = None if ws.stores_nothing else ws.indexed_revision()
+    revision = None if ws.stores_nothing else ws.require_indexed_revision()
     if revision:
-        with ws.reader.index_of(revision):
+        with ws.reader.open_index(revision):
             pass  # one that does not verify was built again
     chroma, files = ws.chroma.local, ws.chroma.local.committed
-    store = chroma.store_of(revision, files.view if files else "")
+    store = chroma.get_store(revision, files.view if files else "")
     if not store.views:
         raise _explain_empty_store(ws)
-    return chroma_builder.bring(chroma, store, vectors=ws.vectors, progress=ws.progress, lend=lend)
+    return chroma_builder.provide_store(chroma, store, vectors=ws.read_vectors, progress=ws.progress, lend=lend)
 
 
 def _explain_empty_store(ws: Workspace) -> VmragError:
     """Return why Chroma's store of a repository without stored documents would be empty."""
     if not ws.sources.configured:
-        return reasons.uninitialized(ws)
+        return reasons.explain_uninitialized(ws)
     setting = ws.config.chroma.sources
-    if plumbing.head(ws.places).commit is None:
+    if plumbing.read_head(ws.places).commit is None:
         return UsageInvalid("Chroma's store has committed files, and there is no commit yet.", hint="git commit")
     return UsageInvalid(
         f"no file of HEAD belongs in Chroma's store (chroma.sources: {setting}), and no documents are stored.",
@@ -157,7 +157,7 @@ def wait_if_set(ws: Workspace) -> None:
         return
     if chroma.mode == "wait":
         wait_for_store(ws)
-    elif chroma.state().state != "ready":
+    elif chroma.read_state().state != "ready":
         from vmrag_link.chroma import bindings
 
         bindings.require_supported()
@@ -170,7 +170,7 @@ def store_of_working_copy(ws: Workspace) -> Path:
     from vmrag_link.sync import chroma_builder
     from vmrag_link.workspace.committed_files import select_sources
 
-    chroma_builder.require_on(ws.chroma.local)
+    chroma_builder.require_chroma(ws.chroma.local)
     reader = ws.files.reader if ws.stores_nothing else ws.reader
     with contextlib.ExitStack() as until_built:
         with reader.view() as view:
@@ -179,11 +179,13 @@ def store_of_working_copy(ws: Workspace) -> Path:
                 kept = {source.collection for source in select_sources(ws, ws.sources.config).sources}
                 unwanted = frozenset(sources.collections if sources else ()) - kept
                 folders = (view.folder, *(view.more if sources else ()))
-                opened = until_built.enter_context(chroma_builder.held(*folders, leave_out=unwanted))
+                opened = until_built.enter_context(chroma_builder.hold_views(*folders, leave_out=unwanted))
             else:
                 opened = None
         if opened is not None:
-            return chroma_builder.bring_held(ws.chroma.local, opened, vectors=ws.vectors, progress=ws.progress)
+            return chroma_builder.provide_held_store(
+                ws.chroma.local, opened, vectors=ws.read_vectors, progress=ws.progress
+            )
     return wait_for_store(ws, lend=True)
 
 
@@ -196,11 +198,11 @@ def wait_for_server(ws: Workspace) -> None:
         return
     from vmrag_link.sync import chroma_sharing  # as above
 
-    revision = ws.indexed_revision()
-    with ws.reader.index_of(revision):
+    revision = ws.require_indexed_revision()
+    with ws.reader.open_index(revision):
         pass  # one that does not verify was built again
     try:
         chroma_sharing.share_revision(ws.chroma.sharing, revision, ws.chroma.publisher, progress=ws.progress)
     except VmragError as error:
-        ws.chroma.sharing.note(revision, chroma_sharing.NotShared(error.message, error.hint))
+        ws.chroma.sharing.record_result(revision, chroma_sharing.NotShared(error.message, error.hint))
         raise

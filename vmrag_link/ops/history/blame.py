@@ -11,14 +11,14 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from vmrag_link.engines.base import Engine
-from vmrag_link.merging.text import matching_blocks
+from vmrag_link.merging.text import find_matching_blocks
 from vmrag_link.models import At, Record, RevisionInfo, content_hash
 from vmrag_link.ops.history import document_names, known, log
 from vmrag_link.ops.history.document_names import DocumentName
 from vmrag_link.ops.history.log import PinnedRevision
 from vmrag_link.ops.history.revparse import WORKING
 from vmrag_link.ops.history.trail import DocumentVisit, Trail
-from vmrag_link.terminal_text import lines as lines_of
+from vmrag_link.terminal_text import split_lines as lines_of
 from vmrag_link.workspace import Workspace
 
 _KEPT = 8
@@ -53,18 +53,18 @@ class _Line(NamedTuple):
     here: int
 
 
-def blame(ws: Workspace, name: str) -> BlameReport:
+def blame_document(ws: Workspace, name: str) -> BlameReport:
     """Of `[REF:]NAME`, as `document_names.find_at` takes it and raises."""
-    with known.naming_files(ws, name):
+    with known.explain_missing_file(ws, name):
         place, found = document_names.find_at(ws, name)
     text = _text(ws.engine, place.at, found)
-    finder = _Finder(ws.engine, Trail(ws.engine, [place.revision], log.hidden(ws.engine)))
+    finder = _Finder(ws.engine, Trail(ws.engine, [place.revision], log.list_hidden(ws.engine)))
     origins = finder.origins(place.revision, found, text)
     lines = [
         BlamedLine(line, *origins.get(number, (WORKING, str(found), number + 1)))
         for number, line in enumerate(lines_of(text))
     ]
-    return BlameReport(*found.key, place.revision, lines, log.pinned(ws, finder.infos()))
+    return BlameReport(*found.key, place.revision, lines, log.add_pins(ws, finder.infos()))
 
 
 class _Finder:
@@ -84,14 +84,14 @@ class _Finder:
         revision's text are left out.
         """
         start = (revision, name)
-        committed = self._trail.header(*start)
+        committed = self._trail.find_header(*start)
         if committed is None:
             return {}
         lines = [_Line(number, number) for number in range(len(lines_of(text)))]
         if committed.content_hash != content_hash(text):
             lines, _ = _divided(lines, self._version(*start), lines_of(text))
         waiting = {start: lines}
-        for visit in self._trail.visits(name):
+        for visit in self._trail.list_visits(name):
             mine = waiting.pop((visit.info.revision, visit.name), [])
             for origin, passed in self._passed_on(visit, mine):
                 waiting.setdefault(origin, []).extend(passed)
@@ -118,7 +118,7 @@ class _Finder:
 
     def _version(self, revision: str, name: DocumentName) -> list[str]:
         """The lines of the document there; a text that was read before is not read again."""
-        header = self._trail.header(revision, name)
+        header = self._trail.find_header(revision, name)
         digest = header.content_hash if header else ""
         if digest not in self._texts:
             self._texts[digest] = lines_of(_text(self._engine, revision, name))
@@ -133,14 +133,16 @@ def _divided(lines: Sequence[_Line], old: Sequence[str], new: Sequence[str]) -> 
     others.
     """
     old_numbers = {
-        after + step: before + step for before, after, length in matching_blocks(old, new) for step in range(length)
+        after + step: before + step
+        for before, after, length in find_matching_blocks(old, new)
+        for step in range(length)
     }
     same = [_Line(old_numbers[line.there], line.here) for line in lines if line.there in old_numbers]
     return same, [line for line in lines if line.there not in old_numbers]
 
 
 def _text(engine: Engine, at: At, name: DocumentName) -> str:
-    document = engine.document(at, *name.key)
+    document = engine.find_document(at, *name.key)
     if document is None:  # removed since it was looked up
         raise document_names.no_document(engine, at, *name.key)
     return document.content

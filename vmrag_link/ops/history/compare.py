@@ -12,13 +12,13 @@ from typing import NamedTuple
 
 import msgspec
 
-from vmrag_link.engines.base import root_of
+from vmrag_link.engines.base import read_root
 from vmrag_link.errors import GitReferenceMissing, NotInitialized, PinMissing, UsageInvalid
 from vmrag_link.models import At, ChangeKind, Document, DocumentHeader, HeaderChange
 from vmrag_link.ops.history import diff as diffs
 from vmrag_link.ops.history import document_names, known, ranges
 from vmrag_link.ops.history.diff import Diff, DiffTexts, FileCounts, TextReader
-from vmrag_link.ops.history.known import KnownEnds, KnownNames, KnownPlace
+from vmrag_link.ops.history.known import DiffEnds, NamedPlace, PlaceNames
 from vmrag_link.ops.history.revparse import WORKING
 from vmrag_link.ops.history.word_diff import Detail, WordDiff
 from vmrag_link.workspace import Workspace
@@ -31,7 +31,7 @@ _AT_ONCE = 250
 KeyFilter = Callable[[Key], bool]
 
 
-def compare(
+def compare_places(
     ws: Workspace, names: Sequence[str], *, only: Sequence[str] = (), detail: Detail = "text", code: bool = False
 ) -> WordDiff:
     """What turns one place into another one: `[OLD [NEW]]` or a range, as `ranges.ends` takes
@@ -41,15 +41,15 @@ def compare(
     here. `only`: more documents, folders, collections or patterns. Files of code are counted, and
     compared where they are named, or with `code`. Raises as they do.
     """
-    here = known.working(ws)
+    here = known.find_working_place(ws)
     if _is_document_elsewhere(ws, here, names):
         return _of_documents(ws, names, detail)
     (old, new), rest = _ends(ws, here, names)
-    return between(ws, old, new, [*rest, *only], detail=detail, code=code)
+    return diff_places(ws, old, new, [*rest, *only], detail=detail, code=code)
 
 
-def between(
-    ws: Workspace, old: KnownPlace, new: KnownPlace, chosen: Sequence[str] = (), *, detail: Detail, code: bool = False
+def diff_places(
+    ws: Workspace, old: NamedPlace, new: NamedPlace, chosen: Sequence[str] = (), *, detail: Detail, code: bool = False
 ) -> WordDiff:
     """As `compare`. `chosen`: names of documents; empty for all.
 
@@ -60,23 +60,25 @@ def between(
     found = stored_diff(ws, old.at, new.at)
     is_code = _code_filter(old.tree, new.tree)
     if chosen:
-        names = KnownNames(ws, new, old)
-        selection = document_names.select(names.rows, names.places, chosen)
+        names = PlaceNames(ws, new, old)
+        selection = document_names.select_named(names.rows, names.places, chosen)
         keys = {document.key for document in selection.documents}
-        found = _with_files(found.only(selection), old, new, shown=lambda key: key in keys, counted=lambda _: False)
+        found = _with_files(
+            found.narrow_to(selection), old, new, shown=lambda key: key in keys, counted=lambda _: False
+        )
     else:
         found = _with_files(found, old, new, shown=lambda key: code or not is_code(key), counted=is_code)
-    return WordDiff(reader(ws, found, old, new), found, detail)
+    return WordDiff(get_diff_texts(ws, found, old, new), found, detail)
 
 
 def stored_diff(ws: Workspace, old: At | None, new: At | None) -> Diff:
     """Of the knowledge bases; None is the one before its first document."""
     if old is None and new is None:
         return Diff(None, "", (), ())
-    return diffs.diff(ws.engine, old, root_of(ws.engine) if new is None else new)
+    return diffs.diff_documents(ws.engine, old, read_root(ws.engine) if new is None else new)
 
 
-def reader(ws: Workspace, found: Diff, old: KnownPlace, new: KnownPlace) -> DiffTexts:
+def get_diff_texts(ws: Workspace, found: Diff, old: NamedPlace, new: NamedPlace) -> DiffTexts:
     """What reads the documents of a diff."""
     if old.at is None and new.at is None:
         stored = DiffTexts(lambda _: {}, lambda _: {})
@@ -85,28 +87,28 @@ def reader(ws: Workspace, found: Diff, old: KnownPlace, new: KnownPlace) -> Diff
     return _texts_of_both(stored, old.tree, new.tree)
 
 
-def _ends(ws: Workspace, here: KnownPlace, names: Sequence[str]) -> tuple[KnownEnds, Sequence[str]]:
+def _ends(ws: Workspace, here: NamedPlace, names: Sequence[str]) -> tuple[DiffEnds, Sequence[str]]:
     """The places, and the names behind them, which are documents: one that some place has, and
     what stands behind a range or two places.
     """
-    committed = known.committed(ws, here)
-    if not names or KnownNames(ws, here, committed).has(names[0]):
-        return KnownEnds(committed, here), names
+    committed = known.find_committed_place(ws, here)
+    if not names or PlaceNames(ws, here, committed).has_name(names[0]):
+        return DiffEnds(committed, here), names
     if ranges.is_range(names[0]):
-        return known.ends(ws, names[:1]), names[1:]
-    old = known.named(ws, names[0])
-    if len(names) == 1 or KnownNames(ws, here, committed, old).has(names[1]):
-        return KnownEnds(old, here), names[1:]
-    _, new = ranges.sides(ws, names[:_BOTH])  # refuses a range here
-    return KnownEnds(old, known.named(ws, new or WORKING)), names[_BOTH:]
+        return known.find_diff_ends(ws, names[:1]), names[1:]
+    old = known.find_named_place(ws, names[0])
+    if len(names) == 1 or PlaceNames(ws, here, committed, old).has_name(names[1]):
+        return DiffEnds(old, here), names[1:]
+    _, new = ranges.split_range(ws, names[:_BOTH])  # refuses a range here
+    return DiffEnds(old, known.find_named_place(ws, new or WORKING)), names[_BOTH:]
 
 
-def _is_document_elsewhere(ws: Workspace, here: KnownPlace, names: Sequence[str]) -> bool:
+def _is_document_elsewhere(ws: Workspace, here: NamedPlace, names: Sequence[str]) -> bool:
     """Whether the first name is `REF:DOCUMENT`, and no expression of git's with a colon."""
-    if not names or ":" not in names[0] or KnownNames(ws, here).has(names[0]):
+    if not names or ":" not in names[0] or PlaceNames(ws, here).has_name(names[0]):
         return False
     try:
-        known.ends(ws, names[:1])
+        known.find_diff_ends(ws, names[:1])
     except GitReferenceMissing:
         return True
     except (NotInitialized, PinMissing):
@@ -138,17 +140,17 @@ def _of_documents(ws: Workspace, names: Sequence[str], detail: Detail) -> WordDi
 
 def _document(ws: Workspace, name: str) -> _ComparedDocument:
     file = known.find_file(ws, name)
-    if file and (document := file.tree.documents([file.name.key]).get(file.name.key)):
+    if file and (document := file.tree.read_documents([file.name.key]).get(file.name.key)):
         return _ComparedDocument(document, "", file.tree.commit or WORKING)
-    with known.naming_files(ws, name):
+    with known.explain_missing_file(ws, name):
         place, found = document_names.find_at(ws, name)
-    stored = ws.engine.document(place.at, *found.key)
+    stored = ws.engine.find_document(place.at, *found.key)
     if stored is None:  # removed since it was looked up
         raise document_names.no_document(ws.engine, place.at, *found.key)
     return _ComparedDocument(stored, place.at)
 
 
-def _with_files(found: Diff, old: KnownPlace, new: KnownPlace, *, shown: KeyFilter, counted: KeyFilter) -> Diff:
+def _with_files(found: Diff, old: NamedPlace, new: NamedPlace, *, shown: KeyFilter, counted: KeyFilter) -> Diff:
     """The differences of the knowledge bases at two places, with those of their files; nothing is
     added where one of them has no files.
 
@@ -185,8 +187,8 @@ def _code_filter(old: SourceTree | None, new: SourceTree | None) -> KeyFilter:
     """Whether a file is of a collection of code; of what was one kind and is another, as it is."""
 
     def code(key: Key) -> bool:
-        tree = new if new and new.source(key[0]) else old
-        return bool(tree and (source := tree.source(key[0])) and source.kind == "code")
+        tree = new if new and new.find_source(key[0]) else old
+        return bool(tree and (source := tree.find_source(key[0])) and source.kind == "code")
 
     return code
 
@@ -209,7 +211,7 @@ def _read_both(stored: TextReader, tree: SourceTree | None) -> TextReader:
     def read(headers: Sequence[DocumentHeader]) -> Mapping[Key, Document]:
         files = [header.key for header in headers if header.key in tree.files]
         others = [header for header in headers if header.key not in tree.files]
-        return {**(stored(others) if others else {}), **tree.documents(files)}
+        return {**(stored(others) if others else {}), **tree.read_documents(files)}
 
     return read
 
@@ -217,7 +219,7 @@ def _read_both(stored: TextReader, tree: SourceTree | None) -> TextReader:
 def _differences(old: SourceTree | None, new: SourceTree | None) -> Iterator[tuple[Key, ChangeKind]]:
     before, after = (tree.files if tree else {} for tree in (old, new))
     for key in sorted(before.keys() | after.keys()):
-        was, now = (tree.decisive(key) if tree else None for tree in (old, new))
+        was, now = (tree.get_tag(key) if tree else None for tree in (old, new))
         if was != now:
             yield key, "modified" if was and now else "added" if now else "removed"
 
@@ -226,7 +228,7 @@ def _file_changes(old: SourceTree | None, new: SourceTree | None, keys: Iterable
     """The files as documents, where they are some: a file may differ that says the same."""
     some = iter(keys)
     while batch := list(islice(some, _AT_ONCE)):
-        before, after = (tree.documents(batch) if tree else {} for tree in (old, new))
+        before, after = (tree.read_documents(batch) if tree else {} for tree in (old, new))
         for key in batch:
             was, now = (header_of(found[key]) if key in found else None for found in (before, after))
             if was != now:

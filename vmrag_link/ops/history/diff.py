@@ -8,7 +8,7 @@ from itertools import islice
 import msgspec
 
 from vmrag_link.engines.base import Engine
-from vmrag_link.engines.records import documents_by_key
+from vmrag_link.engines.records import read_documents_by_key
 from vmrag_link.errors import KnowledgeMoved
 from vmrag_link.models import (
     At,
@@ -75,13 +75,13 @@ class Diff(Record, frozen=True):
 
     @property
     def changes(self) -> ChangeCounts:
-        return ChangeCounts.of(self.documents)
+        return ChangeCounts.from_changes(self.documents)
 
     @property
     def empty(self) -> bool:
         return not self.documents and not self.collections and not self.files
 
-    def only(self, selection: NamedSelection) -> Diff:
+    def narrow_to(self, selection: NamedSelection) -> Diff:
         """The part about some documents and collections."""
         keys = {document.key for document in selection.documents}
         documents = (document for document in self.documents if document.key in keys)
@@ -89,14 +89,14 @@ class Diff(Record, frozen=True):
         return msgspec.structs.replace(self, documents=tuple(documents), collections=tuple(rows))
 
 
-def diff(engine: Engine, old: At | None, new: At) -> Diff:
+def diff_documents(engine: Engine, old: At | None, new: At) -> Diff:
     if old is None:
-        added = tuple(HeaderChange("added", None, header) for header in engine.headers(new))
+        added = tuple(HeaderChange("added", None, header) for header in engine.read_headers(new))
         return Diff(
             None,
             new,
             added,
-            tuple(CollectionChange("added", None, collection) for collection in engine.collections(new)),
+            tuple(CollectionChange("added", None, collection) for collection in engine.list_collections(new)),
         )
     if old == new:
         return Diff(old, new, (), ())
@@ -109,13 +109,13 @@ def stored_texts(engine: Engine, old: At | None, new: At | None) -> DiffTexts:
 
     def reader(at: At | None) -> TextReader:
         return lambda headers: (
-            documents_by_key(engine, at, [header.key for header in headers]) if at is not None else {}
+            read_documents_by_key(engine, at, [header.key for header in headers]) if at is not None else {}
         )
 
     return DiffTexts(reader(old), reader(new))
 
 
-def texts(read: DiffTexts, changes: Iterable[HeaderChange]) -> Iterator[Sides]:
+def read_sides(read: DiffTexts, changes: Iterable[HeaderChange]) -> Iterator[Sides]:
     """The documents of some of the changes, in the given order; a few are in memory at a time.
 
     Each batch costs statements of the engine, so batches grow while their texts are short. Raises

@@ -50,13 +50,13 @@ _LISTED = 10
 class NamedRows(Protocol):
     """What names are looked up in: a knowledge base, or the files of sources."""
 
-    def collections(self, at: At) -> list[Collection]: ...
+    def list_collections(self, at: At) -> list[Collection]: ...
 
-    def headers(
+    def read_headers(
         self, at: At, *, collection: str | None = None, ids: Iterable[str] | None = None
     ) -> Generator[DocumentHeader, None, None]: ...
 
-    def document(self, at: At, collection: str, doc_id: str) -> Document | None: ...
+    def find_document(self, at: At, collection: str, doc_id: str) -> Document | None: ...
 
 
 class DocumentName(Record, frozen=True, order=True):
@@ -94,32 +94,32 @@ class NamedSelection(Record, frozen=True):
 # -- one document
 
 
-def find(rows: NamedRows, places: Sequence[At], name: str) -> DocumentName:
+def find_document(rows: NamedRows, places: Sequence[At], name: str) -> DocumentName:
     """The document that a name means at the first of these places that has one.
 
     Raises `DocumentAmbiguous`, and `DocumentMissing` or `CollectionMissing` with what is near.
     """
     for at in places:
-        if found := candidates(rows, at, name):
+        if found := find_candidates(rows, at, name):
             _require_one(name, found)
             return found[0]
-    raise missing(rows, places[0], name)
+    raise missing_document(rows, places[0], name)
 
 
-def candidates(rows: NamedRows, at: At, name: str) -> list[DocumentName]:
+def find_candidates(rows: NamedRows, at: At, name: str) -> list[DocumentName]:
     """The documents that a name may mean at a place; looks up, reads no list of documents."""
     return _named_by_path(rows, at, name) or named_in_full(rows, at, name) or _named_by_id(rows, at, name)
 
 
 def _named_by_path(rows: NamedRows, at: At, name: str) -> list[DocumentName]:
     """Return the files of this path. The id of a note is not a path."""
-    sources = [row.name for row in rows.collections(at) if row.has_paths_as_ids] if name else []
+    sources = [row.name for row in rows.list_collections(at) if row.has_paths_as_ids] if name else []
     return [DocumentName(source, name) for source in sources if _has(rows, at, source, name)]
 
 
 def named_in_full(rows: NamedRows, at: At, name: str) -> list[DocumentName]:
     """Return the documents with this full name; two if it can be read in two ways."""
-    there = [collection.name for collection in rows.collections(at)]
+    there = [collection.name for collection in rows.list_collections(at)]
     for separator in _SEPARATORS:
         parts = {(each, name.removeprefix(each + separator)) for each in there if name.startswith(each + separator)}
         parts.add((name.partition(separator)[0], name.partition(separator)[2]))  # its collection may have no row
@@ -129,7 +129,7 @@ def named_in_full(rows: NamedRows, at: At, name: str) -> list[DocumentName]:
 
 
 def _named_by_id(rows: NamedRows, at: At, name: str) -> list[DocumentName]:
-    return [DocumentName(*header.key) for header in rows.headers(at, ids=[name])] if name else []
+    return [DocumentName(*header.key) for header in rows.read_headers(at, ids=[name])] if name else []
 
 
 def without_line(name: str) -> str:
@@ -145,7 +145,7 @@ def find_at(ws: DocumentStore, name: str) -> tuple[DocumentPlace, DocumentName]:
     as `find` and `resolve_rev`. A document that is not versioned has no REF and no revision.
     """
     if not isinstance(ws, Workspace):
-        return DocumentPlace(local_store.AT, ""), find(ws.engine, [local_store.AT], name)
+        return DocumentPlace(local_store.AT, ""), find_document(ws.engine, [local_store.AT], name)
     place, rest = split_ref(ws, name)
     return place, find_in(ws.engine, place, rest)
 
@@ -153,9 +153,9 @@ def find_at(ws: DocumentStore, name: str) -> tuple[DocumentPlace, DocumentName]:
 def find_in(rows: NamedRows, place: DocumentPlace, name: str) -> DocumentName:
     """As `find`; of a document that was removed since it was committed, the error says so."""
     try:
-        return find(rows, [place.at], name)
+        return find_document(rows, [place.at], name)
     except DocumentMissing as error:
-        removed = [] if place.at == place.revision else candidates(rows, place.revision, name)
+        removed = [] if place.at == place.revision else find_candidates(rows, place.revision, name)
         if not removed:
             raise
         message = f"{removed[0]} was removed here; the removal is not committed."
@@ -176,19 +176,19 @@ def split_ref(ws: Workspace, name: str) -> tuple[DocumentPlace, str]:
         else:
             return DocumentPlace(revision, revision), rest
     here = _here(ws)
-    if unknown is None or candidates(ws.engine, here.at, name):
+    if unknown is None or find_candidates(ws.engine, here.at, name):
         return here, name
-    if any(name.startswith(f"{collection.name}/") for collection in ws.engine.collections(here.at)):
+    if any(name.startswith(f"{collection.name}/") for collection in ws.engine.list_collections(here.at)):
         return here, name
     raise unknown
 
 
 def _here(ws: Workspace) -> DocumentPlace:
     follow_and_warn(ws)
-    return DocumentPlace(ws.at(), ws.revision())
+    return DocumentPlace(ws.locate_documents(), ws.require_revision())
 
 
-def among(there: Several[DocumentName], name: str) -> DocumentName | None:
+def find_among(there: Several[DocumentName], name: str) -> DocumentName | None:
     """The one of these that a name means; None if it means none. Raises `DocumentAmbiguous`."""
     for text in (str, _apart, _by_id):
         if found := [each for each in there if text(each) == name]:
@@ -198,13 +198,15 @@ def among(there: Several[DocumentName], name: str) -> DocumentName | None:
 
 
 def _has(rows: NamedRows, at: At, collection: str, doc_id: str) -> bool:
-    return any(True for _ in rows.headers(at, collection=collection, ids=[doc_id]))
+    return any(True for _ in rows.read_headers(at, collection=collection, ids=[doc_id]))
 
 
 # -- several
 
 
-def select(rows: NamedRows, places: Sequence[At], names: Iterable[str], *, within: str | None = None) -> NamedSelection:
+def select_named(
+    rows: NamedRows, places: Sequence[At], names: Iterable[str], *, within: str | None = None
+) -> NamedSelection:
     """The documents that are at any of these places and that these names mean.
 
     A name is, in this order, that of a document, of a folder or a collection, or a pattern; first
@@ -224,7 +226,7 @@ class _Reading:
     def __init__(self, rows: NamedRows, places: Sequence[At], within: str | None) -> None:
         self._rows, self._places, self._within = rows, places, within
         self._listed: list[DocumentName] | None = None
-        self._collections = sorted({collection.name for at in places for collection in rows.collections(at)})
+        self._collections = sorted({collection.name for at in places for collection in rows.list_collections(at)})
         if within is not None and within not in self._collections and not self._all():
             raise no_collection(within, self._collections)
 
@@ -239,7 +241,7 @@ class _Reading:
             return NamedSelection(tuple(exact), exact=True)
         if found := self._folder(collection) or self._pattern(name):
             return NamedSelection(tuple(found))
-        raise missing(self._rows, self._places[0], name, within=self._within)
+        raise missing_document(self._rows, self._places[0], name, within=self._within)
 
     def _collection(self, name: str, collection: str) -> NamedSelection:
         """A document of that id is no less meant, unless a slash follows the name."""
@@ -250,7 +252,7 @@ class _Reading:
     def _exact(self, name: str) -> list[DocumentName]:
         for at in self._places:
             if self._within is None:
-                found = candidates(self._rows, at, name)
+                found = find_candidates(self._rows, at, name)
             else:
                 found = [DocumentName(self._within, name)] if _has(self._rows, at, self._within, name) else []
             if found:
@@ -282,7 +284,9 @@ class _Reading:
 
     def _all(self) -> list[DocumentName]:
         if self._listed is None:
-            keys = (header.key for at in self._places for header in self._rows.headers(at, collection=self._within))
+            keys = (
+                header.key for at in self._places for header in self._rows.read_headers(at, collection=self._within)
+            )
             self._listed = sorted({DocumentName(*key) for key in keys})
         return self._listed
 
@@ -320,11 +324,11 @@ def command_of(command: str, names: Sequence[str], within: str | None = None, *,
 # -- errors
 
 
-def missing(rows: NamedRows, at: At, name: str, *, within: str | None = None) -> VmragError:
+def missing_document(rows: NamedRows, at: At, name: str, *, within: str | None = None) -> VmragError:
     """The error for a name that means no document at a place."""
     if within is not None:
         return no_document(rows, at, within, name)
-    there = [each.name for each in rows.collections(at)]
+    there = [each.name for each in rows.list_collections(at)]
     collection = max(
         (each for each in there if name.startswith(f"{each}/") and name != f"{each}/"), key=len, default=""
     )
@@ -353,10 +357,10 @@ def _with_closest(command: str, names: Sequence[str]) -> str:
 
 def no_document(rows: NamedRows, at: At, collection: str, doc_id: str) -> DocumentMissing | CollectionMissing:
     """The error for a document that its collection does not have, or without the collection."""
-    there = [each.name for each in rows.collections(at)]
+    there = [each.name for each in rows.list_collections(at)]
     if collection not in there:
         return no_collection(collection, there)
-    near = closest(doc_id, [header.doc_id for header in rows.headers(at, collection=collection)])
+    near = closest(doc_id, [header.doc_id for header in rows.read_headers(at, collection=collection)])
     return DocumentMissing(
         f"There is no document {doc_id!r} in collection {collection!r}." + (f" Is it {near[0]!r}?" if near else ""),
         hint=_with_closest(f"vmrag list --collection {quoted(collection)}", near),
@@ -368,7 +372,7 @@ def no_document(rows: NamedRows, at: At, collection: str, doc_id: str) -> Docume
 def _closest(rows: NamedRows, at: At, name: str) -> list[str]:
     """Return the full names of the documents whose full names or ids are the most similar."""
     texts: dict[str, str] = {}
-    for header in rows.headers(at):
+    for header in rows.read_headers(at):
         full = str(DocumentName(*header.key))
         texts.setdefault(header.doc_id, full)
         texts[full] = full

@@ -80,7 +80,7 @@ class FileHistory:
         self.more = len(changes) > limit
         self.steps = [FileStep(file_commit(file.name, file.path, change), change) for change in changes[:limit]]
 
-    def diff(self, step: FileStep, detail: Detail) -> WordDiff:
+    def diff_step(self, step: FileStep, detail: Detail) -> WordDiff:
         """What the commit changed of the document, against its first parent."""
         from vmrag_link.ops.history import compare
 
@@ -88,7 +88,7 @@ class FileHistory:
         commits = (step.info.parents[0] if step.info.parents else "", step.info.commit)
         sides = ((change.old_path, change.old_mode, change.old_blob), (change.path, change.mode, change.blob))
         blobs = [blob for _, mode, blob in sides if mode in REGULAR]
-        sizes = beside.sizes(self._ws.places, blobs)
+        sizes = beside.read_blob_sizes(self._ws.places, blobs)
         if any(blob not in sizes for blob in blobs):
             nothing = Diff(None, "", (), (), commits, missing=(change.path,))
             return WordDiff(DiffTexts(lambda _: {}, lambda _: {}), nothing, detail)
@@ -101,9 +101,9 @@ class FileHistory:
         of_files = frozenset({self.name.collection})
         return WordDiff(read, Diff(None, "", changes, (), commits, sources=of_files), detail)
 
-    def reports(self, detail: Detail | None) -> Iterator[FileCommitReport]:
+    def list_reports(self, detail: Detail | None) -> Iterator[FileCommitReport]:
         for step in self.steps:
-            made = self.diff(step, detail).report() if detail else None
+            made = self.diff_step(step, detail).form_report() if detail else None
             yield FileCommitReport(**msgspec.structs.asdict(step.info), diff=made)
 
     @cached_property
@@ -118,8 +118,8 @@ class FileHistory:
             return None
         note_id = document_id(self.name, self._path, path) if self._source.write else ""
         file = TreeFile(path, blob, size, handwritten=True, note_id=note_id)
-        (_, text), *_ = documents.texts_at_commit(self._ws.places, [file])
-        document = documents.as_written(self._source, file, text)
+        (_, text), *_ = documents.read_texts_at_commit(self._ws.places, [file])
+        document = documents.build_document(self._source, file, text)
         return None if isinstance(document, NoDocument) else document
 
 
@@ -133,11 +133,11 @@ def file_history(ws: Workspace, names: Sequence[str], *, limit: int) -> FileHist
     if not names or len(names) > _RANGE_AND_NAME:
         return None
     reach = names[0] if len(names) > 1 else None
-    if reach and ws.initialized and ws.engine.has_revision(reach):
+    if reach and ws.is_initialized and ws.engine.has_revision(reach):
         return None  # a revision of the knowledge base has no files
     for file in _find_documents(ws, names[-1], reach):
         reached = reached_commits(ws, reach)
-        changes = file_log.file_log(ws.places, reached, file.path, limit=limit + 1) if reached else []
+        changes = file_log.read_file_log(ws.places, reached, file.path, limit=limit + 1) if reached else []
         if changes or file.exists:
             return FileHistory(ws, file, changes, limit)
     return None
@@ -151,17 +151,17 @@ def _find_documents(ws: Workspace, document: str, reach: str | None) -> Iterator
     ref = end.new if end else reach
     for each in dict.fromkeys((f"{ref}:{document}" if ref else document, document)):
         file = known.find_file(ws, each)
-        if file and (source := file.tree.source(file.name.collection)):
+        if file and (source := file.tree.find_source(file.name.collection)):
             path = file.tree.files[file.name.key].path
-            require_own(file.tree, path, "log")
+            require_own_file(file.tree, path, "log")
             yield LoggedFile(file.name, source, path, exists=True)
             return
     yield from removed_documents(ws, document)
 
 
-def require_own(tree: SourceTree, path: str, command: str) -> None:
+def require_own_file(tree: SourceTree, path: str, command: str) -> None:
     """Raise `UsageInvalid` for a file of a submodule, whose history is in another repository."""
-    if submodule := tree.submodule_of(path):
+    if submodule := tree.find_submodule(path):
         inner = path.removeprefix(f"{submodule.path}/")
         raise UsageInvalid(
             f"{path} is a file of the submodule {submodule.path}, whose history is not in this repository.",
@@ -189,12 +189,14 @@ def removed_documents(ws: Workspace, document: str) -> Iterator[LoggedFile]:
 def reached_commits(ws: Workspace, reach: str | None) -> list[str]:
     """As `git log` takes them; none before the first commit."""
     if reach is None or reach == WORKING:
-        head = plumbing.head(ws.places).commit
+        head = plumbing.read_head(ws.places).commit
         return [head] if head else []
     asked = ranges.parse_range(reach)
     if asked is None:
-        return [plumbing.resolve(ws.places, reach)]
-    old, new = (plumbing.resolve(ws.places, HEAD if each == WORKING else each) for each in (asked.old, asked.new))
+        return [plumbing.resolve_commit(ws.places, reach)]
+    old, new = (
+        plumbing.resolve_commit(ws.places, HEAD if each == WORKING else each) for each in (asked.old, asked.new)
+    )
     return [f"{old}{asked.dots}{new}"]
 
 
@@ -265,11 +267,11 @@ def blame_file(ws: Workspace, found: FoundFile) -> FileBlame:
     """Raises as `file_log.file_blame`."""
     tree, name = found
     file = tree.files[name.key]
-    require_own(tree, file.path, "blame")
+    require_own_file(tree, file.path, "blame")
     # What the work tree does not change is asked of HEAD: no file is read for it.
-    commit = tree.commit or (None if file.uncommitted else plumbing.head(ws.places).commit)
+    commit = tree.commit or (None if file.uncommitted else plumbing.read_head(ws.places).commit)
     try:
-        blamed = file_log.file_blame(ws.places, file.path, commit)
+        blamed = file_log.blame_file(ws.places, file.path, commit)
     except GitFailed:
         if file.uncommitted != "added":
             raise
@@ -294,7 +296,7 @@ def blame_file(ws: Workspace, found: FoundFile) -> FileBlame:
 def _uncommitted(ws: Workspace, file: TreeFile) -> file_log.BlamedFile:
     from vmrag_link.sources import documents
 
-    (_, text), *_ = documents.texts_in_work_tree(ws.places, [file])
+    (_, text), *_ = documents.read_texts_in_work_tree(ws.places, [file])
     lines = (text.text or "").splitlines()
     found = [file_log.FileLine(line, None, file.path, number) for number, line in enumerate(lines, start=1)]
     return file_log.BlamedFile(found, {})

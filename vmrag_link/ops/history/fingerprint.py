@@ -10,12 +10,12 @@ import msgspec
 
 from vmrag_link.errors import FileFailed, NotInitialized, PinMissing, UsageInvalid, quoted
 from vmrag_link.git import plumbing
-from vmrag_link.models import At, Record, Working
+from vmrag_link.models import At, Record, WorkingSet
 from vmrag_link.ops.follow.follow_pin import follow_and_warn
-from vmrag_link.ops.follow.provenance import RankedRevision, ranked_at, require_pinned, standing
+from vmrag_link.ops.follow.provenance import RankedRevision, find_origin, ranked_at, require_pinned
 from vmrag_link.retrieval import fusion
 from vmrag_link.retrieval.fusion import Ranking
-from vmrag_link.sync.plan import rows_at
+from vmrag_link.sync.plan import read_rows_at
 from vmrag_link.workspace import Workspace
 
 _HASH = re.compile(r"[0-9a-f]{64}")
@@ -66,7 +66,7 @@ class ExpectedFingerprint(Record, frozen=True):
     files: CountedFiles | None = None
 
 
-def fingerprint(ws: Workspace, *, ref: str | None = None, working: bool = False) -> FingerprintReport:
+def compute_fingerprint(ws: Workspace, *, ref: str | None = None, working: bool = False) -> FingerprintReport:
     """Of the workspace, uncommitted documents included, or of the revision that a git ref pins,
     ranked as its own settings say; with the files of sources of HEAD's or the ref's tree, or, where
     the workspace is `working`, as they lie in the work tree.
@@ -74,10 +74,10 @@ def fingerprint(ws: Workspace, *, ref: str | None = None, working: bool = False)
     Raises `SourcesIncomplete` where these cannot all be read here.
     """
     place = ranked_at(ws, ref) if ref is not None else None
-    ranking = fusion.ranking(place.retrieval) if place else ws.ranking
+    ranking = fusion.read_ranking(place.retrieval) if place else ws.ranking
     counted, files = _files(ws, place, working=working)
     of_files = FingerprintReport(
-        fusion.fingerprint(ranking, (), (), files=files), "", ranking, dirty=False, files=counted
+        fusion.compute_fingerprint(ranking, (), (), files=files), "", ranking, dirty=False, files=counted
     )
     if place and not place.revision:
         return of_files
@@ -88,10 +88,12 @@ def fingerprint(ws: Workspace, *, ref: str | None = None, working: bool = False)
             if not files:
                 raise
             return of_files
-    at: At = place.revision if place else ws.at()
-    value = fusion.fingerprint(ranking, rows_at(ws.engine, at).values(), ws.engine.headers(at), files=files)
-    revision = at if isinstance(at, str) else ws.revision()
-    return FingerprintReport(value, revision, ranking, dirty=isinstance(at, Working), files=counted)
+    at: At = place.revision if place else ws.locate_documents()
+    value = fusion.compute_fingerprint(
+        ranking, read_rows_at(ws.engine, at).values(), ws.engine.read_headers(at), files=files
+    )
+    revision = at if isinstance(at, str) else ws.require_revision()
+    return FingerprintReport(value, revision, ranking, dirty=isinstance(at, WorkingSet), files=counted)
 
 
 def _files(ws: Workspace, place: RankedRevision | None, *, working: bool) -> tuple[CountedFiles | None, str]:
@@ -101,22 +103,22 @@ def _files(ws: Workspace, place: RankedRevision | None, *, working: bool) -> tup
     elif not ws.sources.configured:
         return None, ""
     else:
-        commit = plumbing.head(ws.places).commit
+        commit = plumbing.read_head(ws.places).commit
         if working or commit is None:
-            return CountedFiles(commit, uncommitted=True), ws.sources.contents_here().key
-        config = ws.sources.config_at(commit)
+            return CountedFiles(commit, uncommitted=True), ws.sources.read_contents().key
+        config = ws.sources.read_config_at(commit)
     if not (commit and config and config.sources):
         return None, ""
-    return CountedFiles(commit, uncommitted=False), ws.sources.contents_at(commit, config).key
+    return CountedFiles(commit, uncommitted=False), ws.sources.read_contents_at(commit, config).key
 
 
-def compare(ws: Workspace, expected: ExpectedFingerprint, *, ref: str | None = None) -> ComparedFingerprint:
+def compare_fingerprint(ws: Workspace, expected: ExpectedFingerprint, *, ref: str | None = None) -> ComparedFingerprint:
     """Compare with that of the pinned knowledge. Raises why that is not what is here: no other
     revision counts in its place.
     """
-    found = fingerprint(ws, ref=ref)
+    found = compute_fingerprint(ws, ref=ref)
     if ref is None:
-        require_pinned(ws, standing(ws).notes)
+        require_pinned(ws, find_origin(ws).notes)
     return ComparedFingerprint(
         expected.fingerprint,
         expected.fingerprint == found.fingerprint,
@@ -125,7 +127,7 @@ def compare(ws: Workspace, expected: ExpectedFingerprint, *, ref: str | None = N
     )
 
 
-def expected_fingerprint(given: str, directory: Path) -> ExpectedFingerprint:
+def read_expected(given: str, directory: Path) -> ExpectedFingerprint:
     """From a hash, or from a file with what `vmrag fingerprint` printed, with `--json` or without;
     its path counts from the directory. Raises `UsageInvalid`, `FileFailed`.
     """

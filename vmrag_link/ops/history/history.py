@@ -13,7 +13,7 @@ from vmrag_link.errors import CollectionMissing, GitReferenceMissing, UsageInval
 from vmrag_link.models import ChangeCounts, ChangeKind, HeaderChange, Record
 from vmrag_link.ops.follow.follow_pin import follow_and_warn
 from vmrag_link.ops.history import log
-from vmrag_link.ops.history.log import PinnedRevision, Reach
+from vmrag_link.ops.history.log import LogRange, PinnedRevision
 from vmrag_link.workspace import Workspace
 
 # The latest revisions need nothing of names and texts.
@@ -55,33 +55,35 @@ class Revisions:
         self.steps = steps
         self.more = more
 
-    def changes(self, step: LogStep) -> ChangeCounts:
+    def count_changes(self, step: LogStep) -> ChangeCounts:
         """Of all documents."""
         return log.changes_of(self._ws.engine, step.info)
 
-    def diff(self, step: LogStep, detail: Detail) -> WordDiff:
+    def diff_step(self, step: LogStep, detail: Detail) -> WordDiff:
         """Against the first parent; of the document alone, if one was asked for."""
         from vmrag_link.ops.history import diff as diffs
         from vmrag_link.ops.history.word_diff import WordDiff
 
         old = step.info.parents[0] if step.info.parents else None
         if step.document is None:
-            found = diffs.diff(self._ws.engine, old, step.info.revision)
+            found = diffs.diff_documents(self._ws.engine, old, step.info.revision)
         else:
             found = diffs.Diff(old, step.info.revision, (step.document,), ())
         return WordDiff(diffs.stored_texts(self._ws.engine, old, step.info.revision), found, detail)
 
-    def reports(self, detail: Detail | None) -> Iterator[RevisionReport]:
+    def list_reports(self, detail: Detail | None) -> Iterator[RevisionReport]:
         for step in self.steps:
             shown = detail or ("names" if step.document else None)
-            yield report(step.info, self.changes(step), self.diff(step, shown).report() if shown else None)
+            yield form_report(
+                step.info, self.count_changes(step), self.diff_step(step, shown).form_report() if shown else None
+            )
 
 
-def report(info: PinnedRevision, changes: ChangeCounts, made: DiffReport | None) -> RevisionReport:
+def form_report(info: PinnedRevision, changes: ChangeCounts, made: DiffReport | None) -> RevisionReport:
     return RevisionReport(**asdict(info), changes=changes, diff=made)
 
 
-def history(ws: Workspace, names: Sequence[str], *, limit: int) -> Revisions:
+def list_history(ws: Workspace, names: Sequence[str], *, limit: int) -> Revisions:
     """`limit` revisions of what `[RANGE] [DOCUMENT]` means, newest first.
 
     Raises `DocumentMissing` or `CollectionMissing` for a document that none of them ever had,
@@ -91,10 +93,10 @@ def history(ws: Workspace, names: Sequence[str], *, limit: int) -> Revisions:
         raise UsageInvalid("A log is of one revision or range, and of one document.", hint=_EXAMPLE)
     follow_and_warn(ws)
     reach, document = _asked(ws, names)
-    hidden = log.hidden(ws.engine, reach)
+    hidden = log.list_hidden(ws.engine, reach)
     if document is None:
-        found = list(islice(log.reached(ws.engine, reach.heads, hidden), limit + 1))
-        infos = log.pinned(ws, found[:limit])
+        found = list(islice(log.list_revisions(ws.engine, reach.heads, hidden), limit + 1))
+        infos = log.add_pins(ws, found[:limit])
         steps = [LogStep(info, tuple(one for one in info.parents if one not in hidden)) for info in infos]
         return Revisions(ws, steps, more=len(found) > limit)
     from vmrag_link.ops.history import document_names, ranges
@@ -104,32 +106,32 @@ def history(ws: Workspace, names: Sequence[str], *, limit: int) -> Revisions:
     for name in _readings(ws, document):
         if visits := _visits(trail, name, limit):
             return _of_document(ws, visits, limit)
-    if document_names.candidates(ws.engine, ws.at(), document):
+    if document_names.find_candidates(ws.engine, ws.locate_documents(), document):
         return Revisions(ws, [], more=False)  # of a range in which nothing happened to it
-    unknown = document_names.missing(ws.engine, ws.at(), document)
+    unknown = document_names.missing_document(ws.engine, ws.locate_documents(), document)
     if len(names) == 1 and isinstance(unknown, CollectionMissing):
-        ranges.reach(ws, document)  # raises: it is more like the name of a revision
+        ranges.find_log_range(ws, document)  # raises: it is more like the name of a revision
     raise unknown
 
 
-def _asked(ws: Workspace, names: Sequence[str]) -> tuple[Reach, str | None]:
+def _asked(ws: Workspace, names: Sequence[str]) -> tuple[LogRange, str | None]:
     """Revisions, and the name of a document. One name is that of a document if there is one, or if
     it is that of no revision and may be one that was removed.
     """
     if not names:
-        return Reach((ws.revision_here(),)), None
+        return LogRange((ws.require_stored_revision(),)), None
     from vmrag_link.ops.history import document_names, ranges
 
     if len(names) == _MOST:
-        return ranges.reach(ws, names[0]), names[1]
-    if document_names.candidates(ws.engine, ws.at(), names[0]):
-        return ranges.reach(ws, None), names[0]
+        return ranges.find_log_range(ws, names[0]), names[1]
+    if document_names.find_candidates(ws.engine, ws.locate_documents(), names[0]):
+        return ranges.find_log_range(ws, None), names[0]
     try:
-        return ranges.reach(ws, names[0]), None
+        return ranges.find_log_range(ws, names[0]), None
     except GitReferenceMissing:
         if "/" not in names[0]:
             raise
-        return ranges.reach(ws, None), names[0]
+        return ranges.find_log_range(ws, None), names[0]
 
 
 def _readings(ws: Workspace, name: str) -> Iterator[DocumentName]:
@@ -137,8 +139,8 @@ def _readings(ws: Workspace, name: str) -> Iterator[DocumentName]:
     from vmrag_link.ops.history import document_names
     from vmrag_link.ops.history.document_names import DocumentName
 
-    if document_names.candidates(ws.engine, ws.at(), name):
-        yield document_names.find(ws.engine, [ws.at()], name)
+    if document_names.find_candidates(ws.engine, ws.locate_documents(), name):
+        yield document_names.find_document(ws.engine, [ws.locate_documents()], name)
         return
     for slashes in islice(re.finditer("//?", name), _MOST_SLASHES):
         collection, doc_id = name[: slashes.start()], name[slashes.end() :]
@@ -152,7 +154,7 @@ def _visits(trail: Trail, name: DocumentName, limit: int) -> list[DocumentVisit]
     """
     visits: list[DocumentVisit] = []
     changed = 0
-    for visit in trail.visits(name):
+    for visit in trail.list_visits(name):
         visits.append(visit)
         changed += visit.changed
         if changed > limit:
@@ -171,7 +173,7 @@ def _of_document(ws: Workspace, visits: Sequence[DocumentVisit], limit: int) -> 
         next_changed[visit.info.revision, visit.name] = (visit.info.revision,) if visit.changed else found
     shown = {visit.info.revision: visit for visit in reversed(visits) if visit.changed}
     chosen = [*reversed(shown.values())]
-    infos = log.pinned(ws, (each.info for each in chosen[:limit]))
+    infos = log.add_pins(ws, (each.info for each in chosen[:limit]))
     steps = [
         LogStep(info, parents[info.revision], _change(each)) for info, each in zip(infos, chosen[:limit], strict=True)
     ]

@@ -34,13 +34,13 @@ from vmrag_link.ops.history import document_names, ranges, revparse
 from vmrag_link.ops.history.document_names import DocumentName, NamedRows
 from vmrag_link.ops.history.revparse import WORKING
 from vmrag_link.paths import PIN_NAME
-from vmrag_link.shown_names import names_in_rows
+from vmrag_link.shown_names import name_in_rows
 from vmrag_link.sources import rules
 from vmrag_link.workspace import Workspace, reasons, source_tree
 from vmrag_link.workspace.source_tree import FileNames, SourceTree
 
 
-class KnownPlace(NamedTuple):
+class NamedPlace(NamedTuple):
     """`at`: None where no knowledge is pinned. `tree`: None where no sources are named. `code`:
     whose files these are, a commit by full hash or `WORKING`; empty for what has no files.
     """
@@ -52,11 +52,11 @@ class KnownPlace(NamedTuple):
     """True if the stored documents of this place are missing in this clone."""
 
 
-class KnownEnds(NamedTuple):
+class DiffEnds(NamedTuple):
     """What a diff is between."""
 
-    old: KnownPlace
-    new: KnownPlace
+    old: NamedPlace
+    new: NamedPlace
 
 
 class JoinedRows:
@@ -65,30 +65,30 @@ class JoinedRows:
     def __init__(self, *rows: NamedRows) -> None:
         self._rows = rows
 
-    def collections(self, at: At) -> list[Collection]:
-        named = {row.name: row for rows in self._rows for row in rows.collections(at)}
+    def list_collections(self, at: At) -> list[Collection]:
+        named = {row.name: row for rows in self._rows for row in rows.list_collections(at)}
         return [named[name] for name in sorted(named)]
 
-    def headers(
+    def read_headers(
         self, at: At, *, collection: str | None = None, ids: Iterable[str] | None = None
     ) -> Generator[DocumentHeader, None, None]:
         wanted = None if ids is None else list(ids)
         later: set[str] = set()
         for rows in reversed(self._rows):
-            names = {row.name for row in rows.collections(at)}
-            headers = rows.headers(at, collection=collection, ids=wanted)
+            names = {row.name for row in rows.list_collections(at)}
+            headers = rows.read_headers(at, collection=collection, ids=wanted)
             yield from (header for header in headers if header.collection not in later)
             later |= names
 
-    def document(self, at: At, collection: str, doc_id: str) -> Document | None:
-        documents = (rows.document(at, collection, doc_id) for rows in reversed(self._rows))
+    def find_document(self, at: At, collection: str, doc_id: str) -> Document | None:
+        documents = (rows.find_document(at, collection, doc_id) for rows in reversed(self._rows))
         return next((document for document in documents if document), None)
 
 
-class KnownNames:
+class PlaceNames:
     """The names of what is known at some places."""
 
-    def __init__(self, ws: Workspace, *places: KnownPlace) -> None:
+    def __init__(self, ws: Workspace, *places: NamedPlace) -> None:
         files = FileNames(*(place.tree for place in places))
         self.places: list[At] = [place.at for place in places if place.at is not None] or [""]
         self.rows: NamedRows = JoinedRows(ws.engine, files) if any(place.at is not None for place in places) else files
@@ -96,70 +96,70 @@ class KnownNames:
     def shown_names(self, keys: Iterable[tuple[str, str]]) -> dict[tuple[str, str], str]:
         """Return names for documents at the first place (`shown_names`)."""
         at = self.places[0]
-        sources = {row.name for row in self.rows.collections(at) if row.has_paths_as_ids}
-        return names_in_rows(keys, sources, at, self.rows)
+        sources = {row.name for row in self.rows.list_collections(at) if row.has_paths_as_ids}
+        return name_in_rows(keys, sources, at, self.rows)
 
-    def has(self, name: str) -> bool:
-        return any(document_names.candidates(self.rows, at, name) for at in self.places)
+    def has_name(self, name: str) -> bool:
+        return any(document_names.find_candidates(self.rows, at, name) for at in self.places)
 
 
 # -- places
 
 
-def working(ws: Workspace) -> KnownPlace:
+def find_working_place(ws: Workspace) -> NamedPlace:
     """The work tree, with what is not committed. Raises as `Workspace.at`, where there are no files
     either.
     """
     at = _place_or_error(ws, lambda: _moved(ws), pinned=True)
     return _required(
         at,
-        KnownPlace(at if not isinstance(at, Exception) else None, source_tree.in_work_tree(ws), WORKING),
+        NamedPlace(at if not isinstance(at, Exception) else None, source_tree.read_work_tree(ws), WORKING),
         pinned=True,
     )
 
 
-def committed(ws: Workspace, here: KnownPlace) -> KnownPlace:
+def find_committed_place(ws: Workspace, here: NamedPlace) -> NamedPlace:
     """What the work tree is based on: HEAD's files, by the sources of the work tree."""
-    commit = plumbing.head(ws.places).commit
-    tree = source_tree.at_commit(ws, commit, ws.sources.config, stored=_names(ws, here.at)) if commit else None
-    at = None if here.at is None else ws.revision_here()
-    return KnownPlace(at, tree, commit or "", here.lacks_documents)
+    commit = plumbing.read_head(ws.places).commit
+    tree = source_tree.read_commit(ws, commit, ws.sources.config, stored=_names(ws, here.at)) if commit else None
+    at = None if here.at is None else ws.require_stored_revision()
+    return NamedPlace(at, tree, commit or "", here.lacks_documents)
 
 
-def named(ws: Workspace, name: str) -> KnownPlace:
+def find_named_place(ws: Workspace, name: str) -> NamedPlace:
     """Return the place that a name means. A commit of git without a pin has no stored documents.
 
     Raises the errors of `revparse.resolve_at`, except that one.
     """
     if name == WORKING:
-        return working(ws)
+        return find_working_place(ws)
     commit = git_commit(ws, name)
-    pinned = bool(commit) and plumbing.blob(ws.places, f"{commit}:{PIN_NAME}") is not None
+    pinned = bool(commit) and plumbing.read_blob(ws.places, f"{commit}:{PIN_NAME}") is not None
     at = _place_or_error(ws, lambda: revparse.resolve_rev(ws, name), pinned=pinned)
     if isinstance(at, NotInitialized) and not commit and ws.sources.configured:
-        plumbing.resolve(ws.places, name)  # raises: there is no knowledge base that could know the name
+        plumbing.resolve_commit(ws.places, name)  # raises: there is no knowledge base that could know the name
     found = None if isinstance(at, Exception) else at
-    place = KnownPlace(found, _tree(ws, commit, found), commit)
+    place = NamedPlace(found, _tree(ws, commit, found), commit)
     return place if commit and isinstance(at, PinMissing) else _required(at, place, pinned=pinned)
 
 
-def ends(ws: Workspace, names: Sequence[str]) -> KnownEnds:
+def find_diff_ends(ws: Workspace, names: Sequence[str]) -> DiffEnds:
     """As `ranges.ends`, of a range or of two names."""
     asked = ranges.parse_range(names[0])
     if asked is None or len(names) > 1:
-        old, new = ranges.sides(ws, names)  # refuses a range here
-        return KnownEnds(named(ws, old or WORKING), named(ws, new or WORKING))
+        old, new = ranges.split_range(ws, names)  # refuses a range here
+        return DiffEnds(find_named_place(ws, old or WORKING), find_named_place(ws, new or WORKING))
     if asked.dots == "..":
-        return KnownEnds(named(ws, asked.old), named(ws, asked.new))
-    return KnownEnds(_base(ws, names[0], asked), named(ws, asked.new))
+        return DiffEnds(find_named_place(ws, asked.old), find_named_place(ws, asked.new))
+    return DiffEnds(_base(ws, names[0], asked), find_named_place(ws, asked.new))
 
 
 def git_commit(ws: Workspace, name: str) -> str:
     """The commit of git's that a name means; empty for what only the knowledge base knows."""
-    if ws.initialized and ws.engine.has_revision(name):
+    if ws.is_initialized and ws.engine.has_revision(name):
         return ""
     try:
-        return plumbing.resolve(ws.places, name)
+        return plumbing.resolve_commit(ws.places, name)
     except GitReferenceMissing:
         return ""
 
@@ -178,16 +178,16 @@ def find_file(ws: Workspace, name: str) -> FoundFile | None:
     Raises `DocumentAmbiguous`.
     """
     for tree, rest in _read_listings(ws, name):
-        if note := tree.note_at(rest):
+        if note := tree.find_note(rest):
             return FoundFile(tree, DocumentName(*note))
         names = FileNames(tree)
-        if document_names.candidates(names, "", rest):
-            return FoundFile(tree, document_names.find(names, [""], rest))
+        if document_names.find_candidates(names, "", rest):
+            return FoundFile(tree, document_names.find_document(names, [""], rest))
     return None
 
 
 @contextlib.contextmanager
-def naming_files(ws: Workspace, name: str) -> Iterator[None]:
+def explain_missing_file(ws: Workspace, name: str) -> Iterator[None]:
     """What keeps `[REF:]NAME` from being found is said of files, too, where there are some."""
     try:
         yield
@@ -202,7 +202,7 @@ def naming_files(ws: Workspace, name: str) -> Iterator[None]:
             at = _moved(ws)
         for tree, rest in _read_listings(ws, name):
             names = FileNames(tree)
-            raise _left_out(ws, tree, rest) or document_names.missing(
+            raise _left_out(ws, tree, rest) or document_names.missing_document(
                 JoinedRows(ws.engine, names) if at else names, at, rest
             ) from None
         raise
@@ -214,9 +214,9 @@ def _left_out(ws: Workspace, tree: SourceTree, name: str) -> CollectionMissing |
         path = name.removeprefix(f"{collection}/").lstrip("/")
         if not path or not name.startswith(f"{collection}/"):
             continue
-        if error := unavailable(ws, collection):
+        if error := unavailable_source(ws, collection):
             return error
-        source = tree.source(collection)
+        source = tree.find_source(collection)
         reasons = {each.path: f"it {each.reason}" for each in tree.listing.left_out}
         reasons |= {key[1]: "of what is in it" for key in tree.files if key[0] == collection}
         if source and path in reasons and rules.is_named(source, path):
@@ -229,9 +229,9 @@ def _left_out(ws: Workspace, tree: SourceTree, name: str) -> CollectionMissing |
     return None
 
 
-def unavailable(ws: Workspace, collection: str) -> CollectionMissing | None:
+def unavailable_source(ws: Workspace, collection: str) -> CollectionMissing | None:
     """The error for a source that cannot be read here; None for one that can, and for others."""
-    _, reasons = ws.sources.available(ws.sources.config, ws.stored_collections())
+    _, reasons = ws.sources.select_available(ws.sources.config, ws.list_stored_collections())
     if collection not in reasons:
         return None
     return CollectionMissing(
@@ -242,7 +242,7 @@ def unavailable(ws: Workspace, collection: str) -> CollectionMissing | None:
 
 
 @contextlib.contextmanager
-def naming_collections(ws: Workspace, names: Iterable[str]) -> Iterator[None]:
+def explain_missing_collection(ws: Workspace, names: Iterable[str]) -> Iterator[None]:
     """Improve the error of a block that does not find one of these collections: it names why a
     source cannot be read here, or the collections that exist, of sources, too.
     """
@@ -251,7 +251,7 @@ def naming_collections(ws: Workspace, names: Iterable[str]) -> Iterator[None]:
     except (CollectionMissing, *NO_DOCUMENTS) as missing:
         names = list(names)
         for name in names:
-            if error := unavailable(ws, name):
+            if error := unavailable_source(ws, name):
                 raise error from None
         of_files = {source.collection for source in ws.sources.configured}
         unknown = [name for name in names if name not in of_files]
@@ -271,7 +271,7 @@ def _read_listings(ws: Workspace, name: str) -> Iterator[tuple[SourceTree, str]]
         if tree:
             yield tree, rest
             yield tree, document_names.without_line(rest)
-    if ws.sources.configured and (tree := source_tree.in_work_tree(ws)):
+    if ws.sources.configured and (tree := source_tree.read_work_tree(ws)):
         yield tree, name
         yield tree, document_names.without_line(name)
 
@@ -281,9 +281,9 @@ def tree_at(ws: Workspace, commit: str, stored: Sequence[str] | None = None) -> 
     the sources of the work tree, so that the same files have the same names.
     """
     if not commit:
-        return source_tree.in_work_tree(ws)
-    config = ws.sources.config_at(commit, default=ws.sources.config)
-    return source_tree.at_commit(ws, commit, config, stored=stored)
+        return source_tree.read_work_tree(ws)
+    config = ws.sources.read_config_at(commit, default=ws.sources.config)
+    return source_tree.read_commit(ws, commit, config, stored=stored)
 
 
 # -- parts
@@ -291,7 +291,7 @@ def tree_at(ws: Workspace, commit: str, stored: Sequence[str] | None = None) -> 
 
 def _moved(ws: Workspace) -> At:
     follow_and_warn(ws)
-    return ws.at()
+    return ws.locate_documents()
 
 
 def _place_or_error(ws: Workspace, look: Callable[[], At], *, pinned: bool) -> At | VmragError:
@@ -303,12 +303,12 @@ def _place_or_error(ws: Workspace, look: Callable[[], At], *, pinned: bool) -> A
         return look()
     except NO_DOCUMENTS as why:
         if pinned and ws.sources.configured:
-            for note in reasons.missing_documents(why):
+            for note in reasons.explain_missing_documents(why):
                 ws.progress.note(note)
         return why
 
 
-def _required(at: At | VmragError, place: KnownPlace, *, pinned: bool) -> KnownPlace:
+def _required(at: At | VmragError, place: NamedPlace, *, pinned: bool) -> NamedPlace:
     """Raises why nothing is known at a place."""
     if isinstance(at, Exception) and place.tree is None:
         raise at
@@ -321,21 +321,21 @@ def _tree(ws: Workspace, commit: str, at: At | None) -> SourceTree | None:
 
 
 def _names(ws: Workspace, at: At | None) -> list[str]:
-    return [] if at is None else [collection.name for collection in ws.engine.collections(at)]
+    return [] if at is None else [collection.name for collection in ws.engine.list_collections(at)]
 
 
-def _base(ws: Workspace, shown: str, asked: ranges.NamedRange) -> KnownPlace:
+def _base(ws: Workspace, shown: str, asked: ranges.NamedRange) -> NamedPlace:
     """The merge base of a range. Raises `HistoryMissing`, `UsageInvalid`."""
     old, new = (git_commit(ws, "HEAD" if each == WORKING else each) for each in (asked.old, asked.new))
     commit = _merge_base(ws, old, new, asked) if old and new else ""
-    pinned = bool(commit) and plumbing.blob(ws.places, f"{commit}:{PIN_NAME}") is not None
-    at = _place_or_error(ws, lambda: ranges.sides(ws, [shown])[0] or "", pinned=pinned)
+    pinned = bool(commit) and plumbing.read_blob(ws.places, f"{commit}:{PIN_NAME}") is not None
+    at = _place_or_error(ws, lambda: ranges.split_range(ws, [shown])[0] or "", pinned=pinned)
     found = None if isinstance(at, Exception) else at
-    return _required(at, KnownPlace(found, _tree(ws, commit, found), commit), pinned=pinned)
+    return _required(at, NamedPlace(found, _tree(ws, commit, found), commit), pinned=pinned)
 
 
 def _merge_base(ws: Workspace, old: str, new: str, asked: ranges.NamedRange) -> str:
-    found = MergeBases(ws.places, new, old).of(new, old)
+    found = MergeBases(ws.places, new, old).find_bases(new, old)
     if found:
         return found[0]
     if found is None:

@@ -11,8 +11,8 @@ from collections.abc import Set as AbstractSet
 
 import msgspec
 
-from vmrag_link.engines.base import Engine, reserved, root_of
-from vmrag_link.engines.migrated import parsed
+from vmrag_link.engines.base import Engine, is_reserved, read_root
+from vmrag_link.engines.migrated import try_read_pin
 from vmrag_link.git import history as git_history
 from vmrag_link.git import plumbing, refs
 from vmrag_link.git.history import LoggedPins
@@ -24,7 +24,7 @@ from vmrag_link.workspace import Workspace
 HEAD = "HEAD"
 
 
-class Reach(Record, frozen=True):
+class LogRange(Record, frozen=True):
     """What a log shows: all that the `heads` contain, but for the revisions in `without`."""
 
     heads: tuple[str, ...]
@@ -58,34 +58,34 @@ class Log(Record, frozen=True):
     total: int
 
 
-def log(ws: Workspace, start: str, *, limit: int, offset: int, wanted: Callable[[RevisionInfo], bool]) -> Log:
+def list_log(ws: Workspace, start: str, *, limit: int, offset: int, wanted: Callable[[RevisionInfo], bool]) -> Log:
     """`limit` of the wanted revisions behind `start`, itself included, after the first `offset`."""
-    found = [each for each in reached(ws.engine, [start], hidden(ws.engine)) if wanted(each)]
+    found = [each for each in list_revisions(ws.engine, [start], list_hidden(ws.engine)) if wanted(each)]
     return Log([_entry(ws.engine, each) for each in found[offset:][:limit]], len(found))
 
 
-def hidden(engine: Engine, reach: Reach | None = None) -> AbstractSet[str]:
+def list_hidden(engine: Engine, reach: LogRange | None = None) -> AbstractSet[str]:
     """The revisions that no list shows: what the engine made before the first commit, and what a
     range excludes.
     """
-    return revisions.beginning(engine) | (reach.without if reach else frozenset())
+    return revisions.find_beginning(engine) | (reach.without if reach else frozenset())
 
 
-def reached(engine: Engine, heads: Sequence[str], without: AbstractSet[str]) -> Iterator[RevisionInfo]:
+def list_revisions(engine: Engine, heads: Sequence[str], without: AbstractSet[str]) -> Iterator[RevisionInfo]:
     """What these heads contain, newest first, children before parents; the first commit has no
     parent.
     """
     logs = [engine.log(head) for head in heads]
     # Two heads of a range share nothing that is shown, so no order is to be kept between them.
     found = logs[0] if len(logs) == 1 else heapq.merge(*map(list, logs), key=lambda each: each.date, reverse=True)
-    root = root_of(engine)
+    root = read_root(engine)
     return (_first(each) if each.revision == root else each for each in found if each.revision not in without)
 
 
-def info(engine: Engine, revision: str) -> RevisionInfo:
+def read_info(engine: Engine, revision: str) -> RevisionInfo:
     """As `reached` has it. Raises `RevisionMissing`."""
-    found = engine.info(revision)
-    return _first(found) if revision == root_of(engine) else found
+    found = engine.read_revision(revision)
+    return _first(found) if revision == read_root(engine) else found
 
 
 def _first(found: RevisionInfo) -> RevisionInfo:
@@ -93,7 +93,7 @@ def _first(found: RevisionInfo) -> RevisionInfo:
     return msgspec.structs.replace(found, parents=())
 
 
-def pinned(ws: Workspace, found: Iterable[RevisionInfo], *, also: Iterable[str] = ()) -> list[PinnedRevision]:
+def add_pins(ws: Workspace, found: Iterable[RevisionInfo], *, also: Iterable[str] = ()) -> list[PinnedRevision]:
     """Return the same revisions with the git commits that introduced a pin on them, newest first,
     and with the names that point to them.
 
@@ -101,11 +101,11 @@ def pinned(ws: Workspace, found: Iterable[RevisionInfo], *, also: Iterable[str] 
     """
     listed = list(found)
     asked = {info.revision for info in listed}
-    head = plumbing.head(ws.places)
-    tips = {**({HEAD: head.commit} if head.commit else {}), **refs.tips(ws.places)}
-    pins = git_history.logged_pins(ws.places, set(tips.values()), also=also)
+    head = plumbing.read_head(ws.places)
+    tips = {**({HEAD: head.commit} if head.commit else {}), **refs.list_tips(ws.places)}
+    pins = git_history.read_logged_pins(ws.places, set(tips.values()), also=also)
     commits = _commits_of(ws, asked, pins)
-    names = _names_on(ws, asked, {name: pins.at[commit] for name, commit in tips.items() if commit in pins.at})
+    names = _names_on(ws, asked, {name: pins.by_tip[commit] for name, commit in tips.items() if commit in pins.by_tip})
     return [
         PinnedRevision(
             **msgspec.structs.asdict(info),
@@ -120,7 +120,7 @@ def _commits_of(ws: Workspace, revisions: Collection[str], pins: LoggedPins) -> 
     """By revision, the commits that introduced a pin on it, newest first."""
     pinned = {
         commit: pin.dolt_commit
-        for pin, introducing in history_pins.read(ws.places, pins.introduced)
+        for pin, introducing in history_pins.parse_pins(ws.places, pins.introduced)
         for commit in introducing
         if pin.dolt_commit in revisions
     }
@@ -138,12 +138,12 @@ def _names_on(ws: Workspace, revisions: Collection[str], pins: Mapping[str, byte
     """
     names: dict[str, list[str]] = {}
     for name, data in pins.items():
-        pin = parsed(ws.places.kb, data)
+        pin = try_read_pin(ws.places.kb, data)
         if pin and pin.dolt_commit in revisions:
             names.setdefault(pin.dolt_commit, []).append(name)
-    for branch in ws.engine.branches():
+    for branch in ws.engine.list_branches():
         listed = names.get(branch.head, [])
-        if branch.head in revisions and not reserved(branch.name) and branch.name not in listed:
+        if branch.head in revisions and not is_reserved(branch.name) and branch.name not in listed:
             names.setdefault(branch.head, []).append(f"kb: {branch.name}")
     return names
 

@@ -11,10 +11,10 @@ def find_stored_revision(ws: Workspace, note: DocumentName) -> str:
     """Return the newest revision that has a note as a stored document; empty if it was always a
     file.
     """
-    revision = ws.standing_revision if ws.initialized else None
+    revision = ws.current_revision if ws.is_initialized else None
     if revision is None:
         return ""
-    stored = ws.engine.document_history(revision, *note.key)
+    stored = ws.engine.read_document_history(revision, *note.key)
     return next((info.revision for info in ws.engine.log(revision) if info.revision in stored), "") if stored else ""
 
 
@@ -26,8 +26,8 @@ def find_note_path(ws: Workspace, document: DocumentName) -> str:
     from vmrag_link.settings import SourceSettings
     from vmrag_link.sources import notes
 
-    head = plumbing.head(ws.places).commit
+    head = plumbing.read_head(ws.places).commit
     if head is None:
         return ""
     path = notes.note_path(SourceSettings(document.collection, (f".vmrag/{document.collection}/",)), document.doc_id)
-    return path if file_log.file_log(ws.places, [head], path, limit=1) else ""
+    return path if file_log.read_file_log(ws.places, [head], path, limit=1) else ""

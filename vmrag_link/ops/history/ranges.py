@@ -17,13 +17,13 @@ import re
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
-from vmrag_link.engines.base import root_of
+from vmrag_link.engines.base import read_root
 from vmrag_link.errors import EngineFailed, GitReferenceMissing, PinMissing, PinRevisionMissing, UsageInvalid
 from vmrag_link.git import plumbing, remotes
 from vmrag_link.git.refs import BRANCHES
 from vmrag_link.models import At, Record
 from vmrag_link.ops.follow import lazy_fetch
-from vmrag_link.ops.history.log import Reach
+from vmrag_link.ops.history.log import LogRange
 from vmrag_link.ops.history.revparse import HEAD, WORKING, resolve_at, resolve_rev
 from vmrag_link.workspace import Workspace
 
@@ -37,7 +37,7 @@ _Made = dict[tuple[str, ...], str]
 """The base that was made of those that several commits pin, by these."""
 
 
-class Ends(Record, frozen=True):
+class RevisionEnds(Record, frozen=True):
     """What a diff is between."""
 
     old: At
@@ -54,7 +54,7 @@ def is_range(name: str) -> bool:
     return parse_range(name) is not None
 
 
-def sides(ws: Workspace, names: Sequence[str]) -> tuple[str | None, str | None]:
+def split_range(ws: Workspace, names: Sequence[str]) -> tuple[str | None, str | None]:
     """The two names that `[OLD [NEW]]` or a range means; None for one that is left out. Of
     `OLD...NEW` the first is the revision of the merge base.
 
@@ -68,32 +68,34 @@ def sides(ws: Workspace, names: Sequence[str]) -> tuple[str | None, str | None]:
     return old, new
 
 
-def ends(ws: Workspace, names: Sequence[str]) -> Ends:
+def find_ends(ws: Workspace, names: Sequence[str]) -> RevisionEnds:
     """As `sides`; without NEW the documents here, without OLD the revision that they are based on,
     too.
 
     Raises `UsageInvalid`, and as `resolve_at`.
     """
-    old, new = sides(ws, names)
-    return Ends(ws.revision_here() if old is None else resolve_at(ws, old), resolve_at(ws, new or WORKING))
+    old, new = split_range(ws, names)
+    return RevisionEnds(
+        ws.require_stored_revision() if old is None else resolve_at(ws, old), resolve_at(ws, new or WORKING)
+    )
 
 
-def reach(ws: Workspace, name: str | None) -> Reach:
+def find_log_range(ws: Workspace, name: str | None) -> LogRange:
     """Return what a log of a revision or a range shows; without a name, of the revision here. One
     side of a range may be a commit before the first pin: it had no revisions.
     """
     if name is None or name == WORKING:
-        return Reach((ws.revision_here(),))
+        return LogRange((ws.require_stored_revision(),))
     found = parse_range(name)
     if found is None:
-        return Reach((resolve_rev(ws, name),))
+        return LogRange((resolve_rev(ws, name),))
     if found.dots == "..":
         old, new = _pinned_or_none(ws, found.old), resolve_rev(ws, found.new)
-        return Reach((new,), ws.engine.parents([old] if old else []).keys())
+        return LogRange((new,), ws.engine.map_parents([old] if old else []).keys())
     sides = [_pinned_or_none(ws, side) for side in (found.old, found.new)]
     heads = [revision for revision in sides if revision] or [resolve_rev(ws, found.new)]
-    shared = [ws.engine.parents([head]).keys() for head in heads]
-    return Reach(tuple(heads), shared[0] & shared[1] if len(heads) > 1 else frozenset())
+    shared = [ws.engine.map_parents([head]).keys() for head in heads]
+    return LogRange(tuple(heads), shared[0] & shared[1] if len(heads) > 1 else frozenset())
 
 
 def _pinned_or_none(ws: Workspace, name: str) -> str | None:
@@ -116,7 +118,7 @@ def _base(ws: Workspace, asked: NamedRange) -> str:
     names = asked.old, HEAD if asked.new == WORKING else asked.new
     old, new = (resolve_rev(ws, name) for name in names)
     commits = _commit(ws, names[0], old), _commit(ws, names[1], new)
-    return shown_base(ws, old, new, (commits[0], commits[1]) if commits[0] and commits[1] else None)
+    return find_shown_base(ws, old, new, (commits[0], commits[1]) if commits[0] and commits[1] else None)
 
 
 def _commit(ws: Workspace, name: str, revision: str) -> str | None:
@@ -124,12 +126,12 @@ def _commit(ws: Workspace, name: str, revision: str) -> str | None:
     if ws.engine.has_revision(name):
         return None
     with contextlib.suppress(GitReferenceMissing):
-        commit = plumbing.resolve(ws.places, name)
-        return commit if pinned(ws, commit) == revision else None
+        commit = plumbing.resolve_commit(ws.places, name)
+        return commit if find_pinned(ws, commit) == revision else None
     return None
 
 
-def base_of(ws: Workspace, ours: str, theirs: str, commits: tuple[str, str] | None = None) -> str:
+def find_base(ws: Workspace, ours: str, theirs: str, commits: tuple[str, str] | None = None) -> str:
     """The revision that a merge of two others starts from.
 
     It is the pin of git's merge base of two `commits`, or a newer one of the engine's.
@@ -145,19 +147,19 @@ def _base_of(ws: Workspace, ours: str, theirs: str, commits: tuple[str, str] | N
     return _one_of(ws, pinning, made) if pinning else base
 
 
-def pinned_unless_lost(ws: Workspace, commit: str, *sides: str) -> str | None:
+def find_pinned_unless_lost(ws: Workspace, commit: str, *sides: str) -> str | None:
     """Return the revision that a commit pins; None if it pins none, or if a side accepts its loss
     (see `lazy_fetch.is_given_up`). Raises `PinRevisionMissing`, `PinMalformed`.
     """
     try:
-        return pinned(ws, commit)
+        return find_pinned(ws, commit)
     except PinRevisionMissing as missing:
         if lazy_fetch.is_given_up(ws, missing, sides):
             return None
         raise
 
 
-def shown_base(ws: Workspace, ours: str, theirs: str, commits: tuple[str, str] | None = None) -> str:
+def find_shown_base(ws: Workspace, ours: str, theirs: str, commits: tuple[str, str] | None = None) -> str:
     """As `base_of`, for a diff: where git has several bases, it is one of them."""
     base, pinning = _bases(ws, ours, theirs, commits)
     return next(iter(pinning.values())) if pinning else base
@@ -168,8 +170,8 @@ def _bases(ws: Workspace, ours: str, theirs: str, commits: tuple[str, str] | Non
     from vmrag_link.git import pin_merge
 
     found = ws.engine.merge_base(ours, theirs)
-    bases = pin_merge.merge_bases(ws.places, [*commits]) if commits else []
-    pinning = {base: revision for base in bases if (revision := pinned_unless_lost(ws, base, ours, theirs))}
+    bases = pin_merge.list_merge_bases(ws.places, [*commits]) if commits else []
+    pinning = {base: revision for base in bases if (revision := find_pinned_unless_lost(ws, base, ours, theirs))}
     if pinning and not (found and all(ws.engine.is_ancestor(each, found) for each in pinning.values())):
         return "", pinning
     if found is None:
@@ -193,12 +195,12 @@ def _one_of(ws: Workspace, pinning: dict[str, str], made: _Made) -> str:
         found, *others = pinning.values()
         for revision, commits in zip(others, pairwise(pinning), strict=True):
             base = _base_of(ws, found, revision, commits, made)
-            found = revisions.virtual_base(ws.engine, base=base, ours=found, theirs=revision)
+            found = revisions.make_virtual_base(ws.engine, base=base, ours=found, theirs=revision)
         made[key] = found
     return made[key]
 
 
-def pinned(ws: Workspace, commit: str) -> str | None:
+def find_pinned(ws: Workspace, commit: str) -> str | None:
     """The revision that a commit pins, or None. One that is missing is an error: it may be the
     base.
     """
@@ -208,18 +210,18 @@ def pinned(ws: Workspace, commit: str) -> str | None:
         return None
 
 
-def with_head(ws: Workspace, ours: str, commit: str) -> tuple[str, str] | None:
+def pair_with_head(ws: Workspace, ours: str, commit: str) -> tuple[str, str] | None:
     """HEAD and a commit that is merged into it, for `base_of`.
 
     None where git's history says nothing about `ours`, because it does not contain what HEAD pins:
     another KB branch was gone to, say.
     """
-    head = plumbing.head(ws.places).commit
-    stood = pinned(ws, head) if head else None
+    head = plumbing.read_head(ws.places).commit
+    stood = find_pinned(ws, head) if head else None
     return (head, commit) if head and stood and ws.engine.is_ancestor(stood, ours) else None
 
 
-def branch_base(ws: Workspace) -> tuple[str, str]:
+def find_branch_base(ws: Workspace) -> tuple[str, str]:
     """The revision that the checked-out branch started from, and the git commit or branch it is
     from.
 
@@ -229,22 +231,24 @@ def branch_base(ws: Workspace) -> tuple[str, str]:
     """
     from vmrag_link.git import pin_merge
 
-    head = plumbing.head(ws.places)
+    head = plumbing.read_head(ws.places)
     for ref in _main_branches(ws, head.branch) if head.commit else ():
-        commits = pin_merge.merge_bases(ws.places, [head.commit or "", ref])  # none for a branch that does not exist
-        if commits and commits[0] != head.commit and (revision := pinned(ws, commits[0])):
+        commits = pin_merge.list_merge_bases(
+            ws.places, [head.commit or "", ref]
+        )  # none for a branch that does not exist
+        if commits and commits[0] != head.commit and (revision := find_pinned(ws, commits[0])):
             return revision, ref.removeprefix("refs/remotes/").removeprefix(BRANCHES)
     try:
-        before = plumbing.resolve(ws.places, "HEAD~1")
+        before = plumbing.resolve_commit(ws.places, "HEAD~1")
     except GitReferenceMissing:
-        return root_of(ws.engine), "the beginning"
-    return pinned(ws, before) or root_of(ws.engine), "the commit before"
+        return read_root(ws.engine), "the beginning"
+    return find_pinned(ws, before) or read_root(ws.engine), "the commit before"
 
 
 def _main_branches(ws: Workspace, current: str | None) -> Iterator[str]:
     """Full names of refs."""
-    for remote in remotes.nearest(ws.places, current):
-        if found := remotes.default_branch(ws.places, remote):
+    for remote in remotes.list_for_reading(ws.places, current):
+        if found := remotes.read_default_branch(ws.places, remote):
             yield found
     for name in ("main", "master"):
         if name != current:

@@ -23,7 +23,7 @@ import re
 from collections.abc import Callable, Iterator
 
 from vmrag_link import pin as pins
-from vmrag_link.engines.base import reserved
+from vmrag_link.engines.base import is_reserved
 from vmrag_link.errors import (
     BranchMissing,
     GitReferenceMissing,
@@ -39,7 +39,7 @@ from vmrag_link.git.refs import COMMIT_NAME
 from vmrag_link.models import At, KbBranch
 from vmrag_link.ops.commits import revisions
 from vmrag_link.ops.follow import lazy_fetch
-from vmrag_link.ops.follow.provenance import Standing
+from vmrag_link.ops.follow.provenance import AnswerOrigin
 from vmrag_link.transport import address
 from vmrag_link.transport.address import Address
 from vmrag_link.workspace import Workspace
@@ -70,7 +70,7 @@ def separate_ref(name: str) -> tuple[str, str] | None:
 
 def resolve_at(ws: Workspace, name: str) -> At:
     """`WORKING`: the workspace with its uncommitted documents; else as `resolve_rev`."""
-    return ws.at() if name == WORKING else resolve_rev(ws, name)
+    return ws.locate_documents() if name == WORKING else resolve_rev(ws, name)
 
 
 def resolve_rev(ws: Workspace, name: str) -> str:
@@ -93,14 +93,14 @@ def resolve_rev(ws: Workspace, name: str) -> str:
 # -- the tools
 
 
-def tool_at(ws: Workspace, name: str, here: Standing | None = None) -> At:
+def resolve_tool_at(ws: Workspace, name: str, here: AnswerOrigin | None = None) -> At:
     """`WORKING`: the workspace with its uncommitted documents; else as `tool_rev`."""
     if name == WORKING:
-        return here.at if here else ws.at()
-    return tool_rev(ws, name, here)
+        return here.at if here else ws.locate_documents()
+    return resolve_tool_rev(ws, name, here)
 
 
-def tool_rev(ws: Workspace, name: str, here: Standing | None = None) -> str:
+def resolve_tool_rev(ws: Workspace, name: str, here: AnswerOrigin | None = None) -> str:
     """A revision by its name in a tool.
 
     `HEAD` is where the workspace stands; `~n` and `^` are first parents in the knowledge base.
@@ -124,17 +124,17 @@ def tool_rev(ws: Workspace, name: str, here: Standing | None = None) -> str:
     return found
 
 
-def tool_branch_rev(ws: Workspace, name: str, here: Standing | None = None) -> str:
+def resolve_tool_branch_rev(ws: Workspace, name: str, here: AnswerOrigin | None = None) -> str:
     """As `tool_rev`, for a parameter that names a branch. Raises `BranchMissing`."""
     try:
-        return tool_rev(ws, name, here)
+        return resolve_tool_rev(ws, name, here)
     except RevisionAmbiguous:
         raise
     except RevisionMissing as error:
         raise no_branch(ws, name) from error
 
 
-def tool_branch(ws: Workspace, name: str) -> KbBranch | None:
+def find_tool_branch(ws: Workspace, name: str) -> KbBranch | None:
     """The KB branch that a tool's parameter names. A git ref of that name that pins something else
     is named in a warning.
     """
@@ -150,25 +150,25 @@ def tool_branch(ws: Workspace, name: str) -> KbBranch | None:
     return branch
 
 
-def only_remote(ws: Workspace, name: str) -> str | None:
+def find_remote_only(ws: Workspace, name: str) -> str | None:
     """The head of a remote's branch of that name, as of the last fetch."""
-    there = dict.fromkeys(("origin", *remotes.names(ws.places)))
-    return next((head for each in there if (head := remote_head(ws, f"{each}/{name}"))), None)
+    there = dict.fromkeys(("origin", *remotes.list_remotes(ws.places)))
+    return next((head for each in there if (head := find_remote_head(ws, f"{each}/{name}"))), None)
 
 
 def _tool_lookup(ws: Workspace, name: str) -> str:
-    if branch := tool_branch(ws, name):
+    if branch := find_tool_branch(ws, name):
         return branch.head
     try:
         return _lookup(ws, name, lambda: _pinned_here(ws, name))
     except (GitReferenceMissing, PinMissing):
-        if head := only_remote(ws, name):
+        if head := find_remote_only(ws, name):
             return head
         raise
 
 
 def no_branch(ws: Workspace, name: str) -> BranchMissing:
-    there = [branch.name for branch in ws.engine.branches() if not reserved(branch.name)]
+    there = [branch.name for branch in ws.engine.list_branches() if not is_reserved(branch.name)]
     near = nearest(name, there)
     return BranchMissing(
         f"The knowledge base has no branch {name[:80]!r}." + (f" Is it {near!r}?" if near else ""),
@@ -178,8 +178,8 @@ def no_branch(ws: Workspace, name: str) -> BranchMissing:
     )
 
 
-def _head(ws: Workspace, here: Standing | None) -> str:
-    return here.revision if here else ws.revision_here()
+def _head(ws: Workspace, here: AnswerOrigin | None) -> str:
+    return here.revision if here else ws.require_stored_revision()
 
 
 def _pinned_here(ws: Workspace, name: str) -> str:
@@ -215,7 +215,7 @@ def _git_refs(name: str) -> tuple[str, ...]:
 def _ancestor(ws: Workspace, start: str, steps: int, name: str) -> str:
     found = start
     for _ in range(steps):
-        parent = revisions.parent(ws.engine, ws.engine.info(found))
+        parent = revisions.find_parent(ws.engine, ws.engine.read_revision(found))
         if parent is None:
             raise _no_commit(name)
         found = parent
@@ -237,7 +237,7 @@ def _lookup(ws: Workspace, name: str, pinned: Callable[[], str]) -> str:
     if ws.engine.has_revision(name):
         return name
     branch = _kb_branch(ws, name)
-    head = branch.head if branch else remote_head(ws, name)
+    head = branch.head if branch else find_remote_head(ws, name)
     try:
         revision = pinned()
     except (GitReferenceMissing, PinMissing):
@@ -260,10 +260,10 @@ def _lookup(ws: Workspace, name: str, pinned: Callable[[], str]) -> str:
 
 
 def _kb_branch(ws: Workspace, name: str) -> KbBranch | None:
-    return ws.engine.branch(name) if ws.engine.legal_branch_name(name) else None
+    return ws.engine.find_branch(name) if ws.engine.is_legal_branch_name(name) else None
 
 
-def remote_head(ws: Workspace, name: str) -> str | None:
+def find_remote_head(ws: Workspace, name: str) -> str | None:
     """The head of `REMOTE/BRANCH` as of the last fetch.
 
     The remote is one of git's, or `origin` for the pinned one.
@@ -271,12 +271,12 @@ def remote_head(ws: Workspace, name: str) -> str | None:
     from vmrag_link.ops.remotes import destinations
 
     remote, _, branch = name.partition("/")
-    if not branch or reserved(branch):
+    if not branch or is_reserved(branch):
         return None
-    known = remotes.names(ws.places)
+    known = remotes.list_remotes(ws.places)
     # A remote's name may have slashes, too.
     for each in sorted((each for each in known if name.startswith(f"{each}/")), key=len, reverse=True):
-        heads = ws.engine.remote_heads(address.of_remote(ws.places, each, ref=destinations.code_ref(ws)).key)
+        heads = ws.engine.remote_heads(address.remote_address(ws.places, each, ref=destinations.find_code_ref(ws)).key)
         if found := heads.get(name.removeprefix(f"{each}/")):
             return found
     if remote != "origin" or remote in known:
@@ -284,14 +284,16 @@ def remote_head(ws: Workspace, name: str) -> str | None:
     return next((head for each in _pinned_remote(ws) if (head := ws.engine.remote_heads(each.key).get(branch))), None)
 
 
-def visible(ws: Workspace, *, without: str = "") -> Iterator[str]:
+def list_visible_heads(ws: Workspace, *, without: str = "") -> Iterator[str]:
     """The heads that people see, but for the branch `without`.
 
     Those of branches and of remotes as last fetched, what is read, and what the index answers from.
     """
-    yield from (branch.head for branch in ws.engine.branches() if not reserved(branch.name) and branch.name != without)
-    if ws.standing_revision is not None:
-        yield ws.standing_revision
+    yield from (
+        branch.head for branch in ws.engine.list_branches() if not is_reserved(branch.name) and branch.name != without
+    )
+    if ws.current_revision is not None:
+        yield ws.current_revision
     if ws.binding is not None:
         yield ws.binding.revision
     for each in _pinned_remote(ws):
@@ -306,7 +308,7 @@ def _pinned_remote(ws: Workspace) -> list[Address]:
     from vmrag_link.ops.remotes import destinations
 
     try:
-        return destinations.named(ws, destinations.stated_remote(ws))
+        return destinations.list_trusted_addresses(ws, destinations.read_stated_remote(ws))
     except RemoteError:
         return []
 
@@ -318,8 +320,8 @@ def _by_prefix(ws: Workspace, name: str) -> str | None:
     """
     if len(name) < SHORTEST_HASH or not _PREFIX.fullmatch(name.lower()):
         return None
-    for heads in (list(visible(ws)), [branch.head for branch in ws.engine.branches()]):
-        found = sorted(parent for parent in ws.engine.parents(heads) if parent.startswith(name.lower()))
+    for heads in (list(list_visible_heads(ws)), [branch.head for branch in ws.engine.list_branches()]):
+        found = sorted(parent for parent in ws.engine.map_parents(heads) if parent.startswith(name.lower()))
         if len(found) > 1:
             raise RevisionAmbiguous(
                 f"{len(found)} revisions begin with {name!r}.",

@@ -65,10 +65,10 @@ class Trail:
         self._without = without
         self._headers: dict[DocumentName, dict[str, DocumentHeader]] = {}
 
-    def visits(self, name: DocumentName) -> Iterator[DocumentVisit]:
+    def list_visits(self, name: DocumentName) -> Iterator[DocumentVisit]:
         """Newest first. None where nothing ever had the name."""
         asked = {head: {name} for head in self._heads}
-        for info in log.reached(self._engine, self._heads, self._without):
+        for info in log.list_revisions(self._engine, self._heads, self._without):
             for each in sorted(asked.pop(info.revision, ())):
                 visit = self._visit(info, each)
                 yield visit
@@ -77,24 +77,24 @@ class Trail:
             if not asked:
                 return
 
-    def header(self, revision: str, name: DocumentName) -> DocumentHeader | None:
+    def find_header(self, revision: str, name: DocumentName) -> DocumentHeader | None:
         if name not in self._headers:
             found: dict[str, DocumentHeader] = {}
             for head in self._heads:
-                found |= self._engine.document_history(head, *name.key)
+                found |= self._engine.read_document_history(head, *name.key)
             self._headers[name] = found
         return self._headers[name].get(revision)
 
     def _visit(self, info: RevisionInfo, name: DocumentName) -> DocumentVisit:
-        after = self.header(info.revision, name)
-        befores = [(parent, self.header(parent, name)) for parent in info.parents]
+        after = self.find_header(info.revision, name)
+        befores = [(parent, self.find_header(parent, name)) for parent in info.parents]
         for parent, before in befores:
             if before == after:
                 return DocumentVisit(info, name, False, before, after, self._followed([DocumentOrigin(parent, name)]))
         origins = [DocumentOrigin(parent, name) for parent, before in befores if before]
         if after and info.parents and not origins and (old := self._renamed(info, after)):
             origins = [DocumentOrigin(info.parents[0], old)]
-        before = self.header(*origins[0]) if origins else None
+        before = self.find_header(*origins[0]) if origins else None
         changed = bool(before or after)
         return DocumentVisit(info, name, changed, before, after, self._followed(origins))
 
@@ -104,7 +104,7 @@ class Trail:
     def _renamed(self, info: RevisionInfo, after: DocumentHeader) -> DocumentName | None:
         """The document of the first parent that this one was."""
         parent = info.parents[0]
-        if not self._engine.count(parent):  # as before the first import, which may be large
+        if not self._engine.count_documents(parent):  # as before the first import, which may be large
             return None
         changes = self._engine.diff_headers(parent, info.revision).documents
         gone = [change.before for change in changes if change.before and not change.after]
@@ -119,13 +119,13 @@ class Trail:
         if not gone:
             return None
         new = self._lines(revision, after)
-        shares = [(likeness(self._lines(parent, each), new), each) for each in gone]
+        shares = [(measure_likeness(self._lines(parent, each), new), each) for each in gone]
         share, found = max(shares, key=lambda each: each[0])
         return found if share >= ALIKE else None
 
     def _lines(self, revision: str, header: DocumentHeader) -> Counter[int]:
-        document = self._engine.document(revision, *header.key)
-        return lines_of(document.content if document else "")
+        document = self._engine.find_document(revision, *header.key)
+        return count_lines(document.content if document else "")
 
 
 def with_moves(read: DiffTexts, found: Diff) -> Diff:
@@ -149,12 +149,12 @@ def file_name(header: DocumentHeader) -> str:
     return header.doc_id.rpartition("/")[2]
 
 
-def lines_of(text: str) -> Counter[int]:
+def count_lines(text: str) -> Counter[int]:
     """How often it has each line. A line is its hash in this process."""
     return Counter(map(hash, text.splitlines()[:_LINES]))
 
 
-def likeness(old: Counter[int], new: Counter[int]) -> float:
+def measure_likeness(old: Counter[int], new: Counter[int]) -> float:
     """The share of lines that both have, of the longer one's."""
     return (old & new).total() / (max(old.total(), new.total()) or 1)
 
@@ -213,7 +213,7 @@ class _Matching:
         before = self._lines(HeaderChange("removed", each, None) for each in gone)
         after = self._lines(HeaderChange("added", None, each) for each in new)
         shares = (
-            (likeness(old_lines, new_lines), old, other)
+            (measure_likeness(old_lines, new_lines), old, other)
             for old, old_lines in zip(gone, before, strict=True)
             for other, new_lines in zip(new, after, strict=True)
         )
@@ -222,5 +222,5 @@ class _Matching:
         return ((old, other) for _, old, other in found)
 
     def _lines(self, changes: Iterable[HeaderChange]) -> list[Counter[int]]:
-        read = diffs.texts(self._read, changes)
-        return [lines_of(document.content) for _, before, after in read if (document := before or after)]
+        read = diffs.read_sides(self._read, changes)
+        return [count_lines(document.content) for _, before, after in read if (document := before or after)]

@@ -18,13 +18,13 @@ from vmrag_link.models import (
     Document,
     HeaderChange,
     Record,
-    Working,
-    canonical_json,
+    WorkingSet,
+    encode_canonical_json,
 )
 from vmrag_link.ops.history import diff as diffs
 from vmrag_link.ops.history.diff import Diff, DiffTexts, FileCounts
 from vmrag_link.ops.history.revparse import WORKING
-from vmrag_link.shown_names import names_among
+from vmrag_link.shown_names import name_among
 from vmrag_link.worddiff import Piece
 
 Detail = Literal["names", "stat", "text"]
@@ -102,14 +102,14 @@ class WordDiff:
     """
 
     def __init__(self, read: DiffTexts, found: Diff, detail: Detail) -> None:
-        self.read = read
-        self.found = found
+        self.texts = read
+        self.diff = found
         self.detail = detail
 
     @cached_property
     def names(self) -> Mapping[str, str]:
         """Return printed names by the full names of documents (`shown_names`)."""
-        return printed_names(self.found)
+        return printed_names(self.diff)
 
     @property
     def collections(self) -> list[CollectionDiff]:
@@ -117,15 +117,15 @@ class WordDiff:
             CollectionDiff(
                 collection.kind, collection.key, _fields(collection.before, collection.after, COLLECTION_FIELDS)
             )
-            for collection in self.found.collections
+            for collection in self.diff.collections
         )
         return [each for each in found if each.kind != "modified" or each.fields]
 
-    def documents(self) -> Iterator[DocumentDiff]:
+    def read_documents(self) -> Iterator[DocumentDiff]:
         """Sorted by name. Raises `KnowledgeMoved`."""
-        changes = self.found.documents
+        changes = self.diff.documents
         shown = changes if self.detail == "text" else [each for each in changes if not _same_text(each)]
-        read = diffs.texts(self.read, () if self.detail == "names" else shown)
+        read = diffs.read_sides(self.texts, () if self.detail == "names" else shown)
         for change in changes:
             if self.detail == "names":
                 yield _names_only(change)
@@ -134,12 +134,12 @@ class WordDiff:
             else:
                 yield document_diff(*next(read), with_text=self.detail == "text")
 
-    def report(self) -> DiffReport:
+    def form_report(self) -> DiffReport:
         """All of it."""
-        documents = list(self.documents())
-        words = None if self.detail == "names" else total(documents)
-        old, new = (WORKING if isinstance(at, Working) else at or "" for at in (self.found.old, self.found.new))
-        found = self.found
+        documents = list(self.read_documents())
+        words = None if self.detail == "names" else sum_words(documents)
+        old, new = (WORKING if isinstance(at, WorkingSet) else at or "" for at in (self.diff.old, self.diff.new))
+        found = self.diff
         return DiffReport(
             old, new, found.changes, words, documents, self.collections, *found.commits, found.files, found.missing
         )
@@ -148,7 +148,7 @@ class WordDiff:
 def printed_names(diff: Diff) -> dict[str, str]:
     """Return what to print for the full names of the documents in a diff."""
     headers = (header for change in diff.documents for header in (change.before, change.after) if header)
-    names = names_among([header.key for header in headers], diff.sources)
+    names = name_among([header.key for header in headers], diff.sources)
     return {"/".join(key): name for key, name in names.items()}
 
 
@@ -158,8 +158,8 @@ def hidden_suffix(words: Words) -> str:
 
 
 def words_of(pieces: Sequence[Piece]) -> Words:
-    hidden = sum(terminal_text.hidden(piece.text) for piece in pieces if piece.op == "insert")
-    return Words(worddiff.words(pieces, "insert"), worddiff.words(pieces, "delete"), hidden)
+    hidden = sum(terminal_text.count_hidden(piece.text) for piece in pieces if piece.op == "insert")
+    return Words(worddiff.count_words(pieces, "insert"), worddiff.count_words(pieces, "delete"), hidden)
 
 
 def document_diff(
@@ -168,22 +168,22 @@ def document_diff(
     """One document, with numbers of words; `with_text`: with what was modified."""
     same = _same_text(change)
     old, new = before.content if before else "", after.content if after else ""
-    pieces = () if same else worddiff.difference(old, new)
-    beside = sum(map(terminal_text.hidden, _new_values(before, after)))
+    pieces = () if same else worddiff.diff_words(old, new)
+    beside = sum(map(terminal_text.count_hidden, _new_values(before, after)))
     words = msgspec.structs.replace(found := words_of(pieces), hidden=found.hidden + beside)
     counted = msgspec.structs.replace(_names_only(change), words=words)
     if not with_text or change.kind != "modified":
         return counted
     fields = _fields(before, after, DOCUMENT_FIELDS)
-    return msgspec.structs.replace(counted, fields=fields, text=worddiff.cut(pieces))
+    return msgspec.structs.replace(counted, fields=fields, text=worddiff.cut_equal_text(pieces))
 
 
-class Counted(Protocol):
+class HasWords(Protocol):
     @property
     def words(self) -> Words | None: ...
 
 
-def total(documents: Iterable[Counted]) -> Words:
+def sum_words(documents: Iterable[HasWords]) -> Words:
     counted = [document.words for document in documents if document.words]
     return Words(*(sum(getattr(each, name) for each in counted) for name in Words.__struct_fields__))
 
@@ -218,6 +218,6 @@ def _fields(before: Record | None, after: Record | None, names: Sequence[str]) -
 def _text(row: Record, name: str) -> str:
     """A field as it is shown; of which bytes a library made a document tells a person nothing."""
     if isinstance(row, Document) and name == "metadata":
-        return canonical_json(import_base.shown_metadata(row))
+        return encode_canonical_json(import_base.read_visible_metadata(row))
     value = getattr(row, name)
-    return value if isinstance(value, str) else canonical_json(value)
+    return value if isinstance(value, str) else encode_canonical_json(value)

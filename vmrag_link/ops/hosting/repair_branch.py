@@ -18,22 +18,22 @@ from msgspec.structs import replace
 
 from vmrag_link import pin as pins
 from vmrag_link.engines.base import RESERVED_PREFIX
-from vmrag_link.engines.migrated import parsed
+from vmrag_link.engines.migrated import try_read_pin
 from vmrag_link.errors import RemoteRejected, plural, quoted
 from vmrag_link.git import history, objects, transfer
 from vmrag_link.git.remotes import Peer
-from vmrag_link.merging.revisions import merged_revision
+from vmrag_link.merging.revisions import merge_revisions
 from vmrag_link.models import ChangeCounts, Record
-from vmrag_link.ops.checks.verify import VerifyReport, knowledge_remote, verify_between
+from vmrag_link.ops.checks.verify import VerifyReport, find_knowledge_remote, verify_between
 from vmrag_link.ops.checks.verify_commits import PinFinding
 from vmrag_link.ops.follow import lazy_fetch
 from vmrag_link.ops.hosting import update_branch
-from vmrag_link.ops.merge.repair import dropped_side
+from vmrag_link.ops.merge.repair import find_dropped_side
 from vmrag_link.ops.publish.push import publish_revision
 from vmrag_link.pin import Pin
 from vmrag_link.workspace import Workspace, twins
 
-OFFERS = f"{RESERVED_PREFIX}/repair-"
+OFFER_PREFIX = f"{RESERVED_PREFIX}/repair-"
 """The branches on which a repair waits whose own branch refused it; eight digits of the commit that
 dropped follow.
 """
@@ -42,7 +42,7 @@ TRAILER = "Vmrag-Repairs"
 """In the message of a repair, before the full name of a commit that dropped something."""
 
 Result = Literal["nothing", "repaired", "offered", "conflict"]
-Bring = Callable[[str | None, str], None]
+FetchHistory = Callable[[str | None, str], None]
 """Fetches what is missing of the history between two commits."""
 
 
@@ -83,7 +83,7 @@ class HostedBranch(NamedTuple):
     peer: Peer
     name: str
     since: str | None
-    bring: Bring
+    fetch_history: FetchHistory
 
 
 def repair_branch(ws: Workspace, branch: HostedBranch) -> BranchRepair:
@@ -98,7 +98,7 @@ def repair_branch(ws: Workspace, branch: HostedBranch) -> BranchRepair:
 
 
 def _repair(ws: Workspace, branch: HostedBranch) -> BranchRepair:
-    tip = update_branch.branch_tip(ws.places, branch.peer, branch.name)
+    tip = update_branch.find_branch_tip(ws.places, branch.peer, branch.name)
     if tip is None:
         return BranchRepair("nothing", branch.name, None)
     found = _examined(ws, branch, tip)
@@ -110,7 +110,7 @@ def _repair(ws: Workspace, branch: HostedBranch) -> BranchRepair:
     if not ws.engine.is_ancestor(pin.dolt_commit, merged):  # one side took back what is pinned now
         said = f"To take it in would drop what {branch.name} pins now, so a person has to decide."
         return replace(found, dropped=(), others=(*found.others, *(_explain(each, said) for each in found.dropped)))
-    publish_revision(ws, knowledge_remote(ws, tip), merged)
+    publish_revision(ws, find_knowledge_remote(ws, tip), merged)
     changes = ws.engine.count_changes(pin.dolt_commit, merged)
     made = update_branch.commit_with_pin(
         ws.places, tip, _next_pin(ws, pin, merged), parents=[tip], message=_message(found.dropped, changes)
@@ -125,7 +125,7 @@ def _repair(ws: Workspace, branch: HostedBranch) -> BranchRepair:
 
 def _examined(ws: Workspace, branch: HostedBranch, tip: str) -> BranchRepair:
     """What was dropped between `since` and a commit, and what is mended there."""
-    branch.bring(branch.since, tip)
+    branch.fetch_history(branch.since, tip)
     report = verify_between(ws, branch.since, tip)
     errors = [finding for finding in report.findings if finding.level == "error"]
     dropped = [error for error in errors if error.code == "KNOWLEDGE_DROPPED"]
@@ -157,10 +157,10 @@ def _merged(ws: Workspace, tip: str, dropped: Sequence[PinFinding]) -> str | Rep
     """The revision with everything that the commits dropped; the same for the same commits, on
     every machine.
     """
-    revision, derived = lazy_fetch.pinned_at(ws, tip), twins.derived(ws, (tip,))
+    revision, derived = lazy_fetch.pinned_at(ws, tip), twins.build_derived(ws, (tip,))
     for each in dropped:
-        while side := dropped_side(ws, each.commit, revision):
-            outcome = merged_revision(
+        while side := find_dropped_side(ws, each.commit, revision):
+            outcome = merge_revisions(
                 ws.engine, base=side.base, ours=revision, theirs=side.theirs, joins=True, derived=derived
             )
             if outcome.revision is None:
@@ -171,9 +171,11 @@ def _merged(ws: Workspace, tip: str, dropped: Sequence[PinFinding]) -> str | Rep
 
 def _next_pin(ws: Workspace, pin: Pin, revision: str) -> bytes:
     """The branch's own pin with another revision: nothing else of it is this job's to decide."""
-    committed_at = ws.engine.info(revision).date
-    made = pins.repin(pin, remote=pin.dolt_remote, branch=pin.dolt_branch, commit=revision, committed_at=committed_at)
-    return pins.format(made)
+    committed_at = ws.engine.read_revision(revision).date
+    made = pins.update_pin(
+        pin, remote=pin.dolt_remote, branch=pin.dolt_branch, commit=revision, committed_at=committed_at
+    )
+    return pins.format_pin(made)
 
 
 def _message(dropped: Sequence[PinFinding], changes: ChangeCounts) -> str:
@@ -201,8 +203,8 @@ def _offered(ws: Workspace, branch: HostedBranch, found: BranchRepair, made: str
 
     One that is there already stays if it does the same; an outdated repair of ours is replaced.
     """
-    name = f"{OFFERS}{found.dropped[0].commit[:8]}"
-    there = update_branch.branch_tip(ws.places, branch.peer, name)
+    name = f"{OFFER_PREFIX}{found.dropped[0].commit[:8]}"
+    there = update_branch.find_branch_tip(ws.places, branch.peer, name)
     found = replace(found, offered_on=name)
     if there is not None:
         ours = _is_repair(ws, there)
@@ -211,7 +213,7 @@ def _offered(ws: Workspace, branch: HostedBranch, found: BranchRepair, made: str
         if not ours:
             raise RemoteRejected(
                 f"{found.refusal} And {name} is on the host already, with commits that do not repair it.",
-                hint=f"git push {quoted(branch.peer.where)} --delete {quoted(name)}   (if nobody needs it), then run the job again",
+                hint=f"git push {quoted(branch.peer.remote)} --delete {quoted(name)}   (if nobody needs it), then run the job again",
             )
     update_branch.push_branch(ws.places, branch.peer, made, name, expected=there)
     return found
@@ -220,7 +222,7 @@ def _offered(ws: Workspace, branch: HostedBranch, found: BranchRepair, made: str
 def _does_the_same(ws: Workspace, branch: HostedBranch, found: BranchRepair, there: str) -> bool:
     """Whether a commit follows those that dropped something, and mends them all."""
     known = _examined(ws, branch, there)
-    return not known.dropped and all(transfer.contains(ws.places, there, each.commit) for each in found.dropped)
+    return not known.dropped and all(transfer.contains_commit(ws.places, there, each.commit) for each in found.dropped)
 
 
 def _is_as_new(ws: Workspace, there: str, made: str) -> bool:
@@ -228,13 +230,15 @@ def _is_as_new(ws: Workspace, there: str, made: str) -> bool:
     Anybody can write its trailer.
     """
     commits = (there, made)
-    parents, trees = ([find(ws.places, commit) for commit in commits] for find in (objects.parents, objects.tree))
+    parents, trees = (
+        [find(ws.places, commit) for commit in commits] for find in (objects.read_parents, objects.read_tree)
+    )
     return parents[0] == parents[1] and trees[0] == trees[1]
 
 
 def _is_repair(ws: Workspace, commit: str) -> bool:
     """Whether a commit says that it is one that this module makes."""
-    return bool(objects.trailer_values(ws.places, commit, TRAILER))
+    return bool(objects.read_trailers(ws.places, commit, TRAILER))
 
 
 def _unseen_commits(ws: Workspace, commits: Collection[str], *, since: str | None, tip: str) -> set[str]:
@@ -243,11 +247,11 @@ def _unseen_commits(ws: Workspace, commits: Collection[str], *, since: str | Non
     The branch had what its tips contain: the commits that it stood at from `since` to `tip`, and
     those that were merged into it. Raises as the engine.
     """
-    sides = {commit: objects.parents(ws.places, commit) for commit in commits}
-    stood = _tips(history.commits(ws.places, [tip], without=since), tip) | ({since} if since else set())
+    sides = {commit: objects.read_parents(ws.places, commit) for commit in commits}
+    stood = _tips(history.list_commits(ws.places, [tip], without=since), tip) | ({since} if since else set())
     pins = _revisions(ws, stood.union(*sides.values()))
     heads = [revision for commit, revision in pins.items() if commit in stood]
-    strange = set(ws.engine.unreachable(set(pins.values()), heads=heads))
+    strange = set(ws.engine.find_unreachable(set(pins.values()), heads=heads))
     return {commit for commit, parents in sides.items() if any(pins.get(parent) in strange for parent in parents)}
 
 
@@ -262,5 +266,5 @@ def _tips(known: Mapping[str, tuple[str, ...]], tip: str) -> set[str]:
 
 def _revisions(ws: Workspace, commits: Collection[str]) -> dict[str, str]:
     """What commits pin, as far as it is here."""
-    read = {commit: parsed(ws.places.kb, data) for commit, data in history.pins_of(ws.places, commits).items()}
+    read = {commit: try_read_pin(ws.places.kb, data) for commit, data in history.read_pins(ws.places, commits).items()}
     return {commit: pin.dolt_commit for commit, pin in read.items() if pin and ws.engine.has_revision(pin.dolt_commit)}

@@ -25,14 +25,14 @@ from vmrag_link.git.refs import BRANCHES
 from vmrag_link.git.remotes import Peer
 from vmrag_link.models import Record
 from vmrag_link.ops.follow import lazy_fetch
-from vmrag_link.ops.history.ranges import base_of
+from vmrag_link.ops.history.ranges import find_base
 from vmrag_link.ops.merge.merge_pins import merge_pins
 from vmrag_link.ops.publish.push import publish_revision
 from vmrag_link.paths import PIN_NAME, Places
 from vmrag_link.workspace import Workspace, twins
 
 Result = Literal["gone", "contained", "clean", "updated", "code", "knowledge"]
-Bring = Callable[[str, str], None]
+FetchHistory = Callable[[str, str], None]
 """Fetches what is missing of the history of two commits."""
 BOT = "github-actions[bot] <41898282+github-actions[bot]@users.noreply.github.com>"
 """As GitHub calls the author of what a job commits by the default token."""
@@ -68,7 +68,7 @@ class HostedMerge(NamedTuple):
     peer: Peer
     base: str
     name: str
-    bring: Bring
+    fetch_history: FetchHistory
 
 
 def update_branch(ws: Workspace, wanted: HostedMerge) -> BranchUpdate:
@@ -82,12 +82,12 @@ def update_branch(ws: Workspace, wanted: HostedMerge) -> BranchUpdate:
     return retry_if_moved(wanted.name, lambda: _updated(ws, wanted))
 
 
-def look(ws: Workspace, base: str, head: str, bring: Bring) -> BranchUpdate:
+def inspect_merge(ws: Workspace, base: str, head: str, bring: FetchHistory) -> BranchUpdate:
     """What keeps two commits from being merged, as git alone sees it: `knowledge` where only the
     pin is in conflict. Nothing is pushed, and no pin is read.
     """
     bring(base, head)
-    if transfer.contains(ws.places, head, base):
+    if transfer.contains_commit(ws.places, head, base):
         return BranchUpdate("contained")
     return _classify(pin_merge.merge_trees(ws.places, head, base))
 
@@ -99,11 +99,11 @@ def _classify(merged: pin_merge.MergedTree) -> BranchUpdate:
 
 
 def _updated(ws: Workspace, wanted: HostedMerge) -> BranchUpdate:
-    base, head = (branch_tip(ws.places, wanted.peer, each) for each in (wanted.base, wanted.name))
+    base, head = (find_branch_tip(ws.places, wanted.peer, each) for each in (wanted.base, wanted.name))
     if base is None or head is None:
         return BranchUpdate("gone")
-    wanted.bring(base, head)
-    if transfer.contains(ws.places, head, base):
+    wanted.fetch_history(base, head)
+    if transfer.contains_commit(ws.places, head, base):
         return BranchUpdate("contained")
     merged = pin_merge.merge_trees(ws.places, head, base)
     found = _classify(merged)
@@ -125,30 +125,30 @@ def _merged_pin(ws: Workspace, wanted: HostedMerge, base: str, head: str) -> byt
     sides = [(head, wanted.name), (base, wanted.base)]
     ours, theirs = (lazy_fetch.pin_at(ws, commit, shown=name, limit=pins.MAX_BYTES) for commit, name in sides)
     for (_, name), pin in zip(sides, (ours, theirs), strict=True):
-        lazy_fetch.require(ws, pin, name)
+        lazy_fetch.require_revision(ws, pin, name)
     before = _base(ws, (ours.dolt_commit, theirs.dolt_commit), (head, base))
-    derived = twins.derived(ws, (head, base))
-    return merge_pins(ws.engine, before, pins.format(ours), pins.format(theirs), joins=True, derived=derived)
+    derived = twins.build_derived(ws, (head, base))
+    return merge_pins(ws.engine, before, pins.format_pin(ours), pins.format_pin(theirs), joins=True, derived=derived)
 
 
 def _base(ws: Workspace, revisions: tuple[str, str], commits: tuple[str, str]) -> bytes:
     """The pin of git's merge base; of several, one that is made as git makes it. Empty where it has
     none.
     """
-    bases = pin_merge.merge_bases(ws.places, [*commits])
+    bases = pin_merge.list_merge_bases(ws.places, [*commits])
     found = {base: data for base in bases if (data := _pin_data(ws, base))}
     if not found:
         return b""
     commit, data = next(iter(found.items()))
     pin = migrated.read_pin(ws.places.kb, data, source=f"{commit[:12]}:{PIN_NAME}")
     if len(bases) > 1:
-        return pins.format(replace(pin, dolt_commit=base_of(ws, *revisions, commits)))
-    lazy_fetch.require(ws, pin, "The merge base")
+        return pins.format_pin(replace(pin, dolt_commit=find_base(ws, *revisions, commits)))
+    lazy_fetch.require_revision(ws, pin, "The merge base")
     return data
 
 
 def _pin_data(ws: Workspace, commit: str) -> bytes | None:
-    return plumbing.blob(ws.places, f"{commit}:{PIN_NAME}", limit=pins.MAX_BYTES)
+    return plumbing.read_blob(ws.places, f"{commit}:{PIN_NAME}", limit=pins.MAX_BYTES)
 
 
 def _message(wanted: HostedMerge, base: str) -> str:
@@ -164,14 +164,14 @@ def _message(wanted: HostedMerge, base: str) -> str:
     )
 
 
-def signature(places: Places) -> str:
+def read_signature(places: Places) -> str:
     """The author and committer: whom git is configured with, else GitHub's bot."""
-    return plumbing.configured_identity(places) or BOT
+    return plumbing.read_configured_identity(places) or BOT
 
 
-def branch_tip(places: Places, peer: Peer, branch: str) -> str | None:
+def find_branch_tip(places: Places, peer: Peer, branch: str) -> str | None:
     """Where a branch is on the host now; None if it is not there. Raises as `transfer.fetch`."""
-    return transfer.advertised(places, peer, BRANCHES + branch)
+    return transfer.read_remote_ref(places, peer, BRANCHES + branch)
 
 
 def commit_with_pin(places: Places, tree: str, pin: bytes, *, parents: Sequence[str], message: str) -> str:
@@ -180,8 +180,8 @@ def commit_with_pin(places: Places, tree: str, pin: bytes, *, parents: Sequence[
     Files of the tree need not be here, as in a partial clone. Raises `GitFailed`.
     """
     blob = objects.write_blob(places, pin)
-    made = objects.tree_with_file(places, tree, PIN_NAME, blob)
-    return objects.commit_tree(places, made, parents=parents, message=message, signature=signature(places))
+    made = objects.add_file_to_tree(places, tree, PIN_NAME, blob)
+    return objects.commit_tree(places, made, parents=parents, message=message, signature=read_signature(places))
 
 
 def retry_if_moved(branch: str, attempt: Callable[[], T]) -> T:

@@ -9,16 +9,16 @@ from typing import TYPE_CHECKING, Literal
 import msgspec
 
 from vmrag_link.git import file_log, plumbing
-from vmrag_link.golden.queries import RankChange, RankedChunk, ranked, ranking_changes
-from vmrag_link.models import At, DocumentHeader, Record, Working
-from vmrag_link.ops.follow.provenance import KbBlock, RankedRevision, ranked_at, viewed
+from vmrag_link.golden.queries import RankChange, RankedChunk, compare_rankings, rank_chunks
+from vmrag_link.models import At, DocumentHeader, Record, WorkingSet
+from vmrag_link.ops.follow.provenance import KbBlock, RankedRevision, find_view_origin, ranked_at
 from vmrag_link.ops.history import log
 from vmrag_link.ops.history.document_names import DocumentName
 from vmrag_link.ops.history.file_history import FileCommit, file_commit
 from vmrag_link.ops.history.log import PinnedRevision
 from vmrag_link.ops.history.trail import Trail
 from vmrag_link.ops.index.passages import names_of_hits
-from vmrag_link.ops.index.query import require_query, searching
+from vmrag_link.ops.index.query import require_query, search_index
 from vmrag_link.retrieval.query import Hit, Query
 from vmrag_link.retrieval.search import Searcher
 from vmrag_link.workspace import Workspace, source_tree
@@ -79,11 +79,11 @@ def answer_since(ws: Workspace, asked: Query, ref: str) -> AnswerSince:
 
     def answer_view(searcher: Searcher, view: View) -> tuple[list[Hit], View, KbBlock, dict[Key, str]]:
         hits = searcher.search(asked)
-        return hits, view, viewed(ws, view).kb, names_of_hits(searcher, hits)
+        return hits, view, find_view_origin(ws, view).kb, names_of_hits(searcher, hits)
 
-    old, *_, old_names = searching(ws, answer_view, at=place)
-    new, view, kb, names = searching(ws, answer_view)
-    before, after = ranked(old), ranked(new)
+    old, *_, old_names = search_index(ws, answer_view, at=place)
+    new, view, kb, names = search_index(ws, answer_view)
+    before, after = rank_chunks(old), rank_chunks(new)
     files = {source.collection for source in (*(place.config.sources if place.config else ()), *ws.sources.configured)}
     keys = dict.fromkeys((hit.collection, hit.doc_id) for hit in (*new, *old))
     stored = [key for key in keys if key[0] not in files] if since and view.revision else []
@@ -93,7 +93,7 @@ def answer_since(ws: Workspace, asked: Query, ref: str) -> AnswerSince:
         revision=view.revision,
         before=before,
         after=after,
-        changes=tuple(ranking_changes(before, after)),
+        changes=tuple(compare_rankings(before, after)),
         documents=(
             *(_changed(ws, stored, since, view) if stored else ()),
             *_changed_files(ws, [key for key in keys if key[0] in files], place),
@@ -108,17 +108,17 @@ def answer_since(ws: Workspace, asked: Query, ref: str) -> AnswerSince:
 def _changed_files(ws: Workspace, keys: Sequence[Key], since: RankedRevision) -> Iterator[ChangedSource]:
     """Those of these files that are not what they were."""
     commit = since.commit
-    old = source_tree.at_commit(ws, commit, since.config) if commit and keys else None
-    new = source_tree.in_work_tree(ws) if keys else None
-    head = plumbing.head(ws.places).commit
+    old = source_tree.read_commit(ws, commit, since.config) if commit and keys else None
+    new = source_tree.read_work_tree(ws) if keys else None
+    head = plumbing.read_head(ws.places).commit
     for key in keys:
-        before, after = (tree.decisive(key) if tree else None for tree in (old, new))
+        before, after = (tree.get_tag(key) if tree else None for tree in (old, new))
         if before == after:
             continue
         reached = [head, *([f"^{commit}"] if commit else [])] if head else []
         file = (new and new.files.get(key)) or (old and old.files.get(key))
         path = file.path if file else key[1]
-        changes = file_log.file_log(ws.places, reached, path, limit=MOST_REVISIONS) if reached else []
+        changes = file_log.read_file_log(ws.places, reached, path, limit=MOST_REVISIONS) if reached else []
         yield ChangedSource(
             "/".join(key),
             "modified" if before and after else "added" if after else "removed",
@@ -131,18 +131,18 @@ def _changed_files(ws: Workspace, keys: Sequence[Key], since: RankedRevision) ->
 def _changed(ws: Workspace, keys: Iterable[Key], since: str, view: View) -> Iterable[ChangedSource]:
     wanted = list(keys)
     old, new = _headers(ws, since, wanted), _headers(ws, view.at, wanted)
-    committed = _headers(ws, view.revision, wanted) if isinstance(view.at, Working) else new
-    without = {each.revision for each in ws.engine.log(since)} | log.hidden(ws.engine)
+    committed = _headers(ws, view.revision, wanted) if isinstance(view.at, WorkingSet) else new
+    without = {each.revision for each in ws.engine.log(since)} | log.list_hidden(ws.engine)
     trail = Trail(ws.engine, [view.revision], without)
     for key in wanted:
         if old.get(key) == new.get(key):
             continue
-        visits = trail.visits(DocumentName(*key)) if since != view.revision else ()
+        visits = trail.list_visits(DocumentName(*key)) if since != view.revision else ()
         changing = islice((visit.info for visit in visits if visit.changed), MOST_REVISIONS)
         yield ChangedSource(
             "/".join(key),
             "added" if key not in old else "removed" if key not in new else "modified",
-            tuple(log.pinned(ws, changing)),
+            tuple(log.add_pins(ws, changing)),
             uncommitted=committed.get(key) != new.get(key),
         )
 
@@ -154,5 +154,5 @@ def _headers(ws: Workspace, at: At, keys: Iterable[Key]) -> dict[Key, DocumentHe
     return {
         header.key: header
         for name, ids in by_collection.items()
-        for header in ws.engine.headers(at, collection=name, ids=ids)
+        for header in ws.engine.read_headers(at, collection=name, ids=ids)
     }

@@ -8,13 +8,13 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from functools import cached_property
 from typing import NamedTuple
 
-from vmrag_link.code.calls import Imported, family_of, imports_of, without_comments
+from vmrag_link.code.calls import Imported, blank_comments, find_family, find_imports
 from vmrag_link.code.grammars import CLASSES
-from vmrag_link.code.languages import VALUE_KINDS, language_of
+from vmrag_link.code.languages import VALUE_KINDS, detect_language
 from vmrag_link.index import keywords
 from vmrag_link.index.reader import IndexReader
-from vmrag_link.models import pieces_of
-from vmrag_link.retrieval.narrowed import NarrowedDocument, NarrowingFilter, WantedSymbol
+from vmrag_link.models import parse_pieces
+from vmrag_link.retrieval.narrowed import NarrowedDocument, NarrowingFilter, SymbolFilter
 from vmrag_link.retrieval.narrowing import Narrowing
 
 Declared = tuple[str, str, int, int]
@@ -51,7 +51,7 @@ class Definition(NamedTuple):
 
     @property
     def family(self) -> str:
-        return family_of(language_of(self.path))
+        return find_family(detect_language(self.path))
 
     @property
     def is_member(self) -> bool:
@@ -71,24 +71,24 @@ class CodeFile:
 
     def __init__(self, collection: str, document: NarrowedDocument, index: IndexReader) -> None:
         self.collection, self.path = collection, document.doc_id
-        self.language = language_of(self.path)
-        self.family = family_of(self.language)
+        self.language = detect_language(self.path)
+        self.family = find_family(self.language)
         self.document = document
         self._index = index
 
     @cached_property
     def text(self) -> str:
         first = self.document.first
-        return "".join(self._index.text_of(row) for row in range(first, first + self.document.chunks))
+        return "".join(self._index.read_text(row) for row in range(first, first + self.document.chunks))
 
     @cached_property
     def code(self) -> str:
         """The text without comments and strings."""
-        return without_comments(self.text, self.language)
+        return blank_comments(self.text, self.language)
 
     @cached_property
     def imports(self) -> dict[str, Imported]:
-        return imports_of(self.text, self.language)
+        return find_imports(self.text, self.language)
 
     @cached_property
     def words(self) -> frozenset[str]:
@@ -96,7 +96,7 @@ class CodeFile:
 
     @cached_property
     def declared(self) -> list[Declared]:
-        return [row for piece in pieces_of(self.document) for row in piece.declared]
+        return [row for piece in parse_pieces(self.document) for row in piece.declared]
 
     @cached_property
     def line_starts(self) -> list[int]:
@@ -162,7 +162,7 @@ class CodeFiles:
         self._index, self._collections = index, collections
         every = NarrowingFilter(Narrowing())
         self._files = [
-            CodeFile(name, document, index) for name in collections for document in every.documents(index, name)
+            CodeFile(name, document, index) for name in collections for document in every.list_documents(index, name)
         ]
         self._files.sort(key=lambda file: file.document.first)
         self._firsts = [file.document.first for file in self._files]
@@ -171,8 +171,8 @@ class CodeFiles:
         """Return the files that contain a word. `names`: only files that declare it."""
         numbers = {
             bisect.bisect_right(self._firsts, row) - 1
-            for terms in keywords.terms_of([word.lower()])
-            for row in self._index.rows_with(terms, self._collections, names=names)
+            for terms in keywords.list_terms([word.lower()])
+            for row in self._index.find_rows_with_word(terms, self._collections, names=names)
         }
         return (self._files[number] for number in sorted(numbers))
 
@@ -182,13 +182,13 @@ class CodeFiles:
 
     def definitions_of(self, wanted: str) -> list[Definition]:
         """Return the definitions of a dotted name, in which `*` matches any letters."""
-        symbol = WantedSymbol(wanted, within=False)
+        symbol = SymbolFilter(wanted, within=False)
         return [
             file.define_row(row)
             for file in self._files
-            if symbol.may_be_in(file.document.metadata)
+            if symbol.may_be_in_metadata(file.document.metadata)
             for row in file.declared
-            if symbol.is_meant(row[0])
+            if symbol.accepts_symbol(row[0])
         ]
 
     def declared_names(self) -> Iterator[str]:

@@ -15,15 +15,15 @@ import msgspec
 from vmrag_link import clock
 from vmrag_link.errors import Busy, EmbeddingError, IndexExtraMissing, IndexFailed
 from vmrag_link.index import view as views
-from vmrag_link.index.contents import contents, held_collections
-from vmrag_link.index.metadata import hnsw_of
+from vmrag_link.index.contents import read_collections, read_contents
+from vmrag_link.index.metadata import read_hnsw
 from vmrag_link.index.view import indexes_equally
-from vmrag_link.models import At, Collection, DocumentHeader, Record, Working
-from vmrag_link.ops.documents.collections import find
+from vmrag_link.models import At, Collection, DocumentHeader, Record, WorkingSet
+from vmrag_link.ops.documents.collections import find_collection
 from vmrag_link.ops.follow.follow_pin import read_consistently
-from vmrag_link.ops.follow.provenance import Standing, standing, viewed
+from vmrag_link.ops.follow.provenance import AnswerOrigin, find_origin, find_view_origin
 from vmrag_link.paths import write_atomically
-from vmrag_link.sync.plan import collections_at, with_present_model
+from vmrag_link.sync.plan import read_collections_at, use_present_model
 from vmrag_link.workspace import Workspace, reasons
 
 if TYPE_CHECKING:
@@ -65,7 +65,7 @@ class IndexStatus(Record, frozen=True):
         return all(collection.sync_status == "synced" for collection in self.collections)
 
 
-class Indexed(Record, frozen=True):
+class IndexedCollection(Record, frozen=True):
     """A collection and what the index holds of it.
 
     `hnsw`: what Chroma's HNSW index is made with, by the keys of metadata.
@@ -87,20 +87,20 @@ class CollectionSize(Record, frozen=True):
     chunk_count: int
 
 
-def look(ws: Workspace) -> IndexStatus:
+def read_status(ws: Workspace) -> IndexStatus:
     """As far as it is known without bringing anything. Raises as `Workspace.moment`."""
-    seen = ws.reader.moment()
+    seen = ws.reader.read_moment()
     revision, at, moved = _next_place(seen)
     if not ws.engine.has_revision(revision):
-        raise reasons.unusable(ws, seen.target)
-    held = held_now(ws, seen)
-    failed = failures(ws)
-    changed = differing(ws, at, held)
+        raise reasons.explain_unusable(ws, seen.target)
+    held = read_held_now(ws, seen)
+    failed = read_failures(ws)
+    changed = count_differing(ws, at, held)
     chunks: Counter[str] = Counter()
     for (name, _), number in held.chunks.items():
         chunks[name] += number
     rows = []
-    for collection in ws.engine.collections(at):
+    for collection in ws.engine.list_collections(at):
         pending = changed.get(collection.name)
         error = failed.get(collection.name) or held.unembedded.get(collection.name)
         synced = held.current and not moved and pending is None and collection.name not in held.unembedded
@@ -111,7 +111,7 @@ def look(ws: Workspace) -> IndexStatus:
                 snapshot=held.folder.name if held.folder and there else None,
                 last_sync_commit=held.revision if there else None,
                 last_sync_at=_sealed_at(held.folder) if held.folder and there else None,
-                document_count=ws.engine.count(at, collection=collection.name),
+                document_count=ws.engine.count_documents(at, collection=collection.name),
                 chunk_count=chunks[collection.name],
                 sync_status="synced" if synced else "error" if error else "pending",
                 error_message=None if synced else error,
@@ -119,7 +119,7 @@ def look(ws: Workspace) -> IndexStatus:
                 pending_documents=pending or 0,
             )
         )
-    return IndexStatus(at.branch if isinstance(at, Working) else seen.branch, revision, rows)
+    return IndexStatus(at.branch if isinstance(at, WorkingSet) else seen.branch, revision, rows)
 
 
 def _next_place(seen: Moment) -> tuple[str, At, bool]:
@@ -129,20 +129,20 @@ def _next_place(seen: Moment) -> tuple[str, At, bool]:
         return seen.revision, seen.at, False
     branch = target.kb_branch
     uncommitted = branch is not None and branch.dirty and target.attachment == "attached"
-    return target.revision, Working(branch.name) if branch and uncommitted else target.revision, True
+    return target.revision, WorkingSet(branch.name) if branch and uncommitted else target.revision, True
 
 
 def _sealed_at(folder: Path) -> str | None:
     with contextlib.suppress(OSError):
-        seconds = (folder / views.FILE).stat().st_mtime
-        return clock.at(seconds)
+        seconds = (folder / views.VIEW_FILE).stat().st_mtime
+        return clock.format_file_time(seconds)
     return None
 
 
 # -- one collection
 
 
-def indexed(ws: ReadableStore, name: str) -> tuple[Standing, Indexed]:
+def read_indexed(ws: ReadableStore, name: str) -> tuple[AnswerOrigin, IndexedCollection]:
     """Bring the index, and show a collection as it holds it, with where that answers from.
 
     If it cannot be brought, because a model is missing, say: as it is known. Raises
@@ -153,48 +153,50 @@ def indexed(ws: ReadableStore, name: str) -> tuple[Standing, Indexed]:
     except (EmbeddingError, IndexExtraMissing):
         if not isinstance(ws, Workspace):
             raise
-        return known(ws, name)
+        return read_known(ws, name)
 
 
-def known(ws: ReadableStore, name: str) -> tuple[Standing, Indexed]:
+def read_known(ws: ReadableStore, name: str) -> tuple[AnswerOrigin, IndexedCollection]:
     """A collection without bringing the index: `chunks` are those that it holds now.
 
     Raises `CollectionMissing`.
     """
     if not isinstance(ws, Workspace):
         return _read(ws, name)
-    at = read_consistently(ws, lambda: standing(ws), index=False)
-    found = find(ws, at.at, name)
-    each = next(collection for collection in look(ws).collections if collection.collection_name == found.name)
-    hnsw = hnsw_of(found)
-    return at, Indexed(found, each.document_count, each.chunk_count, each.snapshot or "", hnsw, each.sync_status)
+    at = read_consistently(ws, lambda: find_origin(ws), index=False)
+    found = find_collection(ws, at.at, name)
+    each = next(collection for collection in read_status(ws).collections if collection.collection_name == found.name)
+    hnsw = read_hnsw(found)
+    return at, IndexedCollection(
+        found, each.document_count, each.chunk_count, each.snapshot or "", hnsw, each.sync_status
+    )
 
 
-def count(ws: ReadableStore, name: str) -> tuple[Standing, CollectionSize]:
+def read_size(ws: ReadableStore, name: str) -> tuple[AnswerOrigin, CollectionSize]:
     """A collection's size, without bringing the index. Raises `CollectionMissing`."""
     if not isinstance(ws, Workspace):
         at, indexed_so = _read(ws, name)
         return at, CollectionSize(indexed_so.collection.name, indexed_so.documents, indexed_so.chunks)
-    at = read_consistently(ws, lambda: standing(ws), index=False)
-    found = find(ws, at.at, name)
-    chunks = chunks_held_now(ws, at, found.name)
-    return at, CollectionSize(found.name, ws.engine.count(at.at, collection=found.name), chunks)
+    at = read_consistently(ws, lambda: find_origin(ws), index=False)
+    found = find_collection(ws, at.at, name)
+    chunks = count_chunks_held(ws, at, found.name)
+    return at, CollectionSize(found.name, ws.engine.count_documents(at.at, collection=found.name), chunks)
 
 
-def _read(ws: ReadableStore, name: str) -> tuple[Standing, Indexed]:
-    return ws.reader.read(lambda view: (viewed(ws, view), _as_indexed(ws, view, name)), files=False)
+def _read(ws: ReadableStore, name: str) -> tuple[AnswerOrigin, IndexedCollection]:
+    return ws.reader.read(lambda view: (find_view_origin(ws, view), _as_indexed(ws, view, name)), files=False)
 
 
-def _as_indexed(ws: ReadableStore, view: View, name: str) -> Indexed:
-    collection = find(ws, view.at, name)
-    held = held_collections(view.folder)[collection.name]
-    return Indexed(
+def _as_indexed(ws: ReadableStore, view: View, name: str) -> IndexedCollection:
+    collection = find_collection(ws, view.at, name)
+    held = read_collections(view.folder)[collection.name]
+    return IndexedCollection(
         collection,
-        ws.engine.count(view.at, collection=collection.name),
+        ws.engine.count_documents(view.at, collection=collection.name),
         held.chunks,
         view.folder.name,
-        hnsw_of(collection),
-        "error" if collection.name in views.unembedded(view.folder) else "synced",
+        read_hnsw(collection),
+        "error" if collection.name in views.read_unembedded(view.folder) else "synced",
     )
 
 
@@ -208,7 +210,7 @@ def collection_id(name: str) -> str:
 # -- what failed last
 
 
-def failures(ws: Workspace) -> dict[str, str]:
+def read_failures(ws: Workspace) -> dict[str, str]:
     """Why the last sync could not embed the documents, by collection."""
     try:
         return msgspec.json.decode(ws.places.index_failures.read_bytes(), type=dict[str, str])
@@ -216,7 +218,7 @@ def failures(ws: Workspace) -> dict[str, str]:
         return {}
 
 
-def remember(ws: Workspace, failures: dict[str, str]) -> None:
+def write_failures(ws: Workspace, failures: dict[str, str]) -> None:
     if failures:
         write_atomically(ws.places.index_failures, msgspec.json.encode(failures), durable=False)
     else:
@@ -239,45 +241,45 @@ class Holdings(Record, frozen=True):
     unembedded: Mapping[str, str] = {}
 
 
-def held_now(ws: Workspace, seen: Moment) -> Holdings:
+def read_held_now(ws: Workspace, seen: Moment) -> Holdings:
     """Read the index that answers for the workspace, or else the one that it would be made from."""
     revision = seen.revision
-    held = _of_index(ws, seen.at, revision, lambda folder, current: read(folder, revision, current=current))
+    held = _of_index(ws, seen.at, revision, lambda folder, current: read_holdings(folder, revision, current=current))
     return held or Holdings()
 
 
-def chunks_held_now(ws: Workspace, at: Standing, collection: str) -> int:
+def count_chunks_held(ws: Workspace, at: AnswerOrigin, collection: str) -> int:
     """How many chunks the index holds of a collection that answers where the documents are read."""
-    held = _of_index(ws, at.at, at.revision, lambda folder, _: held_collections(folder).get(collection))
+    held = _of_index(ws, at.at, at.revision, lambda folder, _: read_collections(folder).get(collection))
     return held.chunks if held else 0
 
 
 def _of_index(ws: Workspace, at: At, revision: str, look: Callable[[Path, bool], T]) -> T | None:
     """What `look` returns of the index's folder, and of whether it is current; None without one."""
-    if isinstance(at, Working):
+    if isinstance(at, WorkingSet):
         copy = ws.sync_context._replace(lock_timeout=0).working_copy(at.branch, revision)
-        with contextlib.suppress(Busy), copy.reading() as problem:
-            if not copy.damage():  # though it may be behind
+        with contextlib.suppress(Busy), copy.lock_for_reading() as problem:
+            if not copy.find_damage():  # though it may be behind
                 with contextlib.suppress(IndexFailed):  # damaged since it was proven
                     return look(copy.path, not problem)
-    path = ws.views.path(revision)
-    with ws.views.reading(path):
-        if not ws.views.problem(revision):
+    path = ws.views.view_path(revision)
+    with ws.views.lock_for_reading(path):
+        if not ws.views.find_problem(revision):
             with contextlib.suppress(IndexFailed):
                 return look(path, isinstance(at, str))
     return None
 
 
-def read(folder: Path, revision: str, *, current: bool) -> Holdings:
-    found = contents(folder)
+def read_holdings(folder: Path, revision: str, *, current: bool) -> Holdings:
+    found = read_contents(folder)
     definitions = {name: held.collection for name, held in found.collections.items()}
     return Holdings(folder, revision, current, definitions, found.headers, found.chunks, found.unembedded)
 
 
-def differing(ws: Workspace, at: At, held: Holdings) -> dict[str, int]:
+def count_differing(ws: Workspace, at: At, held: Holdings) -> dict[str, int]:
     """Collections that the index and the place hold differently, with the numbers of documents."""
-    headers = {header.key: header for header in ws.engine.headers(at)}
-    wanted = collections_at(ws.engine, at, sorted({name for name, _ in headers}), ws.models.of)
+    headers = {header.key: header for header in ws.engine.read_headers(at)}
+    wanted = read_collections_at(ws.engine, at, sorted({name for name, _ in headers}), ws.models.load_for)
     anew = {name for name, each in wanted.items() if not held_equally(held, each)}
     numbers = dict.fromkeys((*anew, *(held.definitions.keys() - wanted.keys())), 0)
     for key in headers.keys() | held.headers.keys():
@@ -288,4 +290,4 @@ def differing(ws: Workspace, at: At, held: Holdings) -> dict[str, int]:
 
 def held_equally(held: Holdings, collection: Collection) -> bool:
     there = held.definitions.get(collection.name)
-    return there is not None and indexes_equally(there, with_present_model(collection))
+    return there is not None and indexes_equally(there, use_present_model(collection))

@@ -17,27 +17,27 @@ from vmrag_link.errors import (
     VmragError,
 )
 from vmrag_link.models import DocumentHeader, Record
-from vmrag_link.ops.documents.collections import find
+from vmrag_link.ops.documents.collections import find_collection
 from vmrag_link.ops.follow import sync
 from vmrag_link.ops.follow.follow_pin import follow
-from vmrag_link.ops.follow.provenance import Standing, standing, viewed
-from vmrag_link.ops.follow.sync import sync as follow_the_pin
+from vmrag_link.ops.follow.provenance import AnswerOrigin, find_origin, find_view_origin
+from vmrag_link.ops.follow.sync import sync_to_pin as follow_the_pin
 from vmrag_link.ops.index.index_status import (
     Holdings,
     Key,
     Status,
-    differing,
+    count_differing,
     held_equally,
-    held_now,
-    look,
-    read,
-    remember,
+    read_held_now,
+    read_holdings,
+    read_status,
+    write_failures,
 )
 from vmrag_link.sync import apply
 from vmrag_link.workspace import Workspace
 
 
-class Synced(Record, frozen=True):
+class SyncedCollection(Record, frozen=True):
     """What a sync did for one collection: numbers of documents, and of chunks that were added."""
 
     collection: str
@@ -57,8 +57,8 @@ class SyncedAll(Record, frozen=True):
     With a local model nothing was done then; without its service a collection is found by words.
     """
 
-    standing: Standing
-    collections: tuple[Synced, ...]
+    origin: AnswerOrigin
+    collections: tuple[SyncedCollection, ...]
     snapshot: str = ""
     failure: VmragError | None = None
 
@@ -68,10 +68,10 @@ class SyncedAll(Record, frozen=True):
         return (self.failure.collection or "") if self.failure else ""
 
     @property
-    def together(self) -> Synced:
+    def total(self) -> SyncedCollection:
         """The sums, as of one collection called `all`."""
-        rows, at = self.collections, self.standing
-        return Synced(
+        rows, at = self.collections, self.origin
+        return SyncedCollection(
             "all",
             self.snapshot,
             at.kb.branch,
@@ -83,21 +83,21 @@ class SyncedAll(Record, frozen=True):
             sync_status="error" if self.failure else "synced",
         )
 
-    def of(self, ws: Workspace, name: str) -> Synced:
+    def find_row(self, ws: Workspace, name: str) -> SyncedCollection:
         """What was done for the collection that a name means; the sync may just have removed it.
 
         Raises `CollectionMissing`.
         """
         rows = {collection.collection: collection for collection in self.collections}
         try:
-            name = find(ws, self.standing.at, name).name
+            name = find_collection(ws, self.origin.at, name).name
         except CollectionMissing:
             if name not in rows:
                 raise
         return rows[name]
 
 
-def bring(ws: Workspace) -> SyncedAll:
+def bring_index(ws: Workspace) -> SyncedAll:
     """Follow the pin, and bring the index there, uncommitted documents included.
 
     Raises what is no collection's fault: `IndexFailed`, `MassDeletion`, `FileFailed`, and why the
@@ -106,40 +106,44 @@ def bring(ws: Workspace) -> SyncedAll:
     before = _before(ws)
     try:
         follow(ws, tolerate="git")
-        seen = ws.reader.moment()
-        now = held_now(ws, seen)
-        if now.current and (now.unembedded or differing(ws, seen.at, now)):
-            apply.throw_away(ws.sync_context, ws.target(), seen.revision)  # it verifies, and holds something else
+        seen = ws.reader.read_moment()
+        now = read_held_now(ws, seen)
+        if now.current and (now.unembedded or count_differing(ws, seen.at, now)):
+            apply.discard_views(
+                ws.sync_context, ws.resolve_target(), seen.revision
+            )  # it verifies, and holds something else
         report = _after(ws, before)
     except (EmbeddingError, IndexExtraMissing, UsageInvalid) as error:
         if error.collection is None:
             raise
-        remember(ws, {error.collection: error.message})
+        write_failures(ws, {error.collection: error.message})
         return _nothing_done(ws, error)
-    remember(ws, {})
+    write_failures(ws, {})
     sync.wait_if_set(ws)
     return report
 
 
-def rebuild(ws: Workspace) -> SyncedAll:
+def rebuild_index(ws: Workspace) -> SyncedAll:
     """Build the index from nothing; the present one answers until then, and stays if this fails.
     That of files of sources is looked at whole when it is next read.
 
     Raises as `ops.follow.sync`, and what models raise.
     """
-    ws.sources.distrust()
+    ws.sources.distrust_view()
     follow_the_pin(ws, rebuild=True)
     report = _after(ws, Holdings())
-    remember(ws, {})
+    write_failures(ws, {})
     return report
 
 
 def _before(ws: Workspace) -> Holdings:
-    return held_now(ws, ws.reader.moment()) if ws.binding else Holdings()
+    return read_held_now(ws, ws.reader.read_moment()) if ws.binding else Holdings()
 
 
 def _after(ws: Workspace, before: Holdings) -> SyncedAll:
-    view, held = ws.reader.read(lambda view: (view, read(view.folder, view.revision, current=True)), files=False)
+    view, held = ws.reader.read(
+        lambda view: (view, read_holdings(view.folder, view.revision, current=True)), files=False
+    )
     rows = []
     for name in sorted(held.definitions.keys() | before.definitions.keys()):
         mine, theirs = _of(name, held.headers), _of(name, before.headers)
@@ -147,7 +151,7 @@ def _after(ws: Workspace, before: Holdings) -> SyncedAll:
         anew = there is not None and not held_equally(before, there)
         changed = {key for key in mine.keys() & theirs.keys() if anew or mine[key] != theirs[key]}
         new = mine.keys() - theirs.keys()
-        row = Synced(
+        row = SyncedCollection(
             name,
             view.folder.name,
             view.branch,
@@ -160,7 +164,7 @@ def _after(ws: Workspace, before: Holdings) -> SyncedAll:
         )
         if there or row.deleted:
             rows.append(row)
-    return SyncedAll(viewed(ws, view), tuple(rows), view.folder.name, _first_failure(held.unembedded))
+    return SyncedAll(find_view_origin(ws, view), tuple(rows), view.folder.name, _first_failure(held.unembedded))
 
 
 def _first_failure(unembedded: Mapping[str, str]) -> VmragError | None:
@@ -175,9 +179,9 @@ def _of(name: str, headers: Mapping[Key, DocumentHeader]) -> dict[Key, DocumentH
 
 
 def _nothing_done(ws: Workspace, error: VmragError) -> SyncedAll:
-    at, found = standing(ws), look(ws)
+    at, found = find_origin(ws), read_status(ws)
     rows = tuple(
-        Synced(
+        SyncedCollection(
             collection.collection_name,
             collection.snapshot or "",
             found.branch,

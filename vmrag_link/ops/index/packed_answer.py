@@ -12,11 +12,19 @@ from msgspec.structs import replace
 from vmrag_link.errors import EngineError
 from vmrag_link.models import Collection, Document, Record
 from vmrag_link.ops.documents.copies import StoredCopy, find_copies
-from vmrag_link.ops.follow.provenance import KbBlock, RankedRevision, viewed
-from vmrag_link.ops.index.packing import PackableDocument, PackableHit, Packed, PackedPassage, Span, pack, whole_symbol
+from vmrag_link.ops.follow.provenance import KbBlock, RankedRevision, find_view_origin
+from vmrag_link.ops.index.packing import (
+    PackableDocument,
+    PackableHit,
+    Packed,
+    PackedPassage,
+    Span,
+    pack_hits,
+    whole_symbol,
+)
 from vmrag_link.ops.index.passage_places import PassagePlaces
-from vmrag_link.ops.index.passages import committed_files, documents_of, mark_notes, names_of_hits
-from vmrag_link.ops.index.query import answer, require_query, searching, with_untracked_matches
+from vmrag_link.ops.index.passages import committed_files, mark_notes, names_of_hits, read_documents
+from vmrag_link.ops.index.query import answer_from_index, require_query, search_index, with_untracked_matches
 from vmrag_link.retrieval.query import FIRST_HITS, MOST_BUDGET, Hit, Mode, Query
 from vmrag_link.retrieval.search import Searcher
 from vmrag_link.workspace import Workspace
@@ -43,9 +51,9 @@ class PackRequest(Record, frozen=True):
         if self.frugal and weak:
             return hits[:FIRST_HITS], replace(self, budget=min(self.budget, _WEAK_BUDGET))
         if self.frugal and mode == Mode.HYBRID:
-            from vmrag_link.retrieval.weakness import worth_reading  # only `search` leaves out hits
+            from vmrag_link.retrieval.weakness import select_relevant  # only `search` leaves out hits
 
-            return worth_reading(hits), self
+            return select_relevant(hits), self
         return hits, self
 
 
@@ -70,17 +78,17 @@ def packed_answer(
     require_query(asked.text)
 
     def look(searcher: Searcher, view: View) -> PackedReport:
-        found = answer(ws, searcher, view, asked)
+        found = answer_from_index(ws, searcher, view, asked)
         packer = HitPacker(ws, searcher, view, committed=at is not None)
         hits, chosen = request.select_hits(found.results, asked.mode, weak=found.weak is True)
-        packed = packer.pack(hits, chosen)
+        packed = packer.pack_hits(hits, chosen)
         shown = {(passage.collection, passage.doc_id) for passage in packed.passages}
         copies = packer.find_copies(shown) if at is None and found.kb.in_sync else ()
         return PackedReport(
             packed.passages, request.budget, packed.tokens, packed.left_out, found.kb, found.notes, copies, found.weak
         )
 
-    report = searching(ws, look, at=at)
+    report = search_index(ws, look, at=at)
     if at or not isinstance(ws, Workspace):
         return report
     best = replace(asked, k=ws.config.retrieval.k)  # a pack takes from all hits
@@ -94,12 +102,12 @@ class HitPacker:
         self._ws, self._searcher, self._view, self._committed = ws, searcher, view, committed
         self._read: list[tuple[Collection, Document]] = []
         self._names: Mapping[tuple[str, str], str] = {}
-        self._revision = viewed(ws, view).kb.commit or None
+        self._revision = find_view_origin(ws, view).kb.commit or None
 
-    def pack(self, hits: Sequence[Hit], request: PackRequest) -> Packed:
+    def pack_hits(self, hits: Sequence[Hit], request: PackRequest) -> Packed:
         """The hits are in the order of their ranks."""
         packable, documents = self._packable(hits, request.neighbours)
-        packed = pack(packable, documents, request.budget)
+        packed = pack_hits(packable, documents, request.budget)
         passages = [replace(passage, also_in=hits[passage.rank - 1].also_in) for passage in packed.passages]
         return replace(packed, passages=tuple(self._mark_outdated(passages)))
 
@@ -107,7 +115,7 @@ class HitPacker:
         """Return a passage for each hit, in the same order: its whole lines, and nothing else."""
         packable, documents = self._packable(hits, 0)
         alone = (replace(hit, spans=hit.spans[-1:]) for hit in packable)
-        placed = [pack([hit], documents, MOST_BUDGET).passages[0] for hit in alone]
+        placed = [pack_hits([hit], documents, MOST_BUDGET).passages[0] for hit in alone]
         passages = [replace(passage, also_in=hit.also_in) for passage, hit in zip(placed, hits, strict=True)]
         return tuple(self._mark_outdated(passages))
 
@@ -122,7 +130,7 @@ class HitPacker:
         for rank, hit in enumerate(hits, start=1):
             key: Hashable = (hit.collection, hit.doc_id)
             there = places.get((hit.collection, hit.doc_id))
-            start = there.start(hit) if there else None
+            start = there.find_start(hit) if there else None
             if there is None or start is None:
                 key = (hit.collection, hit.doc_id, hit.chunk)
                 documents[key] = self._document(hit, hit.text, None)
@@ -132,7 +140,7 @@ class HitPacker:
                 documents[key] = self._document(hit, there.text, there)
             piece = start, start + len(hit.text)
             spans = (symbol_span(there, hit.chunk), piece) if there.pieces else (piece,)
-            packable.append(PackableHit(rank, key, spans, tuple(there.beside(hit, neighbours))))
+            packable.append(PackableHit(rank, key, spans, tuple(there.find_neighbours(hit, neighbours))))
         return packable, documents
 
     def _mark_outdated(self, passages: Sequence[PackedPassage]) -> Iterator[PackedPassage]:
@@ -149,7 +157,7 @@ class HitPacker:
 
     def _places(self, hits: Sequence[Hit]) -> dict[tuple[str, str], PassagePlaces]:
         try:
-            self._read = list(documents_of(self._ws, self._searcher, self._view, hits))
+            self._read = list(read_documents(self._ws, self._searcher, self._view, hits))
         except EngineError as why:  # the index answers without the knowledge base
             self._ws.progress.note(f"Where the answers stand cannot be told: {why.message}")
         files = committed_files(self._ws, self._view, self._read) if self._committed else {}

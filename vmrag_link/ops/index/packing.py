@@ -105,12 +105,12 @@ class PackedPassage(Record, frozen=True):
         return "  ".join(filter(None, (self.shown_place, self.symbol or self.heading, f"({state})")))
 
     @property
-    def shown(self) -> list[str]:
+    def shown_lines(self) -> list[str]:
         """The passage as text: its head, and indented, the signature above it, and its lines."""
         above = [f"{_INDENT}… {self.signature}"] if self.signature else []
         above += [f"{_INDENT}({self.outdated})"] if self.outdated else []
         above += [f"{_INDENT}({also_in_line(self.also_in)})"] if self.also_in else []
-        return [self.head, *above, *terminal_text.marked_lines(self.text, _INDENT)]
+        return [self.head, *above, *terminal_text.mark_lines(self.text, _INDENT)]
 
 
 class PackableDocument(Record, frozen=True):
@@ -189,25 +189,25 @@ def also_in_line(names: Sequence[str]) -> str:
     if not names:
         return ""
     more = [f"{len(names) - _MOST_NAMES} more"] if len(names) > _MOST_NAMES else []
-    return f"also in: {', '.join([*map(terminal_text.one_line, names[:_MOST_NAMES]), *more])}"
+    return f"also in: {', '.join([*map(terminal_text.escape_line, names[:_MOST_NAMES]), *more])}"
 
 
-def tokens(text: str) -> int:
+def estimate_tokens(text: str) -> int:
     """An estimate: see above."""
     return -(-len(text.encode(errors="replace")) // CHARACTERS_OF_TOKEN)
 
 
 def _block(passage: PackedPassage) -> str:
     """A passage as it stands in an answer, with an empty line behind it."""
-    return "".join(f"{each}\n" for each in [*passage.shown, ""])
+    return "".join(f"{each}\n" for each in [*passage.shown_lines, ""])
 
 
 def _shown_bytes(text: str) -> int:
     """Return the length of a text with its indentation and escapes."""
-    return len("\n".join(terminal_text.marked_lines(text, _INDENT)).encode(errors="replace"))
+    return len("\n".join(terminal_text.mark_lines(text, _INDENT)).encode(errors="replace"))
 
 
-def pack(hits: Sequence[PackableHit], documents: Mapping[Hashable, PackableDocument], budget: int) -> Packed:
+def pack_hits(hits: Sequence[PackableHit], documents: Mapping[Hashable, PackableDocument], budget: int) -> Packed:
     """The best hits, in the order given, that have no more than `budget` tokens together.
 
     Those of one document that touch or overlap are one passage. The first hit is always there, cut
@@ -372,7 +372,7 @@ class _Passages:
             lines = first, first + text.count("\n")
         symbol, signature = self._symbols(span)
         if document.table_headers:
-            signature = document.table_headers.at(start)
+            signature = document.table_headers.find_header(start)
         found = PackedPassage(
             rank=0,
             collection=document.collection,
@@ -381,7 +381,7 @@ class _Passages:
             lines=lines,
             symbol=symbol,
             signature=signature,
-            heading=document.headings.of_passage(start) if document.headings else "",
+            heading=document.headings.find_passage_path(start) if document.headings else "",
             commit=document.commit,
             revision=document.revision,
             uncommitted=document.uncommitted,
@@ -391,7 +391,7 @@ class _Passages:
             name=document.name,
             kind=document.kind,
         )
-        return replace(found, tokens=tokens(_block(found)))
+        return replace(found, tokens=estimate_tokens(_block(found)))
 
     def _symbols(self, span: Span) -> tuple[str, str]:
         """Those in a part of the text, and the signature above it."""

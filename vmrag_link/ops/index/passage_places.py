@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from vmrag_link import terminal_text
-from vmrag_link.documents.chunking import HeaderPaths, header_paths
-from vmrag_link.documents.table_headers import TableHeaders, table_headers
-from vmrag_link.models import SOURCE, Collection, Document, IndexedPiece, Record, pieces_of
+from vmrag_link.documents.chunking import HeaderPaths, read_header_paths
+from vmrag_link.documents.table_headers import TableHeaders, read_table_headers
+from vmrag_link.models import SOURCE, Collection, Document, IndexedPiece, Record, parse_pieces
 from vmrag_link.ops.documents.source_files import line_of, lines_of, source_file, written_lines
 from vmrag_link.retrieval.code_ranking import CodeQuestion, RankedPiece
 from vmrag_link.retrieval.query import Hit
@@ -75,7 +75,7 @@ class PassagePlaces:
         self._file = _portable_name(ws, file) if file else None
         self._written = written_lines(file, document, as_written=collection.kind == SOURCE) if file else None
 
-    def of(
+    def place_passage(
         self,
         passage: PlacedPassage,
         context: int | None = None,
@@ -84,7 +84,7 @@ class PassagePlaces:
         question: CodeQuestion | None = None,
     ) -> PlacedPassage:
         """`question`: asks for a name, perhaps."""
-        start = self.start(passage)
+        start = self.find_start(passage)
         if start is None:
             return passage
         if self.pieces:
@@ -96,14 +96,14 @@ class PassagePlaces:
             )
         excerpt = None
         if context is not None or neighbours:
-            spans = [*self.beside(passage, neighbours), (start, start + len(passage.text))]
+            spans = [*self.find_neighbours(passage, neighbours), (start, start + len(passage.text))]
             excerpt = _excerpt(self._document.content, min(spans)[0], max(span for _, span in spans), context or 0)
         text = self._document.content
         line = line_at(text, start + passage.best)
         return msgspec.structs.replace(
             passage,
             signature=passage.signature if self.pieces else self.table_header(start + passage.best),
-            header_path=self.headings.at(start + passage.best) if self.headings else "",
+            header_path=self.headings.find_path(start + passage.best) if self.headings else "",
             line=line,
             file=self._file,
             file_line=self._file_line(line),
@@ -112,7 +112,7 @@ class PassagePlaces:
 
     def file_lines(self, passage: PlacedPassage) -> tuple[int, int] | None:
         """The first and the last line in the file; None where it does not hold them."""
-        start = self.start(passage)
+        start = self.find_start(passage)
         if start is None or self._written is None:
             return None
         text, passed = self._document.content, passage.text
@@ -132,7 +132,7 @@ class PassagePlaces:
     @cached_property
     def pieces(self) -> Sequence[IndexedPiece]:
         """None if it is no code."""
-        return pieces_of(self._document) if self._collection.is_code else ()
+        return parse_pieces(self._document) if self._collection.is_code else ()
 
     def _file_line(self, line: int) -> int | None:
         if self._written is None:
@@ -148,17 +148,17 @@ class PassagePlaces:
 
     def table_header(self, offset: int) -> str:
         """Return the header row above a place in a table; empty if there is none."""
-        return self.table_headers.at(offset) if self.table_headers else ""
+        return self.table_headers.find_header(offset) if self.table_headers else ""
 
     @cached_property
     def table_headers(self) -> TableHeaders | None:
         """Return the header rows of the text; None for code."""
-        return None if self.pieces else table_headers(self._document)
+        return None if self.pieces else read_table_headers(self._document)
 
     @cached_property
     def headings(self) -> HeaderPaths | None:
         """Return the headings of the text; None for code."""
-        return None if self.pieces else header_paths(self._document)
+        return None if self.pieces else read_header_paths(self._document)
 
     def lines_above(self) -> int | None:
         """So many lines of the file stand above the text, which is the rest of it; None if not."""
@@ -170,7 +170,7 @@ class PassagePlaces:
         above = len(written) - len(texts)
         return above if written[above:] == texts else None
 
-    def beside(self, passage: Hit, neighbours: int) -> list[Span]:
+    def find_neighbours(self, passage: Hit, neighbours: int) -> list[Span]:
         """So many chunks before and after it, the nearest first."""
         if not neighbours:
             return []
@@ -185,7 +185,7 @@ class PassagePlaces:
 
         return [(each.start, each.end) for each in chunks_of(self._ws, self._collection, self._document)]
 
-    def start(self, passage: Hit) -> int | None:
+    def find_start(self, passage: Hit) -> int | None:
         """Where a passage begins in the text; None if it does not stand there."""
         text = self._document.content
         if self.pieces:
@@ -202,7 +202,7 @@ def _at_symbol(passage: PlacedPassage, piece: IndexedPiece, question: CodeQuesti
     best, text = passage.best, passage.text
     if question and question.is_name and piece.declared:
         shares = [
-            question.declared(
+            question.score_declaration(
                 RankedPiece(passage.doc_id, passage.chunk, msgspec.structs.replace(piece, declared=(each,)))
             )
             for each in piece.declared
@@ -236,6 +236,6 @@ def _excerpt(text: str, start: int, end: int, context: int) -> Excerpt:
     passage = text[start:end]
     start += len(passage) - len(passage.lstrip())
     end -= len(passage) - len(passage.rstrip())
-    lines = terminal_text.lines(text)
+    lines = terminal_text.split_lines(text)
     first = max(1, line_at(text, start) - context)
     return Excerpt(first, lines[first - 1 : line_at(text, max(start, end)) + context])

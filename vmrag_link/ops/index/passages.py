@@ -15,11 +15,11 @@ from vmrag_link.models import SOURCE, Collection, Document, Record
 from vmrag_link.ops.documents.copies import StoredCopy, find_copies
 from vmrag_link.ops.follow.provenance import KbBlock, RankedRevision
 from vmrag_link.ops.index.passage_places import PassagePlaces, PlacedPassage, line_at
-from vmrag_link.ops.index.query import answer, require_query, searching, with_untracked_matches
+from vmrag_link.ops.index.query import answer_from_index, require_query, search_index, with_untracked_matches
 from vmrag_link.retrieval.code_ranking import CodeQuestion
 from vmrag_link.retrieval.query import Hit, Query
 from vmrag_link.retrieval.search import Searcher
-from vmrag_link.shown_names import shown_names
+from vmrag_link.shown_names import name_documents
 
 if TYPE_CHECKING:
     from vmrag_link.workspace import ReadableStore, View
@@ -54,7 +54,7 @@ class PassageReport(Record, frozen=True):
     """True for a weak answer (`retrieval.weakness`), otherwise UNSET."""
 
 
-def passages(
+def find_passages(
     ws: ReadableStore,
     asked: Query,
     *,
@@ -69,16 +69,16 @@ def passages(
     require_query(asked.text)
 
     def look(searcher: Searcher, view: View) -> PassageReport:
-        found = answer(ws, searcher, view, asked)
+        found = answer_from_index(ws, searcher, view, asked)
         passages = _marked(searcher, view, asked.text, found.results)
         copies: tuple[StoredCopy, ...] = ()
         try:
-            read = list(documents_of(ws, searcher, view, passages))
+            read = list(read_documents(ws, searcher, view, passages))
             committed = committed_files(ws, view, read) if at else {}
             places = _places(ws, read, committed)
             question = CodeQuestion(asked.text)
             passages = [
-                there.of(each, context, neighbours, question=question) if there else each
+                there.place_passage(each, context, neighbours, question=question) if there else each
                 for each, there in ((each, places.get((each.collection, each.doc_id))) for each in passages)
             ]
             outdated = mark_notes(ws, read, view.sources.commit if at and view.sources else None)
@@ -92,7 +92,7 @@ def passages(
             ws.progress.note(f"Where the answers stand cannot be told: {why.message}")
         return PassageReport(passages, found.kb, found.notes, copies, found.weak)
 
-    report = searching(ws, look, at=at)
+    report = search_index(ws, look, at=at)
     return report if at else replace(report, kb=with_untracked_matches(ws, asked, report.kb))
 
 
@@ -100,7 +100,7 @@ def file_places(
     ws: ReadableStore, searcher: Searcher, view: View, query: str, hits: Sequence[Hit]
 ) -> list[PassagePlace | None]:
     """Where these answers to a query stand; None for those that are of no source."""
-    derived = {collection.name: collection for collection in searcher.collections() if collection.kind == SOURCE}
+    derived = {collection.name: collection for collection in searcher.list_collections() if collection.kind == SOURCE}
     if view.sources is None or not derived.keys() & {hit.collection for hit in hits}:
         return [None] * len(hits)
     passages = _marked(searcher, view, query, hits)
@@ -108,7 +108,7 @@ def file_places(
     of_text = [passage for passage in passages if passage.collection in derived.keys() - code]
     places = {
         document.key: PassagePlaces(ws, found, document)
-        for found, document in documents_of(ws, searcher, view, of_text)
+        for found, document in read_documents(ws, searcher, view, of_text)
     }
     return [
         _file_place(passage, places.get((passage.collection, passage.doc_id)), is_code=passage.collection in code)
@@ -123,14 +123,14 @@ def _file_place(passage: PlacedPassage, there: PassagePlaces | None, *, is_code:
     lines = (passage.metadata["line"], passage.metadata["last_line"]) if is_code else None
     heading = ""
     if there:
-        heading, lines = there.of(passage).header_path, there.file_lines(passage)
+        heading, lines = there.place_passage(passage).header_path, there.file_lines(passage)
     path = there.path if there else None
     return PassagePlace(path or passage.doc_id, lines, passage.symbol, heading, passage.uncommitted)
 
 
 def _marked(searcher: Searcher, view: View, query: str, hits: Sequence[Hit]) -> list[PlacedPassage]:
     """What is known without their documents."""
-    code = {collection.name for collection in searcher.collections() if collection.is_code}
+    code = {collection.name for collection in searcher.list_collections() if collection.is_code}
     uncommitted = view.sources.uncommitted if view.sources else {}
     names = names_of_hits(searcher, hits)
     texts = [hit.text for hit in hits]
@@ -143,7 +143,7 @@ def _marked(searcher: Searcher, view: View, query: str, hits: Sequence[Hit]) -> 
             symbol=hit.metadata.get("symbol", "") if hit.collection in code else "",
             uncommitted=uncommitted.get(hit.collection, {}).get(hit.doc_id, ""),
         )
-        for hit, spans in zip(hits, keywords.matches(query, texts), strict=True)
+        for hit, spans in zip(hits, keywords.find_matches(query, texts), strict=True)
     ]
 
 
@@ -165,9 +165,9 @@ def names_of_hits(searcher: Searcher, hits: Iterable[Hit]) -> dict[tuple[str, st
 
 def names_of_keys(searcher: Searcher, keys: Iterable[tuple[str, str]]) -> dict[tuple[str, str], str]:
     """Return the names of documents in the index of a searcher, as in `shown_names`."""
-    rows = {row.name: row for row in searcher.collections()}
+    rows = {row.name: row for row in searcher.list_collections()}
     sources = {name for name, row in rows.items() if row.has_paths_as_ids}
-    return shown_names(keys, sources, rows, searcher.chunks_of)
+    return name_documents(keys, sources, rows, searcher.count_chunks)
 
 
 def _best(text: str, spans: Sequence[tuple[int, int]]) -> int:
@@ -177,7 +177,7 @@ def _best(text: str, spans: Sequence[tuple[int, int]]) -> int:
     return spans[max(range(len(spans)), key=lambda number: (lines.count(lines[number]), -number))][0]
 
 
-def documents_of(
+def read_documents(
     ws: ReadableStore, searcher: Searcher, view: View, passages: Sequence[Hit]
 ) -> Iterator[tuple[Collection, Document]]:
     """The documents of the passages, each once."""
@@ -185,13 +185,15 @@ def documents_of(
     for passage in passages:
         ids.setdefault(passage.collection, {})[passage.doc_id] = None
     files = _open_files(view)
-    derived = {each.name: each for each in files.collections(view.at)} if files else {}
-    rows = {each.name: each for each in ws.engine.collections(view.at)} if ids.keys() - derived.keys() else {}
+    derived = {each.name: each for each in files.list_collections(view.at)} if files else {}
+    rows = {each.name: each for each in ws.engine.list_collections(view.at)} if ids.keys() - derived.keys() else {}
     for name, some in ids.items():
-        collection = derived.get(name) or rows.get(name) or searcher.collection(name)  # SQL may have left out its row
+        collection = (
+            derived.get(name) or rows.get(name) or searcher.find_collection(name)
+        )  # SQL may have left out its row
         store = files if files and name in derived else ws.engine
         if collection:
-            yield from ((collection, document) for document in store.documents(view.at, collection=name, ids=some))
+            yield from ((collection, document) for document in store.read_documents(view.at, collection=name, ids=some))
 
 
 def _open_files(view: View) -> IndexedRows | None:
@@ -224,10 +226,10 @@ def committed_files(
     from vmrag_link.paths import BorrowedParts
     from vmrag_link.sync import source_views
 
-    tags = source_views.read(view.sources.folder).tags
+    tags = source_views.read_contents(view.sources.folder).tags
     keys = [document.key for collection, document in read if collection.kind == SOURCE]
     blobs = {key: tags[key[0]][key[1]].partition(" ")[0] for key in keys}
     objects = view.sources.objects
     places = ws.places._replace(borrowed=BorrowedParts(objects)) if objects else ws.places
-    contents = beside.contents(places, blobs.values())
+    contents = beside.read_blobs(places, blobs.values())
     return {key: contents.get(blob, b"") for key, blob in blobs.items()}

@@ -30,7 +30,7 @@ class PathsReport(Record, frozen=True):
     commit: str | None = None
 
 
-def paths(ws: Workspace, *, what: Place = "kb", working: bool = False) -> PathsReport:
+def find_paths(ws: Workspace, *, what: Place = "kb", working: bool = False) -> PathsReport:
     """Of the workspace as it stands. The next sync makes another index: ask again then.
 
     `chroma` waits for Chroma's store, which holds the pinned documents and the committed files;

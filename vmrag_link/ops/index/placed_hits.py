@@ -9,7 +9,7 @@ from vmrag_link.models import Record
 from vmrag_link.ops.follow.provenance import KbBlock
 from vmrag_link.ops.index.packed_answer import HitPacker, PackRequest
 from vmrag_link.ops.index.packing import PackedPassage
-from vmrag_link.ops.index.query import answer
+from vmrag_link.ops.index.query import answer_from_index
 from vmrag_link.retrieval.query import Query
 from vmrag_link.retrieval.search import Searcher
 
@@ -47,7 +47,7 @@ def place_hits(
     Without a `budget` in tokens, each hit is a passage. `committed`: as in `HitPacker`. The errors
     are those of `query.query`.
     """
-    found = answer(ws, searcher, view, asked)
+    found = answer_from_index(ws, searcher, view, asked)
     packer, left_out = HitPacker(ws, searcher, view, committed=committed), 0
     if budget is None:
         passages = packer.pack_alone(found.results)
@@ -55,7 +55,7 @@ def place_hits(
             PlacedHit(passage, hit.score, hit.metadata) for passage, hit in zip(passages, found.results, strict=True)
         ]
     else:
-        packed = packer.pack(found.results, PackRequest(budget))
+        packed = packer.pack_hits(found.results, PackRequest(budget))
         best = {hit.rank: hit for hit in found.results}
         hits = [
             PlacedHit(passage, best[passage.rank].score, best[passage.rank].metadata) for passage in packed.passages

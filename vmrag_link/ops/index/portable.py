@@ -14,9 +14,9 @@ from pathlib import Path
 
 from vmrag_link import permissions
 from vmrag_link.errors import IndexFailed
-from vmrag_link.index.directories import remove
+from vmrag_link.index.directories import remove_path
 from vmrag_link.models import Record
-from vmrag_link.ops.follow.sync import sync
+from vmrag_link.ops.follow.sync import sync_to_pin
 from vmrag_link.ops.index import check
 from vmrag_link.ops.index.check import VerifiedIndex
 from vmrag_link.sync.apply import SyncReport
@@ -25,7 +25,7 @@ from vmrag_link.workspace import Workspace
 VECTORS = "embeddings.sqlite"
 
 
-class Provided(Record, frozen=True):
+class ProvidedIndex(Record, frozen=True):
     """An index that stands at the pin, verified.
 
     `vectors`: how many came back, and `reused`: they were all that it needed. `rejected`: what was
@@ -39,7 +39,7 @@ class Provided(Record, frozen=True):
     rejected: tuple[str, ...]
 
 
-def provide(ws: Workspace, folder: Path) -> Provided:
+def provide_index(ws: Workspace, folder: Path) -> ProvidedIndex:
     """Bring the work tree to its pin with the vectors that `folder` holds, if they are there, and
     compare the index with the documents.
 
@@ -51,31 +51,31 @@ def provide(ws: Workspace, folder: Path) -> Provided:
     rejected: tuple[str, ...] = ()
     if problems and vectors:
         rejected = problems
-        ws.embedding_cache.discard()
+        ws.embedding_cache.delete_vectors()
         report, verified, problems = _synced(ws, rebuild=True)
     if problems or verified is None:
         raise IndexFailed(f"The index does not verify: {' '.join(problems)}", hint=check.REBUILD)
     reused = bool(vectors) and not rejected and not report.chunks.embedded
-    return Provided(report, verified, vectors, reused, rejected)
+    return ProvidedIndex(report, verified, vectors, reused, rejected)
 
 
 def _synced(ws: Workspace, *, rebuild: bool) -> tuple[SyncReport, VerifiedIndex | None, tuple[str, ...]]:
-    report = sync(ws, rebuild=rebuild)
+    report = sync_to_pin(ws, rebuild=rebuild)
     try:
-        verified = check.verify(ws, files=False)
+        verified = check.verify_index(ws, files=False)
     except IndexFailed as error:  # sealed, and no index all the same
         return report, None, (error.message,)
     return report, verified, verified.problems
 
 
-def pack(ws: Workspace, folder: Path) -> int:
+def pack_vectors(ws: Workspace, folder: Path) -> int:
     """Write what `provide` takes to a folder that is emptied first. Returns the number of bytes.
 
     Raises as the embedding cache.
     """
-    remove(folder)
+    remove_path(folder)
     folder.mkdir(parents=True)
-    ws.embedding_cache.export(folder / VECTORS)
+    ws.embedding_cache.export_vectors(folder / VECTORS)
     return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
 
 
@@ -84,7 +84,7 @@ def _take_in(ws: Workspace, path: Path) -> int:
     if path.parent.is_symlink() or not _is_plain(path):
         return 0
     permissions.make_folder(ws.places.shared)
-    return ws.embedding_cache.take_in(path)
+    return ws.embedding_cache.import_vectors(path)
 
 
 def _is_plain(path: Path) -> bool:

@@ -12,10 +12,10 @@ from msgspec.structs import replace
 from vmrag_link import permissions
 from vmrag_link.errors import NO_DOCUMENTS, CollectionMissing, EmbeddingFailed, IndexFailed, UsageInvalid
 from vmrag_link.git import plumbing
-from vmrag_link.index.view import distrust
+from vmrag_link.index.view import require_verification
 from vmrag_link.models import LONGEST_QUERY, Record
 from vmrag_link.ops.follow.follow_pin import read_consistently
-from vmrag_link.ops.follow.provenance import KbBlock, RankedRevision, only_files, viewed
+from vmrag_link.ops.follow.provenance import KbBlock, RankedRevision, answer_from_files, find_view_origin
 from vmrag_link.paths import TREE
 from vmrag_link.retrieval import fusion
 from vmrag_link.retrieval.query import Hit, Query
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from vmrag_link.workspace import ReadableStore
 
 T = TypeVar("T")
-SAID = "said"
+SHOWN_MARK = "said"
 """In `.git/vmrag/tree`: it was said in this repository."""
 
 MOST_UNTRACKED = 1_000
@@ -60,7 +60,7 @@ def require_query(text: str) -> None:
         )
 
 
-def query(ws: ReadableStore, asked: Query, *, at: RankedRevision | None = None) -> QueryReport:
+def answer_query(ws: ReadableStore, asked: Query, *, at: RankedRevision | None = None) -> QueryReport:
     """The best chunks.
 
     A pin that moved is followed first; one that cannot be followed leaves the bound revision
@@ -68,10 +68,10 @@ def query(ws: ReadableStore, asked: Query, *, at: RankedRevision | None = None) 
     empty query.
     """
     require_query(asked.text)
-    return searching(ws, lambda searcher, view: answer(ws, searcher, view, asked), at=at)
+    return search_index(ws, lambda searcher, view: answer_from_index(ws, searcher, view, asked), at=at)
 
 
-def answer(ws: ReadableStore, searcher: Searcher, view: View, asked: Query) -> QueryReport:
+def answer_from_index(ws: ReadableStore, searcher: Searcher, view: View, asked: Query) -> QueryReport:
     """The best chunks of an index that is open."""
     try:
         results = searcher.search(asked)
@@ -82,7 +82,7 @@ def answer(ws: ReadableStore, searcher: Searcher, view: View, asked: Query) -> Q
         require_readable(view, error.details["collection_name"], error.details["collections"])
         raise
     weak: Literal[True] | UnsetType = True if searcher.is_weak(asked, results) else UNSET
-    return QueryReport(results, viewed(ws, view).kb, view.notes, weak)
+    return QueryReport(results, find_view_origin(ws, view).kb, view.notes, weak)
 
 
 def require_readable(view: View, name: str, there: Sequence[str]) -> None:
@@ -90,10 +90,10 @@ def require_readable(view: View, name: str, there: Sequence[str]) -> None:
     if why := view.sources.unavailable.get(name) if view.sources else "":
         from vmrag_link.ops.documents import collections
 
-        raise collections.unreadable(name, why, there)
+        raise collections.unreadable_source(name, why, there)
 
 
-def searching(
+def search_index(
     ws: ReadableStore, look: Callable[[Searcher, View], T], *, at: RankedRevision | None = None, files: bool = True
 ) -> T:
     """What `look` returns for an index that stays open and unchanged until then. It may be called
@@ -105,8 +105,8 @@ def searching(
     """
 
     def open_searcher(view: View) -> T:
-        ranking = fusion.ranking(at.retrieval) if at else ws.ranking
-        searcher = Searcher(view.folder, ws.models.of, ranking, more=view.more)
+        ranking = fusion.read_ranking(at.retrieval) if at else ws.ranking
+        searcher = Searcher(view.folder, ws.models.load_for, ranking, more=view.more)
         with contextlib.closing(searcher):
             return look(searcher, view)
 
@@ -118,7 +118,7 @@ def searching(
         except NO_DOCUMENTS as why:
             if not files:
                 raise
-            store = only_files(ws, why)
+            store = answer_from_files(ws, why)
         return store.reader.read(open_searcher)
     return _searching_at(ws, open_searcher, at)
 
@@ -136,21 +136,21 @@ def _searching_at(ws: Workspace, look: Callable[[View], T], at: RankedRevision) 
             if last:
                 raise
             if view and view.sources:
-                distrust(view.sources.folder)
+                require_verification(view.sources.folder)
             if at.revision:
-                apply.distrust(ws.sync_context, at.revision)
+                apply.distrust_view(ws.sync_context, at.revision)
     raise AssertionError  # the second attempt returns or raises
 
 
 @contextlib.contextmanager
 def view_at(ws: Workspace, at: RankedRevision) -> Iterator[View]:
     """The index of another place than the work tree. No process removes it while it is open."""
-    head = plumbing.head(ws.places).commit
+    head = plumbing.read_head(ws.places).commit
     with contextlib.ExitStack() as held:
-        folder = held.enter_context(ws.reader.index_of(at.revision)) if at.revision else None
+        folder = held.enter_context(ws.reader.open_index(at.revision)) if at.revision else None
         opened = None
         if at.commit and at.config:
-            opened = held.enter_context(ws.sources.at(at.commit, at.config))
+            opened = held.enter_context(ws.sources.open_commit(at.commit, at.config))
         answering = folder or (opened.folder if opened else None)
         assert answering is not None  # noqa: S101  `ranked_commit` gives one of them at least
         yield View(answering, at.revision, None, dirty=False, git_head=head, notes=at.notes, sources=opened)
@@ -164,18 +164,18 @@ def with_untracked_matches(ws: ReadableStore, query: Query, kb: KbBlock) -> KbBl
         return kb
     if not 0 < kb.sources.untracked <= MOST_UNTRACKED:
         return kb
-    from vmrag_link.sources.untracked import untracked_files
+    from vmrag_link.sources.untracked import list_untracked_files
 
-    available, _ = ws.sources.available(ws.sources.config, ws.stored_collections())
-    untracked = set[str]().union(*untracked_files(ws.places, available))
+    available, _ = ws.sources.select_available(ws.sources.config, ws.list_stored_collections())
+    untracked = set[str]().union(*list_untracked_files(ws.places, available))
     with ws.sources.searching_untracked():
-        hits = searching(ws, lambda searcher, _: searcher.search(query))
+        hits = search_index(ws, lambda searcher, _: searcher.search(query))
     names = {source.collection for source in available}
     matches = {hit.doc_id for hit in hits if hit.collection in names and hit.doc_id in untracked}
     return replace(kb, sources=replace(kb.sources, untracked_matches=len(matches)))
 
 
-def how_to_keep(ws: Workspace, kb: KbBlock) -> str:
+def describe_setup(ws: Workspace, kb: KbBlock) -> str:
     """Return how to set up a repository that was searched, or how to remove its empty pin.
 
     Empty if neither applies, and if a query in this clone has returned it.
@@ -184,10 +184,10 @@ def how_to_keep(ws: Workspace, kb: KbBlock) -> str:
         from vmrag_link.ops.pins.empty_pin import describe_once
 
         return describe_once(ws)
-    if kb.commit or kb.sources is None or not ws.sources.proposed:
+    if kb.commit or kb.sources is None or not ws.sources.is_proposed:
         return ""
     folder = ws.places.shared / TREE
-    marker = folder / SAID
+    marker = folder / SHOWN_MARK
     if marker.exists():
         return ""
     with contextlib.suppress(OSError):

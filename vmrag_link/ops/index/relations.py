@@ -13,17 +13,17 @@ from typing import TYPE_CHECKING, Literal
 
 from msgspec.structs import replace
 
-from vmrag_link.code.calls import CallSite, all_calls, call_sites
+from vmrag_link.code.calls import CallSite, find_calls, list_called_names
 from vmrag_link.errors import UsageInvalid, closest, quoted
 from vmrag_link.index.reader import IndexReader, damage_errors
 from vmrag_link.models import Record
-from vmrag_link.ops.follow.provenance import KbBlock, RankedRevision, viewed
+from vmrag_link.ops.follow.provenance import KbBlock, RankedRevision, find_view_origin
 from vmrag_link.ops.index.call_matching import CallMatcher
 from vmrag_link.ops.index.code_files import CodeFile, CodeFiles, Declared, Definition, definitions_among
-from vmrag_link.ops.index.query import searching
+from vmrag_link.ops.index.query import search_index
 from vmrag_link.ops.index.symbols import code_collections
 from vmrag_link.retrieval.narrowed import NarrowingFilter
-from vmrag_link.retrieval.narrowing import Narrowing, narrowing
+from vmrag_link.retrieval.narrowing import Narrowing, make_narrowing
 from vmrag_link.retrieval.search import Searcher
 
 if TYPE_CHECKING:
@@ -97,7 +97,7 @@ def list_related(
     `among`: only those in these files. Raises `CollectionMissing`, and `UsageInvalid` if no code
     defines the name.
     """
-    asked = narrowing(symbols=[name])
+    asked = make_narrowing(symbols=[name])
     wanted = asked.symbols[0] if asked else ""
     if not re.search(r"\w", wanted):
         raise UsageInvalid(
@@ -118,10 +118,10 @@ def list_related(
         shown = [
             _with_state(row, uncommitted.get(row.collection, {}).get(row.path, "")) for row in related[:MOST_RELATED]
         ]
-        left_out, kb = len(related) - len(shown), viewed(ws, view).kb
+        left_out, kb = len(related) - len(shown), find_view_origin(ws, view).kb
         return RelationReport(name, relation, "name", len(definitions), shown, left_out, kb, view.notes)
 
-    return searching(ws, look, at=at)
+    return search_index(ws, look, at=at)
 
 
 def _undefined_name(name: str, relation: Relation, near: Sequence[str]) -> UsageInvalid:
@@ -138,8 +138,8 @@ def _is_among(row: RelatedCode, among: Narrowing | None) -> bool:
     if among is None:
         return True
     narrowed = NarrowingFilter(among)
-    is_named = narrowed.takes_symbol(row.symbol, row.kind)
-    return is_named and narrowed.takes_kind(is_code=True) and narrowed.takes_file((row.path,), is_code=True)
+    is_named = narrowed.accepts_symbol(row.symbol, row.kind)
+    return is_named and narrowed.accepts_kind(is_code=True) and narrowed.accepts_file((row.path,), is_code=True)
 
 
 def _with_state(row: RelatedCode, uncommitted: str) -> RelatedCode:
@@ -160,7 +160,7 @@ def _find_callers(files: CodeFiles, definitions: Sequence[Definition]) -> Iterat
         names = {name: name for name in by_name}
         names |= {alias: row.name for alias, row in file.imports.items() if row.name in by_name and "*" not in alias}
         calls = defaultdict[Declared, list[int]](list)
-        for site in call_sites(file.code, file.language, names):
+        for site in find_calls(file.code, file.language, names):
             line = file.line_of(site.start)
             if not file.declares_at(site.name, site.start) and any(
                 matcher.may_call(site, file, row) for row in by_name[site.name]
@@ -209,9 +209,9 @@ def _calls_within(files: CodeFiles, definitions: Sequence[Definition]) -> dict[C
             for row in definitions
             if (row.collection, row.path) == (file.collection, file.path)
         ]
-        names = all_calls(file.code, file.language)
+        names = list_called_names(file.code, file.language)
         names |= {alias: row.name for alias, row in file.imports.items() if alias in names and row.name}
-        for site in call_sites(file.code, file.language, names):
+        for site in find_calls(file.code, file.language, names):
             line = file.line_of(site.start)
             if any(first <= line <= last for first, last in spans) and not file.declares_at(site.name, site.start):
                 sites[file].append(site)

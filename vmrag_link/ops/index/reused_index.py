@@ -10,7 +10,7 @@ from vmrag_link.errors import NO_DOCUMENTS, IndexFailed
 from vmrag_link.git import plumbing
 from vmrag_link.ops.follow.follow_pin import read_consistently
 from vmrag_link.ops.follow.provenance import RankedRevision
-from vmrag_link.ops.index.query import searching, view_at
+from vmrag_link.ops.index.query import search_index, view_at
 from vmrag_link.retrieval import fusion
 from vmrag_link.retrieval.search import Searcher
 from vmrag_link.workspace import Workspace, reasons
@@ -47,7 +47,7 @@ class ReusedIndex:
             answer = look(searcher, view)
         except IndexFailed:
             self.close_index()  # the index is built again, which needs an exclusive lock
-            return searching(self._ws, look, at=self._at)
+            return search_index(self._ws, look, at=self._at)
         if self._follows_writers(view):
             self.close_index()
         return answer
@@ -63,27 +63,27 @@ class ReusedIndex:
         except NO_DOCUMENTS as why:
             if not self._ws.sources.configured:
                 raise
-            return self._enter_view(self._view_files(reasons.missing_documents(why)))
+            return self._enter_view(self._view_files(reasons.explain_missing_documents(why)))
 
     @contextlib.contextmanager
     def _view_files(self, notes: tuple[str, ...]) -> Iterator[View]:
         """Open the index of the files of sources alone."""
-        with self._ws.sources.here(stored=self._ws.stored_collections()) as opened:
+        with self._ws.sources.open_work_tree(stored=self._ws.list_stored_collections()) as opened:
             assert opened is not None  # noqa: S101  sources are configured
-            head = plumbing.head(self._ws.places).commit
+            head = plumbing.read_head(self._ws.places).commit
             yield View(opened.folder, "", None, dirty=False, git_head=head, notes=notes, sources=opened)
 
     def _enter_view(self, opening: contextlib.AbstractContextManager[View]) -> tuple[Searcher, View]:
         """Keep a view and its searcher open, and close the last ones."""
         self.close_index()
-        ranking = fusion.ranking(self._at.retrieval) if self._at else self._ws.ranking
+        ranking = fusion.read_ranking(self._at.retrieval) if self._at else self._ws.ranking
         with contextlib.ExitStack() as held:
             view = held.enter_context(opening)
-            searcher = Searcher(view.folder, self._ws.models.of, ranking, more=view.more)
+            searcher = Searcher(view.folder, self._ws.models.load_for, ranking, more=view.more)
             held.enter_context(contextlib.closing(searcher))
             self._held = held.pop_all()
         return searcher, view
 
     def _follows_writers(self, view: View) -> bool:
         """Return True if the view is the working copy, which follows uncommitted documents."""
-        return bool(view.revision) and view.folder != self._ws.views.path(view.revision)
+        return bool(view.revision) and view.folder != self._ws.views.view_path(view.revision)

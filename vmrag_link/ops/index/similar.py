@@ -11,11 +11,11 @@ import msgspec
 from vmrag_link.index.metadata import chunk_id
 from vmrag_link.models import SOURCE, Collection, Record
 from vmrag_link.ops.documents import collections
-from vmrag_link.ops.follow.provenance import Standing, viewed
+from vmrag_link.ops.follow.provenance import AnswerOrigin, find_view_origin
 from vmrag_link.ops.index.packed_answer import HitPacker, PackRequest
 from vmrag_link.ops.index.packing import Packed
 from vmrag_link.ops.index.passages import PassagePlace, file_places
-from vmrag_link.ops.index.query import require_query, searching
+from vmrag_link.ops.index.query import require_query, search_index
 from vmrag_link.retrieval.narrowing import Narrowing
 from vmrag_link.retrieval.query import Hit, Mode, Query
 from vmrag_link.retrieval.search import Searcher
@@ -56,12 +56,12 @@ class SimilarReport(Record, frozen=True):
     places: list[list[PassagePlace | None]]
     embeddings: Mapping[tuple[str, str], list[float]]
     packed: Packed | None
-    standing: Standing
+    origin: AnswerOrigin
     weak: Sequence[bool] = ()
     """True for each text with a weak answer (`retrieval.weakness`)."""
 
 
-def similar(ws: ReadableStore, name: str | None, texts: Sequence[str], request: SimilarRequest) -> SimilarReport:
+def find_similar(ws: ReadableStore, name: str | None, texts: Sequence[str], request: SimilarRequest) -> SimilarReport:
     """The chunks that answer each text best, of a collection or of all that are `searched` (None);
     read at one moment. By vectors those of several collections are ranked by cosine, whatever model
     and distance each has. What was imported from files of sources is left out where these are
@@ -74,9 +74,9 @@ def similar(ws: ReadableStore, name: str | None, texts: Sequence[str], request: 
 
     def look(searcher: Searcher, view: View) -> SimilarReport:
         if name is None:
-            among = [collection for collection in searcher.collections() if collection.searched]
+            among = [collection for collection in searcher.list_collections() if collection.is_searched_by_default]
         else:
-            among = [searcher.collection(name) or collections.find(ws, view.at, name)]
+            among = [searcher.find_collection(name) or collections.find_collection(ws, view.at, name)]
         stored = name is not None and among[0].kind != SOURCE
         mode = request.mode or (Mode.VECTOR if stored else Mode(ws.config.retrieval.mode))
         asked = Query(
@@ -97,7 +97,7 @@ def similar(ws: ReadableStore, name: str | None, texts: Sequence[str], request: 
         places: list[list[PassagePlace | None]] = []
         if request.pack:
             hits, chosen = request.pack.select_hits(_by_turns(matches), mode, weak=all(weak))
-            packed = HitPacker(ws, searcher, view).pack(hits, chosen)
+            packed = HitPacker(ws, searcher, view).pack_hits(hits, chosen)
         else:
             places = [file_places(ws, searcher, view, *each) for each in zip(texts, matches, strict=True)]
         return SimilarReport(
@@ -108,11 +108,11 @@ def similar(ws: ReadableStore, name: str | None, texts: Sequence[str], request: 
             places=places,
             embeddings=_embeddings(ws, searcher, matches) if request.embeddings else {},
             packed=packed,
-            standing=viewed(ws, view),
+            origin=find_view_origin(ws, view),
             weak=weak,
         )
 
-    return searching(ws, look, files=name is None and request.files)
+    return search_index(ws, look, files=name is None and request.files)
 
 
 def _rank(
@@ -121,12 +121,12 @@ def _rank(
     """The matches of each text, with their cosines if wanted."""
     queries = [msgspec.structs.replace(asked, text=text) for text in texts]
     if asked.mode == Mode.VECTOR:
-        near = [searcher.nearest(query) for query in queries]
+        near = [searcher.find_nearest(query) for query in queries]
         return [[each.hit for each in found] for found in near], [[each.cosine for each in found] for found in near]
     matches = [searcher.search(query) for query in queries]
     if asked.mode == Mode.KEYWORD or not cosines:
         return matches, None
-    return matches, [searcher.cosines(text, match) for text, match in zip(texts, matches, strict=True)]
+    return matches, [searcher.compute_cosines(text, match) for text, match in zip(texts, matches, strict=True)]
 
 
 def _by_turns(matches: Sequence[Sequence[Hit]]) -> list[Hit]:
@@ -142,5 +142,5 @@ def _embeddings(ws: ReadableStore, searcher: Searcher, matches: list[list[Hit]])
     return {
         (name, chunk): vector
         for name, names in chunks.items()
-        for chunk, vector in searcher.embeddings(name, [*names], ws.embedding_cache).items()
+        for chunk, vector in searcher.read_embeddings(name, [*names], ws.embedding_cache).items()
     }

@@ -11,11 +11,11 @@ import msgspec
 from vmrag_link.code.languages import LONGEST_SIGNATURE
 from vmrag_link.errors import UsageInvalid, no_collection
 from vmrag_link.index.reader import IndexReader, damage_errors
-from vmrag_link.models import Document, IndexedPiece, Record, pieces_of
-from vmrag_link.ops.follow.provenance import KbBlock, RankedRevision, viewed
-from vmrag_link.ops.index.query import require_readable, searching
-from vmrag_link.retrieval.narrowed import NarrowingFilter, WantedSymbol
-from vmrag_link.retrieval.narrowing import Narrowing, dotted, narrowing, symbol_matcher
+from vmrag_link.models import Document, IndexedPiece, Record, parse_pieces
+from vmrag_link.ops.follow.provenance import KbBlock, RankedRevision, find_view_origin
+from vmrag_link.ops.index.query import require_readable, search_index
+from vmrag_link.retrieval.narrowed import NarrowingFilter, SymbolFilter
+from vmrag_link.retrieval.narrowing import Narrowing, compile_symbol, make_narrowing, normalize_symbol
 from vmrag_link.retrieval.search import Searcher
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ class SymbolReport(Record, frozen=True):
     notes: tuple[str, ...] = ()
 
 
-def symbols(
+def find_symbols(
     ws: ReadableStore,
     name: str,
     *,
@@ -63,7 +63,7 @@ def symbols(
     `collections`: None for all that are code. Raises `CollectionMissing`, and `UsageInvalid` for a
     name without a letter or `*`.
     """
-    asked = narrowing(symbols=[name])
+    asked = make_narrowing(symbols=[name])
     wanted = asked.symbols[0] if asked else ""
     if not re.search(r"[\w*]", wanted):
         raise UsageInvalid(
@@ -83,27 +83,29 @@ def symbols(
                 if found := _in_module(definitions, parts[:start]):
                     break
         found = sort_definitions(symbol, found, lambda each: uncommitted.get(each.collection, {}).get(each.path, ""))
-        return SymbolReport(name, found, viewed(ws, view).kb, view.notes)
+        return SymbolReport(name, found, find_view_origin(ws, view).kb, view.notes)
 
-    return searching(ws, look, at=at)
+    return search_index(ws, look, at=at)
 
 
 def sort_definitions(
     wanted: str, found: Iterable[SymbolDefinition], state_of: Callable[[SymbolDefinition], str]
 ) -> list[SymbolDefinition]:
     """Return definitions in the order of a report, each with the state of its file."""
-    exact = re.compile(symbol_matcher(wanted, within=False).pattern)
+    exact = re.compile(compile_symbol(wanted, within=False).pattern)
     rows = [msgspec.structs.replace(each, uncommitted=state_of(each)) for each in found]
-    return sorted(rows, key=lambda row: (not exact.search(dotted(row.symbol)), row.path, row.line, row.collection))
+    return sorted(
+        rows, key=lambda row: (not exact.search(normalize_symbol(row.symbol)), row.path, row.line, row.collection)
+    )
 
 
-def definitions_in(document: Document, wanted: WantedSymbol, narrowed: NarrowingFilter) -> Iterator[SymbolDefinition]:
+def definitions_in(document: Document, wanted: SymbolFilter, narrowed: NarrowingFilter) -> Iterator[SymbolDefinition]:
     """Return the definitions of a name in a document that was just cut."""
-    pieces = pieces_of(document)
+    pieces = parse_pieces(document)
     ends = [*(piece.start for piece in pieces[1:]), len(document.content)]
     for piece, end in zip(pieces, ends, strict=True):
         for declared in piece.declared:
-            if wanted.is_meant(declared[0]) and narrowed.takes_symbol(declared[0], declared[1]):
+            if wanted.accepts_symbol(declared[0]) and narrowed.accepts_symbol(declared[0], declared[1]):
                 yield _definition(document.key, piece, declared, document.content[piece.start : end])
 
 
@@ -127,7 +129,7 @@ def _in_module(definitions: Sequence[SymbolDefinition], module: Sequence[str]) -
 
 def code_collections(searcher: Searcher, view: View, names: Sequence[str] | None) -> list[str]:
     """Return the collections of code among some names, or all. Raises `CollectionMissing`."""
-    there = {collection.name: collection for collection in searcher.collections()}
+    there = {collection.name: collection for collection in searcher.list_collections()}
     for name in names or ():
         if name not in there:
             require_readable(view, name, list(there))
@@ -137,16 +139,16 @@ def code_collections(searcher: Searcher, view: View, names: Sequence[str] | None
 
 def _definitions(index: IndexReader, collection: str, name: str, among: Narrowing) -> Iterator[SymbolDefinition]:
     """Those in a collection."""
-    wanted, narrowed = WantedSymbol(name, within=False), NarrowingFilter(among)
+    wanted, narrowed = SymbolFilter(name, within=False), NarrowingFilter(among)
     found = [
         (document.doc_id, row, piece, declared)
-        for document in narrowed.documents(index, collection)
-        if wanted.may_be_in(document.metadata)
-        for row, piece in enumerate(pieces_of(document), document.first)
+        for document in narrowed.list_documents(index, collection)
+        if wanted.may_be_in_metadata(document.metadata)
+        for row, piece in enumerate(parse_pieces(document), document.first)
         for declared in piece.declared
-        if wanted.is_meant(declared[0]) and narrowed.takes_symbol(declared[0], declared[1])
+        if wanted.accepts_symbol(declared[0]) and narrowed.accepts_symbol(declared[0], declared[1])
     ]
-    texts = index.texts({row for _, row, piece, declared in found if declared != _own(piece)})
+    texts = index.read_texts({row for _, row, piece, declared in found if declared != _own(piece)})
     for path, row, piece, declared in found:
         yield _definition((collection, path), piece, declared, texts.get(row, ""))
 

@@ -16,20 +16,20 @@ from typing import NamedTuple
 
 from vmrag_link.code import cutting
 from vmrag_link.code.languages import CutBudget
-from vmrag_link.documents.chunking import document_chunks, header_paths
+from vmrag_link.documents.chunking import read_header_paths, split_document
 from vmrag_link.errors import no_collection
 from vmrag_link.git import beside, grep
 from vmrag_link.index import keywords
-from vmrag_link.models import SOURCE, Chunk, Collection, Document, IndexedPiece, notes_metadata, pieces_of
+from vmrag_link.models import SOURCE, Chunk, Collection, Document, IndexedPiece, format_notes_metadata, parse_pieces
 from vmrag_link.ops.index.packed_answer import symbol_span
-from vmrag_link.ops.index.packing import PackableDocument, PackableHit, Packed, pack
+from vmrag_link.ops.index.packing import PackableDocument, PackableHit, Packed, pack_hits
 from vmrag_link.ops.index.passage_places import PassagePlaces
 from vmrag_link.ops.index.symbols import SymbolDefinition, definitions_in, sort_definitions
 from vmrag_link.retrieval import kinds
-from vmrag_link.retrieval.narrowed import NarrowingFilter, WantedSymbol
-from vmrag_link.retrieval.narrowing import Narrowing, has_capitals, narrowing
+from vmrag_link.retrieval.narrowed import NarrowingFilter, SymbolFilter
+from vmrag_link.retrieval.narrowing import Narrowing, has_capitals, make_narrowing
 from vmrag_link.retrieval.query import MOST_HITS
-from vmrag_link.shown_names import names_among
+from vmrag_link.shown_names import name_among
 from vmrag_link.sources import documents as sources
 from vmrag_link.workspace import Workspace
 from vmrag_link.workspace.source_tree import Key, SourceTree
@@ -93,7 +93,7 @@ class WordSearch:
             source.collection: Collection(
                 source.collection,
                 kind=SOURCE,
-                metadata=notes_metadata(source.folder) if source.write else "{}",
+                metadata=format_notes_metadata(source.folder) if source.write else "{}",
                 chunking=sources.CHUNKING[source.kind],
             )
             for source in tree.sources
@@ -101,9 +101,9 @@ class WordSearch:
 
     def _is_asked(self, key: Key) -> bool:
         is_code = self._tree.is_code(key)
-        if self._asked.collection not in ("", key[0]) or not self._filter.takes_kind(is_code=is_code):
+        if self._asked.collection not in ("", key[0]) or not self._filter.accepts_kind(is_code=is_code):
             return False
-        return self._filter.takes_file((key[1], self._tree.files[key].path), is_code=is_code)
+        return self._filter.accepts_file((key[1], self._tree.files[key].path), is_code=is_code)
 
     def find_passages(self, budget: int) -> Packed:
         """Return the best passages within a budget of tokens."""
@@ -125,7 +125,7 @@ class WordSearch:
 
     def find_definitions(self, name: str) -> list[SymbolDefinition]:
         """Return where code defines a name. The rules for lines choose the files."""
-        asked = narrowing(symbols=[name])
+        asked = make_narrowing(symbols=[name])
         wanted = asked.symbols[0] if asked else ""
         last = max(re.findall(r"\w+", wanted.rpartition(".")[2]) or [""], key=len)
         if not last:
@@ -135,7 +135,7 @@ class WordSearch:
         declaring = self._count_lines(last, words=whole, ignore_case=ignore_case, beside=cutting.DECLARING_WORDS)
         keys = [key for key in holding if self._tree.is_code(key)]
         keys.sort(key=lambda key: (key not in declaring, -holding[key], key))
-        matcher = WantedSymbol(wanted, within=False)
+        matcher = SymbolFilter(wanted, within=False)
         rows = [
             definition
             for document in self._read_files(keys[:_MOST_DEFINING]).values()
@@ -172,7 +172,7 @@ class WordSearch:
     def _find_in_paths(self, words: Iterable[str]) -> dict[str, set[Key]]:
         with_word: dict[str, set[Key]] = {word: set() for word in words}
         for path, key in self._keys.items():
-            named = keywords.words_of([path])
+            named = keywords.split_names([path])
             for word, keys in with_word.items():
                 if any(name.startswith(word) for name in named):
                     keys.add(key)
@@ -201,13 +201,13 @@ class WordSearch:
 
     def _read_files(self, keys: Sequence[Key]) -> dict[Key, Document]:
         """Return the files as documents, in this order; code with its pieces."""
-        of_place = sources.texts_at_commit if self._tree.commit else sources.texts_in_work_tree
+        of_place = sources.read_texts_at_commit if self._tree.commit else sources.read_texts_in_work_tree
         budget = CutBudget(READ_SECONDS)
         read: dict[Key, Document] = {}
         for source in self._tree.sources:
             files = [self._tree.files[key] for key in keys if key[0] == source.collection]
             files = [file for file in files if file.size <= _MOST_BYTES]
-            for _, document in sources.documents(source, files, of_place(self._tree.places, files), budget):
+            for _, document in sources.build_documents(source, files, of_place(self._tree.places, files), budget):
                 if isinstance(document, Document):
                     read[document.key] = document
         return {key: read[key] for key in keys if key in read}
@@ -218,13 +218,13 @@ class WordSearch:
         self, document: Document, weights: Mapping[str, float], scores: Mapping[Key, float]
     ) -> Iterator[_Piece]:
         is_code = self._tree.is_code(document.key)
-        pieces = pieces_of(document) if is_code else ()
-        headings = None if is_code else header_paths(document)
+        pieces = parse_pieces(document) if is_code else ()
+        headings = None if is_code else read_header_paths(document)
         best = []
-        for chunk in document_chunks(document, sources.CHUNKING["code" if is_code else "document"]):
-            if is_code and not self._filter.takes_piece(pieces[chunk.number]):
+        for chunk in split_document(document, sources.CHUNKING["code" if is_code else "document"]):
+            if is_code and not self._filter.accepts_piece(pieces[chunk.number]):
                 continue
-            name = headings.of_passage(chunk.start) if headings else _symbol_names(pieces[chunk.number])
+            name = headings.find_passage_path(chunk.start) if headings else _symbol_names(pieces[chunk.number])
             text, named = chunk.text.lower(), name.lower()
             counts = {word: text.count(word) for word in weights}
             score = sum(weights[word] * count / (count + _SATURATION) for word, count in counts.items())
@@ -237,8 +237,8 @@ class WordSearch:
     def _pack_pieces(self, pieces: Sequence[_Piece], read: Mapping[Key, Document], budget: int) -> Packed:
         files = self._tree.files
         blobs = {key: files[key].blob for key in read}
-        committed = beside.contents(self._tree.places, blobs.values()) if self._tree.commit else {}
-        names = names_among(list(read), {name for name, row in self._rows.items() if row.has_paths_as_ids})
+        committed = beside.read_blobs(self._tree.places, blobs.values()) if self._tree.commit else {}
+        names = name_among(list(read), {name for name, row in self._rows.items() if row.has_paths_as_ids})
         packable: dict[Hashable, PackableDocument] = {}
         hits = []
         places = {
@@ -269,7 +269,7 @@ class WordSearch:
                 )
             spans = (symbol_span(place, piece.chunk.number), span) if place.pieces else (span,)
             hits.append(PackableHit(rank, piece.key, spans))
-        return pack(hits, packable, budget)
+        return pack_hits(hits, packable, budget)
 
 
 def _symbol_names(piece: IndexedPiece) -> str:
@@ -279,9 +279,9 @@ def _symbol_names(piece: IndexedPiece) -> str:
 def _find_stems(text: str) -> Several[str]:
     """Return what to look for of each word, in small letters: its stem, if the word begins so."""
     stems: dict[str, None] = {}
-    words = keywords.words(text)
+    words = keywords.split_query(text)
     for word in [word for word in words if len(word) > 1] or words:
-        terms = keywords.terms_of([word])
+        terms = keywords.list_terms([word])
         stem = terms[0][0] if terms and len(terms[0]) == 1 else ""
         stems[stem if len(stem) >= _SHORTEST_STEM and word.startswith(stem) else word] = None
     return list(stems)

@@ -11,7 +11,7 @@ from vmrag_link.engines import migrated
 from vmrag_link.errors import FileFailed, UsageInvalid
 from vmrag_link.git import plumbing, repository
 from vmrag_link.merging.rows import LINK_AUTHOR
-from vmrag_link.models import Link, Record, Working
+from vmrag_link.models import Link, Record, WorkingSet
 from vmrag_link.ops.follow import follow_pin
 from vmrag_link.ops.follow.pin import refuse_if_in_conflict
 from vmrag_link.ops.pins import pinning
@@ -40,7 +40,7 @@ class Bidirectional(Record, frozen=True):
     staged: bool = False
 
 
-class Warned(Record, frozen=True):
+class LinkWarning(Record, frozen=True):
     code: str
     message: str
 
@@ -48,7 +48,7 @@ class Warned(Record, frozen=True):
 class LinkReport(Record, frozen=True):
     link: LinkBlock
     bidirectional: Bidirectional
-    warnings: tuple[Warned, ...] = ()
+    warnings: tuple[LinkWarning, ...] = ()
 
 
 def link(
@@ -69,29 +69,29 @@ def link(
     that may not be (`_inside`), `FileFailed`, `NotInitialized`.
     """
     follow_pin.follow(ws, tolerate="git")
-    found = repository.commit(git_repo_path, git_commit)
+    found = repository.find_commit(git_repo_path, git_commit)
     path = _inside(found.places, link_file) if found.places else None
-    revision, branch = ws.revision_here(), ws.kb_branch()
+    revision, branch = ws.require_stored_revision(), ws.find_kb_branch()
     name = branch.name if branch and branch.head == revision else _current_kb_branch(ws)
-    at = ws.at()
+    at = ws.locate_documents()
     warnings = []
-    if isinstance(at, Working):
+    if isinstance(at, WorkingSet):
         message = f"The link names revision {revision[:7]}; the uncommitted documents are not part of it."
-        warnings.append(Warned("UNCOMMITTED_CHANGES", message))
+        warnings.append(LinkWarning("UNCOMMITTED_CHANGES", message))
     # The revision's own time, as in a pin: two people who link the same make equal rows.
-    linked_at = ws.engine.info(revision).date
+    linked_at = ws.engine.read_revision(revision).date
     row = Link(found.commit, revision, name, found.branch or "", found.url, linked_at, "manual")
-    store(ws, [row], f"Link {found.commit[:12]} to {revision[:12]}")
+    store_links(ws, [row], f"Link {found.commit[:12]} to {revision[:12]}")
     written = Bidirectional(bidirectional, link_file)
     if bidirectional and found.places and path:
         written = _written(ws, found.places, path, link_file, revision=revision, name=name)
     elif bidirectional:
-        warnings.append(Warned("BARE_REPOSITORY", "The repository is bare: there is no link file to write."))
+        warnings.append(LinkWarning("BARE_REPOSITORY", "The repository is bare: there is no link file to write."))
     repo = found.url or str(found.places.top if found.places else git_repo_path.resolve())
     return LinkReport(LinkBlock(revision, name, found.commit, found.branch, repo), written, tuple(warnings))
 
 
-def store(ws: Workspace, rows: list[Link], message: str, *, remove: tuple[str, ...] = ()) -> None:
+def store_links(ws: Workspace, rows: list[Link], message: str, *, remove: tuple[str, ...] = ()) -> None:
     """In the table `git_links`, whose author is the program: who links is not who knows."""
     ws.engine.write_links(rows, remove=remove, message=message, author=LINK_AUTHOR, date=clock.now())
 
@@ -154,20 +154,20 @@ def _no_link_file(why: str, link_file: str) -> UsageInvalid:
 
 def _written(ws: Workspace, places: Places, path: Path, link_file: str, *, revision: str, name: str) -> Bidirectional:
     created = not path.exists()
-    with locks.exclusive(ws.places.workspace_lock, purpose="link", timeout=ws.lock_timeout):
+    with locks.hold_exclusive(ws.places.workspace_lock, purpose="link", timeout=ws.lock_timeout):
         if path == places.pin:
             refuse_if_in_conflict(places)
         if path == ws.places.pin:
             staged = pinning.write_pin(ws, revision, name).staged
         else:
             old = None if created else path.read_bytes()
-            new = pins.format(pinning.next_pin(ws, migrated.parsed(ws.places.kb, old), revision, name))
+            new = pins.format_pin(pinning.next_pin(ws, migrated.try_read_pin(ws.places.kb, old), revision, name))
             if new != old:
                 write_atomically(path, new)
-            staged = plumbing.stage(places, path)
+            staged = plumbing.stage_path(places, path)
     return Bidirectional(enabled=True, link_file=link_file, file_created=created, staged=staged)
 
 
 def _current_kb_branch(ws: Workspace) -> str:
-    pin = migrated.parsed(ws.places.kb, plumbing.pin_bytes(ws.places))
-    return pin.dolt_branch if pin else ws.trigger().branch or "main"
+    pin = migrated.try_read_pin(ws.places.kb, plumbing.read_pin_bytes(ws.places))
+    return pin.dolt_branch if pin else ws.read_trigger().branch or "main"

@@ -57,28 +57,28 @@ class OpenMerge(Record, frozen=True):
     problem: str = ""
 
 
-def rows(conflicts: Iterable[Conflict]) -> list[OpenConflict]:
+def list_conflict_rows(conflicts: Iterable[Conflict]) -> list[OpenConflict]:
     """In the order in which they are given."""
     return list(map(_row, conflicts))
 
 
-def as_json(conflicts: Iterable[OpenConflict]) -> list[dict[str, Any]]:
+def encode_rows(conflicts: Iterable[OpenConflict]) -> list[dict[str, Any]]:
     """For results and for an error's details."""
     return msgspec.to_builtins(list(conflicts))  # type: ignore[no-any-return]
 
 
-def open_merge(ws: Workspace) -> OpenMerge | None:
+def find_open_merge(ws: Workspace) -> OpenMerge | None:
     """The open merge, git's or one of ours; None if there is none.
 
     Changes nothing and fetches nothing.
     """
     try:
-        state = merge_state.current(ws)
+        state = merge_state.read_merge(ws)
         if state is not None:
-            return OpenMerge(tuple(rows(merge_state.merged(ws, state).conflicts)))
+            return OpenMerge(tuple(list_conflict_rows(merge_state.apply_decisions(ws, state).conflicts)))
     except VmragError as error:  # a side that is not here, or a merge that was left: it is open all the same
         return OpenMerge(problem=error.message)
-    return OpenMerge() if pin_conflict.stages(ws.places) else None
+    return OpenMerge() if pin_conflict.read_stages(ws.places) else None
 
 
 def _row(conflict: Conflict) -> OpenConflict:

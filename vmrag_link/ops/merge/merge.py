@@ -6,18 +6,18 @@ from typing import Literal
 
 import msgspec
 
-from vmrag_link.engines.base import ASIDE_PREFIX, is_memory, reserved
+from vmrag_link.engines.base import ASIDE_PREFIX, is_memory_branch, is_reserved
 from vmrag_link.errors import GitBusy, MergeConflict, NameInvalid, Uncommitted, quoted
 from vmrag_link.git import plumbing
 from vmrag_link.git.refs import BRANCHES
 from vmrag_link.merging import replay
 from vmrag_link.merging.choices import Choice, Decisions
-from vmrag_link.merging.revisions import Outcome, Signature, merged_revision
-from vmrag_link.merging.threeway import Merged, as_rows
+from vmrag_link.merging.revisions import MergeOutcome, Signature, merge_revisions
+from vmrag_link.merging.threeway import MergeResult, convert_to_rows
 from vmrag_link.merging.threeway import merge as three_way
-from vmrag_link.models import At, ChangeCounts, KbBranch, Record, Working
+from vmrag_link.models import At, ChangeCounts, KbBranch, Record, WorkingSet
 from vmrag_link.ops.documents import branches, writing
-from vmrag_link.ops.documents.writing import Planned, local_changes
+from vmrag_link.ops.documents.writing import Planned, count_local_changes
 from vmrag_link.ops.follow import recovery
 from vmrag_link.ops.follow.pin import go_to
 from vmrag_link.ops.history.revparse import resolve_rev
@@ -61,14 +61,14 @@ def merge(ws: Workspace, source: str, *, commit: bool = True) -> MergeReport:
     Raises `MergeConflict` while another merge is open, `Uncommitted`, and as `base_of` and
     `writing.writable`.
     """
-    target = mergeable(ws)
-    if aside := aside_branch(ws, source) or put_aside_abandoned(ws, target, source):
+    target = require_mergeable(ws)
+    if aside := find_aside_branch(ws, source) or stash_abandoned(ws, target, source):
         return merge_aside(ws, target, aside)
     left = _abandoned(ws, target, source)
     theirs = resolve_rev(ws, source)
-    base = sides.source_base(ws, source, ours=target.revision, theirs=theirs)
+    base = sides.find_source_base(ws, source, ours=target.revision, theirs=theirs)
     report = merge_revision(ws, target, source, base=base, theirs=theirs, commit=commit)
-    there = ws.engine.branch(source) if ws.engine.legal_branch_name(source) else None
+    there = ws.engine.find_branch(source) if ws.engine.is_legal_branch_name(source) else None
     if left:
         ws.progress.note(f"Uncommitted documents of {source!r} come with the next: vmrag merge {quoted(source)}")
     elif there and there.dirty and there != target.kb_branch:
@@ -76,7 +76,7 @@ def merge(ws: Workspace, source: str, *, commit: bool = True) -> MergeReport:
     return msgspec.structs.replace(report, code_behind=sides.is_code_behind(ws, source, theirs))
 
 
-def put_aside_abandoned(ws: Workspace, target: Target, source: str) -> KbBranch | None:
+def stash_abandoned(ws: Workspace, target: Target, source: str) -> KbBranch | None:
     """Set the uncommitted documents of an abandoned KB branch aside, so that they can be merged
     here; it stays, clean. None: there are none, or they stand on committed ones that are not here.
     """
@@ -85,19 +85,19 @@ def put_aside_abandoned(ws: Workspace, target: Target, source: str) -> KbBranch 
         return None
     with ws.sync_context.without_copy(left.name, left.head):
         name = replay.put_aside(ws.engine, ws.journal, left, timeout=ws.lock_timeout)
-    return aside_branch(ws, name)
+    return find_aside_branch(ws, name)
 
 
 def _abandoned(ws: Workspace, target: Target, source: str) -> KbBranch | None:
-    return next((each for each in branches.abandoned(ws, target) if each.name == source), None)
+    return next((each for each in branches.list_abandoned(ws, target) if each.name == source), None)
 
 
-def aside_branch(ws: Workspace, source: str) -> KbBranch | None:
+def find_aside_branch(ws: Workspace, source: str) -> KbBranch | None:
     """The branch of that name, if it holds documents that were set aside.
 
     Raises `NameInvalid` for another reserved one.
     """
-    found = ws.engine.branch(source) if reserved(source) else None
+    found = ws.engine.find_branch(source) if is_reserved(source) else None
     if found and not source.startswith(ASIDE_PREFIX):
         raise NameInvalid(f"{source!r} holds no documents to merge.", hint="vmrag branch", branch=source)
     return found
@@ -105,7 +105,7 @@ def aside_branch(ws: Workspace, source: str) -> KbBranch | None:
 
 def merge_aside(ws: Workspace, target: Target, aside: KbBranch, *, decisions: Decisions | None = None) -> MergeReport:
     """Bring documents back that were set aside, uncommitted, and drop their branch."""
-    base, symbolic = aside_base(ws, aside), target.trigger.symbolic or ""
+    base, symbolic = find_aside_base(ws, aside), target.trigger.symbolic or ""
     decided = _as_dicts(decisions)
     state = MergeState(
         "aside", aside.name, base, target.revision, aside.head, symbolic, commit=False, decisions=decided
@@ -113,21 +113,21 @@ def merge_aside(ws: Workspace, target: Target, aside: KbBranch, *, decisions: De
     return _proceed(ws, target, state)
 
 
-def aside_base(ws: Workspace, aside: KbBranch) -> str:
+def find_aside_base(ws: Workspace, aside: KbBranch) -> str:
     """The revision that the documents were uncommitted on."""
-    return ws.engine.info(aside.head).parents[0]
+    return ws.engine.read_revision(aside.head).parents[0]
 
 
 def _as_dicts(decisions: Decisions | None) -> dict[str, dict[str, Choice]]:
     return {name: dict(choices) for name, choices in (decisions or {}).items()}
 
 
-def mergeable(ws: Workspace) -> Target:
+def require_mergeable(ws: Workspace) -> Target:
     """What a merge goes to.
 
     Raises `MergeConflict` while another one is open, and as `writing.writable`.
     """
-    target = writing.writable(ws)
+    target = writing.require_writable(ws)
     merge_state.refuse_if_open(ws)
     return target
 
@@ -151,33 +151,33 @@ def merge_revision(
         raise Uncommitted(
             "There are uncommitted documents; a merge would mix them in.",
             hint="vmrag commit",
-            local_changes=local_changes(ws.engine, target.kb_branch),
+            local_changes=count_local_changes(ws.engine, target.kb_branch),
         )
     ours = target.revision
     symbolic = target.trigger.symbolic or ""
     state = MergeState("merge", source, base, ours, theirs, symbolic, commit=commit, decisions=_as_dicts(decisions))
     if theirs in (base, ours):
         # Staged, in case that a kill kept a merge before this one from it.
-        staged = plumbing.stage(ws.places, ws.places.pin) if ws.places.pin.exists() else True
+        staged = plumbing.stage_path(ws.places, ws.places.pin) if ws.places.pin.exists() else True
         return msgspec.structs.replace(_report(state, "already_up_to_date", ours), staged=staged)
     if ours == base and commit:
         return _pin_result(ws, target, state, theirs)
     return _proceed(ws, target, state, signature)
 
 
-def proceed(ws: Workspace, signature: Signature | None = None) -> MergeReport:
+def continue_merge(ws: Workspace, signature: Signature | None = None) -> MergeReport:
     """`--continue`: finish the open merge.
 
     Raises `MergeConflict` if something is not.
     """
-    state = merge_state.required(ws)
+    state = merge_state.require_merge(ws)
     if state.kind == "git":
-        busy = plumbing.busy(ws.places)
+        busy = plumbing.find_operation(ws.places)
         raise MergeConflict(
             "git's own merge is open, and .dolt-version is in conflict.",
-            hint="vmrag resolve" + (f", then {plumbing.busy_hint(busy)}" if busy else ""),
+            hint="vmrag resolve" + (f", then {plumbing.operation_hint(busy)}" if busy else ""),
         )
-    report = _proceed(ws, writing.writable(ws), state, signature)
+    report = _proceed(ws, writing.require_writable(ws), state, signature)
     if report.result == "conflict":
         raise MergeConflict(
             f"{len(report.conflicts)} of the conflicts are not decided yet: {', '.join(report.conflicts[:3])}",
@@ -187,32 +187,35 @@ def proceed(ws: Workspace, signature: Signature | None = None) -> MergeReport:
     return report
 
 
-def abort(ws: Workspace) -> MergeReport:
+def abort_merge(ws: Workspace) -> MergeReport:
     """Give the open merge up.
 
     Its uncommitted documents, and later ones, are set aside.
     """
     recovery.recover(ws)
-    state = merge_state.required(ws)
+    state = merge_state.require_merge(ws)
     if state.kind == "git":
-        busy = plumbing.busy(ws.places)
+        busy = plumbing.find_operation(ws.places)
         raise GitBusy(
-            "This merge is git's own.", hint=plumbing.busy_hint(busy) if busy else "git checkout HEAD -- .dolt-version"
+            "This merge is git's own.",
+            hint=plumbing.operation_hint(busy) if busy else "git checkout HEAD -- .dolt-version",
         )
     report = _report(state, "aborted", state.ours)
-    name = plumbing.kb_branch_of(ws.places, state.symbolic.removeprefix(BRANCHES))
-    branch = ws.kb_branch() if merge_state.is_here(ws, state) else ws.engine.branch(name) if name else None
+    name = plumbing.find_kb_branch(ws.places, state.symbolic.removeprefix(BRANCHES))
+    branch = (
+        ws.find_kb_branch() if merge_state.is_at_start(ws, state) else ws.engine.find_branch(name) if name else None
+    )
     branch = branch if state.written else None
     if branch is None or not branch.dirty:
-        merge_state.clear(ws)
+        merge_state.clear_merge(ws)
         return report
-    if not merge_state.is_here(ws, state) or branch.head != state.ours:
-        merge_state.clear(ws)
+    if not merge_state.is_at_start(ws, state) or branch.head != state.ours:
+        merge_state.clear_merge(ws)
         return msgspec.structs.replace(report, notes=(f"The result stays on {branch.name!r}, uncommitted.",))
     copy = ws.sync_context.without_copy(branch.name, branch.head)
-    with copy, ws.engine.writing("give a merge up", timeout=ws.lock_timeout):
+    with copy, ws.engine.write_lock("give a merge up", timeout=ws.lock_timeout):
         # First: a merge without its documents would be committed as one that dropped theirs.
-        merge_state.clear(ws)
+        merge_state.clear_merge(ws)
         aside = replay.put_aside(ws.engine, ws.journal, branch, timeout=ws.lock_timeout)
     return msgspec.structs.replace(
         report, notes=(f"The uncommitted result is kept. To bring it back: vmrag merge {quoted(aside)}",)
@@ -220,10 +223,10 @@ def abort(ws: Workspace) -> MergeReport:
 
 
 def _proceed(ws: Workspace, target: Target, state: MergeState, signature: Signature | None = None) -> MergeReport:
-    merged = merge_state.merged(ws, state)
-    signature = signature or state.signature(ws.engine, joins=True)
+    merged = merge_state.apply_decisions(ws, state)
+    signature = signature or state.build_signature(ws.engine, joins=True)
     if merged.conflicts:
-        merge_state.save(ws, state)
+        merge_state.save_merge(ws, state)
         conflicts = tuple(conflict.id for conflict in merged.conflicts)
         return msgspec.structs.replace(_report(state, "conflict", None), conflicts=conflicts)
     if not state.commit and not state.written:
@@ -233,11 +236,11 @@ def _proceed(ws: Workspace, target: Target, state: MergeState, signature: Signat
     return _pin_result(ws, target, state, outcome.revision)
 
 
-def _result(ws: Workspace, target: Target, state: MergeState, signature: Signature | None) -> Outcome:
+def _result(ws: Workspace, target: Target, state: MergeState, signature: Signature | None) -> MergeOutcome:
     dirty = target.kb_branch is not None and target.kb_branch.dirty
-    working = Working(target.kb_branch.name) if target.kb_branch and dirty else None
+    working = WorkingSet(target.kb_branch.name) if target.kb_branch and dirty else None
     if not state.written:
-        return merged_revision(
+        return merge_revisions(
             ws.engine,
             base=state.base,
             ours=state.ours,
@@ -246,7 +249,7 @@ def _result(ws: Workspace, target: Target, state: MergeState, signature: Signatu
             decisions=state.decisions,
             working=working,
             signature=signature,
-            derived=twins.derived(ws),
+            derived=twins.build_derived(ws),
         )
     # The working set is the result, as a person has left it.
     if working is None and not _nothing_to_write(ws, state):
@@ -254,23 +257,23 @@ def _result(ws: Workspace, target: Target, state: MergeState, signature: Signatu
             f"What the merge of {state.source} had written is not in the documents any more.",
             hint="vmrag merge --abort, then merge again (vmrag status shows what was set aside)",
         )
-    rows = [as_rows(ws.engine.diff(state.ours, working))] if working else []
-    signed = signature or Signature.derived(
+    rows = [convert_to_rows(ws.engine.diff(state.ours, working))] if working else []
+    signed = signature or Signature.from_inputs(
         ws.engine, base=state.base, ours=state.ours, theirs=state.theirs, joins=True
     )
     made = ws.engine.commit_onto(
         state.ours, rows, joining=state.theirs, message=signed.message, author=signed.author, date=signed.date
     )
-    return Outcome(made)
+    return MergeOutcome(made)
 
 
 def _nothing_to_write(ws: Workspace, state: MergeState) -> bool:
     """Whether our side holds the result without any uncommitted document."""
-    return _merged_into(ws, state, state.ours).empty
+    return _merged_into(ws, state, state.ours).is_empty
 
 
-def _merged_into(ws: Workspace, state: MergeState, ours: At) -> Merged:
-    derived = twins.derived(ws)
+def _merged_into(ws: Workspace, state: MergeState, ours: At) -> MergeResult:
+    derived = twins.build_derived(ws)
     return three_way(
         ws.engine, base=state.base, ours=ours, theirs=state.theirs, decisions=state.decisions, derived=derived
     )
@@ -286,20 +289,20 @@ def _write_result(ws: Workspace, state: MergeState) -> MergeReport:
         found = _merged_into(ws, state, at)
         if found.conflicts:
             raise MergeConflict("The documents changed while this waited, and conflict now.", hint="vmrag resolve")
-        return Planned(None if found.empty else found.rows, None)
+        return Planned(None if found.is_empty else found.rows, None)
 
-    merge_state.save(ws, state)
-    landed = writing.write(ws, rows, f"merge {state.source}")
+    merge_state.save_merge(ws, state)
+    landed = writing.write_rows(ws, rows, f"merge {state.source}")
     if state.kind == "aside":
-        aside = ws.engine.branch(state.source)
-        if aside and aside.head == state.theirs and not is_memory(aside.name):  # it is for other revisions
+        aside = ws.engine.find_branch(state.source)
+        if aside and aside.head == state.theirs and not is_memory_branch(aside.name):  # it is for other revisions
             ws.engine.delete_branch(aside.name, expected=aside.head)
-        merge_state.clear(ws)
+        merge_state.clear_merge(ws)
     else:
-        merge_state.save(ws, msgspec.structs.replace(state, written=True))
-    branch = ws.kb_branch()
+        merge_state.save_merge(ws, msgspec.structs.replace(state, written=True))
+    branch = ws.find_kb_branch()
     changes = (
-        ws.engine.count_changes(state.ours, Working(branch.name))
+        ws.engine.count_changes(state.ours, WorkingSet(branch.name))
         if branch and branch.head == state.ours
         else ChangeCounts()
     )
@@ -308,7 +311,7 @@ def _write_result(ws: Workspace, state: MergeState) -> MergeReport:
 
 def _pin_result(ws: Workspace, target: Target, state: MergeState, revision: str) -> MergeReport:
     pinned = go_to(ws, revision, trigger=target.trigger)
-    merge_state.clear(ws)
+    merge_state.clear_merge(ws)
     return msgspec.structs.replace(
         _report(state, "fast_forward" if revision == state.theirs else "merge", revision),
         changes=ws.engine.count_changes(state.ours, revision),

@@ -11,7 +11,7 @@ from vmrag_link import pin as pins
 from vmrag_link.engines import migrated
 from vmrag_link.engines.base import Engine
 from vmrag_link.errors import EngineFailed, PinConflict
-from vmrag_link.merging.revisions import merged_revision, virtual_base
+from vmrag_link.merging.revisions import make_virtual_base, merge_revisions
 from vmrag_link.merging.threeway import Derived, stored_alone
 from vmrag_link.pin import Pin
 
@@ -50,13 +50,13 @@ def merge_pins(
         dolt_remote=_remote(before, left, right, wanted=remote, virtual=virtual),
         dolt_branch=left.dolt_branch if joins else _field("dolt_branch", before, left, right),
         dolt_commit=revision,
-        linked_at=engine.info(revision).date,
+        linked_at=engine.read_revision(revision).date,
         extra=_extra(before, left, right),
     )
-    return ours if merged.same_state(left) and merged.extra == left.extra else pins.format(merged)
+    return ours if merged.is_same_state(left) and merged.extra == left.extra else pins.format_pin(merged)
 
 
-def base_revision(engine: Engine, before: Pin | None, left: Pin, right: Pin) -> str:
+def find_base_revision(engine: Engine, before: Pin | None, left: Pin, right: Pin) -> str:
     """What a merge of the pins starts from: git's base, or the engine's where git has none, or
     its revision is lost. The engine's contains no more than both sides do.
     """
@@ -72,7 +72,7 @@ def base_revision(engine: Engine, before: Pin | None, left: Pin, right: Pin) -> 
     return base
 
 
-def left_standing(engine: Engine, base: str, ours: str, theirs: str) -> str | None:
+def find_surviving_side(engine: Engine, base: str, ours: str, theirs: str) -> str | None:
     """What a merge goes on from where a side's revision is lost: the other side, or the base where
     both are. None where both are here. Raises `EngineFailed` where nothing is left.
     """
@@ -90,13 +90,13 @@ def left_standing(engine: Engine, base: str, ours: str, theirs: str) -> str | No
 def _revision(
     engine: Engine, before: Pin | None, left: Pin, right: Pin, *, joins: bool, virtual: bool, derived: Derived
 ) -> str:
-    base = base_revision(engine, before, left, right)
+    base = find_base_revision(engine, before, left, right)
     ours, theirs = left.dolt_commit, right.dolt_commit
-    if stands := left_standing(engine, base, ours, theirs):
+    if stands := find_surviving_side(engine, base, ours, theirs):
         return stands
     if virtual:
-        return virtual_base(engine, base=base, ours=ours, theirs=theirs, joins=joins, derived=derived)
-    outcome = merged_revision(engine, base=base, ours=ours, theirs=theirs, joins=joins, derived=derived)
+        return make_virtual_base(engine, base=base, ours=ours, theirs=theirs, joins=joins, derived=derived)
+    outcome = merge_revisions(engine, base=base, ours=ours, theirs=theirs, joins=joins, derived=derived)
     if outcome.revision is None:
         number = len(outcome.conflicts)
         what = f"{number} conflicts" if number > 1 else f"a conflict in {outcome.conflicts[0].id}"

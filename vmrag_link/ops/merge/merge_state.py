@@ -15,7 +15,7 @@ import msgspec
 from vmrag_link.engines import migrated
 from vmrag_link.engines.base import Engine
 from vmrag_link.errors import FileFailed, KnowledgeMoved, MergeConflict, PinMalformed, quoted, set_aside
-from vmrag_link.formats import require_known
+from vmrag_link.formats import require_known_format
 from vmrag_link.git import pin_conflict, pin_merge, plumbing
 from vmrag_link.git.refs import BRANCHES
 from vmrag_link.merging.choices import Choice
@@ -28,7 +28,7 @@ from vmrag_link.workspace import Workspace, twins
 if TYPE_CHECKING:
     from vmrag_link.merging.revisions import Signature
     from vmrag_link.merging.text import Labels
-    from vmrag_link.merging.threeway import Merged
+    from vmrag_link.merging.threeway import MergeResult
 
 FORMAT = 2
 """The format of the file, which a newer program's exceeds."""
@@ -64,7 +64,7 @@ class MergeState(Record, frozen=True):
     asked: tuple[str, ...] = ()
     format: int = FORMAT
 
-    def signature(self, engine: Engine, *, joins: bool) -> Signature | None:
+    def build_signature(self, engine: Engine, *, joins: bool) -> Signature | None:
         """The person's who decided, with the time of the last decision; None where nobody did.
 
         Both are stored, so that a merge that was killed gives the same revision again.
@@ -73,7 +73,7 @@ class MergeState(Record, frozen=True):
 
         if not self.decisions or not self.decided_by:
             return None
-        return Signature.decided(
+        return Signature.from_decision(
             engine,
             base=self.base,
             ours=self.ours,
@@ -84,7 +84,7 @@ class MergeState(Record, frozen=True):
         )
 
 
-def current(ws: Workspace) -> MergeState | None:
+def read_merge(ws: Workspace) -> MergeState | None:
     """The open merge of this work tree, if there is one; changes nothing.
 
     Raises `FileFailed`, `PinMalformed` for a side's pin, `EngineFailed` for sides without a common
@@ -98,43 +98,45 @@ def current(ws: Workspace) -> MergeState | None:
     return None if stored is None or _concluded(ws, stored) else stored
 
 
-def opened(ws: Workspace) -> MergeState | None:
+def recover_merge(ws: Workspace) -> MergeState | None:
     """As `current`, for commands that change something: a killed merge is cleaned up first."""
-    state, stored = current(ws), _read(ws.places.merge)
+    state, stored = read_merge(ws), _read(ws.places.merge)
     if state is None or state.kind != "git":
-        clear(ws, "git")  # git's conflict is over
+        clear_merge(ws, "git")  # git's conflict is over
     if state is None and stored:
-        if not plumbing.stage(ws.places, ws.places.pin):
+        if not plumbing.stage_path(ws.places, ws.places.pin):
             return None  # another git command holds the index; the next command stages it
         ws.progress.note(f"Finished an interrupted merge of {stored.source}; its result is pinned.")
-        clear(ws)
+        clear_merge(ws)
     return state
 
 
-def required(ws: Workspace) -> MergeState:
-    state = opened(ws)
+def require_merge(ws: Workspace) -> MergeState:
+    state = recover_merge(ws)
     if state is None:
-        what = plumbing.busy(ws.places)
-        hint = plumbing.busy_hint(what) if what and what != "bisect" else "vmrag merge REF"
+        what = plumbing.find_operation(ws.places)
+        hint = plumbing.operation_hint(what) if what and what != "bisect" else "vmrag merge REF"
         raise MergeConflict("No merge is open here.", hint=hint)
     return state
 
 
 def refuse_if_open(ws: Workspace) -> None:
     """Refuse what would move the base of an open merge. Raises `MergeConflict`."""
-    state = opened(ws)
-    if state and not (state.closed and plumbing.busy(ws.places) is None):  # of a stash that one side was taken for
+    state = recover_merge(ws)
+    if state and not (
+        state.closed and plumbing.find_operation(ws.places) is None
+    ):  # of a stash that one side was taken for
         raise MergeConflict(
             f"The merge of {state.source} is not finished.",
             hint="vmrag resolve, then vmrag merge --continue; or vmrag merge --abort",
         )
 
 
-def save(ws: Workspace, state: MergeState) -> None:
+def save_merge(ws: Workspace, state: MergeState) -> None:
     write_atomically(_path(ws, state.kind), msgspec.json.encode(state))
 
 
-def clear(ws: Workspace, kind: Kind = "merge") -> None:
+def clear_merge(ws: Workspace, kind: Kind = "merge") -> None:
     _path(ws, kind).unlink(missing_ok=True)
 
 
@@ -142,63 +144,63 @@ def _path(ws: Workspace, kind: Kind) -> Path:
     return ws.places.merge_in_git if kind == "git" else ws.places.merge
 
 
-def merged(ws: Workspace, state: MergeState) -> Merged:
+def apply_decisions(ws: Workspace, state: MergeState) -> MergeResult:
     """The merge with the decisions so far; empty once its result is in the working set.
 
     Raises `KnowledgeMoved` when it does not belong to this place any more.
     """
-    from vmrag_link.merging.threeway import Merged, merge
+    from vmrag_link.merging.threeway import MergeResult, merge
 
-    here = ours(ws, state)
+    here = find_our_side(ws, state)
     if state.written or (state.kind == "git" and not _both_here(ws, state)):
-        return Merged.nothing()  # or nothing that could be merged: one side is lost
-    derived = twins.derived(ws)
+        return MergeResult.from_nothing()  # or nothing that could be merged: one side is lost
+    derived = twins.build_derived(ws)
     return merge(ws.engine, base=state.base, ours=here, theirs=state.theirs, decisions=state.decisions, derived=derived)
 
 
-def labels(ws: Workspace, state: MergeState) -> Labels:
+def label_sides(ws: Workspace, state: MergeState) -> Labels:
     """What the sides are called, for markers and for a person."""
     from vmrag_link.ops.merge import sides
 
-    found = pin_conflict.undecided(ws.places) if state.kind == "git" else None
+    found = pin_conflict.find_undecided(ws.places) if state.kind == "git" else None
     if found:
-        return sides.labels_in_git(ws, found.stages)
-    return sides.labels(state.symbolic, "yours, set aside" if state.kind == "aside" else state.source)
+        return sides.label_git_sides(ws, found.stages)
+    return sides.label_sides(state.symbolic, "yours, set aside" if state.kind == "aside" else state.source)
 
 
-def is_here(ws: Workspace, state: MergeState) -> bool:
+def is_at_start(ws: Workspace, state: MergeState) -> bool:
     """Whether HEAD, and the pin of a merge that ends with a commit, are where the merge began."""
-    trigger = ws.trigger()
+    trigger = ws.read_trigger()
     here = read_own_pin(ws.places, trigger.pin).dolt_commit if trigger.pin else ""
     return trigger.symbolic == state.symbolic and (state.kind == "aside" or here == state.ours)
 
 
-def ours(ws: Workspace, state: MergeState) -> At:
+def find_our_side(ws: Workspace, state: MergeState) -> At:
     """Our side; in our own merge with uncommitted documents, so that one can be edited by hand."""
     if state.kind == "git":
         return state.ours
-    if not is_here(ws, state):
+    if not is_at_start(ws, state):
         back = f"git switch {quoted(state.symbolic.removeprefix(BRANCHES))}"
         raise KnowledgeMoved(
             f"HEAD or the pin have moved since the merge of {state.source} began on {state.ours[:7]}.",
             hint=f"Go back: {back}{f' && vmrag pin {state.ours}' * (state.kind == 'merge')}; "
             "or give the merge up: vmrag merge --abort",
         )
-    return ws.at()
+    return ws.locate_documents()
 
 
 def _in_git(ws: Workspace) -> MergeState | None:
-    found = pin_conflict.undecided(ws.places)
+    found = pin_conflict.find_undecided(ws.places)
     if found is None or found.stages.ours is None or found.stages.theirs is None:
         return None  # the pin was deleted on one side: git's own question
     from vmrag_link.ops.merge import sides
-    from vmrag_link.ops.merge.merge_pins import base_revision
+    from vmrag_link.ops.merge.merge_pins import find_base_revision
 
     base, left, right = (_side(ws, name, stage) for name, stage in zip(_SIDES, found.stages, strict=True))
     assert left is not None  # noqa: S101  looked at above
     assert right is not None  # noqa: S101
-    base_at = base_revision(ws.engine, base, left, right)
-    source = sides.source_in_git(ws, found.stages)
+    base_at = find_base_revision(ws.engine, base, left, right)
+    source = sides.describe_git_source(ws, found.stages)
     state = MergeState("git", source, base_at, left.dolt_commit, right.dolt_commit, closed=found.closed)
     return None if found.closed and not _is_contested(ws, state) else state
 
@@ -239,9 +241,9 @@ def _sides(state: MergeState) -> tuple[str, str, str]:
 
 def _concluded(ws: Workspace, state: MergeState) -> bool:
     """Whether a kill came between the end of the merge and the removal of its file."""
-    if state.kind != "merge" or state.symbolic != ws.trigger().symbolic:
+    if state.kind != "merge" or state.symbolic != ws.read_trigger().symbolic:
         return False
-    pin = ws.target().pin
+    pin = ws.resolve_target().pin
     if pin is None or pin.dolt_commit == state.ours or not ws.engine.has_revision(pin.dolt_commit):
         return False
     return all(ws.engine.is_ancestor(each, pin.dolt_commit) for each in (state.ours, state.theirs))
@@ -250,7 +252,7 @@ def _concluded(ws: Workspace, state: MergeState) -> bool:
 def _read(path: Path) -> MergeState | None:
     try:
         content = path.read_bytes()
-        require_known(content, FORMAT, what="The open merge", path=path)
+        require_known_format(content, FORMAT, what="The open merge", path=path)
         return msgspec.json.decode(content, type=MergeState)
     except FileNotFoundError:
         return None

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from vmrag_link.engines.migrated import parsed
+from vmrag_link.engines.migrated import try_read_pin
 from vmrag_link.git import history, pin_merge, plumbing
-from vmrag_link.ops.history.ranges import base_of, pinned_unless_lost
-from vmrag_link.ops.merge.merge import MergeReport, merge_revision, mergeable
+from vmrag_link.ops.history.ranges import find_base, find_pinned_unless_lost
+from vmrag_link.ops.merge.merge import MergeReport, merge_revision, require_mergeable
 from vmrag_link.workspace import Workspace
 
 
@@ -22,26 +22,26 @@ class DroppedSide(NamedTuple):
     theirs: str
 
 
-def repair(ws: Workspace, commit: str) -> MergeReport:
+def repair_commit(ws: Workspace, commit: str) -> MergeReport:
     """Merge one pin of the commit's parents that the present knowledge lacks; repeat for more.
 
     Raises `GitReferenceMissing`, `PinRevisionMissing`, and as `merge.merge`.
     """
-    target = mergeable(ws)
+    target = require_mergeable(ws)
     here = target.revision
-    side = dropped_side(ws, plumbing.resolve(ws.places, commit), here)
+    side = find_dropped_side(ws, plumbing.resolve_commit(ws.places, commit), here)
     if side is None:
         return MergeReport("already_up_to_date", commit, here, here, here, here)
     source = f"{commit} (its parent {side.parent[:10]})"
     return merge_revision(ws, target, source, base=side.base, theirs=side.theirs)
 
 
-def dropped_side(ws: Workspace, commit: str, revision: str) -> DroppedSide | None:
+def find_dropped_side(ws: Workspace, commit: str, revision: str) -> DroppedSide | None:
     """The first pin of a commit's parents that a revision lacks; None if it has them all.
 
     `commit`: its full hash. Raises `PinRevisionMissing`, and as `base_of`.
     """
-    sides = _sides(ws, pin_merge.parents(ws.places, commit), revision)
+    sides = _sides(ws, pin_merge.list_parents(ws.places, commit), revision)
     for parent, theirs in sides.items():
         if ws.engine.is_ancestor(theirs, revision):
             continue
@@ -57,8 +57,8 @@ def _sides(ws: Workspace, parents: list[str], here: str) -> dict[str, str]:
     Unreadable pins are ignored; a revision that is missing here is not, for it may be the dropped
     one, unless what is `here` accepts its loss.
     """
-    read = {commit: parsed(ws.places.kb, data) for commit, data in history.pins_of(ws.places, parents).items()}
-    found = ((parent, pinned_unless_lost(ws, parent, here)) for parent in parents if read.get(parent))
+    read = {commit: try_read_pin(ws.places.kb, data) for commit, data in history.read_pins(ws.places, parents).items()}
+    found = ((parent, find_pinned_unless_lost(ws, parent, here)) for parent in parents if read.get(parent))
     return {parent: revision for parent, revision in found if revision}
 
 
@@ -70,7 +70,7 @@ def _base(ws: Workspace, revision: str, commit: str, sides: dict[str, str], pare
     theirs = sides[parent]
     if len(set(sides.values())) > 1:
         other = next(side for side in sides if side != parent)
-        return base_of(ws, revision, theirs, (parent, other))
-    left = parsed(ws.places.kb, history.pins_of(ws.places, [commit]).get(commit))
+        return find_base(ws, revision, theirs, (parent, other))
+    left = try_read_pin(ws.places.kb, history.read_pins(ws.places, [commit]).get(commit))
     known = left is not None and ws.engine.has_revision(left.dolt_commit)
-    return base_of(ws, left.dolt_commit if left and known else revision, theirs)
+    return find_base(ws, left.dolt_commit if left and known else revision, theirs)

@@ -14,55 +14,55 @@ from typing import NamedTuple, Self
 
 from vmrag_link import permissions
 from vmrag_link.engines import contents
-from vmrag_link.engines.base import ASIDE_PREFIX, KEEP_BRANCH, VECTORS_BRANCH, Engine, Write, reserved, root_of
-from vmrag_link.engines.contents import RowSet, RowStep, Steps
+from vmrag_link.engines.base import ASIDE_PREFIX, KEEP_BRANCH, VECTORS_BRANCH, Engine, Write, is_reserved, read_root
+from vmrag_link.engines.contents import RowSet, RowStep, StepReader
 from vmrag_link.errors import EngineFailed, KnowledgeRefused, Uncommitted
 from vmrag_link.models import Document, Record, RevisionInfo
-from vmrag_link.ops.commits.ancestry import reached
-from vmrag_link.ops.remotes.revision_map import MigratedRevision, forget, parents_first, waiting
+from vmrag_link.ops.commits.ancestry import list_ancestors
+from vmrag_link.ops.remotes.revision_map import MigratedRevision, count_successors, drop_contents, sort_parents_first
 from vmrag_link.progress import Progress
 
 _BATCH_ROWS = 500
 _BATCH_CHARACTERS = 2_000_000
 
-Made = dict[str, MigratedRevision]
+CarriedEntries = dict[str, MigratedRevision]
 """By its old name, what a revision became."""
 
 
-class Carried(NamedTuple):
+class CarriedRevisions(NamedTuple):
     """All that was made, and how many `new` ones there are among them."""
 
-    entries: Made
+    entries: CarriedEntries
     new: int
 
 
-def carry(old: Engine, new: Engine, plan: MigrationPlan, notes: Path, progress: Progress) -> Carried:
+def carry_revisions(old: Engine, new: Engine, plan: MigrationPlan, notes: Path, progress: Progress) -> CarriedRevisions:
     """Make what is not made yet; returns everything, the root included.
 
     `notes`: the file in which earlier runs noted what they made. Nothing anchors the revisions.
     Raises `EngineFailed` for one that does not hold what the old one holds.
     """
     made = _read_notes(notes, new)
-    beginning = contents.read(old, plan.root)
-    made[plan.root] = MigratedRevision(root_of(new), beginning.fingerprint)
+    beginning = contents.read_row_set(old, plan.root)
+    made[plan.root] = MigratedRevision(read_root(new), beginning.fingerprint)
     todo = [each for each in plan.revisions if each not in made]
     known: dict[str, RowSet] = {plan.root: beginning}
-    left = waiting(todo, plan.parents)
-    there, here = Steps(old), Steps(new)
+    left = count_successors(todo, plan.parents)
+    there, here = StepReader(old), StepReader(new)
     infos = _infos(old, plan, set(todo))
-    with progress.task("migrating", total=len(todo)) as task, new.writing("migrate"), _Notes(notes) as written:
+    with progress.task("migrating", total=len(todo)) as task, new.write_lock("migrate"), _Notes(notes) as written:
         for revision in todo:
             first = plan.parents[revision][0]
             if first not in known:
-                known[first] = contents.read(old, first)
-            step = there.between(first, revision)
-            info = infos.get(revision) or old.info(revision)
+                known[first] = contents.read_row_set(old, first)
+            step = there.read_step(first, revision)
+            info = infos.get(revision) or old.read_revision(revision)
             parents = [made[parent].revision for parent in info.parents]
-            again = new.recreate(
+            again = new.recreate_revision(
                 parents, _rows(old, revision, step), message=info.message, author=info.author, date=info.date
             )
-            known[revision] = known[first].after(step)
-            if known[first].after(here.between(parents[0], again)) != known[revision]:
+            known[revision] = known[first].apply_step(step)
+            if known[first].apply_step(here.read_step(parents[0], again)) != known[revision]:
                 raise EngineFailed(
                     f"Revision {revision[:12]} became {again[:12]}, which does not hold the same; nothing was replaced.",
                     hint="vmrag doctor --bug",
@@ -70,9 +70,9 @@ def carry(old: Engine, new: Engine, plan: MigrationPlan, notes: Path, progress: 
                 )
             made[revision] = MigratedRevision(again, known[revision].fingerprint)
             written.add(revision, made[revision])
-            forget(known, left, first, revision)
+            drop_contents(known, left, first, revision)
             task.advance(1)
-    return Carried(made, len(todo))
+    return CarriedRevisions(made, len(todo))
 
 
 def _infos(engine: Engine, plan: MigrationPlan, todo: set[str]) -> Mapping[str, RevisionInfo]:
@@ -106,10 +106,10 @@ def _rows(engine: Engine, revision: str, step: RowStep) -> Iterator[Write]:
         if document.after:
             changed.setdefault(document.after.collection, []).append(document.after.doc_id)
     for name in dropped:  # with the row go the documents, and some may be there without it
-        changed[name] = [header.doc_id for header in engine.headers(revision, collection=name)]
+        changed[name] = [header.doc_id for header in engine.read_headers(revision, collection=name)]
     for name, ids in changed.items():
         for start in range(0, len(ids), _BATCH_ROWS):
-            yield from _batches(engine.documents(revision, collection=name, ids=ids[start : start + _BATCH_ROWS]))
+            yield from _batches(engine.read_documents(revision, collection=name, ids=ids[start : start + _BATCH_ROWS]))
 
 
 def _batches(documents: Iterator[Document]) -> Iterator[Write]:
@@ -151,15 +151,15 @@ class _Notes:
         self._file.flush()
 
 
-def _read_notes(path: Path, new: Engine) -> Made:
+def _read_notes(path: Path, new: Engine) -> CarriedEntries:
     """What earlier runs made, as far as it is there."""
-    found: Made = {}
+    found: CarriedEntries = {}
     if path.exists():
         for line in path.read_text(encoding="ascii", errors="replace").splitlines():
             parts = line.split()
             if len(parts) == 3 and len(parts[2]) == 64:  # noqa: PLR2004  old, new, SHA-256 in hex
                 found[parts[0]] = MigratedRevision(parts[1], parts[2])
-    here = new.parents([entry.revision for entry in found.values()]) if found else {}
+    here = new.map_parents([entry.revision for entry in found.values()]) if found else {}
     return {old: entry for old, entry in found.items() if entry.revision in here}
 
 
@@ -183,26 +183,26 @@ def plan_migration(engine: Engine, pins: Sequence[str]) -> MigrationPlan:
     revision holds is looked at when it is carried.
     """
     branches = {}
-    for branch in engine.branches():
+    for branch in engine.list_branches():
         if branch.dirty:
             raise _uncommitted(branch.name)
         if is_carried(branch.name) or branch.name == VECTORS_BRANCH:
             branches[branch.name] = branch.head
-    return _plan_of(engine, branches, sorted(engine.parents(pins).keys() & set(pins)))
+    return _plan_of(engine, branches, sorted(engine.map_parents(pins).keys() & set(pins)))
 
 
 def is_carried(branch: str) -> bool:
     """Whether it is a branch of a person's; those with documents set aside are."""
-    return not reserved(branch) or branch.startswith(ASIDE_PREFIX)
+    return not is_reserved(branch) or branch.startswith(ASIDE_PREFIX)
 
 
 def _plan_of(engine: Engine, branches: Mapping[str, str], pins: Sequence[str]) -> MigrationPlan:
     """As `plan_migration`, of these branches, and of `pins` that are here."""
-    root, keep = root_of(engine), engine.branch(KEEP_BRANCH)
-    before = engine.parents([root])
-    parents = engine.parents([*branches.values(), *pins, *([keep.head] if keep else []), root])
-    on_branches = set(reached(parents, branches.values()))
-    stated = set(reached(parents, pins)) - on_branches
+    root, keep = read_root(engine), engine.find_branch(KEEP_BRANCH)
+    before = engine.map_parents([root])
+    parents = engine.map_parents([*branches.values(), *pins, *([keep.head] if keep else []), root])
+    on_branches = set(list_ancestors(parents, branches.values()))
+    stated = set(list_ancestors(parents, pins)) - on_branches
     # Anchors hang on commits without tables, whose only use is to reach others.
     kept = {
         on_branch
@@ -213,7 +213,9 @@ def _plan_of(engine: Engine, branches: Mapping[str, str], pins: Sequence[str]) -
     below = {parent for each in apart for parent in parents[each]}
     wanted = (on_branches | apart) - before.keys()
     _require_descent(wanted, parents, wanted | {root})
-    return MigrationPlan(root, tuple(parents_first(wanted, parents)), parents, branches, tuple(sorted(apart - below)))
+    return MigrationPlan(
+        root, tuple(sort_parents_first(wanted, parents)), parents, branches, tuple(sorted(apart - below))
+    )
 
 
 def _require_descent(wanted: set[str], parents: Mapping[str, tuple[str, ...]], carried: set[str]) -> None:

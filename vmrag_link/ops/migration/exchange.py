@@ -15,9 +15,9 @@ import msgspec
 
 from vmrag_link import locks, paths, permissions
 from vmrag_link.engines import migrated
-from vmrag_link.engines.base import DOLT_FOLDER, DOLTLITE_FILE, SERVER_FILE, EngineName, engine_of
+from vmrag_link.engines.base import DOLT_FOLDER, DOLTLITE_FILE, SERVER_FILE, EngineName, detect_engine
 from vmrag_link.errors import FileFailed, file_failures, set_aside
-from vmrag_link.formats import require_known
+from vmrag_link.formats import require_known_format
 from vmrag_link.models import Record
 from vmrag_link.paths import Places
 
@@ -26,8 +26,8 @@ _LONGEST = 1 << 20
 
 _DECISIVE: dict[EngineName, Sequence[str]] = {"doltlite": (DOLTLITE_FILE,), "dolt": (DOLT_FOLDER, SERVER_FILE)}
 _BESIDE: dict[EngineName, Sequence[str]] = {
-    "doltlite": ("compacted", "extent", migrated.FILES["doltlite"]),
-    "dolt": ("remotes.json", migrated.FILES["dolt"]),
+    "doltlite": ("compacted", "extent", migrated.MAP_NAMES["doltlite"]),
+    "dolt": ("remotes.json", migrated.MAP_NAMES["dolt"]),
 }
 """What else belongs to an engine's knowledge base. Locks belong to the folder, and stay."""
 
@@ -56,7 +56,7 @@ class MigrationState(Record, frozen=True):
     format: int = _FORMAT
 
 
-def state_of(places: Places) -> MigrationState | None:
+def read_state(places: Places) -> MigrationState | None:
     """The migration that is under way, or can be undone. Raises `FileFailed`, `FormatTooNew`."""
     path = _state(places)
     try:
@@ -64,7 +64,7 @@ def state_of(places: Places) -> MigrationState | None:
     except FileNotFoundError:
         return None
     try:
-        require_known(data, _FORMAT, what="The note of a migration", path=path)
+        require_known_format(data, _FORMAT, what="The note of a migration", path=path)
         return msgspec.json.decode(data, type=MigrationState)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise FileFailed(
@@ -74,35 +74,35 @@ def state_of(places: Places) -> MigrationState | None:
         ) from error
 
 
-def note(places: Places, state: MigrationState) -> None:
+def write_state(places: Places, state: MigrationState) -> None:
     paths.write_atomically(_state(places), msgspec.json.encode(state))
 
 
-def forget(places: Places) -> None:
+def delete_state(places: Places) -> None:
     _state(places).unlink(missing_ok=True)
 
 
-def before(places: Places) -> Path:
+def replaced_kb(places: Places) -> Path:
     """The folder of the knowledge base that was replaced."""
     return places.migration / "before"
 
 
-def unneeded(places: Places) -> list[Path]:
+def list_unneeded(places: Places) -> list[Path]:
     """What is left of migrations that are over or were stopped; a stopped one begins again without
     it, and none can be undone. Nothing while one is under way.
     """
-    state = state_of(places)
-    if locks.holder(lock_of(places)) or (state and state.stage != "done") or not places.migration.exists():
+    state = read_state(places)
+    if locks.read_holder(lock_path(places)) or (state and state.stage != "done") or not places.migration.exists():
         return []
     return sorted(places.migration.iterdir())
 
 
-def lock_of(places: Places) -> Path:
+def lock_path(places: Places) -> Path:
     """One migration at a time holds it."""
     return places.locks / "migrate.lock"
 
 
-def exchange(places: Places, state: MigrationState) -> None:
+def exchange_kb(places: Places, state: MigrationState) -> None:
     """Let the knowledge base that was carried take the place of the present one.
 
     `state.stage` says which way. Call it with the state noted, and the present one's write lock
@@ -117,7 +117,7 @@ def exchange(places: Places, state: MigrationState) -> None:
         _move(places.kb, go, [*_DECISIVE[old], *_BESIDE[old]])
 
 
-def finish(places: Places, state: MigrationState) -> bool:
+def finish_exchange(places: Places, state: MigrationState) -> bool:
     """After a kill: finish an exchange that had decided, take one back that had not; whether it
     was finished.
 
@@ -127,15 +127,15 @@ def finish(places: Places, state: MigrationState) -> bool:
     come, _ = _folders(places, state)
     new = state.origin if undoing else state.to
     with file_failures():
-        if engine_of(places.kb) == new:
-            exchange(places, state)
+        if detect_engine(places.kb) == new:
+            exchange_kb(places, state)
             return True
         _move(places.kb, come, [*_DECISIVE[new], *_BESIDE[new]])
         return False
 
 
 def _folders(places: Places, state: MigrationState) -> tuple[Path, Path]:
-    carried, replaced = places.migration / state.carried / "kb", before(places)
+    carried, replaced = places.migration / state.carried / "kb", replaced_kb(places)
     return (replaced, carried) if state.stage == "undoing" else (carried, replaced)
 
 
@@ -147,8 +147,8 @@ def _move(source: Path, target: Path, names: Sequence[str]) -> None:
 
 def _rename(source: Path, target: Path) -> None:
     source.rename(target)
-    paths.fsync(source.parent)
-    paths.fsync(target.parent)
+    paths.sync_to_disk(source.parent)
+    paths.sync_to_disk(target.parent)
 
 
 def _state(places: Places) -> Path:

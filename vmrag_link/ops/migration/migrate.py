@@ -12,8 +12,8 @@ import msgspec
 
 from vmrag_link import locks, paths, pin_values
 from vmrag_link.engines import opening
-from vmrag_link.engines.base import LOCK_NAME, Engine, EngineName, engine_of, root_of
-from vmrag_link.engines.limits import first_message
+from vmrag_link.engines.base import LOCK_NAME, Engine, EngineName, detect_engine, read_root
+from vmrag_link.engines.limits import continuation_message
 from vmrag_link.errors import (
     INDEXING_FAILURES,
     AlreadyInitialized,
@@ -28,9 +28,9 @@ from vmrag_link.git import sidecar_repo
 from vmrag_link.models import Record
 from vmrag_link.ops.follow.follow_pin import follow
 from vmrag_link.ops.migration import exchange, references
-from vmrag_link.ops.migration.carry import Carried, MigrationPlan, carry, is_carried, plan_migration
+from vmrag_link.ops.migration.carry import CarriedRevisions, MigrationPlan, carry_revisions, is_carried, plan_migration
 from vmrag_link.ops.migration.exchange import MigrationState
-from vmrag_link.ops.migration.references import Changed
+from vmrag_link.ops.migration.references import ChangedFiles
 from vmrag_link.ops.pins import history_pins
 from vmrag_link.ops.remotes import destinations
 from vmrag_link.workspace import Workspace
@@ -61,7 +61,7 @@ class MigrateReport(Record, frozen=True):
     anchors: int
     bytes: int
     seconds: float | None = None
-    changed: Changed = Changed()
+    changed: ChangedFiles = ChangedFiles()
     remote: str = ""
     absent: int = 0
 
@@ -70,7 +70,7 @@ class UndoReport(Record, frozen=True):
     """`engine`: what stores the knowledge base again."""
 
     engine: EngineName
-    changed: Changed
+    changed: ChangedFiles
 
 
 def migrate(ws: Workspace, to: EngineName, *, dry_run: bool = False) -> MigrateReport:
@@ -94,16 +94,19 @@ def migrate(ws: Workspace, to: EngineName, *, dry_run: bool = False) -> MigrateR
             )
         references.require_nothing_open(ws)
         _require_own(ws.engine)
-        opening.require(to, ws.settings.dolt_access)
-        pins, size = history_pins.pinned_everywhere(ws.places), paths.size_of(ws.places.kb)
-        missing = set(pins) - ws.engine.parents(pins).keys()
+        opening.require_runnable(to, ws.settings.dolt_access)
+        pins, size = history_pins.list_pinned(ws.places), paths.measure_size(ws.places.kb)
+        missing = set(pins) - ws.engine.map_parents(pins).keys()
         # Who migrated first pins new names, which this run makes.
-        wanted, absent = plan_migration(ws.engine, pins), sum(pin_values.written_by(each) != to for each in missing)
+        wanted, absent = (
+            plan_migration(ws.engine, pins),
+            sum(pin_values.engine_of_revision(each) != to for each in missing),
+        )
         _note_other_contents(ws, wanted, to)
         if dry_run:
             return msgspec.structs.replace(_planned(ws, to, wanted, size), absent=absent)
         paths.require_space(ws.places.shared, 2 * size, "a second knowledge base")
-        settings = references.settings_change(ws, to)  # one that cannot be changed stops here
+        settings = references.plan_settings_change(ws, to)  # one that cannot be changed stops here
         carried, state = _carry(ws, to, wanted, settings)
         changed = _conclude(ws, state)
     _index(ws)
@@ -112,7 +115,7 @@ def migrate(ws: Workspace, to: EngineName, *, dry_run: bool = False) -> MigrateR
     return MigrateReport(True, origin, to, *numbers, changed=changed, remote=_remote(ws), absent=absent)
 
 
-def undo(ws: Workspace) -> UndoReport:
+def undo_migration(ws: Workspace) -> UndoReport:
     """Go back to the knowledge base of before.
 
     Raises `AlreadyInitialized` where it is not here, and `KnowledgeMoved` or `Uncommitted` where
@@ -122,8 +125,12 @@ def undo(ws: Workspace) -> UndoReport:
         settled = _settle(ws)
         if settled and settled.now and settled.state.stage == "undoing":
             return UndoReport(settled.state.origin, settled.now)
-        before = exchange.before(ws.places)
-        if not settled or engine_of(ws.places.kb) != settled.state.to or engine_of(before) != settled.state.origin:
+        before = exchange.replaced_kb(ws.places)
+        if (
+            not settled
+            or detect_engine(ws.places.kb) != settled.state.to
+            or detect_engine(before) != settled.state.origin
+        ):
             raise AlreadyInitialized(
                 "There is no migration to undo: the knowledge base of before is not here.",
                 hint="To move this one, with all that it holds: vmrag migrate --to doltlite (or dolt)",
@@ -131,7 +138,7 @@ def undo(ws: Workspace) -> UndoReport:
         references.require_nothing_open(ws)
         state = msgspec.structs.replace(settled.state, stage="undoing")
         references.require_nothing_new(ws.engine)
-        exchange.note(ws.places, state)
+        exchange.write_state(ws.places, state)
         _change(ws, state)  # first: the new knowledge base knows the old names, the old one not the new ones
         with _still(ws, "undo a migration"):
             references.require_nothing_new(ws.engine)
@@ -144,42 +151,44 @@ def undo(ws: Workspace) -> UndoReport:
 
 def _carry(
     ws: Workspace, to: EngineName, wanted: MigrationPlan, settings: exchange.RewrittenFile
-) -> tuple[Carried, MigrationState]:
+) -> tuple[CarriedRevisions, MigrationState]:
     """Carry until nothing is committed meanwhile, then exchange the two."""
     folder = ws.places.migration / f"{to}-{wanted.root[:12]}"
     made = 0
     for _ in range(_ATTEMPTS):
         with contextlib.closing(_open_new(ws, to, wanted, folder / "kb")) as new:
-            done = carry(ws.engine, new, wanted, folder / "made", ws.progress)
+            done = carry_revisions(ws.engine, new, wanted, folder / "made", ws.progress)
             references.transfer_names(ws.engine, new, wanted, done.entries)
         made += done.new
-        pins = history_pins.pinned_everywhere(ws.places)
+        pins = history_pins.list_pinned(ws.places)
         with _still(ws, "migrate"):
             wanted, before = plan_migration(ws.engine, pins), wanted
             if wanted == before:
-                pin = references.pin_change(ws, done.entries)
+                pin = references.plan_pin_change(ws, done.entries)
                 state = MigrationState(ws.engine.name, to, folder.name, "exchanging", settings, pin)
-                if exchange.before(ws.places).exists():  # of an earlier migration
+                if exchange.replaced_kb(ws.places).exists():  # of an earlier migration
                     with file_failures():
-                        shutil.rmtree(exchange.before(ws.places))
+                        shutil.rmtree(exchange.replaced_kb(ws.places))
                 _exchange(ws, state)
-                return Carried(done.entries, made), state
+                return CarriedRevisions(done.entries, made), state
     raise Busy("Something goes on committing to the knowledge base, which was not replaced.", hint="vmrag migrate")
 
 
 def _open_new(ws: Workspace, to: EngineName, wanted: MigrationPlan, folder: Path) -> Engine:
     """The new knowledge base, as far as it was made here, or on its server by somebody else."""
     access = ws.settings.dolt_access
-    if opening.there(folder):
+    if opening.engine_exists(folder):
         return opening.open_engine(folder, lock_timeout=ws.lock_timeout, limits=ws.settings.limits, access=access)
-    first = ws.engine.info(wanted.root)
+    first = ws.engine.read_revision(wanted.root)
     try:
-        return opening.create(to, folder, author=first.author, date=first.date, access=access, origin=wanted.root)
+        return opening.create_engine(
+            to, folder, author=first.author, date=first.date, access=access, origin=wanted.root
+        )
     except AlreadyInitialized:
         if to != "dolt" or not access.server:
             raise
-    new = opening.join(folder, access)
-    if [each.message for each in new.log(root_of(new))][1:] != [first_message(wanted.root)]:
+    new = opening.join_server_database(folder, access)
+    if [each.message for each in new.log(read_root(new))][1:] != [continuation_message(wanted.root)]:
         new.close()
         shutil.rmtree(folder)
         raise AlreadyInitialized(
@@ -201,7 +210,7 @@ def _require_own(engine: Engine) -> None:
 
 def _note_other_contents(ws: Workspace, wanted: MigrationPlan, to: EngineName) -> None:
     """Name what the new engine does not store; the old knowledge base keeps it until `vmrag gc`."""
-    names = ws.engine.other_contents(wanted.revisions) if to != "dolt" else []
+    names = ws.engine.list_docs_and_tags(wanted.revisions) if to != "dolt" else []
     if names:
         ws.progress.note(
             f"warning: {to} does not store the docs and tags of Dolt: {first_of(names, _NAMED)}."
@@ -211,13 +220,13 @@ def _note_other_contents(ws: Workspace, wanted: MigrationPlan, to: EngineName) -
 
 def _remote(ws: Workspace) -> str:
     """A remote that holds one knowledge base; the code's own has a place for each engine."""
-    found = destinations.stated_remote(ws)
-    return "" if found == pin_values.OWN or ws.engine.shared else found
+    found = destinations.read_stated_remote(ws)
+    return "" if found == pin_values.GIT_REMOTE or ws.engine.shared else found
 
 
 def _planned(ws: Workspace, to: EngineName, wanted: MigrationPlan, size: int) -> MigrateReport:
     each, row = _SECONDS[to]
-    documents = sum(ws.engine.count(head) for head in set(wanted.branches.values()))
+    documents = sum(ws.engine.count_documents(head) for head in set(wanted.branches.values()))
     seconds = round(1 + len(wanted.revisions) * each + documents * row, 1)
     numbers = len(wanted.revisions) + 1, 0, _branches(wanted), len(wanted.anchors), size
     return MigrateReport(False, ws.engine.name, to, *numbers, seconds)
@@ -228,8 +237,8 @@ def _planned(ws: Workspace, to: EngineName, wanted: MigrationPlan, size: int) ->
 
 @contextlib.contextmanager
 def _alone(ws: Workspace) -> Iterator[None]:
-    sidecar_repo.prepare(ws.places)
-    with locks.exclusive(exchange.lock_of(ws.places), purpose="migrate the knowledge base", timeout=0):
+    sidecar_repo.prepare_folders(ws.places)
+    with locks.hold_exclusive(exchange.lock_path(ws.places), purpose="migrate the knowledge base", timeout=0):
         yield
 
 
@@ -239,27 +248,27 @@ def _still(ws: Workspace, purpose: str) -> Iterator[None]:
     closed before its files move.
     """
     with (
-        locks.exclusive(ws.places.workspace_lock, purpose=purpose, timeout=ws.lock_timeout),
-        locks.exclusive(ws.places.kb / LOCK_NAME, purpose=purpose, timeout=ws.lock_timeout),
+        locks.hold_exclusive(ws.places.workspace_lock, purpose=purpose, timeout=ws.lock_timeout),
+        locks.hold_exclusive(ws.places.kb / LOCK_NAME, purpose=purpose, timeout=ws.lock_timeout),
     ):
         yield
 
 
 def _exchange(ws: Workspace, state: MigrationState) -> None:
     ws.close()
-    exchange.note(ws.places, state)
-    exchange.exchange(ws.places, state)
+    exchange.write_state(ws.places, state)
+    exchange.exchange_kb(ws.places, state)
 
 
-def _conclude(ws: Workspace, state: MigrationState) -> Changed:
+def _conclude(ws: Workspace, state: MigrationState) -> ChangedFiles:
     """What follows when the knowledge bases have changed places. It can be repeated."""
     with file_failures():
         shutil.rmtree(ws.places.remotes, ignore_errors=True)  # derived, of what the other one knew
     changed = _change(ws, state)
     if state.stage == "undoing":
-        exchange.forget(ws.places)
+        exchange.delete_state(ws.places)
     else:
-        exchange.note(ws.places, msgspec.structs.replace(state, stage="done"))
+        exchange.write_state(ws.places, msgspec.structs.replace(state, stage="done"))
     return changed
 
 
@@ -273,8 +282,8 @@ def _index(ws: Workspace) -> None:
         ws.progress.note(f"The index follows with the next command: {error.sentence}")
 
 
-def _change(ws: Workspace, state: MigrationState) -> Changed:
-    with locks.exclusive(ws.places.workspace_lock, purpose="pin what was migrated", timeout=ws.lock_timeout):
+def _change(ws: Workspace, state: MigrationState) -> ChangedFiles:
+    with locks.hold_exclusive(ws.places.workspace_lock, purpose="pin what was migrated", timeout=ws.lock_timeout):
         changed = references.change_files(ws, state, back=state.stage == "undoing")
     ws.reload_settings()
     return changed
@@ -286,23 +295,23 @@ class _Settled(NamedTuple):
     """
 
     state: MigrationState
-    now: Changed | None
+    now: ChangedFiles | None
 
 
 def _settle(ws: Workspace) -> _Settled | None:
     """Finish what a kill left, or take it back."""
-    state = exchange.state_of(ws.places)
+    state = exchange.read_state(ws.places)
     if state is None or state.stage == "done":
         return _Settled(state, None) if state else None
     with _still(ws, "finish a migration"):
-        finished = exchange.finish(ws.places, state)
+        finished = exchange.finish_exchange(ws.places, state)
     if finished:
         return _Settled(state, _conclude(ws, state))
     if state.stage == "exchanging":
-        exchange.forget(ws.places)
+        exchange.delete_state(ws.places)
         return None
     state = msgspec.structs.replace(state, stage="done")
-    exchange.note(ws.places, state)
+    exchange.write_state(ws.places, state)
     return _Settled(state, None)
 
 
@@ -312,5 +321,5 @@ def _branches(wanted: MigrationPlan) -> tuple[str, ...]:
 
 def _counts(ws: Workspace) -> tuple[int, int, tuple[str, ...], int, int]:
     """The numbers of a report on a migration that a kill had all but ended."""
-    wanted = plan_migration(ws.engine, history_pins.pinned_everywhere(ws.places))
-    return len(wanted.revisions) + 1, 0, _branches(wanted), len(wanted.anchors), paths.size_of(ws.places.kb)
+    wanted = plan_migration(ws.engine, history_pins.list_pinned(ws.places))
+    return len(wanted.revisions) + 1, 0, _branches(wanted), len(wanted.anchors), paths.measure_size(ws.places.kb)

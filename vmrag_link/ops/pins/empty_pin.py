@@ -19,13 +19,13 @@ _MARKER = "empty-pin"
 
 def is_empty(ws: Workspace) -> bool:
     """Return whether files answer, and no KB branch and no pin in a git ref has documents."""
-    if not (ws.initialized and ws.sources.configured):
+    if not (ws.is_initialized and ws.sources.configured):
         return False
     engine = ws.engine
-    if any(branch.dirty or engine.count(branch.head) for branch in engine.branches()):
+    if any(branch.dirty or engine.count_documents(branch.head) for branch in engine.list_branches()):
         return False
     revisions = {pin.dolt_commit for pin, _ in history_pins.read_pins(ws.places, reflogs=False)}
-    return all(engine.has_revision(revision) and not engine.count(revision) for revision in revisions)
+    return all(engine.has_revision(revision) and not engine.count_documents(revision) for revision in revisions)
 
 
 def describe_once(ws: Workspace) -> str:
@@ -33,7 +33,7 @@ def describe_once(ws: Workspace) -> str:
 
     Empty for other pins, and after the first call in a clone.
     """
-    is_new = ws.initialized and bool(ws.sources.configured) and mark_clone(ws)
+    is_new = ws.is_initialized and bool(ws.sources.configured) and mark_clone(ws)
     return f"{MESSAGE} To remove it: {REMOVE_PIN}" if is_new and is_empty(ws) else ""
 
 

@@ -13,11 +13,18 @@ from collections.abc import Collection, Sequence
 from typing import Literal, NamedTuple, Protocol
 
 from vmrag_link import pin as pins
-from vmrag_link.engines.migrated import parsed
+from vmrag_link.engines.migrated import try_read_pin
 from vmrag_link.errors import PinMalformed
 from vmrag_link.git import plumbing
 from vmrag_link.models import Record
-from vmrag_link.paths import Places, remove_temporaries, require_files, with_line, write_atomically, write_through
+from vmrag_link.paths import (
+    Places,
+    append_line,
+    remove_temporaries,
+    require_files,
+    sync_file_and_folder,
+    write_atomically,
+)
 from vmrag_link.pin import Pin
 from vmrag_link.workspace import Workspace
 
@@ -53,31 +60,31 @@ def write_pin(ws: Workspace, revision: str, kb_branch: str, *, remote: str = "")
     `remote`: what a person chose right now, instead of what the settings say. Raises `SchemaTooNew`
     for a revision that this program cannot read.
     """
-    ws.engine.require(revision)
-    data = plumbing.pin_bytes(ws.places)
-    old = parsed(ws.places.kb, data)
+    ws.engine.require_readable(revision)
+    data = plumbing.read_pin_bytes(ws.places)
+    old = try_read_pin(ws.places.kb, data)
     new = next_pin(ws, old, revision, kb_branch, remote=remote)
-    changed = pins.format(new) != data
-    ws.engine.protect(revision)
+    changed = pins.format_pin(new) != data
+    ws.engine.protect_revision(revision)
     if changed:
         remove_temporaries(ws.places.pin)
-        write_atomically(ws.places.pin, pins.format(new))
+        write_atomically(ws.places.pin, pins.format_pin(new))
     elif ws.places.pin.exists():  # not in a sparse work tree
-        write_through(ws.places.pin)  # its writer may have been killed before
-    return PinReport(block(new), changed, plumbing.stage(ws.places, ws.places.pin, index_file=ws.index_file))
+        sync_file_and_folder(ws.places.pin)  # its writer may have been killed before
+    return PinReport(form_block(new), changed, plumbing.stage_path(ws.places, ws.places.pin, index_file=ws.index_file))
 
 
-def block(pin: Pin) -> PinBlock:
+def form_block(pin: Pin) -> PinBlock:
     return PinBlock(pin.dolt_remote, pin.dolt_branch, pin.dolt_commit, pin.linked_at)
 
 
 def next_pin(ws: Workspace, old: Pin | None, revision: str, kb_branch: str, *, remote: str = "") -> Pin:
-    return pins.repin(
+    return pins.update_pin(
         old,
         remote=remote or _remote(ws, old),
         branch=kb_branch,
         commit=revision,
-        committed_at=ws.engine.info(revision).date,
+        committed_at=ws.engine.read_revision(revision).date,
     )
 
 
@@ -95,7 +102,7 @@ def _remote(ws: Workspace, old: Pin | None) -> str:
 def is_pin(data: bytes) -> bool:
     """Whether a file holds a pin, whatever it names."""
     try:
-        pins.parse(data)
+        pins.parse_pin(data)
     except PinMalformed:
         return False
     return True
@@ -124,9 +131,9 @@ def send_to_driver(places: Places) -> Attributes:
     before = path.read_bytes() if path.exists() else b""
     if pin_merge.names_driver(before):
         return Attributes(written=False, edited=False, staged=True)
-    edited = before != (plumbing.blob(places, f":{ATTRIBUTES}") or b"")
-    write_atomically(path, with_line(before, pin_merge.ATTRIBUTE.encode()))
-    return Attributes(written=True, edited=edited, staged=not edited and plumbing.stage(places, path))
+    edited = before != (plumbing.read_blob(places, f":{ATTRIBUTES}") or b"")
+    write_atomically(path, append_line(before, pin_merge.ATTRIBUTE.encode()))
+    return Attributes(written=True, edited=edited, staged=not edited and plumbing.stage_path(places, path))
 
 
 Way = Literal["fine", "back", "dropped"]
@@ -147,12 +154,12 @@ class Verdict(NamedTuple):
     lost: tuple[str, ...] = ()
 
 
-def judged(history: History, pin: str, *, sides: Sequence[str], moved: Collection[str] = ()) -> Verdict:
+def judge_pin(history: History, pin: str, *, sides: Sequence[str], moved: Collection[str] = ()) -> Verdict:
     """A commit's pin, given those of its parents.
 
     `moved`: which of these are not those of the merge bases.
     """
-    lost = dropped(history, pin, bases=(), sides=sides)
+    lost = find_dropped(history, pin, bases=(), sides=sides)
     if moved:
         lost = tuple(side for side in lost if side in moved)
     if not lost:
@@ -161,7 +168,7 @@ def judged(history: History, pin: str, *, sides: Sequence[str], moved: Collectio
     return Verdict("back" if back else "dropped", lost)
 
 
-def dropped(history: History, merged: str, *, bases: Collection[str], sides: Sequence[str]) -> tuple[str, ...]:
+def find_dropped(history: History, merged: str, *, bases: Collection[str], sides: Sequence[str]) -> tuple[str, ...]:
     """The sides' revisions that the merged one should contain and does not.
 
     One that is not here counts as dropped.

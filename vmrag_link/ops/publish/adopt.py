@@ -13,13 +13,13 @@ from pathlib import Path
 from typing import NamedTuple
 
 from vmrag_link.documents import import_base
-from vmrag_link.documents.chunking import require_modest, require_possible
+from vmrag_link.documents.chunking import require_safe_sizes, require_valid_sizes
 from vmrag_link.embedding import registry
 from vmrag_link.embedding.base import SERVICES
 from vmrag_link.engines import migrated
 from vmrag_link.engines.base import Engine
 from vmrag_link.engines.limits import USUAL_LIMITS, Limits
-from vmrag_link.engines.migrated import parsed
+from vmrag_link.engines.migrated import try_read_pin
 from vmrag_link.errors import (
     ContentRefused,
     EmbeddingMismatch,
@@ -101,23 +101,23 @@ def adopt(
     `PinRevisionMissing`, `GitReferenceMissing`, and as `ops.publish.push.push`.
     """
     recover(ws)
-    peer = _peer(ws, source, start or ws.places.top)._replace(ask=ask)
+    peer = _peer(ws, source, start or ws.places.top)._replace(may_ask=ask)
     base = _base(ws, source, peer, push=push)
     known = _accepted_heads(ws, base, ask=push)
-    with quarantine.opened(ws.places, timeout=ws.lock_timeout) as room:
+    with quarantine.open_quarantine(ws.places, timeout=ws.lock_timeout) as room:
         where, found = _commit(ws, room, peer, commit)
         pinned = _pins(ws, where, found, base)
         taken = _take(ws, room, peer, pinned, known=known, limits=limits, services=frozenset(services))
     if pinned[0] in taken.missing:
         raise PinRevisionMissing(
-            f"Commit {found[:12]} pins revision {pinned[0][:12]}, which {remotes.shown(source)} does not have either.",
+            f"Commit {found[:12]} pins revision {pinned[0][:12]}, which {remotes.redact_url(source)} does not have either.",
             hint="Ask who made the commit to push its knowledge, too: vmrag push",
             revision=pinned[0],
         )
-    places = address.for_pushing(ws.places, base) if push and base else []
+    places = address.list_push_targets(ws.places, base) if push and base else []
     done = [publish_to(ws, place, PublishRequest({}, taken.pinned)) for place in places]
     return AdoptReport(
-        remotes.shown(source),
+        remotes.redact_url(source),
         found,
         pinned[0],
         taken.pinned,
@@ -133,33 +133,33 @@ def adopt(
 
 def _peer(ws: Workspace, source: str, start: Path) -> Peer:
     """The fork, as git names it; it holds the knowledge base where the base repository does."""
-    ref = destinations.code_ref(ws)
-    if source in remotes.names(ws.places):
-        return Peer(source, ask=True, ref=ref)
+    ref = destinations.find_code_ref(ws)
+    if source in remotes.list_remotes(ws.places):
+        return Peer(source, may_ask=True, ref=ref)
     if source.startswith("git+"):
-        found = address.of_url(source, engine=ws.engine.name, ask=True).peer
+        found = address.parse_url(source, engine=ws.engine.name, ask=True).peer
         assert found is not None  # noqa: S101  such a URL is git's
         return found
     path = start / source
-    return Peer(str(path) if path.exists() else source, ask=True, ref=ref)
+    return Peer(str(path) if path.exists() else source, may_ask=True, ref=ref)
 
 
 def _base(ws: Workspace, source: str, peer: Peer, *, push: bool) -> Address | None:
     """The repository that was forked. HEAD's branch and pin do not say: they may be the fork's."""
-    accepted = ws.settings.accepted_remote()
-    ref = destinations.own_ref(ws, accepted)
+    accepted = ws.settings.read_accepted_remote()
+    ref = destinations.find_own_ref(ws, accepted)
     if ref is None:
-        return destinations.named(ws, accepted, ask=True)[0]
+        return destinations.list_trusted_addresses(ws, accepted, ask=True)[0]
     with contextlib.suppress(RemoteError):
-        for each in address.of_code(ws.places, None, ref=ref, ask=True):
-            if peer.where not in (each.text, remotes.url(ws.places, each.text)):
+        for each in address.list_code_addresses(ws.places, None, ref=ref, ask=True):
+            if peer.remote not in (each.text, remotes.read_url(ws.places, each.text)):
                 return each
     if not push:
         return None
     raise UsageInvalid(
-        f"There is no other git remote than {remotes.shown(source)[:80]!r} that its knowledge could go to.",
+        f"There is no other git remote than {remotes.redact_url(source)[:80]!r} that its knowledge could go to.",
         hint="git remote add upstream URL (several: git config vmrag.remote NAME); to take it here only: "
-        f"vmrag adopt --no-push {quoted(remotes.shown(source))}",
+        f"vmrag adopt --no-push {quoted(remotes.redact_url(source))}",
     )
 
 
@@ -167,10 +167,10 @@ def _accepted_heads(ws: Workspace, base: Address | None, *, ask: bool) -> list[s
     """The heads of the base repository's knowledge base: what they reach was accepted there."""
     if base is None:
         return []
-    with connection.opened(ws.places, ws.engine, base, timeout=ws.lock_timeout) as there:
+    with connection.open_transport(ws.places, ws.engine, base, timeout=ws.lock_timeout) as there:
         if ask:
             there.fetch()
-        return list(there.heads().values())
+        return list(there.read_heads().values())
 
 
 # -- what it pins
@@ -179,12 +179,12 @@ def _accepted_heads(ws: Workspace, base: Address | None, *, ask: bool) -> list[s
 def _commit(ws: Workspace, room: Quarantine, peer: Peer, name: str) -> tuple[Places, str]:
     """The commit, and the repository that has it."""
     try:
-        return ws.places, plumbing.resolve(ws.places, name)
+        return ws.places, plumbing.resolve_commit(ws.places, name)
     except GitReferenceMissing as missing:
         ref = name if name.startswith("refs/") else BRANCHES + name
-        if found := room.code(peer, ref) if plumbing.is_ref(ws.places, ref) else None:
+        if found := room.fetch_code(peer, ref) if plumbing.is_ref_name(ws.places, ref) else None:
             return room.places, found
-        source = remotes.shown(peer.where)
+        source = remotes.redact_url(peer.remote)
         raise GitReferenceMissing(
             f"{name[:80]!r} is no commit that is here, and no branch of {source}.",
             hint=f"git ls-remote --heads {quoted(source)}",
@@ -194,14 +194,14 @@ def _commit(ws: Workspace, room: Quarantine, peer: Peer, name: str) -> tuple[Pla
 
 def _pins(ws: Workspace, where: Places, commit: str, base: Address | None) -> list[str]:
     """What the commits pin that no branch of the base repository has; its own pin comes first."""
-    own = next(iter(history.pins_at(where, [commit])), None)
+    own = next(iter(history.collect_pins(where, [commit])), None)
     if own is None:
         raise PinMissing(f"Commit {commit[:12]} pins no knowledge.", hint=f"git log --oneline -- {PIN_NAME}")
-    without = remotes.tracked(ws.places, base.text) if base and base.peer else []
-    earlier = history.reachable_pins(where, [commit, *(f"^{each}" for each in without)])
+    without = remotes.list_tracked_commits(ws.places, base.text) if base and base.peer else []
+    earlier = history.list_reachable_pins(where, [commit, *(f"^{each}" for each in without)])
     found = [
         migrated.read_pin(ws.places.kb, own, source=f"{commit[:12]}:{PIN_NAME}"),
-        *(pin for data in earlier if (pin := parsed(ws.places.kb, data))),
+        *(pin for data in earlier if (pin := try_read_pin(ws.places.kb, data))),
     ]
     return list(dict.fromkeys(pin.dolt_commit for pin in found))
 
@@ -221,46 +221,50 @@ def _take(
 ) -> _Adopted:
     """Check the revisions that the fork has and that are not here, copy them, and anchor them."""
     engine = ws.engine
-    here = engine.parents(known)
+    here = engine.map_parents(known)
     wanted = [each for each in pinned if each not in here]
     if not wanted:
-        transfer.advertised(room.places, peer, peer.ref)  # a source that does not exist is an error all the same
+        transfer.read_remote_ref(room.places, peer, peer.ref)  # a source that does not exist is an error all the same
         return _Adopted((), (), 0)
     with ws.progress.task(FETCHING, total=1) as task:
-        theirs = room.knowledge(engine.name, peer, limits=limits)
+        theirs = room.fetch_knowledge(engine.name, peer, limits=limits)
         task.advance(1)
-    sound = functools.partial(check, allowed=services, known=_services_in_use(engine, known))
-    new = engine.vet(theirs, wanted, known=known, into=room.vetted, limits=limits, sound=sound)
+    sound = functools.partial(check_row, allowed=services, known=_services_in_use(engine, known))
+    new = engine.vet_revisions(theirs, wanted, known=known, into=room.vetted, limits=limits, sound=sound)
     came = [each for each in wanted if each in new]
     if came:
         _anchor(engine, room, came)
     return _Adopted(tuple(came), tuple(each for each in wanted if each not in new), len(new))
 
 
-def _services_in_use(engine: Engine, heads: Iterable[str]) -> frozenset[Using]:
+def _services_in_use(engine: Engine, heads: Iterable[str]) -> frozenset[ServiceUse]:
     """How the base repository's collections are embedded."""
-    return services_of(row for head in heads if not engine.refusal(head) for row in engine.collections(head))
+    return list_services(
+        row for head in heads if not engine.find_refusal(head) for row in engine.list_collections(head)
+    )
 
 
 def _anchor(engine: Engine, room: Quarantine, revisions: list[str]) -> None:
-    with engine.writing("adopt knowledge"):
+    with engine.write_lock("adopt knowledge"):
         try:
-            engine.fetch(quarantine.KEY, f"file://{room.vetted}")
+            engine.fetch(quarantine.QUARANTINE_KEY, f"file://{room.vetted}")
             for revision in revisions:
-                engine.anchor(revision, reason="adopted from a fork")
+                engine.anchor_revision(revision, reason="adopted from a fork")
         finally:
-            engine.forget_remote(quarantine.KEY)
+            engine.forget_remote(quarantine.QUARANTINE_KEY)
 
 
-Using = tuple[str, str, str]
+ServiceUse = tuple[str, str, str]
 """A collection's name, its embedding function and model."""
 
 
-def services_of(rows: Iterable[Collection]) -> frozenset[Using]:
+def list_services(rows: Iterable[Collection]) -> frozenset[ServiceUse]:
     return frozenset((row.name, row.embedding_function, row.embedding_model) for row in rows)
 
 
-def check(row: Row, *, allowed: AbstractSet[str] = frozenset(), known: AbstractSet[Using] = frozenset()) -> None:
+def check_row(
+    row: Row, *, allowed: AbstractSet[str] = frozenset(), known: AbstractSet[ServiceUse] = frozenset()
+) -> None:
     """Check a row; raises `ContentRefused`, and `KnowledgeRefused` for an unexpected paid service.
 
     A paid service would embed the collection on the account of every reader. It is expected if it
@@ -285,9 +289,9 @@ def check(row: Row, *, allowed: AbstractSet[str] = frozenset(), known: AbstractS
         raise ContentRefused(f"{what}: {error}") from error
 
 
-def _require_agreed(row: Collection, allowed: AbstractSet[str], known: AbstractSet[Using]) -> None:
+def _require_agreed(row: Collection, allowed: AbstractSet[str], known: AbstractSet[ServiceUse]) -> None:
     service = SERVICES.get(row.embedding_function)
-    if service is None or service.key is None or row.embedding_function in allowed or services_of([row]) <= known:
+    if service is None or service.key is None or row.embedding_function in allowed or list_services([row]) <= known:
         return
     raise KnowledgeRefused(
         f"Collection {row.name[:80]!a} would send its documents, and every query for it, to the paid service {row.embedding_function}, "
@@ -301,12 +305,12 @@ def _require_agreed(row: Collection, allowed: AbstractSet[str], known: AbstractS
 def _collection(row: Collection) -> None:
     collections.require_name(row.name)
     metadata_from_row(row.metadata)
-    if row.embedding_function not in registry.NAMES:
+    if row.embedding_function not in registry.MODEL_NAMES:
         raise ValueError(f"nobody here knows the embedding model {row.embedding_function!r}")
-    registry.choose_for(row, EmbeddingSettings())
-    require_possible(row.chunking)
-    require_modest(row.chunking)
-    if row.import_base and (why := import_base.problem(row.import_base)):
+    registry.choose_stored_model(row, EmbeddingSettings())
+    require_valid_sizes(row.chunking)
+    require_safe_sizes(row.chunking)
+    if row.import_base and (why := import_base.find_base_problem(row.import_base)):
         raise ValueError(f"its import base {why}")
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Sequence
 
-from vmrag_link.engines.base import VECTORS_BRANCH, reserved
+from vmrag_link.engines.base import VECTORS_BRANCH, is_reserved
 from vmrag_link.errors import (
     BranchMissing,
     GitReferenceMissing,
@@ -27,14 +27,14 @@ from vmrag_link.ops.follow.recovery import recover
 from vmrag_link.ops.links import links as linking
 from vmrag_link.ops.pins import history_pins
 from vmrag_link.ops.remotes import destinations, fetch
-from vmrag_link.ops.remotes.fetch import fetch_from, no_such_branch
+from vmrag_link.ops.remotes.fetch import build_branch_missing, fetch_from
 from vmrag_link.ops.remotes.unpushed import UnpushedPin
 from vmrag_link.sync import chroma_sharing
 from vmrag_link.sync.target import Target
 from vmrag_link.transport import address, connection
 from vmrag_link.transport.address import Address
 from vmrag_link.transport.connection import Transport
-from vmrag_link.transport.publish import Moved, Published, PublishRequest, publish
+from vmrag_link.transport.publish import BranchMove, Published, PublishRequest, publish
 from vmrag_link.workspace import Workspace, reasons
 
 
@@ -46,7 +46,7 @@ class PushReport(Record, frozen=True):
     """
 
     remote: str
-    branches: tuple[Moved, ...]
+    branches: tuple[BranchMove, ...]
     kept: tuple[str, ...]
     uncommitted: bool
     deleted: tuple[str, ...] = ()
@@ -65,7 +65,7 @@ def push(
     `PinMalformed` and `PinRevisionMissing` of the present pin, whose knowledge did not go along.
     """
     recover(ws)
-    present = ws.target()
+    present = ws.resolve_target()
     own = present.kb_branch
     heads = _heads(ws, branches, own, every=every)
     wanted = PublishRequest(
@@ -74,9 +74,9 @@ def push(
         force=heads if force else (),
         replace_map=force,
         superseded=functools.partial(_former_pins, ws),
-        links=linking.of_head(ws) if ws.config.link.share else (),
+        links=linking.list_head_links(ws) if ws.config.link.share else (),
     )
-    places = destinations.to_push(ws, remote)
+    places = destinations.list_push_addresses(ws, remote)
     try:
         done = [publish_to(ws, place, wanted) for place in places]
     except RemoteDiverged as error:
@@ -89,7 +89,7 @@ def push(
         ) from error
     if wanted.links:
         for place in places:  # what others shared came with the push
-            fetch.take_in_links(ws, place)
+            fetch.import_links(ws, place)
     if not branches and not every and present.state != "pinned":
         _require_pinned_there(ws)
     return _report(places, done, uncommitted=bool(own and own.dirty))
@@ -99,9 +99,9 @@ def _require_pinned_there(ws: Workspace) -> None:
     """Raise why the knowledge of the present pin did not go along: it is not here, and a look at
     the remote brought nothing.
     """
-    target = ws.target()
+    target = ws.resolve_target()
     if target.state == "malformed" or (target.state == "missing" and not ws.engine.shared):
-        raise reasons.unusable(ws, target)
+        raise reasons.explain_unusable(ws, target)
 
 
 class BranchPushed(Record, frozen=True):
@@ -129,14 +129,14 @@ def push_branch(
     branch.
     """
     recover(ws)
-    own, target = ws.kb_branch(), ws.target()
+    own, target = ws.find_kb_branch(), ws.resolve_target()
     if branch is None and own is None and target.state != "pinned":
-        raise reasons.unusable(ws, target)
-    place = destinations.to_push(ws, remote)[0]
+        raise reasons.explain_unusable(ws, target)
+    place = destinations.list_push_addresses(ws, remote)[0]
     before = ws.engine.remote_heads(place.key)
     report = push(ws, remote, branches=[branch] if branch else (), force=force)
     name = branch or (own.name if own else target.pin.dolt_branch if target.pin else "")
-    local = ws.engine.branch(branch) if branch else own
+    local = ws.engine.find_branch(branch) if branch else own
     if not report.branches and not report.kept and not report.links:
         raise NothingToPush(
             f"{report.remote} has everything that {name!r} holds already.", hint="vmrag commit", branch=name
@@ -153,7 +153,7 @@ def push_branch(
         report.remote,
         _url(ws, place),
         name,
-        revisions.beyond(ws.engine, sent, known),
+        revisions.count_beyond(ws.engine, sent, known),
         head,
         there or head,
         report.uncommitted,
@@ -161,28 +161,28 @@ def push_branch(
 
 
 def _url(ws: Workspace, place: Address) -> str:
-    where = place.peer.where if place.peer else place.url
-    names = remotes.names(ws.places)
+    where = place.peer.remote if place.peer else place.url
+    names = remotes.list_remotes(ws.places)
     if where in names:
-        return remotes.shown(remotes.push_urls(ws.places, where)[0])
-    return remotes.shown(where) if place.text in names else place.text
+        return remotes.redact_url(remotes.read_push_urls(ws.places, where)[0])
+    return remotes.redact_url(where) if place.text in names else place.text
 
 
-def delete(ws: Workspace, names: Sequence[str], remote: str | None = None) -> PushReport:
+def delete_branches(ws: Workspace, names: Sequence[str], remote: str | None = None) -> PushReport:
     """Delete KB branches of the remote; what they hold stays reachable there. Ours stay.
 
     Raises `NameInvalid`, `BranchMissing`, `RemoteRejected`, and as `ops.remotes.fetch.fetch`.
     """
     for name in names:
-        if reserved(name):
+        if is_reserved(name):
             raise NameInvalid(f"{name!r} belongs to vmrag itself; it stays.", hint="vmrag push --help", branch=name)
-    places = destinations.to_push(ws, remote)
+    places = destinations.list_push_addresses(ws, remote)
     for place in places:
         fetch_from(ws, place)
     there = {name for place in places for name in ws.engine.remote_heads(place.key)}
     for name in names:
         if name not in there:
-            raise no_such_branch(" and ".join(place.text for place in places), name, there)
+            raise build_branch_missing(" and ".join(place.text for place in places), name, there)
     return _report(
         places, [publish_to(ws, place, PublishRequest({}, delete=names)) for place in places], uncommitted=False
     )
@@ -192,7 +192,7 @@ def _report(places: Sequence[Address], done: Sequence[Published], *, uncommitted
     moved = dict.fromkeys(move for each in done for move in each.branches)
     return PushReport(
         " and ".join(place.text for place in places),
-        tuple(each for each in moved if not reserved(each.branch)),
+        tuple(each for each in moved if not is_reserved(each.branch)),
         tuple(dict.fromkeys(revision for each in done for revision in each.kept)),
         uncommitted=uncommitted,
         deleted=tuple(dict.fromkeys(name for each in done for name in each.deleted)),
@@ -200,30 +200,34 @@ def _report(places: Sequence[Address], done: Sequence[Published], *, uncommitted
     )
 
 
-def send(ws: Workspace, found: Sequence[UnpushedPin]) -> None:
+def push_unpushed(ws: Workspace, found: Sequence[UnpushedPin]) -> None:
     """Push what `unpushed` found, to where its code went, as the hook would have: KB branches are
     moved forward where they can be. Nobody is asked for a password. Raises as `push`.
     """
     for each in found:
         remote, _, code = each.ref.partition("/")
-        name = plumbing.kb_branch_of(ws.places, code)
-        reached = _history(ws, plumbing.resolve(ws.places, refs.REMOTES + each.ref))
+        name = plumbing.find_kb_branch(ws.places, code)
+        reached = _history(ws, plumbing.resolve_commit(ws.places, refs.REMOTES + each.ref))
         wanted = PublishRequest(
             {name: each.revision} if name else {},
             [each.revision, *filter(ws.engine.has_revision, reached)],
             superseded=functools.partial(_former_pins, ws),
             lenient=True,
         )
-        own = destinations.own_ref(ws, each.place)
-        place = address.of_remote(ws.places, remote, ref=own) if own else destinations.named(ws, each.place)[0]
-        for one in address.for_pushing(ws.places, place):
+        own = destinations.find_own_ref(ws, each.place)
+        place = (
+            address.remote_address(ws.places, remote, ref=own)
+            if own
+            else destinations.list_trusted_addresses(ws, each.place)[0]
+        )
+        for one in address.list_push_targets(ws.places, place):
             publish_to(ws, one, wanted)
 
 
 def publish_to(ws: Workspace, address: Address, wanted: PublishRequest) -> Published:
     with (
         ws.progress.task("pushing", total=1) as task,
-        connection.opened(ws.places, ws.engine, address, timeout=ws.lock_timeout) as peer,
+        connection.open_transport(ws.places, ws.engine, address, timeout=ws.lock_timeout) as peer,
     ):
         done = publish(ws.engine, address.key, peer, wanted)
         publish_digests(ws, address, peer)
@@ -233,14 +237,14 @@ def publish_to(ws: Workspace, address: Address, wanted: PublishRequest) -> Publi
 
 def publish_revision(ws: Workspace, remote: str, revision: str) -> None:
     """Let the remote that a pin names reach a revision. None of its branches moves."""
-    if ws.engine.shared and destinations.own_ref(ws, remote):
+    if ws.engine.shared and destinations.find_own_ref(ws, remote):
         return  # whoever works on the server has it
-    for each in address.for_pushing(ws.places, destinations.named(ws, remote)[0]):
+    for each in address.list_push_targets(ws.places, destinations.list_trusted_addresses(ws, remote)[0]):
         publish_to(ws, each, PublishRequest({}, [revision]))
 
 
 def _heads(ws: Workspace, names: Sequence[str], own: KbBranch | None, *, every: bool) -> dict[str, str]:
-    there = {branch.name: branch.head for branch in ws.engine.branches() if not reserved(branch.name)}
+    there = {branch.name: branch.head for branch in ws.engine.list_branches() if not is_reserved(branch.name)}
     if every:
         return there
     for name in names:
@@ -254,7 +258,7 @@ def _pins(ws: Workspace, target: Target, *, every: bool) -> list[str]:
     first.
     """
     present = [target.revision] if target.state == "pinned" else []
-    head = plumbing.head(ws.places).commit
+    head = plumbing.read_head(ws.places).commit
     history = _history(ws, head) if head else []
     if every:
         history += [pin.dolt_commit for pin, _ in history_pins.read_pins(ws.places, reflogs=False)]
@@ -263,9 +267,9 @@ def _pins(ws: Workspace, target: Target, *, every: bool) -> list[str]:
 
 def _former_pins(ws: Workspace, name: str) -> list[str]:
     """All that the code branch of a KB branch ever pinned, here or not."""
-    codes = plumbing.kb_owners(ws.places)
+    codes = plumbing.read_kb_owners(ws.places)
     try:
-        return _history(ws, plumbing.resolve(ws.places, BRANCHES + codes.get(name, "")))
+        return _history(ws, plumbing.resolve_commit(ws.places, BRANCHES + codes.get(name, "")))
     except GitReferenceMissing:
         return []  # no code branch writes on it
 
@@ -286,7 +290,7 @@ def publish_digests(ws: Workspace, address: Address, peer: Transport) -> None:
         _vouch_for_bound(ws)
         from vmrag_link.sync import shared_vectors
 
-        head = shared_vectors.head_for(ws.engine, peer.heads().get(VECTORS_BRANCH))
+        head = shared_vectors.build_head(ws.engine, peer.read_heads().get(VECTORS_BRANCH))
         if head:
             publish(ws.engine, address.key, peer, PublishRequest({VECTORS_BRANCH: head}, lenient=True))
     except VmragError as error:
@@ -296,7 +300,7 @@ def publish_digests(ws: Workspace, address: Address, peer: Transport) -> None:
 def _vouch_for_bound(ws: Workspace) -> None:
     """The process that shares the index may not have come to it yet."""
     bound = ws.binding
-    if bound is None or ws.views.problem(bound.revision):
+    if bound is None or ws.views.find_problem(bound.revision):
         return
-    with chroma_sharing.contents_of(ws.chroma.sharing, bound.revision, ws.chroma.publisher) as collections:
-        chroma_sharing.vouch(collections, ws.chroma.publisher)
+    with chroma_sharing.read_contents(ws.chroma.sharing, bound.revision, ws.chroma.publisher) as collections:
+        chroma_sharing.vouch_vectors(collections, ws.chroma.publisher)

@@ -7,12 +7,12 @@ from collections.abc import Iterable, Iterator
 
 from vmrag_link import locks
 from vmrag_link.engines import opening
-from vmrag_link.engines.base import Engine, reserved
+from vmrag_link.engines.base import Engine, is_reserved
 from vmrag_link.errors import AlreadyInitialized, KnowledgeRefused, RemoteEmpty, RemoteError
 from vmrag_link.git import sidecar_repo
 from vmrag_link.models import Record
 from vmrag_link.ops.remotes import destinations, fetch, revision_map
-from vmrag_link.ops.remotes.fetch import first_with, nothing_at, take_map
+from vmrag_link.ops.remotes.fetch import build_remote_empty, fetch_revision, import_map
 from vmrag_link.transport import connection
 from vmrag_link.transport.address import Address
 from vmrag_link.workspace import Workspace
@@ -43,17 +43,21 @@ def clone(ws: Workspace, remote: str | None = None, *, automatic: bool = False) 
     """
     if remote is None and ws.settings.dolt_access.server:
         return _join(ws, automatic=automatic)
-    pinned = destinations.pinned_remote(ws)
-    addresses = destinations.named(ws, pinned) if automatic and pinned else destinations.asked(ws, remote)
+    pinned = destinations.read_pinned_remote(ws)
+    addresses = (
+        destinations.list_trusted_addresses(ws, pinned)
+        if automatic and pinned
+        else destinations.list_fetch_addresses(ws, remote)
+    )
     source = clone_from(ws, addresses)
     if source is None:
         if automatic:  # another command was faster
             return _report(ws, addresses[0])
         raise _here_already()
-    target, others = ws.target(), [address for address in addresses if address != source]
+    target, others = ws.resolve_target(), [address for address in addresses if address != source]
     if target.state == "missing" and others:  # the next remote may have what the first one lacks
         with contextlib.suppress(RemoteError):  # the report says what is here
-            first_with(ws, others, target.revision)
+            fetch_revision(ws, others, target.revision)
     return _report(ws, source)
 
 
@@ -64,12 +68,12 @@ def _here_already() -> AlreadyInitialized:
 def _join(ws: Workspace, *, automatic: bool) -> CloneReport:
     access = ws.settings.dolt_access
     with _alone(ws):
-        if not ws.initialized:
-            opening.join(ws.places.kb, access).close()
-            revision_map.refresh(ws.engine)
+        if not ws.is_initialized:
+            opening.join_server_database(ws.places.kb, access).close()
+            revision_map.reload_map(ws.engine)
         elif not automatic:
             raise _here_already()
-    return _state(ws, access.server, (branch.name for branch in ws.engine.branches()))
+    return _state(ws, access.server, (branch.name for branch in ws.engine.list_branches()))
 
 
 def clone_from(ws: Workspace, addresses: list[Address]) -> Address | None:
@@ -78,24 +82,26 @@ def clone_from(ws: Workspace, addresses: list[Address]) -> Address | None:
     None: there is a knowledge base here already. Raises as `clone`.
     """
     with _alone(ws):
-        if ws.initialized:
+        if ws.is_initialized:
             return None
         names = " or ".join(address.text for address in addresses)
         ws.progress.note(f"This repository's knowledge base is not here yet; it is fetched from {names}.")
         source = _first(ws, addresses)
     try:
-        take_map(ws, source)
+        import_map(ws, source)
     except KnowledgeRefused as error:  # what newer commits pin is here all the same
         ws.progress.note(error.sentence)
-    fetch.take_in_links(ws, source)
+    fetch.import_links(ws, source)
     return source
 
 
 @contextlib.contextmanager
 def _alone(ws: Workspace) -> Iterator[None]:
     """All work trees of the repository get the same knowledge base."""
-    sidecar_repo.prepare(ws.places)
-    with locks.exclusive(ws.places.locks / "clone.lock", purpose="clone the knowledge base", timeout=ws.lock_timeout):
+    sidecar_repo.prepare_folders(ws.places)
+    with locks.hold_exclusive(
+        ws.places.locks / "clone.lock", purpose="clone the knowledge base", timeout=ws.lock_timeout
+    ):
         yield
 
 
@@ -104,18 +110,18 @@ def _first(ws: Workspace, addresses: list[Address]) -> Address:
 
     Where none has: raises why one of them could not be asked, else the first one's error.
     """
-    engine = destinations.engine_of(ws)
-    opening.require(engine, ws.settings.dolt_access)
+    engine = destinations.find_engine(ws)
+    opening.require_runnable(engine, ws.settings.dolt_access)
 
     def make(key: str, url: str) -> Engine:
         settings = ws.settings
-        return opening.clone(engine, ws.places.kb, key, url, limits=settings.limits, access=settings.dolt_access)
+        return opening.clone_engine(engine, ws.places.kb, key, url, limits=settings.limits, access=settings.dolt_access)
 
     problems: list[RemoteError] = []
     for address in addresses:
         try:
             with ws.progress.task("cloning", total=1) as task:
-                made = connection.clone(
+                made = connection.clone_remote(
                     ws.places, address, make, timeout=ws.lock_timeout, engine=engine, limits=ws.settings.limits
                 )
                 task.advance(1)
@@ -125,7 +131,7 @@ def _first(ws: Workspace, addresses: list[Address]) -> Address:
         if made is not None:
             made.close()
             return address
-        problems.append(nothing_at(address))
+        problems.append(build_remote_empty(address))
     raise next((each for each in problems if not isinstance(each, RemoteEmpty)), problems[0])
 
 
@@ -134,8 +140,8 @@ def _report(ws: Workspace, source: Address) -> CloneReport:
 
 
 def _state(ws: Workspace, source: str, branches: Iterable[str]) -> CloneReport:
-    pin = ws.target().pin
-    names = sorted(name for name in branches if not reserved(name))
+    pin = ws.resolve_target().pin
+    names = sorted(name for name in branches if not is_reserved(name))
     revision = pin.dolt_commit if pin else None
     here = revision is not None and ws.engine.has_revision(revision)
     return CloneReport(source, str(ws.places.kb), tuple(names), revision, here)

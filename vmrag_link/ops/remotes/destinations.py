@@ -8,18 +8,18 @@ from collections.abc import Collection
 
 from vmrag_link import pin as pins
 from vmrag_link import pin_values
-from vmrag_link.engines.base import EngineName, reserved
+from vmrag_link.engines.base import EngineName, is_reserved
 from vmrag_link.errors import PinMalformed, RemoteEmpty, RemoteError, RemoteInvalid
 from vmrag_link.git import configuration, plumbing, remotes
 from vmrag_link.models import Record
 from vmrag_link.pin import Pin
-from vmrag_link.pin_values import remote_flaw
+from vmrag_link.pin_values import find_remote_flaw
 from vmrag_link.transport import address
 from vmrag_link.transport.address import Address
 from vmrag_link.workspace import Workspace
 
 
-def asked(ws: Workspace, remote: str | None) -> list[Address]:
+def list_fetch_addresses(ws: Workspace, remote: str | None) -> list[Address]:
     """The remote named on the command line, else that of the pin or the settings, if trusted.
 
     Naming one agrees to it.
@@ -28,46 +28,46 @@ def asked(ws: Workspace, remote: str | None) -> list[Address]:
     `RemoteInvalid`, `RemoteNotTrusted`.
     """
     if remote is not None:
-        branch, engine = ws.trigger().branch, engine_of(ws)
-        return address.parse(ws.places, remote, branch=branch, engine=engine, ref=code_ref(ws), ask=True)
-    return named(ws, stated_remote(ws), ask=True)
+        branch, engine = ws.read_trigger().branch, find_engine(ws)
+        return address.parse_remote(ws.places, remote, branch=branch, engine=engine, ref=find_code_ref(ws), ask=True)
+    return list_trusted_addresses(ws, read_stated_remote(ws), ask=True)
 
 
-def to_push(ws: Workspace, remote: str | None) -> list[Address]:
+def list_push_addresses(ws: Workspace, remote: str | None) -> list[Address]:
     """As `asked`, for pushing: all places where `git push` would go."""
-    if remote is None and (ref := own_ref(ws, stated_remote(ws))):
-        found = address.to_code(ws.places, ws.trigger().branch, ref=ref, ask=True)
+    if remote is None and (ref := find_own_ref(ws, read_stated_remote(ws))):
+        found = address.list_code_push_addresses(ws.places, ws.read_trigger().branch, ref=ref, ask=True)
     else:
-        found = asked(ws, remote)
-    return address.for_pushing(ws.places, found[0])
+        found = list_fetch_addresses(ws, remote)
+    return address.list_push_targets(ws.places, found[0])
 
 
-def named(ws: Workspace, remote: str, *, ask: bool = False) -> list[Address]:
+def list_trusted_addresses(ws: Workspace, remote: str, *, ask: bool = False) -> list[Address]:
     """The remote that a pin or the settings name.
 
     Raises `RemoteNotTrusted` before anything is contacted, and as `asked`.
     """
-    address.require(ws.places, remote, accepted=ws.settings.accepted_remote)
-    if ref := own_ref(ws, remote):
-        return address.of_code(ws.places, ws.trigger().branch, ref=ref, ask=ask)
-    return [address.of_url(remote, engine=engine_of(ws), ask=ask)]
+    address.require_trusted(ws.places, remote, accepted=ws.settings.read_accepted_remote)
+    if ref := find_own_ref(ws, remote):
+        return address.list_code_addresses(ws.places, ws.read_trigger().branch, ref=ref, ask=ask)
+    return [address.parse_url(remote, engine=find_engine(ws), ask=ask)]
 
 
-def engine_of(ws: Workspace) -> EngineName:
+def find_engine(ws: Workspace) -> EngineName:
     """The engine of the knowledge base that is here, else of the one that is to come: that of the
     pinned revision, else of those that other branches pin, else the one of the settings.
     """
-    if ws.initialized:
+    if ws.is_initialized:
         return ws.engine.name
     from vmrag_link.ops.pins import history_pins
 
     pin = _pin(ws) or next((each for each, _ in history_pins.read_pins(ws.places, reflogs=False)), None)
-    return ws.config.engine if pin is None else pin_values.written_by(pin.dolt_commit)
+    return ws.config.engine if pin is None else pin_values.engine_of_revision(pin.dolt_commit)
 
 
-def own_ref(ws: Workspace, remote: str) -> str | None:
+def find_own_ref(ws: Workspace, remote: str) -> str | None:
     """As `pin_values.own_ref`, for the engine of this knowledge base."""
-    return pin_values.own_ref(remote, data=pin_values.ENGINE_DATA[engine_of(ws)])
+    return pin_values.parse_git_ref(remote, data=pin_values.ENGINE_DATA_REFS[find_engine(ws)])
 
 
 def require_from_agent(ws: Workspace, remote: str, *, agreed: Collection[str]) -> None:
@@ -79,29 +79,29 @@ def require_from_agent(ws: Workspace, remote: str, *, agreed: Collection[str]) -
     if remotes.find_name(ws.places, remote):
         return
     # What is no address needs no agreement.
-    address.parse(ws.places, remote, branch=ws.trigger().branch, engine=engine_of(ws))
-    address.require_from_agent(ws.places, remote, accepted=ws.settings.accepted_remote, agreed=agreed)
+    address.parse_remote(ws.places, remote, branch=ws.read_trigger().branch, engine=find_engine(ws))
+    address.require_trusted_for_agent(ws.places, remote, accepted=ws.settings.read_accepted_remote, agreed=agreed)
 
 
-def code_ref(ws: Workspace) -> str:
+def find_code_ref(ws: Workspace) -> str:
     """The ref at which the code's own remotes hold the knowledge base."""
-    return own_ref(ws, stated_remote(ws)) or pin_values.ENGINE_DATA[engine_of(ws)]
+    return find_own_ref(ws, read_stated_remote(ws)) or pin_values.ENGINE_DATA_REFS[find_engine(ws)]
 
 
-def stated_remote(ws: Workspace) -> str:
+def read_stated_remote(ws: Workspace) -> str:
     """The remote that the pin names, else that of the settings."""
-    return pinned_remote(ws) or ws.config.remote
+    return read_pinned_remote(ws) or ws.config.remote
 
 
-def pinned_remote(ws: Workspace) -> str | None:
+def read_pinned_remote(ws: Workspace) -> str | None:
     pin = _pin(ws)
     return pin.dolt_remote if pin else None
 
 
 def _pin(ws: Workspace) -> Pin | None:
-    data = plumbing.pin_bytes(ws.places)
+    data = plumbing.read_pin_bytes(ws.places)
     try:
-        return pins.parse(data) if data is not None else None
+        return pins.parse_pin(data) if data is not None else None
     except PinMalformed:
         return None
 
@@ -133,29 +133,29 @@ class RemotesReport(Record, frozen=True):
 
 def report_remotes(ws: Workspace) -> RemotesReport:
     """Report the remotes. Uses no network."""
-    text = stated_remote(ws)
-    trusted = tuple(map(remotes.shown, configuration.config_values(ws.places, address.TRUSTED_KEY)))
+    text = read_stated_remote(ws)
+    trusted = tuple(map(remotes.redact_url, configuration.read_config_values(ws.places, address.TRUSTED_KEY)))
     try:
-        found = named(ws, text)
+        found = list_trusted_addresses(ws, text)
     except RemoteError as why:
         return RemotesReport(text, (), trusted, why.message, why.hint)
     return RemotesReport(text, tuple(_row(ws, each) for each in found), trusted)
 
 
-def agree(ws: Workspace, text: str) -> None:
+def trust_remote(ws: Workspace, text: str) -> None:
     """Let pins and settings name this remote from now on, in this repository.
 
     Raises `RemoteInvalid`.
     """
-    if flaw := remote_flaw(text):
+    if flaw := find_remote_flaw(text):
         raise RemoteInvalid(f"A remote {flaw}", hint="vmrag remote")
-    if text not in configuration.config_values(ws.places, address.TRUSTED_KEY):
-        configuration.add(ws.places, address.TRUSTED_KEY, text)
+    if text not in configuration.read_config_values(ws.places, address.TRUSTED_KEY):
+        configuration.add_value(ws.places, address.TRUSTED_KEY, text)
 
 
-def withdraw(ws: Workspace, text: str) -> None:
+def distrust_remote(ws: Workspace, text: str) -> None:
     """Undo `agree`; raises `RemoteInvalid` where that was not done in this repository."""
-    if not configuration.remove(ws.places, address.TRUSTED_KEY, text):
+    if not configuration.remove_value(ws.places, address.TRUSTED_KEY, text):
         raise RemoteInvalid(
             f"This repository's git configuration does not name {text[:80]!r}.",
             hint=f"git config --show-origin --get-all {address.TRUSTED_KEY}",
@@ -164,10 +164,10 @@ def withdraw(ws: Workspace, text: str) -> None:
 
 def _row(ws: Workspace, address: Address) -> RemoteRow:
     url = address.text
-    if address.peer and address.peer.where in remotes.names(ws.places):
-        url = remotes.shown(remotes.url(ws.places, address.peer.where))
-    heads = ws.engine.remote_heads(address.key) if ws.initialized else {}
-    return RemoteRow(address.text, url, {n: h for n, h in sorted(heads.items()) if not reserved(n)})
+    if address.peer and address.peer.remote in remotes.list_remotes(ws.places):
+        url = remotes.redact_url(remotes.read_url(ws.places, address.peer.remote))
+    heads = ws.engine.remote_heads(address.key) if ws.is_initialized else {}
+    return RemoteRow(address.text, url, {n: h for n, h in sorted(heads.items()) if not is_reserved(n)})
 
 
 class Upstream(Record, frozen=True):
@@ -183,18 +183,18 @@ class Upstream(Record, frozen=True):
     problem: str = ""
 
 
-def upstream(ws: Workspace) -> Upstream | None:
+def find_upstream(ws: Workspace) -> Upstream | None:
     """The first remote of pin and settings; None where git knows no remote. Uses no network."""
-    text = stated_remote(ws)
+    text = read_stated_remote(ws)
     try:
-        address = named(ws, text)[0]
+        address = list_trusted_addresses(ws, text)[0]
     except RemoteEmpty:
         return None
     except RemoteError as why:
-        seen = remotes.shown(text)
+        seen = remotes.redact_url(text)
         return Upstream(seen, seen, {}, problem=why.message)
     url = address.text
-    if address.peer and address.peer.where in remotes.names(ws.places):
-        url = remotes.shown(remotes.url(ws.places, address.peer.where))
-    heads = {name: head for name, head in sorted(ws.engine.remote_heads(address.key).items()) if not reserved(name)}
+    if address.peer and address.peer.remote in remotes.list_remotes(ws.places):
+        url = remotes.redact_url(remotes.read_url(ws.places, address.peer.remote))
+    heads = {name: head for name, head in sorted(ws.engine.remote_heads(address.key).items()) if not is_reserved(name)}
     return Upstream(address.text, url, heads, address)

@@ -25,15 +25,15 @@ class UnpushedPin(Record, frozen=True):
     place: str
 
 
-def unpushed(ws: Workspace) -> tuple[UnpushedPin, ...]:
+def list_unpushed(ws: Workspace) -> tuple[UnpushedPin, ...]:
     """Asks no network: remotes hold what they held when they were fetched or pushed to last.
 
     A revision that is not here is somebody else's to push. Where nothing was found, it is not
     looked for again until a tracking branch moves.
     """
-    if not ws.initialized or ws.engine.shared:  # on a server, everybody has all of it
+    if not ws.is_initialized or ws.engine.shared:  # on a server, everybody has all of it
         return ()
-    stamp = refs.stamp(ws.places)
+    stamp = refs.read_stamp(ws.places)
     if stamp and stamp == _remembered(_note(ws)):
         return ()
     found = _look(ws)
@@ -44,15 +44,17 @@ def unpushed(ws: Workspace) -> tuple[UnpushedPin, ...]:
 
 
 def _look(ws: Workspace) -> tuple[UnpushedPin, ...]:
-    tracking = refs.pushed(ws.places)
+    tracking = refs.list_pushed_branches(ws.places)
     from vmrag_link.git import history  # which most commands do not load, because nothing was pushed since
 
-    data = history.pins_of(ws.places, tracking.values())
-    found = [(ref, pin) for ref, commit in tracking.items() if (pin := migrated.parsed(ws.places.kb, data.get(commit)))]
+    data = history.read_pins(ws.places, tracking.values())
+    found = [
+        (ref, pin) for ref, commit in tracking.items() if (pin := migrated.try_read_pin(ws.places.kb, data.get(commit)))
+    ]
     if not found:
         return ()
     revisions = dict.fromkeys(pin.dolt_commit for _, pin in found)
-    nowhere = set(ws.engine.unreachable(revisions, heads=_known_heads(ws)))
+    nowhere = set(ws.engine.find_unreachable(revisions, heads=_known_heads(ws)))
     return tuple(
         UnpushedPin(ref.removeprefix(refs.REMOTES), pin.dolt_commit, _remote(ws, ref, pin), pin.dolt_remote)
         for ref, pin in found
@@ -64,7 +66,7 @@ def _known_heads(ws: Workspace) -> set[str]:
     """Those of all remotes. What git carries counts while its copy here is noted (`copies`): after
     a push that was killed, the engine says that everything is there.
     """
-    heads = ws.engine.known_heads()
+    heads = ws.engine.all_remote_heads()
     for folder in ws.places.remotes.glob("git-*"):
         if not any(path.exists() for path in (folder / "stands-at", *folder.glob("*/stands-at"))):
             heads -= {*ws.engine.remote_heads(folder.name).values()}
@@ -76,8 +78,8 @@ def _remote(ws: Workspace, ref: str, pin: Pin) -> str:
     from vmrag_link.git import remotes
     from vmrag_link.ops.remotes import destinations
 
-    own = destinations.own_ref(ws, pin.dolt_remote)
-    return ref.removeprefix(refs.REMOTES).partition("/")[0] if own else remotes.shown(pin.dolt_remote)
+    own = destinations.find_own_ref(ws, pin.dolt_remote)
+    return ref.removeprefix(refs.REMOTES).partition("/")[0] if own else remotes.redact_url(pin.dolt_remote)
 
 
 def _note(ws: Workspace) -> Path:

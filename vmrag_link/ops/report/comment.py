@@ -9,21 +9,26 @@ from collections.abc import Iterator, Sequence
 from typing import Literal
 
 from vmrag_link.errors import plural
-from vmrag_link.markdown_text import code, link
+from vmrag_link.markdown_text import format_code, format_link
 from vmrag_link.ops.report.comment_data import CommentAnswer, CommentChunk, CommentData, MissingThing
-from vmrag_link.ops.report.wording import answers_that_change, count_citing_notes, counted, new_and_removed
+from vmrag_link.ops.report.wording import (
+    count_citing_notes,
+    describe_changed_answers,
+    describe_new_and_removed,
+    list_change_counts,
+)
 
 MARKER = "<!-- vmrag: what agents will be told -->"
 """The first line of every comment of ours, which nobody sees."""
 
-MOST_LINES = 60
+MAX_LINES = 60
 """Of a comment."""
 
 _OPEN, _FOLDED, _NAMED, _DOCUMENTS, _MISSING = 5, 4, 3, 6, 5
 """Of each that a comment shows: no more than `MOST_LINES` in all."""
 
 
-def comment(
+def format_comment(
     data: CommentData,
     run: str,
     *,
@@ -39,15 +44,15 @@ def comment(
     """
     if not data.compared:
         title, parts = "What agents will be told cannot be said", list[str]()
-    elif data.pin_conflict and not data.changes:
+    elif data.pin_conflict and not data.has_changes:
         title, parts = f"This {request} conflicts with its base branch", []
-    elif data.speaks:
+    elif data.has_news:
         title = f"This {request} changes what agents will be told"
         parts = [_summary(data), *_answers(data), *_listed(data), *_note_lines(data), *_documents(data)]
     else:
         title = f"This {request} no longer changes what agents will be told"
         parts = [_summary(data), *_listed(data)]
-    basis = ", ".join((f"As of {data.head[:12]}", *([link("its run has all of it", run)] if run else []))) + "."
+    basis = ", ".join((f"As of {data.head[:12]}", *([format_link("its run has all of it", run)] if run else []))) + "."
     if of_fork:
         basis += " That ran in the fork's name: what it says is the fork's word."
     return (
@@ -58,9 +63,9 @@ def comment(
 
 def _summary(data: CommentData) -> str:
     total = data.documents_changed.total
-    kinds = [f"{number} {kind}" for kind, number in counted(data.documents_changed)]
+    kinds = [f"{number} {kind}" for kind, number in list_change_counts(data.documents_changed)]
     documents = f"{plural(total, 'document')} {'differs' if total == 1 else 'differ'}: {', '.join(kinds)}."
-    listed = new_and_removed(data.questions_added, data.questions_removed, "question")
+    listed = describe_new_and_removed(data.questions_added, data.questions_removed, "question")
     return " ".join((_questions(data), *listed, documents if kinds else "No document differs."))
 
 
@@ -68,9 +73,9 @@ def _questions(data: CommentData) -> str:
     if not data.questions:
         return "No questions were asked."
     asked = plural(data.questions, "question")
-    if not data.answers_in_all:
+    if not data.total_answers:
         return f"{asked} asked: every answer stays as it is."
-    return answers_that_change(data.answers_changed, data.answers_below, asked)
+    return describe_changed_answers(data.answers_changed, data.answers_below, asked)
 
 
 def _answers(data: CommentData) -> Iterator[str]:
@@ -79,13 +84,13 @@ def _answers(data: CommentData) -> Iterator[str]:
     if shown:
         yield "\n".join(line for each in shown for line in _answer_lines(each))
     if folded:
-        lines = [f"- {code(each.question)}, {_place(each)}{_names(each)}" for each in folded[:_FOLDED]]
-        more = data.answers_in_all - len(shown)
+        lines = [f"- {format_code(each.question)}, {_place(each)}{_names(each)}" for each in folded[:_FOLDED]]
+        more = data.total_answers - len(shown)
         yield _fold(plural(more, "more question"), lines, more)
 
 
 def _answer_lines(answer: CommentAnswer) -> Iterator[str]:
-    yield f"- {code(answer.question)}, {_place(answer)}:"
+    yield f"- {format_code(answer.question)}, {_place(answer)}:"
     yield f"  - before: {_told(answer.before)}"
     yield f"  - after: {_told(answer.after)}"
 
@@ -97,18 +102,18 @@ def _place(answer: CommentAnswer) -> str:
 
 def _names(answer: CommentAnswer) -> str:
     """The documents there, if these are two."""
-    before, after = (code(each.document) if each else "nothing" for each in (answer.before, answer.after))
+    before, after = (format_code(each.document) if each else "nothing" for each in (answer.before, answer.after))
     return f": {before} → {after}" if before != after else ""
 
 
 def _told(chunk: CommentChunk | None) -> str:
-    return f"{code(chunk.document)}: {code(chunk.text)}" if chunk else "nothing"
+    return f"{format_code(chunk.document)}: {format_code(chunk.text)}" if chunk else "nothing"
 
 
 def _listed(data: CommentData) -> Iterator[str]:
     """Questions that are new or removed, in a line each."""
     lines = [
-        f"- {what} {plural(total, 'question').partition(' ')[2]}: {', '.join(map(code, some[:_NAMED]))}"
+        f"- {what} {plural(total, 'question').partition(' ')[2]}: {', '.join(map(format_code, some[:_NAMED]))}"
         f"{f' and {total - _NAMED} more' if total > _NAMED else ''}"
         for what, total, some in (
             ("new", data.questions_added, data.added),
@@ -121,7 +126,7 @@ def _listed(data: CommentData) -> Iterator[str]:
 
 def _note_lines(data: CommentData) -> Iterator[str]:
     if data.notes:
-        shown = [f"{code(note.name)} cites {code(note.place)}" for note in data.notes[:_NAMED]]
+        shown = [f"{format_code(note.name)} cites {format_code(note.place)}" for note in data.notes[:_NAMED]]
         more = data.notes_citing - len(shown)
         yield f"{count_citing_notes(data.notes_citing)}: {', '.join(shown)}{f' and {more} more' if more else ''}."
 
@@ -129,7 +134,7 @@ def _note_lines(data: CommentData) -> Iterator[str]:
 def _documents(data: CommentData) -> Iterator[str]:
     if data.documents:
         lines = [
-            f"- {document.kind}: {f'{code(document.old_name)} → ' if document.old_name else ''}{code(document.name)}"
+            f"- {document.kind}: {f'{format_code(document.old_name)} → ' if document.old_name else ''}{format_code(document.name)}"
             for document in data.documents[:_DOCUMENTS]
         ]
         total = data.documents_changed.total
@@ -156,8 +161,9 @@ _LACKS = {
 
 def _pin_conflict(data: CommentData, pull: str) -> Iterator[str]:
     if data.pin_conflict:
-        command = code(f"{pull or 'git merge BASE'} && git push")
-        yield f"Only {code('.dolt-version')} conflicts with the base branch. After {code('vmrag install')}, this merges it: {command}"
+        command = format_code(f"{pull or 'git merge BASE'} && git push")
+        install = format_code("vmrag install")
+        yield f"Only {format_code('.dolt-version')} conflicts with the base branch. After {install}, this merges it: {command}"
 
 
 def _things_missing(data: CommentData) -> Iterator[str]:
@@ -169,4 +175,4 @@ def _things_missing(data: CommentData) -> Iterator[str]:
 
 
 def _named(thing: MissingThing) -> str:
-    return code(thing.name if thing.code == "EXPECTED" else thing.name[:12])
+    return format_code(thing.name if thing.code == "EXPECTED" else thing.name[:12])

@@ -21,18 +21,18 @@ from vmrag_link.errors import UsageInvalid
 from vmrag_link.git.refs import COMMIT_NAME
 from vmrag_link.models import Record
 from vmrag_link.ops.checks.verify_commits import Code
-from vmrag_link.ops.report.rankings import ranked_name
+from vmrag_link.ops.report.rankings import shorten_name
 from vmrag_link.ops.report.records import (
     AnswerChange,
+    AnswerChunk,
     ComparedQueries,
     DocumentCounts,
     DocumentKind,
     ReportSummary,
-    ToldChunk,
 )
-from vmrag_link.ops.report.wording import documents_name
+from vmrag_link.ops.report.wording import name_document
 
-MOST_BYTES = 370_000
+MAX_BYTES = 370_000
 """Of what is handed over: all of its texts as long as they may be, of four bytes each."""
 
 _KEPT, _LISTED = 50, 10
@@ -123,17 +123,17 @@ class CommentData(Record, frozen=True, forbid_unknown_fields=True):
     pin_conflict: bool = False
 
     @property
-    def speaks(self) -> bool:
+    def has_news(self) -> bool:
         """Whether there is anything that people should be told."""
-        return self.changes or self.pin_conflict or not self.compared
+        return self.has_changes or self.pin_conflict or not self.compared
 
     @property
-    def changes(self) -> bool:
+    def has_changes(self) -> bool:
         """Whether an answer or a document changes, or a note may be outdated."""
-        return bool(self.answers_in_all or self.documents_changed.total or self.notes_citing)
+        return bool(self.total_answers or self.documents_changed.total or self.notes_citing)
 
     @property
-    def answers_in_all(self) -> int:
+    def total_answers(self) -> int:
         return self.answers_changed + self.answers_below
 
     def __post_init__(self) -> None:
@@ -141,7 +141,7 @@ class CommentData(Record, frozen=True, forbid_unknown_fields=True):
         documents = self.documents_changed
         listed = tuple(map(len, (self.answers, self.documents, self.missing, self.added, self.removed, self.notes)))
         numbers = (
-            self.answers_in_all,
+            self.total_answers,
             documents.total,
             self.things_missing,
             self.questions_added,
@@ -150,14 +150,14 @@ class CommentData(Record, frozen=True, forbid_unknown_fields=True):
         )
         if min(documents.added, documents.changed, documents.moved, documents.removed) < 0:
             raise ValueError("a number below zero")
-        if any(map(operator.gt, (*listed, self.answers_in_all), (*numbers, self.questions or 0))):
+        if any(map(operator.gt, (*listed, self.total_answers), (*numbers, self.questions or 0))):
             raise ValueError("more is listed than counted")
 
 
 # -- the data
 
 
-def data_of(number: int, summary: ReportSummary, head: str) -> CommentData:
+def build_comment_data(number: int, summary: ReportSummary, head: str) -> CommentData:
     """Those of a report. The answers that lack something, and then the best places, come first."""
     queries = summary.queries
     answers = sorted(queries.answers, key=lambda answer: (not answer.missing, answer.below, answer.place))
@@ -175,7 +175,7 @@ def data_of(number: int, summary: ReportSummary, head: str) -> CommentData:
         removed=tuple(_cut(each.query, _QUESTION) for each in queries.removed[:_LISTED]),
         documents_changed=summary.counts,
         documents=tuple(
-            CommentDocument(document.kind, _cut(documents_name(document), _NAME), _cut(document.shown_old_name, _NAME))
+            CommentDocument(document.kind, _cut(name_document(document), _NAME), _cut(document.shown_old_name, _NAME))
             for document in summary.documents[:_KEPT]
         ),
         notes_citing=len(summary.citing),
@@ -187,15 +187,15 @@ def data_of(number: int, summary: ReportSummary, head: str) -> CommentData:
     )
 
 
-def without_report(number: int, head: str, why: Code) -> CommentData:
+def build_without_report(number: int, head: str, why: Code) -> CommentData:
     """Those of a head whose knowledge cannot be had, because its pin is at fault."""
     return CommentData(number, head, compared=False, things_missing=1, missing=(MissingThing(why, head),))
 
 
-def parse(content: bytes) -> CommentData:
+def parse_comment_data(content: bytes) -> CommentData:
     """What a job wrote of such data as JSON, or a stranger. Raises `UsageInvalid`."""
-    flaw = f"more than {MOST_BYTES} bytes"
-    if len(content) <= MOST_BYTES:
+    flaw = f"more than {MAX_BYTES} bytes"
+    if len(content) <= MAX_BYTES:
         try:
             return msgspec.json.decode(content, type=CommentData)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
@@ -215,7 +215,7 @@ def _missing(summary: ReportSummary) -> Iterator[MissingThing]:
 
 def _comment_answer(change: AnswerChange, queries: ComparedQueries) -> CommentAnswer:
     before, after = (
-        excerpt and replace(excerpt, document=_cut(ranked_name(excerpt.document, queries), _NAME))
+        excerpt and replace(excerpt, document=_cut(shorten_name(excerpt.document, queries), _NAME))
         for excerpt in _excerpts(change.before, change.after)
     )
     return CommentAnswer(
@@ -223,7 +223,7 @@ def _comment_answer(change: AnswerChange, queries: ComparedQueries) -> CommentAn
     )
 
 
-def _excerpts(before: ToldChunk | None, after: ToldChunk | None) -> tuple[CommentChunk | None, CommentChunk | None]:
+def _excerpts(before: AnswerChunk | None, after: AnswerChunk | None) -> tuple[CommentChunk | None, CommentChunk | None]:
     """From a little before the first difference on, if both are texts of one document."""
     one, other = (" ".join(each.text.split()) if each else "" for each in (before, after))
     start = 0
@@ -234,7 +234,7 @@ def _excerpts(before: ToldChunk | None, after: ToldChunk | None) -> tuple[Commen
     return _chunk(before, one, start), _chunk(after, other, start)
 
 
-def _chunk(told: ToldChunk | None, text: str, start: int) -> CommentChunk | None:
+def _chunk(told: AnswerChunk | None, text: str, start: int) -> CommentChunk | None:
     return CommentChunk(told.document, _excerpt(text, start)) if told else None
 
 
@@ -243,4 +243,4 @@ def _excerpt(text: str, start: int) -> str:
 
 
 def _cut(text: str, most: int) -> str:
-    return terminal_text.cut_text(terminal_text.visible(text), most)  # halves of surrogate pairs are no JSON
+    return terminal_text.cut_text(terminal_text.escape_controls(text), most)  # halves of surrogate pairs are no JSON

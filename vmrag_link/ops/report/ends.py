@@ -27,23 +27,23 @@ from vmrag_link.errors import (
     quoted,
 )
 from vmrag_link.git import plumbing
-from vmrag_link.golden.queries import GoldenFile, GoldenQuery, Miss, misses
+from vmrag_link.golden.queries import GoldenFile, GoldenQuery, Miss, find_misses
 from vmrag_link.ops.checks import golden_file
-from vmrag_link.ops.checks.check_queries import changes_of_ranking, outdated
-from vmrag_link.ops.checks.diff_queries import answered_twice, query_diff, shown_names_of
+from vmrag_link.ops.checks.check_queries import explain_outdated, list_ranking_changes
+from vmrag_link.ops.checks.diff_queries import answer_twice, diff_answers, list_shown_names
 from vmrag_link.ops.checks.golden_file import GoldenAnswer
 from vmrag_link.ops.commits.ancestry import MergeBases
 from vmrag_link.ops.follow import lazy_fetch
 from vmrag_link.ops.follow.provenance import RankedRevision
-from vmrag_link.ops.history.ranges import shown_base
+from vmrag_link.ops.history.ranges import find_shown_base
 from vmrag_link.ops.history.revparse import WORKING, resolve_rev
 from vmrag_link.ops.report.records import (
     OPAQUE,
     AnswerChange,
+    AnswerChunk,
     ComparedQueries,
     ListedQuery,
     QueryChange,
-    ToldChunk,
 )
 from vmrag_link.paths import QUERIES_NAME
 from vmrag_link.settings import RetrievalSettings
@@ -86,10 +86,10 @@ class NamedEnd(NamedTuple):
     """A name as `places_of` takes it, and how the report calls it."""
 
     name: str
-    called: str = ""
+    label: str = ""
 
 
-def places_of(ws: Workspace, base: NamedEnd, head: NamedEnd) -> ComparedPlaces:
+def find_places(ws: Workspace, base: NamedEnd, head: NamedEnd) -> ComparedPlaces:
     """The ends by name: of git's commits first, then as `vmrag diff` takes revisions.
 
     A pinned revision that is not here is fetched. Raises `HistoryMissing` where a shallow clone
@@ -108,14 +108,14 @@ def places_of(ws: Workspace, base: NamedEnd, head: NamedEnd) -> ComparedPlaces:
 
 
 def _place(ws: Workspace, asked: NamedEnd) -> ComparedPlace:
-    called = asked.called or asked.name
+    called = asked.label or asked.name
     if asked.name == WORKING:
         raise UsageInvalid(
             "A report is about commits; uncommitted documents are in none.",
             hint='vmrag diff   (or first: vmrag commit -m "…")',
         )
     try:
-        commit = plumbing.resolve(ws.places, asked.name)
+        commit = plumbing.resolve_commit(ws.places, asked.name)
     except GitReferenceMissing:
         return ComparedPlace(called, None, resolve_rev(ws, asked.name))
     return _at(ws, called, commit, _pinned(ws, commit, called))
@@ -125,9 +125,9 @@ def _start(ws: Workspace, base: ComparedPlace, head: ComparedPlace) -> ComparedP
     if not (base.commit and head.commit):
         if base.revision is None or head.revision is None:
             return base
-        revision = shown_base(ws, base.revision, head.revision)
+        revision = find_shown_base(ws, base.revision, head.revision)
         return base if revision == base.revision else ComparedPlace(MERGE_BASE, None, revision)
-    found = MergeBases(ws.places, head.commit, base.commit).of(head.commit, base.commit)
+    found = MergeBases(ws.places, head.commit, base.commit).find_bases(head.commit, base.commit)
     if found is None:
         raise HistoryMissing(
             f"Where {head.name} left {base.name} cannot be said: this clone is shallow, and ends too early.",
@@ -141,13 +141,13 @@ def _start(ws: Workspace, base: ComparedPlace, head: ComparedPlace) -> ComparedP
     if base.commit in found:
         return base
     if base.revision and head.revision:
-        revision = shown_base(ws, base.revision, head.revision, (base.commit, head.commit))
+        revision = find_shown_base(ws, base.revision, head.revision, (base.commit, head.commit))
         return _at(ws, MERGE_BASE, found[0], revision)
     return _at(ws, MERGE_BASE, found[0], _pinned(ws, found[0], f"{MERGE_BASE} {found[0][:12]}"))
 
 
 def _at(ws: Workspace, called: str, commit: str, revision: str | None) -> ComparedPlace:
-    return ComparedPlace(called, commit, revision, bool(ws.sources.config_at(commit).sources))
+    return ComparedPlace(called, commit, revision, bool(ws.sources.read_config_at(commit).sources))
 
 
 def _pinned(ws: Workspace, commit: str, called: str) -> str | None:
@@ -156,7 +156,7 @@ def _pinned(ws: Workspace, commit: str, called: str) -> str | None:
         pin = lazy_fetch.pin_at(ws, commit, shown=called)
     except PinMissing:
         return None
-    return lazy_fetch.require(ws, pin, called)
+    return lazy_fetch.require_revision(ws, pin, called)
 
 
 def compare_answers(ws: Workspace, places: ComparedPlaces) -> ComparedQueries:
@@ -175,7 +175,7 @@ def compare_answers(ws: Workspace, places: ComparedPlaces) -> ComparedQueries:
         before, after = _ranked_revision(ws, places.start), _ranked_revision(ws, places.head)
         if before == after:  # one place ranks alike twice
             return listed
-        found = answered_twice(ws, golden, before, after)
+        found = answer_twice(ws, golden, before, after)
     except _REASONS as why:
         return _not_compared(listed, why.message, why.hint)
     return _compared(listed, golden, found, (before.retrieval, after.retrieval))
@@ -199,7 +199,7 @@ def _compared(
             problem = (f"{other.problem}.",) if other.problem else ()
             added.append(ListedQuery(query.text, query.line, (*problem, *lacks)))
             continue
-        diff, changed = query_diff(query, one, other), _answer_change(query, one, other, missed)
+        diff, changed = diff_answers(query, one, other), _answer_change(query, one, other, missed)
         if changed or diff.change != "none":
             changes.append(QueryChange(**asdict(diff), missed_before=lacked, missed_after=lacks))
         answers += [changed] if changed else []
@@ -208,11 +208,11 @@ def _compared(
         listed,
         changed=tuple(changes),
         missed=unexpected,
-        outdated=outdated(golden, changes_of_ranking(golden, settings[1])),
+        outdated=explain_outdated(golden, list_ranking_changes(golden, settings[1])),
         answers=tuple(answers),
         added=tuple(added),
         titles=_titles(answer for _, *both in found for answer in both),
-        names=shown_names_of(found),
+        names=list_shown_names(found),
     )
 
 
@@ -230,8 +230,8 @@ def _without(some: Iterable[GoldenQuery], others: Iterable[GoldenQuery]) -> tupl
 def _golden(ws: Workspace, head: ComparedPlace) -> GoldenFile | None:
     """Of a revision, which has no files, those of the work tree."""
     if head.commit:
-        return golden_file.load_at(ws, head.commit)
-    return golden_file.load(ws).golden if ws.places.queries.exists() else None
+        return golden_file.load_queries_at(ws, head.commit)
+    return golden_file.load_queries(ws).golden if ws.places.queries.exists() else None
 
 
 def _golden_before(ws: Workspace, places: ComparedPlaces) -> GoldenFile | None:
@@ -240,7 +240,7 @@ def _golden_before(ws: Workspace, places: ComparedPlaces) -> GoldenFile | None:
     """
     if places.start.commit and places.head.commit:
         with contextlib.suppress(QueriesInvalid, GitError):
-            return golden_file.load_at(ws, places.start.commit) or GoldenFile(())
+            return golden_file.load_queries_at(ws, places.start.commit) or GoldenFile(())
     return None
 
 
@@ -252,7 +252,7 @@ def _titles(answers: Iterable[GoldenAnswer]) -> dict[str, str]:
 
 
 def _ranked_revision(ws: Workspace, place: ComparedPlace) -> RankedRevision:
-    settings = ws.sources.config_at(place.commit) if place.commit else ws.config
+    settings = ws.sources.read_config_at(place.commit) if place.commit else ws.config
     files = settings if place.names_sources else None
     return RankedRevision(place.revision or "", settings.retrieval, place.commit if files else None, files)
 
@@ -260,8 +260,8 @@ def _ranked_revision(ws: Workspace, place: ComparedPlace) -> RankedRevision:
 def _list_misses(
     golden: GoldenFile, query: GoldenQuery, answer: GoldenAnswer, settings: RetrievalSettings
 ) -> list[Miss]:
-    comparable = not changes_of_ranking(golden, settings)
-    return misses(query, answer.found, query.asked(settings).k, answer.names, comparable=comparable)
+    comparable = not list_ranking_changes(golden, settings)
+    return find_misses(query, answer.found, query.build_query(settings).k, answer.names, comparable=comparable)
 
 
 def _sentences(missed: Sequence[Miss]) -> tuple[str, ...]:
@@ -287,12 +287,12 @@ def _answer_change(
     return AnswerChange(query.text, query.line, place, one, other, missing, below=not (weighty or missing))
 
 
-def _differ(one: ToldChunk | None, other: ToldChunk | None) -> bool:
+def _differ(one: AnswerChunk | None, other: AnswerChunk | None) -> bool:
     return (one and one.text) != (other and other.text)
 
 
-def _told(answer: GoldenAnswer) -> Iterator[ToldChunk]:
-    return (ToldChunk(each.document, text) for each, text in zip(answer.found, answer.texts, strict=True))
+def _told(answer: GoldenAnswer) -> Iterator[AnswerChunk]:
+    return (AnswerChunk(each.document, text) for each, text in zip(answer.found, answer.texts, strict=True))
 
 
 def _not_compared(listed: ComparedQueries, why: str, hint: str = "") -> ComparedQueries:

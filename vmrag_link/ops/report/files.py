@@ -11,7 +11,7 @@ from vmrag_link.errors import FileFailed, quoted, system_failure
 from vmrag_link.paths import require_no_link
 
 
-def require_place(path: Path, directory: Path) -> None:
+def require_writable_path(path: Path, directory: Path) -> None:
     """Raises `FileFailed` where no file can be, before anything is done for it, and for a link in
     the repository around `directory`.
     """

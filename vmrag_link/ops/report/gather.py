@@ -25,13 +25,13 @@ from vmrag_link.ops.follow import lazy_fetch
 from vmrag_link.ops.follow.recovery import recover
 from vmrag_link.ops.history import diff as diffs
 from vmrag_link.ops.history import log, word_diff
-from vmrag_link.ops.history.compare import between as between_places
+from vmrag_link.ops.history.compare import diff_places as between_places
 from vmrag_link.ops.history.diff import Diff, DiffTexts
-from vmrag_link.ops.history.known import KnownPlace
+from vmrag_link.ops.history.known import NamedPlace
 from vmrag_link.ops.history.log import PinnedRevision
 from vmrag_link.ops.history.trail import with_moves
 from vmrag_link.ops.history.word_diff import CollectionDiff, FieldDiff, Words, document_diff, printed_names
-from vmrag_link.ops.report.ends import ComparedPlace, ComparedPlaces, NamedEnd, compare_answers, places_of
+from vmrag_link.ops.report.ends import ComparedPlace, ComparedPlaces, NamedEnd, compare_answers, find_places
 from vmrag_link.ops.report.records import (
     DocumentCounts,
     DocumentKind,
@@ -63,7 +63,7 @@ FIELD = 4_000
 _LEAST, _MOST, _TOGETHER = 2_000, 100_000, 20_000_000
 
 
-def gather(
+def gather_report(
     ws: Workspace,
     base: NamedEnd,
     head: NamedEnd,
@@ -80,18 +80,18 @@ def gather(
 
     Raises `KnowledgeMoved`, and the errors of `places_of` and of the engine.
     """
-    if not ws.initialized:
-        lazy_fetch.bring(ws, insist=True)
-    if ws.initialized:
+    if not ws.is_initialized:
+        lazy_fetch.fetch_pinned(ws, insist=True)
+    if ws.is_initialized:
         recover(ws)
-    places = places_of(ws, base, head)
+    places = find_places(ws, base, head)
     spool = Spool()
     try:
         summary = _summary(ws, places, spool, findings)
         if past and places.head.commit:
-            from vmrag_link.ops.checks.check_history import quality_history
+            from vmrag_link.ops.checks.check_history import measure_history
 
-            summary = replace(summary, history=quality_history(ws, places.head.commit, limit=past))
+            summary = replace(summary, history=measure_history(ws, places.head.commit, limit=past))
         return KnowledgeReport(summary, spool)
     except BaseException:
         spool.close()
@@ -103,8 +103,8 @@ def _summary(
 ) -> ReportSummary:
     start, head = _known_place(ws, places.start), _known_place(ws, places.head)
     compared = between_places(ws, start, head, detail="names")
-    read = compared.read
-    found = with_moves(read, compared.found)
+    read = compared.texts
+    found = with_moves(read, compared.diff)
     lines = _documents(ws, read, found, spool, {*_files(start), *_files(head)})
     citing, uncited = _find_citing_notes(ws, places, head)
     queries = compare_answers(ws, places)  # before the sizes: what it asks may get its index here
@@ -113,7 +113,7 @@ def _summary(
     return ReportSummary(
         **_revisions_of(ws, places),
         counts=_counts(lines),
-        words=word_diff.total(lines),
+        words=word_diff.sum_words(lines),
         size=_size(ws, (start, head), lines),
         collections=tuple(rows),
         documents=lines,
@@ -127,28 +127,28 @@ def _summary(
     )
 
 
-def _find_citing_notes(ws: Workspace, places: ComparedPlaces, head: KnownPlace) -> tuple[tuple[CitingNote, ...], str]:
+def _find_citing_notes(ws: Workspace, places: ComparedPlaces, head: NamedPlace) -> tuple[tuple[CitingNote, ...], str]:
     """Return the notes of the head that cite what changes, or why they could not be found."""
     start, end, tree = places.start.commit, places.head.commit, head.tree
     if not (start and end and tree):
         return (), ""
-    keys = [key for key in tree.files if (source := tree.source(key[0])) and source.write]
+    keys = [key for key in tree.files if (source := tree.find_source(key[0])) and source.write]
     if not keys:
         return (), ""
     try:
-        notes = {document.source: document.content for document in tree.documents(keys).values()}
+        notes = {document.source: document.content for document in tree.read_documents(keys).values()}
         return find_citing_notes(ws.places, notes, start, end), ""
     except (GitError, LimitExceeded, OSError) as error:
         return (), str(error)
 
 
-def _known_place(ws: Workspace, place: ComparedPlace) -> KnownPlace:
-    stored = [collection.name for collection in ws.engine.collections(place.revision)] if place.revision else ()
-    tree = source_tree.at_commit(ws, place.commit, stored=stored) if place.commit and place.names_sources else None
-    return KnownPlace(place.revision, tree, place.commit or "")
+def _known_place(ws: Workspace, place: ComparedPlace) -> NamedPlace:
+    stored = [collection.name for collection in ws.engine.list_collections(place.revision)] if place.revision else ()
+    tree = source_tree.read_commit(ws, place.commit, stored=stored) if place.commit and place.names_sources else None
+    return NamedPlace(place.revision, tree, place.commit or "")
 
 
-def _files(place: KnownPlace) -> Iterable[Key]:
+def _files(place: NamedPlace) -> Iterable[Key]:
     return place.tree.files if place.tree else ()
 
 
@@ -163,10 +163,10 @@ def _documents(
     lines = []
     names = printed_names(found)
     with ws.progress.task(COMPARING, len(found.documents)) as task:
-        for number, sides in enumerate(diffs.texts(read, found.documents), start=1):
+        for number, sides in enumerate(diffs.read_sides(read, found.documents), start=1):
             document = _report_document(number, *sides, names=names, is_file=sides[0].key in files, most=most)
             spool.add(document)
-            lines.append(line_of(document))
+            lines.append(build_document_line(document))
             task.advance()
     return tuple(lines)
 
@@ -184,7 +184,7 @@ def _verify_commits(ws: Workspace, places: ComparedPlaces) -> Sequence[PinFindin
     return verify_between(ws, base.commit, head.commit, base_name=base.name, ask=False).findings
 
 
-def _size(ws: Workspace, places: Sequence[KnownPlace], lines: Sequence[DocumentLine]) -> KnowledgeSize:
+def _size(ws: Workspace, places: Sequence[NamedPlace], lines: Sequence[DocumentLine]) -> KnowledgeSize:
     counts = [_count(ws, place) for place in places]
     chunks = [_chunks(ws, place) for place in places]
     return KnowledgeSize(
@@ -194,22 +194,22 @@ def _size(ws: Workspace, places: Sequence[KnownPlace], lines: Sequence[DocumentL
     )
 
 
-def _count(ws: Workspace, place: KnownPlace) -> int:
+def _count(ws: Workspace, place: NamedPlace) -> int:
     """Files are counted that are documents by what is known without reading them; no code."""
-    stored = 0 if place.at is None else ws.engine.count(place.at)
+    stored = 0 if place.at is None else ws.engine.count_documents(place.at)
     return stored + sum(not place.tree.is_code(key) for key in place.tree.files) if place.tree else stored
 
 
-def _chunks(ws: Workspace, place: KnownPlace) -> int | None:
+def _chunks(ws: Workspace, place: NamedPlace) -> int | None:
     """None without an index that can be read, and where files are part of the knowledge."""
     if place.tree or not isinstance(place.at, str):
         return None if place.tree else 0
     revision = place.at
-    path = ws.views.path(revision)
-    with ws.views.reading(path):
-        if not ws.views.problem(revision):
+    path = ws.views.view_path(revision)
+    with ws.views.lock_for_reading(path):
+        if not ws.views.find_problem(revision):
             with contextlib.suppress(IndexFailed):  # damaged since it was proven
-                return views.read(path).counts()[1]
+                return views.read_view(path).count_totals()[1]
     return None
 
 
@@ -219,10 +219,10 @@ def _revisions_of(ws: Workspace, places: ComparedPlaces) -> dict[str, Any]:
     """
     base, start, head = (_behind(ws, place) for place in places)
     gained, lost = _only_in(ws, places.head, start), _only_in(ws, places.start, head)
-    at_ends = [log.info(ws.engine, place.revision) for place in places if place.revision]
+    at_ends = [log.read_info(ws.engine, place.revision) for place in places if place.revision]
     shown = {each.revision: each for each in chain(at_ends, gained[:MOST], lost[:MOST])}
     code = [place.commit for place in places if place.commit]
-    known = {each.revision: each for each in log.pinned(ws, shown.values(), also=code)} if shown else {}
+    known = {each.revision: each for each in log.add_pins(ws, shown.values(), also=code)} if shown else {}
     one, parted, other = (
         ReportEnd(place.name, place.commit, known[place.revision] if place.revision else None, place.names_sources)
         for place in places
@@ -233,19 +233,19 @@ def _revisions_of(ws: Workspace, places: ComparedPlaces) -> dict[str, Any]:
         "head": other,
         "gained": _revision_list(gained, known),
         "lost": _revision_list(lost, known),
-        "missing": len(base - start - head - log.hidden(ws.engine)) if base else 0,
+        "missing": len(base - start - head - log.list_hidden(ws.engine)) if base else 0,
     }
 
 
 def _behind(ws: Workspace, place: ComparedPlace) -> AbstractSet[str]:
-    return ws.engine.parents([place.revision]).keys() if place.revision else frozenset()
+    return ws.engine.map_parents([place.revision]).keys() if place.revision else frozenset()
 
 
 def _only_in(ws: Workspace, place: ComparedPlace, others: AbstractSet[str]) -> list[RevisionInfo]:
     """Newest first."""
     if not place.revision or place.revision in others:
         return []
-    return list(log.reached(ws.engine, [place.revision], log.hidden(ws.engine) | others))
+    return list(log.list_revisions(ws.engine, [place.revision], log.list_hidden(ws.engine) | others))
 
 
 def _revision_list(found: list[RevisionInfo], known: dict[str, PinnedRevision]) -> RevisionList:
@@ -293,7 +293,7 @@ def _report_document(
     )
 
 
-def line_of(document: ReportedDocument) -> DocumentLine:
+def build_document_line(document: ReportedDocument) -> DocumentLine:
     """The same without texts."""
     return DocumentLine(*(getattr(document, name) for name in DocumentLine.__struct_fields__))
 
@@ -324,12 +324,14 @@ def _kind_of(change: HeaderChange) -> DocumentKind:
 
 
 def _field_change(field: FieldDiff) -> FieldChange:
-    return FieldChange(field.name, _clip(worddiff.cut(worddiff.difference(field.before, field.after)), FIELD))
+    return FieldChange(
+        field.name, _clip(worddiff.cut_equal_text(worddiff.diff_words(field.before, field.after)), FIELD)
+    )
 
 
 def _whole_text(before: Document | None, after: Document | None) -> tuple[Piece, ...]:
     """A new document is one insertion, a removed one one deletion."""
-    return worddiff.difference(before.content if before else "", after.content if after else "")
+    return worddiff.diff_words(before.content if before else "", after.content if after else "")
 
 
 def _count_characters(document: Document | None) -> int:

@@ -23,7 +23,7 @@ from vmrag_link.errors import AuthenticationFailed, RemoteRejected, RemoteUnreac
 from vmrag_link.models import Record
 from vmrag_link.ops.report.comment import MARKER
 
-PAUSES = (1.0, 5.0)
+RETRY_PAUSES = (1.0, 5.0)
 _LONGEST_PAUSE = 60.0
 _SECONDS = 30.0
 _MOST_BYTES = 110_000_000
@@ -69,7 +69,7 @@ class _NoRedirect(HTTPRedirectHandler):
         return None
 
 
-def plain(markdown: str) -> str:
+def escape_references(markdown: str) -> str:
     """The comment with nothing in strangers' texts that GitLab takes for a reference.
 
     It minds none in a code span, as all of them are, when it has rendered the page. Other programs
@@ -89,9 +89,9 @@ class MergeRequest(NamedTuple):
     job_page: str
 
     @classmethod
-    def of(cls, environ: Mapping[str, str] = os.environ) -> MergeRequest:
+    def from_environment(cls, environ: Mapping[str, str] = os.environ) -> MergeRequest:
         """The one of this job. Raises `UsageInvalid`."""
-        api, project, number, token, job_page = env.gitlab_job(environ)
+        api, project, number, token, job_page = env.read_gitlab_job(environ)
         if not (project.isdecimal() and number.isdecimal() and endpoint.is_private(api)):
             raise UsageInvalid(
                 "This is no job of a GitLab merge request, whose API can be asked by https.",
@@ -101,14 +101,14 @@ class MergeRequest(NamedTuple):
             raise UsageInvalid("The variable GITLAB_TOKEN holds no token.", hint=_ALLOWED)
         return cls(api, f"{api}/projects/{project}/merge_requests/{number}/notes", token, int(number), job_page)
 
-    def settle(self, markdown: str, *, speaks: bool) -> NoteOutcome:
+    def update_note(self, markdown: str, *, speaks: bool) -> NoteOutcome:
         """See that there is one note of ours, with this text, which begins with `MARKER`; none is
         begun unless it `speaks`.
 
         Raises `AuthenticationFailed`, `RemoteRejected`, `RemoteUnreachable`.
         """
-        text = plain(markdown)
-        for pause in (*PAUSES, None):
+        text = escape_references(markdown)
+        for pause in (*RETRY_PAUSES, None):
             try:
                 return self._settle(text, speaks=speaks)  # looks again, so that a note is not written twice
             except _Again as why:
@@ -169,7 +169,7 @@ class MergeRequest(NamedTuple):
 
     def _read(self, answer: bytes, kind: type[_Kind]) -> _Kind:
         who = f"{self._what} does not answer as GitLab's API"
-        return endpoint.decoded(answer, kind, who=who, hint="See CI_API_V4_URL of the job.")
+        return endpoint.decode_answer(answer, kind, who=who, hint="See CI_API_V4_URL of the job.")
 
     @property
     def _what(self) -> str:

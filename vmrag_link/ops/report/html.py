@@ -21,12 +21,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import vmrag_link
 from vmrag_link import extras, terminal_text
 from vmrag_link.errors import plural
-from vmrag_link.markdown_text import fair_share
+from vmrag_link.markdown_text import compute_fair_share
 from vmrag_link.ops.history.word_diff import hidden_suffix
 from vmrag_link.ops.report import plot, rankings, wording
-from vmrag_link.ops.report.rankings import mended, worsened
+from vmrag_link.ops.report.rankings import has_improved, has_worsened
 from vmrag_link.ops.report.records import DocumentLine, KnowledgeReport, ReportedDocument, ReportSummary
-from vmrag_link.ops.report.wording import basis, counted, named, verdict
+from vmrag_link.ops.report.wording import describe_basis, judge_report, list_change_counts, name_end
 from vmrag_link.worddiff import Piece
 
 if TYPE_CHECKING:
@@ -35,10 +35,10 @@ if TYPE_CHECKING:
 OPEN, OPEN_WORDS = 30, 5_000
 """Up to so many documents with so many words that differ are shown open."""
 
-MOST = 5_000
+MAX_DOCUMENTS = 5_000
 """Documents on a page; a browser takes seconds for more."""
 
-SHOWN = 200
+MAX_SHOWN = 200
 """Queries, findings and collections on a page."""
 
 _BUFFERED = 32
@@ -52,38 +52,38 @@ _BLOCKS = 5
 _COLLECTION = attrgetter("collection")
 
 
-def require() -> None:
+def require_jinja() -> None:
     """Raises `IndexExtraMissing` where Jinja2 is not installed."""
     _environment()
 
 
-def page(report: KnowledgeReport) -> Iterator[str]:
+def render_page(report: KnowledgeReport) -> Iterator[str]:
     """The page in pieces, which are made while they are taken: memory holds one document's text.
 
     Raises `IndexExtraMissing` where Jinja2 is not installed.
     """
     summary = report.summary
-    groups = grouped(summary.documents, MOST)
+    groups = group_documents(summary.documents, MAX_DOCUMENTS)
     few = len(summary.documents) <= OPEN
-    queries = rankings.listed(summary.queries)
+    queries = rankings.list_changed_rankings(summary.queries)
     stream = (
         _environment()
         .get_template("page.html")
         .stream(
             report=summary,
-            verdict=verdict(summary),
-            basis="" if summary.start == summary.base else basis(summary),
-            base=named(summary.base),
-            start=named(summary.start),
-            head=named(summary.head),
+            verdict=judge_report(summary),
+            basis="" if summary.start == summary.base else describe_basis(summary),
+            base=name_end(summary.base),
+            start=name_end(summary.start),
+            head=name_end(summary.head),
             groups=groups,
-            sections=_sections(groups, report.documents()),
+            sections=_sections(groups, report.read_documents()),
             queries=queries,
-            scores=rankings.with_other_scores(summary.queries),
-            answers=rankings.answers_by_line(summary.queries),
-            shown=SHOWN,
+            scores=rankings.list_changed_scores(summary.queries),
+            answers=rankings.index_answers(summary.queries),
+            shown=MAX_SHOWN,
             places=rankings.PLACES,
-            renamed=rankings.renamed(summary),
+            renamed=rankings.list_renames(summary),
             few=few,
             open=few and _words(summary) <= OPEN_WORDS,
             same_in_terminal=_command(summary),
@@ -103,12 +103,12 @@ class Group(NamedTuple):
     left_out: int
 
 
-def grouped(documents: Sequence[DocumentLine], most: int) -> list[Group]:
+def group_documents(documents: Sequence[DocumentLine], most: int) -> list[Group]:
     """By collection, numbered from 1. Of more than `most` documents each collection has its share:
     what small ones leave is the large ones'.
     """
     by_name = [(name, list(lines)) for name, lines in groupby(documents, _COLLECTION)]
-    share = fair_share([len(lines) for _, lines in by_name], most)
+    share = compute_fair_share([len(lines) for _, lines in by_name], most)
     return [
         Group(number, name, lines[:share], len(lines[share:])) for number, (name, lines) in enumerate(by_name, start=1)
     ]
@@ -129,7 +129,7 @@ def piece_text(piece: Piece) -> str:
     return piece.text.replace("\r\n", "\n")
 
 
-def blocks(line: DocumentLine) -> str:
+def draw_blocks(line: DocumentLine) -> str:
     """Five letters: the share of inserted words (`p`), of deleted ones (`m`), and `n` for the rest
     where little differs.
     """
@@ -162,11 +162,13 @@ def _environment() -> Environment:
     try:
         from jinja2 import Environment, FunctionLoader, StrictUndefined
     except ImportError:
-        raise extras.missing("report", "The page of a report is written by Jinja2, which is not installed.") from None
+        raise extras.missing_extra_error(
+            "report", "The page of a report is written by Jinja2, which is not installed."
+        ) from None
     made = Environment(
         autoescape=True,
         finalize=_show,
-        loader=FunctionLoader(part),
+        loader=FunctionLoader(read_part),
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
@@ -179,20 +181,20 @@ def _environment() -> Environment:
         "signed": _signed,
     }
     made.globals |= {
-        "blocks": blocks,
-        "counted": counted,
-        "mended": mended,
+        "blocks": draw_blocks,
+        "counted": list_change_counts,
+        "mended": has_improved,
         "piece_text": piece_text,
-        "subject_and_body": wording.subject_and_body,
-        "brought": wording.brought,
-        "telling_title": rankings.telling_title,
-        "text_that_differs": rankings.text_that_differs,
-        "rank_rows": rankings.rank_rows,
+        "subject_and_body": wording.split_message,
+        "brought": wording.describe_merged,
+        "telling_title": rankings.choose_title,
+        "text_that_differs": rankings.name_differing_text,
+        "rank_rows": rankings.build_rank_rows,
         "hidden_suffix": hidden_suffix,
-        "worsened": worsened,
+        "worsened": has_worsened,
         "version": vmrag_link.__version__,
-        **_own("style", part("page.css")),
-        **_own("script", part("page.js")),
+        **_own("style", read_part("page.css")),
+        **_own("script", read_part("page.js")),
     }
     return made
 
@@ -205,14 +207,14 @@ def _own(name: str, text: str) -> dict[str, str]:
     return {name: Markup(text), f"{name}_hash": f"sha256-{digest}"}  # noqa: S704  a file of ours
 
 
-def part(name: str) -> str:
+def read_part(name: str) -> str:
     """A file of the page's."""
     return (resources.files(vmrag_link) / "ops" / "report" / "page" / name).read_text("utf-8")
 
 
 def _show(value: Any) -> Any:
     """What is no markup of ours is a text, and can be seen."""
-    return value if hasattr(value, "__html__") else terminal_text.visible(str(value))
+    return value if hasattr(value, "__html__") else terminal_text.escape_controls(str(value))
 
 
 def _beginning(text: str) -> str:

@@ -10,16 +10,23 @@ from itertools import islice
 
 from vmrag_link.errors import plural
 from vmrag_link.golden.queries import RankedChunk
-from vmrag_link.markdown_text import LIMIT, beginning, fair_share, paragraph, table, text
+from vmrag_link.markdown_text import (
+    MAX_BYTES,
+    compute_fair_share,
+    cut_to_bytes,
+    escape_markdown,
+    escape_paragraph,
+    format_table,
+)
 from vmrag_link.ops.history.word_diff import Words, hidden_suffix
 from vmrag_link.ops.report.rankings import (
     PLACES,
-    answers_by_line,
-    listed,
-    rank_rows,
-    ranked_name,
-    renamed,
-    text_that_differs,
+    build_rank_rows,
+    index_answers,
+    list_changed_rankings,
+    list_renames,
+    name_differing_text,
+    shorten_name,
 )
 from vmrag_link.ops.report.records import (
     AnswerChange,
@@ -35,16 +42,16 @@ from vmrag_link.ops.report.records import (
     TextChange,
 )
 from vmrag_link.ops.report.wording import (
-    basis,
-    documents_name,
-    grown,
-    named,
-    pinned_by,
-    told,
-    verdict,
-    without_revision,
+    describe_basis,
+    describe_pinning,
+    describe_revision,
+    describe_unpinned,
+    format_growth,
+    judge_report,
+    name_document,
+    name_end,
 )
-from vmrag_link.worddiff import Op, render
+from vmrag_link.worddiff import Op, render_pieces
 
 _SHARES = {
     "facts": 0.03,
@@ -74,7 +81,7 @@ _SENTENCE = 500
 _TAGS = {"insert": "ins", "delete": "del"}
 
 
-def markdown(report: KnowledgeReport, *, limit: int = LIMIT) -> str:
+def format_markdown(report: KnowledgeReport, *, limit: int = MAX_BYTES) -> str:
     """At most `limit` bytes, of which there have to be 100,000.
 
     Raises as `KnowledgeReport.documents`.
@@ -95,30 +102,30 @@ def markdown(report: KnowledgeReport, *, limit: int = LIMIT) -> str:
 
 
 def _head(summary: ReportSummary, room: int) -> str:
-    first, *others = verdict(summary).sentences
+    first, *others = judge_report(summary).sentences
     rows = [
         ("Before", _end(summary.start, summary.lost)),
         ("After", _end(summary.head, summary.gained)),
-        ("Documents", grown(summary.size.documents)),
+        ("Documents", format_growth(summary.size.documents)),
         ("Characters", f"{summary.size.characters.grown:+,}"),
         ("Words", _words(summary.words)),
         *((f"Files of {file.collection} that differ", f"{file.total:,}") for file in summary.files),
-        *([("Chunks", grown(summary.size.chunks))] if summary.size.chunks else []),
+        *([("Chunks", format_growth(summary.size.chunks))] if summary.size.chunks else []),
         *(
             [("Golden queries", f"{summary.queries.not_compared} {summary.queries.hint}")]
             if summary.queries.not_compared
             else []
         ),
     ]
-    said = "".join(f"{paragraph(_beginning(each))}\n\n" for each in (*others, basis(summary)))
-    return f"## {text(_beginning(first))}\n\n{said}{table('Knowledge', ('', ''), rows, limit=room, level=3)}"
+    said = "".join(f"{escape_paragraph(_beginning(each))}\n\n" for each in (*others, describe_basis(summary)))
+    return f"## {escape_markdown(_beginning(first))}\n\n{said}{format_table('Knowledge', ('', ''), rows, limit=room, level=3)}"
 
 
 def _end(end: ReportEnd, found: RevisionList) -> str:
     if end.revision is None:
-        return f"{named(end)}: {without_revision(end)}"
-    by = pinned_by(end.revision)
-    return f"{named(end)}, revision {end.revision.revision[:12]}: {told(end.revision, found)}" + (
+        return f"{name_end(end)}: {describe_unpinned(end)}"
+    by = describe_pinning(end.revision)
+    return f"{name_end(end)}, revision {end.revision.revision[:12]}: {describe_revision(end.revision, found)}" + (
         f"\npinned by {by}" if by else ""
     )
 
@@ -140,18 +147,18 @@ def _note_rows(summary: ReportSummary, room: int) -> str:
 def _revisions(summary: ReportSummary, room: int) -> Iterator[str]:
     for title, found in (
         ("Revisions", summary.gained),
-        (f"Revisions of {named(summary.start)} that are not in {named(summary.head)}", summary.lost),
+        (f"Revisions of {name_end(summary.start)} that are not in {name_end(summary.head)}", summary.lost),
     ):
-        rows = [(each.revision[:12], told(each, found), pinned_by(each)) for each in found.shown]
+        rows = [(each.revision[:12], describe_revision(each, found), describe_pinning(each)) for each in found.shown]
         yield _table(title, ("Revision", "Message", "Pinned by"), rows, room, total=found.total)
 
 
 def _queries(summary: ReportSummary, room: int) -> str:
-    queries, names = summary.queries, renamed(summary)
-    answers = answers_by_line(queries)
+    queries, names = summary.queries, list_renames(summary)
+    answers = index_answers(queries)
     rows = [
         (f"{each.query}\n(line {each.line})", *_rankings(each, answers.get(each.line), names, queries))
-        for each in listed(queries)
+        for each in list_changed_rankings(queries)
     ]
     new = [("new", each.query, "\n".join(each.missed)) for each in queries.added]
     removed = [("removed", each.query, "") for each in queries.removed]
@@ -164,10 +171,10 @@ def _queries(summary: ReportSummary, room: int) -> str:
 def _rankings(
     query: QueryChange, answer: AnswerChange | None, names: Mapping[str, str], queries: ComparedQueries
 ) -> tuple[str, str]:
-    rows = rank_rows(query, names)
+    rows = build_rank_rows(query, names)
     before = (_format_place(row.place, row.before, "gone" if row.gone else "", queries) for row in rows if row.before)
     after = (_format_place(row.place, row.after, row.mark, queries) for row in rows if row.after)
-    differs = filter(None, [text_that_differs(answer, queries)])
+    differs = filter(None, [name_differing_text(answer, queries)])
     return (
         "\n".join((*_lacks(query.problem_before, query.missed_before), *before, *_more(query.before))),
         "\n".join((*_lacks(query.problem_after, query.missed_after), *differs, *after, *_more(query.after))),
@@ -176,7 +183,7 @@ def _rankings(
 
 def _format_place(place: int, chunk: RankedChunk, mark: str, queries: ComparedQueries) -> str:
     said = f" {mark}" if mark not in ("", "=") else ""
-    return f"{place}. {ranked_name(chunk.document, queries)} #{chunk.chunk} ({chunk.score:g}){said}"
+    return f"{place}. {shorten_name(chunk.document, queries)} #{chunk.chunk} ({chunk.score:g}){said}"
 
 
 def _lacks(problem: str, missed: Sequence[str]) -> Iterator[str]:
@@ -198,7 +205,7 @@ def _collections(summary: ReportSummary, room: int) -> str:
 
 
 def _field(field: FieldChange) -> str:
-    return f"{field.name}: {render(field.change.pieces)}{_left_out(field.change)}"
+    return f"{field.name}: {render_pieces(field.change.pieces)}{_left_out(field.change)}"
 
 
 def _documents(summary: ReportSummary, room: int) -> str:
@@ -211,7 +218,7 @@ def _words(words: Words) -> str:
 
 
 def _names(line: DocumentLine) -> str:
-    name = documents_name(line)
+    name = name_document(line)
     return f"{line.shown_old_name}\n→ {name}" if line.shown_old_name else name
 
 
@@ -220,7 +227,7 @@ def _table(title: str, heads: Sequence[str], rows: Sequence[Sequence[object]], r
     if not rows:
         return ""
     titled = f"{title} ({len(rows)} of {total})" if total > len(rows) else title
-    return table(titled, heads, rows, limit=room, level=3, elsewhere=_ELSEWHERE)
+    return format_table(titled, heads, rows, limit=room, level=3, elsewhere=_ELSEWHERE)
 
 
 # -- what differs in the texts
@@ -230,16 +237,16 @@ def _texts(report: KnowledgeReport, room: int) -> Iterator[str]:
     """The documents that have something to show, each with its fair share of the room."""
     heading = "### What differs\n\n"
     room -= len(heading) + _NOTE
-    sizes = [len(shown.encode()) for document in report.documents() if (shown := _details(document, room))]
+    sizes = [len(shown.encode()) for document in report.read_documents() if (shown := _details(document, room))]
     if not sizes:
         return
     fits = min(len(sizes), room // _LEAST)
-    share = fair_share(sizes[:fits], room)
+    share = compute_fair_share(sizes[:fits], room)
     yield heading
-    yield from islice(filter(None, (_details(document, share) for document in report.documents())), fits)
+    yield from islice(filter(None, (_details(document, share) for document in report.read_documents())), fits)
     if fits < len(sizes):
         rest = f"What differs in {plural(len(sizes) - fits, 'more document')} has no room here"
-        yield f"{text(f'{rest}; the texts {_ELSEWHERE}.')}\n"
+        yield f"{escape_markdown(f'{rest}; the texts {_ELSEWHERE}.')}\n"
 
 
 def _details(document: ReportedDocument, room: int) -> str:
@@ -247,13 +254,13 @@ def _details(document: ReportedDocument, room: int) -> str:
     stretches = list(_stretches(document))
     if not stretches:
         return ""
-    name = beginning(_names(document), room // 3)
-    before, after = f"<details><summary>{document.kind} {text(name)}</summary><p>", "</p></details>\n\n"
+    name = cut_to_bytes(_names(document), room // 3)
+    before, after = f"<details><summary>{document.kind} {escape_markdown(name)}</summary><p>", "</p></details>\n\n"
     left = room - len((before + after).encode()) - _REST
     shown: list[str] = []
     for number, (op, string) in enumerate(stretches):
         if len(string) > left or len((marked := _marked(op, string)).encode()) > left:
-            kept = beginning(string, left - len(_marked(op, "")))
+            kept = cut_to_bytes(string, left - len(_marked(op, "")))
             unshown = sum(len(stretch) for _, stretch in stretches[number:]) - len(kept)
             return "".join((before, *shown, _marked(op, kept), _rest(document.text.left_out + unshown), after))
         shown.append(marked)
@@ -271,7 +278,7 @@ def _stretches(document: ReportedDocument) -> Iterator[tuple[Op, str]]:
 
 def _marked(op: Op, string: str) -> str:
     tag = _TAGS.get(op)
-    return f"<{tag}>{text(string)}</{tag}>" if tag else text(string)
+    return f"<{tag}>{escape_markdown(string)}</{tag}>" if tag else escape_markdown(string)
 
 
 def _rest(characters: int) -> str:

@@ -16,12 +16,12 @@ PLACES = 20
 """Of a ranking that are shown; `k` may be 1,000."""
 
 
-def worsened(query: QueryChange) -> bool:
+def has_worsened(query: QueryChange) -> bool:
     """The answer lacks something that is expected, or could not be had, and was right before."""
     return _lacks_after(query) and not _lacks_before(query)
 
 
-def mended(query: QueryChange) -> bool:
+def has_improved(query: QueryChange) -> bool:
     """The other way round."""
     return _lacks_before(query) and not _lacks_after(query)
 
@@ -34,20 +34,20 @@ def _lacks_after(query: QueryChange) -> bool:
     return bool(query.problem_after or query.missed_after)
 
 
-def listed(queries: ComparedQueries) -> list[QueryChange]:
+def list_changed_rankings(queries: ComparedQueries) -> list[QueryChange]:
     """Those whose ranking differs or whose answer does, the worst first."""
-    answers = answers_by_line(queries)
+    answers = index_answers(queries)
     found = [each for each in queries.changed if each.change == "ranking" or each.line in answers]
-    return sorted(found, key=lambda each: (not worsened(each), _lightness(answers.get(each.line))))
+    return sorted(found, key=lambda each: (not has_worsened(each), _lightness(answers.get(each.line))))
 
 
-def with_other_scores(queries: ComparedQueries) -> list[QueryChange]:
+def list_changed_scores(queries: ComparedQueries) -> list[QueryChange]:
     """The others: nothing but scores differs."""
-    answers = answers_by_line(queries)
+    answers = index_answers(queries)
     return [each for each in queries.changed if each.change == "scores" and each.line not in answers]
 
 
-def answers_by_line(queries: ComparedQueries) -> dict[int, AnswerChange]:
+def index_answers(queries: ComparedQueries) -> dict[int, AnswerChange]:
     return {answer.line: answer for answer in queries.answers}
 
 
@@ -55,30 +55,30 @@ def _lightness(answer: AnswerChange | None) -> tuple[bool, bool]:
     return (answer is None, answer is not None and answer.below)
 
 
-def text_that_differs(answer: AnswerChange | None, queries: ComparedQueries) -> str:
+def name_differing_text(answer: AnswerChange | None, queries: ComparedQueries) -> str:
     """Name the document with a different text at the same place, if a ranking does not show it."""
     before, after = (answer.before, answer.after) if answer else (None, None)
     if not (answer and before and after) or before.document != after.document or before.text == after.text:
         return ""
-    return f"{ranked_name(after.document, queries)} has a different text at place {answer.place}."
+    return f"{shorten_name(after.document, queries)} has a different text at place {answer.place}."
 
 
-def ranked_name(name: str, queries: ComparedQueries) -> str:
+def shorten_name(name: str, queries: ComparedQueries) -> str:
     """Return what to print for COLLECTION/DOC."""
-    return titled_name(queries.shown_name_of(name), queries.titles.get(name, ""))
+    return add_title(queries.shown_name_of(name), queries.titles.get(name, ""))
 
 
-def titled_name(name: str, title: str) -> str:
-    telling = telling_title(name, title)
+def add_title(name: str, title: str) -> str:
+    telling = choose_title(name, title)
     return f"{name} ({telling})" if telling else name
 
 
-def telling_title(name: str, title: str) -> str:
+def choose_title(name: str, title: str) -> str:
     """The title of a document whose id tells a person nothing; empty for others."""
     return shortened(title) if OPAQUE.search(name) else ""
 
 
-class Was(NamedTuple):
+class PreviousPlace(NamedTuple):
     """Where a chunk of the new ranking was in the old one: itself (`same_chunk`), or another one of
     its document.
     """
@@ -96,7 +96,7 @@ class RankRow(NamedTuple):
     before: RankedChunk | None
     gone: bool
     after: RankedChunk | None
-    was: Was | None
+    was: PreviousPlace | None
     made_room: int = 0
 
     @property
@@ -117,12 +117,12 @@ class RankRow(NamedTuple):
         return "=" if self.was.same_chunk else "≈"
 
 
-def renamed(summary: ReportSummary) -> dict[str, str]:
+def list_renames(summary: ReportSummary) -> dict[str, str]:
     """The new names of moved documents."""
     return {document.old_name: document.name for document in summary.documents if document.old_name}
 
 
-def rank_rows(query: QueryChange, renamed: Mapping[str, str]) -> list[RankRow]:
+def build_rank_rows(query: QueryChange, renamed: Mapping[str, str]) -> list[RankRow]:
     """The first `PLACES` of both rankings side by side. `renamed`: new names of moved documents.
 
     A document's chunks have other numbers as soon as it grows at its beginning, so what has no
@@ -137,22 +137,22 @@ def rank_rows(query: QueryChange, renamed: Mapping[str, str]) -> list[RankRow]:
     ]
 
 
-def _made_room(was: Was | None, kept: Container[int]) -> int:
+def _made_room(was: PreviousPlace | None, kept: Container[int]) -> int:
     return sum(place not in kept for place in range(1, was.place)) if was else 0
 
 
-def _matches(query: QueryChange, renamed: Mapping[str, str]) -> dict[int, Was]:
+def _matches(query: QueryChange, renamed: Mapping[str, str]) -> dict[int, PreviousPlace]:
     """By place in the new ranking."""
     old = {place: (renamed.get(each.document, each.document), each.chunk) for place, each in enumerate(query.before, 1)}
     new = {place: (each.document, each.chunk) for place, each in enumerate(query.after, 1)}
-    found: dict[int, Was] = {}
+    found: dict[int, PreviousPlace] = {}
     for same_chunk in (True, False):
         waiting: dict[object, list[int]] = {}
         for place, key in old.items():
             waiting.setdefault(key if same_chunk else key[0], []).append(place)
         for place, key in new.items():
             if place not in found and (places := waiting.get(key if same_chunk else key[0])):
-                found[place] = Was(places.pop(0), same_chunk)
+                found[place] = PreviousPlace(places.pop(0), same_chunk)
         taken = {each.place for each in found.values()}
         old = {place: key for place, key in old.items() if place not in taken}
     return found

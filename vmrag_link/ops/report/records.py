@@ -189,7 +189,7 @@ class QueryChange(QueryDiff, frozen=True):
     missed_after: tuple[str, ...] = ()
 
 
-class ToldChunk(Record, frozen=True):
+class AnswerChunk(Record, frozen=True):
     """What stands at a place of an answer. `document`: COLLECTION/DOC."""
 
     document: str
@@ -209,8 +209,8 @@ class AnswerChange(Record, frozen=True):
     query: str
     line: int
     place: int
-    before: ToldChunk | None
-    after: ToldChunk | None
+    before: AnswerChunk | None
+    after: AnswerChunk | None
     missing: tuple[str, ...] = ()
     below: bool = False
 
@@ -354,13 +354,13 @@ class KnowledgeReport:
         self.summary = summary
         self._spool = spool
 
-    def documents(self) -> Iterator[ReportedDocument]:
+    def read_documents(self) -> Iterator[ReportedDocument]:
         """In the order of `summary.documents`, afresh each time."""
         return self._spool.read()
 
-    def full(self) -> FullReport:
+    def load_full(self) -> FullReport:
         """All of it in memory."""
-        return FullReport(self.summary, list(self.documents()))
+        return FullReport(self.summary, list(self.read_documents()))
 
     def __enter__(self) -> Self:
         return self

@@ -15,7 +15,7 @@ from vmrag_link.models import Record
 from vmrag_link.ops.checks.verify_commits import PinFinding
 from vmrag_link.ops.history.log import PinnedRevision
 from vmrag_link.ops.report.ends import MERGE_BASE
-from vmrag_link.ops.report.rankings import listed, titled_name, worsened
+from vmrag_link.ops.report.rankings import add_title, has_worsened, list_changed_rankings
 from vmrag_link.ops.report.records import (
     ComparedQueries,
     DocumentCounts,
@@ -44,12 +44,12 @@ class ReportVerdict(Record, frozen=True):
     sentences: tuple[str, ...]
 
 
-def verdict(summary: ReportSummary) -> ReportVerdict:
+def judge_report(summary: ReportSummary) -> ReportVerdict:
     wrong = tuple(_wrong(summary))
     changed = _documents(summary)
     answers = _answers(summary.queries)
     given_up = [finding for finding in summary.findings if finding.code == "LOSS_ACCEPTED"]
-    doubtful = bool(listed(summary.queries) or summary.queries.removed or summary.queries.hint)
+    doubtful = bool(list_changed_rankings(summary.queries) or summary.queries.removed or summary.queries.hint)
     look = bool(given_up or summary.words.hidden or summary.lost.total or summary.citing) or doubtful
     files = tuple(_files(summary))
     about = (*_hidden(summary), *files, *_citing_notes(summary), *_lost(summary), *answers, *_verification(summary))
@@ -57,7 +57,7 @@ def verdict(summary: ReportSummary) -> ReportVerdict:
     return ReportVerdict("bad" if wrong else "look" if look else "good", told)
 
 
-def counted(counts: DocumentCounts) -> list[tuple[str, int]]:
+def list_change_counts(counts: DocumentCounts) -> list[tuple[str, int]]:
     """The kinds of changes that there are, with their numbers."""
     found = ((kind, getattr(counts, kind)) for kind in VERBS)
     return [(kind, number) for kind, number in found if number]
@@ -67,7 +67,7 @@ def _wrong(summary: ReportSummary) -> Iterator[str]:
     errors = [finding for finding in summary.findings if finding.level == "error"]
     if errors:
         yield f"vmrag verify finds {plural(len(errors), 'error')}: {_join(sorted({error.code for error in errors}))}."
-    if worse := sum(map(worsened, summary.queries.changed)):
+    if worse := sum(map(has_worsened, summary.queries.changed)):
         yield f"{plural(worse, 'golden query')} {'is' if worse == 1 else 'are'} no longer answered as expected."
     if unmet := sum(bool(each.missed) for each in summary.queries.added):
         yield f"{plural(unmet, 'new golden query')} {'is' if unmet == 1 else 'are'} not answered as expected."
@@ -81,12 +81,12 @@ def _given_up(findings: Sequence[PinFinding]) -> Iterator[str]:
 def _documents(summary: ReportSummary) -> str:
     settings = plural(len(summary.collections), "collection")
     if not summary.documents:
-        return f"{named(summary.head)} changes {f'no document, but {settings}' if summary.collections else 'no knowledge'}."
-    (kind, number), *rest = counted(summary.counts)
+        return f"{name_end(summary.head)} changes {f'no document, but {settings}' if summary.collections else 'no knowledge'}."
+    (kind, number), *rest = list_change_counts(summary.counts)
     parts = [f"{VERBS[kind]} {plural(number, 'document')}", *(f"{VERBS[kind]} {number}" for kind, number in rest)]
     of = plural(len({document.collection for document in summary.documents}), "collection")
     also = f" The settings of {settings} differ." if summary.collections else ""
-    return f"{named(summary.head)} {_join(parts)} in {of}.{also}"
+    return f"{name_end(summary.head)} {_join(parts)} in {of}.{also}"
 
 
 def _files(summary: ReportSummary) -> Iterator[str]:
@@ -117,23 +117,25 @@ def _hidden(summary: ReportSummary) -> Iterator[str]:
 
 def _lost(summary: ReportSummary) -> Iterator[str]:
     if summary.lost.total:
-        yield f"It does not contain {plural(summary.lost.total, 'revision')} that {named(summary.base)} had."
+        yield f"It does not contain {plural(summary.lost.total, 'revision')} that {name_end(summary.base)} had."
 
 
 def _answers(queries: ComparedQueries) -> Iterator[str]:
     if queries.not_compared and (queries.hint or queries.total):  # else there are none
         yield queries.not_compared
     elif queries.answers:
-        yield answers_that_change(queries.answered_otherwise, queries.below, plural(queries.compared, "golden query"))
-    elif ranked := len(listed(queries)):
+        yield describe_changed_answers(
+            queries.answered_otherwise, queries.below, plural(queries.compared, "golden query")
+        )
+    elif ranked := len(list_changed_rankings(queries)):
         many = plural(queries.compared, "golden query")
         yield f"{ranked} of {many} {'ranks' if ranked == 1 else 'rank'} other chunks, which say the same."
     elif queries.compared and not queries.not_compared:
         many = plural(queries.compared, "golden query")
         yield f"{many} {'ranks' if queries.compared == 1 else 'rank'} the same chunks in the same order."
-    yield from new_and_removed(len(queries.added), len(queries.removed), "golden query")
+    yield from describe_new_and_removed(len(queries.added), len(queries.removed), "golden query")
     unmet = sum(bool(each.missed) for each in queries.added)
-    before = queries.missed - sum(map(worsened, queries.changed)) - unmet
+    before = queries.missed - sum(map(has_worsened, queries.changed)) - unmet
     if before > 0:
         was = "was" if before == 1 else "were"
         yield f"{plural(before, 'golden query')} {was} not answered as expected before, either."
@@ -141,7 +143,7 @@ def _answers(queries: ComparedQueries) -> Iterator[str]:
         yield queries.outdated
 
 
-def answers_that_change(changed: int, below: int, asked: str) -> str:
+def describe_changed_answers(changed: int, below: int, asked: str) -> str:
     """`asked`: how many there are of what, such as `12 questions`. One of both numbers is none."""
     differ = "differs" if below == 1 else "differ"
     if not changed:
@@ -150,7 +152,7 @@ def answers_that_change(changed: int, below: int, asked: str) -> str:
     return f"{changed} of {asked} {'is' if changed == 1 else 'are'} answered otherwise{more}."
 
 
-def new_and_removed(added: int, removed: int, noun: str) -> Iterator[str]:
+def describe_new_and_removed(added: int, removed: int, noun: str) -> Iterator[str]:
     """`1 golden query is new, 2 are removed.`, if there are any."""
     parts = [(number, what) for number, what in ((added, "new"), (removed, "removed")) if number]
     said = [
@@ -170,28 +172,28 @@ def _join(parts: Sequence[str]) -> str:
     return " and ".join([", ".join(parts[:-1]), parts[-1]]) if len(parts) > 1 else parts[0]
 
 
-def named(end: ReportEnd) -> str:
+def name_end(end: ReportEnd) -> str:
     """A full hash is shortened; a merge base says of which commit it is one."""
     if end.name == MERGE_BASE and end.commit:
         return f"the {MERGE_BASE} {end.commit[:_SHORT]}"
     return end.name[:_SHORT] if end.name in (end.commit, end.revision and end.revision.revision) else end.name
 
 
-def without_revision(end: ReportEnd) -> str:
+def describe_unpinned(end: ReportEnd) -> str:
     """What is known where no knowledge base is pinned."""
     return "files of the code alone" if end.files else "pins no knowledge"
 
 
-def documents_name(line: DocumentLine) -> str:
+def name_document(line: DocumentLine) -> str:
     """Of a document as it is now; that of a file says so, and an id that tells a person nothing has
     its title beside it.
     """
-    return f"{line.shown_name} (file)" if line.file else titled_name(line.shown_name, line.title)
+    return f"{line.shown_name} (file)" if line.file else add_title(line.shown_name, line.title)
 
 
-def basis(summary: ReportSummary) -> str:
+def describe_basis(summary: ReportSummary) -> str:
     """What was compared, as a sentence."""
-    base, head = named(summary.base), named(summary.head)
+    base, head = name_end(summary.base), name_end(summary.head)
     if summary.start == summary.base:
         return f"Compared: {base} with {head}."
     if summary.head.commit and summary.head.commit == summary.start.commit:
@@ -202,36 +204,36 @@ def basis(summary: ReportSummary) -> str:
         if summary.missing
         else ""
     )
-    return f"Compared: {named(summary.start)}, where {head} left {base}, with {head}.{moved}"
+    return f"Compared: {name_end(summary.start)}, where {head} left {base}, with {head}.{moved}"
 
 
-def grown(growth: Growth) -> str:
+def format_growth(growth: Growth) -> str:
     """`10 → 12 (+2)`."""
     if not growth.grown:
         return f"{growth.after:,}"
     return f"{growth.before:,} → {growth.after:,} ({growth.grown:+,})"
 
 
-def told(revision: PinnedRevision, found: RevisionList) -> str:
+def describe_revision(revision: PinnedRevision, found: RevisionList) -> str:
     """What a revision is: its message without the trailers; of a merge, what it brings, too."""
-    return "\n".join(filter(None, (subject_and_body(revision.message)[0], brought(revision, found))))
+    return "\n".join(filter(None, (split_message(revision.message)[0], describe_merged(revision, found))))
 
 
-def subject_and_body(message: str) -> tuple[str, str]:
+def split_message(message: str) -> tuple[str, str]:
     """The first line of a message, and what follows without the trailers."""
     subject, _, body = message.strip().partition("\n")
     return subject, _TRAILERS.sub("", body.strip()).strip()
 
 
-def brought(revision: PinnedRevision, found: RevisionList) -> str:
+def describe_merged(revision: PinnedRevision, found: RevisionList) -> str:
     """What a merge brings, by the subjects of what is in the list; empty for other revisions."""
     known = {each.revision: each for each in found.shown}
     tips = [known[parent] for parent in revision.parents[1:] if parent in known]
-    names = [shortened(subject_and_body(tip.message)[0] or tip.short) for tip in tips]
+    names = [shortened(split_message(tip.message)[0] or tip.short) for tip in tips]
     return f"brings {enumerated(names)}" if names else ""
 
 
-def pinned_by(revision: PinnedRevision) -> str:
+def describe_pinning(revision: PinnedRevision) -> str:
     """The newest code commit that pins it, and how many more do; empty if none does."""
     if not revision.commits:
         return ""

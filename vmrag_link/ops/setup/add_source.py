@@ -67,11 +67,11 @@ def add_source(
     edited.
     """
     _require_editable(ws)
-    with locks.exclusive(ws.places.workspace_lock, purpose="sources", timeout=ws.lock_timeout):
+    with locks.hold_exclusive(ws.places.workspace_lock, purpose="sources", timeout=ws.lock_timeout):
         ws.reload_settings()
         target = _find_target(ws, collection, kind)
         stored = _is_stored(ws, target.collection)
-        tracked = listing.tracked_files(ws.places)
+        tracked = listing.list_tracked_files(ws.places)
         files: set[str] = set()
         new: tuple[str, ...] = ()
         for path in paths:
@@ -85,7 +85,7 @@ def add_source(
         if new:
             staged = write_source(ws, SourceSettings(target.collection, new, (), target.kind))
         else:
-            staged = not versions.unstaged(ws.places, CONFIG_NAME)
+            staged = not versions.has_unstaged_changes(ws.places, CONFIG_NAME)
     return SourceAddition(
         target.collection,
         target.kind,
@@ -95,7 +95,7 @@ def add_source(
         staged=staged,
         stored=stored,
         requires=ws.config.requires if ws.config.requires != required else "",
-        unavailable=languages.problem_of((*target.paths, *new)) if target.kind == "code" else "",
+        unavailable=languages.find_source_problem((*target.paths, *new)) if target.kind == "code" else "",
     )
 
 
@@ -112,7 +112,7 @@ def add_writable_source(ws: Workspace, folder: Path, path: str, *, collection: s
     if set(spec) & set(_WILDCARDS) or (os.path.lexists(place) and not place.is_dir()):
         raise UsageInvalid(f"{path} is not a folder.", hint=f"vmrag sources add --write {quoted(NOTES_FOLDER)}")
     source = SourceSettings(collection, (f"{spec.rstrip('/')}/",), write=True)
-    with locks.exclusive(ws.places.workspace_lock, purpose="sources", timeout=ws.lock_timeout):
+    with locks.hold_exclusive(ws.places.workspace_lock, purpose="sources", timeout=ws.lock_timeout):
         ws.reload_settings()
         required = ws.config.requires
         present = next((entry for entry in ws.config.sources if entry.collection == collection), None)
@@ -121,15 +121,15 @@ def add_writable_source(ws: Workspace, folder: Path, path: str, *, collection: s
                 f"the source {collection!r} exists with other files.",
                 hint=f"vmrag sources add --write {quoted(path)} --collection NAME",
             )
-        if collection in ws.stored_collections():
+        if collection in ws.list_stored_collections():
             raise UsageInvalid(
                 f"the knowledge base stores the collection {collection!r}.",
                 hint=f"vmrag move {quoted(collection)} --to files",
             )
-        staged = not versions.unstaged(ws.places, CONFIG_NAME) if present else write_source(ws, source)
+        staged = not versions.has_unstaged_changes(ws.places, CONFIG_NAME) if present else write_source(ws, source)
     trust.trust_source(ws, source)
-    tracked = listing.tracked_files(ws.places)
-    files = sum(rules.is_named(source, file) and not rules.flaw_of_name(file) for file in tracked)
+    tracked = listing.list_tracked_files(ws.places)
+    files = sum(rules.is_named(source, file) and not rules.find_name_flaw(file) for file in tracked)
     new = () if present else source.paths
     return SourceAddition(
         collection,
@@ -160,7 +160,7 @@ def _find_target(ws: Workspace, collection: str | None, kind: Kind | None) -> So
     sources = ws.config.sources
     if collection is None:
         of_kind = kind or "document"
-        names = {*ws.stored_collections(), *(source.collection for source in sources)}
+        names = {*ws.list_stored_collections(), *(source.collection for source in sources)}
         new = next((name for name in proposal.NAMES[of_kind] if name not in names), "files")
         target = next((source for source in sources if source.kind == of_kind and not source.write), None)
         return target or SourceSettings(new, (), (), of_kind)
@@ -179,10 +179,10 @@ def _is_stored(ws: Workspace, name: str) -> bool:
 
     Raises `UsageInvalid` for a collection that cannot become a source.
     """
-    if not ws.initialized:
+    if not ws.is_initialized:
         return False
     with suppress(NotInitialized, PinError):
-        row = collections.exact(ws, ws.at(), name)
+        row = collections.find_exact(ws, ws.locate_documents(), name)
         if row and row.kind in (*WITHOUT_FILES, SYSTEM):
             raise UsageInvalid(
                 f"the collection {name!r} cannot be a source: it is stored as {row.kind}.",
@@ -194,11 +194,11 @@ def _is_stored(ws: Workspace, name: str) -> bool:
 
 def _form_pathspec(ws: Workspace, folder: Path, typed: str) -> str:
     """Return what the settings file states for a path or a pattern, from the top."""
-    top, path = import_base.located(ws.places.top), folder / typed
+    top, path = import_base.locate_path(ws.places.top), folder / typed
     exists = os.path.lexists(path)
     first = next((number for number, part in enumerate(path.parts) if set(part) & set(_WILDCARDS)), len(path.parts) - 1)
     pattern = Path(os.path.realpath(Path(*path.parts[:first])), *path.parts[first:])
-    full = Path(os.path.normpath(import_base.located(path) if exists else pattern))
+    full = Path(os.path.normpath(import_base.locate_path(path) if exists else pattern))
     if not full.is_relative_to(top):
         raise UsageInvalid(
             f"{typed} is outside the repository.",
@@ -228,10 +228,12 @@ def _find_files(ws: Workspace, target: SourceSettings, typed: str, pathspec: str
         exists = (ws.places.top / pathspec).exists()
         hint = f"git add {quoted(typed)}" if exists else "Check the path, and put a pattern in quotes"
         raise UsageInvalid(f"git tracks no file that {pathspec} names.", hint=hint)
-    flaws = {path: rules.flaw_of_name(path) or rules.flaw_of_kind(path, target.kind, by_hand=False) for path in named}
+    flaws = {
+        path: rules.find_name_flaw(path) or rules.find_kind_flaw(path, target.kind, by_hand=False) for path in named
+    }
     readable = [path for path, flaw in flaws.items() if not flaw]
     if not readable:
-        code = target.kind == "document" and any(formats.by_suffix(path) is None for path in named)
+        code = target.kind == "document" and any(formats.find_by_suffix(path) is None for path in named)
         hint = (
             f"vmrag sources add {quoted(typed)} --kind code"
             if code
@@ -254,18 +256,18 @@ def write_source(ws: Workspace, source: SourceSettings) -> bool:
 
     A file with changes that git has not staged is left to the user.
     """
-    before = config.own_text(ws.places.config)
-    text = settings_docs.template().encode() if before is None else before
-    written = settings_docs.with_source(settings_docs.with_requirement(text, SOURCES_VERSION), source)
+    before = config.read_settings_file(ws.places.config)
+    text = settings_docs.format_template().encode() if before is None else before
+    written = settings_docs.add_source(settings_docs.set_requirement(text, SOURCES_VERSION), source)
     if len(written) > MAX_BYTES:
         raise ConfigInvalid(
             f"{CONFIG_NAME} would have more than {MAX_BYTES} bytes.",
             hint="Name a folder instead of its files: vmrag sources add DIR",
         )
-    stated = next(entry for entry in settings_file.read(written, CONFIG_NAME) if entry.key == "sources")
+    stated = next(entry for entry in settings_file.read_entries(written, CONFIG_NAME) if entry.key == "sources")
     if flaw := sources_flaw(msgspec.json.decode(stated.text or "[]")):
         raise UsageInvalid(f"sources {flaw}.", hint="Name a folder instead of its files: vmrag sources add DIR")
-    stageable = before is None or not versions.unstaged(ws.places, CONFIG_NAME)
+    stageable = before is None or not versions.has_unstaged_changes(ws.places, CONFIG_NAME)
     write_atomically(ws.places.config, written)
     ws.reload_settings()
-    return stageable and plumbing.stage(ws.places, ws.places.config)
+    return stageable and plumbing.stage_path(ws.places, ws.places.config)

@@ -14,7 +14,7 @@ from pathlib import Path
 import msgspec
 
 from vmrag_link import locks
-from vmrag_link.engines.base import ROOT_BRANCH, Write, reserved
+from vmrag_link.engines.base import ROOT_BRANCH, Write, is_reserved
 from vmrag_link.errors import (
     INDEXING_FAILURES,
     AlreadyInitialized,
@@ -27,30 +27,30 @@ from vmrag_link.errors import (
 from vmrag_link.git import configuration, listing, plumbing, remotes
 from vmrag_link.models import Chunking, Record, RevisionInfo
 from vmrag_link.ops.documents import collection_writes, writing
-from vmrag_link.ops.follow.provenance import KbBlock, Standing
+from vmrag_link.ops.follow.provenance import AnswerOrigin, KbBlock
 from vmrag_link.ops.history.revparse import CANDIDATES, SHORTEST_HASH
 from vmrag_link.ops.pins import history_pins
 from vmrag_link.ops.pins.history_pins import Offer
 from vmrag_link.ops.pins.pinning import ATTRIBUTES
 from vmrag_link.ops.remotes import destinations
 from vmrag_link.ops.remotes.clone import clone
-from vmrag_link.ops.remotes.fetch import no_such_branch
+from vmrag_link.ops.remotes.fetch import build_branch_missing
 from vmrag_link.ops.setup import import_chroma
-from vmrag_link.ops.setup.import_chroma import Foreign
-from vmrag_link.ops.setup.knowledge_base import Start, begin, require_no_links, start_knowledge_base
+from vmrag_link.ops.setup.import_chroma import ForeignRows
+from vmrag_link.ops.setup.knowledge_base import Start, create_missing_parts, require_no_links, start_knowledge_base
 from vmrag_link.paths import write_atomically
-from vmrag_link.pin_values import OWN, hosted, own_ref
+from vmrag_link.pin_values import GIT_REMOTE, is_hosted_database, parse_git_ref
 from vmrag_link.transport import address
 from vmrag_link.workspace import Workspace, reasons
 
-HOST = "https://doltremoteapi.dolthub.com/"
+DOLTHUB_URL = "https://doltremoteapi.dolthub.com/"
 """What is meant by `organisation/repository`."""
 
 _STAYS = frozenset(("locks", "logs", "embeddings.sqlite"))
 """In the folder of the knowledge base; the next attempt needs it, too."""
 
 
-class Founded(Record, frozen=True):
+class StartedKnowledgeBase(Record, frozen=True):
     """`branch` is the name of HEAD's KB branch, made or not.
 
     `remote`: what the settings say now, if that was asked for. `cloned`: where the knowledge base
@@ -66,13 +66,13 @@ class Founded(Record, frozen=True):
     staged: bool
     remote: str = ""
     cloned: str | None = None
-    taken: Foreign = Foreign()
+    taken: ForeignRows = ForeignRows()
     others: tuple[Offer, ...] = ()
     pending: str = ""
-    standing: Standing | None = None
+    standing: AnswerOrigin | None = None
 
 
-class Cloned(Record, frozen=True):
+class ClonedKnowledgeBase(Record, frozen=True):
     """`url` without credentials; `branch`: HEAD's KB branch, made or not; None if a commit that is
     no branch's head is read by its hash.
     """
@@ -86,7 +86,7 @@ class Cloned(Record, frozen=True):
     staged: bool
 
 
-def found(
+def start_and_pin(
     ws: Workspace,
     *,
     url: str | None = None,
@@ -94,7 +94,7 @@ def found(
     branch: str | None = None,
     store: Path | None = None,
     message: str,
-) -> Founded:
+) -> StartedKnowledgeBase:
     """Start a knowledge base, with another program's Chroma `store` as first commit, and pin it.
 
     `url` becomes the remote of the settings; it is not contacted, and naming it here is no
@@ -107,17 +107,17 @@ def found(
         raise MessageMissing("A commit needs a message.", hint="commit_message says what is imported")
     with _founding(ws):
         setting = _setting(ws, url, allow) if url else ""
-        taken = _read_store(ws, store) if store else Foreign()
+        taken = _read_store(ws, store) if store else ForeignRows()
         rows = Write(put_collections=taken.collections, put_documents=taken.documents) if taken.collections else None
         with all_or_nothing(ws):
             report = start_knowledge_base(ws, start=Start(branch=branch, rows=rows, message=message, remote=setting))
             if report.cloned:
-                taken, setting = Foreign(), ""
+                taken, setting = ForeignRows(), ""
             _require_pinned(ws)
         pending = _index_problem(ws)
-    info = ws.engine.info(report.revision)
+    info = ws.engine.read_revision(report.revision)
     at = _standing(ws, report.revision, pending) if pending and not ws.binding else None
-    return Founded(
+    return StartedKnowledgeBase(
         report.kb,
         report.pin.dolt_branch,
         info,
@@ -131,9 +131,9 @@ def found(
     )
 
 
-def found_from(
+def clone_and_index(
     ws: Workspace, url: str, *, allow: Callable[[str], None], branch: str | None = None, commit: str | None = None
-) -> Cloned:
+) -> ClonedKnowledgeBase:
     """Clone a knowledge base, go to a branch or a commit of it (which wins), and index that.
 
     With neither it is HEAD's pin, else the KB branch of the code branch's name, or `main`. Where
@@ -143,26 +143,28 @@ def found_from(
     """
     with _founding(ws), all_or_nothing(ws):
         setting = _setting(ws, url, allow)
-        pinned = plumbing.pin_bytes(ws.places) is not None
-        named = url if setting == OWN else setting
+        pinned = plumbing.read_pin_bytes(ws.places) is not None
+        named = url if setting == GIT_REMOTE else setting
         source, staged, detached = clone(ws, named), True, False
         if commit or branch or not pinned:
-            key = next(each.key for each in destinations.asked(ws, named) if each.text == source.remote)
+            key = next(each.key for each in destinations.list_fetch_addresses(ws, named) if each.text == source.remote)
             start = _start(ws, source.remote, ws.engine.remote_heads(key), branch, commit)
-            staged = begin(ws, start if pinned else msgspec.structs.replace(start, remote=setting)).staged
+            staged = create_missing_parts(
+                ws, start if pinned else msgspec.structs.replace(start, remote=setting)
+            ).staged
             detached = start.detached
         _require_pinned(ws)
         ws.bring_to_pin()
-        own, revision, pin = ws.kb_branch(), ws.revision_here(), ws.target().pin
-        if not pinned and setting == OWN:
+        own, revision, pin = ws.find_kb_branch(), ws.require_stored_revision(), ws.resolve_target().pin
+        if not pinned and setting == GIT_REMOTE:
             _prefer(ws, remotes.find_name(ws.places, url))
-    names = tuple(collection.name for collection in ws.engine.collections(revision))
-    return Cloned(
+    names = tuple(collection.name for collection in ws.engine.list_collections(revision))
+    return ClonedKnowledgeBase(
         str(ws.places.kb),
         _url(ws, source.remote),
         own.name if own else pin.dolt_branch if pin and not detached else None,
-        ws.engine.info(revision),
-        ws.engine.count(revision),
+        ws.engine.read_revision(revision),
+        ws.engine.count_documents(revision),
         names,
         staged,
     )
@@ -170,15 +172,15 @@ def found_from(
 
 def _start(ws: Workspace, source: str, heads: Mapping[str, str], branch: str | None, commit: str | None) -> Start:
     """Where the clone of a remote with these branches starts."""
-    there = {name: head for name, head in heads.items() if not reserved(name)}
-    code = ws.trigger().branch or ""
+    there = {name: head for name, head in heads.items() if not is_reserved(name)}
+    code = ws.read_trigger().branch or ""
     if commit:
         revision = _commit(ws, source, there.values(), commit)
         names = [name for name in (branch, code, *sorted(there)) if name and there.get(name) == revision]
         return Start(branch=names[0], revision=revision) if names else Start(revision=revision, detached=True)
     if branch:
         if branch not in there:
-            raise no_such_branch(source, branch, there)
+            raise build_branch_missing(source, branch, there)
         return Start(branch=branch, revision=there[branch])
     usual = (code, "main", "master", *sorted(there))
     return Start(revision=next((there[name] for name in usual if name in there), ""))
@@ -186,7 +188,7 @@ def _start(ws: Workspace, source: str, heads: Mapping[str, str], branch: str | N
 
 def _commit(ws: Workspace, source: str, heads: Collection[str], name: str) -> str:
     """The only commit behind these heads whose hash begins so."""
-    found = sorted(parent for parent in ws.engine.parents(heads) if parent.startswith(name.lower()))
+    found = sorted(parent for parent in ws.engine.map_parents(heads) if parent.startswith(name.lower()))
     if len(found) == 1 and len(name) >= SHORTEST_HASH:
         return found[0]
     raise RevisionMissing(
@@ -203,31 +205,33 @@ def _founding(ws: Workspace) -> Iterator[None]:
 
     An unused one was left by a kill, and is removed. Raises `AlreadyInitialized`, `GitBusy`.
     """
-    lock = locks.exclusive(ws.places.locks / "founding.lock", purpose="begin a knowledge base", timeout=ws.lock_timeout)
+    lock = locks.hold_exclusive(
+        ws.places.locks / "founding.lock", purpose="begin a knowledge base", timeout=ws.lock_timeout
+    )
     with lock:
         _make_room(ws)
         yield
 
 
 def _make_room(ws: Workspace) -> None:
-    writing.refuse_in_between(ws)
-    pinned = plumbing.pin_bytes(ws.places) is not None
-    if ws.initialized and not pinned and _unused(ws):
+    writing.refuse_git_operation(ws)
+    pinned = plumbing.read_pin_bytes(ws.places) is not None
+    if ws.is_initialized and not pinned and _unused(ws):
         ws.close()
         shutil.rmtree(ws.places.kb)
-    if ws.initialized and pinned:
+    if ws.is_initialized and pinned:
         raise AlreadyInitialized("There is a knowledge base here already.", hint="vmrag status")
 
 
 def _unused(ws: Workspace) -> bool:
-    used = [branch for branch in ws.engine.branches() if branch.name != ROOT_BRANCH or branch.dirty]
-    return not (used or plumbing.kb_mappings(ws.places) or any(True for _ in history_pins.read_pins(ws.places)))
+    used = [branch for branch in ws.engine.list_branches() if branch.name != ROOT_BRANCH or branch.dirty]
+    return not (used or plumbing.list_kb_mappings(ws.places) or any(True for _ in history_pins.read_pins(ws.places)))
 
 
 def _require_pinned(ws: Workspace) -> None:
-    target = ws.target()
+    target = ws.resolve_target()
     if target.state != "pinned":
-        raise reasons.unusable(ws, target)
+        raise reasons.explain_unusable(ws, target)
 
 
 def _setting(ws: Workspace, url: str, allow: Callable[[str], None]) -> str:
@@ -235,26 +239,26 @@ def _setting(ws: Workspace, url: str, allow: Callable[[str], None]) -> str:
 
     Raises `RemoteInvalid`.
     """
-    if own_ref(url):
+    if parse_git_ref(url):
         return url
     if remotes.find_name(ws.places, url):
-        return OWN
-    text = HOST + url if hosted(url) else url
-    address.of_url(text, engine=destinations.engine_of(ws))
+        return GIT_REMOTE
+    text = DOLTHUB_URL + url if is_hosted_database(url) else url
+    address.parse_url(text, engine=destinations.find_engine(ws))
     allow(text)
     return text
 
 
 def _prefer(ws: Workspace, name: str | None) -> None:
     """Let `git:` mean this git remote on this machine, if it would mean another one."""
-    if name and name not in remotes.nearest(ws.places, ws.trigger().branch)[:1]:
-        configuration.add(ws.places, "vmrag.remote", name)
+    if name and name not in remotes.list_for_reading(ws.places, ws.read_trigger().branch)[:1]:
+        configuration.add_value(ws.places, "vmrag.remote", name)
 
 
-def _read_store(ws: Workspace, store: Path) -> Foreign:
+def _read_store(ws: Workspace, store: Path) -> ForeignRows:
     sizes = ws.config.chunking
-    model = collection_writes.working_model(ws, ws.config.embedding.model)
-    return import_chroma.read(store, model=model, chunking=Chunking(size=sizes.size, overlap=sizes.overlap))
+    model = collection_writes.load_working_model(ws, ws.config.embedding.model)
+    return import_chroma.read_store(store, model=model, chunking=Chunking(size=sizes.size, overlap=sizes.overlap))
 
 
 def _index_problem(ws: Workspace) -> str:
@@ -266,15 +270,17 @@ def _index_problem(ws: Workspace) -> str:
     return ""
 
 
-def _standing(ws: Workspace, revision: str, why: str) -> Standing:
-    own = ws.kb_branch()
-    head = plumbing.head(ws.places).commit
+def _standing(ws: Workspace, revision: str, why: str) -> AnswerOrigin:
+    own = ws.find_kb_branch()
+    head = plumbing.read_head(ws.places).commit
     kb = KbBlock(str(ws.places.top), head, own.name if own else None, revision, dirty=False, in_sync=False)
-    return Standing(revision, revision, kb, (why,))
+    return AnswerOrigin(revision, revision, kb, (why,))
 
 
 def _url(ws: Workspace, remote: str) -> str:
-    return remotes.shown(remotes.url(ws.places, remote) if remote in remotes.names(ws.places) else remote)
+    return remotes.redact_url(
+        remotes.read_url(ws.places, remote) if remote in remotes.list_remotes(ws.places) else remote
+    )
 
 
 @contextlib.contextmanager
@@ -283,10 +289,10 @@ def all_or_nothing(ws: Workspace) -> Iterator[None]:
     require_no_links(ws.places)
     files = (ws.places.config, ws.places.pin, ws.places.top / ATTRIBUTES)
     contents = {path: path.read_bytes() if path.is_file() else None for path in files}
-    entries = listing.read(ws.places, files)
-    code = ws.trigger().branch or ""
-    kb_branch = plumbing.kb_branch_of(ws.places, code)
-    kept = {folder: _names(folder) | _STAYS for folder in (ws.places.shared, ws.places.own)}
+    entries = listing.read_index_entries(ws.places, files)
+    code = ws.read_trigger().branch or ""
+    kb_branch = plumbing.find_kb_branch(ws.places, code)
+    kept = {folder: _names(folder) | _STAYS for folder in (ws.places.shared, ws.places.work_tree_folder)}
     try:
         yield
     except BaseException:  # a call that was given up, too
@@ -296,7 +302,7 @@ def all_or_nothing(ws: Workspace) -> Iterator[None]:
             _remove_all_but(folder, names)
         _restore(contents)
         with contextlib.suppress(GitFailed):  # why the block failed says more
-            listing.put_back(ws.places, files, entries)
+            listing.restore_index_entries(ws.places, files, entries)
         if kb_branch is None:
             plumbing.forget_kb_branch(ws.places, code)
         else:

@@ -11,19 +11,19 @@ from typing import Any, NamedTuple
 
 from vmrag_link import clock
 from vmrag_link.chroma import DATABASE_FILE
-from vmrag_link.chroma.bindings import ChromaStore, Described, open_store
+from vmrag_link.chroma.bindings import ChromaStore, DescribedCollection, open_store
 from vmrag_link.documents.import_base import ROOT
 from vmrag_link.embedding.base import Model
 from vmrag_link.errors import IndexFailed, NameInvalid
 from vmrag_link.index.metadata import HNSW_PREFIX, RESERVED_METADATA
-from vmrag_link.models import Chunking, Collection, Document, Record, canonical_json, content_hash
+from vmrag_link.models import Chunking, Collection, Document, Record, content_hash, encode_canonical_json
 from vmrag_link.ops.documents.collections import require_document_id, require_name
 
 SHORTEST_OVERLAP = 8
 """Fewer common characters of two neighbouring pieces are an accident."""
 
 
-class Foreign(Record, frozen=True):
+class ForeignRows(Record, frozen=True):
     """What can be imported; `left_out`: the number of rows without text, or with a bad id."""
 
     collections: tuple[Collection, ...] = ()
@@ -37,7 +37,7 @@ class _Piece(NamedTuple):
     metadata: dict[str, Any]
 
 
-def read(folder: Path, *, model: Model, chunking: Chunking) -> Foreign:
+def read_store(folder: Path, *, model: Model, chunking: Chunking) -> ForeignRows:
     """Read all of the store in this folder. It is copied first, and never changed.
 
     The pieces of one `source_id` become one document; every other row is one by itself. The store's
@@ -70,22 +70,22 @@ def _no_store(folder: Path, why: str) -> IndexFailed:
     )
 
 
-def _all(store: ChromaStore, model: Model, chunking: Chunking, now: str) -> Foreign:
+def _all(store: ChromaStore, model: Model, chunking: Chunking, now: str) -> ForeignRows:
     collections, documents, left_out = [], [], 0
-    for each in store.described():
+    for each in store.describe_collections():
         require_name(each.name)
         collections.append(_collection(each, model, chunking, now))
-        found, without = _documents(each.name, store.texts(each.id), now)
+        found, without = _documents(each.name, store.read_texts(each.id), now)
         documents += found
         left_out += without
-    return Foreign(tuple(collections), tuple(documents), left_out)
+    return ForeignRows(tuple(collections), tuple(documents), left_out)
 
 
-def _collection(found: Described, model: Model, chunking: Chunking, now: str) -> Collection:
+def _collection(found: DescribedCollection, model: Model, chunking: Chunking, now: str) -> Collection:
     return Collection(
         name=found.name,
         # `distance` says what these keys told Chroma.
-        metadata=canonical_json(
+        metadata=encode_canonical_json(
             {key: value for key, value in found.metadata.items() if not key.startswith(HNSW_PREFIX)}
         ),
         embedding_function=model.name,
@@ -119,7 +119,7 @@ def _documents(
     joined = {}
     for name, piece in pieces.items():
         piece.sort(key=lambda each: each.number)
-        joined[name] = _Piece(0, joined_text(piece), piece[0].metadata)
+        joined[name] = _Piece(0, join_pieces(piece), piece[0].metadata)
     return [_document(collection, name, each, now) for name, each in (whole | joined).items()], left_out
 
 
@@ -131,7 +131,7 @@ def _can_name(name: str) -> bool:
     return True
 
 
-def joined_text(pieces: Sequence[_Piece]) -> str:
+def join_pieces(pieces: Sequence[_Piece]) -> str:
     """The text that these pieces were cut from: what two neighbours share stands there once.
 
     Where the metadata hold the hash of the whole text (ours do), it tells an overlap from an
@@ -171,7 +171,9 @@ def _document(collection: str, name: str, piece: _Piece, now: str) -> Document:
         title=title if isinstance(title, str) else "",
         content=piece.text,
         content_hash=content_hash(piece.text),
-        metadata=canonical_json({key: value for key, value in piece.metadata.items() if key not in RESERVED_METADATA}),
+        metadata=encode_canonical_json(
+            {key: value for key, value in piece.metadata.items() if key not in RESERVED_METADATA}
+        ),
         created_at=now,
         updated_at=now,
     )

@@ -12,7 +12,7 @@ from typing import Literal
 from vmrag_link import locks
 from vmrag_link.git import listing, note_index, plumbing, sidecar_repo
 from vmrag_link.models import Record
-from vmrag_link.ops.documents.sources_report import count_endings, find_extra, find_uncovered, untracked_offers
+from vmrag_link.ops.documents.sources_report import count_endings, count_untracked_offers, find_extra, find_uncovered
 from vmrag_link.ops.setup import own_settings, trust
 from vmrag_link.paths import require_files, require_folders
 from vmrag_link.settings import SourceSettings
@@ -76,32 +76,32 @@ def init(ws: Workspace, *, with_sources: bool = True, with_notes: bool = True) -
     cannot be written.
     """
     require_files(ws.places.config)
-    require_folders(ws.places.shared, ws.places.own)
-    tracked = listing.tracked_files(ws.places)
+    require_folders(ws.places.shared, ws.places.work_tree_folder)
+    tracked = listing.list_tracked_files(ws.places)
     configured, required = ws.config.sources, ws.config.requires  # a settings file that cannot be read stops here
-    proposed = () if not with_sources or any(not source.write for source in configured) else ws.sources.proposals()
+    proposed = () if not with_sources or any(not source.write for source in configured) else ws.sources.propose()
     no_notes = _find_obstacle(ws)
     added_notes = (
         with_notes and not no_notes and not any(source.collection == NOTES or source.write for source in configured)
     )
     new = (*proposed, *((NOTES_SOURCE,) if added_notes else ()))
-    sidecar_repo.prepare(ws.places)
-    with locks.exclusive(ws.places.workspace_lock, purpose="init", timeout=ws.lock_timeout):
+    sidecar_repo.prepare_folders(ws.places)
+    with locks.hold_exclusive(ws.places.workspace_lock, purpose="init", timeout=ws.lock_timeout):
         is_ours = not ws.places.config.exists() or own_settings.is_written_by_us(ws)
         before = ws.places.config.read_bytes() if ws.places.config.exists() else None
         own_settings.write_settings(ws, sources=new)
         written = ws.places.config.read_bytes() != before
-        ignored = written and bool(listing.Repositories(ws.places).ignored([ws.places.config]))
+        ignored = written and bool(listing.Repositories(ws.places).find_ignored([ws.places.config]))
         should_stage = written and is_ours and not ignored
-        staged = should_stage and plumbing.stage(ws.places, ws.places.config)
-    if not trust.agree_to_own(ws) and added_notes:
+        staged = should_stage and plumbing.stage_path(ws.places, ws.places.config)
+    if not trust.trust_own_settings(ws) and added_notes:
         trust.trust_source(ws, NOTES_SOURCE)
     sources = (*configured, *proposed)
     uncovered = find_uncovered(sources, tracked)
     return InitReport(
         tuple(_describe(source, tracked) for source in proposed),
         count_endings(uncovered),
-        0 if any(not source.write for source in sources) else untracked_offers(ws),
+        0 if any(not source.write for source in sources) else count_untracked_offers(ws),
         written,
         staged,
         ignored,
@@ -115,12 +115,12 @@ def init(ws: Workspace, *, with_sources: bool = True, with_notes: bool = True) -
 
 def _find_obstacle(ws: Workspace) -> NoNotes:
     """Return why this repository cannot have the usual source for notes."""
-    if NOTES in ws.stored_collections():
+    if NOTES in ws.list_stored_collections():
         return "stored"
-    ignored = note_index.ignored_files(ws.places, [f"{NOTES_SOURCE.folder}/note.md"])
+    ignored = note_index.list_ignored_files(ws.places, [f"{NOTES_SOURCE.folder}/note.md"])
     return "ignored" if ignored else ""
 
 
 def _describe(source: SourceSettings, tracked: Iterable[str]) -> NewSource:
-    files = count_endings(path for path in tracked if rules.source_of([source], path))
+    files = count_endings(path for path in tracked if rules.find_source([source], path))
     return NewSource(source.collection, source.kind, source.paths, source.exclude, files)

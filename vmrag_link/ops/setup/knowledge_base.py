@@ -7,14 +7,14 @@ from pathlib import Path
 
 from vmrag_link import clock, locks
 from vmrag_link.engines import migrated, opening
-from vmrag_link.engines.base import EngineName, Write, engine_of, root_of
+from vmrag_link.engines.base import EngineName, Write, detect_engine, read_root
 from vmrag_link.errors import AlreadyInitialized, InitializedElsewhere, KnowledgeElsewhere, RemoteEmpty, RemoteError
 from vmrag_link.git import plumbing, sidecar_repo
 from vmrag_link.models import Record
-from vmrag_link.ops.branches.switch import require_free
+from vmrag_link.ops.branches.switch import require_free_branch
 from vmrag_link.ops.documents import branches
 from vmrag_link.ops.pins import empty_pin, history_pins, pinning
-from vmrag_link.ops.pins.history_pins import Offer, offers
+from vmrag_link.ops.pins.history_pins import Offer, list_offers
 from vmrag_link.ops.pins.pinning import ATTRIBUTES, PinBlock
 from vmrag_link.ops.remotes.clone import clone
 from vmrag_link.ops.setup import own_settings
@@ -63,7 +63,7 @@ class KnowledgeBaseReport(Record, frozen=True):
     others: tuple[Offer, ...]
 
 
-Choose = Callable[[Sequence[Offer]], Offer | None]
+ChooseOffer = Callable[[Sequence[Offer]], Offer | None]
 """Which of these a code branch begins with; None: without documents."""
 
 
@@ -73,7 +73,7 @@ def start_knowledge_base(
     new: bool = False,
     start: Start | None = None,
     engine: EngineName | None = None,
-    choose: Choose = lambda _: None,
+    choose: ChooseOffer = lambda _: None,
 ) -> KnowledgeBaseReport:
     """Create the knowledge base, the settings file and the pin.
 
@@ -88,29 +88,29 @@ def start_knowledge_base(
     another engine; `DoltMissing`, `ConfigInvalid` or `EngineFailed` if the engine cannot run here.
     """
     require_no_links(ws.places)
-    pinned = plumbing.pin_bytes(ws.places)
+    pinned = plumbing.read_pin_bytes(ws.places)
     made_by = engine or ws.config.engine  # a settings file that cannot be read stops here, before anything is made
     _require_engine(ws, engine)
     cloned = None
     if not new and opening.is_lost(ws.places.kb):
-        raise reasons.uninitialized(ws)
-    if not ws.initialized and (pinned is not None or (not new and _pinned_somewhere(ws))):
+        raise reasons.explain_uninitialized(ws)
+    if not ws.is_initialized and (pinned is not None or (not new and _pinned_somewhere(ws))):
         cloned = _cloned(ws)
         _require_engine(ws, engine)
-    found = offers(ws) if pinned is None and ws.initialized and not ws.kb_branch() else ()
+    found = list_offers(ws) if pinned is None and ws.is_initialized and not ws.find_kb_branch() else ()
     if cloned or start is None:
         start = None if pinned is not None else _start(ws, choose(found) if found else None)
-    return begin(ws, start, cloned=cloned, engine=made_by, others=found)
+    return create_missing_parts(ws, start, cloned=cloned, engine=made_by, others=found)
 
 
 def _start(ws: Workspace, taken: Offer | None) -> Start:
     revision = taken.revision if taken else ""
-    return Start(revision=revision, detached=ws.trigger().branch is None)
+    return Start(revision=revision, detached=ws.read_trigger().branch is None)
 
 
 def _require_engine(ws: Workspace, engine: EngineName | None) -> None:
     """Raise `AlreadyInitialized` where a knowledge base is there that is not of this engine."""
-    found = engine_of(ws.places.kb)
+    found = detect_engine(ws.places.kb)
     if engine and found and found != engine:
         raise AlreadyInitialized(
             f"The knowledge base of this repository is stored by {found} already.",
@@ -125,10 +125,10 @@ def require_no_links(places: Places) -> None:
     Raises `FileFailed`.
     """
     require_files(places.config, places.pin, places.top / ATTRIBUTES)
-    require_folders(places.shared, places.own)
+    require_folders(places.shared, places.work_tree_folder)
 
 
-def begin(
+def create_missing_parts(
     ws: Workspace,
     start: Start | None,
     *,
@@ -140,16 +140,16 @@ def begin(
 
     Raises as `branches.require_new` and `opening.create`.
     """
-    pinned = plumbing.pin_bytes(ws.places)
-    if not ws.initialized:
-        opening.require(engine, ws.settings.dolt_access)
-    sidecar_repo.prepare(ws.places)
-    with locks.exclusive(ws.places.workspace_lock, purpose="init", timeout=ws.lock_timeout):
-        started = not ws.initialized
+    pinned = plumbing.read_pin_bytes(ws.places)
+    if not ws.is_initialized:
+        opening.require_runnable(engine, ws.settings.dolt_access)
+    sidecar_repo.prepare_folders(ws.places)
+    with locks.hold_exclusive(ws.places.workspace_lock, purpose="init", timeout=ws.lock_timeout):
+        started = not ws.is_initialized
         if started:
             now = clock.now()
-            who, access = plumbing.identity(ws.places), ws.settings.dolt_access
-            opening.create(engine, ws.places.kb, author=who, date=now, access=access).close()
+            who, access = plumbing.read_identity(ws.places), ws.settings.dolt_access
+            opening.create_engine(engine, ws.places.kb, author=who, date=now, access=access).close()
         if start:
             _branch(ws, start)
         unknown = [each for each in (ws.places.config, ws.places.pin) if not _in_index(ws, each)]
@@ -162,11 +162,11 @@ def begin(
             for each in unknown
             if each.is_file() and (each == ws.places.pin or own_settings.is_written_by_us(ws, remote=remote))
         ]
-        unstaged = [our.name for our in ours if not plumbing.stage(ws.places, our)]
+        unstaged = [our.name for our in ours if not plumbing.stage_path(ws.places, our)]
         merging = pinning.send_to_driver(ws.places)
     written = [*(our.name for our in ours), *([ATTRIBUTES] if merging.written else [])]
     unstaged += [] if merging.staged else [ATTRIBUTES]
-    pin = migrated.read_pin(ws.places.kb, plumbing.pin_bytes(ws.places) or b"")
+    pin = migrated.read_pin(ws.places.kb, plumbing.read_pin_bytes(ws.places) or b"")
     return KnowledgeBaseReport(
         started and not cloned,
         pinned is None and not started and not cloned,
@@ -174,7 +174,7 @@ def begin(
         str(ws.places.kb),
         ws.engine.name,
         pin.dolt_commit,
-        pinning.block(pin),
+        pinning.form_block(pin),
         tuple(written),
         tuple(unstaged),
         merging.edited,
@@ -191,7 +191,7 @@ def _cloned(ws: Workspace) -> str:
     try:
         return clone(ws).remote
     except RemoteError as error:
-        elsewhere = reasons.uninitialized(ws, error)
+        elsewhere = reasons.explain_uninitialized(ws, error)
         if isinstance(elsewhere, KnowledgeElsewhere):
             raise InitializedElsewhere(elsewhere.message, hint=elsewhere.hint, **elsewhere.details) from error
         then = "or start another one, which cannot be merged with theirs: vmrag init --new"
@@ -206,26 +206,26 @@ def _branch(ws: Workspace, start: Start) -> None:
 
     An existing one was made before a kill, and stays.
     """
-    code = ws.trigger().branch or ""
+    code = ws.read_trigger().branch or ""
     if start.detached:
         if code:
             plumbing.forget_kb_branch(ws.places, code)
         return
     if start.branch is None:
-        name = branches.prepare(ws, ws.target())
+        name = branches.prepare_branch(ws, ws.resolve_target())
     else:
         name = start.branch
-        if ws.engine.branch(name) is None:
+        if ws.engine.find_branch(name) is None:
             branches.require_new(ws, name)
-        require_free(ws, name, code)
-    root = start.revision or root_of(ws.engine)
-    if ws.engine.branch(name) is None:
+        require_free_branch(ws, name, code)
+    root = start.revision or read_root(ws.engine)
+    if ws.engine.find_branch(name) is None:
         ws.engine.create_branch(name, root)
-    branch = ws.engine.branch(name)
+    branch = ws.engine.find_branch(name)
     if start.rows is not None and branch and branch.head == root:
         now = clock.now()
         ws.engine.write(name, start.rows, expected=root)
-        who = plumbing.identity(ws.places)
+        who = plumbing.read_identity(ws.places)
         ws.engine.commit(name, message=start.message, author=who, date=now, expected=root)
     plumbing.set_kb_branch(ws.places, code, name)
 
@@ -233,11 +233,11 @@ def _branch(ws: Workspace, start: Start) -> None:
 def _write(ws: Workspace, start: Start) -> None:
     """Write the settings file, if there is none, and last of all the pin."""
     own_settings.write_settings(ws, remote=start.remote)
-    own = None if start.detached else ws.kb_branch()
-    revision = own.head if own else start.revision or root_of(ws.engine)
-    pinning.write_pin(ws, revision, own.name if own else ws.trigger().branch or "main", remote=start.remote)
+    own = None if start.detached else ws.find_kb_branch()
+    revision = own.head if own else start.revision or read_root(ws.engine)
+    pinning.write_pin(ws, revision, own.name if own else ws.read_trigger().branch or "main", remote=start.remote)
     empty_pin.mark_clone(ws)  # the user has just asked for it
 
 
 def _in_index(ws: Workspace, path: Path) -> bool:
-    return plumbing.blob(ws.places, f":{path.name}") is not None
+    return plumbing.read_blob(ws.places, f":{path.name}") is not None

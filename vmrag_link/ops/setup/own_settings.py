@@ -17,7 +17,7 @@ def write_settings(ws: Workspace, *, remote: str = "", sources: Sequence[SourceS
     The rest of an existing file stays, byte by byte. Raises `ConfigInvalid` for a file into which
     they cannot be written.
     """
-    before = config.own_text(ws.places.config)
+    before = config.read_settings_file(ws.places.config)
     settings = _build_settings(before, remote, sources)
     if settings != before:
         write_atomically(ws.places.config, settings)
@@ -27,13 +27,11 @@ def write_settings(ws: Workspace, *, remote: str = "", sources: Sequence[SourceS
 def is_written_by_us(ws: Workspace, *, remote: str = "") -> bool:
     """Return whether vmrag wrote the whole settings file, so that it can stage the file."""
     sources = ws.config.sources
-    text = config.own_text(ws.places.config)
+    text = config.read_settings_file(ws.places.config)
     return text in (_build_settings(None, "", sources), _build_settings(None, remote, sources))
 
 
 def _build_settings(before: bytes | None, remote: str, sources: Sequence[SourceSettings]) -> bytes:
-    text = settings_docs.template().encode() if before is None else before
-    text = settings_docs.with_value(text, "remote", remote) if remote else text
-    return (
-        settings_docs.with_sources(settings_docs.with_requirement(text, SOURCES_VERSION), sources) if sources else text
-    )
+    text = settings_docs.format_template().encode() if before is None else before
+    text = settings_docs.set_value(text, "remote", remote) if remote else text
+    return settings_docs.add_sources(settings_docs.set_requirement(text, SOURCES_VERSION), sources) if sources else text

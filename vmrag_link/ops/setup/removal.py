@@ -12,7 +12,7 @@ from typing import Literal
 
 from vmrag_link import config, env, locks, settings_docs
 from vmrag_link import trust as agreements
-from vmrag_link.engines.base import ASIDE_PREFIX, is_memory, reserved, root_of
+from vmrag_link.engines.base import ASIDE_PREFIX, is_memory_branch, is_reserved, read_root
 from vmrag_link.errors import (
     Busy,
     ConfigInvalid,
@@ -34,7 +34,7 @@ from vmrag_link.ops.pins import history_pins
 from vmrag_link.ops.pins.pinning import ATTRIBUTES
 from vmrag_link.ops.remotes import destinations
 from vmrag_link.ops.setup.knowledge_base import require_no_links
-from vmrag_link.paths import PIN_NAME, Places, without_lines, write_atomically
+from vmrag_link.paths import PIN_NAME, Places, remove_lines, write_atomically
 from vmrag_link.sync import background
 from vmrag_link.transport import connection
 from vmrag_link.workspace import Workspace, local_store
@@ -42,7 +42,7 @@ from vmrag_link.workspace import Workspace, local_store
 RESERVED_REFS = "refs/vmrag/"
 
 DISCARD = "vmrag uninstall --all … with --discard-knowledge loses that for good"
-LET_TRAVEL = "let system.versioned be true, then: vmrag learning move && vmrag commit -m 'What stayed here'"
+MOVE_HINT = "let system.versioned be true, then: vmrag learning move && vmrag commit -m 'What stayed here'"
 
 
 class Losses(Record, frozen=True):
@@ -64,7 +64,7 @@ class Losses(Record, frozen=True):
     pin: bool = False
 
     @property
-    def nothing(self) -> bool:
+    def is_empty(self) -> bool:
         return not (self.uncommitted or self.set_aside or self.commits or self.merge or self.local)
 
 
@@ -109,7 +109,7 @@ def plan_removal(places: Places) -> RemovalPlan:
     return RemovalPlan(
         tuple(files),
         configuration.list_own_keys(places),
-        tuple(refs.below(places, RESERVED_REFS)),
+        tuple(refs.list_refs(places, RESERVED_REFS)),
         tuple(map(str, _folders(places))),
         agreements.has_agreement(places),
     )
@@ -122,17 +122,17 @@ def require_saved(ws: Workspace, *, discard: bool) -> Losses | None:
     what would be lost, unless it is to be discarded.
     """
     require_no_links(ws.places)
-    if not ws.initialized:
+    if not ws.is_initialized:
         return None
     recover(ws)
-    if pin_conflict.stages(ws.places):
-        busy = plumbing.busy(ws.places)
+    if pin_conflict.read_stages(ws.places):
+        busy = plumbing.find_operation(ws.places)
         raise MergeConflict(
             f"{PIN_NAME} is in conflict, and nothing could merge it without the knowledge base.",
-            hint="vmrag resolve" + (f", then {plumbing.busy_hint(busy)}" if busy else ""),
+            hint="vmrag resolve" + (f", then {plumbing.operation_hint(busy)}" if busy else ""),
         )
     losses = _losses(ws)
-    if losses.nothing:
+    if losses.is_empty:
         return None
     if not discard:
         raise KnowledgeNotPushed(
@@ -143,7 +143,7 @@ def require_saved(ws: Workspace, *, discard: bool) -> Losses | None:
     return losses
 
 
-def remove(ws: Workspace, losses: Losses | None) -> RemovalReport:
+def uninstall(ws: Workspace, losses: Losses | None) -> RemovalReport:
     """Remove settings, agreements, attributes, and last of all the knowledge base with its indexes.
     Run it again after a kill.
 
@@ -152,49 +152,49 @@ def remove(ws: Workspace, losses: Losses | None) -> RemovalReport:
     """
     places = ws.places
     _wait(ws)
-    knowledge = str(places.kb) if ws.initialized else None
+    knowledge = str(places.kb) if ws.is_initialized else None
     ws.close()
     files = [places.top / ATTRIBUTES, places.config, places.pin]
-    tracked = [file.name for file in files if plumbing.blob(places, f":{file.name}") is not None]
+    tracked = [file.name for file in files if plumbing.read_blob(places, f":{file.name}") is not None]
     gone: list[str] = []
-    with locks.exclusive(places.workspace_lock, purpose="uninstall", timeout=ws.lock_timeout):
+    with locks.hold_exclusive(places.workspace_lock, purpose="uninstall", timeout=ws.lock_timeout):
         gone += [ATTRIBUTES] if _take_out_attribute(places.top / ATTRIBUTES) else []
         if _settings_are_saved(places):
             places.config.unlink()
             gone.append(places.config.name)
-        pin = pin_merge.withdraw(places) if losses and losses.pin else "kept"
+        pin = pin_merge.withdraw_pin(places) if losses and losses.pin else "kept"
         gone += [places.pin.name] if places.pin.is_file() or pin == "removed" else []
         places.pin.unlink(missing_ok=True)
-        plumbing.unstage(places, gone)
-        agreed = agreements.revoke(places)
-        keys = configuration.forget_all(places)
-        for ref in refs.below(places, RESERVED_REFS):
+        plumbing.unstage_files(places, gone)
+        agreed = agreements.revoke_agreements(places)
+        keys = configuration.remove_own_keys(places)
+        for ref in refs.list_refs(places, RESERVED_REFS):
             transfer.set_ref(places, ref, None)
         folders = _folders(places)
         for folder in folders:
             shutil.rmtree(folder)
-    changed = tuple(name for name in gone if name in tracked and plumbing.blob(places, f":{name}") is not None)
+    changed = tuple(name for name in gone if name in tracked and plumbing.read_blob(places, f":{name}") is not None)
     kept = (places.config.name,) if places.config.exists() else ()
     return RemovalReport(
         changed, (*kept, *_own_files(places)), keys, agreed, knowledge, losses, pin, tuple(map(str, folders))
     )
 
 
-def require_remote(ws: Workspace, name: str) -> Mapping[str, str]:
+def list_remote_refs(ws: Workspace, name: str) -> Mapping[str, str]:
     """The refs with knowledge on a git remote, and their commits. Asks the remote.
 
     Raises `RemoteMissing` for a name that git does not know, and as `transfer.fetch`.
     """
-    names = remotes.names(ws.places)
+    names = remotes.list_remotes(ws.places)
     if name not in names:
         raise RemoteMissing(f"There is no git remote {shortened(name)!r}.", hint="git remote -v", remotes=[*names])
-    return transfer.refs_below(ws.places, Peer(name, ask=True), RESERVED_REFS)
+    return transfer.list_remote_refs(ws.places, Peer(name, may_ask=True), RESERVED_REFS)
 
 
 def delete_refs(ws: Workspace, name: str, found: Mapping[str, str]) -> tuple[str, ...]:
     """Delete the refs of a remote that `require_remote` returned."""
     if found:
-        transfer.delete_refs(ws.places, Peer(name, ask=True), found)
+        transfer.delete_refs(ws.places, Peer(name, may_ask=True), found)
     return tuple(found)
 
 
@@ -202,7 +202,7 @@ def remove_empty_folders() -> None:
     """Remove our folders of this person's data if nothing is left in them."""
     data = env.data_home()
     clients = data / "vmrag" / "clients"
-    default = [data.parent] if data == env.home() / ".local" / "share" else []
+    default = [data.parent] if data == env.user_home() / ".local" / "share" else []
     with contextlib.suppress(OSError):  # not there, or not empty
         if [path.name for path in clients.iterdir()] == ["lock"]:
             (clients / "lock").unlink()
@@ -222,23 +222,23 @@ def _own_files(places: Places) -> Iterator[str]:
 
 
 def _losses(ws: Workspace) -> Losses:
-    local = ws.local.there and ws.local.engine.count(local_store.AT) > 0
+    local = ws.local.exists and ws.local.engine.count_documents(local_store.AT) > 0
     if ws.engine.shared:  # the server keeps all of it
         return Losses(local=local)
-    branches = ws.engine.branches()
+    branches = ws.engine.list_branches()
     aside = tuple(branch.name for branch in branches if branch.name.startswith(ASIDE_PREFIX))
-    own = [branch for branch in branches if not reserved(branch.name)]
-    here = ws.target().pin
+    own = [branch for branch in branches if not is_reserved(branch.name)]
+    here = ws.resolve_target().pin
     named = [*([here] if here else ()), *(pin for pin, _ in history_pins.read_pins(ws.places))]
     pinned = [pin.dolt_commit for pin in named if ws.engine.has_revision(pin.dolt_commit)]
     heads, problem = _remote_heads(ws)
-    known = {*heads, root_of(ws.engine)}
-    lacking = set(ws.engine.unreachable([*(each.head for each in own), *pinned], heads=known))
-    merge = merge_state.current(ws)
+    known = {*heads, read_root(ws.engine)}
+    lacking = set(ws.engine.find_unreachable([*(each.head for each in own), *pinned], heads=known))
+    merge = merge_state.read_merge(ws)
     return Losses(
         tuple(each.name for each in own if each.dirty),
         aside,
-        revisions.beyond(ws.engine, sorted(lacking), sorted(known)) if lacking else 0,
+        revisions.count_beyond(ws.engine, sorted(lacking), sorted(known)) if lacking else 0,
         tuple(each.name for each in own if each.head in lacking),
         problem if lacking else "",
         merge.source if merge else "",
@@ -253,9 +253,9 @@ def _remote_heads(ws: Workspace) -> tuple[set[str], str]:
     """
     heads: set[str] = set()
     try:
-        for place in destinations.to_push(ws, None):
-            with connection.opened(ws.places, ws.engine, place, timeout=ws.lock_timeout) as peer:
-                heads |= set(peer.heads().values()) if peer.fetch() else set()
+        for place in destinations.list_push_addresses(ws, None):
+            with connection.open_transport(ws.places, ws.engine, place, timeout=ws.lock_timeout) as peer:
+                heads |= set(peer.read_heads().values()) if peer.fetch() else set()
     except RemoteError as error:
         return heads, error.message
     return heads, ""
@@ -285,12 +285,12 @@ def _saving(ws: Workspace, losses: Losses) -> str:
     if losses.merge:
         return "vmrag resolve && vmrag commit -m 'Merge'"
     if losses.uncommitted:
-        own = ws.kb_branch()
+        own = ws.find_kb_branch()
         return "vmrag commit -m 'What changed'" if own and own.name in losses.uncommitted else "vmrag branch"
     if losses.set_aside:
-        mergeable = [name for name in losses.set_aside if not is_memory(name)]
+        mergeable = [name for name in losses.set_aside if not is_memory_branch(name)]
         return f"vmrag merge {quoted(mergeable[0])}" if mergeable else "vmrag branch"
-    return "vmrag push --all" if losses.commits else LET_TRAVEL
+    return "vmrag push --all" if losses.commits else MOVE_HINT
 
 
 # -- files
@@ -298,13 +298,13 @@ def _saving(ws: Workspace, losses: Losses) -> str:
 
 def _has_attribute(path: Path) -> bool:
     data = path.read_bytes() if path.is_file() else b""
-    return without_lines(data, pin_merge.names_driver) != data
+    return remove_lines(data, pin_merge.names_driver) != data
 
 
 def _take_out_attribute(path: Path) -> bool:
     """Remove our line; the file, if nothing else is in it."""
     before = path.read_bytes() if path.is_file() else b""
-    after = without_lines(before, pin_merge.names_driver)
+    after = remove_lines(before, pin_merge.names_driver)
     if after == before:
         return False
     if after.strip():
@@ -317,25 +317,29 @@ def _take_out_attribute(path: Path) -> bool:
 def _settings_are_saved(places: Places) -> bool:
     """Return True if git's index or our template has the text of the settings file."""
     try:
-        content = config.own_text(places.config)
+        content = config.read_settings_file(places.config)
     except ConfigInvalid:  # not a file, or it cannot be read: it stays
         return False
     return content is not None and content in (
-        plumbing.blob(places, f":{places.config.name}"),
-        settings_docs.template().encode(),
+        plumbing.read_blob(places, f":{places.config.name}"),
+        settings_docs.format_template().encode(),
     )
 
 
 def _folders(places: Places) -> list[Path]:
     """Ours in each work tree's git directory, and the one that they share, which is the last."""
-    own = [git_folder / "vmrag" for git_folder in refs.git_dirs(places)]
-    folders = [each for each in dict.fromkeys((*own, places.own)) if each != places.shared]
+    own = [git_folder / "vmrag" for git_folder in refs.list_git_dirs(places)]
+    folders = [each for each in dict.fromkeys((*own, places.work_tree_folder)) if each != places.shared]
     return [folder for folder in (*folders, places.shared) if folder.is_dir() and not folder.is_symlink()]
 
 
 def _wait(ws: Workspace) -> None:
-    for job in (background.sync_of(ws.places), background.chroma_of(ws.places), background.index_of(ws.places)):
-        if not background.ended(job, within=ws.lock_timeout):
+    for job in (
+        background.get_sync_job(ws.places),
+        background.get_chroma_job(ws.places),
+        background.get_index_job(ws.places),
+    ):
+        if not background.wait_for_end(job, within=ws.lock_timeout):
             raise Busy(
                 "A process of vmrag works in the background of this repository.",
                 hint="vmrag status (then again: vmrag uninstall --all)",

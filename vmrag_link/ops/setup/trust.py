@@ -21,7 +21,7 @@ from vmrag_link.workspace import Workspace
 
 Value = str | int | bool
 
-WRITES = "Folder in which `vmrag add` and agents write notes as files, and stage them."
+WRITE_EFFECT = "Folder in which `vmrag add` and agents write notes as files, and stage them."
 """Effect of `write: true` in a source."""
 
 
@@ -57,24 +57,24 @@ class TrustReport(Record, frozen=True):
     services: tuple[str, ...]
 
 
-def examine(ws: Workspace) -> TrustReport:
+def examine_settings(ws: Workspace) -> TrustReport:
     """What `agree` would agree to. Contacts nobody, changes nothing. Raises `ConfigInvalid`."""
-    text = config.own_text(ws.places.config)
-    remembered = agreements.read(ws.places)
+    text = config.read_settings_file(ws.places.config)
+    remembered = agreements.read_agreements(ws.places)
     stated: list[StatedSetting] = []
     dropped: list[DroppedSetting] = []
     last: dict[str, Any] = {}
     for schema in (CORE, *toolset.installed().schemas()):
         counting = _counting(agreements.load_sections(ws.places, schema).config)
-        here = config.stated(text, CONFIG_NAME, schema)
-        agreed = agreements.agreed(ws.places, schema) or {}
+        here = config.list_trust_settings(text, CONFIG_NAME, schema)
+        agreed = agreements.list_trusted_settings(ws.places, schema) or {}
         last |= agreed
         stated += [
             StatedSetting(
                 setting.name, setting.value, setting.line, counting(setting.name), schema.keys[setting.name].doc
             )
             if setting.name in schema.keys
-            else StatedSetting(setting.name, setting.value, setting.line, agreed.get(setting.name, ""), WRITES)
+            else StatedSetting(setting.name, setting.value, setting.line, agreed.get(setting.name, ""), WRITE_EFFECT)
             for setting in here
         ]
         stated_names = {setting.name for setting in here}
@@ -99,17 +99,17 @@ def examine(ws: Workspace) -> TrustReport:
     )
 
 
-def agree(ws: Workspace, report: TrustReport) -> None:
+def trust_settings(ws: Workspace, report: TrustReport) -> None:
     """Let exactly what the report shows count in this repository, whatever the file says by now.
 
     Raises `UsageInvalid` where a commit's settings stand for the person's agreement.
     """
-    if commit := env.value(env.SETTINGS_FROM):
+    if commit := env.read_variable(env.SETTINGS_FROM):
         raise UsageInvalid(
             f"{env.SETTINGS_FROM} lets the settings of commit {commit[:12]} count here, whatever anybody agrees to.",
             hint=f"unset {env.SETTINGS_FROM}",
         )
-    agreements.add(ws.places, {each.name: each.value for each in report.stated})
+    agreements.add_agreement(ws.places, {each.name: each.value for each in report.stated})
     ws.reload_settings()
 
 
@@ -119,26 +119,26 @@ def trust_source(ws: Workspace, source: SourceSettings) -> None:
     For a command by which the user wrote `write: true`. If a commit's settings stand for what the
     user trusts, nothing changes.
     """
-    if env.value(env.SETTINGS_FROM):
+    if env.read_variable(env.SETTINGS_FROM):
         return
-    trusted = agreements.agreed(ws.places) or {}
-    agreements.add(ws.places, {**trusted, config.write_setting(source.collection): source.folder})
+    trusted = agreements.list_trusted_settings(ws.places) or {}
+    agreements.add_agreement(ws.places, {**trusted, config.name_write_setting(source.collection): source.folder})
     ws.reload_settings()
 
 
-def agree_to_own(ws: Workspace) -> bool:
+def trust_own_settings(ws: Workspace) -> bool:
     """Agree to the settings that the user wrote to start a knowledge base; True if there were some.
 
     A file in any commit may be a stranger's: only one that was never committed is the user's own.
     """
-    report = examine(ws)
-    if report.agreed or env.value(env.SETTINGS_FROM) or remotes.is_in_any_commit(ws.places, CONFIG_NAME):
+    report = examine_settings(ws)
+    if report.agreed or env.read_variable(env.SETTINGS_FROM) or remotes.is_in_any_commit(ws.places, CONFIG_NAME):
         return False
-    agree(ws, report)
+    trust_settings(ws, report)
     return True
 
 
-def agree_to_service(ws: Workspace, name: str) -> None:
+def trust_service(ws: Workspace, name: str) -> None:
     """Let collections of this repository's knowledge base ask an embedding service.
 
     Raises `UsageInvalid`.
@@ -151,16 +151,16 @@ def agree_to_service(ws: Workspace, name: str) -> None:
     ws.reload_settings()
 
 
-def revoke(ws: Workspace) -> bool:
+def revoke_trust(ws: Workspace) -> bool:
     """Forget what was agreed to in this repository; returns whether there was anything."""
-    done = agreements.revoke(ws.places)
+    done = agreements.revoke_agreements(ws.places)
     ws.reload_settings()
     return done
 
 
-def every() -> list[Agreements]:
+def list_agreements() -> list[Agreements]:
     """What was agreed to on this machine, by repository."""
-    return agreements.every()
+    return agreements.read_all_agreements()
 
 
 def _counting(values: Any) -> Callable[[str], Value]:

@@ -10,7 +10,7 @@ from vmrag_link import env
 from vmrag_link.errors import DOLTLITE_PATH_BYTES, FileFailed, VmragError, first_of, is_too_long, path_too_long, plural
 from vmrag_link.git import plumbing
 from vmrag_link.models import Record
-from vmrag_link.ops.remotes.unpushed import UnpushedPin, unpushed
+from vmrag_link.ops.remotes.unpushed import UnpushedPin, list_unpushed
 from vmrag_link.workspace import Workspace
 
 if TYPE_CHECKING:
@@ -33,24 +33,24 @@ class Caution(Record, frozen=True):
         return f"{self.message} Next: {self.hint}"
 
 
-def cautions(ws: Workspace) -> tuple[Caution, ...]:
+def list_cautions(ws: Workspace) -> tuple[Caution, ...]:
     """Nothing where the code pins no knowledge. Asks no network."""
-    found = (missing_hooks(ws), not_pushed(ws, unpushed(ws) if _pins_knowledge(ws) else ()))
+    found = (find_missing_hooks(ws), build_not_pushed(ws, list_unpushed(ws) if _pins_knowledge(ws) else ()))
     return tuple(each for each in found if each)
 
 
-def unsent(ws: Workspace) -> tuple[UnpushedPin, ...]:
+def list_unsent(ws: Workspace) -> tuple[UnpushedPin, ...]:
     """As `unpushed`, for the end of every command and call, whatever it was about: where nothing
     is missing, no process says so. What cannot be looked at, `vmrag status` says.
     """
     try:
-        return unpushed(ws) if _pins_knowledge(ws) else ()
+        return list_unpushed(ws) if _pins_knowledge(ws) else ()
     except VmragError:
         return ()
 
 
 def _pins_knowledge(ws: Workspace) -> bool:
-    return ws.initialized and plumbing.pin_bytes(ws.places) is not None
+    return ws.is_initialized and plumbing.read_pin_bytes(ws.places) is not None
 
 
 def check_path_length(ws: Workspace) -> FileFailed | None:
@@ -62,16 +62,16 @@ def check_path_length(ws: Workspace) -> FileFailed | None:
     return FileFailed(f"Documents cannot be pushed or fetched here: {error.message}.", hint=error.hint)
 
 
-def missing_hooks(ws: Workspace) -> Caution | None:
+def find_missing_hooks(ws: Workspace) -> Caution | None:
     """Looks at files only. Nothing where the code pins no knowledge; nothing with `VMRAG=0`: then
     they would do nothing anyway. Nothing in a job of GitHub Actions: its checkout has none, and the
     Action verifies.
     """
-    if env.switched_off() or env.in_github_actions() or not _pins_knowledge(ws):
+    if env.are_hooks_off() or env.in_github_actions() or not _pins_knowledge(ws):
         return None
     from vmrag_link.git import hooks
 
-    gone = hooks.missing(ws.places)
+    gone = hooks.find_missing_hooks(ws.places)
     if gone is None:
         return None
     return Caution("HOOKS_MISSING", f"{_sentence(gone)}{_effect(gone)}", _command(ws, gone))
@@ -89,14 +89,14 @@ def misses_hooks_for_files(ws: Workspace) -> bool:
     """Return True if a hook is not installed that only Chroma's store needs, although the user did
     not refuse it.
     """
-    if env.switched_off() or env.in_github_actions() or not needs_hooks_for_files(ws):
+    if env.are_hooks_off() or env.in_github_actions() or not needs_hooks_for_files(ws):
         return False
     from vmrag_link.git import hook_config, hooks
 
-    folder = hooks.folder(ws.places)
+    folder = hooks.find_hooks_folder(ws.places)
     return any(
-        hook in hook_config.SYNCING and not hooks.runs(ws.places, folder, hook)
-        for hook in hook_config.chosen(ws.places)
+        hook in hook_config.SYNCING and not hooks.runs_hook(ws.places, folder, hook)
+        for hook in hook_config.list_chosen_hooks(ws.places)
     )
 
 
@@ -128,16 +128,16 @@ def _command(ws: Workspace, gone: MissingHooks) -> str:
     ours = gone.why == "older" or gone.folder == str(ws.places.common / "hooks")
     usual = ours or gone.tool in ("husky", "lefthook", "pre-commit")
     # What else core.hooksPath may name, installing may refuse: that says what to do instead.
-    return hook_config.install_command(ws.places) if usual else "vmrag doctor"
+    return hook_config.format_install_command(ws.places) if usual else "vmrag doctor"
 
 
-def not_pushed(ws: Workspace, found: tuple[UnpushedPin, ...]) -> Caution | None:
+def build_not_pushed(ws: Workspace, found: tuple[UnpushedPin, ...]) -> Caution | None:
     if not found:
         return None
     names = first_of([each.ref for each in found], _NAMED)
     revisions = {each.revision: each.remote for each in found}
     which = f"revision {found[0].revision[:7]}" if len(revisions) == 1 else plural(len(revisions), "revision")
-    here = ws.trigger().branch or ""
+    here = ws.read_trigger().branch or ""
     alone = all(each.ref.partition("/")[2] == here for each in found)
     return Caution(
         "KNOWLEDGE_NOT_PUSHED",

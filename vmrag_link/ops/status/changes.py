@@ -8,13 +8,13 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Literal
 
 from vmrag_link import terminal_text
-from vmrag_link.engines.base import root_of
+from vmrag_link.engines.base import read_root
 from vmrag_link.errors import GitError, LimitExceeded, plural
 from vmrag_link.git import plumbing
-from vmrag_link.models import ChangeKind, HeaderDifference, KbBranch, Record, Working
+from vmrag_link.models import ChangeKind, HeaderDifference, KbBranch, Record, WorkingSet
 from vmrag_link.ops.commits.revisions import Distances
 from vmrag_link.ops.documents.copies import StoredCopy, list_copies
-from vmrag_link.ops.remotes.destinations import upstream
+from vmrag_link.ops.remotes.destinations import find_upstream
 from vmrag_link.sync.target import Target
 from vmrag_link.workspace import Workspace
 
@@ -30,7 +30,7 @@ class PendingDocument(Record, frozen=True):
 
     @property
     def shown_name(self) -> str:
-        return terminal_text.one_line(f"{self.collection}/{self.doc_id}")
+        return terminal_text.escape_line(f"{self.collection}/{self.doc_id}")
 
 
 class PendingCollection(Record, frozen=True):
@@ -62,21 +62,21 @@ class PendingChanges(Record, frozen=True):
     unpushed: Unpushed | None = None
 
 
-def changes(ws: Workspace, target: Target) -> PendingChanges:
+def collect_changes(ws: Workspace, target: Target) -> PendingChanges:
     """Everything; documents and files only where HEAD's branch can be written on."""
-    if ws.trigger().branch is None or target.state != "pinned" or target.attachment in ("held", "behind"):
+    if ws.read_trigger().branch is None or target.state != "pinned" or target.attachment in ("held", "behind"):
         return PendingChanges(unpushed=_unpushed(ws, target))
     branch = target.kb_branch
     found = _difference(ws, branch)
     return PendingChanges(
         _list_documents(found),
         tuple(PendingCollection(collection.key, collection.kind) for collection in found.collections),
-        list_copies(ws, Working(branch.name) if branch and branch.dirty else target.revision),
+        list_copies(ws, WorkingSet(branch.name) if branch and branch.dirty else target.revision),
         _unpushed(ws, target),
     )
 
 
-def uncommitted_documents(ws: Workspace, branch: KbBranch | None) -> tuple[PendingDocument, ...]:
+def list_uncommitted(ws: Workspace, branch: KbBranch | None) -> tuple[PendingDocument, ...]:
     """Return the documents of a KB branch that no revision of it holds as they are."""
     return _list_documents(_difference(ws, branch))
 
@@ -84,7 +84,7 @@ def uncommitted_documents(ws: Workspace, branch: KbBranch | None) -> tuple[Pendi
 def _difference(ws: Workspace, branch: KbBranch | None) -> HeaderDifference:
     if branch is None or not branch.dirty:
         return HeaderDifference((), ())
-    return ws.engine.diff_headers(branch.head, Working(branch.name))
+    return ws.engine.diff_headers(branch.head, WorkingSet(branch.name))
 
 
 def _list_documents(found: HeaderDifference) -> tuple[PendingDocument, ...]:
@@ -97,16 +97,16 @@ def _unpushed(ws: Workspace, target: Target) -> Unpushed | None:
     revision = target.kb_branch.head if target.kb_branch else pinned
     if revision is None or ws.engine.shared:  # on a server, everybody has all of it
         return None
-    remote = upstream(ws)
+    remote = find_upstream(ws)
     if remote is None:
         return None
     if remote.address is None:
         return Unpushed(remote.name, None, remote.problem)
     # The root, which is made with the knowledge base, is no revision of anybody's.
-    there = {root_of(ws.engine), *ws.engine.remote_heads(remote.address.key).values()}
+    there = {read_root(ws.engine), *ws.engine.remote_heads(remote.address.key).values()}
     if revision in there:
         return Unpushed(remote.name, 0)
-    return Unpushed(remote.name, Distances(ws.engine, [revision, *there]).apart([revision], there).ahead)
+    return Unpushed(remote.name, Distances(ws.engine, [revision, *there]).count_apart([revision], there).ahead)
 
 
 class SourceCollection(Record, frozen=True):
@@ -128,7 +128,7 @@ class SourceChange(Record, frozen=True):
     @property
     def shown_name(self) -> str:
         """The name, and the path of a note, in one line."""
-        return terminal_text.one_line(self.name if self.name == self.path else f"{self.name} ({self.path})")
+        return terminal_text.escape_line(self.name if self.name == self.path else f"{self.name} ({self.path})")
 
 
 class SourcesStatus(Record, frozen=True):
@@ -162,7 +162,7 @@ class SourcesStatus(Record, frozen=True):
         return ", ".join([total, *(f"{number} {what}" for number, what in numbers if number)])
 
 
-def sources_status(ws: Workspace) -> SourcesStatus | None:
+def read_sources_status(ws: Workspace) -> SourcesStatus | None:
     """None where no sources are configured. Reads no file that did not change, and needs no index.
 
     Raises `ConfigInvalid`.
@@ -173,11 +173,11 @@ def sources_status(ws: Workspace) -> SourcesStatus | None:
     from vmrag_link.workspace import source_tree
 
     try:
-        tree = source_tree.in_work_tree(ws)
+        tree = source_tree.read_work_tree(ws)
         assert tree is not None  # noqa: S101  there are sources
         everything = ws.config.searches_untracked
         unsearched = [source for source in tree.sources if not rules.searches_untracked(source, untracked=everything)]
-        untracked = work_tree.untracked_count(ws.places, unsearched) if unsearched else 0
+        untracked = work_tree.count_untracked_files(ws.places, unsearched) if unsearched else 0
         changed = tuple(sorted(_list_changes(ws, tree), key=lambda change: change.path))
     except (GitError, LimitExceeded) as why:  # a status has to answer
         return SourcesStatus(problem=why.message)
@@ -211,10 +211,10 @@ def _list_changes(ws: Workspace, tree: SourceTree) -> Iterator[SourceChange]:
 def _list_former_notes(ws: Workspace, tree: SourceTree) -> Mapping[str, Key]:
     """Return the notes of HEAD by their paths, if the work tree has removed one."""
     folders = tuple(f"{source.folder}/" for source in tree.sources if source.write)
-    commit = plumbing.head(ws.places).commit
+    commit = plumbing.read_head(ws.places).commit
     if not commit or not any(path.startswith(folders) for path in tree.listing.removed):
         return {}
     from vmrag_link.workspace import source_tree
 
-    before = source_tree.at_commit(ws, commit, ws.sources.config, stored=ws.stored_collections())
+    before = source_tree.read_commit(ws, commit, ws.sources.config, stored=ws.list_stored_collections())
     return {file.path: key for key, file in before.files.items() if file.note_id} if before else {}

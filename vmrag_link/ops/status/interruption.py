@@ -10,18 +10,18 @@ from vmrag_link.sync import background
 from vmrag_link.workspace import Workspace
 
 
-def stamp(ws: Workspace) -> Stamp:
+def take_stamp(ws: Workspace) -> Stamp:
     """Where the knowledge base stands before a command: `sentence` compares it."""
-    return opening.stamp(ws.places.kb)
+    return opening.read_stamp(ws.places.kb)
 
 
-def sentence(ws: Workspace, before: Stamp) -> str:
+def describe_interruption(ws: Workspace, before: Stamp) -> str:
     """What is stored of an interrupted command, and what goes on later.
 
     Looks at files alone: nothing is waited for or brought anywhere.
     """
     shared = (ws.places.kb / SERVER_FILE).exists()  # there nothing tells
-    unchanged = not shared and stamp(ws) == before
+    unchanged = not shared and take_stamp(ws) == before
     said = ["The knowledge base is as it was." if unchanged else "What was stored until then is kept (vmrag status)."]
     if _begun(ws):
         said.append("The next vmrag command finishes the commit that was begun.")
@@ -29,13 +29,13 @@ def sentence(ws: Workspace, before: Stamp) -> str:
         said.append("The index follows with the next vmrag command.")
     if ws.places.merge.exists() or ws.places.merge_in_git.exists():
         said.append("What was decided about the merge is kept; vmrag resolve goes on with it.")
-    if background.running(background.sync_of(ws.places)):
+    if background.is_running(background.get_sync_job(ws.places)):
         said.append("A sync goes on in the background (vmrag status).")
     return " ".join(said)
 
 
 def _begun(ws: Workspace) -> bool:
-    entries = (entry for _, entry in ws.journal.entries())
+    entries = (entry for _, entry in ws.journal.list_entries())
     return any(isinstance(each, ReplayEntry) or (each and each.git_dir == str(ws.places.git_dir)) for each in entries)
 
 

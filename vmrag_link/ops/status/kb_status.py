@@ -11,10 +11,10 @@ from typing import Literal
 from vmrag_link.engines import migrated
 from vmrag_link.errors import PinMalformed, VmragError
 from vmrag_link.git import plumbing
-from vmrag_link.models import Record, Working
+from vmrag_link.models import Record, WorkingSet
 from vmrag_link.ops.commits import revisions
 from vmrag_link.ops.commits.revisions import AheadBehind
-from vmrag_link.ops.follow.provenance import Standing
+from vmrag_link.ops.follow.provenance import AnswerOrigin
 from vmrag_link.ops.index import index_status
 from vmrag_link.ops.remotes.destinations import Upstream
 from vmrag_link.paths import PIN_NAME
@@ -43,41 +43,43 @@ class PinStatus(Record, frozen=True):
     state: PinState
 
 
-def reach(ws: Workspace, remote: Upstream) -> str:
+def probe_remote(ws: Workspace, remote: Upstream) -> str:
     """Ask the remote, for a moment; returns why it does not answer, empty if it does.
 
     One that is not trusted is not asked.
     """
     if remote.address is None:
         return remote.problem
-    problem = probe.ask(ws.places, remote.address).problem
+    problem = probe.probe_remote(ws.places, remote.address).problem
     return problem.message if problem else ""
 
 
-def known(ws: Workspace, remote: Upstream) -> bool | None:
+def read_probe(ws: Workspace, remote: Upstream) -> bool | None:
     """Whether the remote answered when it was asked a moment ago; None if it was not asked."""
     answer = probe.last_result(ws.places, remote.address) if remote.address else None
     return answer.problem is None if answer else None
 
 
-def against_remote(ws: Workspace, here: Standing, remote: Upstream | None) -> AheadBehind:
+def count_ahead_behind(ws: Workspace, here: AnswerOrigin, remote: Upstream | None) -> AheadBehind:
     """Numbers of commits, as of the last fetch.
 
     The remote's KB branch of HEAD's name counts, which `pull` takes, too.
     """
-    name = here.kb.branch or ws.trigger().branch
+    name = here.kb.branch or ws.read_trigger().branch
     if remote is None or name is None:
         return AheadBehind()
-    return revisions.from_remote(ws.engine, here.revision, name, remote.heads)
+    return revisions.compare_with_remote(ws.engine, here.revision, name, remote.heads)
 
 
-def index_block(ws: Workspace, here: Standing) -> IndexBlock:
+def build_index_block(ws: Workspace, here: AnswerOrigin) -> IndexBlock:
     """Which collections the index does not hold as they are now. Brings nothing."""
-    chroma = ws.chroma.local.state()
+    chroma = ws.chroma.local.read_state()
     if not here.notes and not _index_problem(ws, here):
         return IndexBlock("synced", [], chroma)
     try:
-        found = [collection for collection in index_status.look(ws).collections if collection.sync_status != "synced"]
+        found = [
+            collection for collection in index_status.read_status(ws).collections if collection.sync_status != "synced"
+        ]
     except VmragError:  # a status has to answer; what uses the index says what is wrong with it
         return IndexBlock("error", [], chroma)
     names = [each.collection_name for each in found]
@@ -85,15 +87,15 @@ def index_block(ws: Workspace, here: Standing) -> IndexBlock:
     return IndexBlock("error" if failed else "pending" if names else "synced", names, chroma)
 
 
-def _index_problem(ws: Workspace, here: Standing) -> str:
+def _index_problem(ws: Workspace, here: AnswerOrigin) -> str:
     """Why the index cannot answer as it is; empty if it can."""
-    if isinstance(here.at, Working):
-        return ws.sync_context.working_copy(here.at.branch, here.revision).problem()
-    return ws.views.problem(here.revision)
+    if isinstance(here.at, WorkingSet):
+        return ws.sync_context.working_copy(here.at.branch, here.revision).find_problem()
+    return ws.views.find_problem(here.revision)
 
 
-def pin_status(ws: Workspace, here: Standing) -> PinStatus:
-    data = plumbing.pin_bytes(ws.places)
+def build_pin_status(ws: Workspace, here: AnswerOrigin) -> PinStatus:
+    data = plumbing.read_pin_bytes(ws.places)
     try:
         pinned = migrated.read_pin(ws.places.kb, data).dolt_commit if data is not None else None
     except PinMalformed:
@@ -101,8 +103,8 @@ def pin_status(ws: Workspace, here: Standing) -> PinStatus:
     return PinStatus(PIN_NAME, pinned, "no_link" if pinned is None else _compare(ws, here, pinned))
 
 
-def _compare(ws: Workspace, here: Standing, pinned: str) -> PinState:
-    engine, branch = ws.engine, ws.kb_branch()
+def _compare(ws: Workspace, here: AnswerOrigin, pinned: str) -> PinState:
+    engine, branch = ws.engine, ws.find_kb_branch()
     ours = branch.head if branch else here.revision
     if ours == pinned:
         return "in_sync"

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, NamedTuple
 from vmrag_link.engines.base import Write
 from vmrag_link.models import CODEBASE, SYSTEM_COLLECTIONS, At, Collection, Document, Record
 from vmrag_link.ops.documents import writing
-from vmrag_link.ops.documents.collections import exact
+from vmrag_link.ops.documents.collections import find_exact
 from vmrag_link.ops.documents.writing import Planned, WriteResult
 from vmrag_link.ops.follow.follow_pin import follow
 from vmrag_link.ops.system import stores
-from vmrag_link.ops.system.misplaced import PRIVATE, find_source, list_private
-from vmrag_link.ops.system.stores import Put
+from vmrag_link.ops.system.misplaced import PRIVATE_COLLECTIONS, find_source, list_private
+from vmrag_link.ops.system.stores import CollectionPut
 from vmrag_link.workspace import Workspace
 
 if TYPE_CHECKING:
@@ -29,25 +29,27 @@ class SetupReport(Record, frozen=True):
 
 def setup_collections(ws: Workspace) -> WriteResult[SetupReport]:
     """Make those that are not there, each where it is kept. Raises as `writing.write`."""
-    store = stores.store_for_tools(ws)
+    store = stores.find_tools_store(ws)
     if store is ws:
         return _made(ws, SYSTEM_COLLECTIONS)
-    here, there = _made(store, PRIVATE), _made(ws, (CODEBASE,))
+    here, there = _made(store, PRIVATE_COLLECTIONS), _made(ws, (CODEBASE,))
     both = SetupReport([*there.report.created, *here.report.created], [*there.report.existing, *here.report.existing])
     return there._replace(report=both)
 
 
 def _made(store: DocumentStore, names: Sequence[str]) -> WriteResult[SetupReport]:
     def plan(at: At) -> Planned[SetupReport]:
-        chunking = {CODEBASE: stores.ordinary_chunking(store)}
-        found = [stores.find_or_new(store, at, name, chunking=chunking.get(name, stores.WHOLE)) for name in names]
-        puts = [stores.Put(collection, new, ()) for collection, new in found if new]
+        chunking = {CODEBASE: stores.read_chunking(store)}
+        found = [
+            stores.find_or_define(store, at, name, chunking=chunking.get(name, stores.WHOLE_TEXT)) for name in names
+        ]
+        puts = [stores.CollectionPut(collection, new, ()) for collection, new in found if new]
         created = [put.collection.name for put in puts]
         existing = [collection.name for collection, new in found if not new]
-        write = stores.prepared(store, puts) if puts else None
+        write = stores.prepare_write(store, puts) if puts else None
         return Planned(write, SetupReport(created, existing))
 
-    return writing.write(store, plan, "make the system collections")
+    return writing.write_rows(store, plan, "make the system collections")
 
 
 class MoveReport(Record, frozen=True):
@@ -67,7 +69,7 @@ class _Read(NamedTuple):
     documents: dict[str, Document]
 
 
-def move(ws: Workspace) -> WriteResult[MoveReport]:
+def move_documents(ws: Workspace) -> WriteResult[MoveReport]:
     """Move them: stored there first, and removed here then, so that a kill leaves them in both.
 
     The history of the knowledge base keeps what was committed. Raises as `writing.write`.
@@ -79,10 +81,10 @@ def move(ws: Workspace) -> WriteResult[MoveReport]:
     read = [] if at is None else _read(source, at)
     if not any(each.documents for each in read):
         return WriteResult(MoveReport(versioned, {}, {}), None, versioned=versioned)
-    stored = writing.write(target, lambda place: _plan_storing(target, place, read), "move system collections")
+    stored = writing.write_rows(target, lambda place: _plan_storing(target, place, read), "move system collections")
     kept = stored.report
     moved = [_Read(each, {i: row for i, row in rows.items() if i not in kept[each.name]}) for each, rows in read]
-    removed = writing.write(source, lambda place: _plan_removing(source, place, moved), "move system collections")
+    removed = writing.write_rows(source, lambda place: _plan_removing(source, place, moved), "move system collections")
     report = MoveReport(
         versioned,
         {each.name: len(rows) for each, rows in moved if rows},
@@ -94,7 +96,7 @@ def move(ws: Workspace) -> WriteResult[MoveReport]:
 
 def _read(store: DocumentStore, at: At) -> list[_Read]:
     return [
-        _Read(each, {row.doc_id: row for row in store.engine.documents(at, collection=each.name)})
+        _Read(each, {row.doc_id: row for row in store.engine.read_documents(at, collection=each.name)})
         for each in list_private(store, at)
     ]
 
@@ -103,12 +105,14 @@ def _plan_storing(target: DocumentStore, at: At, read: Sequence[_Read]) -> Plann
     """Reports the ids, by collection, under which something else is there already."""
     puts, kept = [], {}
     for collection, rows in read:
-        found, new = stores.find_or_new(target, at, collection.name)
+        found, new = stores.find_or_define(target, at, collection.name)
         there = {} if new else _documents(target, at, found.name, rows)
         kept[found.name] = {doc_id for doc_id, row in there.items() if not _same(row, rows[doc_id])}
-        puts.append(Put(collection if new else found, new, [row for i, row in rows.items() if i not in there]))
+        puts.append(
+            CollectionPut(collection if new else found, new, [row for i, row in rows.items() if i not in there])
+        )
     wanted = any(put.new or put.documents for put in puts)
-    return Planned(stores.prepared(target, puts) if wanted else None, kept)
+    return Planned(stores.prepare_write(target, puts) if wanted else None, kept)
 
 
 def _plan_removing(source: DocumentStore, at: At, moved: Sequence[_Read]) -> Planned[None]:
@@ -116,10 +120,10 @@ def _plan_removing(source: DocumentStore, at: At, moved: Sequence[_Read]) -> Pla
     gone: list[tuple[str, str]] = []
     empty: list[str] = []
     for collection, rows in moved:
-        if exact(source, at, collection.name) is None:
+        if find_exact(source, at, collection.name) is None:
             continue
         same = [doc_id for doc_id, row in _documents(source, at, collection.name, rows).items() if row == rows[doc_id]]
-        if source.engine.count(at, collection=collection.name) == len(same):
+        if source.engine.count_documents(at, collection=collection.name) == len(same):
             empty.append(collection.name)
         else:
             gone += [(collection.name, doc_id) for doc_id in same]
@@ -127,7 +131,7 @@ def _plan_removing(source: DocumentStore, at: At, moved: Sequence[_Read]) -> Pla
 
 
 def _documents(store: DocumentStore, at: At, name: str, ids: Mapping[str, object]) -> dict[str, Document]:
-    found = store.engine.documents(at, collection=name, ids=[*ids]) if ids else ()
+    found = store.engine.read_documents(at, collection=name, ids=[*ids]) if ids else ()
     return {each.doc_id: each for each in found}
 
 

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from vmrag_link import clock
-from vmrag_link.documents.import_base import leads_out
+from vmrag_link.documents.import_base import escapes_folder
 from vmrag_link.engines.base import Write
 from vmrag_link.errors import JsonInvalid, UsageInvalid, enumerated
 from vmrag_link.models import (
@@ -29,15 +29,15 @@ from vmrag_link.models import (
     Collection,
     Document,
     Record,
-    canonical_json,
     content_hash,
-    json_from_user,
-    metadata_of,
+    encode_canonical_json,
+    parse_metadata,
+    parse_user_json,
 )
 from vmrag_link.ops.documents import collections
-from vmrag_link.ops.documents.collections import exact, own_names, source_read_only
+from vmrag_link.ops.documents.collections import find_exact, list_possible_names, source_read_only
 from vmrag_link.ops.follow.follow_pin import follow
-from vmrag_link.ops.system.misplaced import PRIVATE
+from vmrag_link.ops.system.misplaced import PRIVATE_COLLECTIONS
 from vmrag_link.workspace import Workspace, local_store, reasons
 
 if TYPE_CHECKING:
@@ -45,16 +45,16 @@ if TYPE_CHECKING:
 
 _, CHATS, LEARNINGS, THOUGHTS, EVIDENCE, TEST_RESULTS = SYSTEM_COLLECTIONS
 
-WHOLE = Chunking(size=100_000, overlap=0)
+WHOLE_TEXT = Chunking(size=100_000, overlap=0)
 """A document is one chunk, as long as no embedding model can make sense of it anyway."""
 
 
-def ordinary_chunking(ws: DocumentStore) -> Chunking:
+def read_chunking(ws: DocumentStore) -> Chunking:
     """As the settings say: for code, whose documents are files."""
     return Chunking(size=ws.config.chunking.size, overlap=ws.config.chunking.overlap)
 
 
-class Put(Record, frozen=True):
+class CollectionPut(Record, frozen=True):
     """Documents to store in a collection, which is `new` or there already."""
 
     collection: Collection
@@ -62,18 +62,18 @@ class Put(Record, frozen=True):
     documents: Sequence[Document]
 
 
-def find_or_new(ws: DocumentStore, at: At, name: str, *, chunking: Chunking = WHOLE) -> tuple[Collection, bool]:
+def find_or_define(ws: DocumentStore, at: At, name: str, *, chunking: Chunking = WHOLE_TEXT) -> tuple[Collection, bool]:
     """The collection of exactly this name, or one to be made, and whether it is that.
 
     `chunking` counts for one to be made.
 
     Raises `NameInvalid`, and `UsageInvalid` for one whose documents come from elsewhere.
     """
-    found = collections.exact(ws, at, name)
+    found = collections.find_exact(ws, at, name)
     if found is None:
         collections.require_name(name)
-        model = ws.models.named(ws.config.embedding.model)
-        return collections.empty(name, model, chunking, kind=SYSTEM), True
+        model = ws.models.load_named(ws.config.embedding.model)
+        return collections.make_collection(name, model, chunking, kind=SYSTEM), True
     if found.kind not in (SYSTEM, "chroma"):
         raise UsageInvalid(
             f"The documents of collection {name!r}, of kind {found.kind}, come from elsewhere.",
@@ -84,17 +84,17 @@ def find_or_new(ws: DocumentStore, at: At, name: str, *, chunking: Chunking = WH
     return found, False
 
 
-def prepared(ws: DocumentStore, puts: Sequence[Put]) -> Write:
+def prepare_write(ws: DocumentStore, puts: Sequence[CollectionPut]) -> Write:
     """All of it in one write; nothing that cannot be embedded. Raises `Embedding` errors."""
     for put in puts:
-        ws.indexer().prepare(put.collection, put.documents)
+        ws.create_indexer().embed_documents(put.collection, put.documents)
     return Write(
         put_collections=[put.collection for put in puts if put.new],
         put_documents=[document for put in puts for document in put.documents],
     )
 
 
-def entry(
+def build_document(
     collection: str, doc_id: str, text: str, metadata: Mapping[str, Any], *, before: Document | None = None
 ) -> Document:
     """A row to store, in the place of `before`. The first line of the text is its title; metadata
@@ -106,7 +106,7 @@ def entry(
 
     now = clock.now()
     try:
-        stored = canonical_json(json_from_user(json.dumps(metadata)))
+        stored = encode_canonical_json(parse_user_json(json.dumps(metadata)))
     except ValueError as error:
         raise JsonInvalid(f"The metadata of {doc_id!r} {error}.") from None
     return Document(
@@ -122,13 +122,13 @@ def entry(
     )
 
 
-def with_metadata(document: Document, **changes: Any) -> Document:
+def update_metadata(document: Document, **changes: Any) -> Document:
     """The document with some keys of its metadata changed."""
-    stored = canonical_json(metadata_of(document) | changes)
+    stored = encode_canonical_json(parse_metadata(document) | changes)
     return msgspec.structs.replace(document, metadata=stored, updated_at=clock.now())
 
 
-def store_for_tools(ws: Workspace, *names: str) -> DocumentStore:
+def find_tools_store(ws: Workspace, *names: str) -> DocumentStore:
     """Where the tools of `thinking` and `learning` read and write the collections of these names.
 
     Raises `NotInitialized`, `SourceReadOnly`, and `UsageInvalid` for one that is in the knowledge
@@ -138,11 +138,11 @@ def store_for_tools(ws: Workspace, *names: str) -> DocumentStore:
         require_stored(ws, name)
     if ws.config.system.versioned:
         return ws
-    if not ws.initialized:
-        raise reasons.uninitialized(ws)
-    at = knowledge_at(ws) if any(each not in PRIVATE for each in names) else None
+    if not ws.is_initialized:
+        raise reasons.explain_uninitialized(ws)
+    at = find_knowledge(ws) if any(each not in PRIVATE_COLLECTIONS for each in names) else None
     for name in names:
-        if name == CODEBASE or (at is not None and name not in PRIVATE and exact(ws, at, name)):
+        if name == CODEBASE or (at is not None and name not in PRIVATE_COLLECTIONS and find_exact(ws, at, name)):
             raise UsageInvalid(
                 f"Collection {name!r} is part of the knowledge base, and system.versioned is false: nothing of this "
                 "may be stored there.",
@@ -153,39 +153,39 @@ def store_for_tools(ws: Workspace, *names: str) -> DocumentStore:
     return ws.local
 
 
-def store_of(ws: Workspace, name: str) -> DocumentStore:
+def find_store(ws: Workspace, name: str) -> DocumentStore:
     """Where a collection is that somebody names."""
     if ws.config.system.versioned:
         return ws
-    kept = name in PRIVATE or (ws.local.there and exact(ws.local, local_store.AT, name))
+    kept = name in PRIVATE_COLLECTIONS or (ws.local.exists and find_exact(ws.local, local_store.AT, name))
     return ws.local if kept else ws
 
 
-def readable(ws: Workspace, name: str) -> ReadableStore:
+def find_readable(ws: Workspace, name: str) -> ReadableStore:
     """Where a collection is read that somebody names: in files of the tree, if it is made of them,
     else as `store_of`.
     """
-    if not made_of_files(ws, name):
-        return store_of(ws, name)
+    if not is_made_of_files(ws, name):
+        return find_store(ws, name)
     ws.files.notes = ()
     return ws.files
 
 
-def made_of_files(ws: Workspace, name: str) -> bool:
+def is_made_of_files(ws: Workspace, name: str) -> bool:
     """Whether a collection is a source's. One that the knowledge base stores, too, is not."""
     derived = {each.collection for each in ws.sources.configured}
-    names = derived.intersection(own_names(ws, name)) if derived else ()
-    if any(ws.sources.writable(name) for name in names):
+    names = derived.intersection(list_possible_names(ws, name)) if derived else ()
+    if any(ws.sources.find_writable(name) for name in names):
         return True  # notes hide a stored collection
-    return bool(names) and {name, *names}.isdisjoint(ws.stored_collections())
+    return bool(names) and {name, *names}.isdisjoint(ws.list_stored_collections())
 
 
-def store_of_all(ws: Workspace, names: Sequence[str]) -> DocumentStore:
+def find_common_store(ws: Workspace, names: Sequence[str]) -> DocumentStore:
     """As `store_of`, for those that one command names; the knowledge base if there are none.
 
     Raises `UsageInvalid` for some of here and some of there.
     """
-    found = {name: store_of(ws, name) for name in names}
+    found = {name: find_store(ws, name) for name in names}
     if len(here := [name for name, store in found.items() if store is not ws]) in (0, len(found)):
         return ws.local if here else ws
     raise UsageInvalid(
@@ -201,7 +201,7 @@ def require_stored(ws: Workspace, name: str, ids: Sequence[str] = ()) -> None:
     """
     from vmrag_link.index.metadata import parse_chunk_id
 
-    if made_of_files(ws, name):
+    if is_made_of_files(ws, name):
         documents = [found[0] if (found := parse_chunk_id(identifier)) else identifier for identifier in ids]
         paths = (each for pair in zip(ids, documents, strict=True) for each in pair)
         raise source_read_only(name, next((path for path in paths if _is_file(ws, path)), ""))
@@ -209,7 +209,7 @@ def require_stored(ws: Workspace, name: str, ids: Sequence[str] = ()) -> None:
 
 def _is_file(ws: Workspace, path: str) -> bool:
     try:
-        return not leads_out(path) and (ws.places.top / path).is_file()
+        return not escapes_folder(path) and (ws.places.top / path).is_file()
     except (OSError, ValueError):  # no name that a file could have
         return False
 
@@ -219,7 +219,7 @@ def require_versioned(ws: Workspace, name: str, ids: Sequence[str] = ()) -> None
     machine alone: from the knowledge base it would be pushed.
     """
     require_stored(ws, name, ids)
-    if store_of(ws, name) is not ws:
+    if find_store(ws, name) is not ws:
         raise UsageInvalid(
             f"Collection {name!r} stays on this machine (system.versioned is false), and only the tools for thoughts, "
             "chats and evidence write it.",
@@ -229,7 +229,7 @@ def require_versioned(ws: Workspace, name: str, ids: Sequence[str] = ()) -> None
         )
 
 
-def knowledge_at(ws: Workspace) -> At | None:
+def find_knowledge(ws: Workspace) -> At | None:
     """Where the knowledge base is read; None where this code pins none."""
     follow(ws, index=False, tolerate="failures")
-    return ws.at() if ws.standing_revision else None
+    return ws.locate_documents() if ws.current_revision else None

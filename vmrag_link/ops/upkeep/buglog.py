@@ -13,10 +13,10 @@ from pathlib import Path
 from vmrag_link import __version__, permissions
 from vmrag_link.errors import WRITABLE_TMPDIR, VmragError
 from vmrag_link.git import plumbing
-from vmrag_link.git.remotes import masked
+from vmrag_link.git.remotes import redact_text
 
 
-def write(error: BaseException, argv: Sequence[str]) -> Path | None:
+def write_log(error: BaseException, argv: Sequence[str]) -> Path | None:
     """Return the path of the log: in the repository that `-C` names, or in the temporary directory;
     None if neither can be written.
     """
@@ -29,10 +29,10 @@ def write(error: BaseException, argv: Sequence[str]) -> Path | None:
         *traceback.format_exception(error),
     ]
     # Arguments and messages may hold bytes that are no UTF-8, and URLs that hold a password.
-    text = masked("\n".join(lines)).encode(errors="backslashreplace")
+    text = redact_text("\n".join(lines)).encode(errors="backslashreplace")
     try:
         start = Path.cwd().joinpath(*(folder for option, folder in pairwise(argv) if option == "-C"))
-        path = plumbing.locate(start).logs / name
+        path = plumbing.locate_work_tree(start).logs / name
         permissions.make_file(path)
         path.write_bytes(text)
     except (VmragError, OSError):

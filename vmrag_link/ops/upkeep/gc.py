@@ -11,7 +11,7 @@ import msgspec
 
 from vmrag_link import locks
 from vmrag_link.embedding.cache import Excess
-from vmrag_link.engines.base import ASIDE_PREFIX, is_memory, reserved
+from vmrag_link.engines.base import ASIDE_PREFIX, is_memory_branch, is_reserved
 from vmrag_link.errors import (
     BranchMissing,
     EngineUnwritable,
@@ -21,14 +21,14 @@ from vmrag_link.errors import (
     file_failures,
 )
 from vmrag_link.git import plumbing
-from vmrag_link.git.configuration import Mapping
+from vmrag_link.git.configuration import KbMapping
 from vmrag_link.models import KbBranch, Record
 from vmrag_link.ops.documents import branches
 from vmrag_link.ops.follow.recovery import recover
 from vmrag_link.ops.pins import history_pins
 from vmrag_link.ops.upkeep import garbage
 from vmrag_link.ops.upkeep.garbage import Leftovers
-from vmrag_link.paths import size_of
+from vmrag_link.paths import measure_size
 from vmrag_link.sync import binding as bindings
 from vmrag_link.transport import quarantine
 from vmrag_link.workspace import Workspace
@@ -82,7 +82,7 @@ class GcReport(Record, frozen=True):
 class _Branches(Record, frozen=True):
     prune: tuple[KbBranch, ...]
     keep: tuple[KeptBranch, ...]
-    unmap: tuple[Mapping, ...]
+    unmap: tuple[KbMapping, ...]
 
     @property
     def unmapped(self) -> tuple[str, ...]:
@@ -98,16 +98,16 @@ def gc(ws: Workspace, *, apply: bool = False) -> GcReport:
     reachable.
     """
     engine = ws.engine
-    swept = garbage.sweep(ws) if apply else None
+    swept = garbage.remove_leftovers(ws) if apply else None
     undone: list[str] = []
     with _noting(undone, "What was interrupted could not be finished"):
         recover(ws)
-    before, local = size_of(ws.places.kb), size_of(ws.places.local_kb)
-    wanted = tuple(engine.unreachable(needed(ws)))
+    before, local = measure_size(ws.places.kb), measure_size(ws.places.local_kb)
+    wanted = tuple(engine.find_unreachable(list_needed(ws)))
     if swept is None:
         branches = _branches(ws)
         prunable = tuple(PrunedBranch(each.name, each.head) for each in branches.prune)
-        rest = garbage.find(ws)
+        rest = garbage.find_leftovers(ws)
         sizes, local_sizes = Sizes(before, before), Sizes(local, local)
         return GcReport(False, wanted, prunable, branches.keep, branches.unmapped, sizes, rest, local_bytes=local_sizes)
     anchored: list[str] = []
@@ -115,19 +115,19 @@ def gc(ws: Workspace, *, apply: bool = False) -> GcReport:
     branches = _Branches((), (), ())
     with _noting(undone, "The knowledge base could not be written anew"):
         for revision in wanted:
-            engine.anchor(revision, reason="pinned in git history")
+            engine.anchor_revision(revision, reason="pinned in git history")
             anchored.append(revision)
         pruned, branches = _prune(ws)
-        engine.forget_remote(quarantine.KEY)  # of an adoption that was killed
+        engine.forget_remote(quarantine.QUARANTINE_KEY)  # of an adoption that was killed
         engine.collect_garbage()
     with _noting(undone, "What stays on this machine could not be written anew"):
-        if ws.local.there:
+        if ws.local.exists:
             ws.local.engine.collect_garbage()
     vectors = Excess()
     with _noting(undone, "Old vectors could not be dropped"):
         vectors = garbage.prune_vectors(ws)
     sizes, local_sizes = (
-        Sizes(had, size_of(folder)) for had, folder in ((before, ws.places.kb), (local, ws.places.local_kb))
+        Sizes(had, measure_size(folder)) for had, folder in ((before, ws.places.kb), (local, ws.places.local_kb))
     )
     rest = msgspec.structs.replace(swept, vectors=vectors)
     return GcReport(
@@ -148,25 +148,25 @@ def _noting(undone: list[str], what: str) -> Iterator[None]:
 # -- what has to stay
 
 
-def needed(ws: Workspace) -> list[str]:
+def list_needed(ws: Workspace) -> list[str]:
     """The revisions that something still names, latest pins first: their anchors keep ancestors.
 
     All that are pinned by a commit of git's refs and reflogs, by an index, a work tree, or what git
     is in the middle of; that some work tree answers from; and that an interrupted operation goes on
     with.
     """
-    bound = (path.name.rpartition("-")[0] for path in bindings.bound_views(ws.places))
-    return list(dict.fromkeys([*pinned(ws), *bound, *_journaled(ws)]))
+    bound = (path.name.rpartition("-")[0] for path in bindings.list_bound_views(ws.places))
+    return list(dict.fromkeys([*list_pinned(ws), *bound, *_journaled(ws)]))
 
 
-def pinned(ws: Workspace) -> list[str]:
+def list_pinned(ws: Workspace) -> list[str]:
     """The revisions that something of git's pins, here or not, latest first."""
-    return history_pins.pinned_everywhere(ws.places)
+    return history_pins.list_pinned(ws.places)
 
 
 def _journaled(ws: Workspace) -> Iterator[str]:
     """Every text in the journal, revisions and KB branches among them, of all work trees."""
-    for _, entry in ws.journal.entries():
+    for _, entry in ws.journal.list_entries():
         if entry is not None:
             yield from (value for value in msgspec.to_builtins(entry).values() if isinstance(value, str))
 
@@ -180,7 +180,7 @@ def _prune(ws: Workspace) -> tuple[tuple[PrunedBranch, ...], _Branches]:
     A branch that is written on meanwhile stays.
     """
     pruned = []
-    with locks.exclusive(ws.places.locks / "mapping.lock", purpose="prune KB branches", timeout=ws.lock_timeout):
+    with locks.hold_exclusive(ws.places.locks / "mapping.lock", purpose="prune KB branches", timeout=ws.lock_timeout):
         branches = _branches(ws)
         for each in branches.prune:
             try:
@@ -188,7 +188,7 @@ def _prune(ws: Workspace) -> tuple[tuple[PrunedBranch, ...], _Branches]:
             except (Uncommitted, KnowledgeMoved, BranchMissing):
                 continue
             pruned.append(PrunedBranch(each.name, each.head))
-        there = {branch.name for branch in ws.engine.branches()}
+        there = {branch.name for branch in ws.engine.list_branches()}
         gone = tuple(each for each in branches.unmap if each.kb_branch not in there)
         for entry in gone:
             plumbing.forget_kb_branch(ws.places, entry.code, entry.tree)
@@ -201,21 +201,23 @@ def _branches(ws: Workspace) -> _Branches:
 
     On a shared server, a branch without an entry here is another repository's.
     """
-    mappings = plumbing.kb_mappings(ws.places)
-    living = branches.living(ws)
+    mappings = plumbing.list_kb_mappings(ws.places)
+    living = branches.list_active_mappings(ws)
     stale = [mapping for mapping in mappings if mapping not in living]
     deleted = {each.kb_branch for each in stale}
     in_use = {each.kb_branch for each in living} | set(_journaled(ws))
-    prune, keep, target = [], [], ws.target()
-    for branch in ws.engine.branches():
-        if is_memory(branch.name):
+    prune, keep, target = [], [], ws.resolve_target()
+    for branch in ws.engine.list_branches():
+        if is_memory_branch(branch.name):
             keep.append(KeptBranch(branch.name, branch.head, "remembered", "vmrag branch"))
         elif branch.name.startswith(ASIDE_PREFIX):
             keep.append(KeptBranch(branch.name, branch.head, "set_aside", f"vmrag merge {shlex.quote(branch.name)}"))
-        elif reserved(branch.name) or branch.name in in_use or (ws.engine.shared and branch.name not in deleted):
+        elif is_reserved(branch.name) or branch.name in in_use or (ws.engine.shared and branch.name not in deleted):
             continue
         elif branch.dirty:
-            keep.append(KeptBranch(branch.name, branch.head, "uncommitted", branches.way_back(ws, target, branch)))
+            keep.append(
+                KeptBranch(branch.name, branch.head, "uncommitted", branches.form_recovery_command(ws, target, branch))
+            )
         else:
             prune.append(branch)
     staying = in_use | {each.name for each in keep}

@@ -12,16 +12,16 @@ from operator import attrgetter
 
 from vmrag_link.chroma_server import contents
 from vmrag_link.chroma_server.client import ChromaClient, RemoteCollection
-from vmrag_link.chroma_server.share import give_up, is_current
-from vmrag_link.engines.base import ROOT_BRANCH, reserved, root_of
+from vmrag_link.chroma_server.share import is_lease_current, remove_collection
+from vmrag_link.engines.base import ROOT_BRANCH, is_reserved, read_root
 from vmrag_link.errors import KnowledgeRefused, RemoteDamaged, RevisionMissing, UsageInvalid, plural
 from vmrag_link.models import Record
 from vmrag_link.ops.pins import history_pins
 from vmrag_link.ops.remotes import destinations
-from vmrag_link.ops.remotes.fetch import nothing_at
-from vmrag_link.ops.upkeep.gc import needed, pinned
+from vmrag_link.ops.remotes.fetch import build_remote_empty
+from vmrag_link.ops.upkeep.gc import list_needed, list_pinned
 from vmrag_link.progress import LOOKING_UP
-from vmrag_link.sync.plan import assumed, rows_at
+from vmrag_link.sync.plan import assume_collection, read_rows_at
 from vmrag_link.transport import connection
 from vmrag_link.transport.address import Address
 from vmrag_link.transport.direct_transport import DirectTransport
@@ -29,7 +29,7 @@ from vmrag_link.transport.git_transport import GitTransport
 from vmrag_link.transport.publish import PublishRequest, publish
 from vmrag_link.workspace import Workspace
 
-DAYS = 7
+KEEP_DAYS = 7
 """A collection that is younger stays: it may be of a colleague's commit that is not pushed yet."""
 
 _DAY = 86_400
@@ -63,21 +63,21 @@ def gc_remote(ws: Workspace, remote: str | None = None, *, apply: bool = False) 
     `RemoteInvalid` for a server, `RemoteDamaged` where nothing here could mend it, `RemoteTooNew`,
     and as `ops.remotes.fetch.fetch`.
     """
-    address = destinations.asked(ws, remote)[0]
-    with connection.carried(ws.places, ws.engine, address, timeout=ws.lock_timeout) as peer:
+    address = destinations.list_fetch_addresses(ws, remote)[0]
+    with connection.open_git_transport(ws.places, ws.engine, address, timeout=ws.lock_timeout) as peer:
         damaged, before, pinned = "", None, []
         try:
             if not peer.fetch():
-                raise nothing_at(address)
+                raise build_remote_empty(address)
             before = _measure(peer)
         except (RemoteDamaged, KnowledgeRefused) as error:
             pinned = _pins(ws)
-            if not pinned and not peer.heads():
+            if not pinned and not peer.read_heads():
                 raise
             damaged = error.message
         if not apply:
             return RemoteGcReport(False, address.text, damaged, before, None)
-        peer.replace(lambda key, url: _write(ws, address.key, Address(key, address.text, url=url), pinned))
+        peer.replace_contents(lambda key, url: _write(ws, address.key, Address(key, address.text, url=url), pinned))
         return RemoteGcReport(True, address.text, damaged, before, _measure(peer))
 
 
@@ -94,12 +94,12 @@ def _write(ws: Workspace, known: str, fresh: Address, pinned: Sequence[str]) -> 
     """The root goes first: it becomes the default branch, which nobody can delete."""
     there = ws.engine.remote_heads(known) | ws.engine.foreign_heads(known)
     heads = {name: head for name, head in there.items() if ws.engine.has_revision(head)}
-    ws.engine.push(fresh.key, fresh.url, {ROOT_BRANCH: root_of(ws.engine)} | heads)
+    ws.engine.push(fresh.key, fresh.url, {ROOT_BRANCH: read_root(ws.engine)} | heads)
     publish(ws.engine, fresh.key, DirectTransport(ws.engine, fresh), PublishRequest({}, pinned))
 
 
 def _measure(peer: GitTransport) -> RemoteSize:
-    return RemoteSize(*peer.size())
+    return RemoteSize(*peer.measure_size())
 
 
 class DroppedCollection(Record, frozen=True):
@@ -122,7 +122,7 @@ class ServerGcReport(Record, frozen=True):
     others: int
 
 
-def gc_server(ws: Workspace, *, apply: bool = False, days: int = DAYS) -> ServerGcReport:
+def gc_server(ws: Workspace, *, apply: bool = False, days: int = KEEP_DAYS) -> ServerGcReport:
     """Drop collections of this knowledge base alone, by the mark in their names, that are older
     than `days`.
 
@@ -135,28 +135,28 @@ def gc_server(ws: Workspace, *, apply: bool = False, days: int = DAYS) -> Server
             "The settings name no Chroma server (chroma.mode: embedded).", hint="git config vmrag.chroma.mode http"
         )
     client = ChromaClient(ws.chroma.server)
-    owner = contents.owner_of(root_of(ws.engine))
+    owner = contents.make_owner_mark(read_root(ws.engine))
     wanted = _needed_collections(ws, owner)
-    there = client.collections()
-    ours = [each for each in there if contents.is_ours(each.name, owner)]
+    there = client.list_collections()
+    ours = [each for each in there if contents.belongs_to(each.name, owner)]
     going = [our for our in ours if our.name not in wanted and _is_old(our, time.time() - days * _DAY)]
     if apply:
         for each in going:
-            give_up(client, each)
+            remove_collection(client, each)
     dropped = tuple(_describe(each) for each in sorted(going, key=lambda each: each.name))
-    return ServerGcReport(apply, ws.chroma.server.shown, dropped, len(ours) - len(going), len(there) - len(ours))
+    return ServerGcReport(apply, ws.chroma.server.display_text, dropped, len(ours) - len(going), len(there) - len(ours))
 
 
 def _is_old(found: RemoteCollection, before: float) -> bool:
     """Whether it may go if nothing needs it."""
     if found.name.endswith(contents.BUILDING):
-        return not is_current(found.metadata or {})
-    seal = contents.seal_of(found.metadata) if contents.is_sealed_name(found.name) else None
+        return not is_lease_current(found.metadata or {})
+    seal = contents.parse_seal(found.metadata) if contents.is_sealed_name(found.name) else None
     return seal is None or seal.made < before
 
 
 def _describe(found: RemoteCollection) -> DroppedCollection:
-    seal = contents.seal_of(found.metadata)
+    seal = contents.parse_seal(found.metadata)
     label = (found.metadata or {}).get("collection", "")
     return DroppedCollection(found.name, label if isinstance(label, str) else "", seal.count if seal else 0)
 
@@ -173,7 +173,7 @@ def _needed_collections(ws: Workspace, owner: str) -> set[str]:
 
 
 def _revisions(ws: Workspace) -> Iterator[str]:
-    missing = [each for each in pinned(ws) if not ws.engine.has_revision(each)]
+    missing = [each for each in list_pinned(ws) if not ws.engine.has_revision(each)]
     if missing:
         raise RevisionMissing(
             f"Nothing was dropped: {plural(len(missing), 'pinned revision')} are not here, {missing[0][:12]} for one, and what "
@@ -181,13 +181,13 @@ def _revisions(ws: Workspace) -> Iterator[str]:
             hint="vmrag fetch",
             revision=missing[0],
         )
-    yield from (each for each in needed(ws) if ws.engine.has_revision(each))
-    yield from (branch.head for branch in ws.engine.branches() if not reserved(branch.name))
-    yield from (head for head in ws.engine.known_heads() if ws.engine.has_revision(head))
+    yield from (each for each in list_needed(ws) if ws.engine.has_revision(each))
+    yield from (branch.head for branch in ws.engine.list_branches() if not is_reserved(branch.name))
+    yield from (head for head in ws.engine.all_remote_heads() if ws.engine.has_revision(head))
 
 
 def _contents_of(ws: Workspace, revision: str) -> Iterable[str]:
-    rows = rows_at(ws.engine, revision)
-    headers = ws.engine.headers(revision)
+    rows = read_rows_at(ws.engine, revision)
+    headers = ws.engine.read_headers(revision)
     for name, some in itertools.groupby(headers, key=attrgetter("collection")):
-        yield contents.contents_of(rows.get(name) or assumed(name, ws.models.of), some)
+        yield contents.fingerprint_contents(rows.get(name) or assume_collection(name, ws.models.load_for), some)

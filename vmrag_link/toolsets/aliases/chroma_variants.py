@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from vmrag_link.ops.documents.collection_writes import modify
+from vmrag_link.ops.documents.collection_writes import modify_collection
 from vmrag_link.ops.documents.document_selection import DocumentPage, PageRequest, Selection
-from vmrag_link.ops.documents.drafts import New
+from vmrag_link.ops.documents.drafts import NewDocument
 from vmrag_link.ops.documents.remove import Removal
 from vmrag_link.ops.documents.update import DocumentUpdate
 from vmrag_link.ops.system import stores
@@ -79,7 +79,7 @@ def chroma_rename_collection(
 ) -> results.ChromaGetCollectionResult:
     """Rename a collection. Its documents and vectors stay."""
     stores.require_stored(call.ws, collection_name)
-    renamed = modify(call.ws, collection_name, new_name=new_name)
+    renamed = modify_collection(call.ws, collection_name, new_name=new_name)
     call.pending(renamed.pending)
     return chroma_get_collection(call, collection_name=renamed.report.collection.name)
 
@@ -92,7 +92,7 @@ def chroma_add_document(
     call: Call, *, collection_name: CollectionName, document: LongText, increment_index: Follow = True
 ) -> results.ChromaAddDocumentResult:
     """Store one document under a generated id."""
-    return _added(call, collection_name, New(document), follow=increment_index)
+    return _added(call, collection_name, NewDocument(document), follow=increment_index)
 
 
 @tool("W", of_files=True, alias_of="chroma_add_documents")
@@ -100,7 +100,7 @@ def chroma_add_document_with_id(
     call: Call, *, collection_name: CollectionName, document: LongText, doc_id: OwnId, increment_index: Follow = True
 ) -> results.ChromaAddDocumentResult:
     """Store one document under a given id."""
-    return _added(call, collection_name, New(document, doc_id), follow=increment_index)
+    return _added(call, collection_name, NewDocument(document, doc_id), follow=increment_index)
 
 
 @tool("W", of_files=True, alias_of="chroma_add_documents")
@@ -113,7 +113,7 @@ def chroma_add_document_with_metadata(
     increment_index: Follow = True,
 ) -> results.ChromaAddDocumentResult:
     """Store one document with metadata under a generated id."""
-    return _added(call, collection_name, New(document, metadata=metadata), follow=increment_index)
+    return _added(call, collection_name, NewDocument(document, metadata=metadata), follow=increment_index)
 
 
 @tool("W", title="Add complete document", of_files=True, alias_of="chroma_add_documents")
@@ -127,10 +127,10 @@ def chroma_add_document_with_id_and_metadata(
     increment_index: Follow = True,
 ) -> results.ChromaAddDocumentResult:
     """Store one document with metadata under a given id."""
-    return _added(call, collection_name, New(document, doc_id, metadata), follow=increment_index)
+    return _added(call, collection_name, NewDocument(document, doc_id, metadata), follow=increment_index)
 
 
-def _added(call: Call, name: str, new: New, *, follow: bool) -> results.ChromaAddDocumentResult:
+def _added(call: Call, name: str, new: NewDocument, *, follow: bool) -> results.ChromaAddDocumentResult:
     ids, done = documents.added(call, name, [new], follow=follow)
     return results.ChromaAddDocumentResult(
         status="success",
@@ -248,7 +248,7 @@ def chroma_get_all_documents(
     wanted = _wanted(limit or ALL_DOCUMENTS, offset, include, characters=None if limit else ALL_CHARACTERS)
     page = paged(call, collection_name, Selection(), wanted)
     fields = _columns(page, include) | {"message": documents.told(page, offset)}
-    return results.ChromaGetAllDocumentsResult(**fields, has_more=page.more(offset))
+    return results.ChromaGetAllDocumentsResult(**fields, has_more=page.has_more(offset))
 
 
 def _wanted(limit: int, offset: int, include: list[Any], *, characters: int | None = None) -> PageRequest:

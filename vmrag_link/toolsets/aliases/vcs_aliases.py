@@ -6,12 +6,12 @@ from typing import Annotated
 
 from msgspec import structs
 
-from vmrag_link.engines.base import reserved
+from vmrag_link.engines.base import is_reserved
 from vmrag_link.models import Record
 from vmrag_link.ops.branches import commit as committing
 from vmrag_link.ops.branches import switch as switching
-from vmrag_link.ops.branches.switch import BranchPlace
-from vmrag_link.ops.remotes.destinations import upstream
+from vmrag_link.ops.branches.switch import BranchPosition
+from vmrag_link.ops.remotes.destinations import find_upstream
 from vmrag_link.ops.status import kb_status
 from vmrag_mcp.arguments import RESULTS, Given
 from vmrag_mcp.registry import CLEARING, tool
@@ -52,7 +52,7 @@ def commit(
 ) -> CommitAliasResult:
     """Commit all uncommitted documents. Like dolt_commit."""
     report = committing.commit(call.ws, message, follow=sync)
-    chunks = committing.chunks(call.ws, report)
+    chunks = committing.count_chunks(call.ws, report)
     changes = report.changes
     return CommitAliasResult(
         **structs.asdict(working.commit_result(call, report)),
@@ -67,7 +67,7 @@ def create_branch(
     *,
     name: Annotated[str, Given("name of the branch such as feature/api")],
     from_: Annotated[str, Given("start of the branch such as main", wire="from")] = "HEAD",
-) -> ToolAnswer[BranchPlace]:
+) -> ToolAnswer[BranchPosition]:
     """Create a branch of the knowledge base without switching to it."""
     made = switching.create_branch(call.ws, name, from_)
     return ToolAnswer(made, message=f"Made the branch {name!r} at {made.commit[:7]}.")
@@ -91,7 +91,7 @@ def delete_branch(
     *,
     branch: Annotated[str, Given("branch such as feature/api", aliases=("name",))],
     force: Annotated[bool, Given("also delete an unmerged branch and its uncommitted documents")] = False,
-) -> ToolAnswer[BranchPlace]:
+) -> ToolAnswer[BranchPosition]:
     """Delete a local branch of the knowledge base that was merged. The remote keeps its branch."""
     done = switching.delete_branch(call.ws, branch, force=force)
     back = call.tail(f"create_branch with from={done.commit} brings it back")
@@ -101,13 +101,13 @@ def delete_branch(
 @tool("R", alias_of="dolt_status")
 def get_branch_status(call: Call) -> GetBranchStatusResult:
     """Show the state of the knowledge base and its local branches, without network."""
-    changes, remote = history.uncommitted(call), upstream(call.ws)
-    connected = kb_status.known(call.ws, remote) if remote else None
+    changes, remote = history.uncommitted(call), find_upstream(call.ws)
+    connected = kb_status.read_probe(call.ws, remote) if remote else None
     status = history.status_result(call, changes, remote, connected=connected)
     rows = [
         BranchHead(branch.name, branch.name == status.branch, branch.head[:7])
-        for branch in call.ws.engine.branches()
-        if not reserved(branch.name)
+        for branch in call.ws.engine.list_branches()
+        if not is_reserved(branch.name)
     ]
     return GetBranchStatusResult(**structs.asdict(status), branches=rows)
 

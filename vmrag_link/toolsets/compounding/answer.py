@@ -13,7 +13,7 @@ from vmrag_link.embedding.registry import HashModel
 from vmrag_link.errors import plural
 from vmrag_link.index import flat_files
 from vmrag_link.models import Record
-from vmrag_link.terminal_text import marked_lines, one_line, visible
+from vmrag_link.terminal_text import escape_controls, escape_line, mark_lines
 from vmrag_link.toolsets.compounding.chat_model import ChatFailed, ChatModel, Message
 
 MOST = 3
@@ -173,21 +173,25 @@ def _extractive(query: str, sources: Sequence[Passage], model: Model, opening: s
     lines = [opening, ""]
     for number, source in enumerate(sources, start=1):
         quotes = nearest(own, query, source.text)
-        marked = ["\n".join(marked_lines(quote, _QUOTE)) for quote in quotes]
+        marked = ["\n".join(mark_lines(quote, _QUOTE)) for quote in quotes]
         lines += [f"{quote} [{number}]" for quote in marked] or [
-            one_line(f"(no sentence to quote: {source.title}) [{number}]")
+            escape_line(f"(no sentence to quote: {source.title}) [{number}]")
         ]
         lines.append("")
-    lines += [one_line(f"[{number}] {source.title} — {source.path}") for number, source in enumerate(sources, start=1)]
+    lines += [
+        escape_line(f"[{number}] {source.title} — {source.path}") for number, source in enumerate(sources, start=1)
+    ]
     return "\n".join(lines)
 
 
 def _messages(query: str, passages: Sequence[Passage]) -> list[Message]:
     parts, room = [], PASSAGES
     for number, passage in enumerate(passages, start=1):
-        text = visible(passage.text)[: min(PASSAGE, room)]
+        text = escape_controls(passage.text)[: min(PASSAGE, room)]
         room -= len(text)
-        parts.append("\n".join([one_line(f"[{number}] {passage.title} ({passage.path})"), *marked_lines(text, _QUOTE)]))
+        parts.append(
+            "\n".join([escape_line(f"[{number}] {passage.title} ({passage.path})"), *mark_lines(text, _QUOTE)])
+        )
         if room <= 0:
             break
     listed = "\n\n".join(parts)

@@ -13,7 +13,7 @@ from vmrag_link import env, terminal_text
 from vmrag_link.errors import DocumentMissing, UsageInvalid, first_of
 from vmrag_link.models import Record
 from vmrag_link.ops.follow.provenance import KbBlock
-from vmrag_link.retrieval.fusion import Use
+from vmrag_link.retrieval.fusion import SearchPurpose
 from vmrag_link.toolsets.compounding import answer, external, mirror, retrieval
 from vmrag_link.toolsets.compounding.answer import ComposedAnswer, Passage, Synthesis
 from vmrag_link.toolsets.compounding.chat_model import ChatModel, LlmSettings
@@ -49,7 +49,9 @@ def ask_external(
 ) -> Answered:
     """Raises as `external.nearest`."""
     most = project.config.retrieval.max_results if sources is None else sources
-    return _answered(ws, query, external.nearest(ws, active, project, query, use=Use.EXTERNAL, least=least, limit=most))
+    return _answered(
+        ws, query, external.nearest(ws, active, project, query, use=SearchPurpose.EXTERNAL, least=least, limit=most)
+    )
 
 
 def ask_collections(
@@ -134,7 +136,7 @@ def _answered(ws: Workspace, query: str, found: Found, linked: Sequence[Passage]
     ]
     files = [source.file for source in sources if source.file]
     refused = f"Files of the repository are sent to no language model: {first_of(files, 3)}." if files else ""
-    chat, model = chat_model(ws), ws.models.of(found.collection)
+    chat, model = chat_model(ws), ws.models.load_for(found.collection)
     return Answered(answer.compose(query, passages, linked, model, chat, refused=refused), found)
 
 
@@ -148,7 +150,7 @@ def chat_model(ws: Workspace) -> ChatModel | None:
     """
     loaded = ws.section("llm", LlmSettings)
     settings: LlmSettings = loaded.config.llm
-    if settings.provider == "none" or env.without_services():
+    if settings.provider == "none" or env.forbids_services():
         return None
     variable = settings.api_key_env if "llm.api_key_env" in loaded.machine else ""
     return ChatModel(settings, keyed="llm.base_url" in loaded.machine, key_variable=variable)
@@ -192,7 +194,7 @@ def _place(project: DocsProject, path: str) -> FilePlace:
 
 
 def _refusal(project: DocsProject, path: str) -> UsageInvalid:
-    name = terminal_text.one_line(repr(path[:200]))
+    name = terminal_text.escape_line(repr(path[:200]))
     return UsageInvalid(
         f"{name} is no Markdown file below {shown_path(project.docs, '')}",
         hint=f"For example: {shown_path(project.docs, 'problems/what-went-wrong.md')}",

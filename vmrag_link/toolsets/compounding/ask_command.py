@@ -57,5 +57,5 @@ def command(
             done = operation.report(found)
         if not done.kb.in_sync:
             provenance.refuse_outdated(ws, done.notes, strict=strict)
-    lines = [*done.answer.splitlines(), "", answering.standing_line(done.kb)]
-    answering.emit(invocation, done, lines, [*done.notes, *provenance.source_warnings(done.kb)])
+    lines = [*done.answer.splitlines(), "", answering.describe_position(done.kb)]
+    answering.emit_answer(invocation, done, lines, [*done.notes, *provenance.source_warnings(done.kb)])

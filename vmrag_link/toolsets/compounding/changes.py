@@ -20,25 +20,25 @@ from typing import NamedTuple
 from vmrag_link import clock
 from vmrag_link.conversion import formats, front_matter
 from vmrag_link.conversion.limits import ContentUnreadable
-from vmrag_link.engines.base import Write, reserved
+from vmrag_link.engines.base import Write, is_reserved
 from vmrag_link.errors import DocumentMissing, FileFailed, quoted
 from vmrag_link.git import plumbing
 from vmrag_link.git.refs import BRANCHES
-from vmrag_link.models import At, Document, KbBranch, Record, Working, metadata_of
+from vmrag_link.models import At, Document, KbBranch, Record, WorkingSet, parse_metadata
 from vmrag_link.ops.branches import uncommitted
 from vmrag_link.ops.documents import writing
 from vmrag_link.ops.documents.document_selection import chunks_of
 from vmrag_link.ops.documents.writing import Planned
 from vmrag_link.ops.follow.follow_pin import read_consistently
-from vmrag_link.ops.follow.provenance import standing
-from vmrag_link.paths import stale_temporaries, write_atomically
+from vmrag_link.ops.follow.provenance import find_origin
+from vmrag_link.paths import list_stale_temporaries, write_atomically
 from vmrag_link.sync import lease
 from vmrag_link.toolsets.compounding import documents, mirror
 from vmrag_link.toolsets.compounding.doc_types import Level
 from vmrag_link.toolsets.compounding.mirror import ActiveProject
 from vmrag_link.toolsets.compounding.project import DocsProject, collection_of
 from vmrag_link.workspace import Workspace
-from vmrag_link.yaml_tree import MappingNode, ScalarNode, YamlRefused, parse
+from vmrag_link.yaml_tree import MappingNode, ScalarNode, YamlRefused, parse_document
 
 KEY = "promotion_level"
 
@@ -79,7 +79,7 @@ def promote(ws: Workspace, active: ActiveProject, project: DocsProject, doc_id: 
 
 
 def _level(document: Document) -> Level:
-    found: Level = metadata_of(document)[KEY]
+    found: Level = parse_metadata(document)[KEY]
     return found
 
 
@@ -88,7 +88,7 @@ def _replace(path: Path, before: bytes, after: bytes) -> None:
     try:
         if path.read_bytes() != before:
             raise FileFailed(f"{path} changed meanwhile; it stays as it is.", hint="Call again.", path=str(path))
-        for leftover in stale_temporaries(path.parent, name=path.name):
+        for leftover in list_stale_temporaries(path.parent, name=path.name):
             leftover.unlink(missing_ok=True)  # of a killed call
         write_atomically(path, after, mode=stat.S_IMODE(path.stat().st_mode))
     except OSError as error:
@@ -112,10 +112,10 @@ def with_key(data: bytes, key: str, value: str) -> bytes:
     """
     mark = codecs.BOM_UTF8 if data.startswith(codecs.BOM_UTF8) else b""
     try:
-        text = formats.decode(data)
-        before, content = front_matter.split(text)
-        written = _edited(text, front_matter.block_of(text), key, value)
-        after, same = front_matter.split(written)
+        text = formats.decode_text(data)
+        before, content = front_matter.split_front_matter(text)
+        written = _edited(text, front_matter.locate_block(text), key, value)
+        after, same = front_matter.split_front_matter(written)
     except ContentUnreadable as error:
         raise NotEditable(error.reason) from None
     except YamlRefused as error:
@@ -133,7 +133,7 @@ def _edited(text: str, block: tuple[int, int] | None, key: str, value: str) -> s
     if block is None:
         return f"---{newline}{line}---{newline}{text}"
     start, end = block
-    root = parse(text[start:end])
+    root = parse_document(text[start:end])
     if root is None:
         return text[:end] + line + text[end:]
     if not isinstance(root, MappingNode) or root.flow or root.column:
@@ -222,26 +222,26 @@ def remove(ws: Workspace, name: str, *, branch: str | None, dry_run: bool) -> Re
 
 def _places(ws: Workspace) -> list[_Place]:
     """The branch that is checked out first, then the others."""
-    here = read_consistently(ws, lambda: standing(ws), index=False)
-    current = ws.kb_branch()
-    codes = plumbing.kb_owners(ws.places)
-    own = ws.trigger().branch or here.kb.branch or ""
+    here = read_consistently(ws, lambda: find_origin(ws), index=False)
+    current = ws.find_kb_branch()
+    codes = plumbing.read_kb_owners(ws.places)
+    own = ws.read_trigger().branch or here.kb.branch or ""
     others = [
         _Place(
             codes.get(branch.name, branch.name),
-            Working(branch.name) if branch.dirty else branch.head,
+            WorkingSet(branch.name) if branch.dirty else branch.head,
             branch,
             codes.get(branch.name),
         )
-        for branch in ws.engine.branches()
-        if not reserved(branch.name) and not (current and branch.name == current.name)
+        for branch in ws.engine.list_branches()
+        if not is_reserved(branch.name) and not (current and branch.name == current.name)
     ]
     return [_Place(own, here.at, None, None), *others]
 
 
 def _find_rows(ws: Workspace, place: _Place, name: str) -> tuple[list[str], BranchRemoval]:
     collection = mirror.mirror_of(ws, place.at, name)
-    rows = [*ws.engine.documents(place.at, collection=collection.name)] if collection else []
+    rows = [*ws.engine.read_documents(place.at, collection=collection.name)] if collection else []
     chunks = sum(len(chunks_of(ws, collection, row)) for row in rows) if collection else 0
     return [row.doc_id for row in rows], BranchRemoval(place.shown, len(rows), chunks)
 
@@ -251,32 +251,32 @@ def _require_free(ws: Workspace, place: _Place) -> None:
     if place.other is None:
         return
     if place.other.dirty:
-        raise uncommitted.refusal(ws, place.other)
+        raise uncommitted.build_uncommitted_error(ws, place.other)
     symbolic = f"{BRANCHES}{place.code}"
-    if place.code and (holder := lease.holder(ws.places, symbolic)):
-        raise lease.in_use(holder, symbolic)
+    if place.code and (holder := lease.find_holder(ws.places, symbolic)):
+        raise lease.build_in_use_error(holder, symbolic)
 
 
 def _here(ws: Workspace, name: str) -> str:
     def plan(at: At) -> Planned[None]:
         collection = mirror.mirror_of(ws, at, name)
-        headers = ws.engine.headers(at, collection=collection.name) if collection else ()
+        headers = ws.engine.read_headers(at, collection=collection.name) if collection else ()
         keys = [header.key for header in headers]
         return Planned(Write(remove_documents=keys) if keys else None, None)
 
-    return writing.write(ws, plan, f"delete the documents of {name}").pending
+    return writing.write_rows(ws, plan, f"delete the documents of {name}").pending
 
 
 def _there(ws: Workspace, place: _Place, branch: KbBranch, name: str, ids: list[str]) -> str | None:
     """Delete rows of a branch that is not checked out; returns its commit, if it gets one."""
     purpose = f"Delete the documents of {name}"
     rows = Write(remove_documents=[(collection_of(name), doc_id) for doc_id in ids])
-    with ws.sync_context.without_copy(branch.name, branch.head), ws.engine.writing(purpose):
+    with ws.sync_context.without_copy(branch.name, branch.head), ws.engine.write_lock(purpose):
         if place.code:
             ws.engine.write(branch.name, rows, expected=branch.head)
             return None
         # Made first, and then moved to: nobody would ever commit what a kill left uncommitted here.
-        author = plumbing.identity(ws.places)
+        author = plumbing.read_identity(ws.places)
         made = ws.engine.commit_onto(branch.head, [rows], message=purpose, author=author, date=clock.now())
         ws.engine.move_branch(branch.name, made, expected=branch.head)
         return made

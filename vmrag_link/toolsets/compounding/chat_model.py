@@ -16,34 +16,35 @@ import msgspec
 
 from vmrag_link import endpoint, env, extras
 from vmrag_link.models import Record
-from vmrag_link.settings import agreed, first_of
+from vmrag_link.settings import keep_narrowest, needs_trust
 from vmrag_link.settings.flaws import optional_model_flaw, optional_url_flaw, variable_flaw
 
 
 class LlmSettings(Record, frozen=True):
     provider: Annotated[
         Literal["none", "openai", "ollama"],
-        agreed(
+        needs_trust(
             "What writes answers of a project's documents: no language model (their own sentences are quoted), any server with "
             "OpenAI's `/chat/completions`, or Ollama. To a model, passages are sent.",
-            first_of("none", "openai", "ollama"),
+            keep_narrowest("none", "openai", "ollama"),
             free=("none",),
         ),
     ] = "none"
-    model: Annotated[str, agreed("The language model, as its server calls it.", flaw=optional_model_flaw)] = ""
+    model: Annotated[str, needs_trust("The language model, as its server calls it.", flaw=optional_model_flaw)] = ""
     base_url: Annotated[
-        str, agreed("Where the language model is asked; empty: the provider's own address.", flaw=optional_url_flaw)
+        str,
+        needs_trust("Where the language model is asked; empty: the provider's own address.", flaw=optional_url_flaw),
     ] = ""
     api_key_env: Annotated[
         str,
-        agreed(
+        needs_trust(
             "The environment variable that holds the language model's key; empty: `OPENAI_API_KEY` for `openai`. "
             "It counts from git config and the environment alone.",
             flaw=variable_flaw,
         ),
     ] = ""
     timeout_s: Annotated[
-        int, agreed("How many seconds an answer of the language model may take.", min, ge=1, le=3600)
+        int, needs_trust("How many seconds an answer of the language model may take.", min, ge=1, le=3600)
     ] = 60
 
 
@@ -142,10 +143,12 @@ class ChatModel:
         url = self._base.rstrip("/") + self._provider.path
         body = self._provider.body(self._settings.model, messages)
         try:
-            answer = endpoint.ask(url, body, key=self._key(), seconds=self._settings.timeout_s)
+            answer = endpoint.post_json(url, body, key=self._key(), seconds=self._settings.timeout_s)
             text = self._provider.text(answer)
         except ModuleNotFoundError:
-            raise ChatFailed(f"A language model is asked through httpx: {extras.how_to_install('web')}") from None
+            raise ChatFailed(
+                f"A language model is asked through httpx: {extras.format_install_command('web')}"
+            ) from None
         except endpoint.NoAnswer as error:
             raise ChatFailed(f"{self._title} {self._explained(error)}") from error
         except (UnicodeDecodeError, msgspec.DecodeError, RecursionError) as error:
@@ -155,7 +158,7 @@ class ChatModel:
         return text[:MOST_CHARACTERS]
 
     def _key(self) -> str | None:
-        key = (env.value(self._variable) or "").strip() if self._variable and self._keyed else ""
+        key = (env.read_variable(self._variable) or "").strip() if self._variable and self._keyed else ""
         if not key.isascii() or not key.isprintable() or " " in key:
             raise ChatFailed(f"{self._title} cannot be asked: what {self._variable} holds is no key.")
         return key or None
@@ -165,7 +168,7 @@ class ChatModel:
             return f"{error.reason.rstrip('.')}."
         if not self._keyed:
             return f"wants a key, and {self._variable} was not sent: {self._kept_back}"
-        if env.value(self._variable):
+        if env.read_variable(self._variable):
             return f"refuses the key in {self._variable}."
         return f"wants a key, and {self._variable} is not set."
 

@@ -10,9 +10,9 @@ from typing import Any, Literal, get_args
 
 from vmrag_link import extras, terminal_text
 from vmrag_link.errors import FilterInvalid
-from vmrag_link.models import Record, canonical_json, json_from_user
-from vmrag_link.retrieval.filters import linear_pattern
-from vmrag_link.yaml_tree import YamlRefused, parse, plain
+from vmrag_link.models import Record, encode_canonical_json, parse_user_json
+from vmrag_link.retrieval.filters import compile_pattern
+from vmrag_link.yaml_tree import YamlRefused, convert_to_plain, parse_document
 
 Level = Literal["standard", "important", "critical"]
 LEVELS: tuple[Level, ...] = get_args(Level)
@@ -65,15 +65,15 @@ def read_schema(text: str, *, is_json: bool) -> str:
     from jsonschema import SchemaError
 
     try:
-        root = None if is_json else parse(text)
-        found = json_from_user(text) if is_json else plain(root) if root else None
+        root = None if is_json else parse_document(text)
+        found = parse_user_json(text) if is_json else convert_to_plain(root) if root else None
     except YamlRefused as error:
         raise SchemaUnusable(f"line {error.line} {error.reason}") from None
     except ValueError as error:
         raise SchemaUnusable(_shortened(str(error))) from None
     if not isinstance(found, dict):
         raise SchemaUnusable("holds no JSON Schema")
-    written = canonical_json(found)
+    written = encode_canonical_json(found)
     try:
         _validator(written).check_schema(found)
     except SchemaUnusable:
@@ -127,7 +127,7 @@ def _schema_flaws(front_matter: Mapping[str, Any], schema: str) -> Iterator[str]
 
 def _require_library() -> None:
     if find_spec("jsonschema") is None:
-        raise extras.missing("mcp", "JSON Schemas of documents need jsonschema, which is not installed.")
+        raise extras.missing_extra_error("mcp", "JSON Schemas of documents need jsonschema, which is not installed.")
 
 
 def _validator(schema: str) -> Any:
@@ -142,7 +142,7 @@ def _validator(schema: str) -> Any:
     from jsonschema import Draft202012Validator, validators
     from referencing import Registry
 
-    found = json_from_user(schema)
+    found = parse_user_json(schema)
     if not isinstance(found.get("$schema", ""), str):
         raise SchemaUnusable("is no JSON Schema: its $schema is no text")
     try:
@@ -175,7 +175,7 @@ def _pattern(_validator: Any, pattern: Any, instance: Any, _schema: Any) -> Iter
     if not isinstance(instance, str):
         return
     try:
-        found = linear_pattern(pattern)
+        found = compile_pattern(pattern)
     except FilterInvalid as error:
         raise SchemaUnusable(error.message) from None
     if not found(instance):
@@ -187,4 +187,4 @@ def _value_text(value: Any) -> str:
 
 
 def _shortened(text: str) -> str:
-    return terminal_text.one_line(text)[:200]
+    return terminal_text.escape_line(text)[:200]

@@ -11,10 +11,10 @@ from vmrag_link import clock
 from vmrag_link.conversion import formats, front_matter, reading
 from vmrag_link.conversion.limits import ContentUnreadable
 from vmrag_link.errors import ContentRefused, DocTypeInvalid, FileFailed, FrontMatterInvalid, ProjectError
-from vmrag_link.models import Document, DocumentHeader, canonical_json, content_hash
+from vmrag_link.models import Document, DocumentHeader, content_hash, encode_canonical_json
 from vmrag_link.ops.documents import named_files as files
 from vmrag_link.ops.documents.drafts import refuse_reserved
-from vmrag_link.ops.documents.named_files import NamedFile, Source
+from vmrag_link.ops.documents.named_files import NamedFile, SourceContent
 from vmrag_link.toolsets.compounding import doc_types
 from vmrag_link.toolsets.compounding.folder import Files, SkippedFile, Stamp
 from vmrag_link.toolsets.compounding.project import DocsProject, unknown_type
@@ -76,15 +76,15 @@ def _look(doc_id: str, stamp: Stamp, read: Callable[[str], Document]) -> _Seen:
         return _Seen(stamp, None, refusal.message)
 
 
-def source(ws: Workspace, folder: Path, doc_id: str) -> Source:
+def source(ws: Workspace, folder: Path, doc_id: str) -> SourceContent:
     """The bytes of a file below a folder. Raises `FileFailed`, also for one behind a link."""
     path = folder / doc_id
     if os.path.realpath(path) != str(path):
         raise FileFailed(f"{path} is behind a symbolic link.", hint="Put the file itself there.", path=str(path))
-    return files.read(ws, NamedFile(path, path))
+    return files.read_file(ws, NamedFile(path, path))
 
 
-def project_document(project: DocsProject, doc_id: str, found: Source) -> Document:
+def project_document(project: DocsProject, doc_id: str, found: SourceContent) -> Document:
     """A file of the project's documents: its front matter as metadata, the rest as content.
 
     Raises one of `REFUSALS`: `DocTypeInvalid`, `FrontMatterInvalid`, `ContentRefused`.
@@ -111,7 +111,7 @@ def project_document(project: DocsProject, doc_id: str, found: Source) -> Docume
     )
 
 
-def external_document(collection: str, doc_id: str, found: Source) -> Document:
+def external_document(collection: str, doc_id: str, found: SourceContent) -> Document:
     """A file of other documentation. Raises `ContentRefused`."""
     stated, text = _split(doc_id, found)
     return _document(collection, doc_id, found, text, stated)
@@ -137,25 +137,25 @@ def _first_paragraph(text: str) -> list[str]:
     return found
 
 
-def _split(doc_id: str, found: Source) -> tuple[dict[str, Any], str]:
+def _split(doc_id: str, found: SourceContent) -> tuple[dict[str, Any], str]:
     try:
-        stated, text = front_matter.split(formats.decode(found.data))
+        stated, text = front_matter.split_front_matter(formats.decode_text(found.data))
     except ContentUnreadable as error:
         raise ContentRefused(f"{doc_id} {error.reason}.", hint="Save it as UTF-8 text.", path=doc_id) from None
     refuse_reserved(stated, doc_id)
     return stated, text
 
 
-def _document(collection: str, doc_id: str, found: Source, text: str, metadata: dict[str, Any]) -> Document:
+def _document(collection: str, doc_id: str, found: SourceContent, text: str, metadata: dict[str, Any]) -> Document:
     title = metadata.get("title")
     named = " ".join(title.split()) if isinstance(title, str) else ""
     return Document(
         collection=collection,
         doc_id=doc_id,
-        title=named or reading.markdown_title(text) or Path(doc_id).stem,
+        title=named or reading.find_markdown_title(text) or Path(doc_id).stem,
         content=text,
         content_hash=content_hash(text),
-        metadata=canonical_json(metadata),
+        metadata=encode_canonical_json(metadata),
         source=found.key,
         source_key=found.key,
         file_type="markdown",

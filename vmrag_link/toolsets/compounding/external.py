@@ -24,7 +24,7 @@ from vmrag_link.errors import AccessDenied, DocumentMissing, ExternalDocsMissing
 from vmrag_link.git.listing import Repositories
 from vmrag_link.index import view as views
 from vmrag_link.index.draft import Draft
-from vmrag_link.index.view import damaged_segments
+from vmrag_link.index.view import find_damaged_segments
 from vmrag_link.index.views import Views
 from vmrag_link.models import (
     EXTERNAL,
@@ -34,15 +34,15 @@ from vmrag_link.models import (
     Document,
     DocumentHeader,
     Record,
-    canonical_json,
-    metadata_of,
+    encode_canonical_json,
+    parse_metadata,
 )
 from vmrag_link.ops.documents import collections
 from vmrag_link.ops.documents.document_selection import chunks_of
 from vmrag_link.ops.follow.follow_pin import read_consistently
-from vmrag_link.ops.follow.provenance import Standing, standing
+from vmrag_link.ops.follow.provenance import AnswerOrigin, find_origin
 from vmrag_link.ops.index.query import require_query
-from vmrag_link.retrieval.fusion import Use
+from vmrag_link.retrieval.fusion import SearchPurpose
 from vmrag_link.retrieval.search import Searcher
 from vmrag_link.sync.indexer import Indexer
 from vmrag_link.toolsets.compounding import documents, folder, mirror, search
@@ -67,31 +67,31 @@ class ExternalDocs(NamedTuple):
     @property
     def contents(self) -> str:
         """Equal for equal documents that are indexed alike."""
-        what = canonical_json([self.collection, [*self.found.values()]])
+        what = encode_canonical_json([self.collection, [*self.found.values()]])
         return hashlib.sha256(what.encode()).hexdigest()[:40]
 
-    def collections(self, _at: At) -> list[Collection]:
+    def list_collections(self, _at: At) -> list[Collection]:
         return [self.collection]
 
-    def headers(
+    def read_headers(
         self, _at: At, *, collection: str | None = None, ids: Iterable[str] | None = None
     ) -> Generator[DocumentHeader, None, None]:
         yield from self.found.values() if collection in (None, self.collection.name) and ids is None else ()
 
-    def documents(
+    def read_documents(
         self, at: At, *, collection: str | None = None, ids: Iterable[str] | None = None
     ) -> Iterator[Document]:
-        wanted = [header.doc_id for header in self.headers(at, collection=collection, ids=ids)]
-        return (each for doc_id in wanted if (each := self.document(at, self.collection.name, doc_id)))
+        wanted = [header.doc_id for header in self.read_headers(at, collection=collection, ids=ids)]
+        return (each for doc_id in wanted if (each := self.find_document(at, self.collection.name, doc_id)))
 
-    def document(self, _at: At, _collection: str, doc_id: str) -> Document | None:
+    def find_document(self, _at: At, _collection: str, doc_id: str) -> Document | None:
         """Raises `FileFailed` where the file is not any more what it was when it was listed."""
         read = _read(self.ws, self.project, self.collection.name, doc_id)
         if read.header != self.found[doc_id]:
             raise FileFailed(f"{doc_id} changed while it was read.", hint="Call again.", path=doc_id)
         return read
 
-    def count(self, _at: At, *, collection: str | None = None) -> int:
+    def count_documents(self, _at: At, *, collection: str | None = None) -> int:
         return len(self.found) if collection in (None, self.collection.name) else 0
 
     def diff(self, old: At, new: At) -> Difference:
@@ -99,7 +99,14 @@ class ExternalDocs(NamedTuple):
 
 
 def nearest(
-    ws: Workspace, active: ActiveProject, project: DocsProject, query: str, *, use: Use, least: float | None, limit: int
+    ws: Workspace,
+    active: ActiveProject,
+    project: DocsProject,
+    query: str,
+    *,
+    use: SearchPurpose,
+    least: float | None,
+    limit: int,
 ) -> Found:
     """The external documents nearest to a query.
 
@@ -110,12 +117,15 @@ def nearest(
     for last in (False, True):
         docs = bring(ws, active, project)
         found = _views(ws, project)
-        path = found.path(docs.contents)
+        path = found.view_path(docs.contents)
         try:
-            with found.reading(path), contextlib.closing(Searcher(path, ws.models.of, ws.ranking)) as searcher:
+            with (
+                found.lock_for_reading(path),
+                contextlib.closing(Searcher(path, ws.models.load_for, ws.ranking)) as searcher,
+            ):
                 matches = search.nearest(searcher, docs.collection.name, query, wanted)
         except IndexFailed:
-            if last or not found.discard(path):
+            if last or not found.remove_if_unused(path):
                 raise
             continue
         rows = [
@@ -125,7 +135,7 @@ def nearest(
             for each in matches.found[:limit]
         ]
         total = len(matches.found)
-        return Found(docs.collection, tuple(rows), total, matches.best, matches.least, standing(ws))
+        return Found(docs.collection, tuple(rows), total, matches.best, matches.least, find_origin(ws))
     raise AssertionError  # the second attempt returns or raises
 
 
@@ -138,7 +148,7 @@ def bring(ws: Workspace, active: ActiveProject, project: DocsProject) -> Externa
     with active.lock:
         docs = _listed(ws, active, project)
         found = _views(ws, project)
-        if found.problem(docs.contents):
+        if found.find_problem(docs.contents):
             _build(ws, docs, found)
         return docs
 
@@ -165,11 +175,13 @@ def _listed(ws: Workspace, active: ActiveProject, project: DocsProject) -> Exter
     files = folder.scan(
         project.external_folder,
         Patterns(stated.include_patterns, stated.exclude_patterns),
-        Repositories(ws.places).hidden,
+        Repositories(ws.places).find_hidden,
     )
-    model = ws.models.named(ws.config.embedding.model)
+    model = ws.models.load_named(ws.config.embedding.model)
     name = collection_name(EXTERNAL, project.name)
-    collection = msgspec.structs.replace(collections.empty(name, model, CHUNKING, kind=EXTERNAL), created_at="")
+    collection = msgspec.structs.replace(
+        collections.make_collection(name, model, CHUNKING, kind=EXTERNAL), created_at=""
+    )
     headers, skipped = active.external.headers(project, files, lambda doc_id: _read(ws, project, name, doc_id))
     return ExternalDocs(ws, project, collection, headers, tuple(skipped))
 
@@ -199,35 +211,35 @@ def index(ws: Workspace, active: ActiveProject, project: DocsProject, doc_id: st
 
 
 def _views(ws: Workspace, project: DocsProject) -> Views:
-    root = ws.places.own / FOLDER / project.path_hash / "views"
+    root = ws.places.work_tree_folder / FOLDER / project.path_hash / "views"
     permissions.make_folder(root)
     return Views(root)
 
 
 def _build(ws: Workspace, docs: ExternalDocs, found: Views) -> None:
     """From the index that was made last, where little has changed; then that one goes."""
-    found.sweep()
-    indexer = Indexer(docs, ws.embedding_cache, ws.models.of, ws.progress)
-    with found.segments.making(), found.building() as building:
-        for base in found.all()[:1]:
-            with contextlib.suppress(IndexFailed, MassDeletion), found.reading(base.path):
+    found.remove_unfinished()
+    indexer = Indexer(docs, ws.embedding_cache, ws.models.load_for, ws.progress)
+    with found.segments.pause_collection(), found.temporary_folder() as building:
+        for base in found.list_views()[:1]:
+            with contextlib.suppress(IndexFailed, MassDeletion), found.lock_for_reading(base.path):
                 _update(building, docs, indexer, found, base.path)
                 break
         else:
             _update(building, docs, indexer, found, None)
         path = found.publish(building, docs.contents)
-    for each in found.newest():
+    for each in found.list_newest_first():
         if each != path:
-            found.discard(each)
-    found.segments.sweep()
-    found.segments.collect([found.root])
+            found.remove_if_unused(each)
+    found.segments.remove_unfinished()
+    found.segments.collect_garbage([found.root])
 
 
 def _update(building: Path, docs: ExternalDocs, indexer: Indexer, found: Views, base: Path | None) -> None:
-    before, damaged = (views.read(base), damaged_segments(base)) if base else (None, {})
+    before, damaged = (views.read_view(base), find_damaged_segments(base)) if base else (None, {})
     with Draft(found.segments.root, before, without=damaged.keys()) as draft:
-        indexer.update(draft, docs.contents, base=None)
-        draft.forget_touched()
+        indexer.update_index(draft, docs.contents, base=None)
+        draft.clear_touched()
         draft.publish(building, revision=docs.contents)
 
 
@@ -253,7 +265,7 @@ class Activated(Record, frozen=True):
     mirrored: Mirrored
     types: tuple[TypeCount, ...]
     total: int
-    standing: Standing
+    standing: AnswerOrigin
     differs: str
     notes: tuple[str, ...]
 
@@ -271,7 +283,7 @@ def activate(ws: Workspace, active: ActiveProject, branch: str) -> Activated:
             bring(ws, active, found)
         except (AccessDenied, FileFailed) as error:
             notes.append(f"The external documents are not indexed: {error.sentence}")
-    here = read_consistently(ws, lambda: standing(ws), index=False)
+    here = read_consistently(ws, lambda: find_origin(ws), index=False)
     types, total = count_documents(ws, here.at, found)
     return Activated(found, mirrored, types, total, here, _differs(ws, branch), tuple(notes))
 
@@ -279,8 +291,8 @@ def activate(ws: Workspace, active: ActiveProject, branch: str) -> Activated:
 def count_documents(ws: Workspace, at: At, found: DocsProject) -> tuple[tuple[TypeCount, ...], int]:
     """Of all types, those without documents too; and of all documents."""
     mirrored = mirror.mirror_of(ws, at, found.name)
-    headers = [*ws.engine.headers(at, collection=mirrored.name)] if mirrored else []
-    held = Counter(str(metadata_of(header).get("doc_type")) for header in headers)
+    headers = [*ws.engine.read_headers(at, collection=mirrored.name)] if mirrored else []
+    held = Counter(str(parse_metadata(header).get("doc_type")) for header in headers)
     types = (
         TypeCount(each.name, each.description, each.folder, each.shown, held[each.name], each.custom)
         for each in found.types
@@ -289,14 +301,14 @@ def count_documents(ws: Workspace, at: At, found: DocsProject) -> tuple[tuple[Ty
 
 
 def _differs(ws: Workspace, branch: str) -> str:
-    current, here = ws.trigger().branch, ws.kb_branch()
+    current, here = ws.read_trigger().branch, ws.find_kb_branch()
     if branch != current:
         return (
             f"git's branch is {current!r}, not {branch!r}: documents are read and written there."
             if current
             else (f"git's HEAD is detached, and not on {branch!r}: documents are read where it stands.")
         )
-    named = ws.engine.branch(branch) if ws.engine.legal_branch_name(branch) else None
+    named = ws.engine.find_branch(branch) if ws.engine.is_legal_branch_name(branch) else None
     if named and here and named.name != here.name:
         return f"The knowledge base's branch {branch!r} is another one than that of this git branch, {here.name!r}."
     return ""

@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 from vmrag_link import terminal_text
-from vmrag_link.documents.import_base import id_problem
+from vmrag_link.documents.import_base import find_id_problem
 from vmrag_link.errors import FileFailed, LimitExceeded, quoted
-from vmrag_link.git.listing import ignored_failure
+from vmrag_link.git.listing import build_ignored_error
 from vmrag_link.models import Record
 
 MOST_FILES = 20_000
@@ -75,16 +75,16 @@ def scan(folder: Path, patterns: Patterns, ignored: Callable[[Iterable[Path]], s
         if not patterns.match(path):
             continue
         if entry.is_symlink():
-            skipped.append(SkippedFile(terminal_text.one_line(path), "is a symbolic link"))
-        elif why := id_problem(path):
-            skipped.append(SkippedFile(terminal_text.one_line(path), f"its path {why}"))
+            skipped.append(SkippedFile(terminal_text.escape_line(path), "is a symbolic link"))
+        elif why := find_id_problem(path):
+            skipped.append(SkippedFile(terminal_text.escape_line(path), f"its path {why}"))
         else:
             try:
                 status = entry.stat(follow_symlinks=False)
             except FileNotFoundError:
                 continue
             if not stat.S_ISREG(status.st_mode):
-                skipped.append(SkippedFile(terminal_text.one_line(path), "is not a regular file"))
+                skipped.append(SkippedFile(terminal_text.escape_line(path), "is not a regular file"))
                 continue
             stamps[path] = Stamp(status.st_mtime_ns, status.st_size, status.st_ino)
         if len(stamps) + len(skipped) > MOST_FILES:
@@ -95,7 +95,7 @@ def scan(folder: Path, patterns: Patterns, ignored: Callable[[Iterable[Path]], s
             )
     hidden = ignored([folder, *(folder / path for path in stamps)]) if stamps else set()
     if len(hidden) > len(stamps):
-        raise ignored_failure(folder, hint=_TRACK)
+        raise build_ignored_error(folder, hint=_TRACK)
     skipped += [SkippedFile(path, "is ignored by git") for path in stamps if folder / path in hidden]
     return Files(
         {path: stamps[path] for path in sorted(stamps) if folder / path not in hidden},

@@ -27,7 +27,7 @@ from vmrag_link.ops.documents import collections, writing
 from vmrag_link.ops.documents.document_selection import chunks_of
 from vmrag_link.ops.documents.writing import Planned, WriteResult
 from vmrag_link.ops.follow.follow_pin import read_consistently
-from vmrag_link.ops.follow.provenance import standing
+from vmrag_link.ops.follow.provenance import find_origin
 from vmrag_link.toolsets.compounding import documents, folder, project
 from vmrag_link.toolsets.compounding.documents import SeenFiles
 from vmrag_link.toolsets.compounding.folder import Files, Patterns, SkippedFile
@@ -89,12 +89,12 @@ class ActiveProject:
 
     def files(self, ws: Workspace, found: DocsProject, *, now: bool) -> Files:
         """`now`: even if they were looked at a moment ago. After a checkout they are others."""
-        where = (found.docs_folder, ws.trigger())
+        where = (found.docs_folder, ws.read_trigger())
         if self._looked and not now:
             at, there, files = self._looked
             if there == where and time.monotonic() - at < DEBOUNCE_SECONDS:
                 return files
-        files = folder.scan(found.docs_folder, Patterns(), Repositories(ws.places).hidden)
+        files = folder.scan(found.docs_folder, Patterns(), Repositories(ws.places).find_hidden)
         self._looked = (time.monotonic(), where, files)
         return files
 
@@ -118,8 +118,8 @@ def reconcile(ws: Workspace, active: ActiveProject, found: DocsProject, *, now: 
         files = active.files(ws, found, now=now)
         wanted, skipped = active.own.headers(found, files, lambda doc_id: _document(ws, found, doc_id))
         mirrored = Mirrored(tuple(skipped))
-        at = read_consistently(ws, lambda: standing(ws).at, index=False)
-        state = (found, dict(files.stamps), ws.engine.stamp(), ws.trigger(), at)
+        at = read_consistently(ws, lambda: find_origin(ws).at, index=False)
+        state = (found, dict(files.stamps), ws.engine.read_stamp(), ws.read_trigger(), at)
         if active.settled == state:
             return mirrored
         if not _differences(ws, at, found, wanted):
@@ -128,7 +128,7 @@ def reconcile(ws: Workspace, active: ActiveProject, found: DocsProject, *, now: 
         if active.read_only:
             return msgspec.structs.replace(mirrored, unwritten=_READ_ONLY)
         try:
-            done = writing.write(ws, lambda place: _plan(ws, place, found, wanted), f"mirror {found.docs}")
+            done = writing.write_rows(ws, lambda place: _plan(ws, place, found, wanted), f"mirror {found.docs}")
         except UNWRITABLE as why:
             return msgspec.structs.replace(mirrored, unwritten=_unwritten(why))
         return msgspec.structs.replace(done.report, skipped=mirrored.skipped, pending=done.pending)
@@ -143,7 +143,7 @@ def _unwritten(why: VmragError) -> str:
 
 def _differences(ws: Workspace, at: At, found: DocsProject, wanted: Mapping[str, DocumentHeader]) -> set[str]:
     """The documents that are not mirrored as they are."""
-    there = {header.doc_id: header for header in ws.engine.headers(at, collection=found.collection)}
+    there = {header.doc_id: header for header in ws.engine.read_headers(at, collection=found.collection)}
     return {doc_id for doc_id in there.keys() | wanted.keys() if there.get(doc_id) != wanted.get(doc_id)}
 
 
@@ -156,7 +156,7 @@ def _plan(ws: Workspace, at: At, found: DocsProject, wanted: Mapping[str, Docume
 
 def put_row(ws: Workspace, at: At, new: Document) -> Document:
     """A new version of a document, which keeps the time at which it was first mirrored."""
-    before = ws.engine.document(at, *new.key)
+    before = ws.engine.find_document(at, *new.key)
     return msgspec.structs.replace(new, created_at=before.created_at) if before else new
 
 
@@ -164,7 +164,7 @@ def rows(ws: Workspace, at: At, found: DocsProject, put: list[Document], gone: l
     """What to store, embedded already. Raises `CollectionExists`, `Embedding` errors."""
     there = mirror_of(ws, at, found.name)
     collection = there or _new(ws, found)
-    ws.indexer().prepare(collection, put)
+    ws.create_indexer().embed_documents(collection, put)
     return Write(
         put_collections=[] if there or not put else [collection],
         put_documents=put,
@@ -175,7 +175,7 @@ def rows(ws: Workspace, at: At, found: DocsProject, put: list[Document], gone: l
 def mirror_of(ws: Workspace, at: At, name: str) -> Collection | None:
     """The collection that mirrors a project. Raises `CollectionExists` for one of another kind."""
     wanted = project.collection_of(name)
-    found = collections.exact(ws, at, wanted)
+    found = collections.find_exact(ws, at, wanted)
     if found and found.kind != COMPOUNDING:
         raise CollectionExists(
             f"There is a collection {wanted!r} already, and it mirrors no project.",
@@ -187,8 +187,8 @@ def mirror_of(ws: Workspace, at: At, name: str) -> Collection | None:
 
 
 def _new(ws: Workspace, found: DocsProject) -> Collection:
-    model = ws.models.named(ws.config.embedding.model)
-    return collections.empty(found.collection, model, CHUNKING, kind=COMPOUNDING)
+    model = ws.models.load_named(ws.config.embedding.model)
+    return collections.make_collection(found.collection, model, CHUNKING, kind=COMPOUNDING)
 
 
 def index(ws: Workspace, active: ActiveProject, found: DocsProject, doc_id: str) -> WriteResult[IndexedFile]:
@@ -209,9 +209,9 @@ def index(ws: Workspace, active: ActiveProject, found: DocsProject, doc_id: str)
             report = IndexedFile(new, collection, len(chunks_of(ws, collection, new)), changed)
             return Planned(rows(ws, at, found, [new], []) if changed else None, report)
 
-        return writing.write(ws, plan, f"mirror {doc_id}")
+        return writing.write_rows(ws, plan, f"mirror {doc_id}")
 
 
 def _same(ws: Workspace, at: At, new: Document) -> bool:
-    there = next(ws.engine.headers(at, collection=new.collection, ids=[new.doc_id]), None)
+    there = next(ws.engine.read_headers(at, collection=new.collection, ids=[new.doc_id]), None)
     return there == new.header

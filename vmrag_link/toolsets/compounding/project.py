@@ -19,7 +19,7 @@ from vmrag_link import terminal_text
 from vmrag_link.documents.export_paths import is_git_folder
 from vmrag_link.engines.logical import collection_name
 from vmrag_link.errors import AccessDenied, DocTypeInvalid, FileFailed, UsageInvalid, quoted
-from vmrag_link.models import COMPOUNDING, Record, json_from_user
+from vmrag_link.models import COMPOUNDING, Record, parse_user_json
 from vmrag_link.paths import Places, read_regular
 from vmrag_link.toolsets.compounding import doc_types
 from vmrag_link.toolsets.compounding.doc_types import BUILT_IN, DocType, SchemaUnusable
@@ -93,7 +93,7 @@ def read(path: Path) -> ReadConfig:
     """Raises `FileFailed`, and `UsageInvalid` for what is no configuration."""
     text = file_text(path, MAX_BYTES)
     try:
-        found = json_from_user(text)
+        found = parse_user_json(text)
         config = msgspec.convert(found, type=ProjectConfig)
     except msgspec.ValidationError as error:
         raise invalid(path, str(error)) from None
@@ -116,9 +116,9 @@ def file_text(path: Path, most: int) -> str:
 
 
 def invalid(path: Path, why: str) -> UsageInvalid:
-    name = terminal_text.one_line(str(path))
+    name = terminal_text.escape_line(str(path))
     return UsageInvalid(
-        f"{name} is no configuration of a project: {terminal_text.one_line(why)}.",
+        f"{name} is no configuration of a project: {terminal_text.escape_line(why)}.",
         hint='It needs at least: {"project_name": "my-project"}',
         parameter="config_path",
         path=name,
@@ -126,7 +126,7 @@ def invalid(path: Path, why: str) -> UsageInvalid:
 
 
 def _unreadable(path: Path, why: str) -> FileFailed:
-    name = terminal_text.one_line(str(path))
+    name = terminal_text.escape_line(str(path))
     return FileFailed(f"{name} cannot be read: {why}.", hint=f"ls -la {quoted(path)}", path=name)
 
 
@@ -208,7 +208,7 @@ def collection_of(project: str) -> str:
 
 def unknown_type(types: Sequence[DocType], name: str) -> DocTypeInvalid:
     known = [each.name for each in types]
-    shown = terminal_text.one_line(repr(name[:80]))
+    shown = terminal_text.escape_line(repr(name[:80]))
     return DocTypeInvalid(
         f"The project has no documents of the type {shown}.",
         hint=f"There are: {', '.join(known)}. Others come from custom_doc_types in the project's configuration.",
@@ -244,9 +244,9 @@ def _config(places: Places, given: str) -> Path:
     git = any(real.is_relative_to(os.path.realpath(each)) for each in (places.git_dir, places.common))
     if git or not real.parent.parent.is_relative_to(top) or real.parent == Path(top):
         raise AccessDenied(
-            f"{terminal_text.one_line(str(path))} was not read: a project's configuration lies in a folder of the work tree.",
+            f"{terminal_text.escape_line(str(path))} was not read: a project's configuration lies in a folder of the work tree.",
             hint=f"For example: {places.top / CONFIG}",
-            path=terminal_text.one_line(str(path)),
+            path=terminal_text.escape_line(str(path)),
         )
     return real
 

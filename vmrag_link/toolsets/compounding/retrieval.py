@@ -14,10 +14,10 @@ from urllib.parse import unquote
 from msgspec import Meta
 
 from vmrag_link.errors import no_collection
-from vmrag_link.models import LONGEST_QUERY, Document, Record, metadata_of
-from vmrag_link.ops.follow.provenance import viewed
-from vmrag_link.ops.index.query import require_query, require_readable, searching
-from vmrag_link.retrieval.fusion import Use
+from vmrag_link.models import LONGEST_QUERY, Document, Record, parse_metadata
+from vmrag_link.ops.follow.provenance import find_view_origin
+from vmrag_link.ops.index.query import require_query, require_readable, search_index
+from vmrag_link.retrieval.fusion import SearchPurpose
 from vmrag_link.retrieval.search import Searcher
 from vmrag_link.toolsets.compounding import search
 from vmrag_link.toolsets.compounding.doc_types import LEVELS, Level
@@ -83,12 +83,12 @@ def semantic(ws: Workspace, project: DocsProject, request: SearchRequest) -> Fou
     require_query(request.query)
     where = search.filter_of(project.require_types(request.doc_types), request.promotion_levels)
     config = project.config.semantic_search
-    wanted = Threshold(Use.SEARCH, request.min_relevance_score, config.min_relevance_score)
+    wanted = Threshold(SearchPurpose.SEARCH, request.min_relevance_score, config.min_relevance_score)
     most = config.default_limit if request.limit is None else request.limit
 
     def look(searcher: Searcher, view: View) -> Found:
         near = search.nearest(searcher, project.collection, request.query, wanted, where)
-        collection = searcher.collection(project.collection)
+        collection = searcher.find_collection(project.collection)
         shown = [
             NearDocument(
                 shown_path(project.docs, row.doc_id),
@@ -97,11 +97,11 @@ def semantic(ws: Workspace, project: DocsProject, request: SearchRequest) -> Fou
                 headings=search.place_of(ws, collection, row, each.chunk),
             )
             for each in near.found[:most]
-            if collection and (row := ws.engine.document(view.at, project.collection, each.doc_id))
+            if collection and (row := ws.engine.find_document(view.at, project.collection, each.doc_id))
         ]
-        return Found(collection, tuple(shown), len(near.found), near.best, near.least, viewed(ws, view))
+        return Found(collection, tuple(shown), len(near.found), near.best, near.least, find_view_origin(ws, view))
 
-    return searching(ws, look, files=False)
+    return search_index(ws, look, files=False)
 
 
 def retrieve(ws: Workspace, project: DocsProject, wanted: AnswerRequest) -> Found:
@@ -109,19 +109,19 @@ def retrieve(ws: Workspace, project: DocsProject, wanted: AnswerRequest) -> Foun
     require_query(wanted.query)
     types = project.require_types(wanted.doc_types)
     config = project.config.retrieval
-    least = Threshold(Use.ANSWER, wanted.min_relevance_score, config.min_relevance_score)
+    least = Threshold(SearchPurpose.ANSWER, wanted.min_relevance_score, config.min_relevance_score)
     most = config.max_results if wanted.max_sources is None else wanted.max_sources
     levels = LEVELS[LEVELS.index(wanted.min_promotion_level) :] if wanted.min_promotion_level != LEVELS[0] else ()
 
     def look(searcher: Searcher, view: View) -> Found:
         @cache
         def document(doc_id: str) -> Document | None:
-            return ws.engine.document(view.at, project.collection, doc_id)
+            return ws.engine.find_document(view.at, project.collection, doc_id)
 
         def near(levels: Sequence[str], from_: Threshold) -> Matches:
             return search.nearest(searcher, project.collection, wanted.query, from_, search.filter_of(types, levels))
 
-        critical = near(LEVELS[-1:], Threshold(Use.ANSWER, ANY)).found if wanted.include_critical else ()
+        critical = near(LEVELS[-1:], Threshold(SearchPurpose.ANSWER, ANY)).found if wanted.include_critical else ()
         first = critical[: config.max_critical_docs]
         matches = near(levels, least)
         others = [each for each in matches.found if each not in first][:most]
@@ -133,7 +133,9 @@ def retrieve(ws: Workspace, project: DocsProject, wanted: AnswerRequest) -> Foun
             if (row := document(each.doc_id))
         ]
         known = (
-            {header.doc_id for header in ws.engine.headers(view.at, collection=project.collection)} if sources else ()
+            {header.doc_id for header in ws.engine.read_headers(view.at, collection=project.collection)}
+            if sources
+            else ()
         )
         followed = follow_links(
             [source.document.doc_id for source in sources],
@@ -145,16 +147,16 @@ def retrieve(ws: Workspace, project: DocsProject, wanted: AnswerRequest) -> Foun
         )
         linked = [LinkedDocument(row, each.linked_from) for each in followed if (row := document(each.doc_id))]
         return Found(
-            searcher.collection(project.collection),
+            searcher.find_collection(project.collection),
             tuple(sources),
             len(sources),
             matches.best,
             matches.least,
-            viewed(ws, view),
+            find_view_origin(ws, view),
             tuple(linked),
         )
 
-    return searching(ws, look, files=False)
+    return search_index(ws, look, files=False)
 
 
 def of_collections(ws: Workspace, query: str, names: Sequence[str], *, sources: int, least: float | None) -> Found:
@@ -166,29 +168,32 @@ def of_collections(ws: Workspace, query: str, names: Sequence[str], *, sources: 
     require_query(query)
 
     def look(searcher: Searcher, view: View) -> Found:
-        held = [collection.name for collection in searcher.collections()]
+        held = [collection.name for collection in searcher.list_collections()]
         for name in names:
             if name not in held:
                 require_readable(view, name, held)
                 raise no_collection(name, held)
-        found = [(name, search.nearest(searcher, name, query, Threshold(Use.ANSWER, least))) for name in names or held]
+        found = [
+            (name, search.nearest(searcher, name, query, Threshold(SearchPurpose.ANSWER, least)))
+            for name in names or held
+        ]
         ranked = sorted(
             ((name, match) for name, matches in found for match in matches.found),
             key=lambda each: (-each[1].score, each[0], each[1].doc_id),
         )
         files = IndexedRows(view.sources.folder) if view.sources else None
-        derived = frozenset(collection.name for collection in files.collections(view.at)) if files else frozenset()
+        derived = frozenset(collection.name for collection in files.list_collections(view.at)) if files else frozenset()
         rows = [
             NearDocument(f"{name}/{row.doc_id}", row, match, file=row.doc_id if name in derived else "")
             for name, match in ranked[:sources]
-            if (row := (files if files and name in derived else ws.engine).document(view.at, name, match.doc_id))
+            if (row := (files if files and name in derived else ws.engine).find_document(view.at, name, match.doc_id))
         ]
         best = max((matches.best for _, matches in found if matches.best is not None), default=None)
         asked = min((matches.least for _, matches in found), default=least or 0.0)
-        first = searcher.collection(rows[0].document.collection) if rows else None
-        return Found(first, tuple(rows), len(ranked), best, asked, viewed(ws, view))
+        first = searcher.find_collection(rows[0].document.collection) if rows else None
+        return Found(first, tuple(rows), len(ranked), best, asked, find_view_origin(ws, view))
 
-    return searching(ws, look)
+    return search_index(ws, look)
 
 
 _TARGET = re.compile(
@@ -247,7 +252,7 @@ def targets(document: Document, known: Container[str], *, docs: str) -> list[str
 
 
 def _texts(document: Document) -> Iterator[str]:
-    related = metadata_of(document).get("related_docs")
+    related = parse_metadata(document).get("related_docs")
     listed = [related] if isinstance(related, str) else related if isinstance(related, list) else []
     yield from (each for each in listed[:MOST_TARGETS] if isinstance(each, str))
     for number, match in enumerate(_TARGET.finditer(document.content)):

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
-from vmrag_link.documents.chunking import header_paths
+from vmrag_link.documents.chunking import read_header_paths
 from vmrag_link.models import Collection, Document, Record
 from vmrag_link.ops.documents.document_selection import chunks_of
-from vmrag_link.ops.follow.provenance import Standing
-from vmrag_link.retrieval.fusion import Use, threshold
+from vmrag_link.ops.follow.provenance import AnswerOrigin
+from vmrag_link.retrieval.fusion import SearchPurpose, choose_threshold
 from vmrag_link.retrieval.query import Mode, Query
 from vmrag_link.retrieval.search import Searcher
 from vmrag_link.workspace import Workspace
@@ -69,7 +69,7 @@ class Found(Record, frozen=True):
     total: int
     best: float | None
     least: float
-    standing: Standing
+    standing: AnswerOrigin
     linked: tuple[LinkedDocument, ...] = ()
 
 
@@ -88,7 +88,7 @@ class Matches(Record, frozen=True):
 class Threshold(Record, frozen=True):
     """What decides from which score on a document counts."""
 
-    use: Use
+    use: SearchPurpose
     given: float | None = None
     configured: float | None = None
 
@@ -97,14 +97,14 @@ def nearest(
     searcher: Searcher, collection: str, text: str, wanted: Threshold, where: Mapping[str, Any] | None = None
 ) -> Matches:
     """The documents of a collection that an index may hold. Raises as `Searcher.search`."""
-    held = searcher.collection(collection)
+    held = searcher.find_collection(collection)
     function = held.embedding_function if held else ""
-    least = threshold(wanted.use, function, given=wanted.given, configured=wanted.configured)
+    least = choose_threshold(wanted.use, function, given=wanted.given, configured=wanted.configured)
     if held is None:
         return Matches((), None, least)
     for k in (FIRST, ALL):
         asked = Query(text, (collection,), k, Mode.VECTOR, where)
-        near = searcher.nearest(asked)
+        near = searcher.find_nearest(asked)
         if len(near) < k or near[-1].similarity < least:
             break
     best: dict[str, Match] = {}
@@ -124,4 +124,4 @@ def filter_of(types: Sequence[str], levels: Sequence[str]) -> dict[str, Any] | N
 def place_of(ws: Workspace, collection: Collection, document: Document, chunk: int) -> str:
     """The headings that a chunk stands under."""
     pieces = chunks_of(ws, collection, document)
-    return header_paths(document).of_passage(pieces[chunk].start) if chunk < len(pieces) else ""
+    return read_header_paths(document).find_passage_path(pieces[chunk].start) if chunk < len(pieces) else ""

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Annotated
 
 from vmrag_link.errors import ExternalDocsNotPromotable, ProjectInactive, plural
-from vmrag_link.models import metadata_of
-from vmrag_link.retrieval.fusion import Use
+from vmrag_link.models import parse_metadata
+from vmrag_link.retrieval.fusion import SearchPurpose
 from vmrag_link.toolsets.compounding import ask, changes, external, mirror, results, retrieval, search
 from vmrag_link.toolsets.compounding.ask import Answered
 from vmrag_link.toolsets.compounding.doc_types import Level
@@ -92,7 +92,7 @@ def semantic_search(call: Call, request: SearchRequest) -> results.SemanticSearc
     call.stands(found.standing)
     hits = []
     for document in found.documents:
-        metadata = metadata_of(document.document)
+        metadata = parse_metadata(document.document)
         date = metadata.get("date")
         hits.append(
             results.SemanticHit(
@@ -152,14 +152,16 @@ def search_external_docs(
     """Find files of the project's external documentation that are nearest to a text."""
     active, project = _active(call)
     most = project.config.semantic_search.default_limit if limit is None else limit
-    found = external.nearest(call.ws, active, project, query, use=Use.EXTERNAL, least=min_relevance_score, limit=most)
+    found = external.nearest(
+        call.ws, active, project, query, use=SearchPurpose.EXTERNAL, least=min_relevance_score, limit=most
+    )
     call.stands(found.standing)
     return results.SearchExternalDocsResult(
         results=[
             results.ExternalHit(
                 document.path,
                 document.document.title,
-                summary(document.document, metadata_of(document.document)),
+                summary(document.document, parse_metadata(document.document)),
                 len(document.document.content),
                 document.match.score,
             )

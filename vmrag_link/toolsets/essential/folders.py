@@ -10,10 +10,10 @@ from pathlib import PurePosixPath
 from vmrag_link import terminal_text
 from vmrag_link.errors import NotInitialized, PinMissing
 from vmrag_link.git import plumbing
-from vmrag_link.git.beside import fields
+from vmrag_link.git.beside import list_fields
 from vmrag_link.git.raw_changes import MOST_FILES
 from vmrag_link.ops.history import known
-from vmrag_link.ops.history.known import KnownNames, KnownPlace
+from vmrag_link.ops.history.known import NamedPlace, PlaceNames
 from vmrag_link.toolsets.essential.texts import Text, here
 from vmrag_link.workspace import Workspace
 from vmrag_link.workspace.source_tree import Key
@@ -38,9 +38,9 @@ def list_below(ws: Workspace, name: str, ref: str, first: int) -> Text | None:
     if folder == ".." or folder.startswith("../"):
         return None  # git fails for it
     place = _look_up_place(ws, ref)
-    names = KnownNames(ws, place)
+    names = PlaceNames(ws, place)
     paths = _file_paths(place)
-    headers = {header.key: header for header in names.rows.headers(names.places[0])}
+    headers = {header.key: header for header in names.rows.read_headers(names.places[0])}
     tracked = list(_tracked_files(ws, folder, place.code if ref else ""))
     only_folder = bool(tracked) and name.endswith("/")
     below = [key for key in headers if _is_below(folder, key, paths.get(key, ""), only_folder=only_folder)]
@@ -58,14 +58,14 @@ def list_below(ws: Workspace, name: str, ref: str, first: int) -> Text | None:
     return Text(name=f"{folder}/", content="\n".join(lines), above=0, standing=here(ws), commit=commit)
 
 
-def _look_up_place(ws: Workspace, ref: str) -> KnownPlace:
+def _look_up_place(ws: Workspace, ref: str) -> NamedPlace:
     try:
-        return known.named(ws, ref) if ref else known.working(ws)
+        return known.find_named_place(ws, ref) if ref else known.find_working_place(ws)
     except (NotInitialized, PinMissing):  # git tracks files anyway
-        return KnownPlace(None, code=plumbing.resolve(ws.places, ref) if ref else "")
+        return NamedPlace(None, code=plumbing.resolve_commit(ws.places, ref) if ref else "")
 
 
-def _file_paths(place: KnownPlace) -> dict[Key, str]:
+def _file_paths(place: NamedPlace) -> dict[Key, str]:
     return {key: file.path for key, file in place.tree.files.items()} if place.tree else {}
 
 
@@ -78,17 +78,17 @@ def _is_below(folder: str, key: Key, path: str, *, only_folder: bool) -> bool:
 def _tracked_files(ws: Workspace, folder: str, commit: str) -> Iterable[str]:
     """Return the files of a folder that git tracks, in a commit or in the work tree."""
     listing = ("ls-tree", "-r", "--name-only", "--full-tree", commit) if commit else ("ls-files",)
-    found = fields(ws.places, "--literal-pathspecs", *listing, "-z", "--", folder, most=MOST_FILES)
+    found = list_fields(ws.places, "--literal-pathspecs", *listing, "-z", "--", folder, most=MOST_FILES)
     paths = {os.fsdecode(name) for name in found} - {folder}
     return paths if commit else (path for path in paths if (ws.places.top / path).is_file())
 
 
-def _read_titles(place: KnownPlace, keys: Iterable[Key | None]) -> dict[Key, str]:
-    found = place.tree.documents(key for key in keys if key) if place.tree else {}
+def _read_titles(place: NamedPlace, keys: Iterable[Key | None]) -> dict[Key, str]:
+    found = place.tree.read_documents(key for key in keys if key) if place.tree else {}
     return {key: document.title for key, document in found.items()}
 
 
 def _format_row(name: str, title: str) -> str:
     """Return a line of the list. A title that repeats the name is left out."""
     path = PurePosixPath(name)
-    return terminal_text.one_line(name if title in ("", path.name, path.stem) else f"{name} · {title}")
+    return terminal_text.escape_line(name if title in ("", path.name, path.stem) else f"{name} · {title}")

@@ -29,11 +29,11 @@ from vmrag_link.errors import (
 )
 from vmrag_link.git import file_log, path_changes, plumbing, raw_changes, versions
 from vmrag_link.git.file_log import CommitInfo, LoggedChange
-from vmrag_link.git.history import boundary
+from vmrag_link.git.history import read_shallow_boundary
 from vmrag_link.git.path_changes import CONTEXT, FilePatch, PatchHunk, PathChange
-from vmrag_link.merging.text import matching_blocks
-from vmrag_link.models import Record, Working
-from vmrag_link.ops.follow.provenance import SourceBlock, Standing, standing_in_git
+from vmrag_link.merging.text import find_matching_blocks
+from vmrag_link.models import Record, WorkingSet
+from vmrag_link.ops.follow.provenance import AnswerOrigin, SourceBlock, find_git_origin
 from vmrag_link.ops.history import compare, moved_history
 from vmrag_link.ops.history import diff as diffs
 from vmrag_link.ops.history import history as revision_log
@@ -90,7 +90,7 @@ def history(
     sentences = [_count_steps(steps, target)]
     if older:
         sentences.append(f"Older ones: limit={min(100, 5 * limit)}." if limit < 100 else "There are older ones.")  # noqa: PLR2004
-    if target.in_git and boundary(call.ws.places):
+    if target.in_git and read_shallow_boundary(call.ws.places):
         sentences.append("The clone is shallow: it has no older commits.")
     if start is None:
         return TextResult(text="\n".join(lines), message=" ".join(sentences))
@@ -105,12 +105,12 @@ def history(
     return TextResult(text=text, message=" ".join(filter(None, (*sentences, sentence))))
 
 
-def _standing(ws: Workspace, target: HistoryTarget, stored: StoredPlace | None) -> Standing:
+def _standing(ws: Workspace, target: HistoryTarget, stored: StoredPlace | None) -> AnswerOrigin:
     """Return where the answer comes from: git's HEAD, the knowledge base, or both."""
     if not target.in_git and stored:
         return stored.standing
-    standing = stored.standing if stored else standing_in_git(ws)
-    block = msgspec.structs.replace(standing.kb, sources=SourceBlock(plumbing.head(ws.places).commit, ()))
+    standing = stored.standing if stored else find_git_origin(ws)
+    block = msgspec.structs.replace(standing.kb, sources=SourceBlock(plumbing.read_head(ws.places).commit, ()))
     return msgspec.structs.replace(standing, kb=block)
 
 
@@ -122,7 +122,7 @@ def _open_stored(call: Call, target: HistoryTarget, start: HistoryStart | None) 
         if not target.in_git or (start and not start.commit):
             raise
         if type(error) is not NotInitialized:
-            for note in reasons.missing_documents(error) or (error.message,):
+            for note in reasons.explain_missing_documents(error) or (error.message,):
                 call.warn(error.code, note)
         return None
 
@@ -161,24 +161,24 @@ def _list_steps(
 def _list_commits(call: Call, target: HistoryTarget, start: HistoryStart | None, limit: int) -> list[HistoryStep]:
     """Return one commit more than `limit` if there are more."""
     places = call.ws.places
-    head = plumbing.head(places).commit
+    head = plumbing.read_head(places).commit
     if not head or not target.in_git or (start and not start.commit):
         return []
     reached = [f"{start.commit}..{head}" if start else head]
     if not target.path:
-        infos = file_log.commit_log(places, reached, target.pathspecs, limit=limit + 1)
+        infos = file_log.read_commit_log(places, reached, target.pathspecs, limit=limit + 1)
         return [_commit_step(info) for info in infos]
     if target.lines:
         return [_commit_step(info) for info in _line_log(call.ws, target, target.lines, reached, limit)]
     path = target.committed_path or target.path
-    return [_file_step(change) for change in file_log.file_log(places, reached, path, limit=limit + 1)]
+    return [_file_step(change) for change in file_log.read_file_log(places, reached, path, limit=limit + 1)]
 
 
 def _line_log(
     ws: Workspace, target: HistoryTarget, lines: Lines, reached: Sequence[str], limit: int
 ) -> list[CommitInfo]:
     try:
-        return file_log.line_log(ws.places, reached, target.path, lines, limit=limit + 1)
+        return file_log.read_line_log(ws.places, reached, target.path, lines, limit=limit + 1)
     except GitFailed as error:
         if "No commit specified" in error.message:  # an empty range
             return []
@@ -210,9 +210,9 @@ def _list_revisions(
     if target.document:
         return _document_revisions(ws, reach, target.document, limit)
     if not target.collection:
-        found = revision_log.history(ws, [reach], limit=limit)
+        found = revision_log.list_history(ws, [reach], limit=limit)
         return [_revision_step(step.info) for step in found.steps], found.more
-    every = revision_log.history(ws, [reach], limit=_SEARCHED)
+    every = revision_log.list_history(ws, [reach], limit=_SEARCHED)
     changed = list(islice((step.info for step in every.steps if _changes_target(ws, step.info, target)), limit + 1))
     return [_revision_step(info) for info in changed[:limit]], len(changed) > limit or every.more
 
@@ -221,7 +221,7 @@ def _document_revisions(
     ws: Workspace, reach: str, document: DocumentName, limit: int
 ) -> tuple[list[HistoryStep], bool]:
     try:
-        found = revision_log.history(ws, [reach, f"{document.collection}//{document.doc_id}"], limit=limit)
+        found = revision_log.list_history(ws, [reach, f"{document.collection}//{document.doc_id}"], limit=limit)
     except (CollectionMissing, DocumentMissing):  # removed before these revisions
         return [], False
     changes = ((step.info, step.document) for step in found.steps)
@@ -233,7 +233,7 @@ def _document_revisions(
 def _changes_target(ws: Workspace, info: PinnedRevision, target: HistoryTarget) -> bool:
     """Return whether a revision changed documents of a target, compared with its first parent."""
     if not info.parents:
-        return any(map(target.covers, (header.key for header in ws.engine.headers(info.revision))))
+        return any(map(target.covers, (header.key for header in ws.engine.read_headers(info.revision))))
     return any(target.covers(change.key) for change in ws.engine.diff_headers(info.parents[0], info.revision).documents)
 
 
@@ -251,10 +251,10 @@ def _other_history(call: Call, target: HistoryTarget, limit: int) -> list[Histor
     ws = call.ws
     if target.document:
         path = moved_history.find_note_path(ws, target.document)
-        head = plumbing.head(ws.places).commit
-        changes = file_log.file_log(ws.places, [head], path, limit=limit + 1) if path and head else []
+        head = plumbing.read_head(ws.places).commit
+        changes = file_log.read_file_log(ws.places, [head], path, limit=limit + 1) if path and head else []
         return [_file_step(change) for change in changes]
-    source = history_targets.note_source(ws, target.path) if ws.initialized else None
+    source = history_targets.note_source(ws, target.path) if ws.is_initialized else None
     if source is None:
         return []
     note = DocumentName(source.collection, notes.path_id(source.folder, target.path))
@@ -268,12 +268,12 @@ def _step_lines(steps: Sequence[HistoryStep], *, with_body: bool) -> Iterator[st
     """Yield a line for each step. The newest one of a single file has the rest of its message."""
     for number, step in enumerate(steps):
         subject, _, body = step.message.strip().partition("\n")
-        author = terminal_text.cut_text(terminal_text.one_line(_person(step.author)), _LONGEST_AUTHOR)
-        subject = terminal_text.cut_text(terminal_text.one_line(subject), _LONGEST_SUBJECT)
-        note = f" ({terminal_text.one_line(step.note)})" if step.note else ""
+        author = terminal_text.cut_text(terminal_text.escape_line(_person(step.author)), _LONGEST_AUTHOR)
+        subject = terminal_text.cut_text(terminal_text.escape_line(subject), _LONGEST_SUBJECT)
+        note = f" ({terminal_text.escape_line(step.note)})" if step.note else ""
         yield f"{step.kind} {step.id[:7]} {step.date[:10]} {author}: {subject}{note}"
         if with_body and number == 0 and body.strip():
-            lines = terminal_text.marked_lines(body.strip(), "    ")
+            lines = terminal_text.mark_lines(body.strip(), "    ")
             yield from (terminal_text.cut_text(line, _LONGEST_LINE) for line in lines[:_BODY_LINES])
             yield from ["    …"] if len(lines) > _BODY_LINES else []
 
@@ -285,15 +285,15 @@ def _person(author: str) -> str:
 def _moved_lines(ws: Workspace, target: HistoryTarget, steps: Sequence[HistoryStep]) -> Iterator[str]:
     """Yield where a file is now that was renamed."""
     if target.path and steps and steps[0].note == "removed" and not (ws.places.top / target.path).exists():
-        for path in versions.renamed(ws.places, [target.path]).values():
-            yield f"{terminal_text.one_line(target.path)} was renamed to {terminal_text.one_line(path)}"
+        for path in versions.find_renames(ws.places, [target.path]).values():
+            yield f"{terminal_text.escape_line(target.path)} was renamed to {terminal_text.escape_line(path)}"
 
 
 def _count_steps(steps: Sequence[HistoryStep], target: HistoryTarget) -> str:
     counts = Counter(step.kind for step in steps)
     counted = " and ".join(plural(number, kind) for kind, number in sorted(counts.items())) or plural(0, "commit")
     lines = f"lines {target.lines[0]} to {target.lines[1]} of " if target.lines else ""
-    return f"{counted} changed {lines}{terminal_text.one_line(target.name)}." if target.name else f"{counted}."
+    return f"{counted} changed {lines}{terminal_text.escape_line(target.name)}." if target.name else f"{counted}."
 
 
 # -- what differs from a ref
@@ -304,13 +304,13 @@ def _compare_several(
 ) -> tuple[str, str]:
     """Return the changes since the start as lines, and the sentence that counts them."""
     listed = sorted([*_file_changes(call.ws, target, start), *(_stored_changes(call.ws, target, stored))])
-    shown = [f"{kind} {terminal_text.one_line(name)}{marks}" for name, kind, marks in listed[:LISTED]]
-    ref = terminal_text.one_line(start.ref)
+    shown = [f"{kind} {terminal_text.escape_line(name)}{marks}" for name, kind, marks in listed[:LISTED]]
+    ref = terminal_text.escape_line(start.ref)
     sentence = f"{plural(len(listed), 'change')} since {ref}."
     if rest := listed[LISTED:]:
         folders = Counter(name.partition(" -> ")[2].partition("/")[0] or name.partition("/")[0] for name, *_ in rest)
         largest = ", ".join(
-            f"{terminal_text.one_line(name)} ({number})" for name, number in folders.most_common(_MOST_FOLDERS)
+            f"{terminal_text.escape_line(name)} ({number})" for name, number in folders.most_common(_MOST_FOLDERS)
         )
         sentence += f" {len(rest)} more, which name=FOLDER lists: {largest}."
     return "\n".join(shown), sentence
@@ -323,7 +323,7 @@ _Change = tuple[str, str, str]
 def _file_changes(ws: Workspace, target: HistoryTarget, start: HistoryStart) -> Iterator[_Change]:
     if not start.commit or not target.in_git:
         return
-    head = plumbing.head(ws.places).commit or start.commit
+    head = plumbing.read_head(ws.places).commit or start.commit
     changes = path_changes.list_changes(ws.places, start.commit, target.pathspecs)
     uncommitted = changes if head == start.commit else path_changes.list_changes(ws.places, head, target.pathspecs)
     edited = {path for change in uncommitted for path in (change.path, change.old_path)}
@@ -336,10 +336,10 @@ def _file_changes(ws: Workspace, target: HistoryTarget, start: HistoryStart) -> 
 def _untracked_notes(ws: Workspace, target: HistoryTarget) -> list[str]:
     """Return the notes that git does not track yet: they are documents, too."""
     folders = [f":(top,glob){source.folder}/" for source in ws.config.sources if source.write]
-    paths = raw_changes.untracked(ws.places, folders) if folders else []
+    paths = raw_changes.list_untracked(ws.places, folders) if folders else []
     if not target.pathspecs or not paths:
         return paths
-    return [path for path in paths if path in {*raw_changes.untracked(ws.places, target.pathspecs)}]
+    return [path for path in paths if path in {*raw_changes.list_untracked(ws.places, target.pathspecs)}]
 
 
 def _printed_name(change: PathChange) -> str:
@@ -364,9 +364,9 @@ def _stored_changes(ws: Workspace, target: HistoryTarget, stored: StoredPlace | 
 
 def _uncommitted_keys(ws: Workspace, stored: StoredPlace) -> set[tuple[str, str]]:
     at, revision = stored.standing.at, stored.standing.revision
-    if not isinstance(at, Working):
+    if not isinstance(at, WorkingSet):
         return set()
-    return {change.key for change in diffs.diff(ws.engine, revision, at).documents}
+    return {change.key for change in diffs.diff_documents(ws.engine, revision, at).documents}
 
 
 # -- the lines of one file or document
@@ -385,11 +385,11 @@ def _show_patch(
     """Return the lines of a file or a document that differ, and the sentence about them. `below`:
     the other lines of the page.
     """
-    ref, name = terminal_text.one_line(start.ref), terminal_text.one_line(target.name)
+    ref, name = terminal_text.escape_line(start.ref), terminal_text.escape_line(target.name)
     change = patch.change
     if change is None:
         return "", f"{name} does not differ from {ref}."
-    head = f"{change.kind} {terminal_text.one_line(_printed_name(change))} since {ref}"
+    head = f"{change.kind} {terminal_text.escape_line(_printed_name(change))} since {ref}"
     rows = [*_rows(patch.hunks, target.lines)]
     if not rows:
         return head, "No lines differ." if patch.hunks or change.kind != "modified" else _describe_other_change(target)
@@ -401,7 +401,7 @@ def _show_patch(
         return text, ""
     following = rows[count].number
     if following <= rows[0].number:
-        return text, f"The rest: read name={terminal_text.one_line(change.old_path or target.name)} ref={ref}."
+        return text, f"The rest: read name={terminal_text.escape_line(change.old_path or target.name)} ref={ref}."
     return text, f"Next lines: history name={name}:{following}-{max(rows[-1].number, following)} since={ref}."
 
 
@@ -430,7 +430,7 @@ def _compare_document(ws: Workspace, target: HistoryTarget, stored: StoredPlace 
     change = next((row for row in compare.stored_diff(ws, stored.old, new).documents if row.key == key), None)
     if change is None:
         return FilePatch(None, ())
-    ((_, before, after),) = diffs.texts(diffs.stored_texts(ws.engine, stored.old, new), [change])
+    ((_, before, after),) = diffs.read_sides(diffs.stored_texts(ws.engine, stored.old, new), [change])
     hunks = _text_hunks(before.content if before else "", after.content if after else "")
     return FilePatch(PathChange(change.kind, str(target.document)), tuple(hunks))
 
@@ -440,7 +440,7 @@ class _LineMatcher(SequenceMatcher[str]):
 
     def __init__(self, before: list[str], after: list[str]) -> None:
         super().__init__(None, before, after, autojunk=False)
-        self._blocks = [Match(*block) for block in matching_blocks(before, after)]
+        self._blocks = [Match(*block) for block in find_matching_blocks(before, after)]
 
     def get_matching_blocks(self) -> list[Match]:
         return self._blocks
@@ -448,7 +448,7 @@ class _LineMatcher(SequenceMatcher[str]):
 
 def _text_hunks(old: str, new: str) -> Iterator[PatchHunk]:
     """Yield the lines of two texts that differ, as in a unified diff."""
-    before, after = terminal_text.lines(old), terminal_text.lines(new)
+    before, after = terminal_text.split_lines(old), terminal_text.split_lines(new)
     for group in _LineMatcher(before, after).get_grouped_opcodes(CONTEXT):
         (_, a, _, b, _), (_, _, a_end, _, b_end) = group[0], group[-1]
         lines = [f"@@ -{a + 1},{a_end - a} +{b + 1},{b_end - b} @@"]

@@ -21,7 +21,7 @@ from vmrag_link.errors import (
 )
 from vmrag_link.git import file_log, listing, path_changes, plumbing
 from vmrag_link.models import At, Record
-from vmrag_link.ops.follow.provenance import Standing
+from vmrag_link.ops.follow.provenance import AnswerOrigin
 from vmrag_link.ops.history import document_names, file_history, history, known, revparse
 from vmrag_link.ops.history.document_names import DocumentName
 from vmrag_link.settings import SourceSettings
@@ -83,7 +83,7 @@ class StoredPlace(Record, frozen=True):
     document.
     """
 
-    standing: Standing
+    standing: AnswerOrigin
     old: At | None = None
 
 
@@ -162,7 +162,7 @@ def _is_outside(path: str) -> bool:
 
 def _find_committed_path(ws: Workspace, path: str) -> str:
     """Return the path in HEAD of a file with an uncommitted new name; empty for a new file."""
-    head = plumbing.head(ws.places).commit
+    head = plumbing.read_head(ws.places).commit
     changes = path_changes.list_changes(ws.places, head) if head else []
     return next((change.old_path for change in changes if change.path == path), "")
 
@@ -187,18 +187,18 @@ def _find_collection(call: Call, name: str, *, has_folder: bool) -> HistoryTarge
         return None
     ws, collection = call.ws, name.rstrip("/")
     stored = _stored_collections(call)
-    for source in rules.without_notes(ws.sources.configured):
+    for source in rules.exclude_notes(ws.sources.configured):
         if source.collection == collection and (source.write or collection not in stored):
-            return HistoryTarget(collection, pathspecs=tuple(rules.arguments(source)))
+            return HistoryTarget(collection, pathspecs=tuple(rules.build_pathspecs(source)))
     return HistoryTarget(collection, collection=collection) if collection in stored else None
 
 
 def _stored_collections(call: Call) -> set[str]:
     """Return the names of stored collections; none if the knowledge base cannot be read."""
-    if not call.ws.initialized:
+    if not call.ws.is_initialized:
         return set()
     try:
-        return {row.name for row in call.ws.engine.collections(call.standing().at)}
+        return {row.name for row in call.ws.engine.list_collections(call.standing().at)}
     except VmragError:
         return set()
 
@@ -208,7 +208,7 @@ def _find_other(call: Call, name: str, path: str) -> HistoryTarget:
     ws = call.ws
     with contextlib.suppress(CollectionMissing, DocumentMissing):
         if file := known.find_file(ws, name):
-            file_history.require_own(file.tree, file.tree.files[file.name.key].path, "log")
+            file_history.require_own_file(file.tree, file.tree.files[file.name.key].path, "log")
             return _target_of_file(name, file.tree.files[file.name.key].path)
     reason: VmragError | None = None
     try:
@@ -216,7 +216,7 @@ def _find_other(call: Call, name: str, path: str) -> HistoryTarget:
             return target
     except VmragError as error:
         reason = None if type(error) is NotInitialized or isinstance(error, PinMissing) else error
-    tracked = listing.tracked_files(ws.places)
+    tracked = listing.list_tracked_files(ws.places)
     bare = document_names.without_line(path)
     if same := [tracked_path for tracked_path in tracked if tracked_path.endswith((f"/{path}", f"/{bare}"))]:
         if len(same) > 1:
@@ -241,14 +241,14 @@ def _find_stored(call: Call, name: str) -> HistoryTarget | None:
     """Return the stored document or folder of documents that exists."""
     at, engine = call.standing().at, call.ws.engine
     for full_name in dict.fromkeys((name, document_names.without_line(name))):
-        if document_names.candidates(engine, at, full_name):
-            document = document_names.find(engine, [at], full_name)
+        if document_names.find_candidates(engine, at, full_name):
+            document = document_names.find_document(engine, [at], full_name)
             numbers = name[len(full_name) + 1 :]
             return HistoryTarget(str(document), document=document, lines=_read_lines(numbers) if numbers else None)
-    for row in engine.collections(at):
+    for row in engine.list_collections(at):
         folder = f"{name.removeprefix(f'{row.name}/')}/"
         if name.startswith(f"{row.name}/") and any(
-            header.doc_id.startswith(folder) for header in engine.headers(at, collection=row.name)
+            header.doc_id.startswith(folder) for header in engine.read_headers(at, collection=row.name)
         ):
             return HistoryTarget(f"{name}/", collection=row.name, folder=folder)
     return None
@@ -257,16 +257,20 @@ def _find_stored(call: Call, name: str) -> HistoryTarget | None:
 def _find_removed(call: Call, name: str, path: str, *, readable: bool) -> HistoryTarget | None:
     """Return a file, folder or stored document that no longer exists."""
     ws = call.ws
-    head = plumbing.head(ws.places).commit
+    head = plumbing.read_head(ws.places).commit
     paths = [path, *(file.path for file in file_history.removed_documents(ws, name))]
     paths = [] if head is None else [removed for removed in dict.fromkeys(paths) if not _is_outside(removed)]
     for removed in paths:
-        if changes := file_log.file_log(ws.places, [str(head)], removed, limit=1):
+        if changes := file_log.read_file_log(ws.places, [str(head)], removed, limit=1):
             if removed in (changes[0].path, changes[0].old_path):
                 return HistoryTarget(removed, path=removed)
             return HistoryTarget(f"{removed}/", pathspecs=(_literal(removed),))
     with contextlib.suppress(DocumentMissing, CollectionMissing, GitReferenceMissing, NotInitialized, PinMissing):
-        if readable and "/" in name and (changed := history.history(ws, [ws.revision_here(), name], limit=1).steps):
+        if (
+            readable
+            and "/" in name
+            and (changed := history.list_history(ws, [ws.require_stored_revision(), name], limit=1).steps)
+        ):
             change = changed[0].document
             return HistoryTarget(name, document=DocumentName(*change.key)) if change else None
     return None
@@ -289,14 +293,14 @@ def _unknown(call: Call, name: str, tracked: list[str], reason: VmragError | Non
 
 
 def _enumerate(names: Sequence[str]) -> str:
-    return terminal_text.one_line(", ".join(names))
+    return terminal_text.escape_line(", ".join(names))
 
 
 def _stored_names(call: Call) -> Iterator[str]:
     with contextlib.suppress(VmragError):
         at = call.standing().at
-        yield from (row.name for row in call.ws.engine.collections(at))
-        yield from (str(DocumentName(*header.key)) for header in call.ws.engine.headers(at))
+        yield from (row.name for row in call.ws.engine.list_collections(at))
+        yield from (str(DocumentName(*header.key)) for header in call.ws.engine.read_headers(at))
 
 
 def _closest(name: str, names: Iterable[str]) -> list[str]:

@@ -15,15 +15,15 @@ import threading
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from vmrag_hooks.boundary import guarded
+from vmrag_hooks.boundary import run_guarded
 from vmrag_link import env, proc
 from vmrag_link.index.directories import remove_orphaned_lock
 from vmrag_link.ops.follow.provenance import ranked_at
-from vmrag_link.ops.index.query import searching
+from vmrag_link.ops.index.query import search_index
 from vmrag_link.paths import Places
 from vmrag_link.progress import BUILDING, EMBEDDING, INDEXING, QUIET, Progress, Task
 from vmrag_link.sync import background
-from vmrag_link.sync.background import Job, Watched
+from vmrag_link.sync.background import Job, WatchedProgress
 from vmrag_link.workspace import Workspace
 
 AT_ONCE: Mapping[str, int] = {BUILDING: 200, INDEXING: 200, EMBEDDING: 1_000}
@@ -77,11 +77,11 @@ def refusing_long_work(ws: Workspace) -> Iterator[None]:
 def ensure_build(job: Job, places: Places, commit: str) -> None:
     """Start the build unless it runs, for this server or for another one."""
     with _starting:
-        if not background.running(job):
+        if not background.is_running(job):
             job.report.unlink(missing_ok=True)
             module = [sys.executable, "-P", "-E", "-m", MODULE, *([commit] if commit else [])]
-            environ = env.without(frozenset()) | {env.UNATTENDED: "1"}
-            background.ask(job, lambda: proc.accompanying(module, cwd=places.top, env=environ))
+            environ = env.copy_without(frozenset()) | {env.UNATTENDED: "1"}
+            background.request_or_start(job, lambda: proc.start_companion(module, cwd=places.top, env=environ))
 
 
 def main() -> None:
@@ -89,8 +89,8 @@ def main() -> None:
     os.nice(NICENESS)
     commit = next(iter(sys.argv[1:]), "")
     places = Workspace.open(Path.cwd(), QUIET).places
-    job = background.index_of(places, commit)
-    background.serve(job, lambda: _run_build(places, job, commit))
+    job = background.get_index_job(places, commit)
+    background.serve_requests(job, lambda: _run_build(places, job, commit))
     if commit:
         remove_orphaned_lock(job.lock)
 
@@ -98,17 +98,17 @@ def main() -> None:
 def _end_with_server() -> None:
     """Leave at the end of input, which comes when the server ends, however it ends."""
     sys.stdin.buffer.read()
-    proc.abandon()
+    proc.terminate_programs()
     os._exit(0)
 
 
 def _run_build(places: Places, job: Job, commit: str) -> None:
-    watched, failures = Watched(job, lambda _: None), list[str]()
-    guarded(lambda: _index_in_steps(places, watched, commit), say=failures.append)
+    watched, failures = WatchedProgress(job, lambda _: None), list[str]()
+    run_guarded(lambda: _index_in_steps(places, watched, commit), say=failures.append)
     if failures:
-        watched.failed(failures[0])
+        watched.record_failure(failures[0])
     else:
-        watched.succeeded()
+        watched.record_success()
 
 
 def _index_in_steps(places: Places, progress: Progress, commit: str) -> None:
@@ -117,7 +117,7 @@ def _index_in_steps(places: Places, progress: Progress, commit: str) -> None:
         at = ranked_at(ws, commit) if commit else None
         before = None
         while True:
-            opened = searching(ws, lambda _, view: view.sources, at=at)
+            opened = search_index(ws, lambda _, view: view.sources, at=at)
             if opened is None or opened.indexed == 100 or opened.folder == before:  # noqa: PLR2004  percent
                 return
             before = opened.folder

@@ -14,28 +14,28 @@ from vmrag_link.errors import NO_DOCUMENTS, CollectionMissing, VmragError, refus
 from vmrag_link.git import plumbing
 from vmrag_link.models import Record
 from vmrag_link.ops.follow.provenance import (
+    AnswerOrigin,
     KbBlock,
     RankedRevision,
-    Standing,
+    add_sources,
+    find_git_origin,
     ranked_at,
-    standing_in_git,
-    with_sources,
 )
 from vmrag_link.ops.index.packed_answer import PackRequest, packed_answer
 from vmrag_link.ops.index.packing import PackedPassage
 from vmrag_link.ops.index.query import with_untracked_matches
 from vmrag_link.ops.index.relations import Relation, RelationReport, list_related
-from vmrag_link.ops.index.similar import SimilarRequest, similar
-from vmrag_link.ops.index.symbols import SymbolReport, symbols
+from vmrag_link.ops.index.similar import SimilarRequest, find_similar
+from vmrag_link.ops.index.symbols import SymbolReport, find_symbols
 from vmrag_link.ops.index.word_search import WordQuestion, WordSearch
-from vmrag_link.retrieval.narrowing import Narrowing, combine, narrowing, parse
+from vmrag_link.retrieval.narrowing import Narrowing, combine_narrowings, make_narrowing, parse_query
 from vmrag_link.retrieval.query import LEAST_BUDGET, MOST_HITS, Mode, Query
 from vmrag_link.sync import background
 from vmrag_link.toolsets.essential import index_build
 from vmrag_link.toolsets.essential.index_build import TooManyDocuments
 from vmrag_link.workspace import Workspace, reasons, source_tree
 from vmrag_link.workspace.source_tree import SourceTree
-from vmrag_link.workspace.sources import without_index
+from vmrag_link.workspace.sources import build_without_index
 from vmrag_link.workspace.worktree import OpenSources
 
 ANSWER_SECONDS = 3.5
@@ -71,7 +71,7 @@ class Passages(Record, frozen=True):
     found: Sequence[PackedPassage]
     tokens: int
     left_out: int
-    standing: Standing
+    standing: AnswerOrigin
     notice: str = ""
     weak: bool = False
     """True if no passage helps (`retrieval.weakness`)."""
@@ -85,9 +85,9 @@ def question(
     """
     if form := _SYMBOL.fullmatch(symbol):
         symbol, path = form["name"], path or form["path"] or ""
-    given = narrowing(paths=_some(path), languages=_some(lang), symbols=_some(symbol), kinds=_some(kind))
-    words, prefixed = parse(query)
-    narrowed = combine(given, prefixed)
+    given = make_narrowing(paths=_some(path), languages=_some(lang), symbols=_some(symbol), kinds=_some(kind))
+    words, prefixed = parse_query(query)
+    narrowed = combine_narrowings(given, prefixed)
     alone = symbol if symbol and not words.strip() else ""
     return NarrowedQuestion(words.strip() or (narrowed.words if narrowed else ""), narrowed, alone, collection, ref)
 
@@ -113,10 +113,10 @@ def _ready_or_quick(ws: Workspace, asked: NarrowedQuestion, ready: Callable[[], 
     which gets the time by which it should end.
     """
     start = time.monotonic()
-    commit = plumbing.resolve(ws.places, asked.ref) if asked.ref else ""
-    job = background.index_of(ws.places, commit)
-    background.tell(job, ws.progress.note)
-    failed = background.report(job)
+    commit = plumbing.resolve_commit(ws.places, asked.ref) if asked.ref else ""
+    job = background.get_index_job(ws.places, commit)
+    background.report_notes(job, ws.progress.note)
+    failed = background.read_report(job)
     if failed and failed.error:
         job.report.unlink(missing_ok=True)
         return ready()  # it raises what is wrong, or knows another way
@@ -132,9 +132,9 @@ def _ready_or_quick(ws: Workspace, asked: NarrowedQuestion, ready: Callable[[], 
                     raise
                 return ready()
             seconds = start + index_build.WAIT_SECONDS - time.monotonic() if work.size <= index_build.SOON else 0
-            if not background.ended(job, within=max(0.0, seconds)):
+            if not background.wait_for_end(job, within=max(0.0, seconds)):
                 return quick(start + ANSWER_SECONDS)
-            if background.report(job):
+            if background.read_report(job):
                 return ready()
 
 
@@ -144,17 +144,17 @@ def _answer(ws: Workspace, asked: NarrowedQuestion, budget: int, *, files: bool 
     if asked.ref:
         at = ranked_at(ws, asked.ref, or_files=files)
         return _answer_at(ws, asked, budget, at if files else replace(at, commit=None, config=None))
-    store = stores.readable(ws, asked.collection) if asked.collection else ws
+    store = stores.find_readable(ws, asked.collection) if asked.collection else ws
     mode = Mode(ws.config.retrieval.mode)
     request = SimilarRequest(
         MOST_HITS, mode, narrowing=asked.narrowed, pack=PackRequest(budget, frugal=True), files=files
     )
-    found = similar(store, asked.collection or None, [asked.words], request)
+    found = find_similar(store, asked.collection or None, [asked.words], request)
     assert found.packed is not None  # noqa: S101  the request asks for it
     collections = (asked.collection,) if asked.collection else None
     query = Query(asked.words, collections, ws.config.retrieval.k, mode, narrowing=asked.narrowed)
-    kb = with_untracked_matches(ws, query, found.standing.kb)
-    stands = replace(found.standing, kb=kb)
+    kb = with_untracked_matches(ws, query, found.origin.kb)
+    stands = replace(found.origin, kb=kb)
     return Passages(found.packed.passages, found.packed.tokens, found.packed.left_out, stands, weak=all(found.weak))
 
 
@@ -168,7 +168,7 @@ def _quick_answer(ws: Workspace, asked: NarrowedQuestion, budget: int, deadline:
         packed = WordSearch(ws, tree, words, deadline).find_passages(share)
     passages = [*(packed.passages if packed else ()), *(stored.found if stored else ())]
     left_out = (packed.left_out if packed else 0) + (stored.left_out if stored else 0)
-    standing = with_sources(stored.standing if stored else standing_in_git(ws), opened)
+    standing = add_sources(stored.standing if stored else find_git_origin(ws), opened)
     return Passages(passages, budget - share + (packed.tokens if packed else 0), left_out, standing, notice)
 
 
@@ -179,15 +179,15 @@ def _without_files(
     and the sentence about what is not searched.
     """
     if asked.ref:
-        tree = source_tree.at_commit(ws, plumbing.resolve(ws.places, asked.ref))
+        tree = source_tree.read_commit(ws, plumbing.resolve_commit(ws.places, asked.ref))
         state = f"the index at {asked.ref} is being built"
     else:
-        tree = source_tree.in_work_tree(ws)
+        tree = source_tree.read_work_tree(ws)
         state = f"the index is at {ws.sources.percent_indexed(tree) if tree else 0} %"
-    notice = f"{terminal_text.one_line(state)}: these results come from words and names only"
+    notice = f"{terminal_text.escape_line(state)}: these results come from words and names only"
     stored = None
     missing: VmragError | None = None
-    if ws.initialized:
+    if ws.is_initialized:
         try:
             with index_build.refusing_long_work(ws):
                 stored = _answer(ws, asked, budget, files=False)
@@ -198,13 +198,13 @@ def _without_files(
         except NO_DOCUMENTS as error:
             missing = error
     else:
-        missing = ws.elsewhere or reasons.uninitialized(ws)
-    notice = "; ".join([notice, *reasons.missing_documents(missing)] if missing else [notice])
-    return tree, without_index(tree) if tree else None, stored, f"{notice}."
+        missing = ws.elsewhere or reasons.explain_uninitialized(ws)
+    notice = "; ".join([notice, *reasons.explain_missing_documents(missing)] if missing else [notice])
+    return tree, build_without_index(tree) if tree else None, stored, f"{notice}."
 
 
 def _is_stored(tree: SourceTree, asked: NarrowedQuestion) -> bool:
-    return bool(asked.collection) and tree.source(asked.collection) is None
+    return bool(asked.collection) and tree.find_source(asked.collection) is None
 
 
 def _answer_at(ws: Workspace, asked: NarrowedQuestion, budget: int, at: RankedRevision) -> Passages:
@@ -219,17 +219,17 @@ def _answer_at(ws: Workspace, asked: NarrowedQuestion, budget: int, at: RankedRe
     return Passages(found.passages, found.tokens, found.left_out, stood(found.kb, found.notes), weak=found.weak is True)
 
 
-def definitions_soon(ws: Workspace, asked: NarrowedQuestion) -> tuple[SymbolReport, Standing, str]:
+def definitions_soon(ws: Workspace, asked: NarrowedQuestion) -> tuple[SymbolReport, AnswerOrigin, str]:
     """As `definitions`. If the index takes long to build, names in the files answer, and the last
     text is the sentence about it.
     """
 
-    def answer_from_index() -> tuple[SymbolReport, Standing, str]:
+    def answer_from_index() -> tuple[SymbolReport, AnswerOrigin, str]:
         return *definitions(ws, asked), ""
 
-    def answer_from_words(deadline: float) -> tuple[SymbolReport, Standing, str]:
+    def answer_from_words(deadline: float) -> tuple[SymbolReport, AnswerOrigin, str]:
         tree, opened, _, notice = _without_files(ws, asked, LEAST_BUDGET)
-        standing, found = with_sources(standing_in_git(ws), opened), []
+        standing, found = add_sources(find_git_origin(ws), opened), []
         if tree and not _is_stored(tree, asked):
             words = WordQuestion("", asked.collection, _without_symbol(asked))
             found = WordSearch(ws, tree, words, deadline).find_definitions(asked.symbol)
@@ -238,7 +238,7 @@ def definitions_soon(ws: Workspace, asked: NarrowedQuestion) -> tuple[SymbolRepo
     return _ready_or_quick(ws, asked, answer_from_index, answer_from_words)
 
 
-def related_code(ws: Workspace, asked: NarrowedQuestion, relation: Relation) -> tuple[RelationReport, Standing]:
+def related_code(ws: Workspace, asked: NarrowedQuestion, relation: Relation) -> tuple[RelationReport, AnswerOrigin]:
     """Return the callers or callees of the symbol.
 
     The errors are those of `list_related` and `ranked_at`.
@@ -253,14 +253,14 @@ def _without_symbol(asked: NarrowedQuestion) -> Narrowing | None:
     return asked.narrowed and Narrowing(asked.narrowed.paths, asked.narrowed.languages, (), asked.narrowed.kinds)
 
 
-def definitions(ws: Workspace, asked: NarrowedQuestion) -> tuple[SymbolReport, Standing]:
+def definitions(ws: Workspace, asked: NarrowedQuestion) -> tuple[SymbolReport, AnswerOrigin]:
     """Where the name is defined. Raises as `symbols`, and `ranked_at`."""
     at = ranked_at(ws, asked.ref, or_files=True) if asked.ref else None
     names = [asked.collection] if asked.collection else None
-    found = symbols(ws, asked.symbol, collections=names, among=_without_symbol(asked), at=at)
+    found = find_symbols(ws, asked.symbol, collections=names, among=_without_symbol(asked), at=at)
     return found, stood(found.kb, found.notes)
 
 
-def stood(kb: KbBlock, notes: Sequence[str]) -> Standing:
+def stood(kb: KbBlock, notes: Sequence[str]) -> AnswerOrigin:
     """Where an answer comes from whose documents are not looked at any more."""
-    return Standing(kb.commit, kb.commit, kb, tuple(notes))
+    return AnswerOrigin(kb.commit, kb.commit, kb, tuple(notes))

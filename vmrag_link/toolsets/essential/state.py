@@ -39,7 +39,7 @@ def status(call: Call) -> StateText:
     call.stands(standing)
     report = statuses.status(call.ws, with_changes=True)
     lines = [line for line in _state_lines(report) if not any(line.rstrip(".") in note for note in standing.notes)]
-    return StateText(text="\n".join(map(terminal_text.one_line, lines)), message=_describe_next(call, report))
+    return StateText(text="\n".join(map(terminal_text.escape_line, lines)), message=_describe_next(call, report))
 
 
 def _state_lines(report: StatusReport) -> Iterator[str]:
@@ -97,7 +97,7 @@ def describe_steps(call: Call, *, documents: bool = False, files: Sequence[str] 
     steps = [call.worded("dolt_commit") or "vmrag commit -m MESSAGE"] if documents else []
     if (call.ws.places.top / ".jj").is_dir():
         return ", then ".join([*steps, "jj commit"])
-    staged = note_index.staged_files(call.ws.places) if files else ()
+    staged = note_index.list_staged_files(call.ws.places) if files else ()
     if unstaged := [path for path in files if path not in staged]:
         steps.append(f"git add {' '.join(map(quoted, unstaged)) if len(unstaged) <= FILES_TO_ADD else '-A'}")
-    return terminal_text.one_line(", then ".join([*steps, "git commit"]))
+    return terminal_text.escape_line(", then ".join([*steps, "git commit"]))

@@ -28,7 +28,7 @@ from vmrag_link.models import Document, Record
 from vmrag_link.ops.documents import listing, reading
 from vmrag_link.ops.documents.reading import TrackedFile
 from vmrag_link.ops.follow.follow_pin import read_consistently
-from vmrag_link.ops.follow.provenance import Standing, standing, standing_in_git
+from vmrag_link.ops.follow.provenance import AnswerOrigin, find_git_origin, find_origin
 from vmrag_link.ops.history import document_names, known
 from vmrag_link.ops.system import stores
 from vmrag_link.settings import SourceSettings
@@ -62,7 +62,7 @@ class Text(Record, frozen=True):
 
     name: str
     content: str
-    standing: Standing
+    standing: AnswerOrigin
     above: int = 0
     commit: str = ""
     revision: str = ""
@@ -125,13 +125,13 @@ def unknown_ref(ws: Workspace, ref: str) -> GitReferenceMissing:
     """Return the error for a ref that names no commit, with the closest branches and tags."""
     from vmrag_link.git import refs
 
-    names = [name.removeprefix("tag: ") for name in refs.tips(ws.places)]
+    names = [name.removeprefix("tag: ") for name in refs.list_tips(ws.places)]
     longer = [name for name in names if ref and name.removeprefix("v").startswith(ref.removeprefix("v"))]
     near = [*sorted(longer, key=len), *difflib.get_close_matches(ref, names, n=CLOSEST, cutoff=_SIMILAR)]
     shown = ", ".join([*dict.fromkeys(near)][:CLOSEST])
     return GitReferenceMissing(
         f"{shortened(repr(ref))} is not a branch, a tag or a commit.",
-        hint=f"closest names: {terminal_text.one_line(shown)}" if shown else "history without since lists commits",
+        hint=f"closest names: {terminal_text.escape_line(shown)}" if shown else "history without since lists commits",
         ref=ref,
     )
 
@@ -159,7 +159,7 @@ def find(ws: Workspace, name: str, ref: str) -> Text:
     except DocumentAmbiguous:
         raise
     except (CollectionMissing, DocumentMissing, *NO_DOCUMENTS) as error:
-        paths = reading.SearchedFiles.open(ws, ref or None).paths_of()
+        paths = reading.SearchedFiles.open(ws, ref or None).list_paths()
         same = _paths_ending(name, paths)
         if len(same) == 1 and (file := reading.find_tracked(ws, same[0], ref)):
             return _of_file(ws, file)
@@ -176,17 +176,17 @@ def _paths_ending(name: str, paths: Sequence[str]) -> list[str]:
 
 
 def _find_stored(ws: Workspace, name: str, ref: str) -> Text:
-    store = stores.store_of(ws, name.partition("/")[0])
+    store = stores.find_store(ws, name.partition("/")[0])
     if store is not ws:
         shown = listing.show_stored(store, name)
-        return Text(f"{shown.collection}/{shown.doc_id}", shown.content, standing(store))
+        return Text(f"{shown.collection}/{shown.doc_id}", shown.content, find_origin(store))
     found = listing.show_stored(ws, f"{ref}:{name}" if ref else name)
     at = here(ws)
     if ref:
         kb = msgspec.structs.replace(
             at.kb, git_head=None, commit=found.revision, branch=None, dirty=False, in_sync=True
         )
-        at = Standing(found.revision, found.revision, kb, ())
+        at = AnswerOrigin(found.revision, found.revision, kb, ())
     key = (found.collection, found.doc_id)
     return Text("/".join(key), found.content, at, revision=found.revision if ref else "", key=None if ref else key)
 
@@ -196,9 +196,9 @@ def _missing(ws: Workspace, name: str, ref: str, paths: Sequence[str], error: Vm
     stored: list[str] = []
     with contextlib.suppress(*NO_DOCUMENTS):
         place, _ = document_names.split_ref(ws, f"{ref}:{name}" if ref else name)
-        stored = ["/".join(header.key) for header in ws.engine.headers(place.at)]
+        stored = ["/".join(header.key) for header in ws.engine.read_headers(place.at)]
     near = closest(name, [*paths, *stored])
-    hint = f"Closest: {', '.join(map(terminal_text.one_line, near))}. " if near else ""
+    hint = f"Closest: {', '.join(map(terminal_text.escape_line, near))}. " if near else ""
     hint += f"symbol={name} reads a class or function. " if _SYMBOL.fullmatch(name) and not near else ""
     at = f"at {ref}; history lists when it changed" if ref else "here"
     message = f"no tracked file and no document {name!r} {at}."
@@ -217,18 +217,18 @@ def _of_file(ws: Workspace, file: TrackedFile) -> Text:
 
 def _front_matter(source: SourceSettings, file: TrackedFile) -> int:
     """Return the number of lines of a note above its text."""
-    document = documents.as_written(source, TreeFile(file.path, "", 0), SourceText(file.text))
-    lines = terminal_text.lines(file.text)
-    text = terminal_text.lines(document.content) if isinstance(document, Document) else lines
+    document = documents.build_document(source, TreeFile(file.path, "", 0), SourceText(file.text))
+    lines = terminal_text.split_lines(file.text)
+    text = terminal_text.split_lines(document.content) if isinstance(document, Document) else lines
     return len(lines) - len(text) if lines[len(lines) - len(text) :] == text else 0
 
 
-def here(ws: Workspace) -> Standing:
+def here(ws: Workspace) -> AnswerOrigin:
     """Return where the workspace is at; without a knowledge base, where git is."""
     try:
-        return read_consistently(ws, lambda: standing(ws), index=False)
+        return read_consistently(ws, lambda: find_origin(ws), index=False)
     except NO_DOCUMENTS as why:
-        return standing_in_git(ws, why)
+        return find_git_origin(ws, why)
 
 
 def lines_of(text: Text, asked: str, most: int) -> TextLines:
@@ -237,7 +237,7 @@ def lines_of(text: Text, asked: str, most: int) -> TextLines:
     A page has at most `most` characters and `pages.MOST_TOKENS`, and at least one line. Raises
     `UsageInvalid` if the text does not have the lines.
     """
-    content = terminal_text.lines(text.content)
+    content = terminal_text.split_lines(text.content)
     total = len(content)
     first, last = _asked(asked) if asked else (text.above + 1, total)
     if asked and not (0 < first <= min(last, total)):

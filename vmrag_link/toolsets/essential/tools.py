@@ -20,7 +20,7 @@ from vmrag_link.errors import (
 )
 from vmrag_link.models import LONGEST_QUERY
 from vmrag_link.ops.documents import reading
-from vmrag_link.ops.documents.reading import MatchedLine, Narrowed, Pattern
+from vmrag_link.ops.documents.reading import GrepOptions, MatchedLine, Pattern
 from vmrag_link.ops.follow.provenance import INCOMPLETE, untracked_notice
 from vmrag_link.ops.history import known
 from vmrag_link.ops.index.packing import PackedPassage, also_in_line
@@ -28,7 +28,7 @@ from vmrag_link.ops.index.query import require_query
 from vmrag_link.ops.index.relations import RELATIONS, RelatedCode, Relation
 from vmrag_link.ops.index.symbols import SymbolDefinition
 from vmrag_link.retrieval.query import LEAST_BUDGET, group_by_kind
-from vmrag_link.retrieval.weakness import WEAK
+from vmrag_link.retrieval.weakness import WEAK_NOTE
 from vmrag_link.toolsets.essential import folders, pages, passages, texts
 from vmrag_link.toolsets.essential.passages import NarrowedQuestion
 from vmrag_link.toolsets.essential.texts import Text, TextLines
@@ -70,18 +70,18 @@ def search_documents(
     require_query(asked.words)
     if relation:
         return _answer_relation(call, asked, relation)
-    with texts.naming_refs(call.ws), known.naming_collections(call.ws, [collection] if collection else []):
+    with texts.naming_refs(call.ws), known.explain_missing_collection(call.ws, [collection] if collection else []):
         if asked.symbol and (found := _definitions(call, asked)):
             return found
         answer = passages.answer(call.ws, asked, min(max_tokens, call.behaviour.page_chars // 4))
     call.stands(answer.standing)
     call.quotes((each.collection, each.doc_id) for each in answer.found)
-    where = f" with {asked.narrowed.shown}" if asked.narrowed and not answer.found else ""
+    where = f" with {asked.narrowed.display_text}" if asked.narrowed and not answer.found else ""
     untracked = untracked_notice(answer.standing.kb)
     more = f"; {answer.left_out} more with a larger max_tokens" if answer.left_out and not answer.weak else ""
     sentences = [
         f"{plural(len(answer.found), 'passage')}{where}{more}.",
-        f"{WEAK}." if answer.weak else "",
+        f"{WEAK_NOTE}." if answer.weak else "",
         "" if answer.found else "Other words, fewer filters, or grep for an exact text.",
         "" if answer.found else _describe_path(call.ws, path, ref),
         f"{untracked}." if untracked else "",
@@ -101,12 +101,12 @@ def _filter_path(ws: Workspace, path: str) -> str:
 def _describe_path(ws: Workspace, path: str, ref: str) -> str:
     """Return the sentence about a filter that no file passes; empty if one does."""
     files = reading.SearchedFiles.open(ws, ref or None) if path else None
-    if files is None or files.paths_of(path=path):
+    if files is None or files.list_paths(path=path):
         return ""
-    names = files.paths_of()
+    names = files.list_paths()
     folders_of = sorted({folder for name in names if (folder := posixpath.dirname(name))})
     near = closest(path.strip("/"), [*names, *folders_of])
-    return terminal_text.one_line(f"No file matches path={path}{'. Closest: ' if near else ''}{', '.join(near)}.")
+    return terminal_text.escape_line(f"No file matches path={path}{'. Closest: ' if near else ''}{', '.join(near)}.")
 
 
 def _warn_of_index(call: Call, notice: str) -> None:
@@ -162,7 +162,10 @@ def _answer_relation(call: Call, asked: NarrowedQuestion, relation: str) -> Text
             parameter="relation",
             value=relation,
         )
-    with texts.naming_refs(call.ws), known.naming_collections(call.ws, [asked.collection] if asked.collection else []):
+    with (
+        texts.naming_refs(call.ws),
+        known.explain_missing_collection(call.ws, [asked.collection] if asked.collection else []),
+    ):
         report, standing = passages.related_code(call.ws, asked, wanted)
     call.stands(standing)
     shown = [_show_related(row, report.relation) for row in report.related]
@@ -180,9 +183,9 @@ def _show_related(row: RelatedCode, relation: str) -> str:
         _describe_state(row.uncommitted),
     ]
     calls = [
-        f"  {call.line}: {terminal_text.visible(call.text)}"
+        f"  {call.line}: {terminal_text.escape_controls(call.text)}"
         if relation == "callers"
-        else f"  {terminal_text.one_line(call.path)}:{call.line}: {terminal_text.visible(call.text)}"
+        else f"  {terminal_text.escape_line(call.path)}:{call.line}: {terminal_text.escape_controls(call.text)}"
         for call in row.calls
     ]
     return "\n".join([_head_line(head), *calls])
@@ -203,7 +206,7 @@ def _show_definition(definition: SymbolDefinition) -> str:
 
 
 def _head_line(parts: Iterable[str]) -> str:
-    return " · ".join(terminal_text.one_line(part) for part in parts if part)
+    return " · ".join(terminal_text.escape_line(part) for part in parts if part)
 
 
 def _describe_state(uncommitted: str) -> str:
@@ -331,9 +334,9 @@ def grep(
 ) -> TextResult:
     """Find lines by regular expression or literal text in tracked files and stored documents."""
     wanted, path = Pattern(pattern, fixed=fixed, linear=True), _filter_path(call.ws, path)
-    narrowed = Narrowed(collections=[collection] if collection else [], ref=ref or None, path=path)
+    narrowed = GrepOptions(collections=[collection] if collection else [], ref=ref or None, path=path)
     with texts.naming_refs(call.ws):
-        report = reading.grep(call.ws, wanted, context=context, most=limit, **narrowed)
+        report = reading.grep_texts(call.ws, wanted, context=context, most=limit, **narrowed)
     call.stands(passages.stood(report.kb, report.notes))
     rows = [(document.name, line) for document in report.documents for line in document.lines]
     lines = [_show_line(name, line) for name, line in rows]
@@ -355,11 +358,11 @@ def grep(
 
 def _describe_modified(ws: Workspace, names: Sequence[str]) -> list[str]:
     """Return the sentence about files whose lines are not those of the commit."""
-    modified = [terminal_text.one_line(path) for path in reading.list_modified(ws, names)]
+    modified = [terminal_text.escape_line(path) for path in reading.list_modified(ws, names)]
     return [f"Modified, not committed: {first_of(modified, 3)}."] if modified else []
 
 
 def _show_line(name: str, line: MatchedLine) -> str:
     mark = ":" if line.matched else "-"
     text = line.text if len(line.text) <= LONGEST_LINE else f"{line.text[:LONGEST_LINE]}…"
-    return f"{terminal_text.one_line(name)}{mark}{line.number}{mark}{terminal_text.visible(text)}"
+    return f"{terminal_text.escape_line(name)}{mark}{line.number}{mark}{terminal_text.escape_controls(text)}"

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Annotated, Literal
 
 from vmrag_link import terminal_text
-from vmrag_link.conversion.reading import markdown_title
+from vmrag_link.conversion.reading import find_markdown_title
 from vmrag_link.documents.importing import ImportedDocument
 from vmrag_link.errors import (
     AccessDenied,
@@ -23,18 +23,18 @@ from vmrag_link.git import plumbing
 from vmrag_link.models import LONGEST_TEXT, ChangeCounts
 from vmrag_link.ops.documents import listing
 from vmrag_link.ops.documents.collections import source_read_only
-from vmrag_link.ops.documents.drafts import New, new_documents
+from vmrag_link.ops.documents.drafts import NewDocument, new_documents
 from vmrag_link.ops.documents.note_files import NoteFolder, NotesWritten
-from vmrag_link.ops.documents.note_names import id_of
+from vmrag_link.ops.documents.note_names import find_note_id
 from vmrag_link.ops.documents.note_writes import NoteDraft, add_note, quoted_text, remove_notes
-from vmrag_link.ops.documents.put import PutRequest, put
-from vmrag_link.ops.documents.remove import keep_unsaved, remove_named, unsaved_of
-from vmrag_link.ops.documents.update import DocumentUpdate, update
+from vmrag_link.ops.documents.put import PutRequest, put_documents
+from vmrag_link.ops.documents.remove import find_unsaved, keep_unsaved, remove_named
+from vmrag_link.ops.documents.update import DocumentUpdate, update_documents
 from vmrag_link.ops.documents.writing import WriteResult
-from vmrag_link.ops.follow.provenance import standing
+from vmrag_link.ops.follow.provenance import find_origin
 from vmrag_link.ops.history import document_names
 from vmrag_link.ops.history.document_names import DocumentName
-from vmrag_link.ops.status.changes import SourcesStatus, sources_status, uncommitted_documents
+from vmrag_link.ops.status.changes import SourcesStatus, list_uncommitted, read_sources_status
 from vmrag_link.ops.status.status import is_pinned
 from vmrag_link.ops.system import stores
 from vmrag_link.paths import PIN_NAME
@@ -74,8 +74,8 @@ def remember(
     """
     if not text.strip():
         raise UsageInvalid("the text is empty.", hint="text=We chose Pagefind, because …", parameter="text")
-    document = _document_name(call, name or notes.make_slug(markdown_title(text) or notes.first_line(text)))
-    source = call.ws.sources.writable(document.collection)
+    document = _document_name(call, name or notes.make_slug(find_markdown_title(text) or notes.first_line(text)))
+    source = call.ws.sources.find_writable(document.collection)
     if source is None:
         return _remember_stored(call, document, text, mode)
     return _remember_note(call, source, document, text, mode=mode, commit=commit)
@@ -86,7 +86,7 @@ def _remember_note(
 ) -> StateText:
     if commit:
         _require_commit_allowed(call, document)
-    head = plumbing.head(call.ws.places).commit
+    head = plumbing.read_head(call.ws.places).commit
     _, result = add_note(call.ws, source, NoteDraft(text, document.doc_id), "refuse" if mode == "add" else mode)
     outcome.warn_pending(call, result)
     verb = _describe_change(result.report.changes, mode)
@@ -101,7 +101,7 @@ def _note_result(
     `head`: the commit before the call. With `commit`, the note is committed.
     """
     [path] = written.paths or [""]
-    lines = [terminal_text.one_line(f"{verb} {document}{f' ({path})' if path else ''}")]
+    lines = [terminal_text.escape_line(f"{verb} {document}{f' ({path})' if path else ''}")]
     for change in written.changes:
         if change.before is not None:
             former = notes.parse_note(change.before.decode(errors="replace"), change.doc_id).content
@@ -110,7 +110,7 @@ def _note_result(
                 former,
                 f"vmrag restore --undo {quoted(str(document))}" if kept else _restore_committed(head or "", path),
             )
-    sources = sources_status(call.ws) or SourcesStatus()
+    sources = read_sources_status(call.ws) or SourcesStatus()
     pending = next((change for change in sources.changed if path == change.path or str(document) == change.name), None)
     if commit and pending and (made := _commit_note(call, pending.path, document)):
         return StateText(text="\n".join(lines), message=f"committed as {made[:7]}.")
@@ -123,8 +123,8 @@ def _note_result(
 
 def _former_lines(text: str, restore: str) -> list[str]:
     """Return the lines that name the text which was replaced or deleted, and how to restore it."""
-    first = terminal_text.cut_text(terminal_text.one_line(notes.first_line(text)), FORMER)
-    return [f"former text: {first}", f"to restore it: {terminal_text.one_line(restore)}"]
+    first = terminal_text.cut_text(terminal_text.escape_line(notes.first_line(text)), FORMER)
+    return [f"former text: {first}", f"to restore it: {terminal_text.escape_line(restore)}"]
 
 
 def _describe_change(changes: ChangeCounts, mode: Mode) -> str:
@@ -134,7 +134,7 @@ def _describe_change(changes: ChangeCounts, mode: Mode) -> str:
 
 
 def _make_document(name: DocumentName, text: str) -> ImportedDocument:
-    [document] = new_documents([New(text, name.doc_id)])
+    [document] = new_documents([NewDocument(text, name.doc_id)])
     return document
 
 
@@ -168,7 +168,7 @@ def _commit_note(call: Call, path: str, name: DocumentName) -> str:
     from vmrag_link.ops.documents.note_commit import commit_notes
 
     try:
-        message = terminal_text.one_line(f"Note {name} (remember)")
+        message = terminal_text.escape_line(f"Note {name} (remember)")
         return commit_notes(call.ws, [path], message).commit
     except VmragError as error:  # the note is written
         call.warn("NOT_COMMITTED", error.sentence)
@@ -181,10 +181,12 @@ def _remember_stored(call: Call, target: DocumentName, text: str, mode: Mode) ->
         raise NotInitialized("this repository has no place for notes yet.", hint="vmrag init")
     at = call.standing().at
     stores.require_versioned(ws, target.collection, [target.doc_id])
-    present = ws.engine.document(at, target.collection, target.doc_id)
+    present = ws.engine.find_document(at, target.collection, target.doc_id)
     if present is None:
         document = _make_document(target, text)
-        call.pending(put(ws, PutRequest(target.collection, [document], create=True, embed_first=True)).pending)
+        call.pending(
+            put_documents(ws, PutRequest(target.collection, [document], create=True, embed_first=True)).pending
+        )
         return _stored_result(call, target, "added")
     if mode == "add" and present.content != text:
         raise NoteExists(
@@ -198,9 +200,9 @@ def _remember_stored(call: Call, target: DocumentName, text: str, mode: Mode) ->
     whole = f"{present.content}{joint}{text}" if mode == "append" else text
     if whole == present.content:
         return _stored_result(call, target, "unchanged")
-    lost = unsaved_of(ws, at, lambda key: key == target.key)
-    revision = keep_unsaved(ws, at, lost, before="one was replaced") or ws.revision()
-    result = update(ws, target.collection, [DocumentUpdate(target.doc_id, whole)])
+    lost = find_unsaved(ws, at, lambda key: key == target.key)
+    revision = keep_unsaved(ws, at, lost, before="one was replaced") or ws.require_revision()
+    result = update_documents(ws, target.collection, [DocumentUpdate(target.doc_id, whole)])
     call.pending(result.pending)
     verb = _describe_change(ChangeCounts(modified=1), mode)
     return _stored_result(call, target, verb, _former_lines(present.content, _restore_stored(revision, target)))
@@ -214,15 +216,15 @@ def _stored_result(call: Call, name: DocumentName, verb: str, former: Sequence[s
     """Return the answer about a stored document that was written or deleted."""
     ws = call.ws
     call.commit_written()
-    call.stands(standing(ws))
-    target = ws.target()
+    call.stands(find_origin(ws))
+    target = ws.resolve_target()
     pending = [
         document
-        for document in uncommitted_documents(ws, target.kb_branch)
+        for document in list_uncommitted(ws, target.kb_branch)
         if (document.collection, document.doc_id) == name.key
     ]
     branch = f" (knowledge base, branch {target.kb_branch.name})" if target.kb_branch else ""
-    lines = [terminal_text.one_line(f"{verb} {name}{branch}"), *former, *map(show_uncommitted, pending)]
+    lines = [terminal_text.escape_line(f"{verb} {name}{branch}"), *former, *map(show_uncommitted, pending)]
     committed = not pending and is_pinned(ws, target)
     files = [] if pending else [PIN_NAME]
     steps = "nothing to commit." if committed else f"next: {describe_steps(call, documents=not files, files=files)}"
@@ -247,21 +249,21 @@ def forget(call: Call, *, name: Annotated[str, Given("note or stored document")]
     """Delete one note that is wrong or outdated. The answer contains how to restore it."""
     document = _document_name(call, name)
     ws = call.ws
-    source = ws.sources.writable(document.collection)
-    if source and not (ws.initialized and "/" not in name and _is_stored_only(ws, source, name)):
-        head = plumbing.head(ws.places).commit
+    source = ws.sources.find_writable(document.collection)
+    if source and not (ws.is_initialized and "/" not in name and _is_stored_only(ws, source, name)):
+        head = plumbing.read_head(ws.places).commit
         written = remove_notes(ws, source, [document.doc_id])
         outcome.warn_pending(call, WriteResult(None, None, written.pending, notes=written))
         return _note_result(call, document, "deleted", written, head)
     if ws.stores_nothing:
         raise DocumentMissing(f"no note and no stored document {name!r} here.", hint=texts.FIND, doc_id=name)
     at = call.standing().at
-    stored = document_names.find(ws.engine, [at], str(document) if "/" in name else name)
+    stored = document_names.find_document(ws.engine, [at], str(document) if "/" in name else name)
     stores.require_versioned(ws, stored.collection, [stored.doc_id])
-    present = ws.engine.document(at, stored.collection, stored.doc_id)
+    present = ws.engine.find_document(at, stored.collection, stored.doc_id)
     removal = remove_named(ws, [stored.doc_id], within=stored.collection, confirmed=True)
     former = _former_lines(
-        present.content if present else "", _restore_stored(removal.report.kept or ws.revision(), stored)
+        present.content if present else "", _restore_stored(removal.report.kept or ws.require_revision(), stored)
     )
     return _stored_result(call, stored, "deleted", former)
 
@@ -269,7 +271,7 @@ def forget(call: Call, *, name: Annotated[str, Given("note or stored document")]
 def _is_stored_only(ws: Workspace, source: SourceSettings, doc_id: str) -> bool:
     """Return whether an id without a collection means a stored document, and no note."""
     return NoteFolder(ws, source).find_note(doc_id) is None and bool(
-        document_names.candidates(ws.engine, ws.at(), doc_id)
+        document_names.find_candidates(ws.engine, ws.locate_documents(), doc_id)
     )
 
 
@@ -284,22 +286,22 @@ def _document_name(call: Call, name: str) -> DocumentName:
     ws = call.ws
     configured = ws.sources.configured
     for source in configured:
-        if source.write and (doc_id := id_of(ws, source, name)) != name:
+        if source.write and (doc_id := find_note_id(ws, source, name)) != name:
             return DocumentName(source.collection, doc_id)
     collection, slash, doc_id = name.partition("/")
     files, stored = {source.collection for source in configured}, _stored_collections(call)
     document = DocumentName(collection, doc_id) if slash and collection in files | stored else None
-    first = ws.sources.writable()
+    first = ws.sources.find_writable()
     if document is None:
         document = DocumentName(first.collection if first else COLLECTION, name)
-    if ws.sources.writable(document.collection) or not configured:
+    if ws.sources.find_writable(document.collection) or not configured:
         return document
     if document.collection in files - stored:
-        paths = [path for path in (name, document.doc_id) if rules.source_of(configured, path)]
+        paths = [path for path in (name, document.doc_id) if rules.find_source(configured, path)]
         existing = [path for path in paths if (ws.places.top / path).is_file()]
         raise source_read_only(document.collection, next(iter([*existing, *paths]), ""))
     file = listing.show_file(ws, name) if ":" not in name else None
-    if file and not ws.sources.writable(file.collection):
+    if file and not ws.sources.find_writable(file.collection):
         raise source_read_only(file.collection, file.doc_id)
     return document
 
@@ -308,5 +310,5 @@ def _stored_collections(call: Call) -> set[str]:
     """Return the collections of the knowledge base, which may not be indexed here yet."""
     ws = call.ws
     with contextlib.suppress(VmragError):  # notes are written without it
-        return {row.name for row in ws.engine.collections(call.standing().at)} if ws.initialized else set()
-    return {*ws.stored_collections()}
+        return {row.name for row in ws.engine.list_collections(call.standing().at)} if ws.is_initialized else set()
+    return {*ws.list_stored_collections()}

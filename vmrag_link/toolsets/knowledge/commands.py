@@ -12,11 +12,11 @@ from typing import Any
 import click
 
 from vmrag_link.cli import answering, editor, output
-from vmrag_link.cli.base import NEXT_COMMIT, Invocation, group, rest_line
+from vmrag_link.cli.base import NEXT_COMMIT, Invocation, describe_rest, group
 from vmrag_link.cli.base import command as vmrag_command
-from vmrag_link.cli.passage_view import lines_from
-from vmrag_link.cli.texts import given_text, metadata_object, text_options, warn_pending
-from vmrag_link.index.keywords import matches
+from vmrag_link.cli.passage_view import cut_lines
+from vmrag_link.cli.texts import parse_metadata_option, read_given_text, text_options, warn_pending
+from vmrag_link.index.keywords import find_matches
 from vmrag_link.ops.follow import provenance
 from vmrag_link.ops.follow.follow_pin import follow_and_warn
 from vmrag_link.toolsets.knowledge import issue_logs, knowledge_docs, listing, records, search
@@ -41,18 +41,18 @@ _NEW_METADATA = click.option("--metadata", metavar="JSON", help="JSON object tha
 
 def _print_whole(invocation: Invocation, row: IssueLog | KnowledgeDoc, *, raw: bool) -> None:
     if invocation.as_json or invocation.verbosity < 0:
-        invocation.emit(row)
+        invocation.emit_report(row)
     else:
         output.print_exactly(row.content, raw=raw)
 
 
 def _hits(found: Sequence[tuple[str, str, KnowledgeHit]], query: str) -> Iterator[str]:
     """`found`: each with its name and its id."""
-    spans = matches(query, [each.content for _, _, each in found])
+    spans = find_matches(query, [each.content for _, _, each in found])
     for rank, ((name, row_id, hit), own) in enumerate(zip(found, spans, strict=True), start=1):
-        said = f"{output.style(name, bold=True)}  {hit.metadata.get('title', '')}"
-        yield f"{rank}. {said}  {output.style(f'{hit.score:g} {row_id[:8]}', dim=True)}"
-        yield from lines_from(hit.content, own[0][0] if own else 0, own)
+        said = f"{output.style_text(name, bold=True)}  {hit.metadata.get('title', '')}"
+        yield f"{rank}. {said}  {output.style_text(f'{hit.score:g} {row_id[:8]}', dim=True)}"
+        yield from cut_lines(hit.content, own[0][0] if own else 0, own)
     if not found:
         yield "Nothing found."
 
@@ -96,15 +96,15 @@ def add_log(
 
     A project that does not exist is created.
     """
-    content, values = given_text(invocation.directory, text, file), metadata_object(metadata)
+    content, values = read_given_text(invocation.directory, text, file), parse_metadata_option(metadata)
     with invocation.workspace() as ws:
         follow_and_warn(ws)
         project, number = listing.issue_named(ws, issue)
-        with editor.new_text(ws.places, content, name="log.md") as new:
+        with editor.open_new_text(ws.places, content, name="log.md") as new:
             result = issue_logs.add(ws, NewLog(project, number, new, title, log_type, values))
     warn_pending(result.pending)
     said = f"{project}#{number}:{log_type}  {result.report.title}"
-    invocation.emit(records.added_log(result), [said, NEXT_COMMIT])
+    invocation.emit_report(records.added_log(result), [said, NEXT_COMMIT])
 
 
 @vmrag_command("edit")
@@ -127,20 +127,20 @@ def edit_log(
 
     Without options, its text opens in git's editor.
     """
-    content = given_text(invocation.directory, text, file)
-    values = None if metadata is None else metadata_object(metadata)
+    content = read_given_text(invocation.directory, text, file)
+    values = None if metadata is None else parse_metadata_option(metadata)
     change = LogChange(content, title or None, log_type, values)
     with invocation.workspace() as ws, contextlib.ExitStack() as drafts:
         log_id = listing.id_of_log(ws, log)
         if change == LogChange():
             before = listing.issue_log(ws, log_id)[0].content
-            after = editor.edited_text(ws.places, before, name="log.md", instead=_TEXT_HINT)
+            after = editor.open_edited_text(ws.places, before, name="log.md", instead=_TEXT_HINT)
             change = LogChange(drafts.enter_context(after) or before)
         done = issue_logs.update(ws, log_id, change)
     warn_pending(done.pending)
     row = records.updated_log(done)
     said = f"{_name(row)}  {row.title}"
-    invocation.emit(row, [said, NEXT_COMMIT] if row.changed else [f"{said}: nothing has changed"])
+    invocation.emit_report(row, [said, NEXT_COMMIT] if row.changed else [f"{said}: nothing has changed"])
 
 
 @vmrag_command("show")
@@ -189,18 +189,18 @@ def list_logs(invocation: Invocation, *, project: str | None, limit: int, offset
         page, here = listing.issue_logs(ws, project_id=project, filters=filters, limit=limit, offset=offset)
     lines = [f"{_name(log)}  {log.title}  {_rest(log)}" for log in page.logs]
     if page.has_more:
-        lines.append(rest_line(len(page.logs), page.total_count, offset))
+        lines.append(describe_rest(len(page.logs), page.total_count, offset))
     asked = project is not None or any(each is not None for each in filters.values())
     nothing = "No such log." if asked or offset else "No issue logs yet. Next: vmrag issue add my-project#1"
-    answering.emit(invocation, page, lines or [nothing], here.notes)
+    answering.emit_answer(invocation, page, lines or [nothing], here.notes)
 
 
 def _name(log: LogFields) -> str:
-    return output.style(f"{log.project_id}#{log.issue_number}:{log.log_type}", bold=True)
+    return output.style_text(f"{log.project_id}#{log.issue_number}:{log.log_type}", bold=True)
 
 
 def _rest(log: LogFields) -> str:
-    return output.style(f"{log.updated_at[:10]} {log.log_id[:8]}", dim=True)
+    return output.style_text(f"{log.updated_at[:10]} {log.log_id[:8]}", dim=True)
 
 
 @vmrag_command("search")
@@ -217,7 +217,7 @@ def search_logs(
         provenance.refuse_outdated(ws, here.notes, strict=strict)
     name = "{project_id}#{issue_number}:{log_type}"
     named = [(name.format(**result.metadata), result.log_id, result) for result in found.results]
-    answering.emit(invocation, found, [*_hits(named, query), answering.standing_line(here.kb)], here.notes)
+    answering.emit_answer(invocation, found, [*_hits(named, query), answering.describe_position(here.kb)], here.notes)
 
 
 for each in (add_log, edit_log, show_log, list_logs, search_logs):
@@ -251,12 +251,12 @@ def add_doc(
     metadata: str,
 ) -> None:
     """Store a document about a tool."""
-    content, values = given_text(invocation.directory, text, file), metadata_object(metadata)
-    with invocation.workspace() as ws, editor.new_text(ws.places, content, name="doc.md") as new:
+    content, values = read_given_text(invocation.directory, text, file), parse_metadata_option(metadata)
+    with invocation.workspace() as ws, editor.open_new_text(ws.places, content, name="doc.md") as new:
         result = knowledge_docs.add(ws, NewDoc(tool, title, new, category, tool_version, values))
     warn_pending(result.pending)
     row = records.added_doc(result)
-    invocation.emit(row, [f"{tool}  {result.report.title}  {row.doc_id}", NEXT_COMMIT])
+    invocation.emit_report(row, [f"{tool}  {result.report.title}  {row.doc_id}", NEXT_COMMIT])
 
 
 @vmrag_command("edit")
@@ -283,19 +283,21 @@ def edit_doc(
 
     Without options, its text opens in git's editor.
     """
-    content = given_text(invocation.directory, text, file)
-    values = None if metadata is None else metadata_object(metadata)
+    content = read_given_text(invocation.directory, text, file)
+    values = None if metadata is None else parse_metadata_option(metadata)
     change = DocChange(content, title or None, category, tool, tool_version, values)
     with invocation.workspace() as ws, contextlib.ExitStack() as drafts:
         doc_id = listing.id_of_doc(ws, doc)
         if change == DocChange():
             before = listing.knowledge_document(ws, doc_id)[0].content
-            after = editor.edited_text(ws.places, before, name="doc.md", instead=_TEXT_HINT)
+            after = editor.open_edited_text(ws.places, before, name="doc.md", instead=_TEXT_HINT)
             change = DocChange(drafts.enter_context(after) or before)
         done = knowledge_docs.update(ws, doc_id, change)
     warn_pending(done.pending)
     row = records.updated_doc(done)
-    invocation.emit(row, [_doc_line(row), NEXT_COMMIT] if row.changed else [f"{_doc_line(row)}: nothing has changed"])
+    invocation.emit_report(
+        row, [_doc_line(row), NEXT_COMMIT] if row.changed else [f"{_doc_line(row)}: nothing has changed"]
+    )
 
 
 @vmrag_command("show")
@@ -322,16 +324,16 @@ def list_docs(invocation: Invocation, *, tool: str | None, category: str | None,
         page, here = listing.knowledge_documents(ws, tool_name=tool, category=category, limit=limit, offset=offset)
     lines = [_doc_line(each) for each in page.docs]
     if page.has_more:
-        lines.append(rest_line(len(page.docs), page.total_count, offset))
+        lines.append(describe_rest(len(page.docs), page.total_count, offset))
     asked = tool is not None or category is not None or offset
     nothing = "No such document." if asked else "No documents yet. Next: vmrag doc add TOOL --category api"
-    answering.emit(invocation, page, lines or [nothing], here.notes)
+    answering.emit_answer(invocation, page, lines or [nothing], here.notes)
 
 
 def _doc_line(doc: DocFields) -> str:
     about = " ".join(filter(None, (doc.tool_name, doc.tool_version)))
-    rest = output.style(f"{doc.category} {doc.updated_at[:10]} {doc.doc_id[:8]}", dim=True)
-    return f"{output.style(about, bold=True)}  {doc.title}  {rest}"
+    rest = output.style_text(f"{doc.category} {doc.updated_at[:10]} {doc.doc_id[:8]}", dim=True)
+    return f"{output.style_text(about, bold=True)}  {doc.title}  {rest}"
 
 
 @vmrag_command("search")
@@ -348,7 +350,7 @@ def search_docs(
         found, here = search.knowledge(ws, query, tool_name=tool, category=category, limit=limit)
         provenance.refuse_outdated(ws, here.notes, strict=strict)
     named = [(str(result.metadata["tool_name"]), result.doc_id, result) for result in found.results]
-    answering.emit(invocation, found, [*_hits(named, query), answering.standing_line(here.kb)], here.notes)
+    answering.emit_answer(invocation, found, [*_hits(named, query), answering.describe_position(here.kb)], here.notes)
 
 
 for each in (add_doc, edit_doc, show_doc, list_docs, search_docs):

@@ -16,7 +16,7 @@ from msgspec import Meta
 from vmrag_link import clock
 from vmrag_link.engines import logical
 from vmrag_link.errors import DocumentExists, UsageInvalid, quoted
-from vmrag_link.models import ISSUES, LONGEST_TEXT, At, Document, Project, Record, canonical_json, metadata_of
+from vmrag_link.models import ISSUES, LONGEST_TEXT, At, Document, Project, Record, encode_canonical_json, parse_metadata
 from vmrag_link.ops.documents import writing
 from vmrag_link.ops.documents.writing import Planned, WriteResult
 from vmrag_link.toolsets.knowledge import rows
@@ -75,7 +75,7 @@ def add(ws: Workspace, new: NewLog) -> WriteResult[Document]:
         )
         return Planned(rows.write_of(ws, at, row, projects=_new_projects(ws, at, new.project_id)), row)
 
-    return writing.write(ws, plan, f"log issue {new.project_id}#{new.issue_number}")
+    return writing.write_rows(ws, plan, f"log issue {new.project_id}#{new.issue_number}")
 
 
 def update(ws: Workspace, log_id: str, change: LogChange) -> WriteResult[Updated]:
@@ -102,14 +102,14 @@ def update(ws: Workspace, log_id: str, change: LogChange) -> WriteResult[Updated
             _refuse_second(ws, at, stated(after))
         return Planned(rows.write_of(ws, at, after), Updated(after, changed=True))
 
-    return writing.write(ws, plan, f"change issue log {log_id}")
+    return writing.write_rows(ws, plan, f"change issue log {log_id}")
 
 
 def of_issue(ws: Workspace, at: At, project_id: str, issue_number: int) -> Iterator[tuple[str, str, str]]:
     """(log type, id, title) of each log of an issue."""
     name = logical.collection_name(ISSUES, project_id)
-    for header in ws.engine.headers(at, collection=name):
-        values = metadata_of(header)
+    for header in ws.engine.read_headers(at, collection=name):
+        values = parse_metadata(header)
         if (values.get("project_id"), values.get("issue_number")) == (project_id, issue_number):
             yield values["log_type"], header.doc_id, header.title
 
@@ -152,13 +152,13 @@ def _new_id(ws: Workspace, at: At, fields: Mapping[str, Any]) -> str:
     """The first id of the log that no other one has: one whose type was changed keeps its own."""
     named = [fields[key] for key in logical.METADATA_KEYS[TABLE]]
     for number in itertools.count():
-        log_id = str(uuid.uuid5(NAMESPACE, canonical_json([*named, *([number] if number else [])])))
+        log_id = str(uuid.uuid5(NAMESPACE, encode_canonical_json([*named, *([number] if number else [])])))
         if rows.by_id(ws, at, TABLE, log_id) is None:
             return log_id
     raise AssertionError  # there is no last number
 
 
 def _new_projects(ws: Workspace, at: At, project_id: str) -> tuple[Project, ...]:
-    if any(ws.engine.projects(at, ids=[project_id])):
+    if any(ws.engine.read_projects(at, ids=[project_id])):
         return ()
     return (Project(project_id, name=project_id, created_at=clock.now()),)

@@ -59,7 +59,7 @@ def add(ws: Workspace, new: NewDoc) -> WriteResult[Document]:
     _check(fields)
     content, metadata = rows.checked_text(new.content), rows.checked_metadata(new.metadata, TABLE)
     row = rows.new_row(KNOWLEDGE, str(uuid.uuid4()), title=new.title, content=content, fields=fields, metadata=metadata)
-    return writing.write(ws, lambda at: Planned(rows.write_of(ws, at, row), row), f"write about {new.tool_name}")
+    return writing.write_rows(ws, lambda at: Planned(rows.write_of(ws, at, row), row), f"write about {new.tool_name}")
 
 
 def update(ws: Workspace, doc_id: str, change: DocChange) -> WriteResult[Updated]:
@@ -87,7 +87,7 @@ def update(ws: Workspace, doc_id: str, change: DocChange) -> WriteResult[Updated
             return Planned(None, Updated(before, changed=False))
         return Planned(rows.write_of(ws, at, after), Updated(after, changed=True))
 
-    return writing.write(ws, plan, f"change document {doc_id}")
+    return writing.write_rows(ws, plan, f"change document {doc_id}")
 
 
 def _check(fields: Mapping[str, str]) -> None:
@@ -100,6 +100,6 @@ def _check(fields: Mapping[str, str]) -> None:
 def about(ws: Workspace, at: At, tool_name: str | None, category: str | None) -> Iterator[Document]:
     """The documents about a tool, or about all; each is read when it is asked for."""
     collection = None if tool_name is None else logical.collection_name(KNOWLEDGE, tool_name)
-    for document in ws.engine.documents(at, collection=collection, table=TABLE):
+    for document in ws.engine.read_documents(at, collection=collection, table=TABLE):
         if category in (None, stated(document)["category"]):
             yield document

@@ -12,9 +12,9 @@ from typing import Any
 from vmrag_link import clock
 from vmrag_link.engines import logical
 from vmrag_link.errors import DocumentMissing, FilterInvalid, UsageInvalid, plural, quoted
-from vmrag_link.models import ISSUES, KNOWLEDGE, TABLE_OF_KIND, At, Document, DocumentTable, Record, metadata_of
+from vmrag_link.models import ISSUES, KNOWLEDGE, TABLE_OF_KIND, At, Document, DocumentTable, Record, parse_metadata
 from vmrag_link.ops.follow.follow_pin import follow_and_warn, read_consistently
-from vmrag_link.ops.follow.provenance import Standing, standing
+from vmrag_link.ops.follow.provenance import AnswerOrigin, find_origin
 from vmrag_link.toolsets.knowledge import knowledge_docs, rows
 from vmrag_link.toolsets.knowledge.issue_logs import TABLE, of_issue
 from vmrag_link.toolsets.knowledge.records import (
@@ -54,12 +54,12 @@ def issue_logs(
     filters: Mapping[str, Any] | None = None,
     limit: int = 50,
     offset: int = 0,
-) -> tuple[LogPage, Standing]:
+) -> tuple[LogPage, AnswerOrigin]:
     """None for an unknown project. Raises `FilterInvalid`."""
     wanted = parse_filter(filters or {})
 
-    def look() -> tuple[LogPage, Standing]:
-        here = standing(ws)
+    def look() -> tuple[LogPage, AnswerOrigin]:
+        here = find_origin(ws)
         found = filter_logs(ws, here.at, project_id, wanted)
         page, total = _page(ws, here.at, found, table=TABLE, limit=limit, offset=offset)
         logs = [ListedLog(**log_fields(each), excerpt=excerpt(each)) for each in page]
@@ -70,11 +70,11 @@ def issue_logs(
 
 def knowledge_documents(
     ws: Workspace, *, tool_name: str | None = None, category: str | None = None, limit: int = 50, offset: int = 0
-) -> tuple[DocPage, Standing]:
+) -> tuple[DocPage, AnswerOrigin]:
     """None for an unknown tool."""
 
-    def look() -> tuple[DocPage, Standing]:
-        here = standing(ws)
+    def look() -> tuple[DocPage, AnswerOrigin]:
+        here = find_origin(ws)
         found = knowledge_docs.about(ws, here.at, tool_name, category)
         page, total = _page(ws, here.at, found, table=knowledge_docs.TABLE, limit=limit, offset=offset)
         docs = [ListedDoc(**doc_fields(each), excerpt=excerpt(each)) for each in page]
@@ -83,21 +83,21 @@ def knowledge_documents(
     return read_consistently(ws, look, index=False)
 
 
-def issue_log(ws: Workspace, log_id: str) -> tuple[IssueLog, Standing]:
+def issue_log(ws: Workspace, log_id: str) -> tuple[IssueLog, AnswerOrigin]:
     """Raises `DocumentMissing`."""
     row, here = _one(ws, TABLE, log_id)
     return IssueLog(**log_fields(row), content=row.content), here
 
 
-def knowledge_document(ws: Workspace, doc_id: str) -> tuple[KnowledgeDoc, Standing]:
+def knowledge_document(ws: Workspace, doc_id: str) -> tuple[KnowledgeDoc, AnswerOrigin]:
     """Raises `DocumentMissing`."""
     row, here = _one(ws, knowledge_docs.TABLE, doc_id)
     return KnowledgeDoc(**doc_fields(row), content=row.content), here
 
 
-def _one(ws: Workspace, table: DocumentTable, name: str) -> tuple[Document, Standing]:
-    def look() -> tuple[Document, Standing]:
-        here = standing(ws)
+def _one(ws: Workspace, table: DocumentTable, name: str) -> tuple[Document, AnswerOrigin]:
+    def look() -> tuple[Document, AnswerOrigin]:
+        here = find_origin(ws)
         return rows.find(ws, here.at, table, name), here
 
     return read_consistently(ws, look, index=False)
@@ -114,7 +114,9 @@ def _page(
     places.sort(key=lambda place: place[1])
     places.sort(key=lambda place: place[0], reverse=True)
     ids = [doc_id for _, doc_id in places[offset:][:limit]]
-    there = {document.doc_id: document for document in ws.engine.documents(at, ids=ids, table=table)} if ids else {}
+    there = (
+        {document.doc_id: document for document in ws.engine.read_documents(at, ids=ids, table=table)} if ids else {}
+    )
     return [there[doc_id] for doc_id in ids if doc_id in there], len(places)
 
 
@@ -135,7 +137,7 @@ def parse_filter(given: Mapping[str, Any]) -> LogFilter:
 def filter_logs(ws: Workspace, at: At, project_id: str | None, wanted: LogFilter) -> Iterator[Document]:
     """The logs that pass, of one project or of all; each is read when it is asked for."""
     collection = None if project_id is None else logical.collection_name(ISSUES, project_id)
-    for document in ws.engine.documents(at, collection=collection, table=TABLE):
+    for document in ws.engine.read_documents(at, collection=collection, table=TABLE):
         if _passes(document, wanted):
             yield document
 
@@ -171,7 +173,7 @@ def _value(key: str, value: Any) -> Any:
 
 def _moment(key: str, value: Any) -> str:
     try:
-        return clock.text(clock.moment(value, end=key == "until"))
+        return clock.format_time(clock.parse_time(value, end=key == "until"))
     except (TypeError, ValueError):
         raise FilterInvalid(
             f"{key} in the filter must be a time in ISO 8601, not {json.dumps(value)[:80]}.",
@@ -183,7 +185,7 @@ def _moment(key: str, value: Any) -> str:
 def _passes(document: Document, wanted: LogFilter) -> bool:
     if not wanted:
         return True
-    metadata = metadata_of(document)
+    metadata = parse_metadata(document)
     tags = metadata.get("tags", [])
     have: dict[str, Callable[[Any], bool]] = {
         "issue_number": lambda value: bool(metadata["issue_number"] == value),
@@ -223,7 +225,7 @@ def id_of_log(ws: Workspace, name: str) -> str:
     Raises `DocumentMissing`, `UsageInvalid` where it names several.
     """
     follow_and_warn(ws)
-    at, found = ws.at(), _ISSUE.fullmatch(name)
+    at, found = ws.locate_documents(), _ISSUE.fullmatch(name)
     beginning = _with_beginning(ws, at, ISSUES, name)
     if found is None or (beginning and not found["project"]):
         return _only(name, ISSUES, beginning)
@@ -252,7 +254,7 @@ def id_of_doc(ws: Workspace, name: str) -> str:
     Raises `DocumentMissing`, `UsageInvalid` where several do.
     """
     follow_and_warn(ws)
-    return _only(name, KNOWLEDGE, _with_beginning(ws, ws.at(), KNOWLEDGE, name))
+    return _only(name, KNOWLEDGE, _with_beginning(ws, ws.locate_documents(), KNOWLEDGE, name))
 
 
 def _only(name: str, kind: str, ids: list[str]) -> str:
@@ -272,14 +274,14 @@ def _with_beginning(ws: Workspace, at: At, kind: str, name: str) -> list[str]:
 
 
 def _ids(ws: Workspace, at: At, kind: str) -> Iterator[str]:
-    for collection in ws.engine.collections(at):
+    for collection in ws.engine.list_collections(at):
         if collection.kind == kind:
-            yield from (header.doc_id for header in ws.engine.headers(at, collection=collection.name))
+            yield from (header.doc_id for header in ws.engine.read_headers(at, collection=collection.name))
 
 
 def _only_project(ws: Workspace, name: str) -> str:
     """Raises `UsageInvalid` unless there is one project."""
-    projects = [each.project_id for each in ws.engine.projects(ws.at())]
+    projects = [each.project_id for each in ws.engine.read_projects(ws.locate_documents())]
     if len(projects) == 1:
         return projects[0]
     why = f"there are several: {', '.join(projects[:5])}" if projects else "there is none yet"

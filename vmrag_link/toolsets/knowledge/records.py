@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal, get_args
 from msgspec import Meta
 
 from vmrag_link.engines.logical import METADATA_KEYS
-from vmrag_link.models import Document, Record, metadata_of
+from vmrag_link.models import Document, Record, parse_metadata
 from vmrag_link.ops.documents.writing import WriteResult
 
 LogType = Literal["investigation", "implementation", "resolution", "postmortem"]
@@ -143,13 +143,13 @@ def updated_doc(done: WriteResult[Updated]) -> UpdatedDoc:
 
 def stated(document: Document) -> dict[str, Any]:
     """The columns of the row that are keys of the document's metadata."""
-    values = metadata_of(document)
+    values = parse_metadata(document)
     return {key: values[key] for key in METADATA_KEYS[document.table]}
 
 
 def given_metadata(document: Document) -> dict[str, Any]:
     """The metadata without these columns."""
-    values = metadata_of(document)
+    values = parse_metadata(document)
     return {key: value for key, value in values.items() if key not in METADATA_KEYS[document.table]}
 
 

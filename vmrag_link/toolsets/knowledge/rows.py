@@ -10,10 +10,10 @@ from typing import Any
 import msgspec
 
 from vmrag_link import clock
-from vmrag_link.documents.import_base import id_problem
+from vmrag_link.documents.import_base import find_id_problem
 from vmrag_link.engines import logical
 from vmrag_link.engines.base import Write
-from vmrag_link.engines.tables import LOGICAL
+from vmrag_link.engines.tables import LOGICAL_TABLES
 from vmrag_link.errors import CollectionExists, ContentRefused, DocumentMissing, UsageInvalid
 from vmrag_link.index.metadata import parse_chunk_id
 from vmrag_link.models import (
@@ -24,8 +24,8 @@ from vmrag_link.models import (
     Document,
     DocumentTable,
     Project,
-    canonical_json,
     content_hash,
+    encode_canonical_json,
 )
 from vmrag_link.ops.documents import collections
 from vmrag_link.ops.documents.document_selection import chunks_of
@@ -47,7 +47,7 @@ _COMMANDS = {"issue_logs": "vmrag issue list", "knowledge_docs": "vmrag doc list
 
 def checked_name(parameter: str, value: str) -> str:
     """What names a project or a tool. Raises `UsageInvalid`."""
-    problem = id_problem(value)
+    problem = find_id_problem(value)
     if not value.strip() or value != value.strip():
         problem = "is empty, or begins or ends with a blank"
     if problem:
@@ -64,7 +64,7 @@ def checked_text(value: str) -> str:
 
 def checked_metadata(given: Mapping[str, Any], table: DocumentTable) -> dict[str, Any]:
     """Raises `ContentRefused` for a key that is a column of the table, or the index's own."""
-    columns = next(each.columns for each in LOGICAL if each.name == table)
+    columns = next(each.columns for each in LOGICAL_TABLES if each.name == table)
     for key in given:
         if key in columns:
             raise ContentRefused(
@@ -89,7 +89,7 @@ def new_row(
         title=_title(title) or title_of(content, {}),
         content=content,
         content_hash=content_hash(content),
-        metadata=canonical_json({**metadata, **fields}),
+        metadata=encode_canonical_json({**metadata, **fields}),
         created_at=now,
         updated_at=now,
         table=TABLE_OF_KIND[kind],
@@ -118,7 +118,7 @@ def changed_row(
         title=_title(title or "") or (title_of(text, {}) if derived else before.title),
         content=text,
         content_hash=content_hash(text),
-        metadata=canonical_json((given_metadata(before) if metadata is None else dict(metadata)) | columns),
+        metadata=encode_canonical_json((given_metadata(before) if metadata is None else dict(metadata)) | columns),
     )
     return before if after == before else msgspec.structs.replace(after, updated_at=clock.now())
 
@@ -140,11 +140,11 @@ def find(ws: Workspace, at: At, table: DocumentTable, name: str) -> Document:
 
 
 def by_id(ws: Workspace, at: At, table: DocumentTable, doc_id: str) -> Document | None:
-    return next(ws.engine.documents(at, ids=[doc_id], table=table), None)
+    return next(ws.engine.read_documents(at, ids=[doc_id], table=table), None)
 
 
 def _chunks(ws: Workspace, at: At, row: Document) -> int:
-    there = [collection for collection in ws.engine.collections(at) if collection.name == row.collection]
+    there = [collection for collection in ws.engine.list_collections(at) if collection.name == row.collection]
     return sum(len(chunks_of(ws, each, row)) for each in there)
 
 
@@ -163,19 +163,19 @@ def write_of(ws: Workspace, at: At, row: Document, *, projects: tuple[Project, .
     embedded.
     """
     collection, new = _collection(ws, at, row)
-    ws.indexer().prepare(collection, [row])
+    ws.create_indexer().embed_documents(collection, [row])
     return Write(put_collections=[collection] if new else [], put_documents=[row], put_projects=projects)
 
 
 def _collection(ws: Workspace, at: At, row: Document) -> tuple[Collection, bool]:
     """The collection that a row implies, and whether it has to be made."""
     kind = _KINDS[row.table]
-    found = collections.exact(ws, at, row.collection)
+    found = collections.find_exact(ws, at, row.collection)
     if found is None:
         key = logical.IMPLIED_BY[kind]
-        metadata = canonical_json({key: stated(row)[key]})
-        model = ws.models.named(ws.config.embedding.model)
-        return collections.empty(row.collection, model, CHUNKING, kind=kind, metadata=metadata), True
+        metadata = encode_canonical_json({key: stated(row)[key]})
+        model = ws.models.load_named(ws.config.embedding.model)
+        return collections.make_collection(row.collection, model, CHUNKING, kind=kind, metadata=metadata), True
     if found.kind != kind:
         raise CollectionExists(
             f"{row.collection!r} is a collection of other documents already, where this {WHAT[row.table]} belongs.",

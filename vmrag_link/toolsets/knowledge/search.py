@@ -19,9 +19,9 @@ from vmrag_link.models import (
     DocumentTable,
     Record,
 )
-from vmrag_link.ops.follow.provenance import Standing, viewed
-from vmrag_link.ops.index.query import require_query, searching
-from vmrag_link.retrieval.query import Hit, Mode, Query, distance, similarity
+from vmrag_link.ops.follow.provenance import AnswerOrigin, find_view_origin
+from vmrag_link.ops.index.query import require_query, search_index
+from vmrag_link.retrieval.query import Hit, Mode, Query, to_distance, to_similarity
 from vmrag_link.retrieval.search import Searcher
 from vmrag_link.toolsets.knowledge import knowledge_docs, listing
 from vmrag_link.workspace import Workspace
@@ -82,12 +82,12 @@ class _Found(Record, frozen=True):
 
     hits: list[tuple[Hit, dict[str, Any]]]
     searched: list[str]
-    standing: Standing
+    standing: AnswerOrigin
 
 
 def issues(
     ws: Workspace, text: str, *, project_id: str | None = None, filters: Mapping[str, Any] | None = None, limit: int = 5
-) -> tuple[IssueHits, Standing]:
+) -> tuple[IssueHits, AnswerOrigin]:
     """The best passages of the issue logs that pass the filter, of one project or of all.
 
     None where there are none. Raises `UsageInvalid` for a query without a character,
@@ -106,7 +106,7 @@ def issues(
 
 def knowledge(
     ws: Workspace, text: str, *, tool_name: str | None = None, category: str | None = None, limit: int = 5
-) -> tuple[DocHits, Standing]:
+) -> tuple[DocHits, AnswerOrigin]:
     """The best passages about one tool or about all. Raises as `issues`."""
     name = None if tool_name is None else logical.collection_name(KNOWLEDGE, tool_name)
 
@@ -118,7 +118,7 @@ def knowledge(
     return DocHits(hits, found.searched), found.standing
 
 
-def everything(ws: Workspace, text: str, *, limit: int = 5) -> tuple[EitherHits, Standing]:
+def everything(ws: Workspace, text: str, *, limit: int = 5) -> tuple[EitherHits, AnswerOrigin]:
     """The best passages of both; nothing of other collections. Raises as `issues`."""
     found = _search(ws, text, lambda each: each.kind in TABLE_OF_KIND, lambda _: None, limit)
     hits = [
@@ -144,21 +144,21 @@ def _search(
     require_query(text)
 
     def look(searcher: Searcher, view: View) -> _Found:
-        held = {collection.name: collection for collection in searcher.collections() if asked(collection)}
+        held = {collection.name: collection for collection in searcher.list_collections() if asked(collection)}
         among = passing(view.at)
         ids = None if among is None else [each.doc_id for each in among]
         hits: Sequence[Hit] = ()
         if held and ids != []:
             where = None if ids is None else {"source_id": {"$in": ids}}
             hits = searcher.search(Query(text, tuple(held), limit, Mode.HYBRID, where=where))
-        cosines = searcher.cosines(text, hits)
+        cosines = searcher.compute_cosines(text, hits)
         found = [
             (hit, _shared(hit, held[hit.collection].distance, cosine))
             for hit, cosine in zip(hits, cosines, strict=True)
         ]
-        return _Found(found, list(held), viewed(ws, view))
+        return _Found(found, list(held), find_view_origin(ws, view))
 
-    return searching(ws, look, files=False)
+    return search_index(ws, look, files=False)
 
 
 def _shared(hit: Hit, space: Distance, cosine: float) -> dict[str, Any]:
@@ -166,7 +166,7 @@ def _shared(hit: Hit, space: Distance, cosine: float) -> dict[str, Any]:
     return {
         "content": hit.text,
         "metadata": hit.shown_metadata,
-        "distance": distance(space, cosine),
-        "similarity": similarity(cosine),
+        "distance": to_distance(space, cosine),
+        "similarity": to_similarity(cosine),
         "score": hit.score,
     }

@@ -27,18 +27,18 @@ from vmrag_link.models import (
     Document,
     DocumentHeader,
     Record,
-    canonical_json,
-    json_from_user,
-    metadata_of,
+    encode_canonical_json,
+    parse_metadata,
+    parse_user_json,
 )
 from vmrag_link.ops.documents import named_files as files
 from vmrag_link.ops.documents import writing
-from vmrag_link.ops.documents.collections import exact
+from vmrag_link.ops.documents.collections import find_exact
 from vmrag_link.ops.documents.named_files import NamedFile
 from vmrag_link.ops.documents.writing import Planned, WriteResult
 from vmrag_link.ops.system import stores
-from vmrag_link.ops.system.stores import Put, entry, with_metadata
-from vmrag_link.settings import agreed, first_of
+from vmrag_link.ops.system.stores import CollectionPut, build_document, update_metadata
+from vmrag_link.settings import keep_narrowest, needs_trust
 from vmrag_link.toolsets.learning.evidence_records import StoredIn, file_name, split
 from vmrag_link.workspace import Workspace
 
@@ -46,10 +46,10 @@ from vmrag_link.workspace import Workspace
 class LearningSettings(Record, frozen=True):
     store_raw: Annotated[
         bool,
-        agreed(
+        needs_trust(
             "Whether the raw prompts and answers that `chroma_log_chat` is given are stored, and so pushed with the "
             "knowledge base; they may hold secrets.",
-            first_of(False, True),
+            keep_narrowest(False, True),
         ),
     ] = True
 
@@ -105,9 +105,9 @@ class ChatReport(Record, frozen=True):
 
 def read_list(ws: Workspace, file: NamedFile, kind: type[R]) -> list[R]:
     """A list of records that a file holds as JSON. Raises `JsonInvalid`, as `files.read`."""
-    source = files.read(ws, file)
+    source = files.read_file(ws, file)
     try:
-        return msgspec.convert(json_from_user(source.data.decode()), type=list[kind])  # type: ignore[valid-type]
+        return msgspec.convert(parse_user_json(source.data.decode()), type=list[kind])  # type: ignore[valid-type]
     except (ValueError, msgspec.ValidationError) as error:
         raise JsonInvalid(
             f"{source.name} is no list as it is wanted here: {error}.",
@@ -131,11 +131,11 @@ def log_chat(ws: Workspace, request: ChatRequest) -> WriteResult[ChatReport]:
     ]
     changed = list(dict.fromkeys(change.file_path for change in changes))
 
-    store = stores.store_for_tools(ws, request.collection_name)
-    apart = None if store is ws else stores.knowledge_at(ws)
+    store = stores.find_tools_store(ws, request.collection_name)
+    apart = None if store is ws else stores.find_knowledge(ws)
 
     def plan(at: At) -> Planned[ChatReport]:
-        collection, new = stores.find_or_new(store, at, request.collection_name)
+        collection, new = stores.find_or_define(store, at, request.collection_name)
         code = _code(ws, at if store is ws else apart, changed)
         ids = [each.doc_id for each in code]
         with_code = {file_of(each) for each in code}
@@ -150,12 +150,13 @@ def log_chat(ws: Workspace, request: ChatRequest) -> WriteResult[ChatReport]:
         }
         text = "\n\n".join(filter(None, (request.prompt_summary, request.response_summary, metadata["diff_summary"])))
         chat = msgspec.structs.replace(
-            entry(collection.name, chat_id, text, metadata), source_key=_raw(request) if _stores_raw(ws) else ""
+            build_document(collection.name, chat_id, text, metadata),
+            source_key=_raw(request) if _stores_raw(ws) else "",
         )
-        puts = [Put(collection, new, [chat]), *(_linked(ws, at, code, chat_id) if store is ws else ())]
-        return Planned(stores.prepared(store, puts), ChatReport(chat_id, links, session))
+        puts = [CollectionPut(collection, new, [chat]), *(_linked(ws, at, code, chat_id) if store is ws else ())]
+        return Planned(stores.prepare_write(store, puts), ChatReport(chat_id, links, session))
 
-    return writing.write(store, plan, "write down a chat")
+    return writing.write_rows(store, plan, "write down a chat")
 
 
 def _metadata(request: ChatRequest, changes: Sequence[FileChange]) -> dict[str, Any]:
@@ -188,17 +189,17 @@ def _raw(request: ChatRequest) -> str:
         "tool_usage": msgspec.to_builtins(tuple(request.tool_usage)),
     }
     said = {name: value for name, value in given.items() if value}
-    return canonical_json(said) if said else ""
+    return encode_canonical_json(said) if said else ""
 
 
 def _code(ws: Workspace, at: At | None, files: Iterable[str]) -> list[Document]:
     """The chunks of code of these files, by id."""
     wanted = set(files)
-    if not wanted or at is None or exact(ws, at, CODEBASE) is None:
+    if not wanted or at is None or find_exact(ws, at, CODEBASE) is None:
         return []
-    headers = ws.engine.headers(at, collection=CODEBASE)
+    headers = ws.engine.read_headers(at, collection=CODEBASE)
     ids = [header.doc_id for header in headers if file_of(header) in wanted]
-    found = ws.engine.documents(at, collection=CODEBASE, ids=ids) if ids else ()
+    found = ws.engine.read_documents(at, collection=CODEBASE, ids=ids) if ids else ()
     return sorted(found, key=lambda each: each.doc_id)
 
 
@@ -206,21 +207,21 @@ def file_of(chunk: Document | DocumentHeader) -> str | None:
     """The file that a chunk of code is from; None where its metadata, which any tool may write, say
     something else.
     """
-    found = metadata_of(chunk).get(FILE)
+    found = parse_metadata(chunk).get(FILE)
     return found if isinstance(found, str) else None
 
 
-def _linked(ws: Workspace, at: At, code: Sequence[Document], chat_id: str) -> list[Put]:
+def _linked(ws: Workspace, at: At, code: Sequence[Document], chat_id: str) -> list[CollectionPut]:
     """The chunks with the chat's id among those of their chats."""
     if not code:
         return []
     rows = []
     for each in code:
-        before = metadata_of(each).get(CHATS_OF_CODE)
+        before = parse_metadata(each).get(CHATS_OF_CODE)
         known = [name for name in before if isinstance(name, str)] if isinstance(before, list) else []
-        rows.append(with_metadata(each, **{CHATS_OF_CODE: sorted({*known, chat_id})}))
-    collection, new = stores.find_or_new(ws, at, CODEBASE)
-    return [Put(collection, new, rows)]
+        rows.append(update_metadata(each, **{CHATS_OF_CODE: sorted({*known, chat_id})}))
+    collection, new = stores.find_or_define(ws, at, CODEBASE)
+    return [CollectionPut(collection, new, rows)]
 
 
 def _stores_raw(ws: Workspace) -> bool:

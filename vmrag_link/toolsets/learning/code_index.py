@@ -14,16 +14,16 @@ from pathlib import Path
 import msgspec
 
 from vmrag_link import terminal_text
-from vmrag_link.documents.import_base import id_problem
-from vmrag_link.documents.importing import Skipped
+from vmrag_link.documents.import_base import find_id_problem
+from vmrag_link.documents.importing import SkippedFile
 from vmrag_link.errors import UsageInvalid, quoted
 from vmrag_link.git import listing
-from vmrag_link.models import CODEBASE, At, ChangeCounts, Document, Record, content_hash, metadata_of
+from vmrag_link.models import CODEBASE, At, ChangeCounts, Document, Record, content_hash, parse_metadata
 from vmrag_link.ops.documents import named_files as files
 from vmrag_link.ops.documents import writing
 from vmrag_link.ops.documents.writing import Planned, WriteResult
 from vmrag_link.ops.system import stores
-from vmrag_link.ops.system.stores import entry
+from vmrag_link.ops.system.stores import build_document
 from vmrag_link.paths import PIN_NAME
 from vmrag_link.toolsets.learning.chats import FILE, file_of
 from vmrag_link.workspace import Workspace
@@ -42,7 +42,7 @@ class CodeIndexReport(Record, frozen=True):
     collection_name: str
     changes: ChangeCounts
     unchanged: int
-    skipped: list[Skipped]
+    skipped: list[SkippedFile]
 
 
 def index_code(ws: Workspace, request: CodeIndexRequest) -> WriteResult[CodeIndexReport]:
@@ -55,11 +55,11 @@ def index_code(ws: Workspace, request: CodeIndexRequest) -> WriteResult[CodeInde
     """
     stores.require_versioned(ws, request.collection_name)
     scope = {path: _below_top(ws, path) for path in request.paths}
-    tracked = [name for name in listing.tracked_files(ws.places) if _lies_in(name, scope.values())]
+    tracked = [name for name in listing.list_tracked_files(ws.places) if _lies_in(name, scope.values())]
     texts, skipped = _read(ws, [name for name in tracked if name != PIN_NAME])
 
     def plan(at: At) -> Planned[CodeIndexReport]:
-        stored = {header.doc_id: header for header in ws.engine.headers(at, collection=request.collection_name)}
+        stored = {header.doc_id: header for header in ws.engine.read_headers(at, collection=request.collection_name)}
         indexed = [name for name, each in stored.items() if file_of(each) == name]
         for given, path in scope.items():
             if not any(_lies_in(name, [path]) for name in (*tracked, *indexed)):
@@ -79,23 +79,23 @@ def index_code(ws: Workspace, request: CodeIndexRequest) -> WriteResult[CodeInde
         )
         if not report.changes.total:
             return Planned(None, report)
-        chunking = stores.ordinary_chunking(ws)
-        collection, new = stores.find_or_new(ws, at, request.collection_name, chunking=chunking)
+        chunking = stores.read_chunking(ws)
+        collection, new = stores.find_or_define(ws, at, request.collection_name, chunking=chunking)
         before = _documents(ws, at, collection.name, [name for name in changed if name in stored])
         rows = [_row(collection.name, name, texts[name], before.get(name)) for name in changed]
-        write = stores.prepared(ws, [stores.Put(collection, new, rows)])
+        write = stores.prepare_write(ws, [stores.CollectionPut(collection, new, rows)])
         removed = [(collection.name, name) for name in gone]
         return Planned(msgspec.structs.replace(write, remove_documents=removed), report)
 
-    return writing.write(ws, plan, "index code")
+    return writing.write_rows(ws, plan, "index code")
 
 
 def _below_top(ws: Workspace, path: Path) -> str:
     """As git writes it; empty for the whole work tree. Raises `UsageInvalid`."""
-    real, top = files.named(path).path, os.path.realpath(ws.places.top)
+    real, top = files.resolve_file(path).path, os.path.realpath(ws.places.top)
     if not real.is_relative_to(top):
         raise UsageInvalid(
-            f"{terminal_text.one_line(str(path))} does not lie in the work tree {top}.",
+            f"{terminal_text.escape_line(str(path))} does not lie in the work tree {top}.",
             hint="Name files and folders of the repository, or --all.",
             path=str(path),
         )
@@ -108,7 +108,7 @@ def _lies_in(name: str, scope: Collection[str]) -> bool:
 
 
 def _nothing_there(path: Path) -> UsageInvalid:
-    shown = terminal_text.one_line(str(path))
+    shown = terminal_text.escape_line(str(path))
     return UsageInvalid(
         f"git tracks no file at {shown}, and none was indexed.",
         hint=f"git add {quoted(path)}, if it is there",
@@ -116,7 +116,7 @@ def _nothing_there(path: Path) -> UsageInvalid:
     )
 
 
-def _read(ws: Workspace, names: Sequence[str]) -> tuple[dict[str, str], list[Skipped]]:
+def _read(ws: Workspace, names: Sequence[str]) -> tuple[dict[str, str], list[SkippedFile]]:
     """The texts by path, and the files that have none. Raises as `files.read`."""
     texts: dict[str, str] = {}
     skipped = []
@@ -124,18 +124,18 @@ def _read(ws: Workspace, names: Sequence[str]) -> tuple[dict[str, str], list[Ski
         for name in names:
             path = ws.places.top / name
             if why := _problem(ws, name, path):
-                skipped.append(Skipped(terminal_text.one_line(name), why))
-            elif text := _text(files.read(ws, files.named(path)).data):
+                skipped.append(SkippedFile(terminal_text.escape_line(name), why))
+            elif text := _text(files.read_file(ws, files.resolve_file(path)).data):
                 texts[name] = text
             else:
-                skipped.append(Skipped(name, "has no text"))
+                skipped.append(SkippedFile(name, "has no text"))
             task.advance()
     return texts, skipped
 
 
 def _problem(ws: Workspace, name: str, path: Path) -> str | None:
     """Why a file is left out."""
-    if why := id_problem(name):
+    if why := find_id_problem(name):
         return f"its path {why}"
     try:
         status = path.lstat()
@@ -143,7 +143,7 @@ def _problem(ws: Workspace, name: str, path: Path) -> str | None:
         return "is not in the work tree"
     if not stat.S_ISREG(status.st_mode):
         return "is not a regular file"
-    if files.named(path).path != Path(os.path.realpath(ws.places.top), name):
+    if files.resolve_file(path).path != Path(os.path.realpath(ws.places.top), name):
         return "lies behind a link"  # as for git: it may be no file of this repository
     most = ws.config.ingest.max_bytes
     return f"has more than {most:,} bytes" if status.st_size > most else None
@@ -159,11 +159,11 @@ def _text(data: bytes) -> str:
 
 
 def _documents(ws: Workspace, at: At, collection: str, names: Sequence[str]) -> dict[str, Document]:
-    found = ws.engine.documents(at, collection=collection, ids=names) if names else ()
+    found = ws.engine.read_documents(at, collection=collection, ids=names) if names else ()
     return {each.doc_id: each for each in found}
 
 
 def _row(collection: str, name: str, text: str, before: Document | None) -> Document:
-    kept = metadata_of(before) if before else {}
-    row = entry(collection, name, text, kept | {FILE: name}, before=before)
+    kept = parse_metadata(before) if before else {}
+    row = build_document(collection, name, text, kept | {FILE: name}, before=before)
     return msgspec.structs.replace(row, title=name)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, get_args
 import click
 from msgspec.structs import replace
 
-from vmrag_link.cli.base import NEXT_COMMIT, Invocation, described, group
+from vmrag_link.cli.base import NEXT_COMMIT, Invocation, describe_changes, group
 from vmrag_link.cli.base import command as vmrag_command
 from vmrag_link.errors import FAILED_CHECK, OK, UsageInvalid, plural
 from vmrag_link.models import CODEBASE, LEARNINGS
@@ -233,7 +233,7 @@ def move(invocation: Invocation) -> None:
     machine. Committed records stay in the history of the knowledge base.
     """
     with invocation.workspace() as ws:
-        done = relocation.move(ws)
+        done = relocation.move_documents(ws)
     moved = [f"{name}: {plural(count, 'document')} moved" for name, count in done.report.moved.items()]
     kept = [
         f"{name}: {plural(count, 'document')} left, whose ids have other documents there"
@@ -296,7 +296,7 @@ def index(
         request = code_index.CodeIndexRequest([at.directory / path for path in paths], collection_name)
         done = code_index.index_code(ws, request)
     report = done.report
-    lines = [f"{described(report.changes)} in {report.collection_name}, {report.unchanged} unchanged"]
+    lines = [f"{describe_changes(report.changes)} in {report.collection_name}, {report.unchanged} unchanged"]
     lines += [f"  left out: {each.name} {each.reason}" for each in report.skipped]
     _emit(invocation, done, lines)
 
@@ -308,7 +308,7 @@ for each in (setup, promote, log_error, log_test_results, log_quality_check, val
 def _emit(invocation: Invocation, done: WriteResult[Any], lines: Iterable[str]) -> None:
     warned = [f"warning: {done.pending}"] if done.pending else []
     here = [] if done.versioned else ["This stays on this machine: system.versioned is false."]
-    invocation.emit(done.report, [*lines, *warned, *here, *([NEXT_COMMIT] if done.branch else [])])
+    invocation.emit_report(done.report, [*lines, *warned, *here, *([NEXT_COMMIT] if done.branch else [])])
 
 
 def _evidence(doc_id: str, found: float) -> str:
@@ -316,7 +316,7 @@ def _evidence(doc_id: str, found: float) -> str:
 
 
 def _file(invocation: Invocation, path: Path) -> NamedFile:
-    return files.named(invocation.directory / path)
+    return files.resolve_file(invocation.directory / path)
 
 
 def main() -> None:

@@ -20,11 +20,11 @@ import msgspec
 
 from vmrag_link import clock
 from vmrag_link.errors import DocumentMissing
-from vmrag_link.models import SYSTEM, At, Document, Record, metadata_of
+from vmrag_link.models import SYSTEM, At, Document, Record, parse_metadata
 from vmrag_link.ops.documents import writing
 from vmrag_link.ops.documents.writing import Planned, WriteResult
 from vmrag_link.ops.system import stores
-from vmrag_link.ops.system.stores import EVIDENCE, TEST_RESULTS, entry
+from vmrag_link.ops.system.stores import EVIDENCE, TEST_RESULTS, build_document
 from vmrag_link.workspace import Workspace
 
 if TYPE_CHECKING:
@@ -131,7 +131,7 @@ def new_id() -> str:
 
 def record(collection: str, doc_id: str, text: str, kind: str, found: Evidence, **more: Any) -> Document:
     """A row to store. `more`: keys of its metadata that are its kind's own."""
-    return entry(
+    return build_document(
         collection,
         doc_id,
         text,
@@ -147,14 +147,14 @@ def write_down(
 
     Raises as `stores.find_or_new`, `stores.prepared`, `writing.write`.
     """
-    store = stores.store_for_tools(ws, name)
+    store = stores.find_tools_store(ws, name)
 
     def plan(at: At) -> Planned[R]:
-        collection, new = stores.find_or_new(store, at, name)
-        put = stores.Put(collection, new, rows(collection.name))
-        return Planned(stores.prepared(store, [put]), report)
+        collection, new = stores.find_or_define(store, at, name)
+        put = stores.CollectionPut(collection, new, rows(collection.name))
+        return Planned(stores.prepare_write(store, [put]), report)
 
-    return writing.write(store, plan, purpose)
+    return writing.write_rows(store, plan, purpose)
 
 
 def look_up(store: DocumentStore, at: At, ids: Sequence[str]) -> dict[str, Evidence]:
@@ -162,11 +162,11 @@ def look_up(store: DocumentStore, at: At, ids: Sequence[str]) -> dict[str, Evide
     found: dict[str, Evidence] = {}
     names = [
         collection.name
-        for collection in store.engine.collections(at)
+        for collection in store.engine.list_collections(at)
         if collection.kind == SYSTEM or collection.name in (EVIDENCE, TEST_RESULTS)
     ]
     for name in names if ids else ():
-        for document in store.engine.documents(at, collection=name, ids=ids):
+        for document in store.engine.read_documents(at, collection=name, ids=ids):
             if (evidence := _parse(document)) is not None:
                 found[document.doc_id] = evidence
     if missing := [identifier for identifier in dict.fromkeys(ids) if identifier not in found]:
@@ -181,7 +181,7 @@ def look_up(store: DocumentStore, at: At, ids: Sequence[str]) -> dict[str, Evide
 
 def _parse(document: Document) -> Evidence | None:
     """None for a document that is no evidence: any tool may add some."""
-    metadata = metadata_of(document)
+    metadata = parse_metadata(document)
     if "evidence_type" not in metadata:
         return None
     try:

@@ -8,12 +8,12 @@ from msgspec import Meta
 
 from vmrag_link import clock
 from vmrag_link.errors import DocumentMissing, ValidationMissing, ValidationTooLow
-from vmrag_link.models import LEARNINGS, LONGEST_TEXT, At, Document, Record, metadata_of
+from vmrag_link.models import LEARNINGS, LONGEST_TEXT, At, Document, Record, parse_metadata
 from vmrag_link.ops.documents import writing
-from vmrag_link.ops.documents.collections import exact
+from vmrag_link.ops.documents.collections import find_exact
 from vmrag_link.ops.documents.writing import Planned, WriteResult
 from vmrag_link.ops.system import stores
-from vmrag_link.ops.system.stores import entry, with_metadata
+from vmrag_link.ops.system.stores import build_document, update_metadata
 from vmrag_link.toolsets.learning import evidence_records as evidence
 from vmrag_link.toolsets.learning.evidence_records import split
 from vmrag_link.workspace import Workspace
@@ -68,22 +68,22 @@ def promote(ws: Workspace, request: PromotionRequest) -> WriteResult[PromotionRe
     """
     doc_id = evidence.new_id()
 
-    store = stores.store_for_tools(ws, request.collection_name, request.chat_collection_name)
+    store = stores.find_tools_store(ws, request.collection_name, request.chat_collection_name)
 
     def plan(at: At) -> Planned[PromotionReport]:
         validation = _validation(store, at, request)
         chat = _chat(store, at, request) if request.source_chat_id else None
-        collection, new = stores.find_or_new(store, at, request.collection_name)
-        learning = entry(collection.name, doc_id, request.description, _metadata(request, validation, chat))
-        puts = [stores.Put(collection, new, [learning])]
+        collection, new = stores.find_or_define(store, at, request.collection_name)
+        learning = build_document(collection.name, doc_id, request.description, _metadata(request, validation, chat))
+        puts = [stores.CollectionPut(collection, new, [learning])]
         if chat:
-            promoted = with_metadata(chat, status="promoted", derived_learning_id=doc_id)
-            chats, new = stores.find_or_new(store, at, request.chat_collection_name)
-            puts.append(stores.Put(chats, new, [promoted]))
+            promoted = update_metadata(chat, status="promoted", derived_learning_id=doc_id)
+            chats, new = stores.find_or_define(store, at, request.chat_collection_name)
+            puts.append(stores.CollectionPut(chats, new, [promoted]))
         report = PromotionReport(doc_id, collection.name, validation, source_chat_updated=chat is not None)
-        return Planned(stores.prepared(store, puts), report)
+        return Planned(stores.prepare_write(store, puts), report)
 
-    return writing.write(store, plan, "promote a learning")
+    return writing.write_rows(store, plan, "promote a learning")
 
 
 def _validation(store: DocumentStore, at: At, request: PromotionRequest) -> Validation | None:
@@ -113,8 +113,8 @@ def _validation(store: DocumentStore, at: At, request: PromotionRequest) -> Vali
 
 def _chat(store: DocumentStore, at: At, request: PromotionRequest) -> Document:
     """Raises `DocumentMissing`."""
-    there = exact(store, at, request.chat_collection_name)
-    chat = store.engine.document(at, there.name, request.source_chat_id) if there else None
+    there = find_exact(store, at, request.chat_collection_name)
+    chat = store.engine.find_document(at, there.name, request.source_chat_id) if there else None
     if chat is None:
         raise DocumentMissing(
             f"There is no chat {request.source_chat_id!r} in collection {request.chat_collection_name!r}.",
@@ -137,7 +137,7 @@ def _metadata(request: PromotionRequest, validation: Validation | None, chat: Do
         found["validation_evidence_id"] = validation.evidence_id
         found["evidence_types"] = validation.evidence_types
     if chat and request.include_chat_context:
-        before = metadata_of(chat)
+        before = parse_metadata(chat)
         found |= {name: before[name] for name in CONTEXT if name in before}
     said = {name: value for name, value in found.items() if value}
     score = {"validation_score": validation.score} if validation else {}

@@ -10,7 +10,7 @@ from typing import Any, Literal, NamedTuple
 from xml.parsers import expat
 
 from vmrag_link.errors import UsageInvalid
-from vmrag_link.models import Document, Record, json_from_user
+from vmrag_link.models import Document, Record, parse_user_json
 from vmrag_link.ops.documents import named_files as files
 from vmrag_link.ops.documents.named_files import NamedFile
 from vmrag_link.ops.documents.writing import WriteResult
@@ -103,7 +103,7 @@ def _from_json(tool: str, text: str) -> Iterator[str]:
     lines = text.splitlines() if tool == "mypy" else [text]
     for line in filter(str.strip, lines):
         try:
-            found = json_from_user(line)
+            found = parse_user_json(line)
         except ValueError as error:
             raise OutputUnreadable(str(error)) from None
         rows = found.get("messages", [found]) if isinstance(found, dict) else found
@@ -134,7 +134,7 @@ def _percent(text: str) -> float | None:
 
 def _percent_of_json(text: str) -> float | None:
     try:
-        found: Any = json_from_user(text)
+        found: Any = parse_user_json(text)
     except ValueError as error:
         raise OutputUnreadable(str(error)) from None
     totals = found.get("totals") if isinstance(found, dict) else None
@@ -248,7 +248,7 @@ def log_quality_check(ws: Workspace, request: QualityRequest) -> WriteResult[Qua
 
 
 def _measured(ws: Workspace, tool: str, metric: Metric, file: NamedFile, parameter: str) -> Measure:
-    source = files.read(ws, file)
+    source = files.read_file(ws, file)
     try:
         return measured(tool, metric, source.data.decode(errors="replace"))
     except OutputUnreadable as why:

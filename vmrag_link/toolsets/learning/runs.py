@@ -219,7 +219,7 @@ def _transition(collection: str, run_id: str, each: StoredTransition, item: Evid
 
 
 def _parsed(ws: Workspace, file: NamedFile, parameter: str) -> dict[str, Status]:
-    source = files.read(ws, file)
+    source = files.read_file(ws, file)
     try:
         return parse(source.data)
     except OutputUnreadable as why:
@@ -236,11 +236,13 @@ def _changed(ws: Workspace, request: RunRequest) -> list[str]:
     if not (request.commit_before and request.commit_after):
         return []
     try:
-        before, after = (plumbing.resolve(ws.places, each) for each in (request.commit_before, request.commit_after))
+        before, after = (
+            plumbing.resolve_commit(ws.places, each) for each in (request.commit_before, request.commit_after)
+        )
     except GitReferenceMissing as why:
         ws.progress.note(f"{why.message} What changed is not recorded.")
         return []
-    return history.changed_files(ws.places, before, after)[:MOST_NAMES]
+    return history.list_changed_files(ws.places, before, after)[:MOST_NAMES]
 
 
 def _run_text(counts: RunCounts, compared: RunComparison) -> str:

@@ -84,8 +84,8 @@ def learning_log_test_results(
 ) -> ToolAnswer[RunReport]:
     """Store the results of a test run (JUnit XML) and, as evidence, the tests that it fixed."""
     request = RunRequest(
-        xml=files.find(call.ws, xml_path),
-        before=files.find(call.ws, before_xml) if before_xml else None,
+        xml=files.find_file(call.ws, xml_path),
+        before=files.find_file(call.ws, before_xml) if before_xml else None,
         commit_before=commit_before,
         commit_after=commit_after,
         collection_name=collection_name,
@@ -110,8 +110,8 @@ def learning_log_quality_check(
     """Store the output of a linter, type checker or coverage tool as evidence."""
     request = QualityRequest(
         tool=tool,
-        after=files.find(call.ws, after_output),
-        before=files.find(call.ws, before_output) if before_output else None,
+        after=files.find_file(call.ws, after_output),
+        before=files.find_file(call.ws, before_output) if before_output else None,
         metric_type=metric_type,
         collection_name=collection_name,
     )
@@ -134,7 +134,7 @@ def learning_validate_evidence(
 ) -> ToolAnswer[ValidationReport]:
     """Combine evidence into one score. learning_promote accepts its id."""
     request = ValidationRequest(
-        evidence_file=files.find(call.ws, evidence_file) if evidence_file else None,
+        evidence_file=files.find_file(call.ws, evidence_file) if evidence_file else None,
         test_transitions=test_transitions or (),
         runtime_errors=runtime_errors or (),
         code_quality=code_quality or (),

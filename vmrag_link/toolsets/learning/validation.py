@@ -14,7 +14,7 @@ from pathlib import Path
 import msgspec
 
 from vmrag_link.errors import JsonInvalid, NothingSelected, UsageInvalid, file_failures
-from vmrag_link.models import At, Record, canonical_json, json_from_user, json_text
+from vmrag_link.models import At, Record, encode_canonical_json, format_json, parse_user_json
 from vmrag_link.ops.documents import named_files as files
 from vmrag_link.ops.documents import writing
 from vmrag_link.ops.documents.named_files import NamedFile
@@ -106,7 +106,7 @@ def validate_evidence(ws: Workspace, request: ValidationRequest) -> WriteResult[
     doc_id = evidence.new_id()
     output = str(request.output) if request.output else None
 
-    store = stores.store_for_tools(ws)
+    store = stores.find_tools_store(ws)
 
     def plan(at: At) -> Planned[ValidationReport]:
         whole = evidence.together([*evidence.look_up(store, at, ids).values(), of_file])
@@ -120,25 +120,25 @@ def validate_evidence(ws: Workspace, request: ValidationRequest) -> WriteResult[
             evidence_id=doc_id,
             output_file=output,
         )
-        collection, new = stores.find_or_new(store, at, stores.EVIDENCE)
+        collection, new = stores.find_or_define(store, at, stores.EVIDENCE)
         text = f"Evidence with the score {whole.score:g}: " + ", ".join(
             f"{n} {name.replace('_', ' ')}" for name, n in numbers.items()
         )
         row = evidence.record(collection.name, doc_id, text, VALIDATION, whole, threshold=request.threshold, ids=ids)
-        return Planned(stores.prepared(store, [stores.Put(collection, new, [row])]), report)
+        return Planned(stores.prepare_write(store, [stores.CollectionPut(collection, new, [row])]), report)
 
-    landed = writing.write(store, plan, "write down a validation")
+    landed = writing.write_rows(store, plan, "write down a validation")
     if request.output:
         with file_failures():
-            write_atomically(request.output, json_text(landed.report).encode() + b"\n")
+            write_atomically(request.output, format_json(landed.report).encode() + b"\n")
     return landed
 
 
 def _of_file(ws: Workspace, file: NamedFile) -> Evidence:
     """Raises `JsonInvalid`."""
-    source = files.read(ws, file)
+    source = files.read_file(ws, file)
     try:
-        found = msgspec.convert(json_from_user(source.data.decode()), type=EvidenceFile)
+        found = msgspec.convert(parse_user_json(source.data.decode()), type=EvidenceFile)
     except (ValueError, msgspec.ValidationError) as error:
         raise JsonInvalid(
             f"{source.name} is no file of evidence: {error}.",
@@ -163,7 +163,7 @@ def _items(found: EvidenceFile) -> Iterator[EvidenceItem]:
 
 def _item(row: Record, kind: evidence.EvidenceType, weight: float) -> EvidenceItem:
     """Its id is made of what it says, so that the same file counts once."""
-    return EvidenceItem(hashlib.sha256(canonical_json(row).encode()).hexdigest()[:32], kind, weight)
+    return EvidenceItem(hashlib.sha256(encode_canonical_json(row).encode()).hexdigest()[:32], kind, weight)
 
 
 def _status(given: str) -> str:
@@ -182,7 +182,7 @@ def find_output_file(ws: Workspace, path: str) -> Path:
 
     Raises `AccessDenied` as `files.find`, and `UsageInvalid`.
     """
-    found = files.find(ws, path)
+    found = files.find_file(ws, path)
     hidden = any(part.startswith(".") for part in Path(files.key_of(ws.places, found)).parts)
     if not found.path.name.endswith(ENDING) or hidden or found.path != found.target:
         raise _refusal(path, f"its name must end in {ENDING}, outside of folders that begin with a dot, and be no link")
@@ -195,7 +195,7 @@ def find_output_file(ws: Workspace, path: str) -> Path:
 
 def _is_result(path: Path) -> bool:
     try:
-        held = json_from_user(read_regular(path, _MOST).decode())
+        held = parse_user_json(read_regular(path, _MOST).decode())
     except ValueError:
         return False
     return isinstance(held, dict) and "evidence_id" in held

@@ -8,16 +8,16 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from vmrag_link import terminal_text
-from vmrag_link.cli.base import Invocation, described
-from vmrag_link.cli.import_ import ImportRequest, end_lines, skipped_lines
-from vmrag_link.cli.writing import workspace_for_writing
+from vmrag_link.cli.base import Invocation, describe_changes
+from vmrag_link.cli.import_ import ImportRequest, describe_import_end, describe_skipped_files
+from vmrag_link.cli.writing import open_for_writing
 from vmrag_link.documents import import_base, importing
-from vmrag_link.documents.importing import FileSelection, Skipped
+from vmrag_link.documents.importing import FileSelection, SkippedFile
 from vmrag_link.errors import FAILED_CHECK, AccessDenied, FetchFailed, FileFailed, UsageInvalid, VmragError, enumerated
 from vmrag_link.models import ChangeCounts, Record
 from vmrag_link.ops.documents import named_files, writing
-from vmrag_link.ops.documents.leaving_out import LeavingOut
-from vmrag_link.ops.documents.named_files import Source
+from vmrag_link.ops.documents.leaving_out import ImportFilter
+from vmrag_link.ops.documents.named_files import SourceContent
 from vmrag_link.ops.documents.tracked_files import TrackedFiles
 from vmrag_link.toolsets.libraries import pages
 from vmrag_link.toolsets.libraries.ingest import DEFAULT, Ingested, check, converting, find_library, held, ingest
@@ -59,7 +59,7 @@ class LibraryImport(Record, frozen=True):
     library: str
     taken: list[TakenSource]
     refused: list[RefusedSource]
-    skipped: list[Skipped]
+    skipped: list[SkippedFile]
     branch: str | None
     pending: str = ""
     hint: str = ""
@@ -92,13 +92,13 @@ def import_sources(
     is, and as `ingest`.
     """
     check(name, metadata)
-    skipped: list[Skipped] = []
-    paths = [importing.existing(source) for source in sources if isinstance(source, Path)]
+    skipped: list[SkippedFile] = []
+    paths = [importing.require_existing(source) for source in sources if isinstance(source, Path)]
     tracked = None if copy else TrackedFiles(ws, paths, None)
     named = list(_files_of(ws, sources, selection or FileSelection(), skipped, tracked))
     if tracked and tracked.hint and not named:
         raise tracked.form_refusal()
-    find_library(ws, writing.writable(ws).place, name)
+    find_library(ws, writing.require_writable(ws).at, name)
     failed: dict[_Named, VmragError] = {}
     taken: list[Ingested] = []
     branch, pending = None, ""
@@ -111,7 +111,7 @@ def import_sources(
             branch, pending = done.branch or branch, done.pending or pending
             task.advance(len(batch))
     skipped += [
-        Skipped(terminal_text.one_line(each.shown), _reason(why)) for each, why in failed.items() if each.inside
+        SkippedFile(terminal_text.escape_line(each.shown), _reason(why)) for each, why in failed.items() if each.inside
     ]
     outright = {each.shown: why for each, why in failed.items() if not each.inside}
     if outright and len(sources) == 1:
@@ -131,32 +131,32 @@ def _files_of(
     ws: Workspace,
     sources: Sequence[Path | str],
     selection: FileSelection,
-    skipped: list[Skipped],
+    skipped: list[SkippedFile],
     tracked: TrackedFiles | None,
 ) -> Iterator[_Named]:
     """What is named, and the files of what is a folder; `skipped` takes up what is left out."""
-    top = import_base.located(ws.places.top)
+    top = import_base.locate_path(ws.places.top)
     for source in sources:
         if isinstance(source, str):
             yield _Named(source, pages.key_of(source))
             continue
-        found = importing.existing(source)
+        found = importing.require_existing(source)
         if not found.is_dir():
             if tracked and (reason := tracked.find_reasons([found]).get(found)):
-                skipped.append(Skipped(terminal_text.one_line(str(source)), reason))
+                skipped.append(SkippedFile(terminal_text.escape_line(str(source)), reason))
             else:
                 yield _Named(found, str(source))
             continue
-        base = import_base.of_folder(found, top)
+        base = import_base.make_base(found, top)
         reasons = tracked.find_reasons if tracked else None
-        scan = importing.scan([found], base, LeavingOut(ws.places, selection, base.origin, derived=reasons))
+        scan = importing.scan_sources([found], base, ImportFilter(ws.places, selection, base.origin, derived=reasons))
         skipped += scan.skipped
         yield from (_Named(file.path, file.doc_id, inside=True) for file in scan.files)
 
 
 def _read(
     ws: Workspace, name: str, named: Iterable[_Named], failed: dict[_Named, VmragError]
-) -> Iterator[tuple[_Named, Source]]:
+) -> Iterator[tuple[_Named, SourceContent]]:
     """Each source once, however often it is named; why one cannot be read is put into `failed`."""
     seen: set[str] = set()
     for each in named:
@@ -170,15 +170,15 @@ def _read(
             yield each, source
 
 
-def _source(ws: Workspace, name: str, what: Path | str) -> Source:
+def _source(ws: Workspace, name: str, what: Path | str) -> SourceContent:
     if isinstance(what, Path):
-        return named_files.read(ws, named_files.named(what))
-    at = writing.writable(ws).place
+        return named_files.read_file(ws, named_files.resolve_file(what))
+    at = writing.require_writable(ws).at
     return pages.read(ws, what, held(ws, at, name, pages.key_of(what)), pages.admit_typed(ws))
 
 
-def _batches(read: Iterable[tuple[_Named, Source]]) -> Iterator[dict[_Named, Source]]:
-    batch: dict[_Named, Source] = {}
+def _batches(read: Iterable[tuple[_Named, SourceContent]]) -> Iterator[dict[_Named, SourceContent]]:
+    batch: dict[_Named, SourceContent] = {}
     size = 0
     for named, source in read:
         batch[named] = source
@@ -206,16 +206,16 @@ def take(invocation: Invocation, request: ImportRequest) -> int:
     if request.of_site:
         return _site_into_library(invocation, request, name)
     named = [source if "://" in source else invocation.directory / source for source in request.sources]
-    with workspace_for_writing(invocation) as ws:
+    with open_for_writing(invocation) as ws:
         report = import_sources(
             ws, named, name, metadata=request.metadata, selection=request.selection, copy=request.copy
         )
     counts = Counter(each.status for each in report.taken)
     changes = ChangeCounts(added=counts["indexed"], modified=counts["replaced"])
-    lines = [f"{name}: {described(changes)}, {counts['skipped']} unchanged"]
+    lines = [f"{name}: {describe_changes(changes)}, {counts['skipped']} unchanged"]
     lines += [f"Not taken: {each.message} {each.hint}" for each in report.refused]
-    lines += skipped_lines(report.skipped, invocation, report.hint)
-    invocation.emit(report, [*lines, *end_lines(report.pending, report.branch)])
+    lines += describe_skipped_files(report.skipped, invocation, report.hint)
+    invocation.emit_report(report, [*lines, *describe_import_end(report.pending, report.branch)])
     return FAILED_CHECK if report.refused else 0
 
 
@@ -227,9 +227,9 @@ def _site_into_library(invocation: Invocation, request: ImportRequest, name: str
         raise UsageInvalid(
             f"--most is {most:,}, and sitemaps are read for {MOST_LOCATIONS:,} pages.", hint=f"--most {MOST_LOCATIONS}"
         )
-    with workspace_for_writing(invocation) as ws:
+    with open_for_writing(invocation) as ws:
         report = take_site(ws, name, request.sources[0], most=most, metadata=request.metadata)
-    invocation.emit(report, _site(report, most))
+    invocation.emit_report(report, _site(report, most))
     failed = report.failures or any(page.status == "failed" for page in report.pages)
     return FAILED_CHECK if failed else 0
 
@@ -237,7 +237,7 @@ def _site_into_library(invocation: Invocation, request: ImportRequest, name: str
 def _site(report: SiteReport, most: int) -> Iterator[str]:
     counts = Counter(page.status for page in report.pages)
     changes = ChangeCounts(added=counts["indexed"], modified=counts["replaced"])
-    yield f"{report.library}: {described(changes)}, {counts['unchanged']} unchanged"
+    yield f"{report.library}: {describe_changes(changes)}, {counts['unchanged']} unchanged"
     yield from (f"Not taken: {page.problem}" for page in report.pages if page.status == "failed")
     yield from (f"Not read: {failure}" for failure in report.failures)
     left_out = {
@@ -248,4 +248,4 @@ def _site(report: SiteReport, most: int) -> Iterator[str]:
     }
     if parts := [f"{number} {what}" for what, number in left_out.items() if number]:
         yield f"Left out: {enumerated(parts)}."
-    yield from end_lines(report.pending, report.branch)
+    yield from describe_import_end(report.pending, report.branch)

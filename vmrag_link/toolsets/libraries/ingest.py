@@ -16,8 +16,8 @@ from typing import Any, Literal
 import msgspec
 
 from vmrag_link import clock
-from vmrag_link.conversion.converter import Converted, Converter
-from vmrag_link.conversion.limits import limits_of
+from vmrag_link.conversion.converter import ConvertedFile, Converter
+from vmrag_link.conversion.limits import read_limits
 from vmrag_link.documents import import_base
 from vmrag_link.documents.import_base import Origin
 from vmrag_link.engines.base import Write
@@ -29,13 +29,13 @@ from vmrag_link.models import (
     Collection,
     Document,
     Record,
-    canonical_json,
     content_hash,
-    json_from_user,
+    encode_canonical_json,
+    parse_user_json,
 )
 from vmrag_link.ops.documents import collections, writing
 from vmrag_link.ops.documents.drafts import refuse_reserved
-from vmrag_link.ops.documents.named_files import Source
+from vmrag_link.ops.documents.named_files import SourceContent
 from vmrag_link.ops.documents.writing import Planned, WriteResult
 from vmrag_link.workspace import Workspace
 
@@ -56,7 +56,7 @@ def find_library(ws: Workspace, at: At, name: str) -> Collection | None:
 
     Raises `LibraryRefused` for a collection of another kind.
     """
-    found = collections.exact(ws, at, name)
+    found = collections.find_exact(ws, at, name)
     if found and found.kind != LIBRARY:
         raise LibraryRefused(
             f"There is a collection {name!r} already, and it is no library: its documents come from elsewhere.",
@@ -69,25 +69,25 @@ def find_library(ws: Workspace, at: At, name: str) -> Collection | None:
 
 def new_library(ws: Workspace, name: str) -> Collection:
     """An empty library, embedded as new collections are."""
-    model = ws.models.named(ws.config.embedding.model)
-    return collections.empty(name, model, CHUNKING, kind=LIBRARY)
+    model = ws.models.load_named(ws.config.embedding.model)
+    return collections.make_collection(name, model, CHUNKING, kind=LIBRARY)
 
 
 def all_libraries(ws: Workspace, at: At) -> list[Collection]:
     """All libraries, by name."""
-    return [collection for collection in ws.engine.collections(at) if collection.kind == LIBRARY]
+    return [collection for collection in ws.engine.list_collections(at) if collection.kind == LIBRARY]
 
 
-Convert = Callable[[Source], Converted]
+Convert = Callable[[SourceContent], ConvertedFile]
 """Raises `FormatUnsupported`, and `ConversionFailed` also where there is no text."""
 
 
 @contextlib.contextmanager
 def converting(ws: Workspace) -> Iterator[Convert]:
     """Converts any number of sources until the block ends."""
-    with Converter(limits_of(ws.config.ingest)) as converter:
+    with Converter(read_limits(ws.config.ingest)) as converter:
 
-        def convert(source: Source) -> Converted:
+        def convert(source: SourceContent) -> ConvertedFile:
             found = converter.convert(
                 source.data, name=source.name, media_type=source.media_type, charset=source.charset
             )
@@ -123,7 +123,7 @@ class Ingested(Record, frozen=True):
 def ingest(
     ws: Workspace,
     name: str,
-    sources: Sequence[Source],
+    sources: Sequence[SourceContent],
     convert: Convert,
     *,
     metadata: Mapping[str, Any] | None = None,
@@ -142,9 +142,9 @@ def ingest(
     """
     require_library_name(name)
     given = None if metadata is None else checked_metadata(metadata, name)
-    converted: dict[str, Converted] = {}  # the plan may be asked again, under the lock
+    converted: dict[str, ConvertedFile] = {}  # the plan may be asked again, under the lock
 
-    def convert_once(source: Source) -> Converted:
+    def convert_once(source: SourceContent) -> ConvertedFile:
         if source.key not in converted:
             converted[source.key] = convert(source)
         return converted[source.key]
@@ -169,11 +169,11 @@ def ingest(
                 continue
             done.append(Ingested("replaced" if before else "indexed", after, collection))
         rows = [each.document for each in done if each.status != "skipped"]
-        ws.indexer().prepare(collection, rows)
+        ws.create_indexer().embed_documents(collection, rows)
         write = Write(put_collections=[] if found else [collection], put_documents=rows)
         return Planned(write if rows else None, done)
 
-    return writing.write(ws, plan, f"take into {name}")
+    return writing.write_rows(ws, plan, f"take into {name}")
 
 
 def held(ws: Workspace, at: At, name: str, key: str) -> Document | None:
@@ -187,9 +187,9 @@ class _Held:
     def __init__(self, ws: Workspace, at: At, name: str, keys: Sequence[str]) -> None:
         self._engine, self._at, self._name = ws.engine, at, name
         # Not by their ids alone: these stay with documents whose library is renamed.
-        ids = {source: doc_id for doc_id, source in reversed(ws.engine.sources(at, name))}
+        ids = {source: doc_id for doc_id, source in reversed(ws.engine.list_sources(at, name))}
         known = [ids[key] for key in keys if key in ids]
-        found = self._engine.documents(at, collection=name, ids=known) if known else ()
+        found = self._engine.read_documents(at, collection=name, ids=known) if known else ()
         self._documents = {each.source: each for each in found}
 
     def document(self, key: str) -> Document | None:
@@ -204,7 +204,7 @@ class _Held:
         while left:
             ids = {key: self._id(key, number) for key in left}
             taken = {
-                header.doc_id for header in self._engine.headers(self._at, collection=self._name, ids=ids.values())
+                header.doc_id for header in self._engine.read_headers(self._at, collection=self._name, ids=ids.values())
             }
             for key in left:
                 if ids[key] not in taken:
@@ -214,20 +214,22 @@ class _Held:
         return found
 
     def _id(self, key: str, number: int) -> str:
-        return str(uuid.uuid5(NAMESPACE, canonical_json([self._name, key, *([number] if number else [])])))
+        return str(uuid.uuid5(NAMESPACE, encode_canonical_json([self._name, key, *([number] if number else [])])))
 
 
-def _is_made_of(document: Document, source: Source) -> bool:
-    found = import_base.origin_of(document)
+def _is_made_of(document: Document, source: SourceContent) -> bool:
+    found = import_base.read_origin(document)
     return found is not None and found.hash == source.hash
 
 
-def _version(source: Source, converted: Converted, before: Document, given: Mapping[str, Any] | None) -> Document:
+def _version(
+    source: SourceContent, converted: ConvertedFile, before: Document, given: Mapping[str, Any] | None
+) -> Document:
     """The document of a source as it is now. `given`: None for the metadata that was given before.
 
     Raises `ContentRefused` for metadata of the source's own.
     """
-    kept = import_base.given_metadata(before) if given is None else given
+    kept = import_base.read_given_metadata(before) if given is None else given
     own = {key: value for key, value in checked_metadata(converted.metadata, source.name).items() if key not in kept}
     made_of = Origin(source.hash, source.etag, source.media_type, tuple(sorted(own)))
     return msgspec.structs.replace(
@@ -235,7 +237,7 @@ def _version(source: Source, converted: Converted, before: Document, given: Mapp
         title=converted.title or source.name,
         content=converted.text,
         content_hash=content_hash(converted.text),
-        metadata=canonical_json(import_base.with_origin({**own, **kept}, made_of)),
+        metadata=encode_canonical_json(import_base.add_origin({**own, **kept}, made_of)),
         file_type=source.file_type or converted.file_type,
         last_modified=source.last_modified,
         updated_at=clock.now(),
@@ -261,7 +263,7 @@ def checked_metadata(metadata: Mapping[str, Any], name: str) -> dict[str, Any]:
             key=import_base.KEY,
         )
     try:
-        found: dict[str, Any] = json_from_user(json.dumps(metadata))
+        found: dict[str, Any] = parse_user_json(json.dumps(metadata))
     except ValueError as error:
         raise ContentRefused(f"The metadata of {name!r} {error}.", hint="Use what JSON can say.") from None
     return found

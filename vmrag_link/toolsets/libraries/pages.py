@@ -17,7 +17,7 @@ from vmrag_link.documents import import_base
 from vmrag_link.errors import GitFailed, RemoteNotTrusted, UsageInvalid, quoted
 from vmrag_link.git import configuration
 from vmrag_link.models import Document
-from vmrag_link.ops.documents.named_files import Source, hash_of
+from vmrag_link.ops.documents.named_files import SourceContent, hash_of
 from vmrag_link.toolsets.libraries.web.addresses import limits_of, private_hosts
 from vmrag_link.toolsets.libraries.web.fetching import fetch
 from vmrag_link.toolsets.libraries.web.urls import PageUrl, parse_url
@@ -40,7 +40,7 @@ def admit_typed(ws: Workspace) -> Admit:
         if _is_agreed_to(ws, page, PAGES_KEY):
             return
         try:
-            configuration.add(ws.places, PAGES_KEY, page.site)
+            configuration.add_value(ws.places, PAGES_KEY, page.site)
         except GitFailed as failed:  # of another process, or read-only: the page is there all the same
             ws.progress.note(
                 f"For vmrag refresh it could not be remembered that you asked {page.site}: {failed.message}"
@@ -85,8 +85,8 @@ def admit_from_agent(ws: Workspace, *, agreed: Collection[str]) -> Admit:
 
 def agree(ws: Workspace, site: str) -> None:
     """Let agents in this repository have pages fetched from this host from now on."""
-    if site not in configuration.config_values(ws.places, TRUSTED_KEY):
-        configuration.add(ws.places, TRUSTED_KEY, site)
+    if site not in configuration.read_config_values(ws.places, TRUSTED_KEY):
+        configuration.add_value(ws.places, TRUSTED_KEY, site)
 
 
 def _is_agreed_to(ws: Workspace, page: PageUrl, key: str) -> bool:
@@ -94,7 +94,7 @@ def _is_agreed_to(ws: Workspace, page: PageUrl, key: str) -> bool:
     if page.host in private_hosts(ws.config.ingest.allow_private_urls):
         return True
     return page.site in {
-        _site(page.scheme, config_value) for config_value in configuration.config_values(ws.places, key)
+        _site(page.scheme, config_value) for config_value in configuration.read_config_values(ws.places, key)
     }
 
 
@@ -113,13 +113,13 @@ def key_of(url: str) -> str:
     return parse_url(url).text
 
 
-def read(ws: Workspace, url: str, before: Document | None, admit: Admit) -> Source:
+def read(ws: Workspace, url: str, before: Document | None, admit: Admit) -> SourceContent:
     """The page as it is now; `before`: the document that a library has of it. `admit`
     decides about its host.
 
     Raises as `web.fetching.fetch`.
     """
-    known = import_base.origin_of(before) if before else None
+    known = import_base.read_origin(before) if before else None
     limits = limits_of(ws.config.ingest, admit)
     if before and known:
         fetched = fetch(url, limits=limits, etag=known.etag, last_modified=before.last_modified)
@@ -127,7 +127,7 @@ def read(ws: Workspace, url: str, before: Document | None, admit: Admit) -> Sour
         fetched = fetch(url, limits=limits)
     key = key_of(url)
     parts = urlsplit(key)
-    return Source(
+    return SourceContent(
         key,
         unquote(PurePosixPath(parts.path).name) or parts.netloc,
         known.hash if known and fetched.unchanged else hash_of(fetched.data),

@@ -57,9 +57,9 @@ def refresh(ws: Workspace, names: Sequence[str] = (), *, dry_run: bool = False) 
     """
     if dry_run:
         follow_and_warn(ws)
-        at = ws.at()
+        at = ws.locate_documents()
     else:
-        at = writing.writable(ws).place
+        at = writing.require_writable(ws).at
     wanted = _wanted(ws, at, names)
     for url in filter(named_files.is_url, names):
         admit_typed(ws)(parse_url(url))
@@ -93,7 +93,7 @@ def _wanted(ws: Workspace, at: At, names: Sequence[str]) -> dict[str, list[str]]
 
 def _pages_of(ws: Workspace, at: At, name: str) -> dict[str, str]:
     """URLs by the ids of their documents."""
-    return {doc_id: source for doc_id, source in ws.engine.sources(at, name) if named_files.is_url(source)}
+    return {doc_id: source for doc_id, source in ws.engine.list_sources(at, name) if named_files.is_url(source)}
 
 
 def _resolve_name(ws: Workspace, at: At, there: dict[str, dict[str, str]], name: str) -> list[tuple[str, str]]:
@@ -109,9 +109,9 @@ def _resolve_name(ws: Workspace, at: At, there: dict[str, dict[str, str]], name:
     if name.rstrip("/") in there:
         collection = name.rstrip("/")
         return [(collection, url) for url in there[collection].values()]
-    if not document_names.candidates(ws.engine, at, name) and name.partition("/")[0] not in there:
+    if not document_names.find_candidates(ws.engine, at, name) and name.partition("/")[0] not in there:
         raise _no_library(ws, at, name.partition("/")[0])
-    document = document_names.find(ws.engine, [at], name)
+    document = document_names.find_document(ws.engine, [at], name)
     if document.collection not in there:
         raise _no_library(ws, at, document.collection)
     url = there[document.collection].get(document.doc_id, "")
@@ -125,7 +125,7 @@ def _resolve_name(ws: Workspace, at: At, there: dict[str, dict[str, str]], name:
 
 
 def _no_library(ws: Workspace, at: At, name: str) -> CollectionMissing | UsageInvalid:
-    if any(collection.name == name for collection in ws.engine.collections(at)):
+    if any(collection.name == name for collection in ws.engine.list_collections(at)):
         return UsageInvalid(
             f"The collection {name!r} is no library: its documents came from no URL.",
             hint="vmrag list",
@@ -158,7 +158,7 @@ def command(invocation: Invocation, *, names: tuple[str, ...], dry_run: bool) ->
     """
     with invocation.workspace() as ws:
         report = refresh(ws, names, dry_run=dry_run)
-    invocation.emit(report, _lines(report))
+    invocation.emit_report(report, _lines(report))
     return FAILED_CHECK if report.failed else 0
 
 
@@ -183,9 +183,9 @@ def page_lines(pages: Iterable[TakenPage]) -> Iterator[str]:
     """A line for each page that is new, that changed, or that failed."""
     for page in pages:
         if page.status == "indexed":
-            yield f"{output.style('A', fg='green')}  {page.url}"
+            yield f"{output.style_text('A', fg='green')}  {page.url}"
         elif page.status == "replaced":
             words = f" | +{page.words.inserted} -{page.words.deleted}{hidden_suffix(page.words)}" if page.words else ""
-            yield f"{output.style('M', fg='yellow')}  {page.url}{words}"
+            yield f"{output.style_text('M', fg='yellow')}  {page.url}{words}"
         elif page.status == "failed":
-            yield f"{output.style('!', fg='red')}  {page.problem}"
+            yield f"{output.style_text('!', fg='red')}  {page.problem}"

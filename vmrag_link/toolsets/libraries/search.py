@@ -21,8 +21,8 @@ from vmrag_link.index.metadata import parse_chunk_id
 from vmrag_link.models import PAGE_BREAK, At, Collection, Document, Record
 from vmrag_link.ops.documents import named_files
 from vmrag_link.ops.documents.document_selection import chunks_of
-from vmrag_link.ops.follow.provenance import Standing, viewed
-from vmrag_link.ops.index.query import require_query, searching
+from vmrag_link.ops.follow.provenance import AnswerOrigin, find_view_origin
+from vmrag_link.ops.index.query import require_query, search_index
 from vmrag_link.retrieval.query import Hit, Mode, Query
 from vmrag_link.retrieval.search import Searcher
 from vmrag_link.toolsets.libraries.ingest import all_libraries
@@ -77,7 +77,7 @@ def _looked_up(ws: Workspace, at: At, among: Mapping[str, Collection], wanted: F
     whole: list[str] = []
     some: list[dict[str, Any]] = []
     for name, collection in among.items():
-        for document in ws.engine.documents(at, collection=name):
+        for document in ws.engine.read_documents(at, collection=name):
             if not _passes(ws, document, wanted):
                 continue
             page = wanted.get("page")
@@ -116,13 +116,13 @@ def _moment(text: str) -> str:
         moment = dt.datetime.fromisoformat(text)
     except ValueError:
         return text
-    return clock.at((moment if moment.tzinfo else moment.replace(tzinfo=dt.UTC)).timestamp())
+    return clock.format_file_time((moment if moment.tzinfo else moment.replace(tzinfo=dt.UTC)).timestamp())
 
 
 def _of_chunk(ws: Workspace, at: At, names: Iterable[str], name: str) -> list[dict[str, Any]]:
     """What a chunk's name means: a document that has it, else a chunk of one."""
     found = parse_chunk_id(name)
-    if found is None or any(ws.engine.document(at, each, name) for each in names):
+    if found is None or any(ws.engine.find_document(at, each, name) for each in names):
         return [{"source_id": name}]
     doc_id, number = found
     return [{"source_id": doc_id}, {"chunk_index": number}]
@@ -163,7 +163,7 @@ class LibraryPassages(Record, frozen=True):
 
 def search(
     ws: Workspace, text: str, *, k: int, name: str | None = None, where: Mapping[str, Any] | None = None
-) -> tuple[LibraryPassages, Standing]:
+) -> tuple[LibraryPassages, AnswerOrigin]:
     """The best passages of one library or of all; none where there is no such library.
 
     `where`: values that must all be equal (`search_filter`). Raises `UsageInvalid` for a query
@@ -172,12 +172,14 @@ def search(
     require_query(text)
     wanted = parse(where or {})
 
-    def look(searcher: Searcher, view: View) -> tuple[LibraryPassages, Standing]:
+    def look(searcher: Searcher, view: View) -> tuple[LibraryPassages, AnswerOrigin]:
         there = all_libraries(ws, view.at)
-        libraries = {each.name: each for each in there if name in (None, each.name) and searcher.collection(each.name)}
+        libraries = {
+            each.name: each for each in there if name in (None, each.name) and searcher.find_collection(each.name)
+        }
         narrowed = narrow(ws, view.at, Query(text, k=k, mode=Mode.HYBRID), libraries, wanted)
         hits = searcher.search(narrowed) if narrowed else []
-        rows = {key: ws.engine.document(view.at, *key) for key in {(hit.collection, hit.doc_id) for hit in hits}}
+        rows = {key: ws.engine.find_document(view.at, *key) for key in {(hit.collection, hit.doc_id) for hit in hits}}
         paged = [row for row in rows.values() if row and has_pages(row)]
         pages = {row.key: pages_of(ws, libraries[row.collection], row) for row in paged}
         found = [
@@ -185,9 +187,9 @@ def search(
             for hit in hits
             if (row := rows[hit.collection, hit.doc_id])
         ]
-        return LibraryPassages(found), viewed(ws, view)
+        return LibraryPassages(found), find_view_origin(ws, view)
 
-    return searching(ws, look, files=False)
+    return search_index(ws, look, files=False)
 
 
 def _passage(ws: Workspace, hit: Hit, document: Document, page: int) -> LibraryPassage:
@@ -201,7 +203,7 @@ def _passage(ws: Workspace, hit: Hit, document: Document, page: int) -> LibraryP
         page,
         hit.text,
         hit.chunk,
-        import_base.shown_metadata(document),
+        import_base.read_visible_metadata(document),
         hit.score,
     )
 

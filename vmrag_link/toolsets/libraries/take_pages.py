@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 
 from vmrag_link import worddiff
-from vmrag_link.conversion.converter import Converted
+from vmrag_link.conversion.converter import ConvertedFile
 from vmrag_link.documents import import_base
 from vmrag_link.errors import (
     AccessDenied,
@@ -21,7 +21,7 @@ from vmrag_link.errors import (
 )
 from vmrag_link.models import Document, Record
 from vmrag_link.ops.documents import writing
-from vmrag_link.ops.documents.named_files import Source
+from vmrag_link.ops.documents.named_files import SourceContent
 from vmrag_link.ops.history.word_diff import Words, words_of
 from vmrag_link.toolsets.libraries import pages
 from vmrag_link.toolsets.libraries.ingest import Convert, check, converting, find_library, ingest
@@ -115,8 +115,8 @@ class TakenPages(Record, frozen=True):
 class _Ready(NamedTuple):
     """A page that differs from `before`, and what it is now."""
 
-    source: Source
-    converted: Converted
+    source: SourceContent
+    converted: ConvertedFile
     before: Document | None
 
 
@@ -137,15 +137,15 @@ def take_pages(
     its `problem`.
     """
     check(name, metadata)
-    at = ws.at() if dry_run else writing.writable(ws).place
+    at = ws.locate_documents() if dry_run else writing.require_writable(ws).at
     find_library(ws, at, name)
-    ids = {source: doc_id for doc_id, source in reversed(ws.engine.sources(at, name))}
+    ids = {source: doc_id for doc_id, source in reversed(ws.engine.list_sources(at, name))}
     run = _Run(ws, name, metadata, dry_run=dry_run)
     with converting(ws) as convert, ws.progress.task(FETCHING_PAGES, len(urls)) as task:
         for url in urls:
             try:
                 doc_id = ids.get(parse_url(url).text)
-                before = ws.engine.document(at, name, doc_id) if doc_id else None
+                before = ws.engine.find_document(at, name, doc_id) if doc_id else None
                 pace.wait(parse_url(url))
                 run.take(url, before, _changed(ws, url, before, convert, admit))
             except _FAILURES as error:
@@ -158,15 +158,15 @@ def take_pages(
 def _changed(ws: Workspace, url: str, before: Document | None, convert: Convert, admit: Admit) -> _Ready | None:
     """None if the page makes the document that is stored. Raises one of `_FAILURES`."""
     source = pages.read(ws, url, before, admit)
-    known = import_base.origin_of(before) if before else None
+    known = import_base.read_origin(before) if before else None
     if known and known.hash == source.hash:
         return None
     converted = convert(source)
     return None if before and _same(before, source, converted) else _Ready(source, converted, before)
 
 
-def _same(before: Document, source: Source, converted: Converted) -> bool:
-    stored = import_base.shown_metadata(before)
+def _same(before: Document, source: SourceContent, converted: ConvertedFile) -> bool:
+    stored = import_base.read_visible_metadata(before)
     return (
         before.content == converted.text
         and before.title == (converted.title or source.name)
@@ -188,7 +188,7 @@ class _Run:
             self._pages[url] = TakenPage(url, self._name, "unchanged", doc_id)
             return
         if before:
-            difference = worddiff.difference(before.content, ready.converted.text)
+            difference = worddiff.diff_words(before.content, ready.converted.text)
             words = words_of(difference)
             self._pages[url] = TakenPage(url, self._name, "replaced", doc_id, words)
         else:

@@ -8,16 +8,16 @@ from typing import Annotated, Any, Literal, TypeVar
 from vmrag_link.documents import import_base
 from vmrag_link.errors import EmbeddingError, IndexExtraMissing, plural, quoted
 from vmrag_link.git.listing import refuse_ignored
-from vmrag_link.index.contents import chunk_counts
+from vmrag_link.index.contents import count_chunks_by_document
 from vmrag_link.models import LIBRARY, At, Document, Record
 from vmrag_link.ops.documents import named_files, writing
-from vmrag_link.ops.documents.collections import TABLES, require
+from vmrag_link.ops.documents.collections import TABLES, require_table
 from vmrag_link.ops.documents.document_selection import chunks_of
-from vmrag_link.ops.documents.named_files import Source
+from vmrag_link.ops.documents.named_files import SourceContent
 from vmrag_link.ops.documents.writing import WriteResult
 from vmrag_link.ops.follow.follow_pin import read_consistently
-from vmrag_link.ops.follow.provenance import Standing, standing, viewed
-from vmrag_link.ops.index.index_status import held_now
+from vmrag_link.ops.follow.provenance import AnswerOrigin, find_origin, find_view_origin
+from vmrag_link.ops.index.index_status import read_held_now
 from vmrag_link.ops.system import stores
 from vmrag_link.toolsets.libraries import pages
 from vmrag_link.toolsets.libraries import search as searching
@@ -49,11 +49,11 @@ def file(
     Raises `AccessDenied` for one that git ignores, and as `named_files.find`, `named_files.read`
     and `ingest`.
     """
-    found = named_files.find(ws, path)
+    found = named_files.find_file(ws, path)
     own = f"vmrag import {quoted(path)} --library {quoted(name)}"
     hint = f"Only the user can take it all the same: {own}"
     refuse_ignored(ws.places, found, hint=hint, agreed=agreed, ask=True)
-    return _one(ws, name, named_files.read(ws, found), metadata)
+    return _one(ws, name, named_files.read_file(ws, found), metadata)
 
 
 def page(
@@ -66,12 +66,12 @@ def page(
     """
     check(name, metadata)
     key = pages.key_of(url)
-    at = writing.writable(ws).place
+    at = writing.require_writable(ws).at
     find_library(ws, at, name)
     return _one(ws, name, pages.read(ws, url, held(ws, at, name, key), admit), metadata)
 
 
-def _one(ws: Workspace, name: str, source: Source, metadata: Mapping[str, Any] | None) -> WriteResult[Ingested]:
+def _one(ws: Workspace, name: str, source: SourceContent, metadata: Mapping[str, Any] | None) -> WriteResult[Ingested]:
     with converting(ws) as convert:
         done = ingest(ws, name, [source], convert, metadata=metadata)
     return WriteResult(done.report[0], done.branch, done.pending, done.chunks)
@@ -228,42 +228,42 @@ class LibraryList(Record, frozen=True):
 
 def list_held(
     ws: Workspace, name: str | None, *, limit: int, offset: int, table: str | None = None
-) -> tuple[DocumentList, Standing]:
+) -> tuple[DocumentList, AnswerOrigin]:
     """The documents of one library or of all, newest first; none of one that is not there.
 
     `table`: those of all collections of this table instead. Raises `TableMissing`.
     """
-    only = None if table is None else require(table)
+    only = None if table is None else require_table(table)
 
     def look(at: At, chunks: Chunks) -> DocumentList:
         names = [
             collection.name
-            for collection in ws.engine.collections(at)
+            for collection in ws.engine.list_collections(at)
             if name in (None, collection.name) and (only is not None or collection.kind == LIBRARY)
         ]
         # Their texts go as they come: only those of the page are kept.
         found = [
             (document.created_at, document.key)
             for one in names
-            for document in ws.engine.documents(at, collection=one, table=only)
+            for document in ws.engine.read_documents(at, collection=one, table=only)
         ]
         found.sort(key=lambda each: each[1])
         found.sort(key=lambda each: each[0], reverse=True)
-        rows = (ws.engine.document(at, *key) for _, key in found[offset : offset + limit])
+        rows = (ws.engine.find_document(at, *key) for _, key in found[offset : offset + limit])
         listed = [_listed(ws, row, chunks.get(row.key, 0)) for row in rows if row]
         return DocumentList(listed, len(listed), len(found))
 
     return _reading(ws, look)
 
 
-def library_sizes(ws: Workspace) -> tuple[LibraryList, Standing]:
+def library_sizes(ws: Workspace) -> tuple[LibraryList, AnswerOrigin]:
     """All libraries by name."""
 
     def look(at: At, chunks: Chunks) -> LibraryList:
         sizes = [
             LibrarySize(
                 library.name,
-                ws.engine.count(at, collection=library.name),
+                ws.engine.count_documents(at, collection=library.name),
                 sum(number for (name, _), number in chunks.items() if name == library.name),
             )
             for library in all_libraries(ws, at)
@@ -273,22 +273,25 @@ def library_sizes(ws: Workspace) -> tuple[LibraryList, Standing]:
     return _reading(ws, look)
 
 
-def _reading(ws: Workspace, look: Callable[[At, Chunks], T]) -> tuple[T, Standing]:
+def _reading(ws: Workspace, look: Callable[[At, Chunks], T]) -> tuple[T, AnswerOrigin]:
     """What `look` returns of the documents and of the index that holds them.
 
     If the index cannot be brought there, because a model is missing, of what it holds now.
     """
     try:
         return read_consistently(
-            ws, lambda: ws.reader.read(lambda view: (look(view.at, chunk_counts(view.folder)), viewed(ws, view)))
+            ws,
+            lambda: ws.reader.read(
+                lambda view: (look(view.at, count_chunks_by_document(view.folder)), find_view_origin(ws, view))
+            ),
         )
     except (EmbeddingError, IndexExtraMissing):
         return read_consistently(ws, lambda: _without_index(ws, look), index=False)
 
 
-def _without_index(ws: Workspace, look: Callable[[At, Chunks], T]) -> tuple[T, Standing]:
-    here = standing(ws)
-    return look(here.at, held_now(ws, ws.reader.moment()).chunks), here
+def _without_index(ws: Workspace, look: Callable[[At, Chunks], T]) -> tuple[T, AnswerOrigin]:
+    here = find_origin(ws)
+    return look(here.at, read_held_now(ws, ws.reader.read_moment()).chunks), here
 
 
 def _listed(ws: Workspace, document: Document, chunks: int) -> ListedDocument:
@@ -299,6 +302,6 @@ def _listed(ws: Workspace, document: Document, chunks: int) -> ListedDocument:
         document.collection,
         document.content_hash,
         document.created_at,
-        import_base.shown_metadata(document),
+        import_base.read_visible_metadata(document),
         chunks,
     )

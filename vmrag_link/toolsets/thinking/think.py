@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 import msgspec
 
 from vmrag_link import clock
-from vmrag_link.documents.import_base import id_problem
+from vmrag_link.documents.import_base import find_id_problem
 from vmrag_link.errors import UsageInvalid
-from vmrag_link.models import LONGEST_TEXT, At, Document, Record, content_hash, metadata_of
+from vmrag_link.models import LONGEST_TEXT, At, Document, Record, content_hash, parse_metadata
 from vmrag_link.ops.documents import writing
 from vmrag_link.ops.documents.writing import Planned, WriteResult
 from vmrag_link.ops.system import stores
-from vmrag_link.ops.system.stores import THOUGHTS, entry
+from vmrag_link.ops.system.stores import THOUGHTS, build_document
 from vmrag_link.workspace import Workspace
 
 if TYPE_CHECKING:
@@ -100,7 +100,7 @@ def parse(doc_id: str, content: str, metadata: Mapping[str, Any]) -> Thought | N
 
 
 def thought_of(document: Document) -> Thought | None:
-    return parse(document.doc_id, document.content, metadata_of(document))
+    return parse(document.doc_id, document.content, parse_metadata(document))
 
 
 def of_sessions(ws: DocumentStore, at: At, sessions: Iterable[str]) -> list[Thought]:
@@ -108,8 +108,8 @@ def of_sessions(ws: DocumentStore, at: At, sessions: Iterable[str]) -> list[Thou
     was ever thought.
     """
     wanted = set(sessions)
-    ids = [doc_id for session in wanted for doc_id in ws.engine.ids(at, THOUGHTS, prefix=_prefix(session))]
-    found = map(thought_of, ws.engine.documents(at, collection=THOUGHTS, ids=ids)) if ids else ()
+    ids = [doc_id for session in wanted for doc_id in ws.engine.list_ids(at, THOUGHTS, prefix=_prefix(session))]
+    found = map(thought_of, ws.engine.read_documents(at, collection=THOUGHTS, ids=ids)) if ids else ()
     return sorted(
         (each for each in found if each and each.place.session_id in wanted),
         key=lambda each: (each.place.session_id, *each.place.order),
@@ -169,17 +169,17 @@ def think(ws: Workspace, new: NewThought) -> WriteResult[ThoughtReport]:
     session = new.session_id or str(uuid.uuid4())
     branch = new.branch_id or (f"branch-{uuid.uuid4().hex[:8]}" if new.branch_from_thought else "")
     doc_id = thought_id(session, new.thought_number, branch)
-    if why := id_problem(doc_id):
+    if why := find_id_problem(doc_id):
         raise UsageInvalid(
             f"The thought's id {doc_id[:80]!r} {why}.",
             hint="Take a shorter session_id and branch_id, or leave them out.",
             parameter="session_id",
         )
 
-    store = stores.store_for_tools(ws)
+    store = stores.find_tools_store(ws)
 
     def plan(at: At) -> Planned[ThoughtReport]:
-        collection, made = stores.find_or_new(store, at, stores.THOUGHTS)
+        collection, made = stores.find_or_define(store, at, stores.THOUGHTS)
         session_thoughts = [] if made else of_sessions(store, at, [session])
         place = ThoughtPlace(
             session_id=session,
@@ -191,8 +191,8 @@ def think(ws: Workspace, new: NewThought) -> WriteResult[ThoughtReport]:
             timestamp=clock.now(),
             custom_data=dict(new.custom_data),
         )
-        before = None if made else store.engine.document(at, collection.name, doc_id)
-        row = entry(collection.name, doc_id, new.thought, metadata(place), before=before)
+        before = None if made else store.engine.find_document(at, collection.name, doc_id)
+        row = build_document(collection.name, doc_id, new.thought, metadata(place), before=before)
         was = thought_of(before) if before else None
         if was and (was.place.session_id, was.place.branch_id) != (session, branch):
             raise _place_taken(doc_id, was)
@@ -200,10 +200,10 @@ def think(ws: Workspace, new: NewThought) -> WriteResult[ThoughtReport]:
         previous = _previous(session_thoughts, place)
         if before and was and content_hash(new.thought) == before.content_hash and _same(was, thought):
             return Planned(None, _report(was, previous, replaced=True))
-        write = stores.prepared(store, [stores.Put(collection, made, [row])])
+        write = stores.prepare_write(store, [stores.CollectionPut(collection, made, [row])])
         return Planned(write, _report(thought, previous, replaced=before is not None))
 
-    return writing.write(store, plan, "write down a thought")
+    return writing.write_rows(store, plan, "write down a thought")
 
 
 def _report(thought: Thought, previous: Sequence[Thought], *, replaced: bool) -> ThoughtReport:

@@ -8,14 +8,14 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
 from vmrag_link.errors import plural
-from vmrag_link.models import DocumentHeader, Record, metadata_of
+from vmrag_link.models import DocumentHeader, Record, parse_metadata
 from vmrag_link.ops.follow.follow_pin import read_consistently
-from vmrag_link.ops.follow.provenance import Standing, standing, viewed
-from vmrag_link.ops.index.query import searching
+from vmrag_link.ops.follow.provenance import AnswerOrigin, find_origin, find_view_origin
+from vmrag_link.ops.index.query import search_index
 from vmrag_link.ops.system import stores
 from vmrag_link.ops.system.stores import THOUGHTS
 from vmrag_link.retrieval import fusion
-from vmrag_link.retrieval.query import Mode, Near, Query, similarity
+from vmrag_link.retrieval.query import Mode, NearHit, Query, to_similarity
 from vmrag_link.retrieval.search import Searcher
 from vmrag_link.toolsets.thinking import think
 from vmrag_link.toolsets.thinking.think import NewThought, Thought, ThoughtReport
@@ -135,12 +135,12 @@ class SessionThoughts(Record, frozen=True):
     total_thoughts_in_session: int
 
 
-def session_thoughts(ws: Workspace, session: str, *, branches: bool = True) -> tuple[SessionThoughts, Standing]:
+def session_thoughts(ws: Workspace, session: str, *, branches: bool = True) -> tuple[SessionThoughts, AnswerOrigin]:
     """The thoughts of a session, trunk by number and then each branch; none of an unknown one."""
-    store = stores.store_for_tools(ws)
+    store = stores.find_tools_store(ws)
 
-    def read() -> tuple[SessionThoughts, Standing]:
-        here = standing(store)
+    def read() -> tuple[SessionThoughts, AnswerOrigin]:
+        here = find_origin(store)
         found = think.of_sessions(store, here.at, [session])
         shown = [each for each in found if branches or not each.place.branch_id]
         return SessionThoughts(session, shown, len(shown)), here
@@ -150,7 +150,7 @@ def session_thoughts(ws: Workspace, session: str, *, branches: bool = True) -> t
 
 def similar_thoughts(
     ws: Workspace, text: str, *, k: int, threshold: float | None = None, session: str = "", branches: bool = True
-) -> tuple[SimilarThoughts, Standing]:
+) -> tuple[SimilarThoughts, AnswerOrigin]:
     """The thoughts nearest to a text, of one session or of all, that are similar enough.
 
     Without `branches` those of the trunk alone. Raises as `Searcher.nearest`.
@@ -158,56 +158,56 @@ def similar_thoughts(
     where: list[Mapping[str, Any]] = [{"thought_number": {"$gte": 1}}]
     where += [{"session_id": session}] if session else []
     where += [] if branches else [{"branch_id": ""}]
-    store = stores.store_for_tools(ws)
+    store = stores.find_tools_store(ws)
 
-    def look(searcher: Searcher, view: View) -> tuple[SimilarThoughts, Standing]:
+    def look(searcher: Searcher, view: View) -> tuple[SimilarThoughts, AnswerOrigin]:
         least = _threshold(ws, searcher, threshold)
-        if searcher.collection(THOUGHTS) is None:
-            return SimilarThoughts([], 0, least, None), viewed(store, view)
+        if searcher.find_collection(THOUGHTS) is None:
+            return SimilarThoughts([], 0, least, None), find_view_origin(store, view)
         asked = Query(text, (THOUGHTS,), k, Mode.VECTOR, {"$and": where} if len(where) > 1 else where[0])
         scored = [
-            SimilarThought(thought.id, thought.content, thought.place, similarity(near.cosine))
-            for near in searcher.nearest(asked, per_document=1)
+            SimilarThought(thought.id, thought.content, thought.place, to_similarity(near.cosine))
+            for near in searcher.find_nearest(asked, per_document=1)
             if (thought := _thought(store, view, near))
         ]
         best = scored[0].similarity if scored else None
         found = [each for each in scored if each.similarity >= least]
-        return SimilarThoughts(found, len(found), least, best), viewed(store, view)
+        return SimilarThoughts(found, len(found), least, best), find_view_origin(store, view)
 
-    return searching(store, look, files=False)
+    return search_index(store, look, files=False)
 
 
-def _thought(store: DocumentStore, view: View, near: Near) -> Thought | None:
+def _thought(store: DocumentStore, view: View, near: NearHit) -> Thought | None:
     """The whole thought, of which a long one's chunk was found."""
     if near.hit.chunks == 1:
         return think.parse(near.hit.doc_id, near.hit.text, near.hit.metadata)
-    document = store.engine.document(view.at, THOUGHTS, near.hit.doc_id)
+    document = store.engine.find_document(view.at, THOUGHTS, near.hit.doc_id)
     return think.thought_of(document) if document else None
 
 
 def similar_sessions(
     ws: Workspace, text: str, *, k: int, threshold: float | None = None
-) -> tuple[SimilarSessions, Standing]:
+) -> tuple[SimilarSessions, AnswerOrigin]:
     """The sessions nearest to a text that are similar enough.
 
     A session's vector is the mean of its thoughts'. Raises as `Searcher.nearest_groups`.
     """
-    store = stores.store_for_tools(ws)
+    store = stores.find_tools_store(ws)
 
-    def look(searcher: Searcher, view: View) -> tuple[SimilarSessions, Standing]:
+    def look(searcher: Searcher, view: View) -> tuple[SimilarSessions, AnswerOrigin]:
         least = _threshold(ws, searcher, threshold)
-        near = searcher.nearest_groups(THOUGHTS, text, _session_of)
+        near = searcher.rank_groups(THOUGHTS, text, _session_of)
         best = next(iter(near.values()), None)
         found = [name for name, nearness in near.items() if nearness >= least][:k]
         held = think.of_sessions(store, view.at, found)
         rows = [_session(name, near[name], [each for each in held if each.place.session_id == name]) for name in found]
-        return SimilarSessions(rows, len(rows), least, best), viewed(store, view)
+        return SimilarSessions(rows, len(rows), least, best), find_view_origin(store, view)
 
-    return searching(store, look, files=False)
+    return search_index(store, look, files=False)
 
 
 def _session_of(header: DocumentHeader) -> str | None:
-    thought = think.parse(header.doc_id, "", metadata_of(header))
+    thought = think.parse(header.doc_id, "", parse_metadata(header))
     return thought.place.session_id if thought else None
 
 
@@ -226,6 +226,8 @@ def _summary(texts: Sequence[str]) -> str:
 
 
 def _threshold(ws: Workspace, searcher: Searcher, given: float | None) -> float:
-    collection = searcher.collection(THOUGHTS)
+    collection = searcher.find_collection(THOUGHTS)
     model = collection.embedding_function if collection else ws.config.embedding.model
-    return fusion.threshold(fusion.Use.THOUGHTS, model, given=given, configured=think.settings(ws).threshold or None)
+    return fusion.choose_threshold(
+        fusion.SearchPurpose.THOUGHTS, model, given=given, configured=think.settings(ws).threshold or None
+    )

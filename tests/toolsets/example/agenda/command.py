@@ -15,4 +15,4 @@ def command(invocation: Invocation, *, day: str) -> None:
     """Show what calendars hold for a day, YYYYMMDD."""
     with invocation.workspace() as ws:
         found = events(ws, day)
-    invocation.emit({"events": found}, found or ["Nothing."])
+    invocation.emit_report({"events": found}, found or ["Nothing."])

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from vmrag_link.ops.documents.reading import Pattern, grep
+from vmrag_link.ops.documents.reading import Pattern, grep_texts
 from vmrag_link.workspace import Workspace
 
 
 def events(ws: Workspace, day: str) -> list[str]:
     """What documents at the checked-out revision hold for a day (YYYYMMDD)."""
-    found = grep(ws, Pattern(f"* {day} ", fixed=True))
+    found = grep_texts(ws, Pattern(f"* {day} ", fixed=True))
     return [line.text.removeprefix(f"* {day} ") for document in found.documents for line in document.lines]

@@ -3,9 +3,26 @@
 from __future__ import annotations
 
 from vmrag_link.ops.upkeep.doctor import committed, indexes, knowledge, machine
-from vmrag_link.ops.upkeep.doctor.findings import DoctorReport, Finding, Looked, Mended, Topic, doctor, without_git
+from vmrag_link.ops.upkeep.doctor.findings import (
+    DoctorReport,
+    Finding,
+    RepairedFinding,
+    Topic,
+    TopicReport,
+    doctor,
+    report_without_git,
+)
 
-__all__ = ["TOPICS", "DoctorReport", "Finding", "Looked", "Mended", "Topic", "doctor", "without_git"]
+__all__ = [
+    "TOPICS",
+    "DoctorReport",
+    "Finding",
+    "RepairedFinding",
+    "Topic",
+    "TopicReport",
+    "doctor",
+    "report_without_git",
+]
 
 TOPICS = (
     machine.PROGRAMS,
@@ -17,7 +34,7 @@ TOPICS = (
     knowledge.JOURNAL,
     knowledge.LOCAL,
     committed.PIN,
-    committed.ATTRIBUTED,
+    committed.PIN_ATTRIBUTES,
     indexes.VECTORS,
     indexes.VIEWS,
     indexes.COPIES,
@@ -30,6 +47,6 @@ TOPICS = (
     knowledge.COPIES,
     knowledge.REMOTE,
     knowledge.LINKS,
-    machine.LEFT,
+    machine.LEFTOVERS,
 )
 """In the order of checks and repairs: causes come before their consequences."""

@@ -56,7 +56,7 @@ class Topic(NamedTuple):
 _LEVELS: tuple[Level, ...] = ("ok", "note", "warning", "error")
 
 
-class Looked(Record, frozen=True):
+class TopicReport(Record, frozen=True):
     """A topic and what was found in it; `level` is the worst of it."""
 
     name: str
@@ -64,7 +64,7 @@ class Looked(Record, frozen=True):
     findings: tuple[Finding, ...]
 
 
-class Mended(Record, frozen=True):
+class RepairedFinding(Record, frozen=True):
     """A finding that is gone, and what was done about it."""
 
     finding: Finding
@@ -78,8 +78,8 @@ class DoctorReport(Record, frozen=True):
     """
 
     healthy: bool
-    topics: tuple[Looked, ...]
-    mended: tuple[Mended, ...] = ()
+    topics: tuple[TopicReport, ...]
+    mended: tuple[RepairedFinding, ...] = ()
 
 
 def doctor(ws: Workspace, topics: Sequence[Topic], *, fix: bool = False) -> DoctorReport:
@@ -96,13 +96,13 @@ def doctor(ws: Workspace, topics: Sequence[Topic], *, fix: bool = False) -> Doct
     return DoctorReport(_healthy(looked), looked, tuple(each for each in tried if each.finding not in left))
 
 
-def without_git(error: GitConfigInvalid) -> DoctorReport:
+def report_without_git(error: GitConfigInvalid) -> DoctorReport:
     """Return a report of the one finding that keeps everything else from being examined."""
     finding = Finding("GIT_CONFIG_DAMAGED", "error", error.message, error.hint)
-    return DoctorReport(False, (Looked("git's configuration", "error", (finding,)),))
+    return DoctorReport(False, (TopicReport("git's configuration", "error", (finding,)),))
 
 
-def _look(ws: Workspace, topics: Sequence[Topic]) -> tuple[Looked, ...]:
+def _look(ws: Workspace, topics: Sequence[Topic]) -> tuple[TopicReport, ...]:
     """An error that several topics meet (unreadable settings, say) is reported by the first."""
     seen: set[tuple[str, str]] = set()
     looked = []
@@ -110,7 +110,7 @@ def _look(ws: Workspace, topics: Sequence[Topic]) -> tuple[Looked, ...]:
         new = [finding for finding in _findings(ws, topic) if (finding.code, finding.message) not in seen]
         seen.update((each.code, each.message) for each in new)
         worst = max(("ok", *(each.level for each in new)), key=_LEVELS.index)
-        looked.append(Looked(topic.name, worst, tuple(new)))
+        looked.append(TopicReport(topic.name, worst, tuple(new)))
     return tuple(looked)
 
 
@@ -122,14 +122,14 @@ def _findings(ws: Workspace, topic: Topic) -> Iterator[Finding]:
         yield Finding(known.code, "error", known.message, known.hint)
 
 
-def _mend(ws: Workspace, topics: Sequence[Topic], looked: Sequence[Looked]) -> Iterator[Mended]:
+def _mend(ws: Workspace, topics: Sequence[Topic], looked: Sequence[TopicReport]) -> Iterator[RepairedFinding]:
     for topic, found in zip(topics, looked, strict=True):
         for finding in found.findings:
             repair = topic.repairs.get(finding.code)
             if repair is None:
                 continue
             try:
-                yield Mended(finding, repair(ws, finding))
+                yield RepairedFinding(finding, repair(ws, finding))
             except (VmragError, OSError) as error:
                 known = _as_known_error(error)
                 ws.progress.note(f"{finding.code} is left: {known.message} {known.hint}".rstrip())
@@ -143,5 +143,5 @@ def _as_known_error(error: VmragError | OSError) -> VmragError:
     return known
 
 
-def _healthy(looked: Sequence[Looked]) -> bool:
+def _healthy(looked: Sequence[TopicReport]) -> bool:
     return all(each.level in ("ok", "note") for each in looked)

@@ -20,16 +20,16 @@ from vmrag_link import __version__, locks, proc
 from vmrag_link.chroma import bindings
 from vmrag_link.conversion.child import serving
 from vmrag_link.engines import opening
-from vmrag_link.engines.base import DOLT_FOLDER, DOLTLITE_FILE, engine_of
+from vmrag_link.engines.base import DOLT_FOLDER, DOLTLITE_FILE, detect_engine
 from vmrag_link.errors import ConfigInvalid, DoltMissing, EngineFailed, FileFailed, quoted, shortened
 from vmrag_link.git import refs, sidecar_repo
-from vmrag_link.git.run import git, until_unlocked
-from vmrag_link.index.directories import BUILDING
-from vmrag_link.index.views import segments_of
+from vmrag_link.git.run import run_git, unlock_hint
+from vmrag_link.index.directories import BUILDING_PREFIX
+from vmrag_link.index.views import list_segments
 from vmrag_link.ops.status.cautions import check_path_length
 from vmrag_link.ops.upkeep import garbage
 from vmrag_link.ops.upkeep.doctor.findings import DOCTOR, Finding, Level, Topic
-from vmrag_link.paths import Places, read_recorded_path, require_folders, size_of
+from vmrag_link.paths import Places, measure_size, read_recorded_path, require_folders
 from vmrag_link.sync import lease
 from vmrag_link.workspace import Workspace
 
@@ -47,7 +47,7 @@ def _check_programs(ws: Workspace) -> Iterator[Finding]:
 
 
 def _check_git(ws: Workspace) -> Iterator[Finding]:
-    said = git(ws.places, "version").text
+    said = run_git(ws.places, "version").text
     found = re.search(r"(\d+)\.(\d+)", said)
     if found and (int(found[1]), int(found[2])) < GIT_NEEDED:
         needed = ".".join(map(str, GIT_NEEDED))
@@ -57,9 +57,9 @@ def _check_git(ws: Workspace) -> Iterator[Finding]:
 
 def _check_engine(ws: Workspace) -> Iterator[Finding]:
     """Whether this machine can run the engine of the knowledge base, or of the one to come."""
-    there = engine_of(ws.places.kb)
+    there = detect_engine(ws.places.kb)
     try:
-        opening.require(there or ws.config.engine, ws.settings.dolt_access)
+        opening.require_runnable(there or ws.config.engine, ws.settings.dolt_access)
     except (ConfigInvalid, DoltMissing, EngineFailed) as error:
         yield Finding(error.code, "error" if there else "warning", error.message, error.hint, str(ws.places.kb))
     if there == "dolt" and find_spec("doltcli") is None:
@@ -72,7 +72,7 @@ def _check_engine(ws: Workspace) -> Iterator[Finding]:
 
 def _check_chroma(ws: Workspace) -> Iterator[Finding]:
     """A store that nobody asked for is off without chromadb, which takes nothing from answers."""
-    if not ws.chroma.local.is_set or (error := bindings.unsupported()) is None:
+    if not ws.chroma.local.is_set or (error := bindings.find_unsupported()) is None:
         return
     fix = f"{shlex.quote(sys.executable)} -m {error.hint}" if error.hint.startswith("pip ") else error.hint
     message = f"{error.message} The setting index.chroma asks for this store."
@@ -87,7 +87,7 @@ def _check_path() -> Iterator[Finding]:
         message = "There is no vmrag on PATH: the commands in vmrag's messages cannot be run as they stand."
         yield Finding("PATH_WITHOUT_VMRAG", "note", message, f'export PATH={shlex.quote(str(own.parent))}:"$PATH"')
     elif not (own.exists() and own.samefile(path)):
-        said = proc.run([path, "--version"]).text.split() if path == proc.find("vmrag") else []
+        said = proc.run([path, "--version"]).text.split() if path == proc.find_program("vmrag") else []
         if __version__ not in said:
             version = next(iter(said[2:]), "unknown")  # vmrag, version 0.2.0
             message = f"The vmrag on PATH, {path}, is of version {version}; this one is {__version__}."
@@ -96,7 +96,7 @@ def _check_path() -> Iterator[Finding]:
 
 
 def _check_conversion() -> Iterator[Finding]:
-    if missing := serving.missing():
+    if missing := serving.list_missing_limits():
         message = (
             f"Files are converted without {' and without '.join(missing)}, which this system does not have: "
             "a library in C that a file breaks is not kept from your files or from programs."
@@ -123,26 +123,29 @@ def _check_folders(ws: Workspace) -> Iterator[Finding]:
 
 
 def _check_rights(ws: Workspace) -> Iterator[Finding]:
-    for folder in sidecar_repo.too_open(ws.places):
+    for folder in sidecar_repo.list_too_open(ws.places):
         message = (
             f"Other users of this machine can look into {folder}: they read it, and may stop every write by a lock."
         )
         yield Finding("OPEN_TO_OTHERS", "warning", message, DOCTOR, str(folder))
-    for folder in sidecar_repo.too_closed(ws.places):
-        message = f"{sidecar_repo.KEY} shares this repository, and others cannot use {folder}: somebody closed it, or it was made before."
+    for folder in sidecar_repo.list_too_closed(ws.places):
+        message = (
+            f"{sidecar_repo.SHARED_KEY} shares this repository, but other users cannot use {folder}: "
+            "its permissions were changed, or it is older than the setting."
+        )
         fix = f"chmod -R g+rwX {quoted(folder)} && find {quoted(folder)} -type d -exec chmod g+s {{}} +"
         yield Finding("NOT_SHARED", "note", message, fix, str(folder))
 
 
 def _close(ws: Workspace, finding: Finding) -> str:
-    sidecar_repo.tighten(ws.places)
+    sidecar_repo.tighten_folders(ws.places)
     return f"Took the rights of others away from {finding.subject}."
 
 
 def _check_writable(ws: Workspace) -> Iterator[Finding]:
     places = ws.places
     folders = [places.git_dir, places.shared, places.kb, places.views, places.segments, places.working_copies]
-    folders += [places.journal, places.locks, places.own, places.local_kb, places.chroma]
+    folders += [places.journal, places.locks, places.work_tree_folder, places.local_kb, places.chroma]
     files = [places.kb / DOLTLITE_FILE, places.kb / DOLT_FOLDER, places.local_kb / DOLTLITE_FILE, places.embeddings]
     paths = [*dict.fromkeys(folders), *files]
     if os.statvfs(places.git_dir).f_flag & os.ST_RDONLY:
@@ -158,13 +161,13 @@ def _check_writable(ws: Workspace) -> Iterator[Finding]:
 def _check_room(ws: Workspace) -> Iterator[Finding]:
     """An index is built beside the present one, and `vmrag gc` writes the knowledge base anew."""
     bound = ws.binding
-    index = sum(segments_of(ws.places.views / bound.view).values()) if bound else 0
-    needed = max(2 * index, size_of(ws.places.kb))
+    index = sum(list_segments(ws.places.views / bound.view).values()) if bound else 0
+    needed = max(2 * index, measure_size(ws.places.kb))
     folder = ws.places.shared if ws.places.shared.exists() else ws.places.common
     free = shutil.disk_usage(folder).free
-    enough = max(needed, garbage.CROWDED)
+    enough = max(needed, garbage.CROWDED_BYTES)
     if free < enough:
-        level: Level = "error" if free < garbage.CROWDED else "warning"
+        level: Level = "error" if free < garbage.CROWDED_BYTES else "warning"
         message = f"{free / MEGABYTE:.0f} MB are free; to build the index again may take {enough / MEGABYTE:.0f} MB."
         yield Finding("DISK_FULL", level, message, "vmrag gc --apply", str(folder))
 
@@ -182,15 +185,15 @@ LONG_SECONDS = 600
 _HOLDER = ".holder"
 
 
-def held(ws: Workspace) -> Iterator[Finding]:
+def check_locks(ws: Workspace) -> Iterator[Finding]:
     yield from _ours(ws.places)
     yield from _git(ws.places)
 
 
 def _ours(places: Places) -> Iterator[Finding]:
-    folders = dict.fromkeys((*places.folders, *(git_dir / "vmrag" for git_dir in refs.git_dirs(places)[1:])))
+    folders = dict.fromkeys((*places.folders, *(git_dir / "vmrag" for git_dir in refs.list_git_dirs(places)[1:])))
     names = (path for folder in folders for path in sorted(folder.glob(f"*{_HOLDER}")))
-    for path in (path for path in names if not path.name.startswith(BUILDING)):  # those are leftovers
+    for path in (path for path in names if not path.name.startswith(BUILDING_PREFIX)):  # those are leftovers
         with contextlib.suppress(FileNotFoundError):  # it is given back right now
             yield from _holder(path, time.time() - path.stat().st_mtime)
 
@@ -202,7 +205,7 @@ def _holder(path: Path, seconds: float) -> Iterator[Finding]:
             message = f"{path.name} names a process that holds nothing any more."
             yield Finding("HOLDER_STALE", "note", message, f"rm -f {quoted(path)}", str(lock))
     elif seconds >= BRIEF_SECONDS:
-        pid, purpose = locks.holder(lock) or (None, "to an end that it did not name")
+        pid, purpose = locks.read_holder(lock) or (None, "to an end that it did not name")
         who = f"Process {pid}" if pid else "A process"
         message = f"{who} has held {lock.name} for {seconds:.0f} s, to {purpose}."
         look = f"ps -fp {pid}" if pid else f"fuser -v {quoted(lock)}"
@@ -210,7 +213,7 @@ def _holder(path: Path, seconds: float) -> Iterator[Finding]:
 
 
 def _release(ws: Workspace, finding: Finding) -> str:  # noqa: ARG001  as all repairs
-    with locks.exclusive(Path(finding.subject), purpose="tidy up", timeout=0):
+    with locks.hold_exclusive(Path(finding.subject), purpose="tidy up", timeout=0):
         pass  # giving a lock back removes its name
     return "Removed the name."
 
@@ -225,30 +228,30 @@ def _git(places: Places) -> Iterator[Finding]:
                 message = (
                     f"git's {path.name} has been there for {seconds / 60:.0f} min: unless a git command runs, one died."
                 )
-                yield Finding("GIT_LOCK_STALE", "warning", message, until_unlocked(path), str(path))
+                yield Finding("GIT_LOCK_STALE", "warning", message, unlock_hint(path), str(path))
 
 
-def left(ws: Workspace) -> Iterator[Finding]:
+def check_leftovers(ws: Workspace) -> Iterator[Finding]:
     """Leftover files."""
     yield from _work_trees(ws.places)
     yield from _leases(ws.places)
-    if ws.initialized:
-        files = garbage.rubbish(ws)
+    if ws.is_initialized:
+        files = garbage.list_stray_files(ws)
         if files:
-            size = sum(map(size_of, files))
+            size = sum(map(measure_size, files))
             names = ", ".join(path.name for path in files[:3]) + " …" * (len(files) > 3)  # noqa: PLR2004
             message = f"Killed processes left {len(files)} files or folders ({size / 1_000_000:.1f} MB): {names}"
             yield Finding("LEFTOVERS", "note", message, "vmrag gc --apply", str(ws.places.shared))
 
 
 def _sweep(ws: Workspace, _: Finding) -> str:
-    return f"Removed {', '.join(garbage.sweep(ws).files.names)}."
+    return f"Removed {', '.join(garbage.remove_leftovers(ws).files.names)}."
 
 
 def _work_trees(places: Places) -> Iterator[Finding]:
     """`git worktree lock` says that one may be away, on a disk that is not mounted say."""
-    for git_dir in refs.git_dirs(places)[1:]:
-        tree = lease.work_tree(git_dir)
+    for git_dir in refs.list_git_dirs(places)[1:]:
+        tree = lease.find_work_tree(git_dir)
         if not tree.is_dir() and not (git_dir / "locked").exists():
             message = f"The work tree {tree} is gone; what git knows of it keeps its index from being removed."
             yield Finding("WORK_TREE_GONE", "note", message, "git worktree prune", str(git_dir))
@@ -260,15 +263,15 @@ def _leases(places: Places) -> Iterator[Finding]:
         if git_dir is None:
             message = "A file that reserves a branch's documents for a work tree is damaged."
             yield Finding("LEASE_STALE", "note", message, "vmrag sync", str(path))
-        elif not os.path.isdir(git_dir) or not lease.work_tree(git_dir).is_dir():  # noqa: PTH112  no error for any path
+        elif not os.path.isdir(git_dir) or not lease.find_work_tree(git_dir).is_dir():  # noqa: PTH112  no error for any path
             message = f"A branch's documents are reserved for a work tree that is gone ({shortened(str(git_dir))})."
             yield Finding("LEASE_STALE", "note", message, "vmrag sync", str(path))
 
 
 def _sweep_leases(ws: Workspace, _: Finding) -> str:
-    lease.sweep(ws.places)
+    lease.remove_stale_leases(ws.places)
     return "Removed the reservation."
 
 
-LOCKS = Topic("locks", held, {"HOLDER_STALE": _release})
-LEFT = Topic("leftovers", left, {"LEASE_STALE": _sweep_leases, "LEFTOVERS": _sweep})
+LOCKS = Topic("locks", check_locks, {"HOLDER_STALE": _release})
+LEFTOVERS = Topic("leftovers", check_leftovers, {"LEASE_STALE": _sweep_leases, "LEFTOVERS": _sweep})

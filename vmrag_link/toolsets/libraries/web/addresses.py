@@ -120,7 +120,7 @@ class Resolver(Record, frozen=True):
 
     def check_address(self, host: str) -> None:
         """The check of a host that is an address: nobody has to be asked. Raises `AccessDenied`."""
-        if found := hosts.address(host):
+        if found := hosts.parse_address(host):
             self._require_permitted(host, found)
 
     def _require_permitted(self, host: str, address: Address) -> None:
@@ -181,4 +181,4 @@ def limits_of(settings: IngestSettings, admit: Callable[[PageUrl], None]) -> Fet
 
 def private_hosts(text: str) -> frozenset[str]:
     """The hosts of `ingest.allow_private_urls`, as they are compared."""
-    return frozenset(hosts.canonical(each.strip()) for each in text.split(",") if each.strip())
+    return frozenset(hosts.normalize_host(each.strip()) for each in text.split(",") if each.strip())

@@ -26,9 +26,9 @@ from httpcore import SOCKET_OPTION, NetworkBackend, NetworkStream
 
 from vmrag_link import hosts
 from vmrag_link.errors import FetchFailed, shortened
-from vmrag_link.http_body import GZIP, Damaged, TooLarge, gunzip, read_body
+from vmrag_link.http_body import GZIP, BodyDamaged, BodyTooLarge, gunzip, read_body
 from vmrag_link.models import Record
-from vmrag_link.terminal_text import one_line
+from vmrag_link.terminal_text import escape_line
 from vmrag_link.toolsets.libraries.web import urls as read
 from vmrag_link.toolsets.libraries.web.addresses import Deadline, FetchLimits, Resolver, is_anything
 from vmrag_link.toolsets.libraries.web.urls import PORTS, PageUrl, shown_url
@@ -157,13 +157,13 @@ def ask(page: PageUrl, conditions: dict[str, str], limits: FetchLimits, deadline
             hint=f"git config vmrag.ingest.timeout-s {max(60, int(limits.timeout_s) * 6)}",
             url=page.text,
         ) from error
-    except TooLarge as error:
+    except BodyTooLarge as error:
         raise FetchFailed(
             f"{page} is larger than {limits.max_bytes:,} bytes (ingest.max_bytes).",
             hint=f"git config vmrag.ingest.max-bytes {limits.max_bytes * 10}",
             url=page.text,
         ) from error
-    except Damaged as error:
+    except BodyDamaged as error:
         raise FetchFailed(f"{page} came packed, and cannot be unpacked.", hint=_AGAIN, url=page.text) from error
     except (httpcore.NetworkError, httpcore.ProtocolError, httpcore.ProxyError) as error:
         raise _unreachable(page, error) from error
@@ -197,13 +197,13 @@ def _body(response: httpcore.Response, headers: dict[str, str], most: int) -> by
     """Raises `TooLarge`, `Damaged`."""
     length = headers.get("content-length", "")
     if length.isascii() and length.isdigit() and int(length[:20]) > most:
-        raise TooLarge
+        raise BodyTooLarge
     body = read_body(response.iter_stream(), most)
     encoding = headers.get("content-encoding", "identity").lower()
     if encoding in GZIP:
         return gunzip(body, most)
     if encoding not in ("identity", ""):
-        raise Damaged  # nobody asked for it so
+        raise BodyDamaged  # nobody asked for it so
     return body
 
 
@@ -212,7 +212,7 @@ _NUMBERED = re.compile(r"^\[Errno -?\d+\] ")
 
 
 def _unreachable(page: PageUrl, error: Exception) -> FetchFailed:
-    reason = shortened(one_line(_NUMBERED.sub("", str(error)) or type(error).__name__))
+    reason = shortened(escape_line(_NUMBERED.sub("", str(error)) or type(error).__name__))
     hint = _AGAIN
     if "CERTIFICATE_VERIFY_FAILED" in reason:
         reason = "its certificate is signed by nobody whom this machine trusts, or is another host's"

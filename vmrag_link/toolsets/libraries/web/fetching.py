@@ -72,7 +72,9 @@ def _answer(page: PageUrl, conditions: dict[str, str], limits: FetchLimits, dead
     try:
         from vmrag_link.toolsets.libraries.web.asking import ask  # with what the base installation leaves out
     except ModuleNotFoundError as error:
-        raise extras.missing("web", f"Fetching pages needs {error.name}, which is not installed.") from error
+        raise extras.missing_extra_error(
+            "web", f"Fetching pages needs {error.name}, which is not installed."
+        ) from error
     return ask(page, conditions, limits, deadline)
 
 

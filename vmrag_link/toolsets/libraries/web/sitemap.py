@@ -9,9 +9,9 @@ from typing import Any
 from xml.parsers import expat
 
 from vmrag_link.errors import FetchFailed, UsageInvalid
-from vmrag_link.http_body import GZIP_BEGINS, Damaged, TooLarge, gunzip
+from vmrag_link.http_body import GZIP_BEGINS, BodyDamaged, BodyTooLarge, gunzip
 from vmrag_link.models import Record
-from vmrag_link.terminal_text import one_line
+from vmrag_link.terminal_text import escape_line
 from vmrag_link.toolsets.libraries.web.addresses import FetchLimits
 from vmrag_link.toolsets.libraries.web.fetching import Fetched, fetch
 from vmrag_link.toolsets.libraries.web.robots import Robots
@@ -147,7 +147,7 @@ class _Walk:
 
 
 def _sentence(sitemap: PageUrl, error: NotASitemap) -> str:
-    return f"{sitemap} is no sitemap: it {one_line(str(error))}."
+    return f"{sitemap} is no sitemap: it {escape_line(str(error))}."
 
 
 MOST_LOCATIONS = 50_000
@@ -182,9 +182,9 @@ def read_sitemap(data: bytes, most_bytes: int) -> SitemapFile:
     if data.startswith(GZIP_BEGINS):
         try:
             data = gunzip(data, most_bytes)
-        except Damaged:
+        except BodyDamaged:
             raise NotASitemap("is packed, and cannot be unpacked") from None
-        except TooLarge:
+        except BodyTooLarge:
             raise NotASitemap(f"has more than {most_bytes:,} bytes unpacked") from None
     if not data.lstrip(b"\xef\xbb\xbf \t\r\n").startswith((b"http://", b"https://")):
         return _Xml().read(data)

@@ -15,7 +15,7 @@ from urllib.parse import quote, unquote_to_bytes, urljoin, urlsplit
 from vmrag_link import __version__, clock, extras, hosts
 from vmrag_link.errors import UsageInvalid, shortened
 from vmrag_link.models import Record
-from vmrag_link.terminal_text import visible
+from vmrag_link.terminal_text import escape_controls
 
 PORTS = {"http": 80, "https": 443}
 """The schemes that are fetched, with their ports."""
@@ -109,25 +109,25 @@ def shown_url(text: str) -> str:
 
     A password may hold a slash that nobody encoded, so all before the last @ is left out.
     """
-    return shortened(visible(_USERINFO.sub(r"\1…@", text)))
+    return shortened(escape_controls(_USERINFO.sub(r"\1…@", text)))
 
 
 def _ascii(host: str, text: str) -> str:
     """The host as names of hosts are asked for. Raises `UsageInvalid`, `IndexExtraMissing`."""
     if ":" in host:
-        return hosts.canonical(host)  # urlsplit let through what stands in brackets, and is an IPv6 address
+        return hosts.normalize_host(host)  # urlsplit let through what stands in brackets, and is an IPv6 address
     if not host.isascii():
         try:
             import idna
         except ModuleNotFoundError as error:
             needed = "A host in other letters than ASCII needs idna, which is not installed."
-            raise extras.missing("web", needed) from error
+            raise extras.missing_extra_error("web", needed) from error
         try:
             host = idna.encode(host, uts46=True).decode()
         except idna.IDNAError:
             raise _invalid(text, "names no host") from None
-    host = hosts.canonical(host)
-    if not _HOST.fullmatch(host) or not (hosts.address(host) or hosts.is_name(host)):
+    host = hosts.normalize_host(host)
+    if not _HOST.fullmatch(host) or not (hosts.parse_address(host) or hosts.is_host_name(host)):
         raise _invalid(text, "names no host")
     return host
 
@@ -195,7 +195,7 @@ def last_modified_of(headers: Mapping[str, str]) -> str:
     """ISO 8601 in UTC; empty if there is none, or no date."""
     try:
         moment = parsedate_to_datetime(headers.get("last-modified", ""))
-        return clock.at((moment if moment.tzinfo else moment.replace(tzinfo=dt.UTC)).timestamp())
+        return clock.format_file_time((moment if moment.tzinfo else moment.replace(tzinfo=dt.UTC)).timestamp())
     except (ValueError, OverflowError, OSError):
         return ""
 
