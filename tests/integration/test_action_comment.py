@@ -196,13 +196,13 @@ def test_the_token_goes_to_the_api_alone(api):
             {"GITHUB_REPOSITORY": api.repository, **api.environ, "GITHUB_GRAPHQL_URL": "http://github.example/graphql"},
         )
     api.keep(RUN, {"vmrag-comment.json": b"{}"})
-    assert client(api).artifact(RUN, "vmrag-comment", 1000)
+    assert client(api).download_artifact(RUN, "vmrag-comment", 1000)
     assert api.given == [""]  # the store got none
     api.troubles.append(
         Trouble("GET", r"/actions/artifacts/\d+/zip", 302, headers={"Location": "http://evil.example/"})
     )
     with pytest.raises(RemoteUnreachable):
-        client(api).artifact(RUN, "vmrag-comment", 1000)
+        client(api).download_artifact(RUN, "vmrag-comment", 1000)
 
 
 # -- of another run

@@ -230,12 +230,12 @@ def test_what_a_shallow_clone_says_of_two_commits_is_what_the_whole_history_says
         repo.git("fetch", "-q", f"--depth={depth}", "origin", left, right)
         here = MergeBases(places(repo), left, right)
         for one, other in ((left, right), (right, left)):
-            found = here.of(one, other)
+            found = here.find_bases(one, other)
             if found is not None:
-                assert sorted(found) == sorted(whole.of(one, other) or []), depth
+                assert sorted(found) == sorted(whole.find_bases(one, other) or []), depth
                 told += 1
                 commits = history.list_commits(places(repo), [one], without=other)
-                if here.settle(one, other, commits):
+                if here.is_settled(one, other, commits):
                     assert commits.keys() == history.list_commits(places(host), [one], without=other).keys(), depth
                     settled += 1
     assert told >= settled >= 2

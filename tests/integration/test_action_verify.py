@@ -206,7 +206,7 @@ def test_where_nothing_is_pinned_no_knowledge_is_asked_for(upstream, tmp_path):
     repo.git("remote", "set-url", "origin", "file:///nowhere")
     ws = Workspace.open(repo.top, QUIET)
     report = verify_between(ws, base, head)
-    assert (report.commits, report.pins, report.findings, ws.initialized) == (1, 0, (), False)
+    assert (report.commits, report.pins, report.findings, ws.is_initialized) == (1, 0, (), False)
     ws.close()
 
 

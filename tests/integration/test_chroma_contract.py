@@ -161,7 +161,7 @@ def test_the_public_client_reads_and_changes_a_store_and_what_it_wrote_is_read(t
 
     first = open_store(tmp_path)
     guide = made(first)
-    first.add(guide, rows(["a", "b"], state="open"))
+    first.add_rows(guide, rows(["a", "b"], state="open"))
     first.close()
     client = chromadb.PersistentClient(str(tmp_path), settings=chromadb.Settings(anonymized_telemetry=False))
     (public,) = client.list_collections()
@@ -173,8 +173,8 @@ def test_the_public_client_reads_and_changes_a_store_and_what_it_wrote_is_read(t
     public.add(ids=["c"], embeddings=[[1.0, 0.0, 0.0, 2.0]], documents=["text of c"], metadatas=[{"number": 2}])
     client.close()
     again = open_store(tmp_path)
-    assert again.collections() == {"guide": guide}
-    assert list(again.texts(guide)) == [
+    assert again.list_collection_ids() == {"guide": guide}
+    assert list(again.read_texts(guide)) == [
         ("b", "text of b", {"number": 1, "state": "open"}),
         ("c", "text of c", {"number": 2}),
     ]
@@ -189,7 +189,7 @@ def test_a_closed_store_can_be_renamed_copied_and_opened_again(tmp_path):
     home.mkdir()
     one = open_store(home)
     guide = made(one)
-    one.add(guide, rows(["a"]))
+    one.add_rows(guide, rows(["a"]))
     assert open_files(home)
     one.close()
     deadline = time.monotonic() + 5  # the bindings' worker threads close the last handles about a millisecond later
@@ -200,8 +200,8 @@ def test_a_closed_store_can_be_renamed_copied_and_opened_again(tmp_path):
     shutil.copytree(tmp_path / "moved", home)
     for place in (home, tmp_path / "moved"):
         again = open_store(place)
-        assert again.ids(guide) == ["a"]
-        again.add(guide, rows(["b"]))
+        assert again.list_ids(guide) == ["a"]
+        again.add_rows(guide, rows(["b"]))
         again.close()
 
 

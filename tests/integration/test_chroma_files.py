@@ -343,7 +343,7 @@ def test_follow_installs_only_post_hooks_without_a_knowledge_base(project, start
     assert not [finding for finding in findings(project) if finding["code"].startswith("HOOK")]
     project.vmrag("add", "-", "--collection", "handbook", "--id", "a", stdin="The first stored document.")
     with opened(project) as ws:
-        assert ws.initialized
+        assert ws.is_initialized
     assert not [finding for finding in findings(project) if finding["code"].startswith("HOOK")]
 
 
@@ -466,7 +466,7 @@ def test_gc_removes_stores_of_earlier_commits(project, started):
 def test_doctor_finds_and_repairs_a_damaged_store_of_files(project, client, started):
     path = Path(project.ask("path", "chroma")["chroma"])
     with bindings.contextlib.closing(bindings.open_store(path)) as store:
-        store.delete(store.collections()["docs"], ["docs/tls.md_chunk_0"])
+        store.delete_rows(store.list_collection_ids()["docs"], ["docs/tls.md_chunk_0"])
     [finding] = [row for row in findings(project) if row["code"].startswith("CHROMA")]
     assert "of 'docs'" in finding["message"]
     project.vmrag("doctor", "--fix", code=None)
@@ -503,7 +503,7 @@ def test_damaged_view_of_files_is_built_again(project, client, started, part):
     project.git("config", "vmrag.index.chroma", "follow")
     with opened(project) as ws:
         bind_lacking_files(ws, print)
-        [*_, folder] = ws.chroma.local.lacking()[0].views
+        [*_, folder] = ws.chroma.local.list_lacking()[0].views
     (folder / part).write_bytes(b"\0")
     build_here(project)
     assert read(client, wait_until_ready(project)) == query(project)

@@ -157,7 +157,7 @@ def test_a_commit_and_a_query_are_followed_too(project):
     project.vmrag("query", "one more")
     assert ready(project)["revision"] == revision
     with contextlib.closing(open_store(Path(ready(project)["path"]))) as store:
-        assert "more.md_chunk_0" in store.ids(store.collections()["handbook"])
+        assert "more.md_chunk_0" in store.list_ids(store.list_collection_ids()["handbook"])
 
 
 # -- by whom it is started -------------------------------------------------------------------------
@@ -420,8 +420,8 @@ def test_who_waits_is_told_that_the_index_is_being_exchanged(project, alone, mon
         store = ws.chroma.local.get_store(project.pinned)
         exchange = locks.hold_exclusive(directories.lock_path(store.views[0]), purpose="replace a view", timeout=5)
         with exchange, pytest.raises(Busy):
-            chroma_builder.provide_store(ws.chroma.local, store, vectors=ws.vectors, progress=QUIET)
-        assert chroma_builder.provide_store(ws.chroma.local, store, vectors=ws.vectors, progress=QUIET).is_dir()
+            chroma_builder.provide_store(ws.chroma.local, store, vectors=ws.read_vectors, progress=QUIET)
+        assert chroma_builder.provide_store(ws.chroma.local, store, vectors=ws.read_vectors, progress=QUIET).is_dir()
 
 
 def test_below_a_limit_of_the_process_the_answers_go_on(project, alone):
@@ -447,7 +447,7 @@ def test_below_a_limit_of_the_process_the_answers_go_on(project, alone):
 def test_a_damaged_store_is_found_and_made_again(project, alone, monkeypatch):
     path = Path(project.ask("path", "chroma")["chroma"])
     with contextlib.closing(open_store(path)) as store:
-        store.delete(store.collections()["handbook"], ["rest.md_chunk_0"])
+        store.delete_rows(store.list_collection_ids()["handbook"], ["rest.md_chunk_0"])
     [finding] = findings(project)
     assert "Chroma holds 3 chunks of 'handbook', the index 4" in finding["message"]
     alone.clear()
@@ -530,7 +530,7 @@ def test_removal_and_rebuilding_meanwhile_neither_wait_nor_harm(project, alone, 
 def test_an_index_that_is_damaged_is_not_followed_until_it_was_built_again(project, alone, damaged):
     project.vmrag("query", "rest")
     with terminal.opened(project) as ws:
-        folder = ws.views.path(project.pinned)
+        folder = ws.views.view_path(project.pinned)
     [part] = view.read_view(folder).parts
     file = folder / view.VIEW_FILE if damaged == "view" else segments_folder(folder) / part.segment / "vectors-1.i8"
     file.write_bytes(b"\0")

@@ -87,7 +87,7 @@ def test_files_are_in_the_local_store_and_never_sent_to_a_server(paid, database,
     database.use(paid, network.url, share="wait")
     paid.vmrag("sync")
     with contextlib.closing(open_store(Path(paid.ask("path", "chroma")["chroma"]))) as store:
-        assert "pages" in store.collections()
+        assert "pages" in store.list_collection_ids()
     assert len(database.sealed()) == 2
     records = [row for name in database.sealed() for row in database.records(name).values()]
     assert {"pages"}.isdisjoint(row["metadata"]["collection"] for row in records)

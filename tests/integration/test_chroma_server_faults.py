@@ -185,11 +185,15 @@ def test_a_service_that_answered_otherwise_here_is_no_reason_to_refuse_what_is_v
     server, so that both answer alike.
     """
     with opened(shared) as ws:
-        model = ws.models.of(
-            next(collection for collection in ws.engine.collections(ws.target().revision) if collection.name == "api")
+        model = ws.models.load_for(
+            next(
+                collection
+                for collection in ws.engine.list_collections(ws.resolve_target().revision)
+                if collection.name == "api"
+            )
         )
         odd = model.embed_queries(["something else"])[0]
-        ws.embedding_cache.put(model.fingerprint, {content_hash(TEXTS["river"]): odd})
+        ws.embedding_cache.store_vectors(model.fingerprint, {content_hash(TEXTS["river"]): odd})
     services.asked.clear()
     database.use(shared, network.url)
     shared.vmrag("sync")
@@ -321,13 +325,13 @@ def test_a_client_that_lost_its_lease_takes_nothing_away_from_the_next(database)
     client = database.client()
     name = contents.collection_name("0" * 12, "1" * 32)
     slow, quick = sharing.Lease(client, name), sharing.Lease(database.client(), name)
-    assert slow.take()
-    assert not quick.take()
+    assert slow.acquire()
+    assert not quick.acquire()
     assert client.change(slow.collection, metadata={"vmrag_holder": "x", "vmrag_until": int(time.time()) - 1})
-    assert quick.take()
+    assert quick.acquire()
     slow._renewed = 0.0
     with pytest.raises(sharing.LeaseLost):
-        slow.keep()
+        slow.renew()
     client.add(quick.collection, [SharedRow("a", b"\0" * 8, "text", {"n": 1})])
     assert client.count(quick.collection) == 1
 
@@ -336,7 +340,7 @@ def test_a_lease_that_is_longer_than_any_of_ours_holds_nobody_up(database):
     client = database.client()
     name = contents.collection_name("0" * 12, "1" * 32)
     client.create(name + contents.BUILDING, {"vmrag_holder": "x", "vmrag_until": 2**40})
-    assert sharing.Lease(client, name).take()
+    assert sharing.Lease(client, name).acquire()
 
 
 def test_a_silent_server_is_asked_once_and_not_for_every_request(database, monkeypatch):

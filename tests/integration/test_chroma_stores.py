@@ -135,13 +135,13 @@ def test_a_store_made_from_another_holds_what_one_from_nothing_holds(kb, tmp_pat
     assert fresh.how == "fresh"
     assert held(made.path) == held(fresh.path)
     with contextlib.closing(open_store(made.path)) as store:
-        assert {each.name: each.metadata["revision"] for each in store.described()} == dict.fromkeys(
+        assert {each.name: each.metadata["revision"] for each in store.describe_collections()} == dict.fromkeys(
             ["guide", "late", "shape"], second
         )
         assert hnsw_of(store, "shape")["max_neighbors"] == 8
     back = make(kb, first, kept=Stores(tmp_path / "alone", store_documents=True))
     assert back.how == "delta"
-    assert held(back.path) == held(shelf(kb).path(first))
+    assert held(back.path) == held(shelf(kb).store_path(first))
 
 
 def test_with_more_removed_rows_than_rows_a_store_is_made_from_nothing(kb):
@@ -153,7 +153,7 @@ def test_with_more_removed_rows_than_rows_a_store_is_made_from_nothing(kb):
         kb.commit(*[doc(f"d{n}", text) for n in range(2)])
         kb.index(kb.head)
         hows.append(make(kb, kb.head).how)
-        shelf(kb).evict_spare(needed=lambda: [shelf(kb).path(kb.head)])
+        shelf(kb).evict_spare(needed=lambda: [shelf(kb).store_path(kb.head)])
     assert hows == ["delta", "delta", "fresh", "delta"]
 
 
@@ -162,7 +162,7 @@ def test_without_texts_and_with_them_are_different_stores(kb):
     bare = shelf(kb, store_documents=False)
     made = make(kb, first, kept=bare)
     assert {text for text, *_ in held(made.path)["guide"].values()} == {None}
-    assert made.path != shelf(kb).path(first)
+    assert made.path != shelf(kb).store_path(first)
     assert problem(bare, made.path, kb.views.path(first)) == ""
     assert make(kb, first).how == "fresh"
 
@@ -181,7 +181,7 @@ def test_from_a_damaged_store_no_other_one_is_made(kb, damage):
     kb.index(second, base=first)
     if damage == "the database":
         with contextlib.closing(open_store(base)) as store:
-            store.delete(store.collections()["guide"], ["d5_chunk_0"])
+            store.delete_rows(store.list_collection_ids()["guide"], ["d5_chunk_0"])
     else:
         name = {"an index file": "data_level0.bin", "what it was made of": stores.CONTENTS_FILE, "the seal": SEAL}[
             damage
@@ -197,10 +197,12 @@ def test_what_was_not_changed_is_compared_once_after_each_start_of_the_machine(k
     first, second = grown(kb)
     base = make(kb, first).path
     with contextlib.closing(open_store(base)) as store:
-        guide = store.collections()["guide"]
+        guide = store.list_collection_ids()["guide"]
         [row] = [row for row in page_rows(store, guide) if row.id == "d9_chunk_0"]
-        store.delete(guide, [row.id])
-        store.add(guide, RowBatch([row.id], [array.array("f", row.vector).tobytes()], [row.metadata], ["another text"]))
+        store.delete_rows(guide, [row.id])
+        store.add_rows(
+            guide, RowBatch([row.id], [array.array("f", row.vector).tobytes()], [row.metadata], ["another text"])
+        )
     made = make(kb, second)
     assert made.how == "delta", "nothing reads all rows again for a few that changed"
     shutil.rmtree(made.path)
@@ -231,14 +233,14 @@ def test_a_store_that_differs_in_anything_is_told_from_the_index(kb, change):
     with contextlib.closing(OpenIndex(kb.views.path(first))) as index:
         assert check.find_difference(path, index, with_texts=True) == ""
         with contextlib.closing(open_store(path)) as store:
-            guide = store.collections()["guide"]
+            guide = store.list_collection_ids()["guide"]
             [row] = [row for row in page_rows(store, guide) if row.id == "d5_chunk_0"]
             if change == "collection":
-                store.drop("old")
+                store.drop_collection("old")
             else:
                 name = {"extra": "d99_chunk_0"}.get(change, "d5_chunk_0")
                 if change != "extra":
-                    store.delete(guide, [name])
+                    store.delete_rows(guide, [name])
                 if change != "missing":
                     text = "other" if change == "text" else row.text
                     metadata = row.metadata | ({"even": True} if change == "metadata" else {})
@@ -246,7 +248,7 @@ def test_a_store_that_differs_in_anything_is_told_from_the_index(kb, change):
                     if change == "vector":
                         [vector] = kb.model_for(collection()).embed(["something else"])
 
-                    store.add(guide, RowBatch([name], [vector], [metadata], [text]))
+                    store.add_rows(guide, RowBatch([name], [vector], [metadata], [text]))
         assert check.find_difference(path, index, with_texts=True) != ""
 
 
@@ -295,9 +297,9 @@ def test_a_kill_leaves_only_what_the_next_sweep_removes(kb, step):
     assert said(killed) == "there"
     assert killed.wait() == -signal.SIGKILL
     kept = shelf(kb)
-    assert problem(kept, kept.path(second), kb.views.path(second)) == "it is not there"
+    assert problem(kept, kept.store_path(second), kb.views.path(second)) == "it is not there"
     assert len(kept.remove_unfinished()) == 1
-    assert {path.name for path in kept.root.iterdir() if path.is_dir()} == {kept.path(first).name}
+    assert {path.name for path in kept.root.iterdir() if path.is_dir()} == {kept.store_path(first).name}
     assert make(kb, second).how == "delta"
 
 
@@ -320,7 +322,7 @@ def test_an_index_that_is_removed_meanwhile_is_read_to_its_end(kb):
         shutil.rmtree(kb.views.segments.root)
         kept = shelf(kb)
         kept.root.mkdir()
-        made = building.build_store(kept, index, kept.path(first), vectors=vectors(kb))
+        made = building.build_store(kept, index, kept.store_path(first), vectors=vectors(kb))
     assert len(held(made.path)["guide"]) == 20
 
 
@@ -333,7 +335,7 @@ def test_only_stores_that_nobody_needs_nor_was_lent_are_removed(kb, monkeypatch)
     assert kept.evict_spare(needed=lambda: [paths[1]]) == []
     old = paths[0].with_name(paths[0].name + ".lease").stat().st_mtime - stores.LEASE_SECONDS - 1
     os.utime(paths[0].with_name(paths[0].name + ".lease"), (old, old))
-    with kept.reading(paths[0]):
+    with kept.lock_for_reading(paths[0]):
         assert kept.evict_spare(needed=lambda: [paths[1]]) == []
     assert kept.evict_spare(needed=lambda: [paths[1]]) == [paths[0]]
     assert not list(kept.root.glob("*.lease"))

@@ -133,7 +133,7 @@ def test_any_split_of_the_same_code_into_segments_ranks_equally_bit_for_bit(smal
                 for each in COLLECTIONS if base is None else ():
                     draft.create_collection(each)
                 write(draft, changes, rng.sample([*changes], len(changes)))
-                base = made.path(f"{number:040}")
+                base = made.view_path(f"{number:040}")
                 draft.publish(base, revision=f"{number:040}")
             files = {key: file for key, file in (files | changes).items() if file is not None}
         assert base is not None
@@ -148,7 +148,7 @@ def test_any_split_of_the_same_code_into_segments_ranks_equally_bit_for_bit(smal
         assert views.read_view(base).collections == views.read_view(fresh).collections
         (root / "locks").mkdir()
         assert len(views.read_view(base).parts) > 1
-        for each in made.all():
+        for each in made.list_views():
             if each.path != base:
                 shutil.rmtree(each.path)
         assert upkeep.rewrite_segments(made)

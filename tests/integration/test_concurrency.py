@@ -271,7 +271,7 @@ def test_who_evicts_looks_again_for_what_was_bound_meanwhile(stocked):
     try:
         spares = workspace.views.list_spare(bound=set(), keep_bytes=0)
         # That of the empty knowledge base takes no room, so it stays in any case.
-        assert {*spares} == {each.path for each in workspace.views.all() if list_segments(each.path)}
+        assert {*spares} == {each.path for each in workspace.views.list_views() if list_segments(each.path)}
         assert len(spares) > 1
         lists = iter([set(), *[set(spares)] * len(spares)])
         assert workspace.views.evict_spare(bound=lambda: next(lists), keep_bytes=0) == []

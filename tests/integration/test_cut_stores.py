@@ -125,7 +125,7 @@ def test_what_a_killed_writer_left_behind_the_last_state_is_cut_off_without_an_a
     with file.open("ab") as torn:
         torn.write(b"\1" * 5000)
     project.vmrag("list")
-    with contextlib.closing(DoltliteEngine.open(file.parent)) as engine, engine.writing("look, and write nothing"):
+    with contextlib.closing(DoltliteEngine.open(file.parent)) as engine, engine.write_lock("look, and write nothing"):
         pass
     project.put("two.md", "Two.\n")
     project.vmrag("list")

@@ -178,8 +178,8 @@ def test_every_line_of_a_random_history_is_blamed_as_its_text_says(project):
     """Each line says which revision wrote it; three branches, merged now and then."""
     chance = random.Random(5)
     with opened(project) as ws:
-        engine, base = ws.engine, ws.revision()
-        (old,) = [collection for collection in engine.collections(base) if collection.name == "guide"]
+        engine, base = ws.engine, ws.require_revision()
+        (old,) = [collection for collection in engine.list_collections(base) if collection.name == "guide"]
         heads = [(base, ["0:0"])]
         for number in range(1, 40):
             revision, lines = chance.choice(heads[-3:])
@@ -207,7 +207,7 @@ def test_a_page_of_a_thousand_lines_over_many_revisions_does_not_take_long(proje
     chance, revisions = random.Random(1), examples(100)
     lines = [f"line {number} {chance.random()}" for number in range(1000)]
     with opened(project) as ws:
-        head = ws.revision()
+        head = ws.require_revision()
         collection = Collection("long")
         for number in range(revisions):
             for _ in range(10):

@@ -56,7 +56,7 @@ def engine(crowded, tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
         project = terminal.copied(crowded, tmp_path_factory.mktemp("names"), patch)
         with opened(project) as ws:
-            yield ws.engine, ws.at()
+            yield ws.engine, ws.locate_documents()
 
 
 @pytest.mark.parametrize(

@@ -247,7 +247,7 @@ def test_a_wrong_password_is_said_and_none_is_shown(dolt_server, tmp_path):
     create(dolt_server, folder).close()
     access = dolt_server.access(password="wrong-guess")
     with pytest.raises(LoginRefused, match="does not let in the user 'root'") as refused:
-        DoltEngine.open(folder, access=access).branches()
+        DoltEngine.open(folder, access=access).list_branches()
     said = f"{refused.value.to_dict()} {access!r} {refused.value.__cause__!r}"
     assert "wrong-guess" not in said
     assert dolt_server.password not in said
@@ -289,13 +289,13 @@ def test_the_rights_to_one_database_are_enough_to_work_in_it(dolt_server, engine
     )
     member = DoltEngine.open(engine.folder, access=dolt_server.access(user="member", password="pw"))
     first = store(member, "main", document("a"))
-    assert member.damage() == ""
+    assert member.find_damage() == ""
     member.move_branch("main", root(member), expected=first)
     member.commit_onto(
         first, [Write(put_documents=[document("b")])], joining=root(member), message="m", author=AUTHOR, date=DATE
     )
     member.delete_branch("main", expected=root(member))
-    assert member.unreachable([first]) == []
+    assert member.find_unreachable([first]) == []
     with pytest.raises(EngineUnwritable):
         member.collect_garbage()
     dolt_server.sql(f"GRANT EXECUTE ON PROCEDURE `{database}`.dolt_gc TO member@localhost")

@@ -89,7 +89,7 @@ def test_a_knowledge_base_that_is_used_is_not_begun_again_but_joined(tmp_path, f
     assert "vmrag clone" in refused.value.hint
     server_database.join_database(tmp_path / "other", access)
     joined = DoltEngine.open(tmp_path / "other", access=access)
-    assert [each.doc_id for each in joined.documents(WorkingSet("main"))] == ["a"]
+    assert [each.doc_id for each in joined.read_documents(WorkingSet("main"))] == ["a"]
     for each in (engine, joined):
         each.close()
 
@@ -409,7 +409,7 @@ def test_hook_gives_up_when_all_answers_together_are_slow(dolt_server, folder):
         stack.callback(engine.close)
         begun = time.monotonic()
         with pytest.raises(ServerUnreachable, match="not answered within 5 seconds in all"):
-            [engine.branches() for _ in range(100)]
+            [engine.list_branches() for _ in range(100)]
         assert time.monotonic() - begun < 10
 
 

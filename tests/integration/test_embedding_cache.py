@@ -39,7 +39,7 @@ class Notes(Quiet):
     @contextlib.contextmanager
     def task(self, description: str, total: int) -> Iterator[Task]:
         class Counter:
-            def advance(_self, steps: int = 1) -> None:  # noqa: N805
+            def advance(_self, steps: int = 1) -> None:
                 self.steps.append(steps)
 
         yield Counter()
@@ -210,10 +210,10 @@ def large(name: str, number: int) -> dict[str, bytes]:
 def test_what_was_not_used_for_long_goes_and_gives_its_space_back(tmp_path, days):
     path = tmp_path / "e.sqlite"
     cache, old, used = EmbeddingCache(path), large("old", 1000), large("used", 1000)
-    cache.put("model", old)
-    cache.put("model", used)
+    cache.store_vectors("model", old)
+    cache.store_vectors("model", used)
     days(50)
-    assert cache.get("model", list(used), dimensions=256) == used
+    assert cache.read_vectors("model", list(used), dimensions=256) == used
     days(100)
     assert cache.measure_excess(megabytes=0, days=0).number == 0
     assert cache.measure_excess(megabytes=0, days=100).number == 0
@@ -223,11 +223,11 @@ def test_what_was_not_used_for_long_goes_and_gives_its_space_back(tmp_path, days
     done = cache.prune(megabytes=0, days=99)
     assert (done.number, done.bytes) == (planned.number, before - path.stat().st_size)
     assert done.bytes > 900_000
-    assert cache.get("model", list(used), dimensions=256) == used
-    assert len(cache.get("model", list(old), dimensions=256)) == 1000 - done.number
+    assert cache.read_vectors("model", list(used), dimensions=256) == used
+    assert len(cache.read_vectors("model", list(old), dimensions=256)) == 1000 - done.number
     assert cache.prune(megabytes=0, days=99).number == 0
-    cache.put("model", old)
-    assert cache.get("model", [*old, *used], dimensions=256) == old | used
+    cache.store_vectors("model", old)
+    assert cache.read_vectors("model", [*old, *used], dimensions=256) == old | used
     assert sorted(each.name for each in tmp_path.iterdir()) == ["e.sqlite", "e.sqlite.lock"]
 
 
@@ -237,12 +237,12 @@ def test_beyond_its_size_the_oldest_go_first(tmp_path, days):
     groups = [large(f"day-{day}", 640) for day in range(5)]
     for day, group in enumerate(groups):
         days(day)
-        cache.put("model", group)
-    assert cache.get("model", list(groups[0]), dimensions=256) == groups[0]  # the oldest is used again
+        cache.store_vectors("model", group)
+    assert cache.read_vectors("model", list(groups[0]), dimensions=256) == groups[0]  # the oldest is used again
     assert cache.prune(megabytes=100, days=0).number == 0
     cache.prune(megabytes=2, days=0)
     assert 1_500_000 < path.stat().st_size <= 2_000_000
-    left = [len(cache.get("model", list(group), dimensions=256)) for group in groups]
+    left = [len(cache.read_vectors("model", list(group), dimensions=256)) for group in groups]
     assert left[1] <= 64
     assert left[0] > 600
     assert left[4] > 0
@@ -251,27 +251,27 @@ def test_beyond_its_size_the_oldest_go_first(tmp_path, days):
 def test_uses_are_noted_once_a_day(tmp_path, days):
     path = tmp_path / "e.sqlite"
     cache, vectors = EmbeddingCache(path), large("v", 300)
-    cache.put("model", vectors)
+    cache.store_vectors("model", vectors)
     before = path.read_bytes()
-    cache.get("model", list(vectors), dimensions=256)
+    cache.read_vectors("model", list(vectors), dimensions=256)
     assert path.read_bytes() == before
     days(1)
-    cache.get("model", list(vectors), dimensions=256)
+    cache.read_vectors("model", list(vectors), dimensions=256)
     noted = path.read_bytes()
     assert noted != before
-    cache.get("model", list(vectors), dimensions=256)
+    cache.read_vectors("model", list(vectors), dimensions=256)
     assert path.read_bytes() == noted
 
 
 def test_vectors_are_found_while_another_process_writes_and_no_use_can_be_noted(tmp_path, days):
     path, vectors = tmp_path / "e.sqlite", large("v", 300)
     cache = EmbeddingCache(path)
-    cache.put("model", vectors)
+    cache.store_vectors("model", vectors)
     days(1)
     with contextlib.closing(sqlite3.connect(path, isolation_level=None)) as writer:
         writer.execute("BEGIN IMMEDIATE")
         since = time.monotonic()
-        assert cache.get("model", list(vectors), dimensions=256) == vectors
+        assert cache.read_vectors("model", list(vectors), dimensions=256) == vectors
         assert time.monotonic() - since < 5 * slack()
 
 

@@ -146,7 +146,7 @@ def test_a_revision_that_only_git_knows_of_is_anchored(project):
     workspace = Workspace.open(project.top, QUIET)
     workspace.engine.create_branch(UNFINISHED_BRANCH, revision)  # a killed merge left it; it keeps nothing alive
     workspace.engine._session.writer.execute("SELECT dolt_branch('-D', 'feature')")  # as no command of ours would
-    assert workspace.engine.unreachable([revision]) == [revision]
+    assert workspace.engine.find_unreachable([revision]) == [revision]
     workspace.close()
     assert project.ask("gc")["anchored"] == [revision]
     assert project.ask("gc", "--apply")["anchored"] == [revision]

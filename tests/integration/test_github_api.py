@@ -24,9 +24,9 @@ def client(api: GitHubApi, token: str = TOKEN, repository: str = "them/project")
 
 
 def test_a_pull_request_is_opened_once_and_found_afterwards(api):
-    assert client(api).pull_request(WANTED) == (40, True)
-    assert client(api).pull_request(WANTED) == (40, False)
-    assert client(api).pull_request(WANTED._replace(base="main")) == (41, True)
+    assert client(api).ensure_pull_request(WANTED) == (40, True)
+    assert client(api).ensure_pull_request(WANTED) == (40, False)
+    assert client(api).ensure_pull_request(WANTED._replace(base="main")) == (41, True)
     assert [pull["base"] for pull in api.pulls] == ["release;`id`", "main"]
     assert api.asked == ["GET", "POST", "GET", "GET", "POST"]
 
@@ -34,7 +34,7 @@ def test_a_pull_request_is_opened_once_and_found_afterwards(api):
 def test_one_that_somebody_opened_at_the_same_time_is_found(api):
     api.pulls.append({"number": 7, "head": WANTED.head, "base": WANTED.base})
     api.late = True
-    assert client(api).pull_request(WANTED) == (7, False)
+    assert client(api).ensure_pull_request(WANTED) == (7, False)
 
 
 @pytest.mark.parametrize(
@@ -49,7 +49,7 @@ def test_one_that_somebody_opened_at_the_same_time_is_found(api):
 def test_a_refusal_says_which_permission_is_needed_and_never_the_token(api, change, error):
     api.refuses = True
     with pytest.raises(error) as refused:
-        client(api, **change).pull_request(WANTED)
+        client(api, **change).ensure_pull_request(WANTED)
     told: VmragError = refused.value
     assert "pull-requests: write" in told.hint
     assert change.get("token", TOKEN) not in str(told.to_dict())
@@ -59,10 +59,10 @@ def test_what_does_not_answer_or_answers_otherwise_is_an_error(api, monkeypatch)
     monkeypatch.setattr(endpoint, "PAUSES", (0.0, 0.0))
     nowhere = GitHub("http://127.0.0.1:1", "them/project", TOKEN)
     with pytest.raises(RemoteUnreachable):
-        nowhere.pull_request(WANTED)
+        nowhere.ensure_pull_request(WANTED)
     monkeypatch.setattr(GitHubApi, "answer", lambda *_: (200, {"number": "::error::"}, {}))
     with pytest.raises(RemoteUnreachable):
-        client(api).pull_request(WANTED)
+        client(api).ensure_pull_request(WANTED)
 
 
 @pytest.mark.parametrize(

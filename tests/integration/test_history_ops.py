@@ -116,7 +116,7 @@ def test_old_texts_are_read_only_where_they_are_shown(project, monkeypatch):
     read = []
     with opened(project) as ws:
         engine = type(ws.engine)
-        real = engine.documents
+        real = engine.read_documents
 
         def documents(self, at, *, collection=None, ids=None):
             read.extend(ids if isinstance(at, str) else ())
@@ -125,7 +125,7 @@ def test_old_texts_are_read_only_where_they_are_shown(project, monkeypatch):
         monkeypatch.setattr(engine, "documents", documents)
         for detail, expected in (("names", []), ("stat", ["faq.md"]), ("text", ["faq.md", "setup.md"])):
             read.clear()
-            report = compare_places(ws, [], detail=detail).report()
+            report = compare_places(ws, [], detail=detail).form_report()
             assert (read, len(report.documents)) == (expected, 2)
 
 
@@ -149,9 +149,9 @@ def test_titles_metadata_and_sources_are_compared_and_equal_ones_not_shown(proje
 def test_a_collections_changed_settings_are_shown(project):
     project.put("draft.md", "A draft.")
     with opened(project) as ws:
-        (collection,) = ws.engine.collections(ws.at())
+        (collection,) = ws.engine.list_collections(ws.locate_documents())
         smaller = msgspec.structs.replace(collection, distance="l2", metadata='{"owner":"Ada"}')
-        branch = ws.kb_branch()
+        branch = ws.find_kb_branch()
         ws.engine.write(branch.name, Write(put_collections=[smaller]), expected=branch.head)
     assert project.vmrag("diff").out.splitlines()[:3] == [
         "M  handbook/ (the collection's settings)",
@@ -165,9 +165,9 @@ def test_a_collections_changed_settings_are_shown(project):
 def test_when_a_collection_began_is_no_setting_of_it(project):
     project.put("draft.md", "A draft.")
     with opened(project) as ws:
-        (collection,) = ws.engine.collections(ws.at())
+        (collection,) = ws.engine.list_collections(ws.locate_documents())
         later = msgspec.structs.replace(collection, created_at="2030-01-01T00:00:00Z")
-        branch = ws.kb_branch()
+        branch = ws.find_kb_branch()
         ws.engine.write(branch.name, Write(put_collections=[later]), expected=branch.head)
     assert project.ask("diff")["collections"] == []
     assert "settings" not in project.vmrag("diff").out

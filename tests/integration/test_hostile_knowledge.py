@@ -388,7 +388,7 @@ def test_somebody_with_a_sound_clone_puts_theirs_in_the_place_of_what_is_refused
     with connection.open_git_transport(pair.bob.places, pair.bob.engine, pair.bob.at(), timeout=0) as peer:
         with pytest.raises(KnowledgeRefused):
             peer.fetch()
-        peer.replace(write)
+        peer.replace_contents(write)
     assert pair.ada.fetch()
     assert pair.ada.heads() == good
 

@@ -421,6 +421,6 @@ def test_the_engines_diff_and_a_comparison_of_all_rows_give_the_same_plan(tmp_pa
     assert by_diff == by_rows
     kb.bring_working(path, revision)
     assert contents.read_contents(path).headers == {
-        header.key: header for header in kb.engine.headers(WorkingSet(BRANCH))
+        header.key: header for header in kb.engine.read_headers(WorkingSet(BRANCH))
     }
     kb.close()

@@ -262,8 +262,8 @@ def test_a_killed_write_of_an_issue_log_or_of_a_document_about_a_tool_stored_all
         }
         assert {each["project_id"] for each in stocked.ask("issue", "list")["logs"]} == named
         with opened(stocked) as ws:
-            assert {project.project_id for project in ws.engine.projects(ws.at())} == named
-            held = {collection.name for collection in ws.engine.collections(ws.at())}
+            assert {project.project_id for project in ws.engine.read_projects(ws.locate_documents())} == named
+            held = {collection.name for collection in ws.engine.list_collections(ws.locate_documents())}
         assert {each["collection"] for each in stocked.ask("list")["documents"]} == held
 
 

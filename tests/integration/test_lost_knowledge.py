@@ -78,7 +78,7 @@ def test_what_nobody_has_is_given_up_by_name_and_recorded_for_everybody(loss):
     assert ada.status()["in_sync"]
     assert set(ada.texts()) == set(people.DOCUMENTS)
     with opened(ada) as ws:
-        info = ws.engine.info(ada.pinned)
+        info = ws.engine.read_revision(ada.pinned)
     assert (info.parents, info.author) == ((loss.good,), "ada <ada@example.com>")
     assert revisions.read_accepted_losses(info.message) == [loss.lost]
     assert "bob <bob@example.com>: Bob's news" in info.message

@@ -349,9 +349,9 @@ def test_an_update_keeps_what_another_process_wrote_since_it_was_planned(project
 
     def interrupted(*arguments: Any) -> str:
         monkeypatch.setattr(branches, "prepare_branch", prepare)
-        [row] = ws.engine.documents(ws.at(), collection="notes", ids=["x"])
+        [row] = ws.engine.read_documents(ws.locate_documents(), collection="notes", ids=["x"])
         changed = Document(**{field: getattr(row, field) for field in row.__struct_fields__} | {"content": "meanwhile"})
-        ws.engine.write("main", Write(put_documents=[changed]), expected=ws.revision())
+        ws.engine.write("main", Write(put_documents=[changed]), expected=ws.require_revision())
         return prepare(*arguments)
 
     monkeypatch.setattr(branches, "prepare_branch", interrupted)

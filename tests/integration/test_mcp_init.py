@@ -283,7 +283,7 @@ def test_the_documents_of_a_store_become_the_first_commit(bare, tools, store):
 def test_collections_keep_their_metadata_and_their_distance(bare, tools, store):
     tools("dolt_init")
     engine = DoltliteEngine.open(bare.shared / "kb")
-    found = {collection.name: collection for collection in engine.collections(bare.pinned)}
+    found = {collection.name: collection for collection in engine.list_collections(bare.pinned)}
     engine.close()
     assert {each.distance for each in found.values()} == {"ip"}
     assert json.loads(found["empty"].metadata) == {"about": "empty"}
@@ -334,8 +334,8 @@ def test_what_cannot_be_embedded_is_found_before_anything_is_made(bare, tools, s
 def test_a_store_is_read_as_chroma_wrote_it(store):
     opened = bindings.open_store(store)
     found = {
-        each.name: (each.space, each.metadata, sorted(opened.texts(each.id), key=lambda row: row[0]))
-        for each in opened.described()
+        each.name: (each.space, each.metadata, sorted(opened.read_texts(each.id), key=lambda row: row[0]))
+        for each in opened.describe_collections()
     }
     opened.close()
     assert list(found) == ["api_docs", "empty", "vectors"]

@@ -57,7 +57,7 @@ def test_both_sides_changes_are_joined_in_a_commit_with_the_message(notes, tools
     done = tools("merge_branch", source_branch="topic", target_branch="main", message="Joined")
     assert (done["merge_type"], done["commits_merged"], done["from_commit"]) == ("merge", 1, ours)
     with opened(notes) as workspace:
-        info = workspace.engine.info(done["to_commit"])
+        info = workspace.engine.read_revision(done["to_commit"])
     assert (info.parents, info.message) == ((ours, theirs), "Joined")
     assert notes.texts() == TEXTS | {"t": "tau", "b": "beta changed", "d": "delta"}
     whole(notes, tmp_path)
@@ -68,7 +68,7 @@ def test_the_message_names_source_and_target_where_none_is_given(notes, tools):
     changed(notes, tools, "here", d="delta")
     done = tools("merge_branch", source="topic")
     with opened(notes) as workspace:
-        assert {"topic", "main"} <= set(workspace.engine.info(done["to_commit"]).message.split())
+        assert {"topic", "main"} <= set(workspace.engine.read_revision(done["to_commit"]).message.split())
 
 
 def test_trap_7_a_merge_that_conflicts_is_a_failure_that_says_what(notes, tools):
@@ -266,7 +266,7 @@ def test_the_last_decision_asks_for_the_commit_that_closes_the_merge(notes, tool
     tools.error("NO_SELECTION", "resolve_conflicts", table="all", strategy="ours")
     closed = tools("dolt_commit", message="merged")
     with opened(notes) as workspace:
-        assert workspace.engine.info(closed["commit"]["hash"]).parents == (ours, theirs)
+        assert workspace.engine.read_revision(closed["commit"]["hash"]).parents == (ours, theirs)
     assert notes.texts() == TEXTS | {"a": side, "b": side}
     whole(notes, tmp_path)
 

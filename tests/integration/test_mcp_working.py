@@ -66,7 +66,7 @@ def test_a_commit_holds_everything_uncommitted_and_its_pin_is_staged(dirty, tool
 
 def test_trap_24_deleting_only_a_collection_is_a_change(notes, tools):
     with opened(notes) as workspace:
-        row = workspace.engine.collections(workspace.at())[0]
+        row = workspace.engine.list_collections(workspace.locate_documents())[0]
         rows = Write(put_collections=[msgspec.structs.replace(row, name="empty")])
         workspace.engine.write("main", rows, expected=notes.pinned)
     assert tools("dolt_commit", message="an empty collection")["changes_committed"] == NONE

@@ -768,7 +768,7 @@ def test_a_clone_without_the_knowledge_base(story, tmp_path):
 
 
 def test_a_knowledge_base_that_another_process_writes(story):
-    with opened(story) as workspace, workspace.engine.writing("test"):
+    with opened(story) as workspace, workspace.engine.write_lock("test"):
         assert "held write.lock" in failed(story, VMRAG_LOCK_TIMEOUT_S="0")
     story.does("merge", "-q", "--no-edit", "side")
 

@@ -75,9 +75,9 @@ def test_a_strangers_source_leads_nowhere(guide, source):
     (guide.top / "link").symlink_to("..")
     guide.record("guide")
     with terminal.opened(guide) as ws:
-        row = ws.engine.document(ws.at(), "handbook", "guide.md")
+        row = ws.engine.find_document(ws.locate_documents(), "handbook", "guide.md")
         rows = Write(put_documents=[msgspec.structs.replace(row, source=source)])
-        ws.engine.write("main", rows, expected=ws.revision())
+        ws.engine.write("main", rows, expected=ws.require_revision())
     found = best(guide, "which key has Ada")
     assert (found["doc_id"], found["line"], found["file"]) == ("guide.md", 9, None)
 

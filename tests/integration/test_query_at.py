@@ -159,7 +159,7 @@ def test_what_is_being_read_is_never_evicted(project, workspace, tasks):
     with workspace.reader.open_index(pinned_at(workspace, "feature")) as read:
         answer_query(other, Query("uv"), at=ranked_at(other, "other"))
         assert built(other) == {read, path_of(other, "main")}
-        assert other.views.problem(pinned_at(workspace, "feature")) == "", "its segments stay, too"
+        assert other.views.find_problem(pinned_at(workspace, "feature")) == "", "its segments stay, too"
     answer_query(other, Query("uv"), at=ranked_at(other, "other"))
     assert built(other) == {path_of(other, "main")}
     other.close()

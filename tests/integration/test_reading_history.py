@@ -100,7 +100,7 @@ def test_an_expression_of_gits_may_hold_dots(project):
     project.git("commit", "-q", "--allow-empty", "-m", "fix a..b")
     with opened(project) as ws:
         assert ranges.find_ends(ws, ["HEAD^{/fix a..b}..WORKING"]) == ranges.RevisionEnds(
-            ws.require_stored_revision(), ws.at()
+            ws.require_stored_revision(), ws.locate_documents()
         )
         assert ranges.find_ends(ws, ["HEAD^{/fix a..b}"]).old == ws.require_stored_revision()
 

@@ -354,7 +354,7 @@ def test_discard_ends_memory_of_changes_that_revision_contains(project):
     silently(project, "reset", "-q", "--hard", "first")
     project.put("draft.md", "A draft.")
     with opened(project) as workspace:
-        reset(workspace, workspace.revision(), confirmed=True)
+        reset(workspace, workspace.require_revision(), confirmed=True)
     assert aside(project) == {}
     silently(project, "reset", "-q", "--hard", here)
     project.vmrag("list")
@@ -455,7 +455,7 @@ def test_a_new_collection_goes_along_with_its_documents(project, tmp_path):
     expected = texts(project, project.pinned) | {"notes/one.md": "One.", "notes/two.md": "Two."}
     assert texts(project, WorkingSet("main")) == expected
     with opened(project) as workspace:
-        assert [collection.name for collection in workspace.engine.collections(WorkingSet("main"))] == [
+        assert [collection.name for collection in workspace.engine.list_collections(WorkingSet("main"))] == [
             "handbook",
             "notes",
         ]
@@ -597,7 +597,7 @@ def test_a_conflict_leaves_a_clean_branch_and_one_line_that_says_where_the_docum
     assert aside(project) == {"vmrag/wip/main": held}
     assert settings_of(project, branches(project)["vmrag/wip/main"].head) == kept
     with opened(project) as workspace:
-        assert workspace.engine.info(branches(project)["vmrag/wip/main"].head).parents == (head,)
+        assert workspace.engine.read_revision(branches(project)["vmrag/wip/main"].head).parents == (head,)
     assert project.vmrag("list").err == ""
     whole(project, tmp_path)
 
@@ -727,7 +727,7 @@ def test_a_full_disk_stops_it_before_anything_is_done(edited, tmp_path):
 @pytest.mark.hooks("on")
 def test_a_hook_that_finds_the_knowledge_base_locked_leaves_it_to_the_next_command(edited, tmp_path):
     before = branches(edited)
-    with opened(edited) as workspace, workspace.engine.writing("test"):
+    with opened(edited) as workspace, workspace.engine.write_lock("test"):
         said = edited.run("switch", "-q", "-C", "main", "first").stderr.splitlines()
         assert len(said) == 1
         assert "Cannot" in said[0]

@@ -201,9 +201,9 @@ def test_a_document_that_went_elsewhere_has_moved(project):
 
 def test_metadata_and_settings_are_told_as_differences(project):
     with opened(project) as ws:
-        branch, head = ws.kb_branch().name, ws.revision()
-        rest = ws.engine.document(head, "handbook", "rest.md")
-        row = next(each for each in ws.engine.collections(head) if each.name == "handbook")
+        branch, head = ws.find_kb_branch().name, ws.require_revision()
+        rest = ws.engine.find_document(head, "handbook", "rest.md")
+        row = next(each for each in ws.engine.list_collections(head) if each.name == "handbook")
         fields = {name: getattr(rest, name) for name in rest.__struct_fields__}
         tagged = Document(**fields | {"metadata": encode_canonical_json({"tag": "sleep " * 2000})})
         settled = Collection(**{name: getattr(row, name) for name in row.__struct_fields__} | {"distance": "l2"})
@@ -224,7 +224,7 @@ def test_documents_can_be_read_again_and_each_keeps_a_share(project, monkeypatch
     project.record("long")
     monkeypatch.setattr("vmrag_link.ops.report.gather._TOGETHER", 25_000)
     with opened(project) as ws, gather_report(ws, NamedEnd("HEAD~1"), NamedEnd("HEAD")) as found:
-        once, again = list(found.documents()), list(found.documents())
+        once, again = list(found.read_documents()), list(found.read_documents())
         assert once == again
         assert [sum(len(piece.text) for piece in each.text.pieces) for each in once] == [5000] * 5
         assert all(each.text.left_out == 6 * 5000 - 5000 for each in once)

@@ -567,7 +567,7 @@ def test_a_decision_is_signed_by_the_person_and_a_retry_gives_the_same_revision(
     body = "import vmrag_link.ops.merge.resolve as m; m.write_atomically = die"
     assert driven(parted, body, "resolve", "--theirs").code == -signal.SIGKILL
     with opened(parted) as workspace:
-        before = workspace.engine.log(workspace.engine.branch("vmrag_keep").head, limit=3)
+        before = workspace.engine.log(workspace.engine.find_branch("vmrag_keep").head, limit=3)
         made = [each for each in before for parent in each.parents]
     assert made
     parted.vmrag("resolve", "--list")

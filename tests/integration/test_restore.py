@@ -208,7 +208,7 @@ def test_a_removed_collection_is_gone_and_comes_back_as_a_whole(project):
     said = project.vmrag("rm", "handbook", "--yes").out
     assert said.startswith("collection handbook removed, with 5 documents\nOne was never committed.")
     with opened(project) as ws:
-        assert ws.engine.collections(ws.at()) == []
+        assert ws.engine.list_collections(ws.locate_documents()) == []
     typed(project, way_back(said))
     assert texts(project) == before
 

@@ -59,9 +59,9 @@ def test_embeddings_are_those_of_the_model_with_the_cache_of_vectors_and_without
     expected = {name: list(struct.unpack("<256f", vector)) for name, vector in zip(cut, made, strict=True)}
     asked = [*cut, "long_chunk_99", "nobody_chunk_0", "no chunk"]
     with contextlib.closing(Searcher(path, kb.model_for)) as searcher:
-        assert searcher.embeddings("guide", asked, kb.cache) == expected
-        assert searcher.embeddings("guide", asked, EmbeddingCache(kb.folder / "another.sqlite")) == expected
-        assert searcher.embeddings("guide", [], kb.cache) == {}
+        assert searcher.read_embeddings("guide", asked, kb.cache) == expected
+        assert searcher.read_embeddings("guide", asked, EmbeddingCache(kb.folder / "another.sqlite")) == expected
+        assert searcher.read_embeddings("guide", [], kb.cache) == {}
 
 
 def places(hits: list) -> list[tuple]:

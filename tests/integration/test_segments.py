@@ -106,13 +106,13 @@ def test_any_split_of_the_same_documents_into_segments_ranks_equally_bit_for_bit
         for number, revision in enumerate(history(made, random.Random(seed), 9)):
             fresh = folder / "fresh" / str(number)
             made.fresh(revision, fresh)
-            assert made.answers(made.views.path(revision), QUERIES) == made.answers(fresh, QUERIES)
-            held = views.read_view(made.views.path(revision))
+            assert made.answers(made.views.view_path(revision), QUERIES) == made.answers(fresh, QUERIES)
+            held = views.read_view(made.views.view_path(revision))
             assert held.collections == views.read_view(fresh).collections
             seen = max(seen, len(held.parts))
-            with IndexReader.open(made.views.path(revision)) as one, IndexReader.open(fresh) as other:
-                assert one.headers() == other.headers()
-                assert one.chunk_counts() == other.chunk_counts()
+            with IndexReader.open(made.views.view_path(revision)) as one, IndexReader.open(fresh) as other:
+                assert one.read_headers() == other.read_headers()
+                assert one.count_chunks_by_document() == other.count_chunks_by_document()
         assert seen > 1
     finally:
         made.close()

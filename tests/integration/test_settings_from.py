@@ -78,7 +78,7 @@ def test_what_the_base_says_counts_and_nothing_that_the_head_says_instead(repo, 
     trusted = loaded(repo)
     assert (trusted.config.remote, trusted.config.embedding.model) == ("git+https://example.org/kb.git", "ollama")
     assert (trusted.config.hooks.on_dirty, trusted.config.limits.knowledge_mb) == ("commit", 100)
-    assert (trusted.warnings, trusted.agreed) == ([], TRUSTED)
+    assert (trusted.warnings, trusted.trusted) == ([], TRUSTED)
     text = hostile()
     assert len(text.splitlines()) > 20
     commit(repo, text)

@@ -187,7 +187,9 @@ def test_a_linked_work_tree_has_its_own_files(committed, tmp_path):
     other = Watched(tmp_path / "other")
     other.write("README.md", "# other\n")
     places = locate_work_tree(other.top)
-    found = work_tree.list_in_work_tree(places, [DOCS], max_bytes=MOST, untracked=False, cache=places.own / "sources")
+    found = work_tree.list_in_work_tree(
+        places, [DOCS], max_bytes=MOST, untracked=False, cache=places.work_tree_folder / "sources"
+    )
     assert {each.path: each.uncommitted for each in found.files["docs"]}["README.md"] == "modified"
     assert committed.docs()["README.md"] == ""
 
@@ -275,7 +277,7 @@ def test_links_pipes_and_folders_in_place_of_files_are_not_followed(committed, t
     with disk.Disk(committed.top) as opened:
         for path in ("other/a.md", "docs/link.md", "docs/pipe.md", "docs/folder.md"):
             with pytest.raises(OSError):
-                opened.read(path, 100)
+                opened.read_file(path, 100)
 
 
 def test_what_is_too_large_or_cannot_be_read_is_left_out(committed):

@@ -53,7 +53,7 @@ def test_documents_are_listed_with_what_became_of_them_and_what_to_type(project)
 def test_of_many_documents_something_of_each_kind_is_seen(project):
     names = [f"{number:02}.md" for number in range(60)]
     with opened(project) as ws:
-        branch = ws.kb_branch()
+        branch = ws.find_kb_branch()
         rows = [Document("handbook", name, name, "text", "0" * 64) for name in names]
         ws.engine.write(branch.name, Write(put_documents=rows), expected=branch.head)
     project.put("rest.md", "Changed.")

@@ -90,7 +90,7 @@ def test_a_revision_is_read_and_the_first_document_makes_a_branch_there(project,
     assert (new["name"] != "main", new["revision"], new["dirty"]) == (True, first, True)
     project.vmrag("commit", "-m", "note")
     with opened(project) as workspace:
-        assert workspace.engine.info(project.pinned).parents == (first,)
+        assert workspace.engine.read_revision(project.pinned).parents == (first,)
     assert rows(project)["main"] == old
     whole(project, tmp_path)
 

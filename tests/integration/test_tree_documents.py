@@ -471,7 +471,7 @@ def test_query_waits_for_whole_index(project, monkeypatch):
     monkeypatch.setattr("vmrag_link.workspace.sources.LEAST_STEP", 1)
     with opened(project) as ws:
         ws.sources.in_steps = True
-        with ws.sources.here() as part:
+        with ws.sources.open_work_tree() as part:
             assert part.indexed == 33
     found = project.ask("query", "port tool session", "-k", "10")
     assert found["kb"]["sources"].get("indexed", 100) == 100

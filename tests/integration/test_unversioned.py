@@ -213,7 +213,7 @@ def test_after_the_setting_was_changed_status_says_what_is_elsewhere_and_one_com
     )
     assert [*kept(project).values()] == ["owls do not sleep"]
     with opened(project) as ws:
-        [chat] = ws.engine.documents(ws.at(), collection="chat_history_v1")
+        [chat] = ws.engine.read_documents(ws.locate_documents(), collection="chat_history_v1")
     assert json.loads(chat.source_key) == {"raw_prompt": "raw"}, "the whole row is moved"
     project.git("config", SETTING, "false")
     project.vmrag("rm", "thought_plan_1", "--collection", "thinking_sessions_v1")

@@ -146,7 +146,7 @@ def test_the_scores_of_chunks_are_those_of_sqlite(corpora, documents, query):
     expected = {corpus.rows[chunk]: score for chunk, score in corpus.sqlite(corpus.chunks, query).items()}
     scores = corpus.scores(query, 0.0)
     assert set(scores.rows) == set(expected)
-    assert {row: scores.of(row) for row in expected} == {
+    assert {row: scores.score_row(row) for row in expected} == {
         row: pytest.approx(score * BILLION, abs=2) for row, score in expected.items()
     }
 
@@ -158,7 +158,7 @@ def test_what_a_document_adds_is_its_score_in_a_table_of_documents(corpora, docu
     own, both = corpus.scores(query, 0.0), corpus.scores(query, 0.6)
     for number, first in corpus.first.items():
         for row in range(first, first + len(documents[number])):
-            assert both.of(row) - own.of(row) == pytest.approx(0.6 * pages.get(number, 0.0) * BILLION, abs=3)
+            assert both.score_row(row) - own.score_row(row) == pytest.approx(0.6 * pages.get(number, 0.0) * BILLION, abs=3)
 
 
 @pytest.mark.parametrize("order", [None, [*range(60), *range(119, 59, -1)]])
@@ -169,7 +169,7 @@ def test_scores_equal_those_of_fts_rows_bit_for_bit(corpora, documents, order, b
     for query in QUERIES:
         expected, most = corpus.reference(query, 0.6)
         scores = corpus.scores(query, 0.6, by)
-        assert {row: scores.of(row) for row in scores.rows} == expected
+        assert {row: scores.score_row(row) for row in scores.rows} == expected
         assert scores.best(len(expected)) == expected
         assert scores.most == most
 
@@ -184,7 +184,7 @@ def test_scores_depend_on_the_contents_only(corpora, documents):
         assert all(part.pieces[GUIDE].dead for part in corpus.reader.view.parts)
         answers.append(
             [
-                [scores.of(first + place) for each, first in sorted(corpus.first.items()) for place in range(len(documents[each]))]
+                [scores.score_row(first + place) for each, first in sorted(corpus.first.items()) for place in range(len(documents[each]))]
                 for scores in (corpus.scores(query, 0.6) for query in QUERIES)
             ]
         )  # fmt: skip
@@ -195,7 +195,7 @@ def test_numpy_gives_the_same_bits(corpora, documents):
     order = list(range(len(documents)))
     random.Random(7).shuffle(order)
     corpus = corpora(documents, order)
-    everything = [row for _, rows in corpus.reader.placed(GUIDE) for row in rows]
+    everything = [row for _, rows in corpus.reader.list_documents(GUIDE) for row in rows]
     for query in QUERIES:
         plain, arrays = (corpus.scores(query, 0.6, by) for by in (WordScores, ArrayScores))
         assert set(arrays.rows) == set(plain.rows)
@@ -208,7 +208,7 @@ def test_numpy_gives_the_same_bits(corpora, documents):
 def test_the_best_come_with_all_that_tie_with_the_last(corpora):
     corpus = corpora([["owl"]] * 5 + [["owl owl"]] + [["fox"]] * 30)
     scores = corpus.scores("owl", 0.6)
-    assert [len(scores.best(depth)) for depth in (1, 2, 6, 1000)] == [1, 6, 6, 6]
+    assert [len(scores.select_best(depth)) for depth in (1, 2, 6, 1000)] == [1, 6, 6, 6]
     assert scores.best(1) == {corpus.first[5]: scores.of(corpus.first[5])}
     assert scores.best(3, list(scores.rows)[:2]).keys() == set(list(scores.rows)[:2])
 
@@ -217,7 +217,7 @@ def test_the_best_come_with_all_that_tie_with_the_last(corpora):
 def test_word_of_all_texts_keeps_share_of_score(corpora, texts):
     """Beside the first word, the question has one that no text holds."""
     scores = corpora([["owl"]] * texts).scores("owl unknown", 0.6)
-    [score] = set(scores.best(texts).values())
+    [score] = set(scores.select_best(texts).values())
     assert score > scores.most / 100
 
 
@@ -251,7 +251,7 @@ def test_rare_word_finds_compounds_that_begin_or_end_with_it(corpora, query, exp
         scores = corpus.scores(query, 0.6, by)
         answers.append(
             {
-                each: max(map(scores.of, range(first, first + len(COMPOUNDS[each]))))
+                each: max(map(scores.score_row, range(first, first + len(COMPOUNDS[each]))))
                 for each, first in corpus.first.items()
             }
         )
@@ -263,7 +263,7 @@ def test_rare_word_finds_compounds_that_begin_or_end_with_it(corpora, query, exp
 
 def test_common_word_finds_no_compounds(corpora):
     corpus = corpora([["Scheinwerfer"]] * 6 + [["Nebelscheinwerfer"]] + [["Lampe"]] * 5 + [["Nachttischlampe"]])
-    assert not corpus.scores("Scheinwerfer", 0.6).of(corpus.first[6])
+    assert not corpus.scores("Scheinwerfer", 0.6).score_row(corpus.first[6])
     assert corpus.scores("Lampe", 0.6).of(corpus.first[12])
 
 
@@ -271,7 +271,7 @@ def test_words_that_are_nowhere_give_nothing(corpora):
     corpus = corpora([["owl"], [""]])
     for query in ("", "?!", "unknown"):
         scores = corpus.scores(query, 0.6)
-        assert (list(scores.rows), scores.best(5, scores.rows), scores.of(corpus.first[0])) == ([], {}, 0)
+        assert (list(scores.rows), scores.select_best(5, scores.rows), scores.of(corpus.first[0])) == ([], {}, 0)
 
 
 def test_a_file_of_lengths_of_another_size_is_refused():

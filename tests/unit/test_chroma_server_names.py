@@ -69,9 +69,9 @@ def test_another_name_is_not_ours(name):
 
 def test_a_seal_is_read_as_it_was_written_and_nothing_else_is_one():
     seal = CollectionSeal(3, "abc", 17)
-    assert parse_seal(seal.metadata("api")) == seal
-    assert seal.metadata("api")["collection"] == "api"
-    for strange in (None, {}, {"vmrag_count": "3"}, seal.metadata("x") | {"vmrag_format": 2}, {"vmrag_count": True}):
+    assert parse_seal(seal.to_metadata("api")) == seal
+    assert seal.to_metadata("api")["collection"] == "api"
+    for strange in (None, {}, {"vmrag_count": "3"}, seal.to_metadata("x") | {"vmrag_format": 2}, {"vmrag_count": True}):
         assert parse_seal(strange) is None
 
 

@@ -172,7 +172,7 @@ def test_question_for_kind_of_symbol_prefers_that_kind():
 )
 def test_two_words_are_also_found_as_one(question, term):
     assert term in CodeQuestion(question).list_joined_terms(question)
-    assert term not in CodeQuestion(question).terms(question)
+    assert term not in CodeQuestion(question).list_terms(question)
     assert CodeQuestion(question).list_joined_terms("a " * 100) == []
 
 
@@ -181,12 +181,12 @@ def test_what_says_the_question_goes_first_as_the_source_of_an_error_message_doe
     said = "merge.lock is held by another process"
     assert ranked(said, piece("a.py"), piece("b.py"), scores=(600, 1000), texts=texts)[0] == [0, 1]
     question = CodeQuestion(said)
-    assert question.said(texts[0]) == 2000 * 5 // 7
-    assert question.said("a process is held BY another\nprocess") == 2000 * 5 // 7
-    assert question.said("it is held by another one") == 0, "four words are chance"
-    assert question.said(said) == 2000
+    assert question.score_phrase(texts[0]) == 2000 * 5 // 7
+    assert question.score_phrase("a process is held BY another\nprocess") == 2000 * 5 // 7
+    assert question.score_phrase("it is held by another one") == 0, "four words are chance"
+    assert question.score_phrase(said) == 2000
     assert not CodeQuestion("is held by another").may_be_phrase
-    assert CodeQuestion("a " * 100_000).said("a " * 1000) == 2000
+    assert CodeQuestion("a " * 100_000).score_phrase("a " * 1000) == 2000
 
 
 def test_further_pieces_of_a_file_are_lower():
@@ -210,14 +210,14 @@ def test_a_question_is_compared_with_names_as_if_with_each_of_them(words, symbol
     share = code_ranking.DECLARED if question.is_name else code_ranking.MENTIONED
     share = share if exact else share // 2 if alike else 0
     expected = share * code_ranking.OUTERMOST // code_ranking.FULL_FACTOR if len(symbol) == 1 else share
-    assert question.declared(piece("a.py", "", ".".join(symbol))) == expected
+    assert question.score_declaration(piece("a.py", "", ".".join(symbol))) == expected
 
     def begins(one: str, other: str) -> bool:
         return one == other or (min(len(one), len(other)) >= 5 and (one.startswith(other) or other.startswith(one)))
 
     names_of_piece = [*lower, *map(str.lower, others)]
     alike_words = [word for word in question.words if any(begins(word, name) for name in names_of_piece)]
-    assert question.among(names_of_piece) == len(alike_words)
+    assert question.count_shared_words(names_of_piece) == len(alike_words)
 
 
 @pytest.mark.parametrize(

@@ -80,7 +80,7 @@ def test_score_is_that_of_two_fields(pages):
             weighted = 6.3 * names + others / norm
             expected[number] += weight * 2.8 * weighted / (weighted + 1.8)
     scores = code.scores(weight=0.0)
-    assert [scores.of(row) for row in code.rows] == [pytest.approx(score * BILLION, abs=2) for score in expected]
+    assert [scores.score_row(row) for row in code.rows] == [pytest.approx(score * BILLION, abs=2) for score in expected]
 
 
 @given(PAGES, st.data())
@@ -90,8 +90,8 @@ def test_scores_have_same_bits_in_numpy_and_in_all_segments(pages, data):
     for code in (Code(pages), Code(pages, starts)):
         for by in (WordScores, ArrayScores):
             scores = code.scores(by)
-            answers.append((scores.most, [scores.of(row) for row in code.rows]))
-            assert scores.best(len(code.rows)) == {row: scores.of(row) for row in scores.rows}
+            answers.append((scores.max_score, [scores.score_row(row) for row in code.rows]))
+            assert scores.select_best(len(code.rows)) == {row: scores.score_row(row) for row in scores.rows}
     assert all(answer == answers[0] for answer in answers)
 
 
@@ -99,8 +99,8 @@ def test_piece_that_declares_name_goes_before_pieces_that_use_it():
     declares, uses = ("def owl stone", "", "owl"), ("owl fox owl rain owl", "owl", "fox")
     code = Code([[uses], [declares], [("rain stone", "", "rain")]])
     scores = code.scores()
-    best = scores.best(3)
+    best = scores.select_best(3)
     assert max(best, key=lambda row: best[row]) == code.rows[0], "it also has the word fox"
     code = Code([[("owl rain owl rain owl", "owl", "rain")], [declares], [("rain stone", "", "rain")]])
-    best = code.scores().best(3)
+    best = code.scores().select_best(3)
     assert max(best, key=lambda row: best[row]) == code.rows[1]

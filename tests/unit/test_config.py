@@ -262,7 +262,7 @@ def test_what_was_agreed_to_counts_without_a_warning():
     agreed = {"remote": "git+https://kb.example/kb.git", "hooks.on_dirty": "commit"}
     loaded = cloned("# other lines\n" + STATED, agreed=agreed)
     assert (loaded.config.remote, loaded.config.hooks.on_dirty) == ("git+https://kb.example/kb.git", "commit")
-    assert (loaded.warnings, loaded.agreed) == ([], frozenset(agreed))
+    assert (loaded.warnings, loaded.trusted) == ([], frozenset(agreed))
 
 
 def test_until_a_change_is_agreed_to_the_latest_agreement_counts_and_one_line_says_so():
@@ -310,7 +310,7 @@ def test_a_remote_that_git_config_trusts_needs_no_second_agreement():
 
 
 def test_stating_the_default_address_of_a_service_is_no_agreement_to_it():
-    assert cloned("embedding.openai_url: https://api.openai.com/v1\n").agreed == frozenset()
+    assert cloned("embedding.openai_url: https://api.openai.com/v1\n").trusted == frozenset()
 
 
 def test_a_value_that_this_version_does_not_know_any_more_is_refused_not_dropped():

@@ -157,7 +157,7 @@ def test_the_default_model_names_its_files_in_its_fingerprint_and_its_notice() -
 def test_the_default_model_sums_whole_numbers_and_rounds_once(words: list[str], times: int) -> None:
     """What it promises, computed by Python's own whole numbers."""
     text = " ".join(words * times)
-    tokens = STATIC._tokenizer.packed(text)
+    tokens = STATIC._tokenizer.encode_packed(text)
     weights, rows = STATIC._table
     counts = collections.Counter(STATIC._tokenizer.ids(text))
     total = [0] * 256

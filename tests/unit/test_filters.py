@@ -208,7 +208,7 @@ def test_what_a_filter_looks_up_is_what_chroma_holds(keys, headers):
     )
     held = [build_document_metadata(header, "issue_logs") for header in headers]
     expected = {key: [each.get(key) for each in held] for key in keys}
-    assert {key: [*column] for key, column in columns.of(documents, GUIDE).items()} == expected
+    assert {key: [*column] for key, column in columns.build_columns(documents, GUIDE).items()} == expected
     assert [columns.build_document_columns(header, GUIDE) for header in headers] == [
         {key: [each.get(key)] for key in keys} for each in held
     ]

@@ -202,7 +202,7 @@ def test_by_share_compares_what_part_of_the_possible_was_reached():
 @given(collections())
 def test_by_share_never_changes_the_order_of_a_collection(given_collections):
     scores = normalize_scores(
-        [(given_collection.words, given_collection.most) for given_collection in given_collections]
+        [(given_collection.words, given_collection.max_word_score) for given_collection in given_collections]
     )
     largest = max(given_collection.most for given_collection in given_collections)
     for given_collection in given_collections:

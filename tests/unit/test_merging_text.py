@@ -65,7 +65,7 @@ def test_what_git_merges_is_merged_to_the_same_text(tmp_path, words):
         texts = triple(dice, words)
         expected, found = by_git(tmp_path, *texts), merge_texts(*texts)
         if expected is not None and not found.hunks:
-            assert found.resolved({}) == expected, texts
+            assert found.resolve_text({}) == expected, texts
             clean += 1
         differ += (expected is None) != bool(found.hunks)
     assert clean > TRIPLES // 8
@@ -89,7 +89,7 @@ def test_swapped_sides_give_the_same_text_and_the_same_hunks(base, ours, theirs)
     assert [hunk.key for hunk in one.hunks] == [hunk.key for hunk in other.hunks]
     assert [(hunk.ours, hunk.theirs) for hunk in one.hunks] == [(hunk.theirs, hunk.ours) for hunk in other.hunks]
     texts = {hunk.key: "" for hunk in one.hunks}
-    assert one.resolved(texts) == other.resolved(texts)
+    assert one.resolve_text(texts) == other.resolve_text(texts)
 
 
 @settings(max_examples=examples(600), deadline=None)
@@ -102,7 +102,7 @@ def test_nothing_gets_into_a_text_that_no_side_has(base, ours, theirs):
         if isinstance(part, str):
             assert set(split_lines(part)) <= lines
     for take in ("ours", "theirs"):
-        whole = found.resolved({hunk.key: hunk.side(take) for hunk in found.hunks})
+        whole = found.resolve_text({hunk.key: hunk.get_side(take) for hunk in found.hunks})
         assert set(split_lines(whole)) <= lines
 
 
@@ -196,20 +196,22 @@ def test_a_carriage_return_belongs_to_its_line():
 
 def test_both_sides_and_the_base_stand_between_markers_each_with_its_last_line_ended():
     markers = Markers(Labels("main", "feature"))
-    assert markers.between("a", "b\r\n") == "<<<<<<< main\na\n=======\nb\r\n>>>>>>> feature\n"
-    assert markers.between("", "b\n", base="0") == "<<<<<<< main\n||||||| base\n0\n=======\nb\n>>>>>>> feature\n"
+    assert markers.format_conflict("a", "b\r\n") == "<<<<<<< main\na\n=======\nb\r\n>>>>>>> feature\n"
+    assert (
+        markers.format_conflict("", "b\n", base="0") == "<<<<<<< main\n||||||| base\n0\n=======\nb\n>>>>>>> feature\n"
+    )
 
 
 @settings(max_examples=examples(600), deadline=None)
 @given(ANY, ANY, ANY)
 def test_our_markers_are_found_in_what_we_wrote_and_never_in_the_texts(base, ours, theirs):
     markers = Markers.from_texts((base, ours, theirs), Labels(ours="m"))
-    assert all(markers.find(each, middle=True) is None for each in (base, ours, theirs))
-    written = markers.between(ours, theirs, base=base)
-    assert markers.find(written) == (1, written.partition("\n")[0])
+    assert all(markers.find_marker(each, middle=True) is None for each in (base, ours, theirs))
+    written = markers.format_conflict(ours, theirs, base=base)
+    assert markers.find_marker(written) == (1, written.partition("\n")[0])
     for line in ("|", "=", ">"):
         rest = written[written.index(line * markers.size) :]
-        assert markers.find(rest, middle=True)[0] == 1
+        assert markers.find_marker(rest, middle=True)[0] == 1
 
 
 def test_a_line_of_a_megabyte_makes_no_marker_as_long():
@@ -224,7 +226,7 @@ def test_conflicts_that_git_marked_are_counted_in_one_look():
 
 def test_a_line_under_a_heading_is_a_marker_only_in_what_an_editor_left():
     markers = Markers.from_texts(("a", "b"))
-    assert markers.find("Install\n=======\n") is None
-    assert markers.find("Install\n=======\n", middle=True) == (2, "=======")
+    assert markers.find_marker("Install\n=======\n") is None
+    assert markers.find_marker("Install\n=======\n", middle=True) == (2, "=======")
     longer = Markers.from_texts(("Install\n=======\n", "b"))
-    assert longer.find("Install\n=======\n", middle=True) is None
+    assert longer.find_marker("Install\n=======\n", middle=True) is None

@@ -67,7 +67,7 @@ def read(name: str) -> Document:
 def test_section_is_right_in_every_format(name):
     document = read(name)
     paths = read_header_paths(document)
-    shown = {words: paths.at(document.content.index(words)) for words in SECTIONS[name]}
+    shown = {words: paths.find_path(document.content.index(words)) for words in SECTIONS[name]}
     assert shown == SECTIONS[name]
 
 
@@ -118,7 +118,7 @@ def test_passage_that_begins_with_headings_has_the_section_of_its_text():
         "A > B > C",
         "A > D",
     ]
-    assert paths.at(0) == "A"
+    assert paths.find_path(0) == "A"
 
 
 @pytest.mark.parametrize(
@@ -211,5 +211,5 @@ def test_yaml_of_ten_megabytes_is_cut_in_a_moment():
 @pytest.mark.parametrize(("outline", "begin", "end"), [("markdown", "<h2>\n", "\n</h2>\n"), ("man", ".SH\n", "\n")])
 def test_title_is_not_a_page(outline, begin, end):
     text = f"{begin}{'word ' * 100_000}{end}Text.\n"
-    assert HeaderPaths(text, outline).at(len(text) - 1) == ""
-    assert HeaderPaths(f"{begin}Words{end}Text.\n", outline).at(20) == "Words"
+    assert HeaderPaths(text, outline).find_path(len(text) - 1) == ""
+    assert HeaderPaths(f"{begin}Words{end}Text.\n", outline).find_path(20) == "Words"

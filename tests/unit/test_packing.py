@@ -113,7 +113,7 @@ def test_a_best_piece_that_is_too_long_is_cut_at_the_end_of_a_line_and_says_so(b
     assert passage.text == "\n".join(LINES.split("\n")[:count])
     assert (passage.cut, passage.lines, packed.left_out) == ("to fit", (1, count), 1)
     assert packed.tokens == passage.tokens <= budget
-    more = estimate_tokens("\n".join([*passage.shown, "  " + LINES.split("\n")[count], "", ""]))
+    more = estimate_tokens("\n".join([*passage.shown_lines, "  " + LINES.split("\n")[count], "", ""]))
     assert more > budget, "another line would have fitted"
 
 
@@ -137,11 +137,11 @@ PIECES = (
 def test_a_part_of_a_symbol_whose_beginning_is_not_there_says_its_signature():
     keys = {"k": document(CLASS, pieces=PIECES)}
     [part] = pack_hits(ranked(("k", (AT[2], AT[3]))), keys, 1000).passages
-    assert part.shown == ["src/a.py:6  Keys.rotate  (1a2b3c4)", "  … def rotate(self)", "          two"]
+    assert part.shown_lines == ["src/a.py:6  Keys.rotate  (1a2b3c4)", "  … def rotate(self)", "          two"]
     [whole] = pack_hits(ranked(("k", (AT[1], AT[2])), ("k", (AT[2], AT[3]))), keys, 1000).passages
     assert (whole.signature, whole.lines) == ("", (4, 6))
     [more] = pack_hits(ranked(("k", (AT[2], AT[3])), ("k", (AT[3], len(CLASS)))), keys, 1000).passages
-    assert more.shown[:2] == ["src/a.py:6-9  Keys.rotate, Keys.drop  (1a2b3c4)", "  … def rotate(self)"]
+    assert more.shown_lines[:2] == ["src/a.py:6-9  Keys.rotate, Keys.drop  (1a2b3c4)", "  … def rotate(self)"]
 
 
 def test_a_symbol_begins_where_no_earlier_piece_has_it():
@@ -226,7 +226,7 @@ def test_no_budget_is_exceeded_and_every_passage_is_lines_of_its_text(data, budg
         some = spans(texts[number], data.draw(st.integers(1, 9)))
         hits.append(PackableHit(rank, number, (data.draw(st.sampled_from(some)),), tuple(some[:2])))
     packed = pack_hits(hits, documents, budget)
-    shown = "".join(f"{line}\n" for passage in packed.passages for line in [*passage.shown, ""])
+    shown = "".join(f"{line}\n" for passage in packed.passages for line in [*passage.shown_lines, ""])
     assert estimate_tokens(shown) <= packed.tokens == sum(passage.tokens for passage in packed.passages) <= budget
     assert min(passage.rank for passage in packed.passages) == 1
     for passage in packed.passages:

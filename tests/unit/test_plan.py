@@ -25,7 +25,7 @@ def collections(*names: str, **fields) -> dict[str, Collection]:
 def test_equal_states_need_nothing():
     rows = {("guide", "a"): header(("guide", "a"))}
     plan = planning.make_plan(collections("guide"), collections("guide"), rows, rows)
-    assert plan.empty
+    assert plan.is_empty
     assert plan.changes == ChangeCounts()
 
 

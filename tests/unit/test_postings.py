@@ -111,9 +111,9 @@ def test_blocks_follow_each_other(monkeypatch):
     writer, content = BlockWriter(DOCUMENT_FIELDS), b""
     for number in range(70_000):
         if number % 7_000 < 3:
-            writer.add([("owl " * (number % 300),)])
+            writer.add_chunks([("owl " * (number % 300),)])
         else:
-            writer.add([("fox",)])
+            writer.add_chunks([("fox",)])
         if number % 30_000 == 29_999:
             assert writer.is_full
             content += writer.end_block()
@@ -133,7 +133,7 @@ def test_block_is_equal_with_and_without_numpy(chunks):
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(postings, "_has_many", lambda _, many=many: many)
             writer = BlockWriter(("text", "names"), 3)
-            writer.add(chunks)
+            writer.add_chunks(chunks)
             blocks.append(writer.end_block())
     assert blocks[0] == blocks[1]
 
@@ -141,7 +141,7 @@ def test_block_is_equal_with_and_without_numpy(chunks):
 @pytest.mark.parametrize("cut", [1, 20, 300])
 def test_a_cut_file_is_refused(cut):
     writer = BlockWriter(DOCUMENT_FIELDS)
-    writer.add([("the owl hunts",)] * 30)
+    writer.add_chunks([("the owl hunts",)] * 30)
     content = writer.end_block()
     with pytest.raises(ValueError, match=r"cut|JSON|malformed|truncated"):
         Postings(content[:-cut], slots=30)
@@ -149,7 +149,7 @@ def test_a_cut_file_is_refused(cut):
 
 def test_a_file_of_other_slots_is_refused():
     writer = BlockWriter(DOCUMENT_FIELDS)
-    writer.add([("owl",)])
+    writer.add_chunks([("owl",)])
     content = writer.end_block()
     with pytest.raises(ValueError, match="1 of 2 slots"):
         Postings(content, slots=2)
@@ -161,7 +161,7 @@ def test_a_file_of_other_slots_is_refused():
 def test_edited_bytes_are_an_error_or_other_numbers():
     """No byte leads to another kind of error than those that `Searcher` expects."""
     writer = BlockWriter(CODE_FIELDS)
-    writer.add([("the owl hunts owls get_close", "close", "owl")] * 30)
+    writer.add_chunks([("the owl hunts owls get_close", "close", "owl")] * 30)
     content = writer.end_block()
     for at in range(len(content)):
         edited = content[:at] + bytes([content[at] ^ 0x55]) + content[at + 1 :]

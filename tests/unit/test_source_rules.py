@@ -112,10 +112,10 @@ def test_the_last_rule_and_the_deepest_file_count():
         },
         FOR_LISTING,
     )
-    assert attributes.of("a.md") == {"linguist-generated": True}
-    assert attributes.of("README.md") == {}
-    assert attributes.of("gen/a.md") == {"linguist-generated": False, "linguist-vendored": "true"}
-    assert attributes.of("gen/sub/x.md") == {"linguist-generated": "false", "linguist-vendored": "true"}
+    assert attributes.get_values("a.md") == {"linguist-generated": True}
+    assert attributes.get_values("README.md") == {}
+    assert attributes.get_values("gen/a.md") == {"linguist-generated": False, "linguist-vendored": "true"}
+    assert attributes.get_values("gen/sub/x.md") == {"linguist-generated": "false", "linguist-vendored": "true"}
 
 
 def test_patterns_of_folders_macros_comments_and_negations_say_nothing():
@@ -123,13 +123,13 @@ def test_patterns_of_folders_macros_comments_and_negations_say_nothing():
         b"gen/ linguist-generated\n[attr]mine linguist-generated\n# *.md filter=x\n!*.md filter=x\n*.x mine\n"
         b"*.md filter=" + b"x" * 3000
     )
-    assert TreeAttributes({".gitattributes": text}, FOR_LISTING).of("gen/a.md") == {}
+    assert TreeAttributes({".gitattributes": text}, FOR_LISTING).get_values("gen/a.md") == {}
 
 
 def test_too_many_rules_are_refused():
     text = b"".join(b"*x%d* filter=x\n" % number for number in range(1001))
     with pytest.raises(LimitExceeded, match="1,000 rules for one file"):
-        TreeAttributes({".gitattributes": text}, FOR_LISTING).of("a.md")
+        TreeAttributes({".gitattributes": text}, FOR_LISTING).get_values("a.md")
     many = {f"{number}/.gitattributes": text[:15000] for number in range(30)}
     with pytest.raises(LimitExceeded, match="20,000 rules"):
         TreeAttributes(many, FOR_LISTING)
@@ -138,18 +138,18 @@ def test_too_many_rules_are_refused():
 def test_rules_with_many_wildcards_or_long_patterns_say_nothing():
     text = b"*a" + b"?" * 10 + b" filter=x\n" + b"a" * 256 + b" filter=x\n[Aa][Bb]*.md filter=y\n"
     attributes = TreeAttributes({".gitattributes": text}, FOR_LISTING)
-    assert attributes.of("a" * 12) == {}
-    assert attributes.of("a" * 256) == {}
-    assert attributes.of("Ab.md") == {"filter": "y"}
+    assert attributes.get_values("a" * 12) == {}
+    assert attributes.get_values("a" * 256) == {}
+    assert attributes.get_values("Ab.md") == {"filter": "y"}
 
 
 def test_the_matches_of_all_files_together_are_bounded(monkeypatch):
     monkeypatch.setattr(attributes_module, "_MOST_MATCHES", 10)
     attributes = TreeAttributes({".gitattributes": b"*.x filter=x\n*.y filter=y\n"}, FOR_LISTING)
     for _ in range(5):
-        attributes.of("a.md")
+        attributes.get_values("a.md")
     with pytest.raises(LimitExceeded):
-        attributes.of("a.md")
+        attributes.get_values("a.md")
 
 
 def test_rules_are_not_asked_of_what_is_no_document_anyway(monkeypatch):
@@ -179,21 +179,21 @@ def _select(named, attributes):
 @pytest.mark.parametrize("name", ["filter", "working-tree-encoding"])
 def test_values_that_are_not_utf8_are_texts_all_the_same(name):
     attributes = TreeAttributes({".gitattributes": b"*.md %s=\xff\n" % name.encode()}, FOR_LISTING)
-    assert attributes.of("a.md") == {name: "\\xff"}
+    assert attributes.get_values("a.md") == {name: "\\xff"}
 
 
 def test_patterns_that_are_not_utf8_match_such_names():
     attributes = TreeAttributes({".gitattributes": b"\xff.md filter=x\n"}, FOR_LISTING)
-    assert attributes.of("\udcff.md") == {"filter": "x"}
+    assert attributes.get_values("\udcff.md") == {"filter": "x"}
 
 
 def test_quoted_patterns_and_the_macro_binary_are_understood():
     attributes = TreeAttributes(
         {".gitattributes": b'"a b.md" filter=x\n"\\303\\244.md" filter=y\n*.bin binary\n'}, FOR_LISTING
     )
-    assert attributes.of("a b.md") == {"filter": "x"}
-    assert attributes.of("ä.md") == {"filter": "y"}
-    assert find_attribute_flaw(attributes.of("x.bin")) == "is binary, as .gitattributes says"
+    assert attributes.get_values("a b.md") == {"filter": "x"}
+    assert attributes.get_values("ä.md") == {"filter": "y"}
+    assert find_attribute_flaw(attributes.get_values("x.bin")) == "is binary, as .gitattributes says"
 
 
 @pytest.mark.parametrize(
@@ -212,7 +212,9 @@ def test_quoted_patterns_and_the_macro_binary_are_understood():
     ],
 )
 def test_attributes_leave_files_out(stated, reason):
-    values = TreeAttributes({".gitattributes": f"* text=auto\n*.md {stated}\n".encode()}, FOR_LISTING).of("a.md")
+    values = TreeAttributes({".gitattributes": f"* text=auto\n*.md {stated}\n".encode()}, FOR_LISTING).get_values(
+        "a.md"
+    )
     assert find_attribute_flaw(values) == reason
 
 
@@ -347,7 +349,7 @@ def test_a_notebook_is_its_cells_without_what_they_printed():
     ],
 )
 def test_a_file_is_named_as_git_would_store_it(stated, autocrlf, data, stored):
-    values = TreeAttributes({".gitattributes": f"* {stated}\n".encode()}, FOR_STORING).of("a.md")
+    values = TreeAttributes({".gitattributes": f"* {stated}\n".encode()}, FOR_STORING).get_values("a.md")
     assert convert_to_stored(data, values, autocrlf) == stored
 
 

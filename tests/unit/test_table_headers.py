@@ -52,26 +52,26 @@ def test_tables_have_their_own_headers(name):
     first = text.partition("end of it\n")[0]
     other = first.replace("name", "part").replace("unit", "mass").replace("rotor", "shaft")
     headers = TableHeaders(f"{first}\nbetween tables\n\nmore\n\n{other}", choose_outline(name))
-    assert headers.at(first.index("rotor")) == header
+    assert headers.find_header(first.index("rotor")) == header
     after = len(f"{first}\nbetween tables\n\nmore\n\n")
-    assert headers.at(after - len("more\n\n")) == ""
-    assert headers.at(after + other.index("shaft")) == header.replace("name", "part").replace("unit", "mass")
+    assert headers.find_header(after - len("more\n\n")) == ""
+    assert headers.find_header(after + other.index("shaft")) == header.replace("name", "part").replace("unit", "mass")
 
 
 def test_table_without_a_header_gives_none_to_the_text_behind_it():
     bare, table = "===  ===\none  two\n===  ===\n", TABLES["simple.rst"][0]
     headers = TableHeaders(text := f"{bare}\nbetween\n\n{table}", "rst")
-    assert headers.at(text.index("between")) == ""
-    assert headers.at(text.index("rotor")) == "name unit"
+    assert headers.find_header(text.index("between")) == ""
+    assert headers.find_header(text.index("rotor")) == "name unit"
 
 
 @pytest.mark.parametrize("name", TABLES)
 def test_row_has_the_header_of_its_table(name):
     text, header = TABLES[name]
     headers = TableHeaders(text, choose_outline(name))
-    assert headers.at(text.index("rotor")) == header
-    assert headers.at(text.index("name")) == ""
-    assert headers.at(text.index("end of it")) == ""
+    assert headers.find_header(text.index("rotor")) == header
+    assert headers.find_header(text.index("name")) == ""
+    assert headers.find_header(text.index("end of it")) == ""
 
 
 @pytest.mark.parametrize(
@@ -87,7 +87,7 @@ def test_row_has_the_header_of_its_table(name):
     ],
 )
 def test_row_of_table_without_header_has_none(name, text):
-    assert TableHeaders(text, choose_outline(name)).at(text.index("rotor")) == ""
+    assert TableHeaders(text, choose_outline(name)).find_header(text.index("rotor")) == ""
 
 
 def test_long_table_is_cut_between_its_rows():
@@ -98,7 +98,7 @@ def test_long_table_is_cut_between_its_rows():
     assert len(pieces) > 8
     assert all(piece.text.startswith("| rotor_") for piece in pieces[1:-1])
     headers = TableHeaders(text)
-    assert {headers.at(piece.start) for piece in pieces[1:-1]} == {"| name | about | kPa |"}
+    assert {headers.find_header(piece.start) for piece in pieces[1:-1]} == {"| name | about | kPa |"}
 
 
 @pytest.mark.parametrize(

@@ -69,7 +69,7 @@ def stored_anew(places: Places, file: Path, parent: str | None) -> tuple[str, li
     written: list[bytes] = []
     real = objects.ObjectWriter.write_blob
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(objects.ObjectWriter, "blob", lambda self, data: written.append(data) or real(self, data))
+        patch.setattr(objects.ObjectWriter, "write_blob", lambda self, data: written.append(data) or real(self, data))
         return segments.store_file(places, file, parent, segment_size=SIZE), written
 
 

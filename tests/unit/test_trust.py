@@ -170,7 +170,7 @@ def test_what_is_checked_is_the_path_that_git_and_the_engine_open(text, path):
 def test_git_may_take_no_less_guarded_way_than_the_one_that_was_named(text, schemes):
     peer = address.parse_url(text).peer
     assert peer is not None
-    assert (peer.where, peer.schemes, peer.ask) == (text.removeprefix("git+"), schemes, False)
+    assert (peer.remote, peer.schemes, peer.may_ask) == (text.removeprefix("git+"), schemes, False)
 
 
 @pytest.mark.parametrize(

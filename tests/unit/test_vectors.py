@@ -121,7 +121,7 @@ def test_scores_are_exact_with_every_kernel(tmp_path, kernel, rows, dimensions):
     exact = written(tmp_path, [signed(*row) for row in table], dimensions)
     for query in (table[0], table[-1], [-127] * dimensions, [-128] * dimensions):
         expected = [sum(a * b for a, b in zip(row, query, strict=True)) for row in table]
-        assert exact.scores(signed(*query)).tolist() == expected
+        assert exact.score_slots(signed(*query)).tolist() == expected
         assert exact.score_rows(signed(*query), [row(number) for number in range(rows)]) == expected
 
 
@@ -132,14 +132,14 @@ def test_scores_equal_the_products_of_whole_numbers(tmp_path_factory, data, dime
     exact = ExactVectors([VectorPiece(row(0), b"".join(rows), len(rows), b"")], dimensions=dimensions)
     numbers = [memoryview(each).cast("b") for each in rows]
     expected = [sum(map(operator.mul, number, memoryview(query).cast("b"))) for number in numbers]
-    assert exact.scores(query).tolist() == expected
+    assert exact.score_slots(query).tolist() == expected
 
 
 def test_blocks_of_numpy_leave_no_row_out(tmp_path, monkeypatch):
     exact_vectors._kernel.cache_clear()
     monkeypatch.setitem(sys.modules, "simsimd", None)
     rows = [signed(number % 127, 1) for number in range(exact_vectors._BLOCK * 2 + 3)]
-    scores = written(tmp_path, rows, 2).scores(signed(1, 0))
+    scores = written(tmp_path, rows, 2).score_slots(signed(1, 0))
     exact_vectors._kernel.cache_clear()
     assert scores.tolist() == [number % 127 for number in range(len(rows))]
 
@@ -153,35 +153,35 @@ def test_the_best_are_the_same_however_they_are_selected(tmp_path, monkeypatch, 
     for depth in (1, 20, 399, 400, 500):
         lowest = ranked[min(depth, len(ranked)) - 1]
         expected = {slot: value for slot, value in enumerate(values) if value >= lowest and slot not in (1, 4)}
-        assert exact.best(signed(1), depth) == in_first(expected)
+        assert exact.select_best(signed(1), depth) == in_first(expected)
 
 
 def test_the_best_come_with_all_that_tie_with_the_last(tmp_path):
     exact = written(tmp_path, [signed(each) for each in (5, 3, 9, 3, 1, 3)], 1)
-    assert exact.best(signed(1), 3) == in_first({0: 5, 1: 3, 2: 9, 3: 3, 5: 3})
-    assert exact.best(signed(1), 1) == in_first({2: 9})
-    assert len(exact.best(signed(1), 6)) == len(exact.best(signed(1), 600)) == 6
+    assert exact.select_best(signed(1), 3) == in_first({0: 5, 1: 3, 2: 9, 3: 3, 5: 3})
+    assert exact.select_best(signed(1), 1) == in_first({2: 9})
+    assert len(exact.select_best(signed(1), 6)) == len(exact.select_best(signed(1), 600)) == 6
 
 
 def test_dead_slots_and_those_not_asked_for_never_come(tmp_path):
     exact = written(tmp_path, [signed(each) for each in (5, 3, 9, 3)], 1, dead=[2])
-    assert exact.best(signed(1), 2) == in_first({0: 5, 1: 3, 3: 3})
-    assert exact.best(signed(1), 4) == in_first({0: 5, 1: 3, 3: 3})
-    assert exact.best(signed(1), 2, among=[row(3)]) == in_first({3: 3})
-    assert exact.best(signed(1), 2, among=[row(2)]) == {}
-    assert exact.best(signed(1), 2, among=[]) == {}
+    assert exact.select_best(signed(1), 2) == in_first({0: 5, 1: 3, 3: 3})
+    assert exact.select_best(signed(1), 4) == in_first({0: 5, 1: 3, 3: 3})
+    assert exact.select_best(signed(1), 2, among=[row(3)]) == in_first({3: 3})
+    assert exact.select_best(signed(1), 2, among=[row(2)]) == {}
+    assert exact.select_best(signed(1), 2, among=[]) == {}
 
 
 def test_every_bit_of_the_dead_is_that_of_its_slot(tmp_path):
     dead = [0, 7, 8, 15, 17]
     exact = written(tmp_path, [signed(slot) for slot in range(18)], 1, dead=dead)
-    assert exact.best(signed(1), 18) == in_first({slot: slot for slot in range(18) if slot not in dead})
+    assert exact.select_best(signed(1), 18) == in_first({slot: slot for slot in range(18) if slot not in dead})
 
 
 def test_no_rows_and_only_dead_rows_give_nothing(tmp_path):
     none = ExactVectors([], dimensions=4)
-    assert none.best(signed(1, 1, 1, 1), 3) == none.best(signed(1, 1, 1, 1), 3, among=[]) == {}
-    assert written(tmp_path, [signed(1)], 1, dead=[0]).best(signed(1), 3) == {}
+    assert none.select_best(signed(1, 1, 1, 1), 3) == none.select_best(signed(1, 1, 1, 1), 3, among=[]) == {}
+    assert written(tmp_path, [signed(1)], 1, dead=[0]).select_best(signed(1), 3) == {}
 
 
 def test_a_large_file_is_mapped_a_small_one_is_read_and_both_outlive_their_file(tmp_path, monkeypatch):
@@ -193,7 +193,7 @@ def test_a_large_file_is_mapped_a_small_one_is_read_and_both_outlive_their_file(
         path.unlink()
         assert isinstance(content, mmap.mmap if large == 3 else bytes)
         exact = ExactVectors([VectorPiece(row(0), content, 3, b"")], dimensions=1)
-        assert exact.best(signed(1), 3) == in_first({0: 5, 1: -3, 2: 9})
+        assert exact.select_best(signed(1), 3) == in_first({0: 5, 1: -3, 2: 9})
 
 
 # -- several segments
@@ -210,7 +210,7 @@ def segments(tmp_path: Path) -> ExactVectors:
 
 def test_the_best_of_several_segments_have_their_rows(segments):
     every = {row(0): 5, row(1): 3, row(0, 2, 7): 9, row(1, 2, 7): 3, row(0, 5, 2): 7}
-    assert segments.scores(signed(1, 0)).tolist() == [5, 3, 9, 3, DEAD_SCORE, 7]
+    assert segments.score_slots(signed(1, 0)).tolist() == [5, 3, 9, 3, DEAD_SCORE, 7]
     assert segments.best(signed(1, 0), 6) == segments.best(signed(1, 0), 60) == every
     assert segments.best(signed(1, 0), 2) == {row(0, 2, 7): 9, row(0, 5, 2): 7}
     assert segments.best(signed(1, 0), 4) == every
@@ -220,7 +220,7 @@ def test_rows_that_are_asked_for_are_found_in_their_segments_in_their_order(segm
     asked = [row(0, 5, 2), row(1, 2, 7), row(0), row(0, 2, 7), row(1)]
     assert segments.score_rows(signed(0, 1), asked) == [6, 4, 1, 3, 2]
     assert segments.score_rows(signed(0, 1), []) == []
-    assert segments.best(signed(1, 0), 9, among=asked[:2]) == {row(0, 5, 2): 7, row(1, 2, 7): 3}
+    assert segments.select_best(signed(1, 0), 9, among=asked[:2]) == {row(0, 5, 2): 7, row(1, 2, 7): 3}
     assert segments.best(signed(1, 0), 1, among=asked[1:3]) == {row(0): 5}
     assert segments.best(signed(1, 0), 9, among=[row(2, 2, 7)]) == {}
     expected = [(7 * 1 + 6 * 2) / math.sqrt((49 + 36) * 5), (5 * 1 + 1 * 2) / math.sqrt((25 + 1) * 5)]
@@ -234,13 +234,13 @@ def test_how_rows_are_shared_out_to_segments_does_not_show(tmp_path):
     table = [signed(*(dice.randint(-127, 127) for _ in range(3))) for _ in range(500)]
     query = signed(100, -3, 55)
     (whole_folder := tmp_path / "whole").mkdir()
-    whole = written(whole_folder, table, 3).scores(query)
+    whole = written(whole_folder, table, 3).score_slots(query)
     cuts = [0, 1, 102, 103, len(table)]
     pieces = [
         piece(tmp_path, table[start:stop], segment=number)
         for number, (start, stop) in enumerate(itertools.pairwise(cuts))
     ]
-    assert ExactVectors(pieces, dimensions=3).scores(query) == whole
+    assert ExactVectors(pieces, dimensions=3).score_slots(query) == whole
 
 
 # -- rounding

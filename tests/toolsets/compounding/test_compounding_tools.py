@@ -399,7 +399,9 @@ def test_what_git_ignores_is_no_document_of_a_project(tools, project):
     compounding.write(project.top, project_name="keys", docs_path="private")
     activated(project)
     with opened(project) as ws:
-        found = [header.doc_id for header in ws.engine.headers(ws.at(), collection="compounding_keys")]
+        found = [
+            header.doc_id for header in ws.engine.read_headers(ws.locate_documents(), collection="compounding_keys")
+        ]
     assert found == ["problems/key.md"], "what git tracks is taken, whatever is ignored beside it"
 
 

@@ -222,7 +222,7 @@ def test_a_row_that_sql_inserted_without_its_collection_is_found_and_its_collect
         branch = writing.require_writable(ws).kb_branch
         assert branch
         ws.engine.write(branch.name, Write(put_documents=[row, orphan]), expected=branch.head)
-        assert [collection.name for collection in ws.engine.collections(WorkingSet(branch.name))] == ["notes"]
+        assert [collection.name for collection in ws.engine.list_collections(WorkingSet(branch.name))] == ["notes"]
     assert found(tools, "search_issues", "herons") == ["by-sql"]
     assert tools("get_issue_log", log_id="by-sql")["content"] == text
     hits = project.ask("query", "lonely heron", "--collection", "nowhere")["results"]

@@ -199,7 +199,11 @@ def test_code_is_indexed_by_its_files_and_a_chat_is_linked_with_those_that_it_ch
     assert {each.doc_id: each.content for each in stored(project, "codebase_v1").values()} == code
     assert metadata(project, "codebase_v1", "src/parser.py") == {"file_path": "src/parser.py"}
     with opened(project) as ws:
-        [row] = [collection for collection in ws.engine.collections(ws.at()) if collection.name == "codebase_v1"]
+        [row] = [
+            collection
+            for collection in ws.engine.list_collections(ws.locate_documents())
+            if collection.name == "codebase_v1"
+        ]
     assert (row.kind, row.chunking.size) == ("system", 512), "files are cut as other documents are"
 
     project.write("out/used.json", '[{"name": "read"}, {"name": "edit"}]')

@@ -77,7 +77,7 @@ def test_a_file_is_taken_skipped_and_replaced_and_stays_one_document(tools, guid
 def test_what_is_stored_of_a_file_in_the_work_tree_names_no_machine(tools, project, guide):
     took(tools, guide, library="handbook")
     with notes.opened(project) as ws:
-        [stored] = ws.engine.documents(ws.at(), collection="handbook")
+        [stored] = ws.engine.read_documents(ws.locate_documents(), collection="handbook")
     assert (stored.source, stored.source_key, stored.file_type) == ("docs/guide.md", "docs/guide.md", "markdown")
     assert str(project.top) not in str(stored)
     made_of = import_base.read_origin(stored)
@@ -106,7 +106,7 @@ def test_a_merge_of_two_new_versions_knows_that_it_is_neither_file(tools, projec
     assert "Written on main." in text
     assert "Written on side." in text
     with notes.opened(project) as ws:
-        [stored] = ws.engine.documents(ws.at(), collection="default")
+        [stored] = ws.engine.read_documents(ws.locate_documents(), collection="default")
     assert import_base.read_origin(stored) is None
     assert took(tools, guide)["status"] == "replaced", "the file of this branch is another one"
 
@@ -273,7 +273,7 @@ def test_a_document_keeps_its_source_when_its_library_is_renamed_and_a_strangers
     other = took(tools, guide, library="one")  # a new library of the old name: the same id, in another collection
     assert other["status"] == "indexed"
     with notes.opened(project) as ws:
-        [stored] = ws.engine.documents(ws.at(), collection="one")
+        [stored] = ws.engine.read_documents(ws.locate_documents(), collection="one")
         strange = msgspec.structs.replace(stored, source="elsewhere.md", source_key="elsewhere.md")
         writing.write_rows(ws, lambda _: Planned(Write(put_documents=[strange]), None), "a test")
     again = took(tools, guide, library="one")

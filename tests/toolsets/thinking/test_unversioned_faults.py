@@ -71,7 +71,7 @@ def test_a_kill_at_any_moment_loses_nothing_that_was_acknowledged(tools, project
         expected = there
         assert {*found(tools, "thought", session_id=f"s{number}")} >= acknowledged
     with opened(project) as ws:
-        assert ws.local.engine.damage() == ""
+        assert ws.local.engine.find_damage() == ""
 
 
 @pytest.mark.parametrize(
