@@ -524,7 +524,7 @@ from vmrag_link.git import plumbing
 def die(*_, **__):
     os.kill(os.getpid(), signal.SIGKILL)
 {patch}
-background.request(background.chroma_of(plumbing.locate(Path.cwd())))
+background.request_work(background.get_chroma_job(plumbing.locate_work_tree(Path.cwd())))
 chroma.main()
 """
 STEPS = {

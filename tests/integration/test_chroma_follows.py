@@ -313,7 +313,7 @@ def die(*_, **__):
 from vmrag_link.errors import Busy
 from vmrag_link.git import plumbing
 from vmrag_link.index import directories
-background.request(background.chroma_of(plumbing.locate(Path.cwd())))
+background.request_work(background.get_chroma_job(plumbing.locate_work_tree(Path.cwd())))
 chroma.main()
 """
 STEPS = {

@@ -499,7 +499,7 @@ HOLDING = """
 import sys, time
 from pathlib import Path
 from vmrag_link import locks
-with locks.exclusive(Path(sys.argv[1]), purpose="try something", timeout=5):
+with locks.hold_exclusive(Path(sys.argv[1]), purpose="try something", timeout=5):
     print("held", flush=True)
     time.sleep(60)
 """

@@ -317,7 +317,7 @@ def test_a_killed_fetch_is_done_by_the_next_one(pair: Pair) -> None:
     pair.ada.close()
     body = (
         "from vmrag_link.engines.dolt import inspection\n"
-        "inspection.foreign_heads = lambda *_, **__: os.kill(os.getpid(), signal.SIGKILL)\n"
+        "inspection.find_foreign_heads = lambda *_, **__: os.kill(os.getpid(), signal.SIGKILL)\n"
         f"Clone(Path({str(pair.ada.repo.top)!r}), kind='dolt').fetch()"
     )
     killed = child(body)
@@ -332,7 +332,7 @@ def test_a_killed_clone_leaves_no_knowledge_base(pair: Pair) -> None:
     cleo = git_clone(pair.hub.top, pair.folder / "cleo", kind="dolt")
     body = (
         "from vmrag_link.engines.dolt import inspection\n"
-        "inspection.foreign_heads = lambda *_, **__: os.kill(os.getpid(), signal.SIGKILL)\n"
+        "inspection.find_foreign_heads = lambda *_, **__: os.kill(os.getpid(), signal.SIGKILL)\n"
         f"Clone(Path({str(cleo.repo.top)!r}), kind='dolt').clone_knowledge()"
     )
     killed = child(body)

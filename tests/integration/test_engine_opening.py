@@ -67,7 +67,7 @@ def test_the_embedded_engine_does_without_the_modules_of_dolts(tmp_path):
     script = (
         "import sys\nfrom pathlib import Path\nfrom vmrag_link.engines import opening\n"
         f"folder = Path({str(tmp_path / 'kb')!r})\n"
-        f"opening.create('doltlite', folder, author={AUTHOR!r}, date={DATE!r}).close()\n"
+        f"opening.create_engine('doltlite', folder, author={AUTHOR!r}, date={DATE!r}).close()\n"
         "opening.open_engine(folder).close()\n"
         "print(*sorted(name for name in sys.modules if 'dolt.' in name or name in ('doltcli', 'pymysql')))"
     )

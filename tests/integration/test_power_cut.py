@@ -104,9 +104,9 @@ def test_a_commit_that_was_killed_after_the_pin_was_renamed_is_finished_only_whe
     project.put("more.md", "More.\n")
     program = (
         "import os, signal, sys\nfrom pathlib import Path\nfrom vmrag_link import paths\n"
-        "fsync = paths.fsync\n"
+        "fsync = paths.sync_to_disk\n"
         "def dies(path): os.kill(os.getpid(), signal.SIGKILL) if Path(path) == Path.cwd() else fsync(path)\n"
-        "paths.fsync = dies\n"
+        "paths.sync_to_disk = dies\n"
         "from vmrag_link.cli.main import run\nsys.exit(run(sys.argv[1:]))\n"
     )
     done, _ = trace(project, "-c", program, "commit", "-m", "more", program=(sys.executable,))

@@ -124,9 +124,9 @@ for line in sys.argv[1:]:
     with contextlib.redirect_stdout(out), contextlib.redirect_stderr(out):
         code = run(shlex.split(line))
     answers[line] = (code, out.getvalue())
-    for folder in list(seal.IN_MEMORY):
+    for folder in list(seal.MEMORY_FOLDERS):
         from vmrag_link.index import storage
-        storage.forget_in_memory(folder)
+        storage.remove_memory_folder(folder)
 print(json.dumps(answers))
 """
 
@@ -211,7 +211,7 @@ for number in range(5):
     Path("docs/page.md").write_text(f"# Page\\n\\nNumber {number} is about a walrus.\\n")
     found = tools("search_documents", query="walrus")
     assert f"Number {number}" in found.shown[0].text, found
-print(len(seal.IN_MEMORY))
+print(len(seal.MEMORY_FOLDERS))
 """
     with read_only(project.top / ".git"):
         result = start(project, program=(*WITHOUT_RIGHTS, sys.executable, "-c", script)).done()

@@ -377,7 +377,7 @@ def test_what_people_read_shows_both_sides_word_by_word_and_no_colours(waiting):
 
 def test_a_kill_while_a_decision_is_stored_leaves_the_old_or_the_new(waiting):
     for body in (
-        "import vmrag_link.ops.merge.merge_state as m; m.save = die",
+        "import vmrag_link.ops.merge.merge_state as m; m.save_merge = die",
         "from pathlib import Path as m; m.replace = die",
         "import vmrag_link.ops.merge.resolve as m; m._report = die",
     ):
@@ -634,7 +634,7 @@ def test_an_index_lock_leaves_the_pin_to_be_staged_and_the_next_try_stages_it(pa
         f"from {ENGINE_CLASS} as m; m.commit_onto = die",
         "import vmrag_link.ops.merge.resolve as m; m.write_atomically = die",
         "from vmrag_link.git import plumbing as m; m.stage = die",
-        "import vmrag_link.ops.merge.merge_state as m; m.clear = die",
+        "import vmrag_link.ops.merge.merge_state as m; m.clear_merge = die",
     ],
     ids=["before the revision", "before the pin", "before it is staged", "before merge.json goes"],
 )

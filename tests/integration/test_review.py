@@ -194,7 +194,7 @@ def test_a_bug_with_arguments_that_are_not_utf8_leaves_its_log(project, monkeypa
     ("body", "staged"),
     [
         ("from vmrag_link.ops.pins import pinning; pinning.plumbing.stage = die", False),
-        ("from vmrag_hooks import installer; installer.install = die", True),
+        ("from vmrag_hooks import installer; installer.install_hooks = die", True),
     ],
 )
 def test_an_init_killed_before_staging_or_hooks_is_finished_by_the_next(tmp_path, monkeypatch, body, staged):

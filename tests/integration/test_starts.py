@@ -29,7 +29,7 @@ import json, os, sys
 processes = []
 sys.addaudithook(lambda event, args: event == "subprocess.Popen" and processes.append(" ".join(args[1])))
 from vmrag_link import startup
-startup.begin()
+startup.prepare_start()
 said, kind, *arguments = sys.argv[1:]
 if kind == "hook":
     from vmrag_hooks.run import main as run

@@ -285,7 +285,7 @@ def test_uninstall_all_refuses_unknown_remote_before_it_changes_anything(plain):
 DIE_BEFORE_REMOVAL = """
 import os
 from vmrag_hooks import installer
-installer.uninstall = lambda *_, **__: os._exit(9)
+installer.uninstall_hooks = lambda *_, **__: os._exit(9)
 """
 
 

@@ -337,7 +337,7 @@ def test_who_waited_for_a_lock_file_that_was_removed_holds_the_one_that_others_f
     lock = tmp_path / "name.lock"
     body = (
         f"from vmrag_link import locks\nlock = Path({str(lock)!r})\nprint('waiting', flush=True)\n"
-        "with locks.exclusive(lock, purpose='test', timeout=30):\n    print('held', flush=True); sys.stdin.read()"
+        "with locks.hold_exclusive(lock, purpose='test', timeout=30):\n    print('held', flush=True); sys.stdin.read()"
     )
     with locks.hold_exclusive(lock, purpose="remove it", timeout=0):
         waiter = child(body)

@@ -17,7 +17,7 @@ kb = knowledge.kb
 
 BODY = """
 kb = Knowledge(Path(sys.argv[1]) if len(sys.argv) > 1 else Path({folder!r}))
-from vmrag_link.index.working import Standing, WorkingCopy
+from vmrag_link.index.working import CopyState, WorkingCopy
 copy = WorkingCopy(Path({root!r}), kb_branch='main', base={revision!r}, timeout=20.0)
 """
 
@@ -88,10 +88,10 @@ def test_a_killed_writer_leaves_a_mark_and_the_copy_is_made_again(kb, copy, revi
     writer = other(
         kb,
         revision,
-        "from vmrag_link.index import seal\nwhole = seal.write\n"
+        "from vmrag_link.index import seal\nwhole = seal.write_seal\n"
         "def half(folder, **given):\n    if folder != copy.path: return whole(folder, **given)\n"
         "    print('half', flush=True); sys.stdin.read()\n"
-        "seal.write = half\n"
+        "seal.write_seal = half\n"
         "with copy.writing():\n    kb.write(doc('half'))\n    kb.bring_working(copy.path, copy.base)",
     )
     assert said(writer) == "half"

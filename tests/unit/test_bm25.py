@@ -158,7 +158,9 @@ def test_what_a_document_adds_is_its_score_in_a_table_of_documents(corpora, docu
     own, both = corpus.scores(query, 0.0), corpus.scores(query, 0.6)
     for number, first in corpus.first.items():
         for row in range(first, first + len(documents[number])):
-            assert both.score_row(row) - own.score_row(row) == pytest.approx(0.6 * pages.get(number, 0.0) * BILLION, abs=3)
+            assert both.score_row(row) - own.score_row(row) == pytest.approx(
+                0.6 * pages.get(number, 0.0) * BILLION, abs=3
+            )
 
 
 @pytest.mark.parametrize("order", [None, [*range(60), *range(119, 59, -1)]])

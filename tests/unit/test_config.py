@@ -557,7 +557,7 @@ def test_every_setting_is_described_by_one_sentence_and_has_a_default_that_is_al
 def test_yaml_is_imported_only_where_there_is_a_file():
     program = (
         "import sys; from vmrag_link import config, pin; "
-        "config.load(None, path_label='', overrides={}, environ={}); "
+        "config.resolve_settings(None, path_label='', overrides={}, environ={}); "
         "sys.exit('yaml' in sys.modules)"
     )
     assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0

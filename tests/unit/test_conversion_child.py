@@ -64,10 +64,10 @@ def is_alive(pid: int) -> bool:
 _ATTEMPTS = """
 import ctypes, json, os, socket, subprocess, sys
 from pathlib import Path
-from vmrag_link.conversion.child.serving import confine
+from vmrag_link.conversion.child.serving import confine_process
 from vmrag_link.conversion.limits import ConversionLimits
 libc = ctypes.CDLL(None, use_errno=True)
-confine(ConversionLimits(), Path.cwd())
+confine_process(ConversionLimits(), Path.cwd())
 port = int(sys.argv[1])
 
 def native():  # what code in C may do behind Python's back
@@ -136,7 +136,7 @@ def test_nothing_but_its_own_folder_and_the_libraries_can_be_reached(tmp_path: P
 _NATIVE = """
 import ctypes, os, resource, sys
 from pathlib import Path
-from vmrag_link.conversion.child.serving import confine
+from vmrag_link.conversion.child.serving import confine_process
 from vmrag_link.conversion.limits import ConversionLimits
 libc = ctypes.CDLL(None, use_errno=True)
 libc.opendir.restype = ctypes.c_void_p
@@ -151,7 +151,7 @@ pipe, socket = os.pipe()[0], libc.socket(1, 1, 0)
 number = ctypes.c_int(parent)
 by_type = (ctypes.c_int * 2)(1, parent)
 cpus, plain, attributes = (ctypes.c_char * 128)(255), (ctypes.c_int * 1)(0), (ctypes.c_int * 12)(48)
-confine(ConversionLimits(), Path.cwd())
+confine_process(ConversionLimits(), Path.cwd())
 
 def parent_of(child):
     if child == 0:
@@ -275,11 +275,11 @@ def test_the_filter_of_system_calls_alone_keeps_programs_processes_and_sockets_f
 _FILLS = """
 import ctypes, os
 from pathlib import Path
-from vmrag_link.conversion.child.serving import confine
+from vmrag_link.conversion.child.serving import confine_process
 from vmrag_link.conversion.limits import ConversionLimits
 libc = ctypes.CDLL(None, use_errno=True)
 libc.signal(25, ctypes.c_void_p(1))
-confine(ConversionLimits(), Path.cwd())
+confine_process(ConversionLimits(), Path.cwd())
 data = bytes(1 << 20)
 for number in range(40):
     libc.write(2, data, len(data))

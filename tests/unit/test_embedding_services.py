@@ -403,7 +403,7 @@ def test_an_unknown_function_names_those_that_there_are():
 def test_httpx_is_loaded_by_those_who_ask_only():
     program = (
         "import sys; from vmrag_link.embedding import registry\n"
-        "for name in registry.NAMES: registry.load(name)\n"
+        "for name in registry.MODEL_NAMES: registry.load_model(name)\n"
         "print('httpx' in sys.modules)"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)

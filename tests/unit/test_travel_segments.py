@@ -180,7 +180,7 @@ def test_memory_does_not_grow_with_the_file(places: Places) -> None:
         "import resource, sys\nfrom pathlib import Path\nfrom vmrag_link.git import plumbing\n"
         "from vmrag_link.transport import segments\n"
         f"before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss\n"
-        f"segments.restore(plumbing.locate(Path({str(places.top)!r})), {commit!r}, Path({str(copy)!r}))\n"
+        f"segments.restore_file(plumbing.locate_work_tree(Path({str(places.top)!r})), {commit!r}, Path({str(copy)!r}))\n"
         "print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)\n"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)

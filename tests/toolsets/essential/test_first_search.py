@@ -221,8 +221,8 @@ from pathlib import Path
 from vmrag_link.git import plumbing
 from vmrag_link.sync import background
 from vmrag_link.toolsets.essential import index_build
-places = plumbing.locate(Path(sys.argv[1]))
-index_build.ensure_build(background.index_of(places), places, "")
+places = plumbing.locate_work_tree(Path(sys.argv[1]))
+index_build.ensure_build(background.get_index_job(places), places, "")
 print("started", flush=True)
 time.sleep(600)
 """
