@@ -68,7 +68,7 @@ def make(
     engine = opening.open_engine(repo / ".git/vmrag/kb")
     rng = random.Random(7)
     vocabulary = [f"word{number}" for number in range(5000)]
-    text = lambda: " ".join(rng.choices(vocabulary, k=WORDS))
+    text = lambda: " ".join(rng.choices(vocabulary, k=WORDS))  # noqa: E731  the words of the bare switch
     model = registry.load_model("default")
     document = issue_log if logs else plain_document
     collection = Collection(

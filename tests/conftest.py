@@ -19,7 +19,7 @@ import pytest
 from hypothesis import settings
 
 from tests.support import dolt
-from tests.support.dolt_server import dolt_server
+from tests.support.dolt_server import dolt_server  # noqa: F401  a fixture
 from tests.support.long import LONG, examples
 from tests.support.repos import ENGINE, isolate
 from vmrag_link.env import SWITCH

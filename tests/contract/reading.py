@@ -198,7 +198,7 @@ class _Node(msgspec.Struct):
     below: dict[str, _Node]
 
 
-def _tree(keys: dict[str, Any], *, open: bool = False) -> _Node:
+def _tree(keys: dict[str, Any], *, open: bool = False) -> _Node:  # noqa: A002  as the contract calls it
     """`a[].b` and `a.b` both stand below `a`."""
     root = _Node({"type": "object", "open": open}, {})
     for path, says in keys.items():

@@ -142,7 +142,7 @@ def test_a_clone_that_waits_says_which_remotes_it_asks(forked):
 def test_remotes_are_asked_in_the_order_that_git_knows_them_by(forked):
     cleo = forked.cleo
     cleo.git("remote", "add", "colleague", str(forked.fork.top))
-    names = lambda: [each["name"] for each in cleo.ask("remote")["remotes"]]
+    names = lambda: [each["name"] for each in cleo.ask("remote")["remotes"]]  # noqa: E731
     cleo.git("branch", "--unset-upstream", "main")
     assert names() == ["upstream", "origin"]
     cleo.git("branch", "-u", "origin/main", "main")

@@ -105,7 +105,7 @@ def test_tasks_are_read_as_they_are_needed(cutter: CodeCutter) -> None:
 
     def tasks() -> Iterator[CodeTask]:
         nonlocal read
-        for read in range(1, 1000):
+        for read in range(1, 1000):  # noqa: B007
             yield CodeTask("f(12)\n", "python")
 
     assert next(cutter.cut_all(tasks()))

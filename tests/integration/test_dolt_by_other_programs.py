@@ -423,7 +423,7 @@ def test_migrate_names_docs_and_tags_that_it_leaves_behind(kettle: Known) -> Non
         assert "README.md, tag v1." in kettle.vmrag("migrate", "--to", "doltlite", *options).err
 
 
-class _engine:
+class _engine:  # noqa: N801  reads as a function
     def __init__(self, project: Project) -> None:
         from tests.support.terminal import opened
 

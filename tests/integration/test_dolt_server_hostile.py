@@ -30,7 +30,7 @@ def ask(speak, **fields):
         server = connection(address, **fields)
         try:
             return server.rows("SELECT v FROM t"), b"".join(conversation.heard for conversation in conversations)
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001  a bug is not among those that tests ask for
             return error, b"".join(conversation.heard for conversation in conversations)
         finally:
             server.release()

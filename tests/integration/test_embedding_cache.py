@@ -39,7 +39,7 @@ class Notes(Quiet):
     @contextlib.contextmanager
     def task(self, description: str, total: int) -> Iterator[Task]:
         class Counter:
-            def advance(_self, steps: int = 1) -> None:
+            def advance(_self, steps: int = 1) -> None:  # noqa: N805
                 self.steps.append(steps)
 
         yield Counter()

@@ -296,7 +296,7 @@ def everything(folder):
     return {
         str(path.relative_to(folder)): (
             path.lstat().st_mode,
-            os.readlink(path) if path.is_symlink() else path.is_file() and path.read_bytes(),
+            os.readlink(path) if path.is_symlink() else path.is_file() and path.read_bytes(),  # noqa: PTH115  not tidied up
         )
         for path in folder.rglob("*")
     }

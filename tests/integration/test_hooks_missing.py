@@ -233,7 +233,7 @@ def test_nothing_found_is_remembered_until_a_tracking_branch_moves(world: World,
     settled(ada)
     assert said(ada) == []
     with terminal.opened(ada) as ws:
-        ws.engine
+        ws.engine  # noqa: B018  opened before nothing may be started
         monkeypatch.setattr(proc, "run", lambda *_, **__: pytest.fail("a process was started"))
         assert list_cautions(ws) == ()
         monkeypatch.undo()

@@ -499,7 +499,7 @@ class Distorting(BaseHTTPRequestHandler):
         self.end_headers()
         self.wfile.write(content)
 
-    do_POST = do_GET
+    do_POST = do_GET  # noqa: N815  the name is given
 
     def log_message(self, *_: object) -> None:
         pass

@@ -68,7 +68,7 @@ class Real:
                 lock.unlink()
 
     def write(self, name: str, text: str) -> None:
-        self._note(("mkdir", "-p", os.path.dirname(name) or "."))
+        self._note(("mkdir", "-p", os.path.dirname(name) or "."))  # noqa: PTH120
         self._note(("printf", "%s", text, ">", name))
         self.here.write(name, text)
 

@@ -421,7 +421,7 @@ class Obedient:
         self.run_vmrag(f"add - --collection handbook --id full-{self.next()}.md", stdin="A draft.")
         most = self.random.choice((0, 4_000, 60_000))
         self.note(f"vmrag {line}, with files of at most {most} bytes")
-        limited = lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (most, most))
+        limited = lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (most, most))  # noqa: E731
         run = subprocess.run(
             [SCRIPT, *shlex.split(line)],
             cwd=self.project.top,

@@ -23,7 +23,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import httpx
+import httpx  # noqa: F401  a fork of this process would import it for each step
 import yaml
 from packaging.requirements import Requirement
 
@@ -31,7 +31,7 @@ from tests.support import cli
 from tests.support.checkout import TOKEN
 from vmrag_action import install, packages
 from vmrag_action.__main__ import main
-from vmrag_link.ops.report import html
+from vmrag_link.ops.report import html  # noqa: F401  as httpx
 
 ACTION = Path(__file__).parents[2] / "action" / "action.yml"
 

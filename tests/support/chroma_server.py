@@ -293,7 +293,7 @@ def network(database: Database) -> Iterator[Network]:
         yield between
 
 
-class serving:
+class serving:  # noqa: N801  a context manager
     """Let a network answer while the block runs."""
 
     def __init__(self, between: Network) -> None:
@@ -303,7 +303,7 @@ class serving:
             def handle_any(self) -> None:
                 between.pass_on(self)
 
-            do_GET = do_POST = do_PUT = do_DELETE = handle_any
+            do_GET = do_POST = do_PUT = do_DELETE = handle_any  # noqa: N815
 
             def log_message(self, *_: object) -> None:
                 pass

@@ -151,9 +151,9 @@ def _become(call: Callable[[], int], folder: Path, environ: dict[str, str], out:
         os.environ.update(environ)
         for number, opened in enumerate((os.open(os.devnull, os.O_RDONLY), out, err)):
             os.dup2(opened, number)
-        sys.stdin, sys.stdout, sys.stderr = open(0), open(1, "w"), open(2, "w")
+        sys.stdin, sys.stdout, sys.stderr = open(0), open(1, "w"), open(2, "w")  # noqa: SIM115  until it ends
         code = call()
-    except BaseException:
+    except BaseException:  # noqa: BLE001  nothing may get back into the test
         traceback.print_exc()
     finally:
         sys.stdout.flush()

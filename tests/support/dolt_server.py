@@ -74,7 +74,7 @@ class DoltServer:
                     stdin=subprocess.DEVNULL,
                     stdout=log,
                     stderr=log,
-                    preexec_fn=_end_with_us,
+                    preexec_fn=_end_with_us,  # noqa: PLW1509  it only asks the system
                 )
             if self._answers():
                 assert Path(unix).is_socket(), "that the socket is taken is only a warning"

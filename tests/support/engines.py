@@ -21,7 +21,7 @@ from vmrag_link.engines.base import ROOT_BRANCH, SERVER_FILE, Engine, Write
 from vmrag_link.engines.dolt.engine import DoltEngine
 from vmrag_link.engines.doltlite.connection import Connection
 from vmrag_link.engines.doltlite.engine import DoltliteEngine
-from vmrag_link.models import Collection, Document, WorkingSet, content_hash, encode_canonical_json
+from vmrag_link.models import Collection, Document, WorkingSet, content_hash, encode_canonical_json  # noqa: F401  Working is for `child`
 
 ROOT = Path(__file__).parents[2]
 AUTHOR = "Ada <ada@example.org>"

@@ -109,7 +109,7 @@ class _Handler(BaseHTTPRequestHandler):
         self.end_headers()
         self.wfile.write(content)
 
-    do_GET = do_POST = do_PUT = do_DELETE = _any
+    do_GET = do_POST = do_PUT = do_DELETE = _any  # noqa: N815
 
     def log_message(self, *_: Any) -> None:
         pass

@@ -12,7 +12,7 @@ from tests.support.chroma_server import Database
 from tests.support.mcp import Tools
 from tests.support.services import KEY, Services
 from tests.support.terminal import Project, copied, derived, opened
-from tests.support.terminal import template as template
+from tests.support.terminal import template as template  # noqa: PLC0414  a fixture of ours
 from vmrag_link.engines.base import VECTORS_BRANCH
 
 services = support.services

@@ -38,7 +38,7 @@ class Screen:
             stdout=slave,
             stderr=slave,
             start_new_session=True,
-            preexec_fn=_own_terminal,
+            preexec_fn=_own_terminal,  # noqa: PLW1509  no threads here
         )
         os.close(slave)
 

@@ -34,7 +34,7 @@ from vmrag_link.engines.limits import USUAL_LIMITS, Limits
 from vmrag_link.git import plumbing
 from vmrag_link.models import WorkingSet
 from vmrag_link.paths import Places
-from vmrag_link.pin_values import DATA_REF, ENGINE_DATA_REFS
+from vmrag_link.pin_values import DATA_REF, ENGINE_DATA_REFS  # noqa: F401  tests of the embedded engine take DATA from here
 from vmrag_link.transport import address, connection, copies
 from vmrag_link.transport.address import Address
 from vmrag_link.transport.publish import Published, PublishRequest, publish

@@ -471,7 +471,7 @@ def test_a_redirection_carries_the_key_nowhere(services, key):
             self.send_response(200)
             self.end_headers()
 
-        do_GET = do_POST
+        do_GET = do_POST  # noqa: N815  the name is given
 
         def log_message(self, *_: object) -> None:
             pass

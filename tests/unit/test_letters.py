@@ -1,5 +1,6 @@
 """Words of texts that are not ASCII, in an index, in queries and in highlighted passages."""
 
+# ruff: noqa: RUF001
 from __future__ import annotations
 
 import time

@@ -1,5 +1,6 @@
 """Characters that nobody sees: which are shown as escapes, and which belong to the writing."""
 
+# ruff: noqa: RUF001  letters of all scripts
 from __future__ import annotations
 
 import json
