@@ -18,7 +18,7 @@ from bench import knowledge, timing
 from bench.knowledge import VMRAG
 from bench.timing import Figure, Run
 from vmrag_action.packages import LAYOUT
-from vmrag_link.ops.index import portable
+from vmrag_link.ops import portable_index
 from vmrag_link.progress import QUIET
 from vmrag_link.workspace import Workspace
 
@@ -63,7 +63,7 @@ class Stage:
         subprocess.run([*VMRAG, "push", "-q", f"git+file://{self._hub}"], cwd=repo, env=env, check=True)
         self._packed = self._folder / LAYOUT
         workspace = Workspace.open(repo, QUIET)
-        portable.pack_vectors(workspace, self._packed)
+        portable_index.pack_vectors(workspace, self._packed)
         workspace.close()
         self._clones = 0
 

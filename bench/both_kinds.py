@@ -21,11 +21,11 @@ from pathlib import Path
 from typing import NamedTuple
 
 from bench import code_docstrings, knowledge, quality_sets
-from vmrag_link.ops.index.query import search_index
 from vmrag_link.progress import QUIET
 from vmrag_link.retrieval.query import Mode, Query
 from vmrag_link.retrieval.search import Searcher
 from vmrag_link.workspace import Workspace
+from vmrag_link.workspace.answers.query import search_index
 
 PACKAGES = ("anyio==4.16.0", "falcon==4.4.0", "marshmallow==4.4.0", "peewee==4.5.3", "pytest==9.2.0")
 HELD_BACK = ("aiohttp==3.14.5", "black==26.10.1", "mypy==2.4.1", "pyramid==2.1", "tornado==6.6.1")

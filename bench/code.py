@@ -22,12 +22,12 @@ from bench import code_docstrings, code_latency, code_sets, knowledge
 from bench.code_baselines import SEMBLE, Asked, Piece, PlainWords, Ripgrep, Semble
 from bench.code_sets import CodeSet, Question, Target, repository
 from bench.quality import RESAMPLES
-from vmrag_link.ops.index.query import search_index
 from vmrag_link.progress import QUIET
 from vmrag_link.retrieval.fusion import Ranking
 from vmrag_link.retrieval.query import Hit, Mode, Query
 from vmrag_link.retrieval.search import Searcher
 from vmrag_link.workspace import Workspace
+from vmrag_link.workspace.answers.query import search_index
 from vmrag_link.workspace.reader import View
 
 DEPTH = 100

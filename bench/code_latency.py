@@ -16,11 +16,11 @@ from bench import code_docstrings, code_sets, knowledge
 from bench.code_baselines import SEMBLE, Asked, Semble
 from bench.code_docstrings import EACH
 from bench.timing import Run, in_turn, once
-from vmrag_link.ops.index.query import search_index
 from vmrag_link.progress import QUIET
 from vmrag_link.retrieval.query import Mode, Query
 from vmrag_link.retrieval.search import Searcher
 from vmrag_link.workspace import Workspace
+from vmrag_link.workspace.answers.query import search_index
 
 MANY = ("django", "networkx", "nltk", "sphinx", "sqlalchemy")
 ALL_OF_IT = 10**6

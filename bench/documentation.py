@@ -17,10 +17,10 @@ from pathlib import Path
 from typing import NamedTuple
 
 from bench import knowledge
-from vmrag_link.ops.index.passages import find_passages
 from vmrag_link.progress import QUIET
 from vmrag_link.retrieval.query import Query
 from vmrag_link.workspace import Workspace
+from vmrag_link.workspace.answers.passages import find_passages
 
 
 class DocumentationSet(NamedTuple):

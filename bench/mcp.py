@@ -172,10 +172,10 @@ def _median(action: Any) -> float:
 
 def library(repo: Path) -> float:
     """The same query inside a process that keeps its workspace."""
-    from vmrag_link.ops.index.query import answer_query
     from vmrag_link.progress import QUIET
     from vmrag_link.retrieval.query import Mode, Query
     from vmrag_link.workspace import Workspace
+    from vmrag_link.workspace.answers.query import answer_query
 
     ws = Workspace.open(repo, QUIET)
     asked = Query(QUERY, collections=("documents",), k=5, mode=Mode.VECTOR)

@@ -18,11 +18,11 @@ from typing import NamedTuple, TypeVar
 import yaml
 
 from bench import knowledge, quality, quality_sets
-from vmrag_link.ops.index.query import search_index
 from vmrag_link.progress import QUIET
 from vmrag_link.retrieval.query import Hit, Mode, Query
 from vmrag_link.retrieval.search import Searcher
 from vmrag_link.workspace import Workspace
+from vmrag_link.workspace.answers.query import search_index
 
 QUESTIONS = Path(__file__).parent.parent / "tests/data/record-questions.yaml"
 FIRST, DEPTH = 3, 30

@@ -19,10 +19,10 @@ from pathlib import Path
 from bench import timing
 from bench.knowledge import VMRAG, git
 from bench.timing import Figure, Run, once
-from vmrag_link.ops.index.query import search_index
 from vmrag_link.progress import QUIET
 from vmrag_link.retrieval.query import Mode, Query
 from vmrag_link.workspace import Workspace
+from vmrag_link.workspace.answers.query import search_index
 
 RELEASES = {"v51": "django==5.1", "v52": "django==5.2"}
 QUESTION = "where are sessions refreshed"

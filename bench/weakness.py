@@ -16,11 +16,11 @@ import numpy as np
 
 from bench import quality, quality_sets
 from bench.quality_sets import Question
-from vmrag_link.ops.index.packing import estimate_tokens
 from vmrag_link.retrieval import weakness
 from vmrag_link.retrieval.fusion import Ranking
 from vmrag_link.retrieval.query import FIRST_HITS, MOST_HITS, Hit, Query
 from vmrag_link.retrieval.search import Searcher
+from vmrag_link.workspace.answers.packing import estimate_tokens
 
 UNRELATED = Path(__file__).parent.parent / "tests/data/unrelated-questions.txt"
 BUDGET, HEAD = 2_000, 15

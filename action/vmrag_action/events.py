@@ -30,10 +30,10 @@ from vmrag_link.errors import HistoryMissing, UsageInvalid
 from vmrag_link.git import objects, plumbing, remotes, transfer
 from vmrag_link.git.refs import BRANCHES
 from vmrag_link.models import Record
-from vmrag_link.ops.checks.verify_commits import Fork
-from vmrag_link.ops.commits import deepen
+from vmrag_link.ops.verify.verify_commits import Fork
 from vmrag_link.paths import CONFIG_NAME, Places
 from vmrag_link.settings.entries import MAX_BYTES
+from vmrag_link.workspace.commits import deepen
 
 _SERVER = re.compile(r"https?://[A-Za-z0-9.-]+(?::[0-9]{1,5})?")
 _HOSTED = re.compile(r"(?:[a-z]+://[^/]+/|[^/:]+@[^/:]+:)(?:.*/)?(?P<name>[^/]+/[^/]+?)(?:\.git)?/?")

@@ -17,10 +17,10 @@ from vmrag_link import env, markdown_text
 from vmrag_link.documents.export_paths import Folder
 from vmrag_link.errors import FAILED_CHECK, OK, FileFailed
 from vmrag_link.git import plumbing
-from vmrag_link.ops.checks.case_formats import FORMATS
-from vmrag_link.ops.checks.cases import CaseList
-from vmrag_link.ops.checks.verify_commits import Code, PinFinding
-from vmrag_link.ops.checks.verify_commits import Level as Severity
+from vmrag_link.ops.case_files.case_formats import FORMATS
+from vmrag_link.ops.case_files.cases import CaseList
+from vmrag_link.ops.verify.verify_commits import Code, PinFinding
+from vmrag_link.ops.verify.verify_commits import Level as Severity
 from vmrag_link.workspace import Workspace
 
 CHROMA = env.setting_variable("index.chroma")

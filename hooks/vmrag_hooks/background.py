@@ -14,12 +14,12 @@ from pathlib import Path
 from vmrag_hooks.boundary import run_guarded
 from vmrag_link import env, permissions, proc
 from vmrag_link.errors import VmragError
-from vmrag_link.ops.follow.follow_pin import follow_or_raise
 from vmrag_link.paths import Places
 from vmrag_link.progress import QUIET
 from vmrag_link.sync import background
 from vmrag_link.sync.background import Job, WatchedProgress
 from vmrag_link.workspace import Workspace
+from vmrag_link.workspace.follow.follow_pin import follow_or_raise
 
 LOG_BYTES = 200_000
 NICENESS = 5

@@ -68,6 +68,6 @@ def run_guarded(action: Callable[[], None], *, say: Callable[[str], None] = prin
 
 
 def _bug(error: Exception) -> str:
-    from vmrag_link.ops.upkeep import buglog
+    from vmrag_link.ops import buglog
 
     return f"a bug: {type(error).__name__}. {buglog.report_hint(buglog.write_log(error, sys.argv))}"

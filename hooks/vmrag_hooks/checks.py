@@ -14,9 +14,9 @@ from vmrag_hooks import shims
 from vmrag_hooks.boundary import ANSWER_SECONDS, HookNotes, print_line, run_guarded
 from vmrag_link.errors import LockError, RemoteUnreachable, ServerUnreachable
 from vmrag_link.git import plumbing
-from vmrag_link.ops.checks import commit_check, push_check
-from vmrag_link.ops.checks.commit_check import CommitFinding
-from vmrag_link.ops.checks.push_check import Push, PushedRef
+from vmrag_link.ops.hook_checks import commit_check, push_check
+from vmrag_link.ops.hook_checks.commit_check import CommitFinding
+from vmrag_link.ops.hook_checks.push_check import Push, PushedRef
 from vmrag_link.paths import PIN_NAME
 from vmrag_link.workspace import Workspace
 

@@ -17,7 +17,7 @@ from vmrag_link.git import hook_config, pin_merge, plumbing
 from vmrag_link.git import hooks as found
 from vmrag_link.git.hook_config import HOOKS, SYNCING
 from vmrag_link.git.run import run_git
-from vmrag_link.ops.upkeep.doctor.findings import Finding, Topic
+from vmrag_link.ops.doctor.findings import Finding, Topic
 from vmrag_link.paths import Places, read_recorded_path
 from vmrag_link.settings import HookPlace
 from vmrag_link.workspace import Workspace

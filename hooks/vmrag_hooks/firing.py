@@ -12,7 +12,7 @@ from vmrag_hooks import installer, shims, ways
 from vmrag_link.errors import HooksRefused
 from vmrag_link.git import hook_config
 from vmrag_link.git import hooks as found
-from vmrag_link.ops.upkeep.doctor.findings import Finding, Topic
+from vmrag_link.ops.doctor.findings import Finding, Topic
 from vmrag_link.paths import Places
 from vmrag_link.workspace import Workspace
 

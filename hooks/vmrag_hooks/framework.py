@@ -40,7 +40,7 @@ def check_pushed_ref() -> bool:
     if remote and installer.runs_here(places, "pre-push"):  # no remote: a person runs the hook by hand
         return False
     from vmrag_hooks import checks
-    from vmrag_link.ops.checks.push_check import Push, PushedRef
+    from vmrag_link.ops.hook_checks.push_check import Push, PushedRef
 
     tip = plumbing.resolve_commit(places, told.get("TO_REF") or local or "HEAD")
     ref = PushedRef(local, tip, told.get("REMOTE_BRANCH", ""), told.get("FROM_REF") or None)

@@ -17,10 +17,10 @@ gc.disable()  # before the imports, which would trigger it several times
 
 from vmrag_hooks.boundary import run_guarded  # noqa: E402
 from vmrag_link.git.pin_merge import is_merge, read_marker_size  # noqa: E402
-from vmrag_link.ops.follow import lazy_fetch  # noqa: E402
-from vmrag_link.ops.merge.merge_pins import merge_pins  # noqa: E402
 from vmrag_link.progress import QUIET  # noqa: E402
 from vmrag_link.workspace import Workspace, twins  # noqa: E402
+from vmrag_link.workspace.follow import lazy_fetch  # noqa: E402
+from vmrag_link.workspace.merge.merge_pins import merge_pins  # noqa: E402
 
 
 def main(argv: Sequence[str]) -> int:

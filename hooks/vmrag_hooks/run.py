@@ -11,10 +11,10 @@ from pathlib import Path
 
 from vmrag_hooks.boundary import ANSWER_SECONDS, HookNotes, SyncTooLong, print_line, run_guarded
 from vmrag_link.models import ChangeCounts
-from vmrag_link.ops.follow.follow_pin import follow_or_raise
 from vmrag_link.progress import ASKING, BUILDING, DOWNLOADING, EMBEDDING, FETCHING
 from vmrag_link.sync import background
 from vmrag_link.workspace import Workspace
+from vmrag_link.workspace.follow.follow_pin import follow_or_raise
 
 PATIENCE = 0.0
 """Seconds to wait for a lock that another process holds. The next command goes on where the hook
@@ -88,7 +88,7 @@ def _wait_for_chroma(workspace: Workspace) -> list[str]:
     """Wait for Chroma's store if the settings let git wait. Return why it could not be made."""
     failures: list[str] = []
     if workspace.config.hooks.sync == "foreground" and workspace.config.index.chroma == "wait":
-        from vmrag_link.ops.follow import sync
+        from vmrag_link.workspace.follow import sync
 
         run_guarded(lambda: sync.wait_if_set(workspace), say=failures.append)
     return failures

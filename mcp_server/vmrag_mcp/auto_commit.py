@@ -22,9 +22,9 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from contextlib import AbstractContextManager
 
-    from vmrag_link.ops.remotes.unpushed import UnpushedPin
     from vmrag_link.ops.status.changes import PendingDocument
     from vmrag_link.workspace import Workspace
+    from vmrag_link.workspace.remotes.unpushed import UnpushedPin
     from vmrag_mcp.registry import ToolInfo
 
 _LONGEST_NAME = 80
@@ -61,9 +61,9 @@ def end_turn(ws: Workspace) -> str:
 def _commit(ws: Workspace, what: str, agent: str = "") -> list[tuple[str, str]]:
     if not ws.is_initialized or ws.config.mcp.auto_commit == "off":
         return []
-    from vmrag_link.ops.branches.commit import commit
-    from vmrag_link.ops.merge import merge_state
+    from vmrag_link.ops.commit.commit import commit
     from vmrag_link.ops.status.changes import list_uncommitted
+    from vmrag_link.workspace.merge import merge_state
 
     try:
         branch = ws.find_kb_branch()
@@ -123,7 +123,7 @@ class Unsent:
     def _send(self, ws: Workspace, found: tuple[UnpushedPin, ...], *, news: bool) -> tuple[str, str]:
         if self._failed and not news and time.monotonic() - self._failed[0] < _RETRY_SECONDS:
             return self._failed[1]
-        from vmrag_link.ops.publish import push
+        from vmrag_link.ops import push
 
         self._said, self._failed = found, None
         try:

@@ -36,7 +36,7 @@ _NEED = ("tools/call", "resources/", "prompts/get", "subscriptions/")
 
 _QUERY = (
     "vmrag_mcp.tools.documents",
-    "vmrag_link.ops.index.query",
+    "vmrag_link.workspace.answers.query",
     "vmrag_link.chroma.bindings",
     "vmrag_link.retrieval.array_scores",
     "vmrag_link.retrieval.vectors",

@@ -32,7 +32,7 @@ from vmrag_mcp.results import KbAnswer, TextResult, ToolAnswer, ToolResult, Tool
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from vmrag_link.ops.follow.provenance import KbBlock
+    from vmrag_link.workspace.follow.provenance import KbBlock
     from vmrag_mcp.options import ToolSelection
 
 
@@ -320,7 +320,7 @@ def _origin(kb: KbBlock) -> str:
 
 def internal(log: Path | None) -> VmragError:
     """Return the error for a bug, whose traceback is in the log; None: no log could be written."""
-    from vmrag_link.ops.upkeep import buglog
+    from vmrag_link.ops import buglog
 
     return VmragError(
         "Something happened that nobody foresaw; nothing that was stored is lost.",

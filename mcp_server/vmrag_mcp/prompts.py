@@ -18,7 +18,7 @@ from vmrag_mcp.options import ToolSelection, runnable
 from vmrag_mcp.resources import TEMPLATES, collections, place, shown
 
 if TYPE_CHECKING:
-    from vmrag_link.ops.history.word_diff import DiffReport
+    from vmrag_link.workspace.history.word_diff import DiffReport
     from vmrag_mcp.session import Call
 
 
@@ -95,8 +95,8 @@ def get(name: str, server: ToolSelection) -> Prompt:
 
 
 def _changes(call: Call, arguments: Mapping[str, str]) -> str:
-    from vmrag_link.ops.history.compare import compare_places
-    from vmrag_link.ops.history.ranges import find_branch_base
+    from vmrag_link.workspace.history.compare import compare_places
+    from vmrag_link.workspace.history.ranges import find_branch_base
 
     call.standing()
     ref = arguments.get("since", "")
@@ -111,7 +111,7 @@ def _changes(call: Call, arguments: Mapping[str, str]) -> str:
 
 
 def _commit(call: Call, _: Mapping[str, str]) -> str:
-    from vmrag_link.ops.history.compare import compare_places
+    from vmrag_link.workspace.history.compare import compare_places
 
     call.standing()
     report = compare_places(call.ws, []).form_report()

@@ -18,8 +18,8 @@ from vmrag_mcp.options import ToolSelection
 from vmrag_mcp.registry import RESOURCES
 
 if TYPE_CHECKING:  # a server answers `tools/list` before this is imported
-    from vmrag_link.ops.follow.provenance import AnswerOrigin
     from vmrag_link.workspace import ReadableStore
+    from vmrag_link.workspace.follow.provenance import AnswerOrigin
     from vmrag_mcp.session import Call
 
 STATUS = "vmrag://status"
@@ -134,7 +134,7 @@ def collections(call: Call) -> list[tuple[Collection, int]]:
     """Those of the knowledge base and of sources, with their numbers of documents; where there is
     no knowledge base, the latter alone.
     """
-    from vmrag_link.ops.documents.reading import TextSource, read_texts
+    from vmrag_link.workspace.documents.reading import TextSource, read_texts
 
     def look(rows: TextSource, here: AnswerOrigin) -> list[tuple[Collection, int]]:
         call.stands(here)
@@ -148,8 +148,8 @@ def collections(call: Call) -> list[tuple[Collection, int]]:
 
 def place(call: Call, collection: str) -> tuple[ReadableStore, At]:
     """Where a collection of that name is read."""
-    from vmrag_link.ops.follow.follow_pin import read_consistently
-    from vmrag_link.ops.follow.provenance import find_origin
+    from vmrag_link.workspace.follow.follow_pin import read_consistently
+    from vmrag_link.workspace.follow.provenance import find_origin
 
     store = call.readable(collection)
     here = read_consistently(store, lambda: find_origin(store), index=False)
@@ -177,7 +177,7 @@ def _described(row: Collection, documents: int) -> dict[str, Any]:
 
 
 def _document(call: Call, collection: str, doc_id: str) -> Content:
-    from vmrag_link.ops.history.document_names import no_document
+    from vmrag_link.workspace.history.document_names import no_document
 
     store, at = place(call, collection)
     document = store.engine.find_document(at, collection, doc_id)

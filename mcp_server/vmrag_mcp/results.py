@@ -19,7 +19,7 @@ from vmrag_link import terminal_text
 from vmrag_link.models import Record
 
 if TYPE_CHECKING:  # a server answers `tools/list` before this is imported
-    from vmrag_link.ops.follow.provenance import KbBlock, SourceBlock
+    from vmrag_link.workspace.follow.provenance import KbBlock, SourceBlock
 
 Where = Meta(description="in_sync is false, or the tool shows the status")
 Copies = Meta(description="documents of this answer that are copies of files which git tracks")

@@ -32,9 +32,9 @@ from vmrag_mcp.results import TextResult, ToolWarning
 if TYPE_CHECKING:  # a server answers `tools/list` before any of this is imported
     from vmrag_link.embedding.base import Model
     from vmrag_link.embedding.registry import ModelChoice
-    from vmrag_link.ops.documents.writing import WriteResult
-    from vmrag_link.ops.follow.provenance import AnswerOrigin, KbBlock
     from vmrag_link.workspace import DocumentStore, ReadableStore, Workspace
+    from vmrag_link.workspace.documents.writing import WriteResult
+    from vmrag_link.workspace.follow.provenance import AnswerOrigin, KbBlock
 
 
 R = TypeVar("R")
@@ -122,7 +122,7 @@ class Call:
         The person's yes counts for this call, and for later ones if they said so as well. Raises
         `RemoteMissing`, `RemoteInvalid`, `RemoteNotTrusted`.
         """
-        from vmrag_link.ops.remotes import destinations
+        from vmrag_link.workspace.remotes import destinations
 
         destinations.require_from_agent(self.ws, remote, agreed=self.agreed)
         if self.agreed.get(remote):
@@ -177,8 +177,8 @@ class Call:
         The index may stand elsewhere still. A tool that uses the index says where it stood
         (`stands`).
         """
-        from vmrag_link.ops.follow.follow_pin import read_consistently
-        from vmrag_link.ops.follow.provenance import find_origin
+        from vmrag_link.workspace.follow.follow_pin import read_consistently
+        from vmrag_link.workspace.follow.provenance import find_origin
 
         if self._standing is None:
             self._standing = read_consistently(self.ws, lambda: find_origin(self.ws), index=False)
@@ -186,13 +186,13 @@ class Call:
 
     def store(self, collection: str) -> DocumentStore:
         """Where a collection of that name is: in the knowledge base, or on this machine alone."""
-        from vmrag_link.ops.system import stores
+        from vmrag_link.ops.stores import stores
 
         return stores.find_store(self.ws, collection)
 
     def readable(self, collection: str) -> ReadableStore:
         """Where a collection of that name is read: there, or in the files that it is made of."""
-        from vmrag_link.ops.system import stores
+        from vmrag_link.ops.stores import stores
 
         return stores.find_readable(self.ws, collection)
 
@@ -214,7 +214,7 @@ class Call:
 
     def kb(self) -> KbBlock:
         """The block `kb`; without a place that was read from, where the workspace stands now."""
-        from vmrag_link.ops.follow.provenance import coded_source_warnings, find_origin
+        from vmrag_link.workspace.follow.provenance import coded_source_warnings, find_origin
 
         at = self._standing or find_origin(self.ws)
         for note in at.notes:
@@ -223,7 +223,7 @@ class Call:
             self.warn(code, sentence)
         if at.kb.sources and not self.state.told_of_setup and self.ws.sources.is_proposed:
             self.state.told_of_setup = True
-            from vmrag_link.ops.index.query import NOT_SET_UP
+            from vmrag_link.workspace.answers.query import NOT_SET_UP
 
             self.warn("NOT_SET_UP", NOT_SET_UP)
         return at.kb
@@ -236,7 +236,7 @@ class Call:
         quoted = [each for each in self._quoted if files is None or each[0] not in files.collections]
         if not quoted:
             return []
-        from vmrag_link.ops.documents import copies
+        from vmrag_link.workspace.documents import copies
 
         stored = copies.find_copies_by_name(self.ws, self._standing.at, quoted)
         if stored:
@@ -381,7 +381,7 @@ class Session:
         with answering_agent(), self._workspace(progress) as ws:
             if not founds:
                 if not ws.is_initialized:
-                    from vmrag_link.ops.follow import lazy_fetch
+                    from vmrag_link.workspace.follow import lazy_fetch
 
                     try:
                         if lazy_fetch.fetch_pinned(ws):
@@ -448,7 +448,7 @@ class Session:
                     model.embed_queries([collection.name])
 
     def _bug(self, error: Exception, tool: str) -> VmragError:
-        from vmrag_link.ops.upkeep import buglog
+        from vmrag_link.ops import buglog
 
         return envelope.internal(buglog.write_log(error, ["-C", str(self.directory), "mcp", tool]))
 
@@ -457,7 +457,7 @@ def _arrive(ws: Workspace) -> None:
     """Bring a work tree to its pin that never stood anywhere, such as a fresh clone's: every answer
     says where it stands. What is in the way, a tool that reads says.
     """
-    from vmrag_link.ops.follow.follow_pin import follow
+    from vmrag_link.workspace.follow.follow_pin import follow
 
     with contextlib.suppress(VmragError):
         follow(ws, index=False, tolerate="failures")

@@ -17,7 +17,7 @@ from tests.support.checkout import TOKEN
 from tests.support.dropping import Landed
 from tests.support.github_rest import github_api
 from tests.support.hosted import Ci
-from vmrag_link.ops.hosting.update_branch import BOT
+from vmrag_link.ops.pull_requests.update_branch import BOT
 
 pytestmark = pytest.mark.hooks("off")
 

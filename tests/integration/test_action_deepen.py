@@ -15,8 +15,8 @@ from tests.support.travel import git_server
 from vmrag_action import github_api
 from vmrag_link.errors import HistoryMissing
 from vmrag_link.git import history, objects, plumbing
-from vmrag_link.ops.commits import deepen
-from vmrag_link.ops.commits.ancestry import MergeBases, is_comparable
+from vmrag_link.workspace.commits import deepen
+from vmrag_link.workspace.commits.ancestry import MergeBases, is_comparable
 
 
 @pytest.fixture

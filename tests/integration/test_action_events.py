@@ -22,8 +22,8 @@ from vmrag_link import env
 from vmrag_link import trust as agreements
 from vmrag_link.errors import HistoryMissing, UsageInvalid
 from vmrag_link.git import plumbing
-from vmrag_link.ops.checks.verify_commits import Fork
-from vmrag_link.ops.commits import deepen
+from vmrag_link.ops.verify.verify_commits import Fork
+from vmrag_link.workspace.commits import deepen
 
 
 class Host:

@@ -20,10 +20,10 @@ from tests.support.repos import Repo, make_repo
 from tests.support.terminal import SCRIPT, Project
 from vmrag_action.events import Comparison, read_comparison
 from vmrag_link.errors import VmragError
-from vmrag_link.ops.checks.verify import VerifyReport, verify_between
-from vmrag_link.ops.commits import deepen
+from vmrag_link.ops.verify.verify import VerifyReport, verify_between
 from vmrag_link.progress import QUIET
 from vmrag_link.workspace import Workspace
+from vmrag_link.workspace.commits import deepen
 
 pytestmark = pytest.mark.hooks("off")
 

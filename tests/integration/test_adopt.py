@@ -30,7 +30,7 @@ from vmrag_link.engines.doltlite.schema import STATEMENTS
 from vmrag_link.engines.limits import USUAL_LIMITS, Limits
 from vmrag_link.errors import KnowledgeRefused
 from vmrag_link.models import Collection
-from vmrag_link.ops.publish import adopt
+from vmrag_link.ops import adopt
 from vmrag_link.pin import Pin
 
 pytestmark = pytest.mark.hooks("off")

@@ -17,8 +17,8 @@ from lxml import etree
 
 from tests.support import code_history, terminal
 from tests.support.terminal import Project
-from vmrag_link.ops.checks.case_formats import FORMATS
-from vmrag_link.ops.checks.cases import QUERY_MISSED, QUERY_RULES, CaseList, CaseProblem, CheckCase
+from vmrag_link.ops.case_files.case_formats import FORMATS
+from vmrag_link.ops.case_files.cases import QUERY_MISSED, QUERY_RULES, CaseList, CaseProblem, CheckCase
 
 pytestmark = pytest.mark.hooks("off")
 

@@ -13,7 +13,7 @@ from tests.support.terminal import Project
 from tests.support.traced import hook_processes
 from vmrag_hooks import checks
 from vmrag_link.git import plumbing
-from vmrag_link.ops.checks.push_check import Push, PushedRef
+from vmrag_link.ops.hook_checks.push_check import Push, PushedRef
 from vmrag_link.sync import background
 
 template, project = terminal.template, terminal.project

@@ -22,16 +22,16 @@ from tests.support.long import crossed
 from tests.support.repos import ENGINE_CLASS
 from tests.support.terminal import Project
 from vmrag_link.git import plumbing
-from vmrag_link.ops.follow import follow_pin
-from vmrag_link.ops.follow.follow_pin import follow
 from vmrag_link.sync import apply
+from vmrag_link.workspace.follow import follow_pin
+from vmrag_link.workspace.follow.follow_pin import follow
 
 template, project = terminal.template, terminal.project
 
 STEPS = {
     "before the journal's entry": "import vmrag_link.journal as m; m.Journal.entry = die",
     "once the entry is durable": (f"from {ENGINE_CLASS} as m\nm.commit = die"),
-    "once the knowledge base is committed": "import vmrag_link.ops.pins.pinning as m; m.write_pin = die",
+    "once the knowledge base is committed": "import vmrag_link.workspace.pins.pinning as m; m.write_pin = die",
     "before the pin's rename": (
         "from pathlib import Path\nreplace = Path.replace\n"
         "Path.replace = lambda old, new: die() if Path(new).name == '.dolt-version' else replace(old, new)"
@@ -251,7 +251,9 @@ FAILURES = {
 def test_an_error_is_finished_as_a_kill_is(noted, tmp_path, failure):
     before = noted.pinned
     (tmp_path / "scratch").mkdir()
-    fails = f"def fails(*_, **__): {FAILURES[failure]}\nimport vmrag_link.ops.pins.pinning as m; m.write_pin = fails"
+    fails = (
+        f"def fails(*_, **__): {FAILURES[failure]}\nimport vmrag_link.workspace.pins.pinning as m; m.write_pin = fails"
+    )
     assert driven(noted, fails, "commit", "-m", "note").code != 0
     assert noted.pinned == before
     assert "Finished an interrupted commit" in noted.vmrag("query", "zebra").err
@@ -426,7 +428,7 @@ def test_a_kill_with_auto_pin_off_needs_no_journal(noted):
 
 def test_a_command_waits_for_a_commit_that_is_alive_and_finds_it_done(noted):
     body = (
-        "import time\nimport vmrag_link.ops.pins.pinning as m\nwrite = m.write_pin\n"
+        "import time\nimport vmrag_link.workspace.pins.pinning as m\nwrite = m.write_pin\n"
         "def slow(*a):\n    open('reached', 'w').close()\n    time.sleep(1)\n    return write(*a)\nm.write_pin = slow"
     )
     script = f"import sys\n{body}\nfrom vmrag_link.cli.main import run\nsys.exit(run(['commit', '-m', 'note']))"

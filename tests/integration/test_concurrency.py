@@ -227,11 +227,11 @@ def test_a_view_is_not_evicted_between_its_building_and_its_binding(stocked, tmp
 BETWEEN = {
     "sync": ("vmrag_link.sync.apply", "_swap", ("sync",)),
     "add": (
-        "vmrag_link.ops.documents.writing",
+        "vmrag_link.workspace.documents.writing",
         "_refuse_sources",
         ("add", "-m", "Paused.", "--collection", "handbook", "--id", "paused.md"),
     ),
-    "query": ("vmrag_link.ops.follow.follow_pin", "pending", ("query", "garden")),
+    "query": ("vmrag_link.workspace.follow.follow_pin", "pending", ("query", "garden")),
 }
 """By command: the function that it calls between its read of HEAD and the pin and its use of
 them.
@@ -480,7 +480,7 @@ def test_the_log_of_a_bug_says_where_it_is_and_a_hook_says_it_in_one_line(stocke
     site = stocked.top.parent / "site"
     site.mkdir()
     (site / "sitecustomize.py").write_text(
-        "import vmrag_link.ops.follow.follow_pin as m\ndef broken(*_): raise ZeroDivisionError('a test')\nm.follow = broken\n"
+        "import vmrag_link.workspace.follow.follow_pin as m\ndef broken(*_): raise ZeroDivisionError('a test')\nm.follow = broken\n"
     )
     python = stocked.top.parent / "python"
     python.write_text(f'#!/bin/sh\nshift 2 # -P -E\nPYTHONPATH={site} exec {sys.executable} -P "$@"\n')

@@ -13,15 +13,15 @@ from tests.support import terminal
 from vmrag_link.index import view
 from vmrag_link.index.flat_files import MANIFEST_FILE, PAGE_SIZE
 from vmrag_link.index.view import segments_folder
-from vmrag_link.ops.branches import commit as committing
-from vmrag_link.ops.documents import put
-from vmrag_link.ops.documents.import_files import import_files
-from vmrag_link.ops.index import query
-from vmrag_link.ops.pins import pinning
+from vmrag_link.ops.commit import commit as committing
+from vmrag_link.ops.import_.import_files import import_files
 from vmrag_link.progress import QUIET
 from vmrag_link.retrieval.query import Query
 from vmrag_link.retrieval.search import Searcher
 from vmrag_link.workspace import Workspace
+from vmrag_link.workspace.answers import query
+from vmrag_link.workspace.documents import put
+from vmrag_link.workspace.pins import pinning
 
 template, project = terminal.template, terminal.project
 

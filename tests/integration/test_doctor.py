@@ -35,7 +35,7 @@ from vmrag_link.conversion.child import serving
 from vmrag_link.git import hook_config, plumbing
 from vmrag_link.index.flat_files import PAGE_SIZE
 from vmrag_link.index.seal import VERIFIED
-from vmrag_link.ops.upkeep import doctor as operation
+from vmrag_link.ops import doctor as operation
 from vmrag_link.sync import background
 from vmrag_link.sync.background import WatchedProgress
 from vmrag_link.toolsets.thinking.think import NewThought, think
@@ -362,7 +362,7 @@ def uncommitted_noted_in_vain(project: Project) -> None:
 
 
 DIES = {
-    "unpinned": "import vmrag_link.ops.pins.pinning as m; m.write_pin = die",
+    "unpinned": "import vmrag_link.workspace.pins.pinning as m; m.write_pin = die",
     "replaying": f"from {ENGINE_CLASS} as m; m.take_back = die",
 }
 

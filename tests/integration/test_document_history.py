@@ -15,8 +15,8 @@ from tests.support.terminal import Project, opened
 from vmrag_link.engines.base import Write
 from vmrag_link.errors import VmragError
 from vmrag_link.models import Collection, Document, content_hash
-from vmrag_link.ops.history.history import list_history
-from vmrag_link.ops.history.trail import Trail
+from vmrag_link.workspace.history.document_history import list_history
+from vmrag_link.workspace.history.trail import Trail
 
 pytestmark = pytest.mark.hooks("off")
 

@@ -9,7 +9,7 @@ from tests.support.terminal import Project, opened
 from vmrag_link.engines.base import Write
 from vmrag_link.errors import CollectionMissing, DocumentAmbiguous, DocumentMissing, UsageInvalid
 from vmrag_link.models import Collection, Document
-from vmrag_link.ops.history import document_names
+from vmrag_link.workspace.history import document_names
 
 pytestmark = pytest.mark.hooks("off")
 

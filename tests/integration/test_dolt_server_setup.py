@@ -23,7 +23,7 @@ from vmrag_link.engines.dolt.engine import DoltEngine
 from vmrag_link.engines.dolt.server_session import ServerSession
 from vmrag_link.errors import AlreadyInitialized, ConfigInvalid, EngineFailed, KnowledgeMissing, ServerUnreachable
 from vmrag_link.models import WorkingSet
-from vmrag_link.ops.checks import push_check
+from vmrag_link.ops.hook_checks import push_check
 from vmrag_link.progress import QUIET
 from vmrag_link.workspace import Workspace
 

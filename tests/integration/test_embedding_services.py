@@ -21,7 +21,7 @@ from tests.support.terminal import Project
 from vmrag_link import endpoint
 from vmrag_link.errors import ContentRefused
 from vmrag_link.models import Collection
-from vmrag_link.ops.publish import adopt
+from vmrag_link.ops import adopt
 
 pytestmark = pytest.mark.hooks("off")
 

@@ -16,8 +16,8 @@ from tests.support.terminal import on_a_terminal, opened
 from vmrag_link.engines.base import Write
 from vmrag_link.errors import GitReferenceMissing, PinMissing
 from vmrag_link.models import WorkingSet
-from vmrag_link.ops.history import revparse
-from vmrag_link.ops.history.compare import compare_places
+from vmrag_link.workspace.history import revparse
+from vmrag_link.workspace.history.compare import compare_places
 
 pytestmark = pytest.mark.hooks("off")
 

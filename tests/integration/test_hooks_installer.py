@@ -13,7 +13,7 @@ from tests.support.terminal import Project, new_project
 from vmrag_hooks import installer, shims
 from vmrag_link.errors import FileFailed, HooksRefused, UsageInvalid
 from vmrag_link.git import hook_config, plumbing
-from vmrag_link.ops.upkeep import buglog
+from vmrag_link.ops import buglog
 
 log = support.log
 

@@ -11,7 +11,7 @@ from tests.support.repos import Repo, isolate, make_repo
 from vmrag_link.errors import GitFailed, RemoteMoved, RemoteRejected
 from vmrag_link.git import pin_merge, plumbing
 from vmrag_link.git.remotes import Peer
-from vmrag_link.ops.hosting import update_branch
+from vmrag_link.ops.pull_requests import update_branch
 from vmrag_link.paths import Places
 
 pytestmark = pytest.mark.hooks("off")

@@ -16,7 +16,7 @@ from tests.support.terminal import Project, new_project, opened
 from vmrag_link.engines.base import Write
 from vmrag_link.errors import ContentRefused
 from vmrag_link.models import At, Collection, WorkingSet
-from vmrag_link.ops.publish import adopt
+from vmrag_link.ops import adopt
 from vmrag_link.workspace import Workspace
 
 pytestmark = pytest.mark.hooks("off")

@@ -13,8 +13,8 @@ import pytest
 
 from tests.support import terminal
 from tests.support.mcp import Tools
-from vmrag_link.ops.pins import pinning
 from vmrag_link.workspace import Workspace
+from vmrag_link.workspace.pins import pinning
 
 template, project = terminal.template, terminal.project
 

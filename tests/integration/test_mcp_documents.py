@@ -343,18 +343,18 @@ def test_an_update_keeps_what_another_process_wrote_since_it_was_planned(project
     """Between reading a document and storing it, somebody else stores a new text."""
     tools, ws = Tools(project.top), Workspace.open(project.top, QUIET)
     tools("chroma_add_documents", **NOTES, documents=["before"], ids=["x"])
-    from vmrag_link.ops.documents import branches
+    from vmrag_link.workspace.pins import kb_branches
 
-    prepare = branches.prepare_branch
+    prepare = kb_branches.prepare_branch
 
     def interrupted(*arguments: Any) -> str:
-        monkeypatch.setattr(branches, "prepare_branch", prepare)
+        monkeypatch.setattr(kb_branches, "prepare_branch", prepare)
         [row] = ws.engine.read_documents(ws.locate_documents(), collection="notes", ids=["x"])
         changed = Document(**{field: getattr(row, field) for field in row.__struct_fields__} | {"content": "meanwhile"})
         ws.engine.write("main", Write(put_documents=[changed]), expected=ws.require_revision())
         return prepare(*arguments)
 
-    monkeypatch.setattr(branches, "prepare_branch", interrupted)
+    monkeypatch.setattr(kb_branches, "prepare_branch", interrupted)
     tools("chroma_update_documents", **NOTES, ids=["x"], metadatas=[{"m": 1}])
     ws.close()
     assert (got(tools, ids=["x"]), metadata_of(tools, "x")) == ({"x": "meanwhile"}, {"m": 1})

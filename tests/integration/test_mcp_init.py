@@ -21,7 +21,7 @@ from vmrag_link.chroma import bindings
 from vmrag_link.engines.doltlite.engine import DoltliteEngine
 from vmrag_link.errors import ConfigInvalid
 from vmrag_link.models import Chunking, content_hash
-from vmrag_link.ops.setup import import_chroma
+from vmrag_link.ops.new_knowledge_base import import_chroma
 
 pytestmark = pytest.mark.hooks("off")
 

@@ -12,10 +12,10 @@ from tests.support import notes
 from tests.support.mcp import Tools
 from tests.support.notes import LONG, TEXTS
 from vmrag_link.engines.doltlite.connection import Connection
-from vmrag_link.ops.index import query
 from vmrag_link.progress import QUIET
 from vmrag_link.retrieval.query import Mode, Query
 from vmrag_link.workspace import Workspace
+from vmrag_link.workspace.answers import query
 
 pytestmark = pytest.mark.hooks("off")
 

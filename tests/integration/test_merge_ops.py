@@ -789,10 +789,10 @@ def test_a_full_disk_keeps_the_decisions_so_far(torn, tmp_path):
 
 DIES = {
     "before the revision is made": f"from {ENGINE_CLASS} as m; m.commit_onto = die",
-    "before the pin is written": "import vmrag_link.ops.pins.pinning as m; m.write_pin = die",
+    "before the pin is written": "import vmrag_link.workspace.pins.pinning as m; m.write_pin = die",
     "before the pin is staged": "from vmrag_link.git import plumbing as m; m.stage = die",
     "before workspace.json": "from vmrag_link.sync import binding as m; m.write = die",
-    "before merge.json goes": "import vmrag_link.ops.merge.merge_state as m; m.clear = die",
+    "before merge.json goes": "import vmrag_link.workspace.merge.merge_state as m; m.clear = die",
 }
 
 
@@ -832,7 +832,7 @@ def test_a_commit_that_closes_a_merge_killed_at_any_step_keeps_what_was_written(
 WRITING = {
     "before the rows are written": f"from {ENGINE_CLASS} as m; m.write = die",
     "before the state says so": (
-        "import vmrag_link.ops.merge.merge_state as m\nsave = m.save\n"
+        "import vmrag_link.workspace.merge.merge_state as m\nsave = m.save\n"
         "m.save = lambda ws, state: die() if state.written else save(ws, state)"
     ),
 }

@@ -21,10 +21,10 @@ from tests.support.people import User, World
 from tests.support.repos import ON
 from vmrag_link.engines import contents
 from vmrag_link.errors import AlreadyInitialized
-from vmrag_link.ops.migration import exchange, migrate, references
-from vmrag_link.ops.remotes import revision_map
+from vmrag_link.ops.migrate import exchange, migrate, references
 from vmrag_link.progress import QUIET
 from vmrag_link.workspace import Workspace
+from vmrag_link.workspace.remotes import revision_map
 
 pytestmark = [pytest.mark.hooks("off"), dolt.embedded]
 

@@ -21,11 +21,11 @@ from vmrag_link.engines.base import MIGRATED_BRANCH, ROOT_BRANCH, Engine, Engine
 from vmrag_link.engines.doltlite.engine import DoltliteEngine
 from vmrag_link.errors import EngineFailed, KnowledgeRefused, Uncommitted
 from vmrag_link.models import Collection, Project, RevisionInfo
-from vmrag_link.ops.migration import references
-from vmrag_link.ops.migration.carry import CarriedRevisions, MigrationPlan, carry_revisions, plan_migration
-from vmrag_link.ops.remotes import revision_map
+from vmrag_link.ops.migrate import references
+from vmrag_link.ops.migrate.carry import CarriedRevisions, MigrationPlan, carry_revisions, plan_migration
 from vmrag_link.pin import Pin
 from vmrag_link.progress import QUIET
+from vmrag_link.workspace.remotes import revision_map
 
 OTHER: dict[str, EngineName] = {"doltlite": "dolt", "dolt": "doltlite"}
 PEOPLE = ["Ada <ada@example.org>", "Grace H. <grace@example.org>", "Étienne <e@example.org>"]
@@ -235,7 +235,7 @@ def test_a_revision_that_came_out_otherwise_is_not_taken(
     History(old, 2)
     what, info = planned(old), old.read_revision(root(old))
     new = opening.create_engine(OTHER[old.name], tmp_path / "kb", author=info.author, date=info.date, origin=what.root)
-    monkeypatch.setattr("vmrag_link.ops.migration.carry._batches", lambda documents: iter(()))
+    monkeypatch.setattr("vmrag_link.ops.migrate.carry._batches", lambda documents: iter(()))
     with closing(new), pytest.raises(EngineFailed):
         carry_revisions(old, new, what, tmp_path / "made", QUIET)
 

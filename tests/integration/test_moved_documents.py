@@ -10,8 +10,8 @@ import pytest
 from tests.support.engines import Engines, commit, document, head, store
 from vmrag_link.engines.base import Engine, Write
 from vmrag_link.models import Document
-from vmrag_link.ops.history.diff import diff_documents, stored_texts
-from vmrag_link.ops.history.trail import MOST_CANDIDATES, with_moves
+from vmrag_link.workspace.history.diff import diff_documents, stored_texts
+from vmrag_link.workspace.history.trail import MOST_CANDIDATES, with_moves
 
 
 @pytest.fixture

@@ -17,7 +17,7 @@ from tests.support.repos import isolate
 from tests.support.sources import commit
 from tests.support.templates import build_once, copy_tree
 from tests.support.terminal import Done, Project, new_project, opened
-from vmrag_link.ops.documents import undo
+from vmrag_link.workspace.documents import undo
 
 pytestmark = pytest.mark.hooks("off")
 

@@ -16,7 +16,7 @@ from tests.support.mcp import Tools
 from tests.support.repos import isolate
 from tests.support.sources import commit
 from tests.support.terminal import SCRIPT, Project, new_project, opened
-from vmrag_link.ops.documents import undo
+from vmrag_link.workspace.documents import undo
 
 pytestmark = pytest.mark.hooks("off")
 

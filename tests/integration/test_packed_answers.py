@@ -18,8 +18,8 @@ from tests.support.sources import change, commit
 from tests.support.templates import build_once
 from tests.support.terminal import Project, copied
 from vmrag_link import terminal_text
-from vmrag_link.ops.index.packing import estimate_tokens
 from vmrag_link.retrieval.narrowing_values import KINDS
+from vmrag_link.workspace.answers.packing import estimate_tokens
 from vmrag_mcp.options import Chosen, selection
 from vmrag_mcp.server import KnowledgeServer
 from vmrag_mcp.session import Behaviour, Session

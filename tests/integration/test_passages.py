@@ -12,7 +12,7 @@ from tests.support import terminal
 from tests.support.terminal import Project
 from vmrag_link.engines.base import Write
 from vmrag_link.errors import KnowledgeMoved, LimitExceeded
-from vmrag_link.ops.follow import provenance
+from vmrag_link.workspace.follow import provenance
 
 pytestmark = pytest.mark.hooks("off")
 

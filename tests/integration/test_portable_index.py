@@ -12,7 +12,7 @@ import pytest
 
 from tests.support import people, poison
 from tests.support.people import User, World
-from vmrag_link.ops.index.portable import VECTORS, ProvidedIndex, pack_vectors, provide_index
+from vmrag_link.ops.portable_index import VECTORS, ProvidedIndex, pack_vectors, provide_index
 from vmrag_link.progress import QUIET
 from vmrag_link.workspace import Workspace
 

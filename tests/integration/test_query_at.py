@@ -14,13 +14,13 @@ import pytest
 from tests.support import terminal
 from tests.support.terminal import Project
 from vmrag_link.index.views import list_segments
-from vmrag_link.ops.follow.lazy_fetch import pinned_at
-from vmrag_link.ops.follow.provenance import ranked_at
-from vmrag_link.ops.index.query import answer_query
 from vmrag_link.progress import Quiet, Task
 from vmrag_link.retrieval.query import Query
 from vmrag_link.sync.context import SyncContext
 from vmrag_link.workspace import Workspace
+from vmrag_link.workspace.answers.query import answer_query
+from vmrag_link.workspace.follow.lazy_fetch import pinned_at
+from vmrag_link.workspace.follow.provenance import ranked_at
 
 pytestmark = pytest.mark.hooks("off")
 

@@ -10,8 +10,8 @@ from tests.support import terminal
 from tests.support.terminal import Project, on_a_terminal, opened
 from vmrag_link.engines.base import read_root
 from vmrag_link.errors import GitReferenceMissing, UsageInvalid
-from vmrag_link.ops.commits import revisions
-from vmrag_link.ops.history import ranges
+from vmrag_link.workspace.commits import revisions
+from vmrag_link.workspace.history import ranges
 
 pytestmark = pytest.mark.hooks("off")
 

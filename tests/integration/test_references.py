@@ -14,10 +14,10 @@ from tests.support.people import World
 from tests.support.terminal import Project
 from vmrag_link.errors import BranchMissing, RevisionMissing
 from vmrag_link.models import WorkingSet
-from vmrag_link.ops.history import revparse
-from vmrag_link.ops.history.revparse import resolve_tool_at, resolve_tool_branch_rev, resolve_tool_rev
 from vmrag_link.progress import Quiet
 from vmrag_link.workspace import Workspace
+from vmrag_link.workspace.history import revparse
+from vmrag_link.workspace.history.revparse import resolve_tool_at, resolve_tool_branch_rev, resolve_tool_rev
 
 pytestmark = pytest.mark.hooks("off")
 

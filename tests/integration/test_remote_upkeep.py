@@ -18,7 +18,7 @@ from tests.support.travel import git_server
 from vmrag_link.engines.base import KEEP_BRANCH
 from vmrag_link.engines.doltlite.engine import DoltliteEngine
 from vmrag_link.git import plumbing
-from vmrag_link.ops.upkeep import buglog
+from vmrag_link.ops import buglog
 from vmrag_link.sync import background
 from vmrag_link.transport import address
 

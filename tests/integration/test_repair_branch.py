@@ -19,13 +19,13 @@ from vmrag_link.errors import PinMissing, RemoteMoved, RemoteRejected
 from vmrag_link.git.remotes import Peer
 from vmrag_link.merging import revisions
 from vmrag_link.merging.revisions import make_virtual_base
-from vmrag_link.ops.commits import deepen
-from vmrag_link.ops.history import ranges
-from vmrag_link.ops.hosting.repair_branch import BranchRepair, HostedBranch, repair_branch
-from vmrag_link.ops.hosting.update_branch import ATTEMPTS
+from vmrag_link.ops.pull_requests.repair_branch import BranchRepair, HostedBranch, repair_branch
+from vmrag_link.ops.pull_requests.update_branch import ATTEMPTS
 from vmrag_link.progress import QUIET
 from vmrag_link.transport import address
 from vmrag_link.workspace import Workspace
+from vmrag_link.workspace.commits import deepen
+from vmrag_link.workspace.history import ranges
 
 pytestmark = pytest.mark.hooks("off")
 

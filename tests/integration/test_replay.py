@@ -27,10 +27,10 @@ from vmrag_link.engines.base import ASIDE_PREFIX, CARRIED_SUFFIX, Write
 from vmrag_link.journal import Journal
 from vmrag_link.merging import replay
 from vmrag_link.models import KbBranch, WorkingSet
-from vmrag_link.ops.branches.uncommitted import reset
-from vmrag_link.ops.documents import branches as named
+from vmrag_link.ops.reset import reset
 from vmrag_link.progress import QUIET
 from vmrag_link.workspace import Workspace
+from vmrag_link.workspace.pins import kb_branches as named
 
 pytestmark = pytest.mark.hooks("off")
 

@@ -21,7 +21,7 @@ from tests.support.repos import ENGINE_CLASS
 from tests.support.terminal import Project, opened
 from vmrag_link.engines.base import Write
 from vmrag_link.models import Chunking, Collection, Document, RevisionInfo, content_hash
-from vmrag_link.ops.merge import merge_state
+from vmrag_link.workspace.merge import merge_state
 
 pytestmark = pytest.mark.hooks("off")
 
@@ -377,9 +377,9 @@ def test_what_people_read_shows_both_sides_word_by_word_and_no_colours(waiting):
 
 def test_a_kill_while_a_decision_is_stored_leaves_the_old_or_the_new(waiting):
     for body in (
-        "import vmrag_link.ops.merge.merge_state as m; m.save_merge = die",
+        "import vmrag_link.workspace.merge.merge_state as m; m.save_merge = die",
         "from pathlib import Path as m; m.replace = die",
-        "import vmrag_link.ops.merge.resolve as m; m._report = die",
+        "import vmrag_link.ops.resolve.resolve as m; m._report = die",
     ):
         assert driven(waiting, body, "resolve", "--theirs").code == -signal.SIGKILL
     waiting.vmrag("merge", "--continue")
@@ -564,7 +564,7 @@ def test_a_side_that_holds_all_of_the_other_is_no_open_merge(parted):
 def test_a_decision_is_signed_by_the_person_and_a_retry_gives_the_same_revision(parted):
     """An automatic merge takes author and date from its sides, a decided one from the person."""
     merging(parted)
-    body = "import vmrag_link.ops.merge.resolve as m; m.write_atomically = die"
+    body = "import vmrag_link.ops.resolve.resolve as m; m.write_atomically = die"
     assert driven(parted, body, "resolve", "--theirs").code == -signal.SIGKILL
     with opened(parted) as workspace:
         before = workspace.engine.log(workspace.engine.find_branch("vmrag_keep").head, limit=3)
@@ -632,9 +632,9 @@ def test_an_index_lock_leaves_the_pin_to_be_staged_and_the_next_try_stages_it(pa
     "body",
     [
         f"from {ENGINE_CLASS} as m; m.commit_onto = die",
-        "import vmrag_link.ops.merge.resolve as m; m.write_atomically = die",
+        "import vmrag_link.ops.resolve.resolve as m; m.write_atomically = die",
         "from vmrag_link.git import plumbing as m; m.stage = die",
-        "import vmrag_link.ops.merge.merge_state as m; m.clear_merge = die",
+        "import vmrag_link.workspace.merge.merge_state as m; m.clear_merge = die",
     ],
     ids=["before the revision", "before the pin", "before it is staged", "before merge.json goes"],
 )

@@ -260,7 +260,7 @@ def test_a_decision_survives_an_edit_elsewhere_and_not_one_of_its_hunk(paged, tm
 
 
 def test_an_agent_gets_the_hunks(two_hunks):
-    from vmrag_link.ops.merge import conflict_rows
+    from vmrag_link.workspace.merge import conflict_rows
 
     with opened(two_hunks) as workspace:
         found = conflict_rows.find_open_merge(workspace)

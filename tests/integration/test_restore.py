@@ -133,7 +133,7 @@ def test_a_document_brings_its_collection_back_and_a_new_collection_goes_with_ev
 
 
 def test_changed_settings_of_a_collection_are_kept_as_well(project):
-    from vmrag_link.ops.documents.collection_writes import modify_collection
+    from vmrag_link.ops.collection_writes import modify_collection
 
     with opened(project) as ws:
         modify_collection(ws, "handbook", metadata={"owner": "Ada"})

@@ -15,7 +15,7 @@ from tests.support.cli import driven, error_of
 from tests.support.repos import isolate
 from tests.support.terminal import new_project
 from vmrag_link.models import encode_canonical_json, parse_user_json
-from vmrag_link.ops.documents import listing
+from vmrag_link.ops import listing
 
 template, project = terminal.template, terminal.project
 

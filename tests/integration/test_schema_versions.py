@@ -36,7 +36,7 @@ from vmrag_link.models import (
     WorkingSet,
     encode_canonical_json,
 )
-from vmrag_link.ops.publish import adopt
+from vmrag_link.ops import adopt
 
 
 @pytest.fixture

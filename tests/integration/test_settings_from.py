@@ -14,7 +14,7 @@ from vmrag_link.config import LoadedSettings
 from vmrag_link.embedding.registry import NO_PERMISSION
 from vmrag_link.errors import ConfigInvalid, UsageInvalid, VmragError
 from vmrag_link.git import plumbing
-from vmrag_link.ops.setup import trust as operation
+from vmrag_link.ops import trust as operation
 from vmrag_link.progress import QUIET
 from vmrag_link.settings import Config
 from vmrag_link.settings.keys import KEYS

@@ -6,7 +6,7 @@ import pytest
 
 from tests.support import terminal
 from tests.support.terminal import Project, copied, derived
-from vmrag_link.ops.branches import dedupe_sources
+from vmrag_link.ops.sources import dedupe_sources
 
 pytestmark = pytest.mark.hooks("off")
 

@@ -11,7 +11,7 @@ import pytest
 from tests.support.mcp import Tools
 from tests.support.repos import Repo, isolate, make_repo
 from tests.support.terminal import Project, opened
-from vmrag_link.ops.index.word_search import WordQuestion, WordSearch
+from vmrag_link.ops.query.word_search import WordQuestion, WordSearch
 from vmrag_link.workspace import source_tree
 
 pytestmark = pytest.mark.hooks("off")

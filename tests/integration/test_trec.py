@@ -12,7 +12,7 @@ import pytest
 
 from tests.support import terminal
 from tests.support.terminal import Project
-from vmrag_link.ops.checks.thresholds import CommitQuality, GoldenMetrics, QualityHistory
+from vmrag_link.ops.check.thresholds import CommitQuality, GoldenMetrics, QualityHistory
 from vmrag_link.ops.report import plot
 
 template, project = terminal.template, terminal.project

@@ -10,7 +10,7 @@ from tests.support import branching as support
 from tests.support.branching import TEXTS, branched, conflicting, drop, put
 from tests.support.terminal import Project
 from vmrag_link.errors import GitFailed, MergeConflict, MessageMissing, Uncommitted
-from vmrag_link.ops.branches import uncommitted
+from vmrag_link.ops import reset
 from vmrag_link.ops.merge import merge
 from vmrag_link.progress import QUIET
 from vmrag_link.workspace import Workspace
@@ -40,7 +40,7 @@ def wip(workspace: Workspace) -> list[str]:
 
 @pytest.mark.parametrize("how", ["stash", "carry"])
 def test_what_comes_back_is_added_edited_and_removed_as_before(dirty, workspace, how):
-    with uncommitted.clean_branch(workspace, how, message="") as done:
+    with reset.clean_branch(workspace, how, message="") as done:
         branch = workspace.kb_branch()
         assert branch is not None
         assert (done.handling, branch.dirty, wip(workspace)) == (how, False, [done.aside])
@@ -51,7 +51,7 @@ def test_what_comes_back_is_added_edited_and_removed_as_before(dirty, workspace,
 
 
 def test_a_block_that_fails_brings_them_back(dirty, workspace):
-    with pytest.raises(GitFailed), uncommitted.clean_branch(workspace, "stash", message=""):
+    with pytest.raises(GitFailed), reset.clean_branch(workspace, "stash", message=""):
         raise GitFailed("The network is down.")
     assert (dirty.texts(), wip(workspace)) == (EDITED, [])
 
@@ -61,7 +61,7 @@ def test_a_block_that_leaves_a_merge_open_says_where_they_are(notes, tools, work
     put(notes, d="delta")
 
     def merged() -> None:
-        with uncommitted.clean_branch(workspace, "stash", message=""):
+        with reset.clean_branch(workspace, "stash", message=""):
             assert merge.merge(workspace, "topic").result == "conflict"
             raise MergeConflict("It conflicts.")
 
@@ -78,7 +78,7 @@ def test_a_block_that_leaves_a_merge_open_says_where_they_are(notes, tools, work
 def test_a_stash_that_conflicts_stays_aside_and_nothing_of_it_is_written(notes, tools, workspace):
     theirs = branched(notes, tools, a="theirs")
     put(notes, a="mine", d="delta")
-    with pytest.raises(MergeConflict) as caught, uncommitted.clean_branch(workspace, "stash", message=""):
+    with pytest.raises(MergeConflict) as caught, reset.clean_branch(workspace, "stash", message=""):
         notes.vmrag("pin", theirs)
     details = caught.value.details
     assert (details["stage"], details["branch"], details["conflicts"][0]["doc_id"]) == (
@@ -93,7 +93,7 @@ def test_a_stash_that_conflicts_stays_aside_and_nothing_of_it_is_written(notes, 
 
 
 def test_abort_refuses_and_names_the_documents(dirty, workspace):
-    with pytest.raises(Uncommitted) as caught, uncommitted.clean_branch(workspace, "abort", message=""):
+    with pytest.raises(Uncommitted) as caught, reset.clean_branch(workspace, "abort", message=""):
         pytest.fail("the block runs")
     assert caught.value.details["local_changes"]["documents"] == ["a", "b", "d"]
     assert dirty.texts() == EDITED
@@ -101,11 +101,11 @@ def test_abort_refuses_and_names_the_documents(dirty, workspace):
 
 def test_commit_first_commits_and_reset_first_gives_up(dirty, workspace):
     before = dirty.pinned
-    with uncommitted.clean_branch(workspace, "commit_first", message="kept") as done:
+    with reset.clean_branch(workspace, "commit_first", message="kept") as done:
         assert done.commit is not None
         assert (done.commit.parent, done.held, dirty.pinned) == (before, done.commit.revision, done.held)
     put(dirty, e="epsilon")
-    with uncommitted.clean_branch(workspace, "reset_first", message="") as done:
+    with reset.clean_branch(workspace, "reset_first", message="") as done:
         assert workspace.engine.has_revision(done.held)
     assert (dirty.texts(), wip(workspace)) == (EDITED, [])
     assert workspace.engine.unreachable([done.held]) == []
@@ -113,11 +113,11 @@ def test_commit_first_commits_and_reset_first_gives_up(dirty, workspace):
 
 @pytest.mark.parametrize("how", ["abort", "commit_first", "reset_first", "stash", "carry"])
 def test_with_nothing_uncommitted_there_is_nothing_to_do(notes, workspace, how):
-    with uncommitted.clean_branch(workspace, how, message="") as done:
+    with reset.clean_branch(workspace, how, message="") as done:
         assert (done.handling, done.held, done.commit, done.aside) == ("none", notes.pinned, None, "")
 
 
 def test_commit_first_commits_nothing_where_the_message_is_missing(dirty, workspace):
-    with pytest.raises(MessageMissing), uncommitted.clean_branch(workspace, "commit_first", message=""):
+    with pytest.raises(MessageMissing), reset.clean_branch(workspace, "commit_first", message=""):
         pytest.fail("the block runs")
     assert (dirty.texts(), wip(workspace)) == (EDITED, [])

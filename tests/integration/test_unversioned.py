@@ -12,7 +12,7 @@ from tests.support.mcp import Tools
 from tests.support.repos import isolate
 from tests.support.terminal import new_project, opened
 from tests.support.unversioned import SETTING, holding, kept, think
-from vmrag_link.ops.system import stores
+from vmrag_link.ops.stores import stores
 from vmrag_mcp.process import CallProgress
 
 pytestmark = pytest.mark.hooks("off")

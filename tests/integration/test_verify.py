@@ -16,7 +16,7 @@ from tests.support import code_history
 from tests.support.code_history import World, pin_of
 from tests.support.pace import slack
 from tests.support.terminal import Project
-from vmrag_link.ops.checks.verify import verify
+from vmrag_link.ops.verify.verify import verify
 
 pytestmark = pytest.mark.hooks("off")
 

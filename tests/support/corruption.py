@@ -18,10 +18,10 @@ import pytest
 from tests.support.bits import flip
 from tests.support.repos import make_repo
 from tests.support.terminal import Project, build_template, opened
-from vmrag_link.ops.pins import pinning
 from vmrag_link.toolsets.thinking.think import NewThought, think
 from vmrag_link.toolsets.thinking.tools import similar_thoughts
 from vmrag_link.workspace import local_store
+from vmrag_link.workspace.pins import pinning
 
 BUG = 4
 

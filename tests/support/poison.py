@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from vmrag_link.embedding import cache_table
-from vmrag_link.ops.index.portable import VECTORS
+from vmrag_link.ops.portable_index import VECTORS
 
 Poison = Callable[[Path], None]
 

@@ -10,8 +10,6 @@ from typing import Any
 import msgspec
 
 from vmrag_link import worddiff
-from vmrag_link.ops.history.log import GitCommit, PinnedRevision
-from vmrag_link.ops.history.word_diff import sum_words, words_of
 from vmrag_link.ops.report.gather import build_document_line
 from vmrag_link.ops.report.records import (
     ComparedQueries,
@@ -28,6 +26,8 @@ from vmrag_link.ops.report.records import (
     Spool,
     TextChange,
 )
+from vmrag_link.workspace.history.log import GitCommit, PinnedRevision
+from vmrag_link.workspace.history.word_diff import sum_words, words_of
 
 Name = tuple[str, str]
 

@@ -25,11 +25,11 @@ from tests.support import hints
 from tests.support.repos import ON, Repo, isolate, make_repo
 from tests.support.templates import build_once, copy_tree
 from vmrag_link.cli.main import run
-from vmrag_link.ops.follow.provenance import ranked_at
-from vmrag_link.ops.index import query
 from vmrag_link.progress import QUIET
 from vmrag_link.retrieval.query import Mode, Query
 from vmrag_link.workspace import Workspace
+from vmrag_link.workspace.answers import query
+from vmrag_link.workspace.follow.provenance import ranked_at
 
 SCRIPT = Path(sys.executable).with_name("vmrag")
 QUERIES = ("install the program", "rest and sleep", "certificates for TLS", "uv", "faq question")

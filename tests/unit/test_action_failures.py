@@ -10,7 +10,7 @@ import pytest
 from vmrag_action import failures, findings
 from vmrag_action.runner import Runner, WorkflowJob
 from vmrag_link import errors, markdown_text
-from vmrag_link.ops.checks.cases import CaseList
+from vmrag_link.ops.case_files.cases import CaseList
 
 
 @pytest.mark.parametrize(

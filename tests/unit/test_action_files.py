@@ -13,7 +13,7 @@ from tests.action import document
 from vmrag_action.__main__ import STEPS
 from vmrag_action.findings import WORST
 from vmrag_action.runner import OUTPUTS
-from vmrag_link.ops.checks.verify_commits import Code
+from vmrag_link.ops.verify.verify_commits import Code
 
 ROOT = Path(__file__).parents[2]
 ACTION = yaml.safe_load(document.SOURCE.read_text())

@@ -13,7 +13,7 @@ from tests.support.engines import knowledge, log
 from vmrag_link.engines import logical
 from vmrag_link.engines.tables import ISSUE_LOGS, KNOWLEDGE_DOCS
 from vmrag_link.models import encode_canonical_json
-from vmrag_link.ops.documents import collections
+from vmrag_link.workspace.documents import collections
 
 
 @pytest.mark.parametrize(

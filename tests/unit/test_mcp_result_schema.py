@@ -10,7 +10,7 @@ from msgspec import UNSET, Meta, UnsetType
 
 from tests.contract.golden import Exactly
 from vmrag_link.models import Record
-from vmrag_link.ops.follow.provenance import KbBlock
+from vmrag_link.workspace.follow.provenance import KbBlock
 from vmrag_mcp.envelope import success
 from vmrag_mcp.reference import ResultKey, answer_schema, result_keys, result_type
 from vmrag_mcp.results import DerivedRecord, ToolAnswer, ToolResult, ToolWarning

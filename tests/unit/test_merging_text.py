@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from tests.support.long import LONG, examples
 from vmrag_link.merging.text import Hunk, Labels, Markers, MergedText, find_matching_blocks, merge_texts, split_lines
-from vmrag_link.ops.merge.worktree_texts import count_git_conflicts
+from vmrag_link.ops.resolve.worktree_texts import count_git_conflicts
 
 TRIPLES = 5000 if LONG else 800  # git merges each, too
 RECORDED = Path(__file__).parents[1] / "data" / "merged-texts.jsonl"

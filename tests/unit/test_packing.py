@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from vmrag_link.documents.chunking import HeaderPaths
 from vmrag_link.models import IndexedPiece
-from vmrag_link.ops.index.packing import (
+from vmrag_link.workspace.answers.packing import (
     PackableDocument,
     PackableHit,
     Packed,

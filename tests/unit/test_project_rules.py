@@ -301,10 +301,10 @@ def test_a_pin_becomes_a_revision_in_one_place(trees: Trees) -> None:
     assert found == {
         "vmrag_link/engines/migrated.py",
         "vmrag_link/git/pin_conflict.py",  # whether it can be read
-        "vmrag_link/ops/merge/sides.py",  # the branch
-        "vmrag_link/ops/migration/references.py",  # to write it anew
-        "vmrag_link/ops/pins/pinning.py",  # whether a file is one
-        "vmrag_link/ops/remotes/destinations.py",  # the remote, and which engine to fetch from it
+        "vmrag_link/workspace/merge/sides.py",  # the branch
+        "vmrag_link/ops/migrate/references.py",  # to write it anew
+        "vmrag_link/workspace/pins/pinning.py",  # whether a file is one
+        "vmrag_link/workspace/remotes/destinations.py",  # the remote, and which engine to fetch from it
         "vmrag_link/workspace/reasons.py",  # the remote
     }
 

@@ -12,7 +12,6 @@ from selectolax.lexbor import LexborHTMLParser
 from tests.support.reports import NO_QUERIES, document, report
 from vmrag_link.errors import UsageInvalid
 from vmrag_link.markdown_text import format_code
-from vmrag_link.ops.checks.verify_commits import PinFinding
 from vmrag_link.ops.report.comment import MARKER, MAX_LINES, format_comment
 from vmrag_link.ops.report.comment_data import (
     CommentAnswer,
@@ -33,6 +32,7 @@ from vmrag_link.ops.report.records import (
     ListedQuery,
     ReportSummary,
 )
+from vmrag_link.ops.verify.verify_commits import PinFinding
 from vmrag_link.sources.outdated import CitingNote
 
 HEAD = "1a2b3c4d" * 5

@@ -13,7 +13,6 @@ from tests.support.long import examples
 from tests.support.reports import document, report, revision
 from vmrag_link.golden.queries import RankedChunk
 from vmrag_link.markdown_text import MAX_BYTES, cut_to_bytes, escape_markdown
-from vmrag_link.ops.checks.verify_commits import PinFinding
 from vmrag_link.ops.report.markdown import format_markdown
 from vmrag_link.ops.report.rankings import build_rank_rows
 from vmrag_link.ops.report.records import (
@@ -25,6 +24,7 @@ from vmrag_link.ops.report.records import (
     RevisionList,
     TextChange,
 )
+from vmrag_link.ops.verify.verify_commits import PinFinding
 from vmrag_link.sources.outdated import CitingNote
 from vmrag_link.worddiff import Piece
 

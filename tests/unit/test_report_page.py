@@ -23,8 +23,6 @@ from tests.support.reports import document, report, revision
 from vmrag_link import terminal_text
 from vmrag_link.errors import IndexExtraMissing
 from vmrag_link.golden.queries import RankedChunk
-from vmrag_link.ops.checks.verify_commits import PinFinding
-from vmrag_link.ops.history.word_diff import Words
 from vmrag_link.ops.report import html, rankings
 from vmrag_link.ops.report.records import (
     AnswerChange,
@@ -42,8 +40,10 @@ from vmrag_link.ops.report.records import (
     RevisionList,
     TextChange,
 )
+from vmrag_link.ops.verify.verify_commits import PinFinding
 from vmrag_link.sources.outdated import CitingNote
 from vmrag_link.worddiff import Piece
+from vmrag_link.workspace.history.word_diff import Words
 
 OPAQUE_ID = "0f8fad5b-d9cb-469f-a165-70867728950e"
 

@@ -9,7 +9,6 @@ import pytest
 
 from tests.support.reports import document, report, revision
 from vmrag_link.golden.queries import RankedChunk
-from vmrag_link.ops.checks.verify_commits import PinFinding
 from vmrag_link.ops.report.rankings import has_improved, has_worsened
 from vmrag_link.ops.report.records import (
     AnswerChange,
@@ -21,6 +20,7 @@ from vmrag_link.ops.report.records import (
     RevisionList,
 )
 from vmrag_link.ops.report.wording import judge_report
+from vmrag_link.ops.verify.verify_commits import PinFinding
 
 SOME = [
     document(1, ("a", "new"), None, "x"),

@@ -16,8 +16,8 @@ from vmrag_link.api.results import (
     MatchingLine,
 )
 from vmrag_link.errors import CollectionMissing, DocumentMissing, UsageInvalid
-from vmrag_link.ops.follow.provenance import KbBlock
 from vmrag_link.workspace import Workspace
+from vmrag_link.workspace.follow.provenance import KbBlock
 
 _MOST_VERSIONS = 10_000
 _LISTED = "vmrag list"
@@ -30,9 +30,9 @@ def position_of(kb: KbBlock) -> AnswerPosition:
 
 def get(ws: Workspace, full: str, name: str) -> DocumentText:
     """Return the document `[REF:]NAME`. Raises `DocumentMissing` also for an unknown folder."""
-    from vmrag_link.ops.documents import listing
-    from vmrag_link.ops.documents.listing import ShowReport
-    from vmrag_link.ops.system import stores
+    from vmrag_link.ops import listing
+    from vmrag_link.ops.listing import ShowReport
+    from vmrag_link.ops.stores import stores
 
     store = stores.find_store(ws, full.partition("/")[0])
     try:
@@ -64,7 +64,7 @@ def grep(
     limit: int | None,
     ref: str | None,
 ) -> LineMatches:
-    from vmrag_link.ops.documents import reading as operation
+    from vmrag_link.workspace.documents import reading as operation
 
     if context < 0 or (limit is not None and limit < 0):
         raise UsageInvalid("context and limit are numbers of lines, from 0.", hint="context=2, limit=50")
@@ -80,8 +80,8 @@ def grep(
 
 
 def list_documents(ws: Workspace, collection: str | None) -> tuple[DocumentEntry, ...]:
-    from vmrag_link.ops.documents import listing
-    from vmrag_link.ops.system import stores
+    from vmrag_link.ops import listing
+    from vmrag_link.ops.stores import stores
 
     store = stores.find_store(ws, collection) if collection else ws
     return tuple(
@@ -101,8 +101,8 @@ def list_documents(ws: Workspace, collection: str | None) -> tuple[DocumentEntry
 
 def diff(ws: Workspace, old: str | None, new: str | None, only: Sequence[str], *, code: bool) -> DiffResults:
     from vmrag_link import worddiff
-    from vmrag_link.ops.history import compare
-    from vmrag_link.ops.history.word_diff import Words
+    from vmrag_link.workspace.history import compare
+    from vmrag_link.workspace.history.word_diff import Words
 
     if new is not None and old is None:
         raise UsageInvalid("diff needs the place to compare with.", hint='kb.diff("main", "HEAD")')
@@ -139,8 +139,8 @@ def diff(ws: Workspace, old: str | None, new: str | None, only: Sequence[str], *
 
 
 def history(ws: Workspace, name: str, limit: int, ref: str | None) -> tuple[DocumentVersion, ...]:
-    from vmrag_link.ops.history import file_history, known
-    from vmrag_link.ops.history import history as operation
+    from vmrag_link.workspace.history import document_history as operation
+    from vmrag_link.workspace.history import file_history, known
 
     if not 0 < limit <= _MOST_VERSIONS:
         raise UsageInvalid(f"limit must be 1 to {_MOST_VERSIONS:,}.", hint="limit=20")

@@ -26,14 +26,14 @@ from vmrag_link.api.results import (
 from vmrag_link.errors import UsageInvalid
 from vmrag_link.git import plumbing
 from vmrag_link.git.refs import COMMIT_NAME
-from vmrag_link.ops.follow.provenance import RankedRevision, ranked_at, source_warnings
-from vmrag_link.ops.index.placed_hits import PlacedHit, PlacedHits, place_hits
-from vmrag_link.ops.index.query import require_query, search_index
-from vmrag_link.ops.index.reused_index import ReusedIndex
+from vmrag_link.ops.query.placed_hits import PlacedHit, PlacedHits, place_hits
+from vmrag_link.ops.reused_index import ReusedIndex
 from vmrag_link.paths import Places
 from vmrag_link.progress import QUIET
 from vmrag_link.retrieval.query import MOST_BUDGET, MOST_HITS, Mode, Query
 from vmrag_link.workspace import Workspace
+from vmrag_link.workspace.answers.query import require_query, search_index
+from vmrag_link.workspace.follow.provenance import RankedRevision, ranked_at, source_warnings
 
 if TYPE_CHECKING:
     from vmrag_link.api.writing import NewText
@@ -90,7 +90,7 @@ class ApiSession:
         return self._work_tree.is_open
 
     def position(self, ref: str | None) -> AnswerPosition:
-        from vmrag_link.ops.follow.provenance import find_view_origin
+        from vmrag_link.workspace.follow.provenance import find_view_origin
 
         held = self._placed(ref).held if ref is not None else self._work_tree
         found = held.use_index(lambda _, view: reading.position_of(find_view_origin(self._ws, view).kb))
@@ -106,7 +106,7 @@ class ApiSession:
         budget, committed = question.max_tokens, placed is not None
         store: Any = self._ws
         if question.collections and not placed:
-            from vmrag_link.ops.system import stores
+            from vmrag_link.ops.stores import stores
 
             store = stores.find_common_store(self._ws, question.collections)
         if store is not self._ws:  # on this machine alone
@@ -175,7 +175,7 @@ class ApiSession:
         return reading.history(self._ws, name, limit, ref)
 
     def fingerprint(self, ref: str | None) -> str:
-        from vmrag_link.ops.history.fingerprint import compute_fingerprint
+        from vmrag_link.ops.fingerprint.fingerprint import compute_fingerprint
 
         return compute_fingerprint(self._ws, ref=ref).fingerprint
 

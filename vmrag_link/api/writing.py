@@ -42,9 +42,9 @@ def add(ws: Workspace, new: NewText) -> WrittenDocument:
 
 
 def _add_note(ws: Workspace, source: SourceSettings, new: NewText) -> WrittenDocument:
-    from vmrag_link.ops.documents.note_commit import commit_notes
-    from vmrag_link.ops.documents.note_names import find_note_id
-    from vmrag_link.ops.documents.note_writes import NoteDraft, add_note
+    from vmrag_link.ops.add.note_commit import commit_notes
+    from vmrag_link.workspace.documents.note_names import find_note_id
+    from vmrag_link.workspace.documents.note_writes import NoteDraft, add_note
 
     doc_id = find_note_id(ws, source, new.doc_id) if new.doc_id else ""
     draft = NoteDraft(new.text, doc_id, new.title, new.metadata)
@@ -63,8 +63,8 @@ def _add_note(ws: Workspace, source: SourceSettings, new: NewText) -> WrittenDoc
 
 def _store(ws: Workspace, new: NewText, collection: str) -> WrittenDocument:
     from vmrag_link.conversion.reading import find_markdown_title
-    from vmrag_link.ops.documents.drafts import text_document
-    from vmrag_link.ops.documents.put import PutRequest, put_documents
+    from vmrag_link.workspace.documents.drafts import text_document
+    from vmrag_link.workspace.documents.put import PutRequest, put_documents
 
     if not new.doc_id:
         raise UsageInvalid("a stored document needs an id.", hint=f'kb.add(text, collection={collection!r}, id="NAME")')
@@ -94,8 +94,8 @@ def _kind(changes: ChangeCounts) -> Literal["added", "modified", "unchanged"]:
 
 def remove(ws: Workspace, names: Sequence[str], collection: str | None) -> RemovedDocuments:
     """Remove documents and whole collections. The errors are those of `remove_named`."""
-    from vmrag_link.ops.documents.remove import remove_named
-    from vmrag_link.ops.system import stores
+    from vmrag_link.ops.rm import remove_named
+    from vmrag_link.ops.stores import stores
 
     if not names:
         raise UsageInvalid("remove needs a name.", hint='kb.remove("handbook/faq.md")')
@@ -108,8 +108,8 @@ def commit(ws: Workspace, message: str, *, git: bool, author: str | None) -> Com
     """Commit and pin the documents. The errors are those of `commit` and `commit_to_git`."""
     import contextlib
 
-    from vmrag_link.ops.branches import commit as operation
-    from vmrag_link.ops.branches.git_commit import commit_to_git, prepare_git_commit
+    from vmrag_link.ops.commit import commit as operation
+    from vmrag_link.ops.commit.git_commit import commit_to_git, prepare_git_commit
 
     with prepare_git_commit(ws, message) if git else contextlib.nullcontext():
         signed = operation.resolve_author(ws, author) if author else None

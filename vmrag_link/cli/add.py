@@ -14,10 +14,10 @@ from vmrag_link.errors import UsageInvalid, quoted
 from vmrag_link.models import ChangeCounts, Record
 
 if TYPE_CHECKING:
-    from vmrag_link.ops.documents.import_reports import ImportReport
-    from vmrag_link.ops.documents.note_writes import NoteDraft, WhenExists
     from vmrag_link.settings import SourceSettings
     from vmrag_link.workspace import Workspace
+    from vmrag_link.workspace.documents.import_reports import ImportReport
+    from vmrag_link.workspace.documents.note_writes import NoteDraft, WhenExists
 
 
 class NoteReport(Record, frozen=True):
@@ -84,8 +84,8 @@ def command(
     """
     from vmrag_link.cli.texts import parse_metadata_option
     from vmrag_link.models import encode_canonical_json
-    from vmrag_link.ops.documents.note_commit import commit_notes
-    from vmrag_link.ops.documents.note_writes import add_note
+    from vmrag_link.ops.add.note_commit import commit_notes
+    from vmrag_link.workspace.documents.note_writes import add_note
 
     if replace and append:
         raise UsageInvalid("--replace and --append cannot be used together.", hint="vmrag add --append")
@@ -172,11 +172,11 @@ def _read_draft(ws: Workspace, invocation: Invocation, given: _Given, source: So
     """Return the note to write. Raises `SourceReadOnly` for a file that git tracks."""
     from msgspec import json, structs
 
-    from vmrag_link.ops.documents.note_names import find_note_id
-    from vmrag_link.ops.documents.note_writes import NoteDraft
+    from vmrag_link.workspace.documents.note_names import find_note_id
+    from vmrag_link.workspace.documents.note_writes import NoteDraft
 
     if given.text is None:
-        from vmrag_link.ops.documents.note_drafts import read_note_draft
+        from vmrag_link.ops.add.note_drafts import read_note_draft
 
         draft = read_note_draft(ws, invocation.directory / (given.file or ""))
     else:
@@ -211,10 +211,10 @@ def _store_document(
     """Store a document. Return its id as well."""
     from vmrag_link.cli.writing import create_unless_source
     from vmrag_link.conversion.reading import find_markdown_title
-    from vmrag_link.ops.documents.drafts import text_document
-    from vmrag_link.ops.documents.import_files import FileRequest, add_file
-    from vmrag_link.ops.documents.import_reports import ImportReport
-    from vmrag_link.ops.documents.put import PutRequest, put_documents
+    from vmrag_link.ops.import_.import_files import FileRequest, add_file
+    from vmrag_link.workspace.documents.drafts import text_document
+    from vmrag_link.workspace.documents.import_reports import ImportReport
+    from vmrag_link.workspace.documents.put import PutRequest, put_documents
 
     if given.text is not None and given.doc_id is None:
         command = f"vmrag add {'-m TEXT' if given.file is None else '-'} --collection {quoted(collection)} --id NAME"

@@ -13,7 +13,7 @@ from vmrag_link.engines.limits import MEGABYTE, USUAL_LIMITS, Limits
 from vmrag_link.errors import FAILED_CHECK, plural
 
 if TYPE_CHECKING:
-    from vmrag_link.ops.publish.adopt import AdoptReport
+    from vmrag_link.ops.adopt import AdoptReport
 
 
 PAID = ("openai", "cohere", "huggingface")
@@ -49,7 +49,7 @@ def command(
     anything other than documents. The exit code is 1 if the fork lacks a revision that a
     commit up to COMMIT pins.
     """
-    from vmrag_link.ops.publish import adopt as operation
+    from vmrag_link.ops import adopt as operation
 
     with invocation.workspace() as ws:
         limits = Limits(file_bytes=max_mb * MEGABYTE, text_bytes=ws.settings.limits.text_bytes)

@@ -18,17 +18,17 @@ from vmrag_link.cli import output
 from vmrag_link.cli.base import Invocation, format_relative_path
 from vmrag_link.errors import FAILED_CHECK, plural, quoted
 from vmrag_link.models import Record
-from vmrag_link.ops.follow import provenance
-from vmrag_link.ops.follow.provenance import KbBlock, SourceBlock
+from vmrag_link.workspace.follow import provenance
+from vmrag_link.workspace.follow.provenance import KbBlock, SourceBlock
 
 if TYPE_CHECKING:
     from vmrag_link.golden.queries import RankedChunk
-    from vmrag_link.ops.follow.provenance import RankedRevision
-    from vmrag_link.ops.index.relations import Relation, RelationReport
-    from vmrag_link.ops.index.symbols import SymbolReport
+    from vmrag_link.ops.query.relations import Relation, RelationReport
+    from vmrag_link.ops.query.symbols import SymbolReport
     from vmrag_link.retrieval.narrowing import Narrowing
     from vmrag_link.retrieval.query import Query
     from vmrag_link.workspace import Workspace
+    from vmrag_link.workspace.follow.provenance import RankedRevision
 
 
 class ShownAnswer(Record, frozen=True):
@@ -135,8 +135,8 @@ def find_definitions(
     invocation: Invocation, ws: Workspace, name: str, asked: Query, at: RankedRevision | None, *, strict: bool
 ) -> ShownAnswer:
     """The definitions of a name, in the collections of a query and what it is narrowed to."""
-    from vmrag_link.ops.index.symbols import find_symbols  # searches do not need it
-    from vmrag_link.ops.system import stores
+    from vmrag_link.ops.query.symbols import find_symbols  # searches do not need it
+    from vmrag_link.ops.stores import stores
 
     store = ws if at else stores.find_common_store(ws, asked.collections or ())
     report = find_symbols(store, name, collections=asked.collections, among=asked.narrowing, at=at)
@@ -191,8 +191,8 @@ def show_related(
     strict: bool,
 ) -> ShownAnswer:
     """Return the callers or callees of a name, in the collections of a query."""
-    from vmrag_link.ops.index.relations import list_related  # searches do not need it
-    from vmrag_link.ops.system import stores
+    from vmrag_link.ops.query.relations import list_related  # searches do not need it
+    from vmrag_link.ops.stores import stores
 
     store = ws if at else stores.find_common_store(ws, asked.collections or ())
     report = list_related(

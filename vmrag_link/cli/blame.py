@@ -13,9 +13,9 @@ from vmrag_link.cli.base import command as vmrag_command
 from vmrag_link.cli.history_view import SHORT, SHORT_COMMIT
 
 if TYPE_CHECKING:
-    from vmrag_link.ops.history.blame import BlameReport
-    from vmrag_link.ops.history.file_history import BlamedCommit, FileBlame
-    from vmrag_link.ops.history.log import PinnedRevision
+    from vmrag_link.ops.blame import BlameReport
+    from vmrag_link.workspace.history.file_history import BlamedCommit, FileBlame
+    from vmrag_link.workspace.history.log import PinnedRevision
 
 
 _LONGEST = 20
@@ -39,8 +39,8 @@ def command(invocation: Invocation, *, document: str) -> None:
 
     For a file of a source, it shows the git commit that wrote each line.
     """
-    from vmrag_link.ops.history import blame as operation
-    from vmrag_link.ops.history import file_history, known
+    from vmrag_link.ops import blame as operation
+    from vmrag_link.workspace.history import file_history, known
 
     with invocation.workspace() as ws:
         document = name_from_top(ws, invocation.directory, document)

@@ -29,12 +29,12 @@ def command(invocation: Invocation, *, name: str | None) -> int:
     changes and stages the pin, like a submodule. If you switch to a revision, the first
     document that you store creates a KB branch.
     """
-    from vmrag_link.ops.documents import branches
+    from vmrag_link.workspace.pins import kb_branches
 
     if name is not None:
         return _switch_branch(invocation, name)
     with invocation.workspace() as ws:
-        report = branches.list_branches(ws)
+        report = kb_branches.list_branches(ws)
     lines = []
     for branch in report.branches:
         mark = "*" if branch.current else " "
@@ -49,7 +49,7 @@ def command(invocation: Invocation, *, name: str | None) -> int:
 
 
 def _switch_branch(invocation: Invocation, name: str) -> int:
-    from vmrag_link.ops.branches import switch as switching
+    from vmrag_link.ops.branch import switch as switching
 
     with invocation.workspace() as ws:
         report = switching.switch(ws, name)

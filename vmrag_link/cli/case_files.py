@@ -15,7 +15,7 @@ from vmrag_link.errors import UsageInvalid
 from vmrag_link.models import Record
 
 if TYPE_CHECKING:
-    from vmrag_link.ops.checks.cases import CaseList
+    from vmrag_link.ops.case_files.cases import CaseList
 
 _HELP = {
     "junit": "Write JUnit's XML, which most CI services show as tests.",
@@ -51,7 +51,7 @@ class CaseFiles(Record, frozen=True):
         if not self.paths:
             invocation.emit_report(report, lines)
             return
-        from vmrag_link.ops.checks.case_formats import FORMATS
+        from vmrag_link.ops.case_files.case_formats import FORMATS
         from vmrag_link.ops.report.files import write_text
 
         cases = found()

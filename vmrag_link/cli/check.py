@@ -16,15 +16,15 @@ from vmrag_link.cli.base import command as vmrag_command
 from vmrag_link.cli.case_files import CaseFiles, case_options
 from vmrag_link.errors import FAILED_CHECK, OK, plural
 from vmrag_link.golden.queries import UPDATE
-from vmrag_link.ops.checks import cases
-from vmrag_link.ops.checks import check_queries as operation
-from vmrag_link.ops.checks.check_queries import CheckedQuery, GoldenReport
-from vmrag_link.ops.checks.thresholds import GoldenMetrics, QualityHistory, Thresholds
-from vmrag_link.ops.commits import deepen
+from vmrag_link.ops.case_files import cases
+from vmrag_link.ops.check import check_queries as operation
+from vmrag_link.ops.check.check_queries import CheckedQuery, GoldenReport
+from vmrag_link.ops.check.thresholds import GoldenMetrics, QualityHistory, Thresholds
 from vmrag_link.paths import QUERIES_NAME
+from vmrag_link.workspace.commits import deepen
 
 if TYPE_CHECKING:
-    from vmrag_link.ops.checks.trec import TrecFiles
+    from vmrag_link.ops.check.trec import TrecFiles
 
 INDENT = "    "
 _SHARE = click.FloatRange(0, 1)
@@ -86,7 +86,7 @@ def command(
         thresholds = Thresholds(min_mrr, min_recall, max_regressions, base)
         report = operation.check_queries(ws, ref=ref, update=update, as_order=as_order, thresholds=thresholds)
         if past:
-            from vmrag_link.ops.checks.check_history import measure_history
+            from vmrag_link.ops.check.check_history import measure_history
 
             found = measure_history(ws, ref or "HEAD", limit=past)
             report = msgspec.structs.replace(report, history=found)
@@ -97,7 +97,7 @@ def command(
 
 
 def _write_trec(folder: Path, report: GoldenReport) -> TrecFiles:
-    from vmrag_link.ops.checks.trec import write_trec
+    from vmrag_link.ops.check.trec import write_trec
 
     return write_trec(report, folder)
 

@@ -23,8 +23,8 @@ def command(invocation: Invocation, *, remote: str | None) -> int:
     server, it connects to that server. The exit code is 1 if the pinned revision is missing
     there.
     """
-    from vmrag_link.ops.follow.follow_pin import follow
-    from vmrag_link.ops.remotes import clone as operation
+    from vmrag_link.workspace.follow.follow_pin import follow
+    from vmrag_link.workspace.remotes import clone as operation
 
     with invocation.workspace() as ws:
         report = operation.clone(ws, remote)

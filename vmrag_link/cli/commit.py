@@ -15,7 +15,7 @@ from vmrag_link.cli.base import command as vmrag_command
 from vmrag_link.errors import FAILED_CHECK, OK, UsageInvalid, quoted
 
 if TYPE_CHECKING:
-    from vmrag_link.ops.branches.commit import CommitReport, PlannedCommit
+    from vmrag_link.ops.commit.commit import CommitReport, PlannedCommit
     from vmrag_link.workspace import Workspace
 
 _MOST_LISTED = 100
@@ -45,10 +45,10 @@ def command(invocation: Invocation, *, message: str | None, with_git: bool, all_
 
     Files of sources need no 'vmrag commit', because git commits them.
     """
-    from vmrag_link.ops.branches import commit as operation
+    from vmrag_link.ops.commit import commit as operation
 
     if with_git:
-        from vmrag_link.ops.branches.git_commit import commit_to_git, prepare_git_commit
+        from vmrag_link.ops.commit.git_commit import commit_to_git, prepare_git_commit
 
     if all_files:
         raise UsageInvalid(

@@ -16,7 +16,7 @@ from vmrag_link.cli.history_view import Form
 from vmrag_link.errors import UsageInvalid, plural
 
 if TYPE_CHECKING:
-    from vmrag_link.ops.checks.diff_queries import QueriesDiff
+    from vmrag_link.ops.diff_queries import QueriesDiff
 
 
 @vmrag_command("diff")
@@ -48,10 +48,10 @@ def command(
 
     Texts are compared word by word: [-removed-]{+added+}.
     """
-    from vmrag_link.ops.history import compare, ranges
+    from vmrag_link.workspace.history import compare, ranges
 
     if queries:
-        from vmrag_link.ops.checks.diff_queries import diff_queries
+        from vmrag_link.ops.diff_queries import diff_queries
 
         if form or only or code:
             raise UsageInvalid(

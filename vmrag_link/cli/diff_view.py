@@ -11,12 +11,12 @@ from vmrag_link.cli.base import describe_changes, format_title
 from vmrag_link.cli.history_view import Form
 from vmrag_link.errors import first_of, plural
 from vmrag_link.models import ChangeKind
-from vmrag_link.ops.history.word_diff import DocumentDiff, FieldDiff, WordDiff, Words, hidden_suffix
+from vmrag_link.workspace.history.word_diff import DocumentDiff, FieldDiff, WordDiff, Words, hidden_suffix
 
 if TYPE_CHECKING:
     from vmrag_link import worddiff
-    from vmrag_link.ops.history.diff import FileCounts
     from vmrag_link.worddiff import Piece
+    from vmrag_link.workspace.history.diff import FileCounts
 
 MARKS = {"added": ("A", "green"), "modified": ("M", "yellow"), "removed": ("D", "red")}
 COLOURS = {"delete": "red", "insert": "green", "omitted": "cyan"}

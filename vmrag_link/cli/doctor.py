@@ -14,8 +14,8 @@ from vmrag_link.cli import output
 from vmrag_link.cli.base import Invocation
 from vmrag_link.cli.base import command as vmrag_command
 from vmrag_link.errors import FAILED_CHECK, GitConfigInvalid, plural
-from vmrag_link.ops.upkeep import doctor as operation
-from vmrag_link.ops.upkeep.doctor import DoctorReport, Finding, RepairedFinding, Topic
+from vmrag_link.ops import doctor as operation
+from vmrag_link.ops.doctor import DoctorReport, Finding, RepairedFinding, Topic
 from vmrag_link.progress import Progress
 from vmrag_link.workspace import Workspace
 

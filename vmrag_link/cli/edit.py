@@ -12,8 +12,8 @@ from vmrag_link.cli.base import NEXT_COMMIT, Invocation, describe_changes, name_
 from vmrag_link.cli.base import command as vmrag_command
 from vmrag_link.errors import quoted
 from vmrag_link.models import Document, Record
-from vmrag_link.ops.documents import edit as operation
-from vmrag_link.ops.system import stores
+from vmrag_link.ops import edit as operation
+from vmrag_link.ops.stores import stores
 
 _LONGEST_STEM = 100
 

@@ -14,7 +14,7 @@ from vmrag_link.cli.base import command as vmrag_command
 from vmrag_link.errors import FAILED_CHECK, OK, enumerated, plural
 
 if TYPE_CHECKING:
-    from vmrag_link.ops.documents.export import ExportReport
+    from vmrag_link.ops.export import ExportReport
 
 
 @vmrag_command("export")
@@ -40,7 +40,7 @@ def command(
     DIR, follows no link below it and removes no file. The exit code is 1 if a document's name
     cannot be a file name.
     """
-    from vmrag_link.ops.documents import export as operation
+    from vmrag_link.ops import export as operation
 
     with invocation.workspace() as ws:
         report = operation.export_documents(

@@ -13,7 +13,7 @@ from vmrag_link.cli.remote import describe_moves
 from vmrag_link.errors import FAILED_CHECK
 
 if TYPE_CHECKING:
-    from vmrag_link.ops.remotes.fetch import FetchReport
+    from vmrag_link.workspace.remotes.fetch import FetchReport
 
 
 @vmrag_command("fetch")
@@ -24,7 +24,7 @@ def command(invocation: Invocation, *, remote: str | None) -> int:
     REMOTE is a git remote or a URL (default: the code's own git remote). The exit code is 1
     if the remote lacks the pinned revision.
     """
-    from vmrag_link.ops.remotes import fetch as operation
+    from vmrag_link.workspace.remotes import fetch as operation
 
     with invocation.workspace() as ws:
         report = operation.fetch(ws, remote)
@@ -33,7 +33,7 @@ def command(invocation: Invocation, *, remote: str | None) -> int:
 
 
 def _fetch_lines(report: FetchReport) -> Iterator[str]:
-    from vmrag_link.ops.follow.lazy_fetch import OR_PIN_WITHOUT_IT
+    from vmrag_link.workspace.follow.lazy_fetch import OR_PIN_WITHOUT_IT
 
     yield from describe_moves(report.updates)
     if not report.updates:

@@ -9,10 +9,10 @@ import click
 from vmrag_link.cli.base import Invocation
 from vmrag_link.cli.base import command as vmrag_command
 from vmrag_link.errors import FAILED_CHECK, UsageInvalid, plural
-from vmrag_link.ops.history import fingerprint as operation
-from vmrag_link.ops.history.fingerprint import ComparedFingerprint
-from vmrag_link.ops.index import check
-from vmrag_link.ops.index.check import VerifiedIndex
+from vmrag_link.ops.fingerprint import fingerprint as operation
+from vmrag_link.ops.fingerprint import fingerprint_check
+from vmrag_link.ops.fingerprint.fingerprint import ComparedFingerprint
+from vmrag_link.ops.fingerprint.fingerprint_check import VerifiedIndex
 
 
 @vmrag_command("fingerprint")
@@ -47,7 +47,7 @@ def command(invocation: Invocation, *, ref: str | None, working: bool, verify: b
             report = operation.compute_fingerprint(ws, ref=ref, working=working)
             invocation.emit_report(report, [report.fingerprint])
             return 0
-        verified = check.verify_index(ws, ref=ref)
+        verified = fingerprint_check.verify_index(ws, ref=ref)
     invocation.emit_report(verified, _lines(verified))
     return FAILED_CHECK if verified.problems else 0
 

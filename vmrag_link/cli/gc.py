@@ -10,9 +10,9 @@ import click
 from vmrag_link.cli.base import Invocation
 from vmrag_link.cli.base import command as vmrag_command
 from vmrag_link.errors import FAILED_CHECK, OK, UsageInvalid, plural, quoted
-from vmrag_link.ops.upkeep import gc as operation
-from vmrag_link.ops.upkeep.gc import GcReport
-from vmrag_link.ops.upkeep.gc_shared import KEEP_DAYS, RemoteGcReport, ServerGcReport, gc_remote, gc_server
+from vmrag_link.ops.gc import gc as operation
+from vmrag_link.ops.gc.gc import GcReport
+from vmrag_link.ops.gc.gc_shared import KEEP_DAYS, RemoteGcReport, ServerGcReport, gc_remote, gc_server
 
 if TYPE_CHECKING:
     pass

@@ -12,9 +12,9 @@ from vmrag_link.cli import output
 from vmrag_link.cli.base import read_subject
 
 if TYPE_CHECKING:
-    from vmrag_link.ops.history.file_history import FileCommit
-    from vmrag_link.ops.history.log import GitCommit, PinnedRevision
-    from vmrag_link.ops.history.word_diff import Detail
+    from vmrag_link.workspace.history.file_history import FileCommit
+    from vmrag_link.workspace.history.log import GitCommit, PinnedRevision
+    from vmrag_link.workspace.history.word_diff import Detail
 
 
 Form = Literal["names", "status", "stat", "text"]

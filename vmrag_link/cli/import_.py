@@ -16,8 +16,9 @@ from vmrag_link.documents.import_base import OUTSIDE, ROOT
 from vmrag_link.documents.importing import FileSelection, SkippedFile
 from vmrag_link.errors import UsageInvalid, enumerated, plural, quoted, shortened
 from vmrag_link.models import Record
-from vmrag_link.ops.documents import import_files, leaving_out
-from vmrag_link.ops.documents.import_reports import ImportReport
+from vmrag_link.ops.import_ import import_files
+from vmrag_link.workspace.documents import leaving_out
+from vmrag_link.workspace.documents.import_reports import ImportReport
 
 SHOWN = 5
 BASES = {ROOT: "the root of the repository", OUTSIDE: "a folder outside of the repository"}

@@ -17,13 +17,13 @@ from vmrag_link.cli.base import command as vmrag_command
 from vmrag_link.engines.base import EngineName
 from vmrag_link.errors import AlreadyInitialized, UsageInvalid, first_of, plural
 from vmrag_link.git import plumbing
-from vmrag_link.ops.pins.history_pins import NO_DOCUMENTS, Offer, undecided_pin
-from vmrag_link.ops.setup import init as operation
-from vmrag_link.ops.setup import trust
-from vmrag_link.ops.setup.init import InitReport
-from vmrag_link.ops.setup.knowledge_base import ChooseOffer, KnowledgeBaseReport, start_knowledge_base
+from vmrag_link.ops import trust
+from vmrag_link.ops.init import init as operation
+from vmrag_link.ops.init.init import InitReport
+from vmrag_link.ops.new_knowledge_base.knowledge_base import ChooseOffer, KnowledgeBaseReport, start_knowledge_base
 from vmrag_link.paths import CONFIG_NAME
 from vmrag_link.workspace import Workspace
+from vmrag_link.workspace.pins.history_pins import NO_DOCUMENTS, Offer, undecided_pin
 
 _SHOWN_ENDINGS = 6
 

@@ -11,10 +11,10 @@ from vmrag_link.cli.base import Invocation
 from vmrag_link.cli.base import command as vmrag_command
 from vmrag_link.errors import VmragError, quoted
 from vmrag_link.git.hooks import LEFTHOOK_LOCAL
-from vmrag_link.ops.follow import lazy_fetch
-from vmrag_link.ops.follow.follow_pin import follow
 from vmrag_link.ops.status.cautions import needs_hooks_for_files
 from vmrag_link.workspace import Workspace, reasons
+from vmrag_link.workspace.follow import lazy_fetch
+from vmrag_link.workspace.follow.follow_pin import follow
 
 if TYPE_CHECKING:
     pass

@@ -26,7 +26,7 @@ def command(invocation: Invocation, *, collection: str | None, outdated: bool) -
 
     The marks + ~ - show added, modified and removed documents that are not committed.
     """
-    from vmrag_link.ops.documents import listing
+    from vmrag_link.ops import listing
 
     with invocation.workspace() as ws:
         if outdated:
@@ -44,19 +44,19 @@ def command(invocation: Invocation, *, collection: str | None, outdated: bool) -
 
 
 def _find_store(ws: Workspace, collection: str) -> DocumentStore:
-    from vmrag_link.ops.system import stores
+    from vmrag_link.ops.stores import stores
 
     return stores.find_store(ws, collection)
 
 
 def _has_proposals(ws: Workspace) -> bool:
-    from vmrag_link.ops.documents.sources_report import propose_sources
+    from vmrag_link.ops.sources.sources_report import propose_sources
 
     return bool(propose_sources(ws))
 
 
 def _list_outdated(invocation: Invocation, ws: Workspace, collection: str | None) -> None:
-    from vmrag_link.ops.documents.outdated_marks import list_outdated
+    from vmrag_link.workspace.documents.outdated_marks import list_outdated
 
     report = list_outdated(ws, collection)
     lines = [f"{row.name}: cites {citation}" for row in report.notes for citation in row.citations]

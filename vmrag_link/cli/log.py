@@ -14,13 +14,13 @@ from vmrag_link.cli.base import Invocation, describe_changes, name_from_top
 from vmrag_link.cli.base import command as vmrag_command
 from vmrag_link.cli.history_view import Form
 from vmrag_link.errors import GitReferenceMissing, NotInitialized, UsageInvalid, quoted
-from vmrag_link.ops.history import history
-from vmrag_link.ops.history.history import LogStep, Revisions
 from vmrag_link.workspace import Workspace
+from vmrag_link.workspace.history import document_history
+from vmrag_link.workspace.history.document_history import LogStep, Revisions
 
 if TYPE_CHECKING:
-    from vmrag_link.ops.history.file_history import FileHistory
-    from vmrag_link.ops.history.word_diff import WordDiff
+    from vmrag_link.workspace.history.file_history import FileHistory
+    from vmrag_link.workspace.history.word_diff import WordDiff
 
 USUAL = 20
 
@@ -68,7 +68,7 @@ def command(
                 invocation.print_paged(ws, _file_lines(file, oneline=oneline, form=shown))
         else:
             with _naming_files(ws, places):
-                found = history.list_history(ws, places, limit=limit or USUAL)
+                found = document_history.list_history(ws, places, limit=limit or USUAL)
             if invocation.as_json:
                 invocation.emit_report({"revisions": list(found.list_reports(detail))})
             else:
@@ -81,7 +81,7 @@ def command(
 
 
 def _find_file_history(ws: Workspace, places: tuple[str, ...], *, limit: int) -> FileHistory | None:
-    from vmrag_link.ops.history import file_history
+    from vmrag_link.workspace.history import file_history
 
     return file_history.file_history(ws, places, limit=limit)
 
@@ -90,7 +90,7 @@ def _find_stored_history(ws: Workspace, file: FileHistory) -> str:
     """Return the command that shows the history of a note as a stored document."""
     if not file.is_note:
         return ""
-    from vmrag_link.ops.history.moved_history import find_stored_revision
+    from vmrag_link.workspace.history.moved_history import find_stored_revision
 
     revision = find_stored_revision(ws, file.name)
     return f"vmrag log {revision} {quoted(str(file.name))}" if revision else ""
@@ -102,8 +102,8 @@ def _find_note_history(ws: Workspace, revisions: Revisions) -> str:
     header = (changes[0].after or changes[0].before) if changes else None
     if header is None:
         return ""
-    from vmrag_link.ops.history.document_names import DocumentName
-    from vmrag_link.ops.history.moved_history import find_note_path
+    from vmrag_link.workspace.history.document_names import DocumentName
+    from vmrag_link.workspace.history.moved_history import find_note_path
 
     path = find_note_path(ws, DocumentName(*header.key))
     return f"git log -- {quoted(path)}" if path else ""
@@ -115,7 +115,7 @@ def _naming_files(ws: Workspace, places: tuple[str, ...]) -> Iterator[None]:
     named = places[-1] if places else ""
     naming: contextlib.AbstractContextManager[None] = contextlib.nullcontext()
     if named:
-        from vmrag_link.ops.history import known, ranges
+        from vmrag_link.workspace.history import known, ranges
 
         if not ranges.parse_range(named):
             naming = known.explain_missing_file(ws, named)

@@ -153,7 +153,7 @@ def _usage(error: click.ClickException, *, as_json: bool) -> int:
 
 
 def _bug(error: Exception, argv: Sequence[str], *, as_json: bool) -> int:
-    from vmrag_link.ops.upkeep import buglog
+    from vmrag_link.ops import buglog
 
     path = buglog.write_log(error, argv)
     message, hint = f"{type(error).__name__}: {error}", buglog.report_hint(path)

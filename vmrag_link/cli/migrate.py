@@ -12,8 +12,8 @@ from vmrag_link.cli.base import command as vmrag_command
 from vmrag_link.errors import OK, UsageInvalid, plural, quoted
 
 if TYPE_CHECKING:
-    from vmrag_link.ops.migration.migrate import MigrateReport, UndoReport
-    from vmrag_link.ops.migration.references import ChangedFiles
+    from vmrag_link.ops.migrate.migrate import MigrateReport, UndoReport
+    from vmrag_link.ops.migrate.references import ChangedFiles
 
 
 _NAMES = {"doltlite": "the embedded engine", "dolt": "Dolt"}
@@ -32,7 +32,7 @@ def command(invocation: Invocation, *, to: str | None, dry_run: bool, undo: bool
     """
     if undo == (to is not None) or (undo and dry_run):
         raise UsageInvalid("missing option '--to' or '--undo'", hint="vmrag migrate --to dolt --dry-run")
-    from vmrag_link.ops.migration import migrate as migrating
+    from vmrag_link.ops.migrate import migrate as migrating
 
     with invocation.workspace() as ws:
         if to is None:

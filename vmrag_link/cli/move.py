@@ -11,7 +11,7 @@ from vmrag_link.cli.base import Invocation
 from vmrag_link.cli.base import command as vmrag_command
 from vmrag_link.cli.writing import open_for_writing
 from vmrag_link.errors import UsageInvalid, plural
-from vmrag_link.ops.setup.move_collection import CollectionMove, move_to_files, move_to_store
+from vmrag_link.ops.move import CollectionMove, move_to_files, move_to_store
 from vmrag_link.paths import CONFIG_NAME
 
 

@@ -11,11 +11,12 @@ from vmrag_link.cli.install import describe_hook_tools
 from vmrag_link.errors import HooksRefused, IndexExtraMissing, NotInitialized, enumerated
 from vmrag_link.git import hook_config
 from vmrag_link.git import hooks as git_hooks
-from vmrag_link.ops.pins import history_pins
-from vmrag_link.ops.pins.pinning import ATTRIBUTES
-from vmrag_link.ops.setup import bootstrap, trust
-from vmrag_link.ops.setup.knowledge_base import KnowledgeBaseReport, start_knowledge_base
+from vmrag_link.ops import trust
+from vmrag_link.ops.new_knowledge_base import bootstrap
+from vmrag_link.ops.new_knowledge_base.knowledge_base import KnowledgeBaseReport, start_knowledge_base
 from vmrag_link.workspace import Workspace
+from vmrag_link.workspace.pins import history_pins
+from vmrag_link.workspace.pins.pinning import ATTRIBUTES
 
 
 @contextlib.contextmanager

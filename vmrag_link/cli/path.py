@@ -11,7 +11,7 @@ from vmrag_link.cli.base import Invocation
 from vmrag_link.cli.base import command as vmrag_command
 
 if TYPE_CHECKING:
-    from vmrag_link.ops.index.paths import PathsReport, Place
+    from vmrag_link.ops.path import PathsReport, Place
 
 
 @vmrag_command("path")
@@ -25,10 +25,10 @@ def command(invocation: Invocation, *, what: Place, working: bool) -> None:
     'chroma.sources' selects. It never changes, and stays for at least an hour. A collection
     whose name is shorter than three characters gets a hash at its end.
     """
-    from vmrag_link.ops.index import paths
+    from vmrag_link.ops import path
 
     with invocation.workspace() as ws:
-        report = paths.find_paths(ws, what=what, working=working)
+        report = path.find_paths(ws, what=what, working=working)
     if what == "chroma":
         lines = [f"path      {report.chroma}", f"tenant    {report.tenant}", f"database  {report.database}"]
         lines.append(f"contents  {_describe_contents(report, working=working)}")

@@ -13,8 +13,8 @@ from vmrag_link.errors import FAILED_CHECK, UsageInvalid
 from vmrag_link.paths import PIN_NAME
 
 if TYPE_CHECKING:
-    from vmrag_link.ops.follow.losses import AcceptedLoss
-    from vmrag_link.ops.follow.pin import FirstPin, PinCommandReport
+    from vmrag_link.ops.pin import FirstPin, PinCommandReport
+    from vmrag_link.workspace.follow.losses import AcceptedLoss
 
 
 @vmrag_command("pin")
@@ -40,7 +40,7 @@ def command(invocation: Invocation, *, revision: str | None, empty: bool, accept
         raise UsageInvalid("--offline needs --accept-loss.", hint="vmrag pin --help")
     if empty and (revision is not None or accept_loss):
         raise UsageInvalid("--empty names a revision itself.", hint="Leave the revision or --empty out.")
-    from vmrag_link.ops.follow import pin as operation
+    from vmrag_link.ops import pin as operation
 
     with invocation.workspace() as ws:
         report = (
@@ -54,7 +54,7 @@ def command(invocation: Invocation, *, revision: str | None, empty: bool, accept
 
 def describe_losses(loss: AcceptedLoss) -> Iterator[str]:
     """What was given up, and from which revision it goes on, for a person."""
-    from vmrag_link.ops.follow import losses
+    from vmrag_link.workspace.follow import losses
 
     for each in loss.lost:
         yield from losses.describe_loss(each)
@@ -63,7 +63,7 @@ def describe_losses(loss: AcceptedLoss) -> Iterator[str]:
 
 
 def _pin_lines(report: PinCommandReport) -> Iterator[str]:
-    from vmrag_link.ops.pins.pinning import ATTRIBUTES
+    from vmrag_link.workspace.pins.pinning import ATTRIBUTES
 
     name, first = report.pin.dolt_commit[:7], report.first
     if report.losses:
@@ -88,7 +88,7 @@ def _pin_lines(report: PinCommandReport) -> Iterator[str]:
 
 
 def _other_lines(first: FirstPin) -> Iterator[str]:
-    from vmrag_link.ops.pins.history_pins import NO_DOCUMENTS
+    from vmrag_link.workspace.pins.history_pins import NO_DOCUMENTS
 
     others = [f"{each.command} ({each.described})" for each in first.instead]
     if first.taken.revision != first.empty:

@@ -13,7 +13,7 @@ from vmrag_link.cli.remote import describe_moves
 from vmrag_link.errors import FAILED_CHECK
 
 if TYPE_CHECKING:
-    from vmrag_link.ops.branches.pull import PullReport
+    from vmrag_link.ops.pull import PullReport
 
 
 @vmrag_command("pull")
@@ -31,7 +31,7 @@ def command(invocation: Invocation, *, remote: str | None, branch: str | None) -
     branch of the same name. Reverted documents stay reverted. The exit code is 1 if documents
     are in conflict.
     """
-    from vmrag_link.ops.branches import pull as operation
+    from vmrag_link.ops import pull as operation
 
     with invocation.workspace() as ws:
         report = operation.pull(ws, remote, branch=branch)

@@ -13,7 +13,7 @@ from vmrag_link.cli.remote import describe_moves
 from vmrag_link.errors import UsageInvalid, plural
 
 if TYPE_CHECKING:
-    from vmrag_link.ops.publish.push import PushReport
+    from vmrag_link.ops.push import PushReport
 
 
 @vmrag_command("push")
@@ -44,7 +44,7 @@ def command(
     hooks are installed, 'git push' runs this command. REMOTE is a git remote or a URL
     (default: the code's own remote).
     """
-    from vmrag_link.ops.publish import push as operation
+    from vmrag_link.ops import push as operation
 
     if delete and (branches or every or force):
         raise UsageInvalid("--delete pushes nothing.", hint="vmrag push --delete KB-BRANCH, and vmrag push on its own")

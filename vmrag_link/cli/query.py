@@ -16,20 +16,20 @@ from vmrag_link.cli.base import Invocation, format_relative_path, format_title, 
 from vmrag_link.cli.base import command as vmrag_command
 from vmrag_link.errors import UsageInvalid, plural, quoted
 from vmrag_link.index.keywords import find_matches
-from vmrag_link.ops.documents.copies import form_sentence
-from vmrag_link.ops.follow import provenance
-from vmrag_link.ops.follow.provenance import RankedRevision, ranked_at
-from vmrag_link.ops.index import passages as operation
-from vmrag_link.ops.index.passage_places import PlacedPassage
-from vmrag_link.ops.index.passages import PassageReport
-from vmrag_link.ops.index.query import describe_setup
 from vmrag_link.retrieval.narrowing import Narrowing
 from vmrag_link.retrieval.query import LEAST_BUDGET, MOST_BUDGET, MOST_HITS, MOST_NEIGHBOURS, Mode, Query, group_by_kind
 from vmrag_link.workspace import Workspace
+from vmrag_link.workspace.answers import passages as operation
+from vmrag_link.workspace.answers.passage_places import PlacedPassage
+from vmrag_link.workspace.answers.passages import PassageReport
+from vmrag_link.workspace.answers.query import describe_setup
+from vmrag_link.workspace.documents.copies import form_sentence
+from vmrag_link.workspace.follow import provenance
+from vmrag_link.workspace.follow.provenance import RankedRevision, ranked_at
 
 if TYPE_CHECKING:
-    from vmrag_link.ops.index.answer_since import AnswerSince
-    from vmrag_link.ops.index.packed_answer import PackedReport
+    from vmrag_link.ops.query.answer_since import AnswerSince
+    from vmrag_link.ops.query.packed_answer import PackedReport
     from vmrag_link.workspace import ReadableStore
 
 
@@ -144,7 +144,7 @@ def command(
         elif since is not None:
             shown = _changes(ws, asked, since, strict=strict)
         elif budget is not None:
-            from vmrag_link.ops.index.packed_answer import PackRequest, packed_answer
+            from vmrag_link.ops.query.packed_answer import PackRequest, packed_answer
 
             packed = packed_answer(_store(ws, asked, at), asked, PackRequest(budget, neighbours), at=at)
             provenance.refuse_outdated(ws, packed.notes, strict=strict)
@@ -215,7 +215,7 @@ def _refuse_together(context: click.Context) -> None:
 
 
 def _changes(ws: Workspace, asked: Query, since: str, *, strict: bool) -> ShownAnswer:
-    from vmrag_link.ops.index.answer_since import answer_since  # the history, which other queries do not load
+    from vmrag_link.ops.query.answer_since import answer_since  # the history, which other queries do not load
 
     report = answer_since(ws, asked, since)
     provenance.refuse_outdated(ws, report.notes, strict=strict)
@@ -225,7 +225,7 @@ def _changes(ws: Workspace, asked: Query, since: str, *, strict: bool) -> ShownA
 def _store(ws: Workspace, asked: Query, at: RankedRevision | None) -> ReadableStore:
     if at or not asked.collections:
         return ws
-    from vmrag_link.ops.system import stores
+    from vmrag_link.ops.stores import stores
 
     return stores.find_common_store(ws, asked.collections)
 
@@ -291,7 +291,7 @@ def _since_lines(report: AnswerSince, ref: str) -> Iterator[str]:
 
 
 def _nothing(ws: Workspace, asked: Query, at: RankedRevision | None) -> str:
-    from vmrag_link.ops.documents.sources_report import propose_sources  # other answers do not need it
+    from vmrag_link.ops.sources.sources_report import propose_sources  # other answers do not need it
 
     everywhere = not (at or asked.collections)
     files = everywhere and not ws.list_stored_collections() and propose_sources(ws)
@@ -320,7 +320,7 @@ def _lines(
         if hit.outdated:
             yield f"{passage_view.INDENT}{output.style_text(hit.outdated, fg='yellow')}"
         if hit.also_in:
-            from vmrag_link.ops.index.packing import also_in_line  # few results have translations or copies
+            from vmrag_link.workspace.answers.packing import also_in_line  # few results have translations or copies
 
             yield f"{passage_view.INDENT}{output.style_text(also_in_line(hit.also_in), dim=True)}"
         if hit.signature and not hit.excerpt:

@@ -12,8 +12,8 @@ from vmrag_link.cli.base import Invocation
 from vmrag_link.cli.base import command as vmrag_command
 
 if TYPE_CHECKING:
-    from vmrag_link.ops.remotes.destinations import RemotesReport
     from vmrag_link.transport.publish import BranchMove
+    from vmrag_link.workspace.remotes.destinations import RemotesReport
 
 
 @vmrag_command("remote")
@@ -24,7 +24,7 @@ def command(invocation: Invocation, *, trust: str | None, forget: str | None) ->
 
     It uses no network, and shows the branches as of the last contact.
     """
-    from vmrag_link.ops.remotes import destinations as operation
+    from vmrag_link.workspace.remotes import destinations as operation
 
     with invocation.workspace() as ws:
         if trust is not None:

@@ -13,8 +13,6 @@ from vmrag_link.cli.base import Invocation
 from vmrag_link.cli.base import command as vmrag_command
 from vmrag_link.errors import UsageInvalid, plural
 from vmrag_link.golden.queries import compare_rankings
-from vmrag_link.ops.history.revparse import HEAD
-from vmrag_link.ops.history.word_diff import hidden_suffix
 from vmrag_link.ops.report import html as jinja_page
 from vmrag_link.ops.report.ends import NamedEnd
 from vmrag_link.ops.report.files import require_writable_path, write_text
@@ -30,6 +28,8 @@ from vmrag_link.ops.report.wording import (
     judge_report,
     name_document,
 )
+from vmrag_link.workspace.history.revparse import HEAD
+from vmrag_link.workspace.history.word_diff import hidden_suffix
 
 _MARKS = {"added": ("A", "green"), "changed": ("M", "yellow"), "moved": ("R", "cyan"), "removed": ("D", "red")}
 _INDENT = "    "

@@ -17,9 +17,9 @@ from vmrag_link.documents import export_paths
 from vmrag_link.errors import FAILED_CHECK, UsageInvalid, plural, quoted
 from vmrag_link.merging.conflicts import Decision, find_text_field, name_hunk_part
 from vmrag_link.merging.text import Take
-from vmrag_link.ops.merge import resolve as operation
-from vmrag_link.ops.merge.resolve import ResolveReport
-from vmrag_link.ops.merge.worktree_texts import read_worktree_texts
+from vmrag_link.ops.resolve import resolve as operation
+from vmrag_link.ops.resolve.resolve import ResolveReport
+from vmrag_link.ops.resolve.worktree_texts import read_worktree_texts
 from vmrag_link.workspace import Workspace
 
 _TAKES: tuple[Take, ...] = ("ours", "theirs", "union")

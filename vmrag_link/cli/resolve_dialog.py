@@ -24,10 +24,10 @@ from vmrag_link.merging.conflicts import (
 from vmrag_link.merging.rows import CELLS, CONTENT, METADATA, format_metadata_value
 from vmrag_link.merging.text import Hunk, Labels, Take
 from vmrag_link.models import Collection, RevisionInfo, Row, format_json, read_text
-from vmrag_link.ops.merge import resolve
-from vmrag_link.ops.merge.resolve import ConflictRow, ResolveReport
-from vmrag_link.ops.merge.sides import LastChanges
+from vmrag_link.ops.resolve import resolve
+from vmrag_link.ops.resolve.resolve import ConflictRow, ResolveReport
 from vmrag_link.workspace import Workspace
+from vmrag_link.workspace.merge.sides import LastChanges
 
 _SIDES: dict[str, Take] = {"o": "ours", "t": "theirs", "b": "union"}
 

@@ -14,8 +14,8 @@ from vmrag_link.cli.writing import format_json_report
 from vmrag_link.errors import FAILED_CHECK, OK, GitReferenceMissing, UsageInvalid, plural, quoted
 
 if TYPE_CHECKING:
-    from vmrag_link.ops.branches.restore import Restoration
-    from vmrag_link.ops.documents.note_restore import RestoredNotes
+    from vmrag_link.ops.restore.note_restore import RestoredNotes
+    from vmrag_link.ops.restore.restore import Restoration
     from vmrag_link.workspace import Workspace
 
 
@@ -44,8 +44,8 @@ def command(
     A note is restored from HEAD or --source. --undo restores a text that a command replaced
     or deleted before git had it, for example 'vmrag restore --undo decisions/search'.
     """
-    from vmrag_link.ops.branches import restore as operation
-    from vmrag_link.ops.history.document_names import EVERYTHING, command_of
+    from vmrag_link.ops.restore import restore as operation
+    from vmrag_link.workspace.history.document_names import EVERYTHING, command_of
 
     with invocation.workspace() as ws:
         names = tuple(name_from_top(ws, invocation.directory, name) for name in names)
@@ -80,7 +80,7 @@ def _restore_notes(
         raise UsageInvalid("--undo takes one name at most, and no --source.", hint="vmrag restore --undo")
     if not (undo or (names and ws.sources.find_writable())):
         return None
-    from vmrag_link.ops.documents import note_restore
+    from vmrag_link.ops.restore import note_restore
 
     if undo:
         return note_restore.undo_note(ws, f"{within}/{names[0]}" if within and names else next(iter(names), None))

@@ -14,8 +14,8 @@ from vmrag_link.cli.writing import format_json_report
 from vmrag_link.errors import FAILED_CHECK, OK, enumerated, plural, quoted
 
 if TYPE_CHECKING:
-    from vmrag_link.ops.documents.remove import NamedRemoval
-    from vmrag_link.ops.documents.writing import WriteResult
+    from vmrag_link.ops.rm import NamedRemoval
+    from vmrag_link.workspace.documents.writing import WriteResult
 
 
 @vmrag_command("rm")
@@ -31,8 +31,8 @@ def command(invocation: Invocation, *, names: tuple[str, ...], collection: str |
     it matches several documents, the command asks for confirmation. Files are not changed.
     'vmrag commit' pins the removal, and 'vmrag restore' brings the documents back.
     """
-    from vmrag_link.ops.documents.remove import remove_named
-    from vmrag_link.ops.system import stores
+    from vmrag_link.ops.rm import remove_named
+    from vmrag_link.ops.stores import stores
 
     with invocation.workspace() as ws:
         names = tuple(name_from_top(ws, invocation.directory, name) for name in names)
@@ -68,7 +68,7 @@ def _describe_removal(removed: NamedRemoval) -> str:
 
 
 def _removal_lines(result: WriteResult[NamedRemoval], names: Sequence[str], within: str | None) -> Iterator[str]:
-    from vmrag_link.ops.history.document_names import command_of
+    from vmrag_link.workspace.history.document_names import command_of
 
     removed = result.report
     yield _describe_removal(removed)

@@ -13,9 +13,9 @@ from vmrag_link.cli.base import command as vmrag_command
 from vmrag_link.cli.history_view import Form
 from vmrag_link.cli.terminal import open_pager
 from vmrag_link.errors import UsageInvalid
-from vmrag_link.ops.documents import listing
-from vmrag_link.ops.documents.listing import ShownRevision, ShowReport
-from vmrag_link.ops.system import stores
+from vmrag_link.ops import listing
+from vmrag_link.ops.listing import ShownRevision, ShowReport
+from vmrag_link.ops.stores import stores
 from vmrag_link.workspace import Workspace
 
 

@@ -18,13 +18,13 @@ from vmrag_link.cli.base import (
 )
 from vmrag_link.cli.base import command as vmrag_command
 from vmrag_link.errors import UsageInvalid, enumerated, first_of, plural, quoted
-from vmrag_link.ops.branches.dedupe_sources import Deduplication, dedupe_sources
-from vmrag_link.ops.documents.sources_report import LeftOutRow, SourceRow, SourcesReport, report_sources
+from vmrag_link.ops.sources.dedupe_sources import Deduplication, dedupe_sources
+from vmrag_link.ops.sources.sources_report import LeftOutRow, SourceRow, SourcesReport, report_sources
 from vmrag_link.paths import CONFIG_NAME, PIN_NAME
 from vmrag_link.settings.flaws import NOTES, NOTES_FOLDER
 
 if TYPE_CHECKING:
-    from vmrag_link.ops.setup.add_source import SourceAddition
+    from vmrag_link.ops.sources.add_source import SourceAddition
     from vmrag_link.workspace import Workspace
 
 SHOWN = 10
@@ -108,7 +108,7 @@ def _add_source(
     kind: Literal["document", "code"] | None,
     write: bool,
 ) -> SourceAddition:
-    from vmrag_link.ops.setup.add_source import add_source, add_writable_source
+    from vmrag_link.ops.sources.add_source import add_source, add_writable_source
 
     if not write:
         return add_source(ws, invocation.directory, paths, collection=collection, kind=kind)

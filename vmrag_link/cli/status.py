@@ -52,7 +52,7 @@ def _describe_empty_pin(ws: Workspace, report: operation.StatusReport) -> str:
     """Return how to remove an empty pin, once in a clone."""
     if report.state != "in_sync" or report.kb.documents or not report.sources:
         return ""
-    from vmrag_link.ops.pins.empty_pin import describe_once
+    from vmrag_link.workspace.pins.empty_pin import describe_once
 
     return describe_once(ws)
 

@@ -11,9 +11,9 @@ from vmrag_link.cli.base import command as vmrag_command
 from vmrag_link.errors import plural
 
 if TYPE_CHECKING:
-    from vmrag_link.ops.follow.sync import FilesReport
     from vmrag_link.sync.apply import SyncReport
     from vmrag_link.workspace import Workspace
+    from vmrag_link.workspace.follow.sync import FilesReport
 
 
 @vmrag_command("sync")
@@ -35,8 +35,8 @@ def command(invocation: Invocation, *, rebuild: bool, wait: bool, hooks: bool) -
     index. It does not install hooks that you removed or did not want. A repository without a pin
     only needs the index of its files.
     """
-    from vmrag_link.ops.follow import sync as operation
-    from vmrag_link.ops.pins.empty_pin import describe_once
+    from vmrag_link.workspace.follow import sync as operation
+    from vmrag_link.workspace.pins.empty_pin import describe_once
 
     with invocation.workspace() as ws:
         shows_chroma = wait or ws.chroma.local.is_set

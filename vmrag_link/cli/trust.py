@@ -10,8 +10,8 @@ from vmrag_link.cli import output
 from vmrag_link.cli.base import Invocation
 from vmrag_link.cli.base import command as vmrag_command
 from vmrag_link.errors import FAILED_CHECK, OK, UsageInvalid
-from vmrag_link.ops.setup import trust as operation
-from vmrag_link.ops.setup.trust import TrustReport, Value
+from vmrag_link.ops import trust as operation
+from vmrag_link.ops.trust import TrustReport, Value
 from vmrag_link.trust import Agreements
 
 

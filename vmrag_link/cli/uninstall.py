@@ -20,7 +20,7 @@ from vmrag_link.paths import PIN_NAME
 from vmrag_link.workspace import Workspace
 
 if TYPE_CHECKING:
-    from vmrag_link.ops.setup.removal import RemovalReport
+    from vmrag_link.ops.uninstall import RemovalReport
 
 
 @vmrag_command("uninstall")
@@ -77,22 +77,22 @@ def command(
         invocation.emit_report(report, _hooks(report))
         return
     from vmrag_link.cli import mcp
-    from vmrag_link.ops.setup import removal
+    from vmrag_link.ops import uninstall
     from vmrag_mcp.clients import uninstall as clients
 
     with invocation.workspace(warn=False) as ws:
         _replace_invalid_settings(invocation, ws)
         remote = _ask_remote(ws) if remote == "" else remote
-        losses = removal.require_saved(ws, discard=discard)
-        refs = removal.list_remote_refs(ws, remote) if remote else {}
+        losses = uninstall.require_saved(ws, discard=discard)
+        refs = uninstall.list_remote_refs(ws, remote) if remote else {}
         if not invocation.as_json and invocation.verbosity >= 0:
             output.print_lines(_list_plan(ws, remote, refs))
         report = installer.uninstall_hooks(ws.places, hooks=names, force=force, worktree=worktree, everything=True)
-        removed = removal.uninstall(ws, losses)
+        removed = uninstall.uninstall(ws, losses)
         files = clients.uninstall_all(ws.places.top, everywhere=False)
-        removal.remove_empty_folders()
+        uninstall.remove_empty_folders()
         if remote:
-            removed = msgspec.structs.replace(removed, refs=removal.delete_refs(ws, remote, refs))
+            removed = msgspec.structs.replace(removed, refs=uninstall.delete_refs(ws, remote, refs))
     lines = [*_hooks(report), *_everything(report, removed)]
     if remote:
         lines.append(f"Deleted on {remote}: {', '.join(removed.refs) or 'nothing, it has no knowledge'}")
@@ -110,10 +110,10 @@ def _replace_invalid_settings(invocation: Invocation, ws: Workspace) -> None:
 
 def _list_plan(ws: Workspace, remote: str | None, refs: Mapping[str, str]) -> Iterator[str]:
     """List everything that is going to be removed."""
-    from vmrag_link.ops.setup import removal
+    from vmrag_link.ops import uninstall
     from vmrag_mcp.clients import uninstall as clients
 
-    plan = removal.plan_removal(ws.places)
+    plan = uninstall.plan_removal(ws.places)
     data = env.data_home() / "vmrag"
     removals = clients.uninstall_all(ws.places.top, everywhere=False, dry_run=True)
     parts = {

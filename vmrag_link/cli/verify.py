@@ -12,10 +12,10 @@ from vmrag_link.cli.base import command as vmrag_command
 from vmrag_link.cli.case_files import CaseFiles, case_options
 from vmrag_link.errors import FAILED_CHECK, plural
 from vmrag_link.git import history
-from vmrag_link.ops.checks import cases
-from vmrag_link.ops.checks import verify as operation
-from vmrag_link.ops.checks.verify import VerifyReport
-from vmrag_link.ops.checks.verify_commits import PinFinding
+from vmrag_link.ops.case_files import cases
+from vmrag_link.ops.verify import verify as operation
+from vmrag_link.ops.verify.verify import VerifyReport
+from vmrag_link.ops.verify.verify_commits import PinFinding
 
 _WIDTH = 13
 

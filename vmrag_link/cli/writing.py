@@ -10,8 +10,8 @@ from msgspec import to_builtins
 
 if TYPE_CHECKING:
     from vmrag_link.cli.base import Invocation
-    from vmrag_link.ops.documents.writing import WriteResult
     from vmrag_link.workspace import Workspace
+    from vmrag_link.workspace.documents.writing import WriteResult
 
 
 @contextlib.contextmanager

@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, ParamSpec, TypeVar
 
 if TYPE_CHECKING:
-    from vmrag_link.ops.documents.listing import ShowReport
-    from vmrag_link.ops.follow.provenance import RankedRevision
+    from vmrag_link.ops.listing import ShowReport
     from vmrag_link.retrieval.query import Hit
     from vmrag_link.workspace import Workspace
+    from vmrag_link.workspace.follow.provenance import RankedRevision
 
 
 class Workspaces:
@@ -80,8 +80,8 @@ class Kb:
         """Raise why nothing can be asked."""
         if self._place() is None:
             from vmrag_link.errors import NotInitialized, PinMissing
-            from vmrag_link.ops.follow.follow_pin import follow
-            from vmrag_link.ops.follow.provenance import can_files_answer
+            from vmrag_link.workspace.follow.follow_pin import follow
+            from vmrag_link.workspace.follow.provenance import can_files_answer
 
             try:
                 follow(self._ws, tolerate="failures")
@@ -105,9 +105,9 @@ class Kb:
         `.score`, `.text`, `.metadata`.
         """
         from vmrag_link.errors import UsageInvalid
-        from vmrag_link.ops.follow.provenance import require_pinned
-        from vmrag_link.ops.index.query import answer_query
         from vmrag_link.retrieval.query import Mode, Query
+        from vmrag_link.workspace.answers.query import answer_query
+        from vmrag_link.workspace.follow.provenance import require_pinned
 
         if mode is not None and mode not in list(Mode):
             raise UsageInvalid(f"mode must be one of {', '.join(Mode)}; found {mode!r}.", hint='mode="hybrid"')
@@ -124,9 +124,9 @@ class Kb:
     @_hinted
     def document(self, name: str) -> ShowReport:
         """The document COLLECTION/DOC: `.content`, `.title`, `.metadata`."""
-        from vmrag_link.ops.documents.listing import show_file, show_stored
-        from vmrag_link.ops.history.known import explain_missing_file
-        from vmrag_link.ops.history.revparse import WORKING
+        from vmrag_link.ops.listing import show_file, show_stored
+        from vmrag_link.workspace.history.known import explain_missing_file
+        from vmrag_link.workspace.history.revparse import WORKING
 
         at, ref = self._place(), self._ref or WORKING
         with explain_missing_file(self._ws, f"{ref}:{name}"):
@@ -143,7 +143,7 @@ class Kb:
         """The full hash of the revision that is pinned; empty where there is no knowledge base, and
         files of sources answer alone.
         """
-        from vmrag_link.ops.follow.follow_pin import follow
+        from vmrag_link.workspace.follow.follow_pin import follow
 
         if at := self._place():
             return at.revision
@@ -155,7 +155,7 @@ class Kb:
     @_hinted
     def fingerprint(self) -> str:
         """As `vmrag fingerprint` prints it: where it is equal, equal queries get equal answers."""
-        from vmrag_link.ops.history.fingerprint import compute_fingerprint
+        from vmrag_link.ops.fingerprint.fingerprint import compute_fingerprint
 
         found = compute_fingerprint(self._ws, ref=self._ref)
         if self._ref is None:
@@ -163,13 +163,13 @@ class Kb:
         return found.fingerprint
 
     def _place(self) -> RankedRevision | None:
-        from vmrag_link.ops.follow.provenance import ranked_at
+        from vmrag_link.workspace.follow.provenance import ranked_at
 
         return None if self._ref is None else ranked_at(self._ws, self._ref)
 
     def _require_pinned(self) -> str:
         from vmrag_link.errors import NotInitialized, PinMissing
-        from vmrag_link.ops.follow.provenance import can_files_answer, find_origin, require_pinned
+        from vmrag_link.workspace.follow.provenance import can_files_answer, find_origin, require_pinned
 
         try:
             stands = find_origin(self._ws)

@@ -9,8 +9,8 @@ from vmrag_action.findings import ActionFinding
 from vmrag_action.runner import Runner, SourceLine, WorkflowJob
 from vmrag_link.errors import OK
 from vmrag_link.golden.queries import UPDATE, Miss
-from vmrag_link.ops.checks import cases
-from vmrag_link.ops.checks.check_queries import NOTHING_TO_ASK, GoldenReport, check_queries, has_nothing_to_ask
+from vmrag_link.ops.case_files import cases
+from vmrag_link.ops.check.check_queries import NOTHING_TO_ASK, GoldenReport, check_queries, has_nothing_to_ask
 from vmrag_link.terminal_text import escape_line
 
 

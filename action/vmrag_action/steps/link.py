@@ -12,14 +12,14 @@ from vmrag_link import markdown_text
 from vmrag_link.errors import OK, plural
 from vmrag_link.git.refs import BRANCHES
 from vmrag_link.models import Record
-from vmrag_link.ops.commits import deepen
-from vmrag_link.ops.follow import lazy_fetch
 from vmrag_link.ops.links import links as linking
-from vmrag_link.ops.publish.push import publish_to
-from vmrag_link.ops.remotes import destinations, fetch
-from vmrag_link.ops.remotes.fetch import fetch_from
+from vmrag_link.ops.push import publish_to
 from vmrag_link.transport.publish import PublishRequest
 from vmrag_link.workspace import Workspace
+from vmrag_link.workspace.commits import deepen
+from vmrag_link.workspace.follow import lazy_fetch
+from vmrag_link.workspace.remotes import destinations, fetch
+from vmrag_link.workspace.remotes.fetch import fetch_from
 
 
 class LinksPushed(Record, frozen=True):

@@ -16,10 +16,10 @@ from vmrag_action.runner import Runner, WorkflowJob
 from vmrag_link import markdown_text
 from vmrag_link.errors import VmragError, enumerated, first_of, plural, quoted
 from vmrag_link.git import objects, transfer
-from vmrag_link.ops.checks.verify_commits import Level as Severity
-from vmrag_link.ops.commits import deepen
-from vmrag_link.ops.hosting.repair_branch import BranchRepair, HostedBranch, RepairConflict, repair_branch
+from vmrag_link.ops.pull_requests.repair_branch import BranchRepair, HostedBranch, RepairConflict, repair_branch
+from vmrag_link.ops.verify.verify_commits import Level as Severity
 from vmrag_link.workspace import Workspace
+from vmrag_link.workspace.commits import deepen
 
 TITLE = "Repair of the knowledge"
 _MOST_BYTES = 60_000

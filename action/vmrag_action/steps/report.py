@@ -28,11 +28,8 @@ from vmrag_link.errors import (
     quoted,
 )
 from vmrag_link.git import history
-from vmrag_link.ops.checks.verify import verify_between
-from vmrag_link.ops.checks.verify_commits import Code
-from vmrag_link.ops.commits import deepen
-from vmrag_link.ops.hosting import update_branch
-from vmrag_link.ops.publish.adopt import adopt
+from vmrag_link.ops.adopt import adopt
+from vmrag_link.ops.pull_requests import update_branch
 from vmrag_link.ops.report.comment_data import CommentData, build_comment_data, build_without_report
 from vmrag_link.ops.report.ends import NamedEnd
 from vmrag_link.ops.report.files import write_text
@@ -41,7 +38,10 @@ from vmrag_link.ops.report.html import render_page
 from vmrag_link.ops.report.markdown import format_markdown
 from vmrag_link.ops.report.records import KnowledgeReport
 from vmrag_link.ops.report.wording import judge_report
+from vmrag_link.ops.verify.verify import verify_between
+from vmrag_link.ops.verify.verify_commits import Code
 from vmrag_link.workspace import Workspace
+from vmrag_link.workspace.commits import deepen
 
 TITLE = "What changes in the knowledge"
 

@@ -7,7 +7,7 @@ from vmrag_action.runner import Runner, WorkflowJob
 from vmrag_link import __version__, markdown_text
 from vmrag_link.errors import FAILED_CHECK, OK, VmragError, plural
 from vmrag_link.git import plumbing
-from vmrag_link.ops.index.portable import ProvidedIndex, pack_vectors, provide_index
+from vmrag_link.ops.portable_index import ProvidedIndex, pack_vectors, provide_index
 from vmrag_link.paths import PIN_NAME
 from vmrag_link.workspace import Workspace
 

@@ -26,10 +26,10 @@ from vmrag_link import markdown_text
 from vmrag_link.errors import OK, UsageInvalid, VmragError, first_of, plural, quoted
 from vmrag_link.git import plumbing
 from vmrag_link.git.refs import BRANCHES
-from vmrag_link.ops.commits import deepen
-from vmrag_link.ops.hosting import update_branch
-from vmrag_link.ops.hosting.update_branch import BranchUpdate, HostedMerge
+from vmrag_link.ops.pull_requests import update_branch
+from vmrag_link.ops.pull_requests.update_branch import BranchUpdate, HostedMerge
 from vmrag_link.workspace import Workspace
+from vmrag_link.workspace.commits import deepen
 
 TITLE = "Pull requests brought up to date"
 _OF_REQUESTS = ("pull_request", "pull_request_target")

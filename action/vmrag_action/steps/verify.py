@@ -9,11 +9,11 @@ from vmrag_action.events import Comparison
 from vmrag_action.findings import ActionFinding
 from vmrag_action.runner import Runner, WorkflowJob
 from vmrag_link.errors import plural
-from vmrag_link.ops.checks import cases
-from vmrag_link.ops.checks.verify import find_landing_drop, verify_between
-from vmrag_link.ops.checks.verify_commits import PinFinding
-from vmrag_link.ops.commits import deepen
+from vmrag_link.ops.case_files import cases
+from vmrag_link.ops.verify.verify import find_landing_drop, verify_between
+from vmrag_link.ops.verify.verify_commits import PinFinding
 from vmrag_link.workspace import Workspace
+from vmrag_link.workspace.commits import deepen
 
 
 def run(runner: Runner, job: WorkflowJob) -> int:

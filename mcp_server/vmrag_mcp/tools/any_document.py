@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Annotated, Literal
 
 from vmrag_link.models import DocumentTable
-from vmrag_link.ops.documents import by_id
-from vmrag_link.ops.documents.by_id import WholeDocument
-from vmrag_link.ops.documents.collections import TABLES
+from vmrag_link.ops import by_id
+from vmrag_link.ops.by_id import WholeDocument
+from vmrag_link.workspace.documents.collections import TABLES
 from vmrag_mcp.arguments import Given
 from vmrag_mcp.registry import tool
 from vmrag_mcp.results import ToolAnswer, ToolResult

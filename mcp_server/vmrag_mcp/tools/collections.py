@@ -8,14 +8,14 @@ from vmrag_link import env
 from vmrag_link.chroma.bindings import DATABASE, TENANT
 from vmrag_link.errors import plural
 from vmrag_link.models import Chunking, Collection, Record
-from vmrag_link.ops.documents import collection_writes as writes
-from vmrag_link.ops.documents import reading
-from vmrag_link.ops.documents.collection_writes import shown_metadata
-from vmrag_link.ops.documents.reading import TextSource
-from vmrag_link.ops.follow.provenance import AnswerOrigin
-from vmrag_link.ops.index import index_status
-from vmrag_link.ops.index.index_status import CollectionSize, Status, collection_id, read_indexed
-from vmrag_link.ops.system import stores
+from vmrag_link.ops import collection_writes as writes
+from vmrag_link.ops.collection_writes import shown_metadata
+from vmrag_link.ops.stores import stores
+from vmrag_link.workspace.answers import index_status
+from vmrag_link.workspace.answers.index_status import CollectionSize, Status, collection_id, read_indexed
+from vmrag_link.workspace.documents import reading
+from vmrag_link.workspace.documents.reading import TextSource
+from vmrag_link.workspace.follow.provenance import AnswerOrigin
 from vmrag_mcp.arguments import CollectionName, Given, Offset
 from vmrag_mcp.registry import tool
 from vmrag_mcp.results import DerivedRecord, ToolAnswer, ToolResult

@@ -13,10 +13,10 @@ from msgspec import UNSET, Meta, UnsetType
 from vmrag_link.engines.base import Engine
 from vmrag_link.errors import TableMissing, plural
 from vmrag_link.models import At, ChangeKind, Document, HeaderChange, Record, parse_metadata
-from vmrag_link.ops.documents.collections import TABLES, table_of
-from vmrag_link.ops.history import diff, revparse
-from vmrag_link.ops.history.diff import Diff
-from vmrag_link.ops.system import stores
+from vmrag_link.ops.stores import stores
+from vmrag_link.workspace.documents.collections import TABLES, table_of
+from vmrag_link.workspace.history import diff, revparse
+from vmrag_link.workspace.history.diff import Diff
 from vmrag_mcp.arguments import DOCUMENTS, Given, Offset
 from vmrag_mcp.registry import tool
 from vmrag_mcp.results import DerivedRecord, ToolResult

@@ -12,22 +12,22 @@ from vmrag_link.documents.import_base import remove_origin
 from vmrag_link.errors import LengthMismatch, UsageInvalid, plural
 from vmrag_link.index.metadata import chunk_id
 from vmrag_link.models import LONGEST_QUERY, LONGEST_TEXT
-from vmrag_link.ops.documents import document_selection
-from vmrag_link.ops.documents.document_selection import DocumentPage, PageRequest, Selection
-from vmrag_link.ops.documents.drafts import NewDocument, new_documents
-from vmrag_link.ops.documents.import_reports import PutCounts
-from vmrag_link.ops.documents.put import PutRequest, put_documents
-from vmrag_link.ops.documents.remove import Removal, remove_selected
-from vmrag_link.ops.documents.update import DocumentUpdate, UpdateCounts, update_documents
-from vmrag_link.ops.documents.writing import WriteResult
-from vmrag_link.ops.index import similar
-from vmrag_link.ops.index.packed_answer import PackRequest
-from vmrag_link.ops.index.packing import CHARACTERS_OF_TOKEN, Packed, PackedPassage
-from vmrag_link.ops.index.similar import SimilarReport, SimilarRequest
-from vmrag_link.ops.system import stores
+from vmrag_link.ops.query import similar
+from vmrag_link.ops.query.packed_answer import PackRequest
+from vmrag_link.ops.query.similar import SimilarReport, SimilarRequest
+from vmrag_link.ops.rm import Removal, remove_selected
+from vmrag_link.ops.stores import stores
+from vmrag_link.ops.update import DocumentUpdate, UpdateCounts, update_documents
 from vmrag_link.retrieval.narrowing import make_narrowing
 from vmrag_link.retrieval.narrowing_values import KINDS, LANGUAGES, parse_kind, parse_language
 from vmrag_link.retrieval.query import LEAST_BUDGET, MOST_HITS, MOST_NEIGHBOURS, Hit, Mode, to_distance, to_similarity
+from vmrag_link.workspace.answers.packing import CHARACTERS_OF_TOKEN, Packed, PackedPassage
+from vmrag_link.workspace.documents import document_selection
+from vmrag_link.workspace.documents.document_selection import DocumentPage, PageRequest, Selection
+from vmrag_link.workspace.documents.drafts import NewDocument, new_documents
+from vmrag_link.workspace.documents.import_reports import PutCounts
+from vmrag_link.workspace.documents.put import PutRequest, put_documents
+from vmrag_link.workspace.documents.writing import WriteResult
 from vmrag_mcp.arguments import DOCUMENTS, FILTER, TEXT_FILTER, CollectionName, Given, Offset
 from vmrag_mcp.registry import tool
 from vmrag_mcp.results import ToolAnswer

@@ -9,16 +9,16 @@ from msgspec import UNSET, structs
 
 from vmrag_link import clock
 from vmrag_link.errors import UsageInvalid, plural
-from vmrag_link.ops.branches import branch_list as branches
-from vmrag_link.ops.commits import revisions
-from vmrag_link.ops.commits.revisions import AheadBehind
-from vmrag_link.ops.follow.provenance import AnswerOrigin
-from vmrag_link.ops.history import revparse
-from vmrag_link.ops.history.log import list_log, made_between, read_info
-from vmrag_link.ops.merge import conflict_rows
-from vmrag_link.ops.merge.conflict_rows import OpenMerge
-from vmrag_link.ops.remotes.destinations import Upstream, find_upstream
+from vmrag_link.ops import branch_list as branches
 from vmrag_link.ops.status import kb_status
+from vmrag_link.workspace.commits import revisions
+from vmrag_link.workspace.commits.revisions import AheadBehind
+from vmrag_link.workspace.follow.provenance import AnswerOrigin
+from vmrag_link.workspace.history import revparse
+from vmrag_link.workspace.history.log import list_log, made_between, read_info
+from vmrag_link.workspace.merge import conflict_rows
+from vmrag_link.workspace.merge.conflict_rows import OpenMerge
+from vmrag_link.workspace.remotes.destinations import Upstream, find_upstream
 from vmrag_mcp.arguments import RESULTS, Given, Offset
 from vmrag_mcp.registry import tool
 from vmrag_mcp.session import Call

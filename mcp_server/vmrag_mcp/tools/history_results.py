@@ -7,9 +7,9 @@ from typing import Annotated
 from msgspec import UNSET, Meta, UnsetType
 
 from vmrag_link.models import Record
-from vmrag_link.ops.commits.revisions import Match
-from vmrag_link.ops.merge.conflict_rows import OpenConflict
 from vmrag_link.ops.status.kb_status import IndexBlock, PinStatus
+from vmrag_link.workspace.commits.revisions import Match
+from vmrag_link.workspace.merge.conflict_rows import OpenConflict
 from vmrag_mcp.results import DerivedRecord, ToolResult
 from vmrag_mcp.tools.diff import ChangeEntry, Collections, DocumentInCommit, Summary
 from vmrag_mcp.tools.outcome import Stats

@@ -7,11 +7,11 @@ from typing import Annotated, Literal
 from msgspec import UNSET, Meta, UnsetType
 
 from vmrag_link.errors import plural
-from vmrag_link.ops.branches import merge_branches as merging
-from vmrag_link.ops.branches.merge_branches import BulkReport, resolve_bulk
-from vmrag_link.ops.history import log
-from vmrag_link.ops.merge import conflict_rows
-from vmrag_link.ops.merge.conflict_rows import OpenConflict
+from vmrag_link.ops import merge_branches as merging
+from vmrag_link.ops.merge_branches import BulkReport, resolve_bulk
+from vmrag_link.workspace.history import log
+from vmrag_link.workspace.merge import conflict_rows
+from vmrag_link.workspace.merge.conflict_rows import OpenConflict
 from vmrag_mcp.arguments import IF_UNCOMMITTED, MESSAGE, Given, Message
 from vmrag_mcp.registry import CLEARING, tool
 from vmrag_mcp.results import ToolResult

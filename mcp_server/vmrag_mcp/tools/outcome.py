@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TypeVar
 
 from vmrag_link.models import Record
-from vmrag_link.ops.documents.writing import WriteResult
-from vmrag_link.ops.follow.provenance import find_git_origin, find_origin
+from vmrag_link.workspace.documents.writing import WriteResult
+from vmrag_link.workspace.follow.provenance import find_git_origin, find_origin
 from vmrag_mcp.results import DerivedRecord, ToolAnswer
 from vmrag_mcp.session import Call
 

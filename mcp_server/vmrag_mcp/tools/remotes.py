@@ -8,11 +8,10 @@ from vmrag_link import env
 from vmrag_link.errors import plural
 from vmrag_link.git import remotes
 from vmrag_link.models import Record
-from vmrag_link.ops.branches import pull
-from vmrag_link.ops.publish import push
-from vmrag_link.ops.remotes import fetch
-from vmrag_link.ops.remotes.fetch import BranchFetched
-from vmrag_link.ops.setup import bootstrap
+from vmrag_link.ops import pull, push
+from vmrag_link.ops.new_knowledge_base import bootstrap
+from vmrag_link.workspace.remotes import fetch
+from vmrag_link.workspace.remotes.fetch import BranchFetched
 from vmrag_mcp.arguments import IF_UNCOMMITTED, Given, Message
 from vmrag_mcp.registry import CLEARING, tool
 from vmrag_mcp.results import DerivedRecord, ToolResult

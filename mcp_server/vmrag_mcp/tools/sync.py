@@ -9,13 +9,14 @@ from msgspec import Meta, structs
 
 from vmrag_link.errors import plural
 from vmrag_link.models import Record
-from vmrag_link.ops.documents import collections
-from vmrag_link.ops.documents.collections import TABLES
-from vmrag_link.ops.follow.provenance import find_origin
-from vmrag_link.ops.index import index_status, index_sync
-from vmrag_link.ops.index.index_status import CollectionStatus
-from vmrag_link.ops.index.index_sync import SyncedAll, SyncedCollection
+from vmrag_link.ops import index_sync
+from vmrag_link.ops.index_sync import SyncedAll, SyncedCollection
 from vmrag_link.sync.chroma_state import ChromaState
+from vmrag_link.workspace.answers import index_status
+from vmrag_link.workspace.answers.index_status import CollectionStatus
+from vmrag_link.workspace.documents import collections
+from vmrag_link.workspace.documents.collections import TABLES
+from vmrag_link.workspace.follow.provenance import find_origin
 from vmrag_mcp.arguments import Given
 from vmrag_mcp.registry import tool
 from vmrag_mcp.results import DerivedRecord, ToolAnswer, ToolResult

@@ -8,11 +8,11 @@ from msgspec import structs
 
 from vmrag_link.errors import VmragError, plural
 from vmrag_link.models import LONGEST_QUERY, Record
-from vmrag_link.ops.branches import commit as committing
-from vmrag_link.ops.branches import switch as switching
-from vmrag_link.ops.branches import uncommitted as resetting
-from vmrag_link.ops.history import log
+from vmrag_link.ops import reset as resetting
+from vmrag_link.ops.branch import switch as switching
+from vmrag_link.ops.commit import commit as committing
 from vmrag_link.ops.links import link as linking
+from vmrag_link.workspace.history import log
 from vmrag_mcp.arguments import IF_UNCOMMITTED, Given
 from vmrag_mcp.registry import CLEARING, tool
 from vmrag_mcp.results import DerivedRecord, ToolResult

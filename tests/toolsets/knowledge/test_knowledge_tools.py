@@ -12,7 +12,7 @@ from tests.support.mcp import Tools
 from tests.support.terminal import opened
 from vmrag_link.engines.base import Write
 from vmrag_link.models import Document, WorkingSet, content_hash, encode_canonical_json
-from vmrag_link.ops.documents import writing
+from vmrag_link.workspace.documents import writing
 
 pytestmark = pytest.mark.hooks("off")
 

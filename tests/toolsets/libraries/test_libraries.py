@@ -21,11 +21,11 @@ from vmrag_link.embedding.registry import HashModel
 from vmrag_link.engines.base import Write
 from vmrag_link.errors import EmbeddingFailed, FileFailed
 from vmrag_link.models import content_hash
-from vmrag_link.ops.documents import named_files as files
-from vmrag_link.ops.documents import writing
-from vmrag_link.ops.documents.writing import Planned
-from vmrag_link.ops.index import query
 from vmrag_link.retrieval.query import Query
+from vmrag_link.workspace.answers import query
+from vmrag_link.workspace.documents import named_files as files
+from vmrag_link.workspace.documents import writing
+from vmrag_link.workspace.documents.writing import Planned
 
 pytestmark = pytest.mark.hooks("off")
 

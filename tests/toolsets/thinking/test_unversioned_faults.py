@@ -16,10 +16,10 @@ from tests.support.mcp import Tools
 from tests.support.terminal import Project, opened
 from tests.support.unversioned import SETTING, kept, think
 from vmrag_link.models import At
-from vmrag_link.ops.documents import writing
-from vmrag_link.ops.documents.writing import Planned
-from vmrag_link.ops.system import stores
-from vmrag_link.ops.system.stores import build_document
+from vmrag_link.ops.stores import stores
+from vmrag_link.ops.stores.stores import build_document
+from vmrag_link.workspace.documents import writing
+from vmrag_link.workspace.documents.writing import Planned
 
 pytestmark = pytest.mark.hooks("off")
 
@@ -79,7 +79,7 @@ def test_a_kill_at_any_moment_loses_nothing_that_was_acknowledged(tools, project
     [
         ("from vmrag_link.engines.doltlite.engine import DoltliteEngine as m; m.create_branch = die", 0),
         ("from vmrag_link.engines.doltlite.engine import DoltliteEngine as m; m.write = die", 0),
-        ("from vmrag_link.ops.documents.writing import WriteResult as m; m.__new__ = die", 1),
+        ("from vmrag_link.workspace.documents.writing import WriteResult as m; m.__new__ = die", 1),
     ],
     ids=["before the branch is made", "before anything is stored", "before it is acknowledged"],
 )

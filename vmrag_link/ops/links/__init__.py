@@ -1,1 +1,1 @@
-"""Which code commit belongs to which revision of the knowledge base."""
+"""`vmrag link` and `vmrag links`."""

@@ -24,12 +24,12 @@ from vmrag_link.errors import EngineUnwritable, FileFailed, LinkMissing, quoted,
 from vmrag_link.git import history, objects, plumbing, repository
 from vmrag_link.git.refs import COMMIT_NAME
 from vmrag_link.models import Link, Record
-from vmrag_link.ops.follow import recovery
 from vmrag_link.ops.links import link as linking
-from vmrag_link.ops.pins import history_pins
 from vmrag_link.paths import PIN_NAME, Places
 from vmrag_link.pin import Pin
 from vmrag_link.workspace import Workspace
+from vmrag_link.workspace.follow import recovery
+from vmrag_link.workspace.pins import history_pins
 
 GRACE_SECONDS = 60.0
 """Seconds in which a shim may still append to a queue that it had opened before."""

@@ -1,1 +1,1 @@
-"""Merging knowledge, and deciding about conflicts."""
+"""`vmrag merge`."""

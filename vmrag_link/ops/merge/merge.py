@@ -16,16 +16,17 @@ from vmrag_link.merging.revisions import MergeOutcome, Signature, merge_revision
 from vmrag_link.merging.threeway import MergeResult, convert_to_rows
 from vmrag_link.merging.threeway import merge as three_way
 from vmrag_link.models import At, ChangeCounts, KbBranch, Record, WorkingSet
-from vmrag_link.ops.documents import branches, writing
-from vmrag_link.ops.documents.writing import Planned, count_local_changes
-from vmrag_link.ops.follow import recovery
-from vmrag_link.ops.follow.pin import go_to
-from vmrag_link.ops.history.revparse import resolve_rev
-from vmrag_link.ops.merge import merge_state, sides
-from vmrag_link.ops.merge.merge_state import MergeState
-from vmrag_link.ops.pins.pinning import PinBlock
+from vmrag_link.ops.pin import go_to
 from vmrag_link.sync.target import Target
 from vmrag_link.workspace import Workspace, twins
+from vmrag_link.workspace.documents import writing
+from vmrag_link.workspace.documents.writing import Planned, count_local_changes
+from vmrag_link.workspace.follow import recovery
+from vmrag_link.workspace.history.revparse import resolve_rev
+from vmrag_link.workspace.merge import merge_state, sides
+from vmrag_link.workspace.merge.merge_state import MergeState
+from vmrag_link.workspace.pins import kb_branches
+from vmrag_link.workspace.pins.pinning import PinBlock
 
 Result = Literal["already_up_to_date", "fast_forward", "merge", "uncommitted", "conflict", "aborted"]
 
@@ -89,7 +90,7 @@ def stash_abandoned(ws: Workspace, target: Target, source: str) -> KbBranch | No
 
 
 def _abandoned(ws: Workspace, target: Target, source: str) -> KbBranch | None:
-    return next((each for each in branches.list_abandoned(ws, target) if each.name == source), None)
+    return next((each for each in kb_branches.list_abandoned(ws, target) if each.name == source), None)
 
 
 def find_aside_branch(ws: Workspace, source: str) -> KbBranch | None:

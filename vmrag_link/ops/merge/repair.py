@@ -9,9 +9,9 @@ from typing import NamedTuple
 
 from vmrag_link.engines.migrated import try_read_pin
 from vmrag_link.git import history, pin_merge, plumbing
-from vmrag_link.ops.history.ranges import find_base, find_pinned_unless_lost
 from vmrag_link.ops.merge.merge import MergeReport, merge_revision, require_mergeable
 from vmrag_link.workspace import Workspace
+from vmrag_link.workspace.history.ranges import find_base, find_pinned_unless_lost
 
 
 class DroppedSide(NamedTuple):

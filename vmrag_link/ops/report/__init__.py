@@ -1,1 +1,1 @@
-"""What a pull request does to the knowledge."""
+"""`vmrag report`."""

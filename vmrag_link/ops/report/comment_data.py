@@ -20,7 +20,6 @@ from vmrag_link import terminal_text
 from vmrag_link.errors import UsageInvalid
 from vmrag_link.git.refs import COMMIT_NAME
 from vmrag_link.models import Record
-from vmrag_link.ops.checks.verify_commits import Code
 from vmrag_link.ops.report.rankings import shorten_name
 from vmrag_link.ops.report.records import (
     AnswerChange,
@@ -31,6 +30,7 @@ from vmrag_link.ops.report.records import (
     ReportSummary,
 )
 from vmrag_link.ops.report.wording import name_document
+from vmrag_link.ops.verify.verify_commits import Code
 
 MAX_BYTES = 370_000
 """Of what is handed over: all of its texts as long as they may be, of four bytes each."""

@@ -28,15 +28,8 @@ from vmrag_link.errors import (
 )
 from vmrag_link.git import plumbing
 from vmrag_link.golden.queries import GoldenFile, GoldenQuery, Miss, find_misses
-from vmrag_link.ops.checks import golden_file
-from vmrag_link.ops.checks.check_queries import explain_outdated, list_ranking_changes
-from vmrag_link.ops.checks.diff_queries import answer_twice, diff_answers, list_shown_names
-from vmrag_link.ops.checks.golden_file import GoldenAnswer
-from vmrag_link.ops.commits.ancestry import MergeBases
-from vmrag_link.ops.follow import lazy_fetch
-from vmrag_link.ops.follow.provenance import RankedRevision
-from vmrag_link.ops.history.ranges import find_shown_base
-from vmrag_link.ops.history.revparse import WORKING, resolve_rev
+from vmrag_link.ops.check.check_queries import explain_outdated, list_ranking_changes
+from vmrag_link.ops.diff_queries import answer_twice, diff_answers, list_shown_names
 from vmrag_link.ops.report.records import (
     OPAQUE,
     AnswerChange,
@@ -48,6 +41,13 @@ from vmrag_link.ops.report.records import (
 from vmrag_link.paths import QUERIES_NAME
 from vmrag_link.settings import RetrievalSettings
 from vmrag_link.workspace import Workspace
+from vmrag_link.workspace.answers import golden_file
+from vmrag_link.workspace.answers.golden_file import GoldenAnswer
+from vmrag_link.workspace.commits.ancestry import MergeBases
+from vmrag_link.workspace.follow import lazy_fetch
+from vmrag_link.workspace.follow.provenance import RankedRevision
+from vmrag_link.workspace.history.ranges import find_shown_base
+from vmrag_link.workspace.history.revparse import WORKING, resolve_rev
 
 MERGE_BASE = "merge base"
 _REASONS = (

@@ -19,18 +19,6 @@ from vmrag_link import worddiff
 from vmrag_link.errors import GitError, IndexFailed, LimitExceeded
 from vmrag_link.index import view as views
 from vmrag_link.models import Document, HeaderChange, RevisionInfo
-from vmrag_link.ops.checks.verify import verify_between
-from vmrag_link.ops.checks.verify_commits import PinFinding
-from vmrag_link.ops.follow import lazy_fetch
-from vmrag_link.ops.follow.recovery import recover
-from vmrag_link.ops.history import diff as diffs
-from vmrag_link.ops.history import log, word_diff
-from vmrag_link.ops.history.compare import diff_places as between_places
-from vmrag_link.ops.history.diff import Diff, DiffTexts
-from vmrag_link.ops.history.known import NamedPlace
-from vmrag_link.ops.history.log import PinnedRevision
-from vmrag_link.ops.history.trail import with_moves
-from vmrag_link.ops.history.word_diff import CollectionDiff, FieldDiff, Words, document_diff, printed_names
 from vmrag_link.ops.report.ends import ComparedPlace, ComparedPlaces, NamedEnd, compare_answers, find_places
 from vmrag_link.ops.report.records import (
     DocumentCounts,
@@ -48,9 +36,21 @@ from vmrag_link.ops.report.records import (
     Spool,
     TextChange,
 )
+from vmrag_link.ops.verify.verify import verify_between
+from vmrag_link.ops.verify.verify_commits import PinFinding
 from vmrag_link.sources.outdated import CitingNote, find_citing_notes
 from vmrag_link.worddiff import Piece
 from vmrag_link.workspace import Workspace, source_tree
+from vmrag_link.workspace.follow import lazy_fetch
+from vmrag_link.workspace.follow.recovery import recover
+from vmrag_link.workspace.history import diff as diffs
+from vmrag_link.workspace.history import log, word_diff
+from vmrag_link.workspace.history.compare import diff_places as between_places
+from vmrag_link.workspace.history.diff import Diff, DiffTexts
+from vmrag_link.workspace.history.known import NamedPlace
+from vmrag_link.workspace.history.log import PinnedRevision
+from vmrag_link.workspace.history.trail import with_moves
+from vmrag_link.workspace.history.word_diff import CollectionDiff, FieldDiff, Words, document_diff, printed_names
 from vmrag_link.workspace.source_tree import Key
 
 COMPARING = "comparing documents"
@@ -89,7 +89,7 @@ def gather_report(
     try:
         summary = _summary(ws, places, spool, findings)
         if past and places.head.commit:
-            from vmrag_link.ops.checks.check_history import measure_history
+            from vmrag_link.ops.check.check_history import measure_history
 
             summary = replace(summary, history=measure_history(ws, places.head.commit, limit=past))
         return KnowledgeReport(summary, spool)

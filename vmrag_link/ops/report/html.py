@@ -22,12 +22,12 @@ import vmrag_link
 from vmrag_link import extras, terminal_text
 from vmrag_link.errors import plural
 from vmrag_link.markdown_text import compute_fair_share
-from vmrag_link.ops.history.word_diff import hidden_suffix
 from vmrag_link.ops.report import plot, rankings, wording
 from vmrag_link.ops.report.rankings import has_improved, has_worsened
 from vmrag_link.ops.report.records import DocumentLine, KnowledgeReport, ReportedDocument, ReportSummary
 from vmrag_link.ops.report.wording import describe_basis, judge_report, list_change_counts, name_end
 from vmrag_link.worddiff import Piece
+from vmrag_link.workspace.history.word_diff import hidden_suffix
 
 if TYPE_CHECKING:
     from jinja2 import Environment

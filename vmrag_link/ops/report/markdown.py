@@ -18,7 +18,6 @@ from vmrag_link.markdown_text import (
     escape_paragraph,
     format_table,
 )
-from vmrag_link.ops.history.word_diff import Words, hidden_suffix
 from vmrag_link.ops.report.rankings import (
     PLACES,
     build_rank_rows,
@@ -52,6 +51,7 @@ from vmrag_link.ops.report.wording import (
     name_end,
 )
 from vmrag_link.worddiff import Op, render_pieces
+from vmrag_link.workspace.history.word_diff import Words, hidden_suffix
 
 _SHARES = {
     "facts": 0.03,

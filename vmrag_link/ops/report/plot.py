@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from vmrag_link.ops.checks.thresholds import CommitQuality, GoldenMetrics, QualityHistory
+from vmrag_link.ops.check.thresholds import CommitQuality, GoldenMetrics, QualityHistory
 
 WIDTH, HEIGHT = 720, 200
 _LEFT, _RIGHT, _TOP, _BOTTOM = 34, 12, 12, 22

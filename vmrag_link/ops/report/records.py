@@ -16,14 +16,14 @@ from typing import Literal, Self
 import msgspec
 
 from vmrag_link.models import ChangeKind, Record
-from vmrag_link.ops.checks.diff_queries import QueryDiff
-from vmrag_link.ops.checks.thresholds import QualityHistory
-from vmrag_link.ops.checks.verify_commits import PinFinding
-from vmrag_link.ops.history.diff import FileCounts
-from vmrag_link.ops.history.log import PinnedRevision
-from vmrag_link.ops.history.word_diff import Words
+from vmrag_link.ops.check.thresholds import QualityHistory
+from vmrag_link.ops.diff_queries import QueryDiff
+from vmrag_link.ops.verify.verify_commits import PinFinding
 from vmrag_link.sources.outdated import CitingNote
 from vmrag_link.worddiff import Piece
+from vmrag_link.workspace.history.diff import FileCounts
+from vmrag_link.workspace.history.log import PinnedRevision
+from vmrag_link.workspace.history.word_diff import Words
 
 DocumentKind = Literal["added", "changed", "moved", "removed"]
 """`moved`: under another id or in another collection, with the same text or half of its lines."""

@@ -12,8 +12,6 @@ from typing import Literal
 
 from vmrag_link.errors import enumerated, plural, quoted, shortened
 from vmrag_link.models import Record
-from vmrag_link.ops.checks.verify_commits import PinFinding
-from vmrag_link.ops.history.log import PinnedRevision
 from vmrag_link.ops.report.ends import MERGE_BASE
 from vmrag_link.ops.report.rankings import add_title, has_worsened, list_changed_rankings
 from vmrag_link.ops.report.records import (
@@ -25,6 +23,8 @@ from vmrag_link.ops.report.records import (
     ReportSummary,
     RevisionList,
 )
+from vmrag_link.ops.verify.verify_commits import PinFinding
+from vmrag_link.workspace.history.log import PinnedRevision
 
 Tone = Literal["good", "look", "bad"]
 

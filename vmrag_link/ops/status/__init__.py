@@ -1,1 +1,1 @@
-"""Where the work tree and its knowledge base stand."""
+"""`vmrag status`."""

@@ -10,8 +10,8 @@ from vmrag_link import env
 from vmrag_link.errors import DOLTLITE_PATH_BYTES, FileFailed, VmragError, first_of, is_too_long, path_too_long, plural
 from vmrag_link.git import plumbing
 from vmrag_link.models import Record
-from vmrag_link.ops.remotes.unpushed import UnpushedPin, list_unpushed
 from vmrag_link.workspace import Workspace
+from vmrag_link.workspace.remotes.unpushed import UnpushedPin, list_unpushed
 
 if TYPE_CHECKING:
     from vmrag_link.git.hooks import MissingHooks

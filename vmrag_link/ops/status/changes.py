@@ -12,11 +12,11 @@ from vmrag_link.engines.base import read_root
 from vmrag_link.errors import GitError, LimitExceeded, plural
 from vmrag_link.git import plumbing
 from vmrag_link.models import ChangeKind, HeaderDifference, KbBranch, Record, WorkingSet
-from vmrag_link.ops.commits.revisions import Distances
-from vmrag_link.ops.documents.copies import StoredCopy, list_copies
-from vmrag_link.ops.remotes.destinations import find_upstream
 from vmrag_link.sync.target import Target
 from vmrag_link.workspace import Workspace
+from vmrag_link.workspace.commits.revisions import Distances
+from vmrag_link.workspace.documents.copies import StoredCopy, list_copies
+from vmrag_link.workspace.remotes.destinations import find_upstream
 
 if TYPE_CHECKING:
     from vmrag_link.workspace.source_tree import Key, SourceTree

@@ -12,15 +12,15 @@ from vmrag_link.engines import migrated
 from vmrag_link.errors import PinMalformed, VmragError
 from vmrag_link.git import plumbing
 from vmrag_link.models import Record, WorkingSet
-from vmrag_link.ops.commits import revisions
-from vmrag_link.ops.commits.revisions import AheadBehind
-from vmrag_link.ops.follow.provenance import AnswerOrigin
-from vmrag_link.ops.index import index_status
-from vmrag_link.ops.remotes.destinations import Upstream
 from vmrag_link.paths import PIN_NAME
 from vmrag_link.sync.chroma_state import ChromaState
 from vmrag_link.transport import probe
 from vmrag_link.workspace import Workspace
+from vmrag_link.workspace.answers import index_status
+from vmrag_link.workspace.commits import revisions
+from vmrag_link.workspace.commits.revisions import AheadBehind
+from vmrag_link.workspace.follow.provenance import AnswerOrigin
+from vmrag_link.workspace.remotes.destinations import Upstream
 
 PinState = Literal["in_sync", "kb_ahead", "kb_behind", "diverged", "no_link"]
 

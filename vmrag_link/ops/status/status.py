@@ -15,25 +15,25 @@ from vmrag_link.git import history, objects, pin_conflict, pin_merge, plumbing
 from vmrag_link.index import view as views
 from vmrag_link.index.view import FORMAT
 from vmrag_link.models import Record, WorkingSet
-from vmrag_link.ops.documents import branches, copies
-from vmrag_link.ops.follow import lazy_fetch
-from vmrag_link.ops.follow.recovery import list_pending
-from vmrag_link.ops.merge import merge_state
-from vmrag_link.ops.merge.merge_state import MergeState
-from vmrag_link.ops.pins import pinning
-from vmrag_link.ops.pins.pinning import PinBlock
 from vmrag_link.ops.status.cautions import check_path_length, list_cautions
 from vmrag_link.ops.status.changes import PendingChanges, SourcesStatus, collect_changes, read_sources_status
-from vmrag_link.ops.system.misplaced import describe_misplaced
 from vmrag_link.paths import PIN_NAME
 from vmrag_link.sync import background, lease
 from vmrag_link.sync.chroma_state import ChromaState, SharingState
 from vmrag_link.sync.target import Target, describe_held, describe_unpinned, restore_command
 from vmrag_link.workspace import Workspace
+from vmrag_link.workspace.documents import copies
+from vmrag_link.workspace.documents.misplaced import describe_misplaced
+from vmrag_link.workspace.follow import lazy_fetch
+from vmrag_link.workspace.follow.recovery import list_pending
+from vmrag_link.workspace.merge import merge_state
+from vmrag_link.workspace.merge.merge_state import MergeState
+from vmrag_link.workspace.pins import kb_branches, pinning
+from vmrag_link.workspace.pins.pinning import PinBlock
 from vmrag_link.workspace.reasons import explain_uninitialized
 
 if TYPE_CHECKING:
-    from vmrag_link.ops.checks.verify_commits import PinFinding
+    from vmrag_link.ops.verify.verify_commits import PinFinding
 
 State = Literal["in_sync", "merging", "drift", "missing", "no_pin", "malformed", "dropped", "not_initialized", "files"]
 """`files`: there is no knowledge base and no pin, so that files of the repository answer alone."""
@@ -143,7 +143,7 @@ def status(ws: Workspace, *, with_changes: bool = False, ask_remote: bool = Fals
     if found and found.copies:
         reasons.append(f"warning: {copies.form_sentence(found.copies)}")
     if with_changes:
-        reasons += branches.list_branch_warnings(ws, target)
+        reasons += kb_branches.list_branch_warnings(ws, target)
     if merge and not merge.written:  # what it brings moves the pin
         hint = RESOLVE if state == "drift" else hint
     return StatusReport(
@@ -188,7 +188,7 @@ def _open_drops(ws: Workspace, head: str | None) -> tuple[PinFinding, ...]:
     """The commits that drop knowledge which the pin of the work tree does not contain either."""
     if head is None or history.read_verified(ws.places) == head:
         return ()
-    from vmrag_link.ops.checks import verify  # only needed after HEAD has moved
+    from vmrag_link.ops.verify import verify  # only needed after HEAD has moved
 
     return verify.find_open_drops(ws)
 
@@ -282,7 +282,7 @@ def _index(ws: Workspace, target: Target) -> tuple[BoundIndex, str]:
 def _state(ws: Workspace, target: Target, damage: str) -> tuple[State, list[str], str]:
     """The state, why, and what to type."""
     if target.state == "no_pin":
-        from vmrag_link.ops.pins import empty_pin  # no other state needs it
+        from vmrag_link.workspace.pins import empty_pin  # no other state needs it
 
         reason = "This code commit pins no knowledge; the knowledge base stays where it is."
         is_empty = empty_pin.is_empty(ws)

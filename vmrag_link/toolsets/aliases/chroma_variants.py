@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from vmrag_link.ops.documents.collection_writes import modify_collection
-from vmrag_link.ops.documents.document_selection import DocumentPage, PageRequest, Selection
-from vmrag_link.ops.documents.drafts import NewDocument
-from vmrag_link.ops.documents.remove import Removal
-from vmrag_link.ops.documents.update import DocumentUpdate
-from vmrag_link.ops.system import stores
+from vmrag_link.ops.collection_writes import modify_collection
+from vmrag_link.ops.rm import Removal
+from vmrag_link.ops.stores import stores
+from vmrag_link.ops.update import DocumentUpdate
 from vmrag_link.toolsets.aliases import chroma_variants_results as results
+from vmrag_link.workspace.documents.document_selection import DocumentPage, PageRequest, Selection
+from vmrag_link.workspace.documents.drafts import NewDocument
 from vmrag_mcp.arguments import (
     DOCUMENTS,
     FILTER,

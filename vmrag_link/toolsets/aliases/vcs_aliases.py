@@ -8,11 +8,11 @@ from msgspec import structs
 
 from vmrag_link.engines.base import is_reserved
 from vmrag_link.models import Record
-from vmrag_link.ops.branches import commit as committing
-from vmrag_link.ops.branches import switch as switching
-from vmrag_link.ops.branches.switch import BranchPosition
-from vmrag_link.ops.remotes.destinations import find_upstream
+from vmrag_link.ops.branch import switch as switching
+from vmrag_link.ops.branch.switch import BranchPosition
+from vmrag_link.ops.commit import commit as committing
 from vmrag_link.ops.status import kb_status
+from vmrag_link.workspace.remotes.destinations import find_upstream
 from vmrag_mcp.arguments import RESULTS, Given
 from vmrag_mcp.registry import CLEARING, tool
 from vmrag_mcp.results import ToolAnswer, ToolResult

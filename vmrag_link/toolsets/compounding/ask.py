@@ -12,7 +12,6 @@ from typing import NamedTuple
 from vmrag_link import env, terminal_text
 from vmrag_link.errors import DocumentMissing, UsageInvalid, first_of
 from vmrag_link.models import Record
-from vmrag_link.ops.follow.provenance import KbBlock
 from vmrag_link.retrieval.fusion import SearchPurpose
 from vmrag_link.toolsets.compounding import answer, external, mirror, retrieval
 from vmrag_link.toolsets.compounding.answer import ComposedAnswer, Passage, Synthesis
@@ -23,6 +22,7 @@ from vmrag_link.toolsets.compounding.project import USUAL_RESULTS, DocsProject
 from vmrag_link.toolsets.compounding.retrieval import AnswerRequest
 from vmrag_link.toolsets.compounding.search import Found, IncludedAs, shown_path
 from vmrag_link.workspace import Workspace
+from vmrag_link.workspace.follow.provenance import KbBlock
 
 
 class Answered(NamedTuple):

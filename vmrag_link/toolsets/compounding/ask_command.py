@@ -8,8 +8,8 @@ from vmrag_link.cli import answering
 from vmrag_link.cli.base import Invocation
 from vmrag_link.cli.base import command as vmrag_command
 from vmrag_link.errors import UsageInvalid
-from vmrag_link.ops.follow import provenance
 from vmrag_link.toolsets.compounding import ask as operation
+from vmrag_link.workspace.follow import provenance
 
 
 @vmrag_command("ask")

@@ -25,12 +25,7 @@ from vmrag_link.errors import DocumentMissing, FileFailed, quoted
 from vmrag_link.git import plumbing
 from vmrag_link.git.refs import BRANCHES
 from vmrag_link.models import At, Document, KbBranch, Record, WorkingSet, parse_metadata
-from vmrag_link.ops.branches import uncommitted
-from vmrag_link.ops.documents import writing
-from vmrag_link.ops.documents.document_selection import chunks_of
-from vmrag_link.ops.documents.writing import Planned
-from vmrag_link.ops.follow.follow_pin import read_consistently
-from vmrag_link.ops.follow.provenance import find_origin
+from vmrag_link.ops import reset
 from vmrag_link.paths import list_stale_temporaries, write_atomically
 from vmrag_link.sync import lease
 from vmrag_link.toolsets.compounding import documents, mirror
@@ -38,6 +33,11 @@ from vmrag_link.toolsets.compounding.doc_types import Level
 from vmrag_link.toolsets.compounding.mirror import ActiveProject
 from vmrag_link.toolsets.compounding.project import DocsProject, collection_of
 from vmrag_link.workspace import Workspace
+from vmrag_link.workspace.documents import writing
+from vmrag_link.workspace.documents.document_selection import chunks_of
+from vmrag_link.workspace.documents.writing import Planned
+from vmrag_link.workspace.follow.follow_pin import read_consistently
+from vmrag_link.workspace.follow.provenance import find_origin
 from vmrag_link.yaml_tree import MappingNode, ScalarNode, YamlRefused, parse_document
 
 KEY = "promotion_level"
@@ -251,7 +251,7 @@ def _require_free(ws: Workspace, place: _Place) -> None:
     if place.other is None:
         return
     if place.other.dirty:
-        raise uncommitted.build_uncommitted_error(ws, place.other)
+        raise reset.build_uncommitted_error(ws, place.other)
     symbolic = f"{BRANCHES}{place.code}"
     if place.code and (holder := lease.find_holder(ws.places, symbolic)):
         raise lease.build_in_use_error(holder, symbolic)

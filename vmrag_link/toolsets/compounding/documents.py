@@ -12,13 +12,13 @@ from vmrag_link.conversion import formats, front_matter, reading
 from vmrag_link.conversion.limits import ContentUnreadable
 from vmrag_link.errors import ContentRefused, DocTypeInvalid, FileFailed, FrontMatterInvalid, ProjectError
 from vmrag_link.models import Document, DocumentHeader, content_hash, encode_canonical_json
-from vmrag_link.ops.documents import named_files as files
-from vmrag_link.ops.documents.drafts import refuse_reserved
-from vmrag_link.ops.documents.named_files import NamedFile, SourceContent
 from vmrag_link.toolsets.compounding import doc_types
 from vmrag_link.toolsets.compounding.folder import Files, SkippedFile, Stamp
 from vmrag_link.toolsets.compounding.project import DocsProject, unknown_type
 from vmrag_link.workspace import Workspace
+from vmrag_link.workspace.documents import named_files as files
+from vmrag_link.workspace.documents.drafts import refuse_reserved
+from vmrag_link.workspace.documents.named_files import NamedFile, SourceContent
 
 SUMMARY = 200
 """Characters of a first paragraph that stand for a summary."""

@@ -37,11 +37,6 @@ from vmrag_link.models import (
     encode_canonical_json,
     parse_metadata,
 )
-from vmrag_link.ops.documents import collections
-from vmrag_link.ops.documents.document_selection import chunks_of
-from vmrag_link.ops.follow.follow_pin import read_consistently
-from vmrag_link.ops.follow.provenance import AnswerOrigin, find_origin
-from vmrag_link.ops.index.query import require_query
 from vmrag_link.retrieval.fusion import SearchPurpose
 from vmrag_link.retrieval.search import Searcher
 from vmrag_link.sync.indexer import Indexer
@@ -51,6 +46,11 @@ from vmrag_link.toolsets.compounding.mirror import CHUNKING, ActiveProject, Inde
 from vmrag_link.toolsets.compounding.project import DocsProject
 from vmrag_link.toolsets.compounding.search import Found, NearDocument, Threshold, shown_path
 from vmrag_link.workspace import Workspace
+from vmrag_link.workspace.answers.query import require_query
+from vmrag_link.workspace.documents import collections
+from vmrag_link.workspace.documents.document_selection import chunks_of
+from vmrag_link.workspace.follow.follow_pin import read_consistently
+from vmrag_link.workspace.follow.provenance import AnswerOrigin, find_origin
 
 FOLDER = "external"
 

@@ -23,16 +23,16 @@ from vmrag_link.errors import (
 )
 from vmrag_link.git.listing import Repositories, refuse_ignored
 from vmrag_link.models import COMPOUNDING, At, Chunking, Collection, Document, DocumentHeader, Record
-from vmrag_link.ops.documents import collections, writing
-from vmrag_link.ops.documents.document_selection import chunks_of
-from vmrag_link.ops.documents.writing import Planned, WriteResult
-from vmrag_link.ops.follow.follow_pin import read_consistently
-from vmrag_link.ops.follow.provenance import find_origin
 from vmrag_link.toolsets.compounding import documents, folder, project
 from vmrag_link.toolsets.compounding.documents import SeenFiles
 from vmrag_link.toolsets.compounding.folder import Files, Patterns, SkippedFile
 from vmrag_link.toolsets.compounding.project import DocsProject
 from vmrag_link.workspace import Workspace
+from vmrag_link.workspace.documents import collections, writing
+from vmrag_link.workspace.documents.document_selection import chunks_of
+from vmrag_link.workspace.documents.writing import Planned, WriteResult
+from vmrag_link.workspace.follow.follow_pin import read_consistently
+from vmrag_link.workspace.follow.provenance import find_origin
 
 DEBOUNCE_SECONDS = 0.5
 """For which a folder that was looked at is not looked at again."""

@@ -15,8 +15,6 @@ from msgspec import Meta
 
 from vmrag_link.errors import no_collection
 from vmrag_link.models import LONGEST_QUERY, Document, Record, parse_metadata
-from vmrag_link.ops.follow.provenance import find_view_origin
-from vmrag_link.ops.index.query import require_query, require_readable, search_index
 from vmrag_link.retrieval.fusion import SearchPurpose
 from vmrag_link.retrieval.search import Searcher
 from vmrag_link.toolsets.compounding import search
@@ -34,6 +32,8 @@ from vmrag_link.toolsets.compounding.search import (
     shown_path,
 )
 from vmrag_link.workspace import Workspace
+from vmrag_link.workspace.answers.query import require_query, require_readable, search_index
+from vmrag_link.workspace.follow.provenance import find_view_origin
 from vmrag_link.workspace.indexed_rows import IndexedRows
 
 if TYPE_CHECKING:

@@ -12,10 +12,10 @@ from vmrag_link.errors import NotInitialized, PinMissing
 from vmrag_link.git import plumbing
 from vmrag_link.git.beside import list_fields
 from vmrag_link.git.raw_changes import MOST_FILES
-from vmrag_link.ops.history import known
-from vmrag_link.ops.history.known import NamedPlace, PlaceNames
 from vmrag_link.toolsets.essential.texts import Text, here
 from vmrag_link.workspace import Workspace
+from vmrag_link.workspace.history import known
+from vmrag_link.workspace.history.known import NamedPlace, PlaceNames
 from vmrag_link.workspace.source_tree import Key
 
 MOST_TITLES = 1_000

@@ -33,16 +33,16 @@ from vmrag_link.git.history import read_shallow_boundary
 from vmrag_link.git.path_changes import CONTEXT, FilePatch, PatchHunk, PathChange
 from vmrag_link.merging.text import find_matching_blocks
 from vmrag_link.models import Record, WorkingSet
-from vmrag_link.ops.follow.provenance import AnswerOrigin, SourceBlock, find_git_origin
-from vmrag_link.ops.history import compare, moved_history
-from vmrag_link.ops.history import diff as diffs
-from vmrag_link.ops.history import history as revision_log
-from vmrag_link.ops.history.document_names import DocumentName
-from vmrag_link.ops.history.log import PinnedRevision
 from vmrag_link.sources import notes
 from vmrag_link.toolsets.essential import history_targets, pages, texts
 from vmrag_link.toolsets.essential.history_targets import HistoryStart, HistoryTarget, Lines, StoredPlace
 from vmrag_link.workspace import Workspace, reasons
+from vmrag_link.workspace.follow.provenance import AnswerOrigin, SourceBlock, find_git_origin
+from vmrag_link.workspace.history import compare, moved_history
+from vmrag_link.workspace.history import diff as diffs
+from vmrag_link.workspace.history import document_history as revision_log
+from vmrag_link.workspace.history.document_names import DocumentName
+from vmrag_link.workspace.history.log import PinnedRevision
 from vmrag_mcp.arguments import Given, Ref
 from vmrag_mcp.registry import tool
 from vmrag_mcp.results import TextResult, fenced

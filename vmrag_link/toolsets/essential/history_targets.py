@@ -21,14 +21,14 @@ from vmrag_link.errors import (
 )
 from vmrag_link.git import file_log, listing, path_changes, plumbing
 from vmrag_link.models import At, Record
-from vmrag_link.ops.follow.provenance import AnswerOrigin
-from vmrag_link.ops.history import document_names, file_history, history, known, revparse
-from vmrag_link.ops.history.document_names import DocumentName
 from vmrag_link.settings import SourceSettings
 from vmrag_link.sources import rules
 from vmrag_link.toolsets.essential import texts
 from vmrag_link.toolsets.essential.texts import CLOSEST, FIND
 from vmrag_link.workspace import Workspace
+from vmrag_link.workspace.follow.provenance import AnswerOrigin
+from vmrag_link.workspace.history import document_history, document_names, file_history, known, revparse
+from vmrag_link.workspace.history.document_names import DocumentName
 from vmrag_mcp.session import Call
 
 Lines = tuple[int, int]
@@ -269,7 +269,7 @@ def _find_removed(call: Call, name: str, path: str, *, readable: bool) -> Histor
         if (
             readable
             and "/" in name
-            and (changed := history.list_history(ws, [ws.require_stored_revision(), name], limit=1).steps)
+            and (changed := document_history.list_history(ws, [ws.require_stored_revision(), name], limit=1).steps)
         ):
             change = changed[0].document
             return HistoryTarget(name, document=DocumentName(*change.key)) if change else None

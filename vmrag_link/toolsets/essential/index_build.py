@@ -18,13 +18,13 @@ from pathlib import Path
 from vmrag_hooks.boundary import run_guarded
 from vmrag_link import env, proc
 from vmrag_link.index.directories import remove_orphaned_lock
-from vmrag_link.ops.follow.provenance import ranked_at
-from vmrag_link.ops.index.query import search_index
 from vmrag_link.paths import Places
 from vmrag_link.progress import BUILDING, EMBEDDING, INDEXING, QUIET, Progress, Task
 from vmrag_link.sync import background
 from vmrag_link.sync.background import Job, WatchedProgress
 from vmrag_link.workspace import Workspace
+from vmrag_link.workspace.answers.query import search_index
+from vmrag_link.workspace.follow.provenance import ranked_at
 
 AT_ONCE: Mapping[str, int] = {BUILDING: 200, INDEXING: 200, EMBEDDING: 1_000}
 """Documents, files and texts that a search indexes itself."""

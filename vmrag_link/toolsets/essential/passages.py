@@ -13,7 +13,20 @@ from vmrag_link import terminal_text
 from vmrag_link.errors import NO_DOCUMENTS, CollectionMissing, VmragError, refuses_writing
 from vmrag_link.git import plumbing
 from vmrag_link.models import Record
-from vmrag_link.ops.follow.provenance import (
+from vmrag_link.ops.query.packed_answer import PackRequest, packed_answer
+from vmrag_link.ops.query.relations import Relation, RelationReport, list_related
+from vmrag_link.ops.query.similar import SimilarRequest, find_similar
+from vmrag_link.ops.query.symbols import SymbolReport, find_symbols
+from vmrag_link.ops.query.word_search import WordQuestion, WordSearch
+from vmrag_link.retrieval.narrowing import Narrowing, combine_narrowings, make_narrowing, parse_query
+from vmrag_link.retrieval.query import LEAST_BUDGET, MOST_HITS, Mode, Query
+from vmrag_link.sync import background
+from vmrag_link.toolsets.essential import index_build
+from vmrag_link.toolsets.essential.index_build import TooManyDocuments
+from vmrag_link.workspace import Workspace, reasons, source_tree
+from vmrag_link.workspace.answers.packing import PackedPassage
+from vmrag_link.workspace.answers.query import with_untracked_matches
+from vmrag_link.workspace.follow.provenance import (
     AnswerOrigin,
     KbBlock,
     RankedRevision,
@@ -21,19 +34,6 @@ from vmrag_link.ops.follow.provenance import (
     find_git_origin,
     ranked_at,
 )
-from vmrag_link.ops.index.packed_answer import PackRequest, packed_answer
-from vmrag_link.ops.index.packing import PackedPassage
-from vmrag_link.ops.index.query import with_untracked_matches
-from vmrag_link.ops.index.relations import Relation, RelationReport, list_related
-from vmrag_link.ops.index.similar import SimilarRequest, find_similar
-from vmrag_link.ops.index.symbols import SymbolReport, find_symbols
-from vmrag_link.ops.index.word_search import WordQuestion, WordSearch
-from vmrag_link.retrieval.narrowing import Narrowing, combine_narrowings, make_narrowing, parse_query
-from vmrag_link.retrieval.query import LEAST_BUDGET, MOST_HITS, Mode, Query
-from vmrag_link.sync import background
-from vmrag_link.toolsets.essential import index_build
-from vmrag_link.toolsets.essential.index_build import TooManyDocuments
-from vmrag_link.workspace import Workspace, reasons, source_tree
 from vmrag_link.workspace.source_tree import SourceTree
 from vmrag_link.workspace.sources import build_without_index
 from vmrag_link.workspace.worktree import OpenSources
@@ -139,7 +139,7 @@ def _ready_or_quick(ws: Workspace, asked: NarrowedQuestion, ready: Callable[[], 
 
 
 def _answer(ws: Workspace, asked: NarrowedQuestion, budget: int, *, files: bool = True) -> Passages:
-    from vmrag_link.ops.system import stores
+    from vmrag_link.ops.stores import stores
 
     if asked.ref:
         at = ranked_at(ws, asked.ref, or_files=files)

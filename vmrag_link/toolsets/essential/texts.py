@@ -25,18 +25,19 @@ from vmrag_link.errors import (
     shortened,
 )
 from vmrag_link.models import Document, Record
-from vmrag_link.ops.documents import listing, reading
-from vmrag_link.ops.documents.reading import TrackedFile
-from vmrag_link.ops.follow.follow_pin import read_consistently
-from vmrag_link.ops.follow.provenance import AnswerOrigin, find_git_origin, find_origin
-from vmrag_link.ops.history import document_names, known
-from vmrag_link.ops.system import stores
+from vmrag_link.ops import listing
+from vmrag_link.ops.stores import stores
 from vmrag_link.settings import SourceSettings
 from vmrag_link.sources import documents
 from vmrag_link.sources.listings import TreeFile
 from vmrag_link.sources.readable import SourceText
 from vmrag_link.toolsets.essential import pages
 from vmrag_link.workspace import Workspace
+from vmrag_link.workspace.documents import reading
+from vmrag_link.workspace.documents.reading import TrackedFile
+from vmrag_link.workspace.follow.follow_pin import read_consistently
+from vmrag_link.workspace.follow.provenance import AnswerOrigin, find_git_origin, find_origin
+from vmrag_link.workspace.history import document_names, known
 
 CLOSEST = 3
 """Names that an error lists."""

@@ -19,20 +19,20 @@ from vmrag_link.errors import (
     plural,
 )
 from vmrag_link.models import LONGEST_QUERY
-from vmrag_link.ops.documents import reading
-from vmrag_link.ops.documents.reading import GrepOptions, MatchedLine, Pattern
-from vmrag_link.ops.follow.provenance import INCOMPLETE, untracked_notice
-from vmrag_link.ops.history import known
-from vmrag_link.ops.index.packing import PackedPassage, also_in_line
-from vmrag_link.ops.index.query import require_query
-from vmrag_link.ops.index.relations import RELATIONS, RelatedCode, Relation
-from vmrag_link.ops.index.symbols import SymbolDefinition
+from vmrag_link.ops.query.relations import RELATIONS, RelatedCode, Relation
+from vmrag_link.ops.query.symbols import SymbolDefinition
 from vmrag_link.retrieval.query import LEAST_BUDGET, group_by_kind
 from vmrag_link.retrieval.weakness import WEAK_NOTE
 from vmrag_link.toolsets.essential import folders, pages, passages, texts
 from vmrag_link.toolsets.essential.passages import NarrowedQuestion
 from vmrag_link.toolsets.essential.texts import Text, TextLines
 from vmrag_link.workspace import Workspace
+from vmrag_link.workspace.answers.packing import PackedPassage, also_in_line
+from vmrag_link.workspace.answers.query import require_query
+from vmrag_link.workspace.documents import reading
+from vmrag_link.workspace.documents.reading import GrepOptions, MatchedLine, Pattern
+from vmrag_link.workspace.follow.provenance import INCOMPLETE, untracked_notice
+from vmrag_link.workspace.history import known
 from vmrag_mcp.arguments import CollectionName, Given, Ref
 from vmrag_mcp.registry import tool
 from vmrag_mcp.results import TextResult, fenced

@@ -21,28 +21,28 @@ from vmrag_link.errors import (
 )
 from vmrag_link.git import plumbing
 from vmrag_link.models import LONGEST_TEXT, ChangeCounts
-from vmrag_link.ops.documents import listing
-from vmrag_link.ops.documents.collections import source_read_only
-from vmrag_link.ops.documents.drafts import NewDocument, new_documents
-from vmrag_link.ops.documents.note_files import NoteFolder, NotesWritten
-from vmrag_link.ops.documents.note_names import find_note_id
-from vmrag_link.ops.documents.note_writes import NoteDraft, add_note, quoted_text, remove_notes
-from vmrag_link.ops.documents.put import PutRequest, put_documents
-from vmrag_link.ops.documents.remove import find_unsaved, keep_unsaved, remove_named
-from vmrag_link.ops.documents.update import DocumentUpdate, update_documents
-from vmrag_link.ops.documents.writing import WriteResult
-from vmrag_link.ops.follow.provenance import find_origin
-from vmrag_link.ops.history import document_names
-from vmrag_link.ops.history.document_names import DocumentName
+from vmrag_link.ops import listing
+from vmrag_link.ops.rm import find_unsaved, keep_unsaved, remove_named
 from vmrag_link.ops.status.changes import SourcesStatus, list_uncommitted, read_sources_status
 from vmrag_link.ops.status.status import is_pinned
-from vmrag_link.ops.system import stores
+from vmrag_link.ops.stores import stores
+from vmrag_link.ops.update import DocumentUpdate, update_documents
 from vmrag_link.paths import PIN_NAME
 from vmrag_link.settings import SourceSettings
 from vmrag_link.sources import notes, rules
 from vmrag_link.toolsets.essential import texts
 from vmrag_link.toolsets.essential.state import StateText, describe_steps, show_uncommitted
 from vmrag_link.workspace import Workspace
+from vmrag_link.workspace.documents.collections import source_read_only
+from vmrag_link.workspace.documents.drafts import NewDocument, new_documents
+from vmrag_link.workspace.documents.note_files import NoteFolder, NotesWritten
+from vmrag_link.workspace.documents.note_names import find_note_id
+from vmrag_link.workspace.documents.note_writes import NoteDraft, add_note, quoted_text, remove_notes
+from vmrag_link.workspace.documents.put import PutRequest, put_documents
+from vmrag_link.workspace.documents.writing import WriteResult
+from vmrag_link.workspace.follow.provenance import find_origin
+from vmrag_link.workspace.history import document_names
+from vmrag_link.workspace.history.document_names import DocumentName
 from vmrag_mcp.arguments import Given
 from vmrag_mcp.registry import tool
 from vmrag_mcp.session import Call
@@ -165,7 +165,7 @@ def _require_commit_allowed(call: Call, name: DocumentName) -> None:
 
 
 def _commit_note(call: Call, path: str, name: DocumentName) -> str:
-    from vmrag_link.ops.documents.note_commit import commit_notes
+    from vmrag_link.ops.add.note_commit import commit_notes
 
     try:
         message = terminal_text.escape_line(f"Note {name} (remember)")

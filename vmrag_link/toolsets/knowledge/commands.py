@@ -17,13 +17,13 @@ from vmrag_link.cli.base import command as vmrag_command
 from vmrag_link.cli.passage_view import cut_lines
 from vmrag_link.cli.texts import parse_metadata_option, read_given_text, text_options, warn_pending
 from vmrag_link.index.keywords import find_matches
-from vmrag_link.ops.follow import provenance
-from vmrag_link.ops.follow.follow_pin import follow_and_warn
 from vmrag_link.toolsets.knowledge import issue_logs, knowledge_docs, listing, records, search
 from vmrag_link.toolsets.knowledge.issue_logs import LogChange, NewLog
 from vmrag_link.toolsets.knowledge.knowledge_docs import DocChange, NewDoc
 from vmrag_link.toolsets.knowledge.records import LOG_TYPES, DocFields, IssueLog, KnowledgeDoc, LogFields, LogType
 from vmrag_link.toolsets.knowledge.search import KnowledgeHit
+from vmrag_link.workspace.follow import provenance
+from vmrag_link.workspace.follow.follow_pin import follow_and_warn
 
 _TEXT_HINT = "use '-m TEXT' or '-F FILE'"
 _RAW = click.option("--raw", is_flag=True, help="Print the exact bytes, also on a terminal and in a CI job.")

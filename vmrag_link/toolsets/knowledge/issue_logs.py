@@ -17,11 +17,11 @@ from vmrag_link import clock
 from vmrag_link.engines import logical
 from vmrag_link.errors import DocumentExists, UsageInvalid, quoted
 from vmrag_link.models import ISSUES, LONGEST_TEXT, At, Document, Project, Record, encode_canonical_json, parse_metadata
-from vmrag_link.ops.documents import writing
-from vmrag_link.ops.documents.writing import Planned, WriteResult
 from vmrag_link.toolsets.knowledge import rows
 from vmrag_link.toolsets.knowledge.records import LOG_TYPES, LogType, NewMetadata, Updated, stated
 from vmrag_link.workspace import Workspace
+from vmrag_link.workspace.documents import writing
+from vmrag_link.workspace.documents.writing import Planned, WriteResult
 
 NAMESPACE = uuid.UUID("4be0a7c1-43a6-5f0e-8d0a-5b6f0e6f2c19")
 """Of the ids of issue logs. It never changes, because two branches meet in equal ids."""

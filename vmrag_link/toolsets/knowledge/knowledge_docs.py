@@ -11,11 +11,11 @@ from msgspec import Meta
 from vmrag_link.engines import logical
 from vmrag_link.errors import UsageInvalid
 from vmrag_link.models import KNOWLEDGE, LONGEST_TEXT, At, Document, Record
-from vmrag_link.ops.documents import writing
-from vmrag_link.ops.documents.writing import Planned, WriteResult
 from vmrag_link.toolsets.knowledge import rows
 from vmrag_link.toolsets.knowledge.records import NewMetadata, Updated, stated
 from vmrag_link.workspace import Workspace
+from vmrag_link.workspace.documents import writing
+from vmrag_link.workspace.documents.writing import Planned, WriteResult
 
 TABLE: Final = "knowledge_docs"
 

@@ -13,8 +13,6 @@ from vmrag_link import clock
 from vmrag_link.engines import logical
 from vmrag_link.errors import DocumentMissing, FilterInvalid, UsageInvalid, plural, quoted
 from vmrag_link.models import ISSUES, KNOWLEDGE, TABLE_OF_KIND, At, Document, DocumentTable, Record, parse_metadata
-from vmrag_link.ops.follow.follow_pin import follow_and_warn, read_consistently
-from vmrag_link.ops.follow.provenance import AnswerOrigin, find_origin
 from vmrag_link.toolsets.knowledge import knowledge_docs, rows
 from vmrag_link.toolsets.knowledge.issue_logs import TABLE, of_issue
 from vmrag_link.toolsets.knowledge.records import (
@@ -29,6 +27,8 @@ from vmrag_link.toolsets.knowledge.records import (
 )
 from vmrag_link.toolsets.knowledge.rows import WHAT
 from vmrag_link.workspace import Workspace
+from vmrag_link.workspace.follow.follow_pin import follow_and_warn, read_consistently
+from vmrag_link.workspace.follow.provenance import AnswerOrigin, find_origin
 
 
 class LogPage(Record, frozen=True):

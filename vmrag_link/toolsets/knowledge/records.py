@@ -9,7 +9,7 @@ from msgspec import Meta
 
 from vmrag_link.engines.logical import METADATA_KEYS
 from vmrag_link.models import Document, Record, parse_metadata
-from vmrag_link.ops.documents.writing import WriteResult
+from vmrag_link.workspace.documents.writing import WriteResult
 
 LogType = Literal["investigation", "implementation", "resolution", "postmortem"]
 LOG_TYPES: tuple[str, ...] = get_args(LogType)

@@ -27,11 +27,11 @@ from vmrag_link.models import (
     content_hash,
     encode_canonical_json,
 )
-from vmrag_link.ops.documents import collections
-from vmrag_link.ops.documents.document_selection import chunks_of
-from vmrag_link.ops.documents.drafts import storable_metadata, title_of
 from vmrag_link.toolsets.knowledge.records import given_metadata, stated
 from vmrag_link.workspace import Workspace
+from vmrag_link.workspace.documents import collections
+from vmrag_link.workspace.documents.document_selection import chunks_of
+from vmrag_link.workspace.documents.drafts import storable_metadata, title_of
 
 CHUNKING = Chunking(size=512, overlap=50)
 

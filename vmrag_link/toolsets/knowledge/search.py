@@ -19,12 +19,12 @@ from vmrag_link.models import (
     DocumentTable,
     Record,
 )
-from vmrag_link.ops.follow.provenance import AnswerOrigin, find_view_origin
-from vmrag_link.ops.index.query import require_query, search_index
 from vmrag_link.retrieval.query import Hit, Mode, Query, to_distance, to_similarity
 from vmrag_link.retrieval.search import Searcher
 from vmrag_link.toolsets.knowledge import knowledge_docs, listing
 from vmrag_link.workspace import Workspace
+from vmrag_link.workspace.answers.query import require_query, search_index
+from vmrag_link.workspace.follow.provenance import AnswerOrigin, find_view_origin
 
 if TYPE_CHECKING:
     from vmrag_link.workspace import View

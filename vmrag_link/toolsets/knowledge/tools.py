@@ -6,7 +6,6 @@ from collections.abc import Sized
 from typing import Annotated, Any, TypeVar
 
 from vmrag_link.errors import plural
-from vmrag_link.ops.documents.writing import WriteResult
 from vmrag_link.toolsets.knowledge import issue_logs, knowledge_docs, listing, records
 from vmrag_link.toolsets.knowledge import search as searching
 from vmrag_link.toolsets.knowledge.issue_logs import LogChange, NewLog
@@ -14,6 +13,7 @@ from vmrag_link.toolsets.knowledge.knowledge_docs import DocChange, NewDoc
 from vmrag_link.toolsets.knowledge.listing import LogPage
 from vmrag_link.toolsets.knowledge.records import AddedDoc, AddedLog, IssueLog, UpdatedDoc, UpdatedLog
 from vmrag_link.toolsets.knowledge.search import DocHits, EitherHits, IssueHits
+from vmrag_link.workspace.documents.writing import WriteResult
 from vmrag_mcp.arguments import RESULTS, Given, Offset, QueryText, fields_as_keywords
 from vmrag_mcp.registry import tool
 from vmrag_mcp.results import ToolAnswer

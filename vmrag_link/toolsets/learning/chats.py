@@ -31,16 +31,16 @@ from vmrag_link.models import (
     parse_metadata,
     parse_user_json,
 )
-from vmrag_link.ops.documents import named_files as files
-from vmrag_link.ops.documents import writing
-from vmrag_link.ops.documents.collections import find_exact
-from vmrag_link.ops.documents.named_files import NamedFile
-from vmrag_link.ops.documents.writing import Planned, WriteResult
-from vmrag_link.ops.system import stores
-from vmrag_link.ops.system.stores import CollectionPut, build_document, update_metadata
+from vmrag_link.ops.stores import stores
+from vmrag_link.ops.stores.stores import CollectionPut, build_document, update_metadata
 from vmrag_link.settings import keep_narrowest, needs_trust
 from vmrag_link.toolsets.learning.evidence_records import StoredIn, file_name, split
 from vmrag_link.workspace import Workspace
+from vmrag_link.workspace.documents import named_files as files
+from vmrag_link.workspace.documents import writing
+from vmrag_link.workspace.documents.collections import find_exact
+from vmrag_link.workspace.documents.named_files import NamedFile
+from vmrag_link.workspace.documents.writing import Planned, WriteResult
 
 
 class LearningSettings(Record, frozen=True):

@@ -19,14 +19,14 @@ from vmrag_link.documents.importing import SkippedFile
 from vmrag_link.errors import UsageInvalid, quoted
 from vmrag_link.git import listing
 from vmrag_link.models import CODEBASE, At, ChangeCounts, Document, Record, content_hash, parse_metadata
-from vmrag_link.ops.documents import named_files as files
-from vmrag_link.ops.documents import writing
-from vmrag_link.ops.documents.writing import Planned, WriteResult
-from vmrag_link.ops.system import stores
-from vmrag_link.ops.system.stores import build_document
+from vmrag_link.ops.stores import stores
+from vmrag_link.ops.stores.stores import build_document
 from vmrag_link.paths import PIN_NAME
 from vmrag_link.toolsets.learning.chats import FILE, file_of
 from vmrag_link.workspace import Workspace
+from vmrag_link.workspace.documents import named_files as files
+from vmrag_link.workspace.documents import writing
+from vmrag_link.workspace.documents.writing import Planned, WriteResult
 
 
 class CodeIndexRequest(Record, frozen=True):

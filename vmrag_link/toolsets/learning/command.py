@@ -14,8 +14,7 @@ from vmrag_link.cli.base import NEXT_COMMIT, Invocation, describe_changes, group
 from vmrag_link.cli.base import command as vmrag_command
 from vmrag_link.errors import FAILED_CHECK, OK, UsageInvalid, plural
 from vmrag_link.models import CODEBASE, LEARNINGS
-from vmrag_link.ops.documents import named_files as files
-from vmrag_link.ops.system import relocation, stores
+from vmrag_link.ops.stores import relocation, stores
 from vmrag_link.paths import require_no_link
 from vmrag_link.toolsets.learning import (
     chats,
@@ -29,10 +28,11 @@ from vmrag_link.toolsets.learning import (
 )
 from vmrag_link.toolsets.learning.chats import FileChange
 from vmrag_link.toolsets.learning.quality_checks import Metric
+from vmrag_link.workspace.documents import named_files as files
 
 if TYPE_CHECKING:
-    from vmrag_link.ops.documents.named_files import NamedFile
-    from vmrag_link.ops.documents.writing import WriteResult
+    from vmrag_link.workspace.documents.named_files import NamedFile
+    from vmrag_link.workspace.documents.writing import WriteResult
 
 _FILE = click.Path(path_type=Path)
 _SHARE = click.FloatRange(0, 1)

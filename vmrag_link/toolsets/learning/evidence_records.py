@@ -21,11 +21,11 @@ import msgspec
 from vmrag_link import clock
 from vmrag_link.errors import DocumentMissing
 from vmrag_link.models import SYSTEM, At, Document, Record, parse_metadata
-from vmrag_link.ops.documents import writing
-from vmrag_link.ops.documents.writing import Planned, WriteResult
-from vmrag_link.ops.system import stores
-from vmrag_link.ops.system.stores import EVIDENCE, TEST_RESULTS, build_document
+from vmrag_link.ops.stores import stores
+from vmrag_link.ops.stores.stores import EVIDENCE, TEST_RESULTS, build_document
 from vmrag_link.workspace import Workspace
+from vmrag_link.workspace.documents import writing
+from vmrag_link.workspace.documents.writing import Planned, WriteResult
 
 if TYPE_CHECKING:
     from vmrag_link.workspace import DocumentStore

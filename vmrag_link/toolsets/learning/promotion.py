@@ -9,14 +9,14 @@ from msgspec import Meta
 from vmrag_link import clock
 from vmrag_link.errors import DocumentMissing, ValidationMissing, ValidationTooLow
 from vmrag_link.models import LEARNINGS, LONGEST_TEXT, At, Document, Record, parse_metadata
-from vmrag_link.ops.documents import writing
-from vmrag_link.ops.documents.collections import find_exact
-from vmrag_link.ops.documents.writing import Planned, WriteResult
-from vmrag_link.ops.system import stores
-from vmrag_link.ops.system.stores import build_document, update_metadata
+from vmrag_link.ops.stores import stores
+from vmrag_link.ops.stores.stores import build_document, update_metadata
 from vmrag_link.toolsets.learning import evidence_records as evidence
 from vmrag_link.toolsets.learning.evidence_records import split
 from vmrag_link.workspace import Workspace
+from vmrag_link.workspace.documents import writing
+from vmrag_link.workspace.documents.collections import find_exact
+from vmrag_link.workspace.documents.writing import Planned, WriteResult
 
 if TYPE_CHECKING:
     from vmrag_link.workspace import DocumentStore

@@ -11,14 +11,14 @@ from xml.parsers import expat
 
 from vmrag_link.errors import UsageInvalid
 from vmrag_link.models import Document, Record, parse_user_json
-from vmrag_link.ops.documents import named_files as files
-from vmrag_link.ops.documents.named_files import NamedFile
-from vmrag_link.ops.documents.writing import WriteResult
-from vmrag_link.ops.system import stores
+from vmrag_link.ops.stores import stores
 from vmrag_link.toolsets.learning import evidence_records as evidence
 from vmrag_link.toolsets.learning.evidence_records import Evidence, EvidenceItem
 from vmrag_link.toolsets.learning.runs import OutputUnreadable
 from vmrag_link.workspace import Workspace
+from vmrag_link.workspace.documents import named_files as files
+from vmrag_link.workspace.documents.named_files import NamedFile
+from vmrag_link.workspace.documents.writing import WriteResult
 
 Metric = Literal["error_count", "linting", "complexity", "coverage", "maintainability"]
 

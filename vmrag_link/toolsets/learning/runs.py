@@ -17,13 +17,13 @@ import msgspec
 from vmrag_link.errors import GitReferenceMissing, UsageInvalid
 from vmrag_link.git import history, plumbing
 from vmrag_link.models import Document, Record
-from vmrag_link.ops.documents import named_files as files
-from vmrag_link.ops.documents.named_files import NamedFile
-from vmrag_link.ops.documents.writing import WriteResult
-from vmrag_link.ops.system import stores
+from vmrag_link.ops.stores import stores
 from vmrag_link.toolsets.learning import evidence_records as evidence
 from vmrag_link.toolsets.learning.evidence_records import Evidence, EvidenceItem
 from vmrag_link.workspace import Workspace
+from vmrag_link.workspace.documents import named_files as files
+from vmrag_link.workspace.documents.named_files import NamedFile
+from vmrag_link.workspace.documents.writing import WriteResult
 
 RUN = "test_run"
 TYPE: evidence.EvidenceType = "test_transition"

@@ -9,11 +9,11 @@ from typing import Annotated
 from msgspec import Meta
 
 from vmrag_link.models import LONGEST_QUERY, LONGEST_TEXT, Document, Record
-from vmrag_link.ops.documents.writing import WriteResult
-from vmrag_link.ops.system import stores
+from vmrag_link.ops.stores import stores
 from vmrag_link.toolsets.learning import evidence_records as evidence
 from vmrag_link.toolsets.learning.evidence_records import Evidence, EvidenceItem, file_name, split
 from vmrag_link.workspace import Workspace
+from vmrag_link.workspace.documents.writing import WriteResult
 
 TYPE: evidence.EvidenceType = "runtime_error_resolution"
 

@@ -5,9 +5,8 @@ from __future__ import annotations
 from typing import Annotated
 
 from vmrag_link.errors import plural
-from vmrag_link.ops.documents import named_files as files
-from vmrag_link.ops.system import stores
-from vmrag_link.ops.system.relocation import SetupReport, setup_collections
+from vmrag_link.ops.stores import stores
+from vmrag_link.ops.stores.relocation import SetupReport, setup_collections
 from vmrag_link.toolsets.learning import evidence_records
 from vmrag_link.toolsets.learning.chats import ChatReport, ChatRequest, log_chat
 from vmrag_link.toolsets.learning.promotion import PromotionReport, PromotionRequest, promote
@@ -20,6 +19,7 @@ from vmrag_link.toolsets.learning.validation import (
     find_output_file,
     validate_evidence,
 )
+from vmrag_link.workspace.documents import named_files as files
 from vmrag_mcp.arguments import EXISTING_FILE, Given, fields_as_keywords
 from vmrag_mcp.registry import tool
 from vmrag_mcp.results import ToolAnswer

@@ -15,17 +15,17 @@ import msgspec
 
 from vmrag_link.errors import JsonInvalid, NothingSelected, UsageInvalid, file_failures
 from vmrag_link.models import At, Record, encode_canonical_json, format_json, parse_user_json
-from vmrag_link.ops.documents import named_files as files
-from vmrag_link.ops.documents import writing
-from vmrag_link.ops.documents.named_files import NamedFile
-from vmrag_link.ops.documents.writing import Planned, WriteResult
-from vmrag_link.ops.system import stores
+from vmrag_link.ops.stores import stores
 from vmrag_link.paths import read_regular, write_atomically
 from vmrag_link.toolsets.learning import evidence_records as evidence
 from vmrag_link.toolsets.learning import quality_checks, runs, runtime_errors
 from vmrag_link.toolsets.learning.evidence_records import Evidence, EvidenceItem, split
 from vmrag_link.toolsets.learning.quality_checks import COVERAGE
 from vmrag_link.workspace import Workspace
+from vmrag_link.workspace.documents import named_files as files
+from vmrag_link.workspace.documents import writing
+from vmrag_link.workspace.documents.named_files import NamedFile
+from vmrag_link.workspace.documents.writing import Planned, WriteResult
 
 VALIDATION = "validation"
 

@@ -15,15 +15,15 @@ from vmrag_link.documents import import_base, importing
 from vmrag_link.documents.importing import FileSelection, SkippedFile
 from vmrag_link.errors import FAILED_CHECK, AccessDenied, FetchFailed, FileFailed, UsageInvalid, VmragError, enumerated
 from vmrag_link.models import ChangeCounts, Record
-from vmrag_link.ops.documents import named_files, writing
-from vmrag_link.ops.documents.leaving_out import ImportFilter
-from vmrag_link.ops.documents.named_files import SourceContent
-from vmrag_link.ops.documents.tracked_files import TrackedFiles
 from vmrag_link.toolsets.libraries import pages
 from vmrag_link.toolsets.libraries.ingest import DEFAULT, Ingested, check, converting, find_library, held, ingest
 from vmrag_link.toolsets.libraries.take_pages import SiteReport, take_site
 from vmrag_link.toolsets.libraries.web.sitemap import MOST_LOCATIONS, MOST_PAGES
 from vmrag_link.workspace import Workspace
+from vmrag_link.workspace.documents import named_files, writing
+from vmrag_link.workspace.documents.leaving_out import ImportFilter
+from vmrag_link.workspace.documents.named_files import SourceContent
+from vmrag_link.workspace.documents.tracked_files import TrackedFiles
 
 BATCH, BATCH_BYTES = 200, 32_000_000
 """So many sources are stored at a time: their bytes and texts are in memory together."""

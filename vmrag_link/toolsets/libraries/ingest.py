@@ -33,11 +33,11 @@ from vmrag_link.models import (
     encode_canonical_json,
     parse_user_json,
 )
-from vmrag_link.ops.documents import collections, writing
-from vmrag_link.ops.documents.drafts import refuse_reserved
-from vmrag_link.ops.documents.named_files import SourceContent
-from vmrag_link.ops.documents.writing import Planned, WriteResult
 from vmrag_link.workspace import Workspace
+from vmrag_link.workspace.documents import collections, writing
+from vmrag_link.workspace.documents.drafts import refuse_reserved
+from vmrag_link.workspace.documents.named_files import SourceContent
+from vmrag_link.workspace.documents.writing import Planned, WriteResult
 
 DEFAULT = "default"
 """The library of whoever names none."""

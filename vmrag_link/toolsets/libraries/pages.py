@@ -17,11 +17,11 @@ from vmrag_link.documents import import_base
 from vmrag_link.errors import GitFailed, RemoteNotTrusted, UsageInvalid, quoted
 from vmrag_link.git import configuration
 from vmrag_link.models import Document
-from vmrag_link.ops.documents.named_files import SourceContent, hash_of
 from vmrag_link.toolsets.libraries.web.addresses import limits_of, private_hosts
 from vmrag_link.toolsets.libraries.web.fetching import fetch
 from vmrag_link.toolsets.libraries.web.urls import PageUrl, parse_url
 from vmrag_link.workspace import Workspace
+from vmrag_link.workspace.documents.named_files import SourceContent, hash_of
 
 TRUSTED_KEY = "vmrag.trustedHost"
 """Key in git config: a host (`HOST` or `HOST:PORT`) that agents may have pages fetched from."""

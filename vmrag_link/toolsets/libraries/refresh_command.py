@@ -20,10 +20,6 @@ from vmrag_link.errors import (
     quoted,
 )
 from vmrag_link.models import At, Record
-from vmrag_link.ops.documents import named_files, writing
-from vmrag_link.ops.follow.follow_pin import follow_and_warn
-from vmrag_link.ops.history import document_names
-from vmrag_link.ops.history.word_diff import hidden_suffix
 from vmrag_link.toolsets.libraries.ingest import all_libraries
 from vmrag_link.toolsets.libraries.pages import Admit, admit_stored, admit_typed
 from vmrag_link.toolsets.libraries.take_pages import TakenPage, take_pages
@@ -31,6 +27,10 @@ from vmrag_link.toolsets.libraries.web.addresses import limits_of
 from vmrag_link.toolsets.libraries.web.robots import Pace, Robots
 from vmrag_link.toolsets.libraries.web.urls import PageUrl, parse_url
 from vmrag_link.workspace import Workspace
+from vmrag_link.workspace.documents import named_files, writing
+from vmrag_link.workspace.follow.follow_pin import follow_and_warn
+from vmrag_link.workspace.history import document_names
+from vmrag_link.workspace.history.word_diff import hidden_suffix
 
 
 class RefreshReport(Record, frozen=True):

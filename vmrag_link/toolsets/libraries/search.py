@@ -19,14 +19,14 @@ from vmrag_link.documents import import_base
 from vmrag_link.errors import FilterInvalid
 from vmrag_link.index.metadata import parse_chunk_id
 from vmrag_link.models import PAGE_BREAK, At, Collection, Document, Record
-from vmrag_link.ops.documents import named_files
-from vmrag_link.ops.documents.document_selection import chunks_of
-from vmrag_link.ops.follow.provenance import AnswerOrigin, find_view_origin
-from vmrag_link.ops.index.query import require_query, search_index
 from vmrag_link.retrieval.query import Hit, Mode, Query
 from vmrag_link.retrieval.search import Searcher
 from vmrag_link.toolsets.libraries.ingest import all_libraries
 from vmrag_link.workspace import Workspace
+from vmrag_link.workspace.answers.query import require_query, search_index
+from vmrag_link.workspace.documents import named_files
+from vmrag_link.workspace.documents.document_selection import chunks_of
+from vmrag_link.workspace.follow.provenance import AnswerOrigin, find_view_origin
 
 if TYPE_CHECKING:
     from vmrag_link.workspace import View

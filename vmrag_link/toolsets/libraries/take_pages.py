@@ -20,9 +20,6 @@ from vmrag_link.errors import (
     VmragError,
 )
 from vmrag_link.models import Document, Record
-from vmrag_link.ops.documents import writing
-from vmrag_link.ops.documents.named_files import SourceContent
-from vmrag_link.ops.history.word_diff import Words, words_of
 from vmrag_link.toolsets.libraries import pages
 from vmrag_link.toolsets.libraries.ingest import Convert, check, converting, find_library, ingest
 from vmrag_link.toolsets.libraries.pages import Admit
@@ -31,6 +28,9 @@ from vmrag_link.toolsets.libraries.web.addresses import limits_of
 from vmrag_link.toolsets.libraries.web.robots import Pace
 from vmrag_link.toolsets.libraries.web.urls import parse_url
 from vmrag_link.workspace import Workspace
+from vmrag_link.workspace.documents import writing
+from vmrag_link.workspace.documents.named_files import SourceContent
+from vmrag_link.workspace.history.word_diff import Words, words_of
 
 
 class SiteReport(Record, frozen=True):

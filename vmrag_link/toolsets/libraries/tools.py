@@ -10,15 +10,7 @@ from vmrag_link.errors import EmbeddingError, IndexExtraMissing, plural, quoted
 from vmrag_link.git.listing import refuse_ignored
 from vmrag_link.index.contents import count_chunks_by_document
 from vmrag_link.models import LIBRARY, At, Document, Record
-from vmrag_link.ops.documents import named_files, writing
-from vmrag_link.ops.documents.collections import TABLES, require_table
-from vmrag_link.ops.documents.document_selection import chunks_of
-from vmrag_link.ops.documents.named_files import SourceContent
-from vmrag_link.ops.documents.writing import WriteResult
-from vmrag_link.ops.follow.follow_pin import read_consistently
-from vmrag_link.ops.follow.provenance import AnswerOrigin, find_origin, find_view_origin
-from vmrag_link.ops.index.index_status import read_held_now
-from vmrag_link.ops.system import stores
+from vmrag_link.ops.stores import stores
 from vmrag_link.toolsets.libraries import pages
 from vmrag_link.toolsets.libraries import search as searching
 from vmrag_link.toolsets.libraries.ingest import (
@@ -35,6 +27,14 @@ from vmrag_link.toolsets.libraries.pages import Admit
 from vmrag_link.toolsets.libraries.search import LibraryPassages
 from vmrag_link.toolsets.libraries.web.urls import PageUrl
 from vmrag_link.workspace import Workspace
+from vmrag_link.workspace.answers.index_status import read_held_now
+from vmrag_link.workspace.documents import named_files, writing
+from vmrag_link.workspace.documents.collections import TABLES, require_table
+from vmrag_link.workspace.documents.document_selection import chunks_of
+from vmrag_link.workspace.documents.named_files import SourceContent
+from vmrag_link.workspace.documents.writing import WriteResult
+from vmrag_link.workspace.follow.follow_pin import read_consistently
+from vmrag_link.workspace.follow.provenance import AnswerOrigin, find_origin, find_view_origin
 from vmrag_mcp.arguments import DOCUMENTS, EXISTING_FILE, METADATA, RESULTS, Given, Offset, QueryText
 from vmrag_mcp.registry import tool
 from vmrag_mcp.results import ToolAnswer, ToolResult

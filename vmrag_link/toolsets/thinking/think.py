@@ -15,11 +15,11 @@ from vmrag_link import clock
 from vmrag_link.documents.import_base import find_id_problem
 from vmrag_link.errors import UsageInvalid
 from vmrag_link.models import LONGEST_TEXT, At, Document, Record, content_hash, parse_metadata
-from vmrag_link.ops.documents import writing
-from vmrag_link.ops.documents.writing import Planned, WriteResult
-from vmrag_link.ops.system import stores
-from vmrag_link.ops.system.stores import THOUGHTS, build_document
+from vmrag_link.ops.stores import stores
+from vmrag_link.ops.stores.stores import THOUGHTS, build_document
 from vmrag_link.workspace import Workspace
+from vmrag_link.workspace.documents import writing
+from vmrag_link.workspace.documents.writing import Planned, WriteResult
 
 if TYPE_CHECKING:
     from vmrag_link.workspace import DocumentStore

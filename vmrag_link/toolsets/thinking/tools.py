@@ -9,17 +9,17 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from vmrag_link.errors import plural
 from vmrag_link.models import DocumentHeader, Record, parse_metadata
-from vmrag_link.ops.follow.follow_pin import read_consistently
-from vmrag_link.ops.follow.provenance import AnswerOrigin, find_origin, find_view_origin
-from vmrag_link.ops.index.query import search_index
-from vmrag_link.ops.system import stores
-from vmrag_link.ops.system.stores import THOUGHTS
+from vmrag_link.ops.stores import stores
+from vmrag_link.ops.stores.stores import THOUGHTS
 from vmrag_link.retrieval import fusion
 from vmrag_link.retrieval.query import Mode, NearHit, Query, to_similarity
 from vmrag_link.retrieval.search import Searcher
 from vmrag_link.toolsets.thinking import think
 from vmrag_link.toolsets.thinking.think import NewThought, Thought, ThoughtReport
 from vmrag_link.workspace import Workspace
+from vmrag_link.workspace.answers.query import search_index
+from vmrag_link.workspace.follow.follow_pin import read_consistently
+from vmrag_link.workspace.follow.provenance import AnswerOrigin, find_origin, find_view_origin
 from vmrag_mcp.arguments import RESULTS, Given, QueryText, fields_as_keywords
 from vmrag_mcp.registry import tool
 from vmrag_mcp.results import ToolAnswer

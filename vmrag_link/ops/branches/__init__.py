@@ -1,1 +1,0 @@
-"""KB branches: committing on them, switching, resetting, merging and pulling into them."""

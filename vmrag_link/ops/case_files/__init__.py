@@ -1,0 +1,1 @@
+"""Results of `check` and `verify` for test reporters of CI."""

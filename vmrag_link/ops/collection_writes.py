@@ -1,0 +1,299 @@
+"""Collections that clients make, change and remove: each call all or nothing.
+
+Clients give and get settings of a collection's index among the keys of its metadata.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal, get_args
+
+import msgspec
+
+from vmrag_link.documents.chunking import require_valid_sizes
+from vmrag_link.embedding.base import Model
+from vmrag_link.engines.base import Write
+from vmrag_link.errors import (
+    CollectionExists,
+    ConfirmationMissing,
+    ContentRefused,
+    EmbeddingFailed,
+    IndexExtraMissing,
+    UsageInvalid,
+    plural,
+    shortened,
+)
+from vmrag_link.index.metadata import HNSW_PREFIX, HNSW_SETTINGS
+from vmrag_link.models import (
+    At,
+    Chunking,
+    Collection,
+    Distance,
+    Record,
+    encode_canonical_json,
+    parse_metadata,
+    parse_user_json,
+)
+from vmrag_link.ops import rm
+from vmrag_link.sync.adding import check_model
+from vmrag_link.workspace import Workspace
+from vmrag_link.workspace.documents import collections, writing
+from vmrag_link.workspace.documents.collections import find_collection, find_exact, make_collection, require_plain
+from vmrag_link.workspace.documents.writing import Planned, WriteResult
+
+SPACE = "hnsw:space"
+"""Where clients put the distance of a collection; it has a column of its own."""
+
+
+class CreatedCollection(Record, frozen=True):
+    """`created` False: it was there already, and nothing was changed.
+
+    `ignored`: the keys of HNSW settings that are recorded, but that no index here has.
+    """
+
+    collection: Collection
+    created: bool
+    ignored: tuple[str, ...]
+
+
+class ModifiedCollection(Record, frozen=True):
+    """`unapplied`: the recorded keys of HNSW settings that the present index lacks."""
+
+    collection: Collection
+    renamed: bool
+    described: bool
+    unapplied: tuple[str, ...]
+
+
+class DeletedCollection(Record, frozen=True):
+    """`kept`: the revision that holds its uncommitted documents; empty for none."""
+
+    name: str
+    documents: int
+    uncommitted: int
+    kept: str
+
+
+def create_collection(
+    ws: Workspace,
+    name: str,
+    *,
+    metadata: Mapping[str, Any],
+    embedding_function: str = "",
+    chunking: Mapping[str, Any] | None = None,
+    get_or_create: bool = False,
+) -> WriteResult[CreatedCollection]:
+    """Make an empty collection; its distance is l2 unless `hnsw:space` in its metadata is given.
+
+    `embedding_function` and `chunking` are what the settings say unless they are given. Raises
+    `NameInvalid`, `CollectionExists`, `ContentRefused` for metadata, `UsageInvalid` for chunking,
+    `Embedding` errors for a model that cannot work here, and as `writing.write`.
+    """
+    collections.require_name(name)
+    given = flatten_metadata(metadata)
+    distance = given.pop(SPACE, "l2")
+    cut = _chunking(ws, chunking or {})
+    ignored = tuple(key for key in given if key.startswith(HNSW_PREFIX) and key not in HNSW_SETTINGS)
+
+    def plan(at: At) -> Planned[CreatedCollection]:
+        found = find_exact(ws, at, name)
+        if found and not get_or_create:
+            raise _collection_exists(name)
+        if found:
+            return Planned(None, CreatedCollection(found, created=False, ignored=ignored))
+        model = load_working_model(ws, embedding_function or ws.config.embedding.model)
+        new = make_collection(name, model, cut, metadata=encode_canonical_json(given), distance=distance)
+        return Planned(Write(put_collections=[new]), CreatedCollection(new, created=True, ignored=ignored))
+
+    return writing.write_rows(ws, plan, f"create collection {name}")
+
+
+def modify_collection(
+    ws: Workspace, name: str, *, new_name: str | None = None, metadata: Mapping[str, Any] | None = None
+) -> WriteResult[ModifiedCollection]:
+    """Rename a collection, replace its metadata, or both.
+
+    HNSW settings that the new metadata does not name stay recorded. A renamed collection's
+    documents move; a diff shows it as the same one, and its vectors come from the cache. Raises
+    `CollectionMissing`, `CollectionExists`, `NameInvalid`, `ContentRefused`, `UsageInvalid`,
+    `EmbeddingMismatch`, and as `writing.write`.
+    """
+    if new_name is None and metadata is None:
+        raise UsageInvalid(
+            "Neither a new name nor new metadata is given.", hint="Give new_name, new_metadata, or both."
+        )
+    if new_name is not None:
+        collections.require_name(new_name)
+    given = None if metadata is None else flatten_metadata(metadata)
+
+    def plan(at: At) -> Planned[ModifiedCollection]:
+        before = find_collection(ws, at, name)
+        recorded = before.metadata if given is None else replace_metadata(before, given)
+        after = msgspec.structs.replace(before, name=new_name or before.name, metadata=recorded)
+        report = ModifiedCollection(
+            after,
+            renamed=after.name != before.name,
+            described=recorded != before.metadata,
+            unapplied=unapplied_settings(before, after, given or {}),
+        )
+        if after == before:
+            return Planned(None, report)
+        return Planned(_renamed(ws, at, before, after) if report.renamed else Write(put_collections=[after]), report)
+
+    return writing.write_rows(ws, plan, f"modify collection {name}")
+
+
+def _renamed(ws: Workspace, at: At, before: Collection, after: Collection) -> Write:
+    require_plain(before)
+    if any(collection.name == after.name for collection in ws.engine.list_collections(at)):
+        raise _collection_exists(after.name)
+    check_model(ws.models.load_for(before), before)  # its documents are indexed under the new name
+    moved = ws.engine.read_documents(at, collection=before.name)  # read while they are written: all as of one moment
+    return Write(
+        put_collections=[after],
+        remove_collections=[before.name],
+        put_documents=(msgspec.structs.replace(each, collection=after.name) for each in moved),
+    )
+
+
+def delete_collection(ws: Workspace, name: str, *, confirmed: bool) -> WriteResult[DeletedCollection]:
+    """Remove a collection with its documents; what was never committed of it stays reachable.
+
+    Raises `CollectionMissing`, `ConfirmationMissing` unless it is `confirmed`, and as
+    `writing.write`.
+    """
+
+    def plan(at: At) -> Planned[DeletedCollection]:
+        collection = find_collection(ws, at, name)
+        count = ws.engine.count_documents(at, collection=collection.name)
+        lost = rm.find_unsaved(ws, at, lambda key: key[0] == collection.name)
+        changed = len(lost.documents)
+        if not confirmed:
+            raise _confirmation_missing(collection.name, count, changed)
+        kept = rm.keep_unsaved(ws, at, lost, before=f"collection {collection.name} was deleted")
+        return Planned(
+            Write(remove_collections=[collection.name]), DeletedCollection(collection.name, count, changed, kept)
+        )
+
+    return writing.write_rows(ws, plan, f"delete collection {name}")
+
+
+def _collection_exists(name: str) -> CollectionExists:
+    return CollectionExists(f"There is a collection {name!r} already.", hint="vmrag list", collection_name=name)
+
+
+def _confirmation_missing(name: str, count: int, uncommitted: int) -> ConfirmationMissing:
+    lost = f", {uncommitted} of them with a text that was never committed" if uncommitted else ", all of them committed"
+    return ConfirmationMissing(
+        f"This would delete collection {name!r} with {plural(count, 'document')}{lost if count else ''}.",
+        hint="confirm=true deletes it",
+        collection_name=name,
+        document_count=count,
+        uncommitted_count=uncommitted,
+    )
+
+
+# -- how the documents will be indexed
+
+
+class _Chunking(Record, frozen=True, forbid_unknown_fields=True):
+    strategy: Literal["characters"]
+    size: Annotated[int, msgspec.Meta(ge=1, le=100_000)]
+    overlap: Annotated[int, msgspec.Meta(ge=0, le=99_999)]
+
+
+def _chunking(ws: Workspace, given: Mapping[str, Any]) -> Chunking:
+    """Raises `UsageInvalid`."""
+    usual = ws.config.chunking
+    whole = {"strategy": "characters", "size": usual.size, "overlap": usual.overlap, **given}
+    try:
+        found = msgspec.convert(whole, type=_Chunking, strict=False)
+    except msgspec.ValidationError as error:
+        raise UsageInvalid(
+            f"chunking cannot be used: {error}.", hint='For example: {"size": 512, "overlap": 50}', parameter="chunking"
+        ) from None
+    chunking = Chunking(found.strategy, found.size, found.overlap)
+    require_valid_sizes(chunking)
+    return chunking
+
+
+def load_working_model(ws: Workspace, name: str) -> Model:
+    """The embedding model of that name, proven to work by embedding a word.
+
+    Raises `EmbeddingFailed`, also for what is not installed, and `EmbeddingMismatch`.
+    """
+    try:
+        model = ws.models.load_named(name)
+        model.embed([name])
+    except (UsageInvalid, IndexExtraMissing) as error:
+        raise EmbeddingFailed(error.message, hint=error.hint, embedding_function=name) from error
+    return model
+
+
+def shown_metadata(collection: Collection) -> dict[str, Any]:
+    """A collection's metadata as clients know it: with the distance, which they look for there."""
+    return {**parse_metadata(collection), SPACE: collection.distance}
+
+
+def flatten_metadata(metadata: Mapping[str, Any]) -> dict[str, Any]:
+    """Metadata without `settings`, whose keys stand beside the others. Raises `ContentRefused`."""
+    try:
+        given = parse_user_json(json.dumps(metadata))
+    except ValueError as error:
+        raise ContentRefused(f"The metadata {error}.", hint="Use texts, numbers, true, false or null.") from None
+    settings = given.pop("settings", {})
+    if not isinstance(settings, dict):
+        raise _refusal("settings", "an object", settings)
+    for key, value in settings.items():
+        if key in given and given[key] != value:
+            raise ContentRefused(
+                f"{key!r} is {given[key]!r} in the metadata and {value!r} in its 'settings'.",
+                hint="Give it once.",
+                key=key,
+            )
+        given[key] = value
+    for key, value in given.items():
+        _check_value(key, value)
+    return {key: value for key, value in given.items() if value is not None or not key.startswith(HNSW_PREFIX)}
+
+
+def _check_value(key: str, value: Any) -> None:
+    if isinstance(value, dict | list):
+        raise _refusal(key, "a text, a number, true, false or null", value)
+    if value is None:
+        return
+    if key == "description" and not isinstance(value, str):
+        raise _refusal(key, "a text", value)
+    if key == SPACE and value not in get_args(Distance):
+        raise _refusal(key, f"one of {', '.join(get_args(Distance))}", value)
+    setting = HNSW_SETTINGS.get(key)
+    if setting and not setting.allows(value):
+        raise _refusal(key, f"a whole number from {setting.low} to {setting.high}", value)
+
+
+def _refusal(key: str, expected: str, value: Any) -> ContentRefused:
+    given = shortened(encode_canonical_json(value))
+    return ContentRefused(f"{key!r} in the metadata must be {expected}, not {given}.", key=key)
+
+
+def replace_metadata(before: Collection, given: Mapping[str, Any]) -> str:
+    """New metadata.
+
+    Settings of the index that are not given stay: they are not the user's metadata.
+    """
+    recorded = parse_metadata(before)
+    kept = {key: value for key, value in recorded.items() if key.startswith(HNSW_PREFIX)}
+    return encode_canonical_json(kept | {key: value for key, value in given.items() if key != SPACE})
+
+
+def unapplied_settings(before: Collection, after: Collection, given: Mapping[str, Any]) -> tuple[str, ...]:
+    """The given settings that the index does not take over.
+
+    A renamed collection's index is made anew, with every setting but another distance.
+    """
+    now = {key: each.default for key, each in HNSW_SETTINGS.items()} | shown_metadata(before)
+    fixed = [
+        key for key in given if key.startswith(HNSW_PREFIX) and (key not in HNSW_SETTINGS or after.name == before.name)
+    ]
+    return tuple(key for key in fixed if given[key] != now.get(key))

@@ -1,0 +1,270 @@
+"""`vmrag commit`: commit the uncommitted documents, pin the new revision, stage the pin.
+
+The journal makes it whole: an entry is durable before the first step and goes away after the last,
+so after a kill the next command finishes what the entry says (`ops.follow.recovery`).
+"""
+
+from __future__ import annotations
+
+import re
+
+import msgspec
+
+from vmrag_link import clock, locks
+from vmrag_link.engines import migrated
+from vmrag_link.engines.base import Write, has_remembered_changes
+from vmrag_link.engines.logical import implied_table
+from vmrag_link.errors import (
+    INDEXING_FAILURES,
+    GitBusy,
+    GitFailed,
+    KnowledgeMoved,
+    LockError,
+    MessageMissing,
+    NoChanges,
+    RevisionUnpinned,
+    UsageInvalid,
+    quoted,
+)
+from vmrag_link.git import plumbing
+from vmrag_link.git.refs import BRANCHES
+from vmrag_link.journal import CommitEntry
+from vmrag_link.models import At, ChangeCounts, Record, WorkingSet
+from vmrag_link.sync.plan import assume_collection
+from vmrag_link.sync.target import Target, list_dirty_branches
+from vmrag_link.workspace import Workspace
+from vmrag_link.workspace.documents import writing
+from vmrag_link.workspace.merge import merge_state
+from vmrag_link.workspace.pins import pinning
+from vmrag_link.workspace.pins.pinning import PinBlock, PinReport
+
+_WORDS = r"[^<>\s]([^<>\0-\x1f]*[^<>\s])?"
+AUTHOR = re.compile(rf"{_WORDS} <[^<>\s]+>")
+ADDRESS = re.compile(r"[^<>\s@]+@[^<>\s@]+")
+NAME = re.compile(_WORDS)
+
+
+class CommitReport(Record, frozen=True):
+    """`staged` False: another git command held the index, so `git add .dolt-version` is left to do.
+
+    `pending`: why the index did not follow; the revision is committed and pinned, and the next
+    command catches up.
+    """
+
+    revision: str
+    parent: str
+    branch: str
+    changes: ChangeCounts
+    pin: PinBlock | None
+    staged: bool
+    pending: str = ""
+
+
+class PlannedCommit(Record, frozen=True):
+    """The changes that a commit would contain, such as `added: handbook/faq.md`.
+
+    `symbolic` is HEAD. `merged` names what an open merge merges; empty if no merge is open.
+    """
+
+    symbolic: str | None
+    kb_branch: str
+    documents: tuple[str, ...]
+    collections: tuple[str, ...]
+    merged: str = ""
+
+
+def plan_commit(ws: Workspace, *, author: str | None = None) -> PlannedCommit:
+    """Return what `commit` would commit now. Raises `NoChanges`, and as `author_line` and
+    `writing.writable`, before the user writes a message.
+    """
+    resolve_author(ws, author)
+    target = writing.require_writable(ws, index=False)
+    merge_open = merge_state.recover_merge(ws)
+    branch, symbolic = target.kb_branch, target.trigger.symbolic
+    merges = bool(merge_open and merge_open.kind == "merge" and merge_open.symbolic == symbolic)
+    if not merges and (branch is None or not branch.dirty):
+        raise _no_changes(ws, target)
+    documents, collections = _describe_changes(ws, branch.head, WorkingSet(branch.name)) if branch else ((), ())
+    name = branch.name if branch else ""
+    return PlannedCommit(symbolic, name, documents, collections, merge_open.source if merge_open and merges else "")
+
+
+def list_unplanned(ws: Workspace, planned: PlannedCommit, report: CommitReport) -> tuple[str, ...]:
+    """Return the changes of documents in a commit that its plan does not list."""
+    if planned.merged:
+        return ()
+    documents, _ = _describe_changes(ws, report.parent, report.revision)
+    return tuple(change for change in documents if change not in planned.documents)
+
+
+def _describe_changes(ws: Workspace, before: At, after: At) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    difference = ws.engine.diff_headers(before, after)
+    documents = tuple(f"{change.kind}: {'/'.join(change.key)}" for change in difference.documents)
+    return documents, tuple(f"{change.kind}: {change.key} (the collection)" for change in difference.collections)
+
+
+def commit(
+    ws: Workspace,
+    message: str,
+    *,
+    author: str | None = None,
+    follow: bool = True,
+    planned: PlannedCommit | None = None,
+) -> CommitReport:
+    """Commit the uncommitted documents, or close the open merge, and pin the result.
+
+    Without `follow`, the next command updates an index that is already behind. `planned`: what the
+    user saw, on the branch that HEAD must still be on. Raises `NoChanges`, `KnowledgeMoved`,
+    `GitBusy`, `FileFailed` (full disk: nothing happened), and as `author_line` and
+    `writing.writable`. Raises `MergeConflict` while something of it is not
+    decided. `RevisionUnpinned`: committed, but HEAD moved at the same moment; coming back finishes
+    it.
+    """
+    if not message.strip():
+        raise MessageMissing("A commit needs a message.", hint='vmrag commit -m "What changed in the knowledge"')
+    target = writing.require_writable(ws)
+    if planned and target.trigger.symbolic != planned.symbolic:
+        code = (planned.symbolic or "").removeprefix(BRANCHES)
+        raise KnowledgeMoved(
+            "HEAD moved to another branch while you wrote the message, so nothing was committed",
+            hint=f"git switch {quoted(code)} && vmrag commit",
+        )
+    who = resolve_author(ws, author)
+    merge_open = merge_state.recover_merge(ws)
+    if merge_open and merge_open.kind == "merge" and merge_open.symbolic == target.trigger.symbolic:
+        return _close_merge(ws, target, message, who)
+    if target.kb_branch is None or not target.kb_branch.dirty:
+        raise _no_changes(ws, target)
+    copy = ws.sync_context.working_copy(target.kb_branch.name, target.revision)
+    left = not follow and bool(copy.find_problem())
+    with locks.hold_exclusive(ws.places.workspace_lock, purpose="commit", timeout=ws.lock_timeout):
+        if ws.read_trigger() != target.trigger:
+            raise KnowledgeMoved("HEAD moved while this waited; nothing was committed.", hint="vmrag status")
+        report = _commit_and_pin(ws, target, message, who)
+    if left:
+        return msgspec.structs.replace(report, pending="The index follows with the next call.")
+    try:
+        ws.bring_to_pin()
+    except (*INDEXING_FAILURES, GitBusy, LockError) as error:
+        return msgspec.structs.replace(report, pending=f"The index could not follow yet: {error.sentence}")
+    return report
+
+
+def count_chunks(ws: Workspace, report: CommitReport) -> int:
+    """How many chunks the index holds of the documents that the commit added or modified.
+
+    0 while the index lies behind.
+    """
+    from vmrag_link.index.contents import count_chunks
+
+    if report.pending:
+        return 0
+    put = [document.key for document in ws.engine.diff(report.parent, report.revision).documents if document.after]
+    return ws.reader.read(lambda view: count_chunks(view.folder, put))
+
+
+def _no_changes(ws: Workspace, target: Target) -> NoChanges:
+    elsewhere = list_dirty_branches(ws.engine, target)
+    others = f" Uncommitted ones stay with {', '.join(map(repr, elsewhere))}: see vmrag branch." if elsewhere else ""
+    return NoChanges(
+        f"No documents have changed since the last commit.{others}", hint="vmrag import DIR, vmrag add FILE"
+    )
+
+
+def _close_merge(ws: Workspace, target: Target, message: str, author: str) -> CommitReport:
+    """Close the open merge: its result is the commit, whatever documents it changes."""
+    from vmrag_link.merging.revisions import Signature
+    from vmrag_link.ops.merge import merge
+
+    state = merge_state.require_merge(ws)
+    if not state.commit and not state.written:
+        merge.continue_merge(ws)  # its result waited for a look: the commit ends that
+    report = merge.continue_merge(ws, Signature(message, author, clock.now()))
+    name = target.kb_branch.name if target.kb_branch else ""
+    return CommitReport(
+        report.revision or "", state.ours, name, report.changes, report.pin, report.staged, report.pending
+    )
+
+
+def resolve_author(ws: Workspace, author: str | None) -> str:
+    """`Name <email>`: given so, or made of an address or a name alone; None means git's.
+
+    Raises `UsageInvalid`, `GitFailed`.
+    """
+    if author is None:
+        return plumbing.read_identity(ws.places)
+    whole = author.strip()
+    if ADDRESS.fullmatch(whole):
+        whole = f"{whole.partition('@')[0]} <{whole}>"
+    elif NAME.fullmatch(whole):
+        whole = f"{whole} <{plumbing.read_identity(ws.places).rpartition('<')[2]}"
+    if not AUTHOR.fullmatch(whole):
+        raise UsageInvalid(
+            f"{author!r} is not an author.", hint="--author 'Name <email>'", author=author, parameter="author"
+        )
+    return whole
+
+
+def _commit_and_pin(ws: Workspace, target: Target, message: str, author: str) -> CommitReport:
+    assert target.kb_branch is not None  # noqa: S101  commit() has looked
+    branch, parent = target.kb_branch.name, target.revision
+    _create_missing_collections(ws, branch, parent)
+    now = clock.now()
+    if not ws.config.auto_pin:
+        revision = ws.engine.commit(branch, message=message, author=author, date=now, expected=parent)
+        _forget_remembered_changes(ws, branch)
+        return CommitReport(revision, parent, branch, _counted(ws, parent, revision), None, staged=False)
+    before = target.trigger.pin.decode() if target.trigger.pin is not None else None
+    entry = CommitEntry(str(ws.places.git_dir), target.trigger.symbolic or "", before, kb_branch=branch, parent=parent)
+    with ws.journal.record_entry(entry):
+        revision = ws.engine.commit(branch, message=message, author=author, date=now, expected=parent)
+        pinned = _pin(ws, target, revision, branch)
+    _forget_remembered_changes(ws, branch)
+    return CommitReport(revision, parent, branch, _counted(ws, parent, revision), pinned.pin, pinned.staged)
+
+
+def _counted(ws: Workspace, parent: str, revision: str) -> ChangeCounts:
+    """Count the changes of a commit. The engine keeps the difference for the index."""
+    return ws.engine.diff(parent, revision).count_changes()
+
+
+def _forget_remembered_changes(ws: Workspace, branch: str) -> None:
+    """Forget the changes that the revision contained already: the commit includes them."""
+    if has_remembered_changes(ws.engine):
+        from vmrag_link.merging import replay  # rarely needed
+
+        replay.forget_changes(ws.engine, branch)
+
+
+def _create_missing_collections(ws: Workspace, branch: str, parent: str) -> None:
+    """Store the collections of documents that another program inserted without one."""
+    names = [name for name in ws.engine.find_undefined_collections(branch, since=parent) if not implied_table(name)]
+    if names:
+        ws.engine.write(
+            branch,
+            Write(put_collections=[assume_collection(name, ws.models.load_for) for name in names]),
+            expected=parent,
+        )
+
+
+def _pin(ws: Workspace, target: Target, revision: str, branch: str) -> PinReport:
+    """Write and stage the pin; compare HEAD before and after, because git may move it meanwhile."""
+    moved = "another git command moved HEAD or the pin in the same moment"
+    try:
+        report = pinning.write_pin(ws, revision, branch) if ws.read_trigger() == target.trigger else None
+    except (OSError, GitFailed) as error:
+        raise _unpinned_error(target, revision, branch, str(error)) from error
+    now = ws.read_trigger()
+    pin = migrated.try_read_pin(ws.places.kb, now.pin)
+    if report is None or now.symbolic != target.trigger.symbolic or pin is None or pin.dolt_commit != revision:
+        raise _unpinned_error(target, revision, branch, moved)
+    return report
+
+
+def _unpinned_error(target: Target, revision: str, branch: str, why: str) -> RevisionUnpinned:
+    return RevisionUnpinned(
+        f"Revision {revision[:7]} is committed to {branch!r}, but it could not be pinned: {why}.",
+        hint=f"git switch {quoted(target.trigger.branch or '')} && vmrag pin {revision}",
+        revision=revision,
+        branch=branch,
+    )

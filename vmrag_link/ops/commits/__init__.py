@@ -1,1 +1,0 @@
-"""Commits of the knowledge base: ancestry, distance, listings, differences."""

@@ -1,0 +1,137 @@
+"""`vmrag diff --queries`: what a change of the knowledge does to the answers."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Mapping, Sequence
+from typing import Literal
+
+from vmrag_link.errors import GitReferenceMissing, NotInitialized, PinError, PinMissing
+from vmrag_link.git import plumbing
+from vmrag_link.golden.queries import GoldenFile, GoldenQuery, RankedChunk
+from vmrag_link.models import Record
+from vmrag_link.paths import QUERIES_NAME
+from vmrag_link.settings import RetrievalSettings
+from vmrag_link.workspace import Workspace
+from vmrag_link.workspace.answers import golden_file
+from vmrag_link.workspace.answers.golden_file import GoldenAnswer, answer_queries
+from vmrag_link.workspace.answers.query import search_index
+from vmrag_link.workspace.follow import lazy_fetch
+from vmrag_link.workspace.follow.follow_pin import follow_and_warn
+from vmrag_link.workspace.follow.provenance import RankedRevision, can_files_answer, ranked_at
+from vmrag_link.workspace.history.revparse import WORKING, resolve_rev
+
+
+class QueryDiff(Record, frozen=True):
+    """One query's answers. `change`: `ranking`, other chunks or another order; `scores`, those
+    alone; `none`.
+    """
+
+    query: str
+    line: int
+    change: Literal["none", "scores", "ranking"]
+    before: tuple[RankedChunk, ...]
+    after: tuple[RankedChunk, ...]
+    problem_before: str = ""
+    problem_after: str = ""
+
+
+class QueriesDiff(Record, frozen=True):
+    """`old` and `new` are revisions or WORKING. `names`: what to print for the full names of
+    documents.
+    """
+
+    file: str
+    old: str
+    new: str
+    queries: tuple[QueryDiff, ...]
+    names: Mapping[str, str] = {}
+
+
+def diff_queries(ws: Workspace, old: str | None, new: str | None) -> QueriesDiff:
+    """Ask the work tree's golden queries at two places, named as for `word_diff`. A git ref's are
+    ranked as its own settings say, any other place's as those of the work tree.
+
+    Raises `QueriesMissing`, `QueriesInvalid`, and as `resolve_rev`.
+    """
+    golden = golden_file.load_queries(ws).golden
+    try:
+        follow_and_warn(ws, index=True)
+    except (NotInitialized, PinMissing) as why:
+        if not can_files_answer(ws, why):
+            raise
+    before = _committed_here(ws) if old is None else _place(ws, old)
+    after = _place(ws, WORKING if new is None else new)
+    pairs = answer_twice(ws, golden, before, after)
+    queries = tuple(diff_answers(*answers) for answers in pairs)
+    return QueriesDiff(QUERIES_NAME, _name(before), _name(after), queries, list_shown_names(pairs))
+
+
+AnsweredTwice = tuple[GoldenQuery, GoldenAnswer, GoldenAnswer]
+
+
+def list_shown_names(answered: Sequence[AnsweredTwice]) -> dict[str, str]:
+    """Return what to print for the full names of documents. A name that the later place does not
+    have may be of the earlier one.
+    """
+    return dict(answered[0][1].names.shown) | dict(answered[0][2].names.shown) if answered else {}
+
+
+def answer_twice(
+    ws: Workspace, golden: GoldenFile, before: RankedRevision | None, after: RankedRevision | None
+) -> list[AnsweredTwice]:
+    """Return the answers at two places, in the order of the queries. None is the work tree.
+
+    A revision without an index gets one. Raises the errors of `searching`.
+    """
+    return list(zip(golden.queries, _answers(ws, golden, before), _answers(ws, golden, after), strict=True))
+
+
+def diff_answers(query: GoldenQuery, before: GoldenAnswer, after: GoldenAnswer) -> QueryDiff:
+    change = _change(before, after)
+    return QueryDiff(query.text, query.line, change, before.found, after.found, before.problem, after.problem)
+
+
+def _committed_here(ws: Workspace) -> RankedRevision:
+    """Where the work tree stands, without what is not committed."""
+    commit = plumbing.read_head(ws.places).commit
+    try:
+        revision = ws.require_stored_revision()
+    except (NotInitialized, PinMissing) as why:
+        if not (commit and can_files_answer(ws, why)):
+            raise
+        revision = ""
+    files = ws.sources.read_config_at(commit) if commit and ws.sources.configured else None
+    return RankedRevision(revision, ws.config.retrieval, commit if files else None, files)
+
+
+def _place(ws: Workspace, name: str) -> RankedRevision | None:
+    """None: where the work tree stands, with its uncommitted documents."""
+    if name == WORKING:
+        return None
+    try:
+        revision = resolve_rev(ws, name)
+    except (NotInitialized, PinMissing) as why:
+        if not can_files_answer(ws, why):
+            raise
+        return ranked_at(ws, name)
+    with contextlib.suppress(GitReferenceMissing, PinError):  # then it names a revision or a KB branch
+        if lazy_fetch.pin_at(ws, name).dolt_commit == revision:
+            return ranked_at(ws, name)
+    return RankedRevision(revision, ws.config.retrieval)
+
+
+def _answers(ws: Workspace, golden: GoldenFile, place: RankedRevision | None) -> list[GoldenAnswer]:
+    settings: RetrievalSettings = place.retrieval if place else ws.config.retrieval
+    return search_index(ws, lambda searcher, _: answer_queries(searcher, golden, settings, ws.progress), at=place)
+
+
+def _change(before: GoldenAnswer, after: GoldenAnswer) -> Literal["none", "scores", "ranking"]:
+    if (before.found, before.problem) == (after.found, after.problem):
+        return "none"
+    one, other = ([(each.document, each.chunk) for each in answer.found] for answer in (before, after))
+    return "scores" if one == other and before.problem == after.problem else "ranking"
+
+
+def _name(place: RankedRevision | None) -> str:
+    return (place.revision or place.commit or "") if place else WORKING

@@ -1,0 +1,52 @@
+"""`vmrag doctor`: the topics that it checks, with the repairs that lose nothing."""
+
+from __future__ import annotations
+
+from vmrag_link.ops.doctor import committed, indexes, knowledge, machine
+from vmrag_link.ops.doctor.findings import (
+    DoctorReport,
+    Finding,
+    RepairedFinding,
+    Topic,
+    TopicReport,
+    doctor,
+    report_without_git,
+)
+
+__all__ = [
+    "TOPICS",
+    "DoctorReport",
+    "Finding",
+    "RepairedFinding",
+    "Topic",
+    "TopicReport",
+    "doctor",
+    "report_without_git",
+]
+
+TOPICS = (
+    machine.PROGRAMS,
+    machine.DISK,
+    machine.LOCKS,
+    committed.SETTINGS,
+    committed.TOOLSETS,
+    knowledge.KNOWLEDGE,
+    knowledge.JOURNAL,
+    knowledge.LOCAL,
+    committed.PIN,
+    committed.PIN_ATTRIBUTES,
+    indexes.VECTORS,
+    indexes.VIEWS,
+    indexes.COPIES,
+    indexes.SOURCES,
+    indexes.NOTES,
+    indexes.LOCAL_INDEX,
+    indexes.STORES,
+    indexes.SERVER,
+    indexes.SYNC,
+    knowledge.COPIES,
+    knowledge.REMOTE,
+    knowledge.LINKS,
+    machine.LEFTOVERS,
+)
+"""In the order of checks and repairs: causes come before their consequences."""

@@ -1,0 +1,1 @@
+"""The checks of the hooks `pre-commit` and `pre-push`."""

@@ -1,1 +1,0 @@
-"""What CI does to a branch on the host of the code."""

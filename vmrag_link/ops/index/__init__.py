@@ -1,1 +1,0 @@
-"""Asking the vector index, and looking after it."""

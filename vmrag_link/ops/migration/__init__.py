@@ -1,1 +1,0 @@
-"""Moving a knowledge base to another engine, with its history."""

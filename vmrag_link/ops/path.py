@@ -1,0 +1,52 @@
+"""`vmrag path`: where things lie, for other programs."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from vmrag_link.chroma.bindings import DATABASE, TENANT
+from vmrag_link.models import Record
+from vmrag_link.workspace import Workspace
+from vmrag_link.workspace.follow import sync
+from vmrag_link.workspace.follow.follow_pin import follow_and_warn
+
+Place = Literal["kb", "index", "chroma"]
+
+
+class PathsReport(Record, frozen=True):
+    """`kb`: None in a repository that stores no documents; then `index` is that of its files.
+    `chroma`: the directory for a Chroma client, with `tenant` and `database`; None where it was not
+    asked for. It holds the documents of `revision` and the files of `commit`.
+
+    Collections have their own names.
+    """
+
+    kb: str | None
+    index: str
+    chroma: str | None
+    tenant: str
+    database: str
+    revision: str | None = None
+    commit: str | None = None
+
+
+def find_paths(ws: Workspace, *, what: Place = "kb", working: bool = False) -> PathsReport:
+    """Of the workspace as it stands. The next sync makes another index: ask again then.
+
+    `chroma` waits for Chroma's store, which holds the pinned documents and the committed files;
+    `working`: as they are now, uncommitted ones included. Raises `NotInitialized` for what needs
+    stored documents, and if no file is a document either.
+    """
+    with_chroma = what == "chroma" or working
+    files_only = ws.stores_nothing and bool(ws.sources.configured) and (with_chroma or what == "index")
+    if not files_only:
+        follow_and_warn(ws, index=True)
+    with (ws.files.reader if files_only else ws.reader).view() as view:
+        index = str(view.folder)
+    kb = None if files_only else str(ws.places.kb)
+    if not with_chroma:
+        return PathsReport(kb, index, None, TENANT, DATABASE)
+    store = sync.store_of_working_copy(ws) if working else sync.wait_for_store(ws, lend=True)
+    files, bound = ws.chroma.local.committed, ws.binding
+    commit = files.commit if files and files.view else None
+    return PathsReport(kb, index, str(store), TENANT, DATABASE, bound.revision if bound else None, commit)

@@ -1,1 +1,0 @@
-"""Letting others have the knowledge, and taking in what others offer."""

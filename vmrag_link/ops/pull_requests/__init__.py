@@ -1,0 +1,1 @@
+"""Update and repair branches of pull requests, for the Action."""

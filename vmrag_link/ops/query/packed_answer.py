@@ -1,0 +1,194 @@
+"""Answers for language models: the best pieces, with their places, in a budget of tokens."""
+
+from __future__ import annotations
+
+from collections.abc import Collection as Several
+from collections.abc import Hashable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Literal, Self
+
+from msgspec import UNSET, UnsetType
+from msgspec.structs import replace
+
+from vmrag_link.errors import EngineError
+from vmrag_link.models import Collection, Document, Record
+from vmrag_link.retrieval.query import FIRST_HITS, MOST_BUDGET, Hit, Mode, Query
+from vmrag_link.retrieval.search import Searcher
+from vmrag_link.workspace import Workspace
+from vmrag_link.workspace.answers.packing import (
+    PackableDocument,
+    PackableHit,
+    Packed,
+    PackedPassage,
+    Span,
+    pack_hits,
+    whole_symbol,
+)
+from vmrag_link.workspace.answers.passage_places import PassagePlaces
+from vmrag_link.workspace.answers.passages import committed_files, mark_notes, names_of_hits, read_documents
+from vmrag_link.workspace.answers.query import answer_from_index, require_query, search_index, with_untracked_matches
+from vmrag_link.workspace.documents.copies import StoredCopy, find_copies
+from vmrag_link.workspace.follow.provenance import KbBlock, RankedRevision, find_view_origin
+
+if TYPE_CHECKING:
+    from vmrag_link.workspace import ReadableStore, View
+
+_WEAK_BUDGET = 400
+"""Tokens of a weak answer."""
+
+
+class PackRequest(Record, frozen=True):
+    """`budget` in tokens; with each piece come so many `neighbours` before and after it, if they
+    fit.
+    """
+
+    budget: int
+    neighbours: int = 0
+    frugal: bool = False
+    """True to leave out hits that are not worth reading, and most of a weak answer."""
+
+    def select_hits(self, hits: Sequence[Hit], mode: Mode, *, weak: bool) -> tuple[Sequence[Hit], Self]:
+        """Return the hits to pack, and the request for them."""
+        if self.frugal and weak:
+            return hits[:FIRST_HITS], replace(self, budget=min(self.budget, _WEAK_BUDGET))
+        if self.frugal and mode == Mode.HYBRID:
+            from vmrag_link.retrieval.weakness import select_relevant  # only `search` leaves out hits
+
+            return select_relevant(hits), self
+        return hits, self
+
+
+class PackedReport(Record, frozen=True):
+    """As `packing.Packed`, and `passages.PassageReport`."""
+
+    passages: tuple[PackedPassage, ...]
+    budget: int
+    tokens: int
+    left_out: int
+    kb: KbBlock
+    notes: tuple[str, ...] = ()
+    copies: tuple[StoredCopy, ...] = ()
+    weak: Literal[True] | UnsetType = UNSET
+    """True for a weak answer (`retrieval.weakness`), otherwise UNSET."""
+
+
+def packed_answer(
+    ws: ReadableStore, asked: Query, request: PackRequest, *, at: RankedRevision | None = None
+) -> PackedReport:
+    """Answer a query with passages that fit the budget. Raises as `query.query`."""
+    require_query(asked.text)
+
+    def look(searcher: Searcher, view: View) -> PackedReport:
+        found = answer_from_index(ws, searcher, view, asked)
+        packer = HitPacker(ws, searcher, view, committed=at is not None)
+        hits, chosen = request.select_hits(found.results, asked.mode, weak=found.weak is True)
+        packed = packer.pack_hits(hits, chosen)
+        shown = {(passage.collection, passage.doc_id) for passage in packed.passages}
+        copies = packer.find_copies(shown) if at is None and found.kb.in_sync else ()
+        return PackedReport(
+            packed.passages, request.budget, packed.tokens, packed.left_out, found.kb, found.notes, copies, found.weak
+        )
+
+    report = search_index(ws, look, at=at)
+    if at or not isinstance(ws, Workspace):
+        return report
+    best = replace(asked, k=ws.config.retrieval.k)  # a pack takes from all hits
+    return replace(report, kb=with_untracked_matches(ws, best, report.kb))
+
+
+class HitPacker:
+    """Packs hits of one view. `committed`: whose files are a commit's, not the work tree's."""
+
+    def __init__(self, ws: ReadableStore, searcher: Searcher, view: View, *, committed: bool = False) -> None:
+        self._ws, self._searcher, self._view, self._committed = ws, searcher, view, committed
+        self._read: list[tuple[Collection, Document]] = []
+        self._names: Mapping[tuple[str, str], str] = {}
+        self._revision = find_view_origin(ws, view).kb.commit or None
+
+    def pack_hits(self, hits: Sequence[Hit], request: PackRequest) -> Packed:
+        """The hits are in the order of their ranks."""
+        packable, documents = self._packable(hits, request.neighbours)
+        packed = pack_hits(packable, documents, request.budget)
+        passages = [replace(passage, also_in=hits[passage.rank - 1].also_in) for passage in packed.passages]
+        return replace(packed, passages=tuple(self._mark_outdated(passages)))
+
+    def pack_alone(self, hits: Sequence[Hit]) -> tuple[PackedPassage, ...]:
+        """Return a passage for each hit, in the same order: its whole lines, and nothing else."""
+        packable, documents = self._packable(hits, 0)
+        alone = (replace(hit, spans=hit.spans[-1:]) for hit in packable)
+        placed = [pack_hits([hit], documents, MOST_BUDGET).passages[0] for hit in alone]
+        passages = [replace(passage, also_in=hit.also_in) for passage, hit in zip(placed, hits, strict=True)]
+        return tuple(self._mark_outdated(passages))
+
+    def _packable(
+        self, hits: Sequence[Hit], neighbours: int
+    ) -> tuple[list[PackableHit], dict[Hashable, PackableDocument]]:
+        """Return the arguments of `packing` for a hit."""
+        places = self._places(hits)
+        self._names = names_of_hits(self._searcher, hits)
+        packable: list[PackableHit] = []
+        documents: dict[Hashable, PackableDocument] = {}
+        for rank, hit in enumerate(hits, start=1):
+            key: Hashable = (hit.collection, hit.doc_id)
+            there = places.get((hit.collection, hit.doc_id))
+            start = there.find_start(hit) if there else None
+            if there is None or start is None:
+                key = (hit.collection, hit.doc_id, hit.chunk)
+                documents[key] = self._document(hit, hit.text, None)
+                packable.append(PackableHit(rank, key, ((0, len(hit.text)),)))
+                continue
+            if key not in documents:
+                documents[key] = self._document(hit, there.text, there)
+            piece = start, start + len(hit.text)
+            spans = (symbol_span(there, hit.chunk), piece) if there.pieces else (piece,)
+            packable.append(PackableHit(rank, key, spans, tuple(there.find_neighbours(hit, neighbours))))
+        return packable, documents
+
+    def _mark_outdated(self, passages: Sequence[PackedPassage]) -> Iterator[PackedPassage]:
+        shown = {(passage.collection, passage.doc_id) for passage in passages}
+        files = self._view.sources
+        commit = files.commit if self._committed and files else None
+        outdated = mark_notes(self._ws, [row for row in self._read if row[1].key in shown], commit)
+        for passage in passages:
+            yield replace(passage, outdated=outdated.get((passage.collection, passage.doc_id), ""))
+
+    def find_copies(self, shown: Several[tuple[str, str]]) -> tuple[StoredCopy, ...]:
+        """Return the copies of tracked files among these documents."""
+        return find_copies(self._ws, [row for row in self._read if row[1].key in shown])
+
+    def _places(self, hits: Sequence[Hit]) -> dict[tuple[str, str], PassagePlaces]:
+        try:
+            self._read = list(read_documents(self._ws, self._searcher, self._view, hits))
+        except EngineError as why:  # the index answers without the knowledge base
+            self._ws.progress.note(f"Where the answers stand cannot be told: {why.message}")
+        files = committed_files(self._ws, self._view, self._read) if self._committed else {}
+        return {
+            document.key: PassagePlaces(self._ws, collection, document, files.get(document.key))
+            for collection, document in self._read
+        }
+
+    def _document(self, hit: Hit, text: str, there: PassagePlaces | None) -> PackableDocument:
+        """`there`: None where nothing but the text of the hit is known."""
+        files = self._view.sources if self._view.sources and hit.collection in self._view.sources.collections else None
+        above = there.lines_above() if there else None
+        path = there.path if there and above is not None else None
+        return PackableDocument(
+            collection=hit.collection,
+            doc_id=hit.doc_id,
+            text=text,
+            path=path,
+            above=(above if path else 0) if there else None,
+            pieces=there.pieces if there else (),
+            headings=there.headings if there else None,
+            table_headers=there.table_headers if there else None,
+            commit=files.commit if files else None,
+            revision=None if files else self._revision,
+            uncommitted=files.uncommitted.get(hit.collection, {}).get(hit.doc_id, "") if files else "",
+            name=self._names[hit.collection, hit.doc_id],
+            kind=hit.kind,
+        )
+
+
+def symbol_span(there: PassagePlaces, number: int) -> Span:
+    """Return the place of the whole symbol that a piece is a part of."""
+    pieces = whole_symbol(there.pieces, number)
+    return there.spans[pieces[0]][0], there.spans[pieces[-1]][1]

@@ -1,0 +1,287 @@
+"""Answers from words and names that can be read at once, before an index exists.
+
+`git grep` counts the words of a question in the files of sources. The best files are read and cut
+as the index cuts them. Vectors are not used, and checks do not compare these answers.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+import time
+from collections import defaultdict
+from collections.abc import Collection as Several
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+from vmrag_link.code import cutting
+from vmrag_link.code.languages import CutBudget
+from vmrag_link.documents.chunking import read_header_paths, split_document
+from vmrag_link.errors import no_collection
+from vmrag_link.git import beside, grep
+from vmrag_link.index import keywords
+from vmrag_link.models import SOURCE, Chunk, Collection, Document, IndexedPiece, format_notes_metadata, parse_pieces
+from vmrag_link.ops.query.packed_answer import symbol_span
+from vmrag_link.ops.query.symbols import SymbolDefinition, definitions_in, sort_definitions
+from vmrag_link.retrieval import kinds
+from vmrag_link.retrieval.narrowed import NarrowingFilter, SymbolFilter
+from vmrag_link.retrieval.narrowing import Narrowing, has_capitals, make_narrowing
+from vmrag_link.retrieval.query import MOST_HITS
+from vmrag_link.shown_names import name_among
+from vmrag_link.sources import documents as sources
+from vmrag_link.workspace import Workspace
+from vmrag_link.workspace.answers.packing import PackableDocument, PackableHit, Packed, pack_hits
+from vmrag_link.workspace.answers.passage_places import PassagePlaces
+from vmrag_link.workspace.source_tree import Key, SourceTree
+
+MOST_WORDS = 8
+"""Words of a question that are counted, the longest first: they are mostly the rarest."""
+
+_MOST_FILES, _MOST_DEFINING = 24, 60
+"""Files that are read and cut: for a question, and for a name."""
+
+_MOST_BYTES = 1 << 20
+"""A larger file is not read."""
+
+READ_SECONDS = 1.5
+"""Time before the deadline that is left for reading and cutting the best files."""
+
+_LEAST_SECONDS = 0.5
+_SHORTEST_STEM = 4
+
+_IN_PATH = 1.0
+"""Weight of a word in the path of a file, compared with a text full of it."""
+
+_IN_NAME = 1.5
+"""Weight of a word in a heading or in the name of a symbol, in the same unit."""
+
+_OF_FILE = 0.3
+"""Part of its file's score that a passage gets."""
+
+_MOST_OF_FILE = 3
+_SATURATION, _LENGTH = 1.2, 0.75
+
+
+class WordQuestion(NamedTuple):
+    """`words`: what is asked. `collection`: empty for all. `narrowed`: filters."""
+
+    words: str
+    collection: str
+    narrowed: Narrowing | None
+
+
+class _Piece(NamedTuple):
+    key: Key
+    score: float
+    chunk: Chunk
+
+
+class WordSearch:
+    """A search in the files of one place. It ends about at `deadline`, a monotonic time.
+
+    Raises `CollectionMissing` if the place has no such collection.
+    """
+
+    def __init__(self, ws: Workspace, tree: SourceTree, asked: WordQuestion, deadline: float) -> None:
+        self._ws, self._tree, self._asked, self._deadline = ws, tree, asked, deadline
+        names = [source.collection for source in tree.sources]
+        if asked.collection and asked.collection not in names:
+            raise no_collection(asked.collection, names)
+        self._filter = NarrowingFilter(asked.narrowed or Narrowing())
+        self._keys = {file.path: key for key, file in tree.files.items() if self._is_asked(key)}
+        self._rows = {
+            source.collection: Collection(
+                source.collection,
+                kind=SOURCE,
+                metadata=format_notes_metadata(source.folder) if source.write else "{}",
+                chunking=sources.CHUNKING[source.kind],
+            )
+            for source in tree.sources
+        }
+
+    def _is_asked(self, key: Key) -> bool:
+        is_code = self._tree.is_code(key)
+        if self._asked.collection not in ("", key[0]) or not self._filter.accepts_kind(is_code=is_code):
+            return False
+        return self._filter.accepts_file((key[1], self._tree.files[key].path), is_code=is_code)
+
+    def find_passages(self, budget: int) -> Packed:
+        """Return the best passages within a budget of tokens."""
+        weights, scores = self._rank_files()
+        best = sorted(scores, key=lambda key: (-scores[key], key))[:_MOST_FILES]
+        read = self._read_files(best)
+        pieces = [piece for document in read.values() for piece in self._score_pieces(document, weights, scores)]
+        pieces.sort(key=lambda piece: (-piece.score, piece.key, piece.chunk.number))
+        return self._pack_pieces(self._order_kinds(pieces)[:MOST_HITS], read, budget)
+
+    def _order_kinds(self, pieces: Sequence[_Piece]) -> Sequence[_Piece]:
+        """Return documents and code in turns. The kind of the best piece begins."""
+        of_code = [piece for piece in pieces if self._tree.is_code(piece.key)]
+        documents = [piece for piece in pieces if not self._tree.is_code(piece.key)]
+        if not of_code or not documents:
+            return pieces
+        first_is_code = kinds.prefers_code(self._asked.words, documents[0].score, of_code[0].score)
+        return kinds.alternate_kinds(of_code, documents) if first_is_code else kinds.alternate_kinds(documents, of_code)
+
+    def find_definitions(self, name: str) -> list[SymbolDefinition]:
+        """Return where code defines a name. The rules for lines choose the files."""
+        asked = make_narrowing(symbols=[name])
+        wanted = asked.symbols[0] if asked else ""
+        last = max(re.findall(r"\w+", wanted.rpartition(".")[2]) or [""], key=len)
+        if not last:
+            return []
+        whole, ignore_case = "*" not in wanted, not has_capitals(wanted)
+        holding = self._count_lines(last, words=whole, ignore_case=ignore_case)
+        declaring = self._count_lines(last, words=whole, ignore_case=ignore_case, beside=cutting.DECLARING_WORDS)
+        keys = [key for key in holding if self._tree.is_code(key)]
+        keys.sort(key=lambda key: (key not in declaring, -holding[key], key))
+        matcher = SymbolFilter(wanted, within=False)
+        rows = [
+            definition
+            for document in self._read_files(keys[:_MOST_DEFINING]).values()
+            for definition in definitions_in(document, matcher, self._filter)
+        ]
+        changed = {key: file.uncommitted for key, file in self._tree.files.items()}
+        return sort_definitions(wanted, rows, lambda row: changed.get((row.collection, row.path), ""))
+
+    # -- files
+
+    def _rank_files(self) -> tuple[dict[str, float], dict[Key, float]]:
+        """Return the weights of the words that files have, and the scores of these files."""
+        scores: dict[Key, float] = defaultdict(float)
+        weights: dict[str, float] = {}
+        sizes = [self._tree.files[key].size for key in self._keys.values()]
+        mean = sum(sizes) / len(sizes) if sizes else 1
+        words = sorted(_find_stems(self._asked.words), key=len, reverse=True)[:MOST_WORDS]
+        in_paths = self._find_in_paths(words)
+        for word in words:
+            if weights and time.monotonic() > self._deadline - READ_SECONDS:
+                break
+            counts = self._count_lines(word)
+            holding = len(counts.keys() | in_paths[word])
+            if not holding:
+                continue
+            weights[word] = weight = math.log(1 + (len(self._keys) - holding + 0.5) / (holding + 0.5))
+            for key, count in counts.items():
+                length = 1 - _LENGTH + _LENGTH * self._tree.files[key].size / mean
+                scores[key] += weight * count / (count + _SATURATION * length)
+            for key in in_paths[word]:
+                scores[key] += weight * _IN_PATH
+        return weights, scores
+
+    def _find_in_paths(self, words: Iterable[str]) -> dict[str, set[Key]]:
+        with_word: dict[str, set[Key]] = {word: set() for word in words}
+        for path, key in self._keys.items():
+            named = keywords.split_names([path])
+            for word, keys in with_word.items():
+                if any(name.startswith(word) for name in named):
+                    keys.add(key)
+        return with_word
+
+    def _count_lines(
+        self, text: str, *, beside: Sequence[str] = (), words: bool = False, ignore_case: bool = True
+    ) -> dict[Key, int]:
+        """Return how many lines of each file hold a text; of none if git takes too long."""
+        trees = [("", self._ws.places, self._tree.commit)]
+        for submodule in self._tree.submodules:
+            if submodule.places:
+                commit = submodule.commit if self._tree.commit else None
+                trees.append((f"{submodule.path}/", submodule.places, commit))
+        found: dict[str, int] = {}
+        for start, places, commit in trees:
+            left = max(_LEAST_SECONDS, self._deadline - READ_SECONDS - time.monotonic())
+            try:
+                counts = grep.count_lines(
+                    places, text, beside=beside, commit=commit, words=words, ignore_case=ignore_case, seconds=left
+                )
+            except TimeoutError:
+                break
+            found |= {start + path: count for path, count in counts.items()}
+        return {self._keys[path]: count for path, count in found.items() if path in self._keys}
+
+    def _read_files(self, keys: Sequence[Key]) -> dict[Key, Document]:
+        """Return the files as documents, in this order; code with its pieces."""
+        of_place = sources.read_texts_at_commit if self._tree.commit else sources.read_texts_in_work_tree
+        budget = CutBudget(READ_SECONDS)
+        read: dict[Key, Document] = {}
+        for source in self._tree.sources:
+            files = [self._tree.files[key] for key in keys if key[0] == source.collection]
+            files = [file for file in files if file.size <= _MOST_BYTES]
+            for _, document in sources.build_documents(source, files, of_place(self._tree.places, files), budget):
+                if isinstance(document, Document):
+                    read[document.key] = document
+        return {key: read[key] for key in keys if key in read}
+
+    # -- passages
+
+    def _score_pieces(
+        self, document: Document, weights: Mapping[str, float], scores: Mapping[Key, float]
+    ) -> Iterator[_Piece]:
+        is_code = self._tree.is_code(document.key)
+        pieces = parse_pieces(document) if is_code else ()
+        headings = None if is_code else read_header_paths(document)
+        best = []
+        for chunk in split_document(document, sources.CHUNKING["code" if is_code else "document"]):
+            if is_code and not self._filter.accepts_piece(pieces[chunk.number]):
+                continue
+            name = headings.find_passage_path(chunk.start) if headings else _symbol_names(pieces[chunk.number])
+            text, named = chunk.text.lower(), name.lower()
+            counts = {word: text.count(word) for word in weights}
+            score = sum(weights[word] * count / (count + _SATURATION) for word, count in counts.items())
+            score += sum(weight * _IN_NAME for word, weight in weights.items() if word in named)
+            if score or not weights:
+                best.append(_Piece(document.key, score + _OF_FILE * scores.get(document.key, 0), chunk))
+        best.sort(key=lambda piece: (-piece.score, piece.chunk.number))
+        yield from best[:_MOST_OF_FILE]
+
+    def _pack_pieces(self, pieces: Sequence[_Piece], read: Mapping[Key, Document], budget: int) -> Packed:
+        files = self._tree.files
+        blobs = {key: files[key].blob for key in read}
+        committed = beside.read_blobs(self._tree.places, blobs.values()) if self._tree.commit else {}
+        names = name_among(list(read), {name for name, row in self._rows.items() if row.has_paths_as_ids})
+        packable: dict[Hashable, PackableDocument] = {}
+        hits = []
+        places = {
+            key: PassagePlaces(
+                self._ws,
+                self._rows[key[0]],
+                document,
+                committed.get(blobs[key], b"") if self._tree.commit else None,
+            )
+            for key, document in read.items()
+        }
+        for rank, piece in enumerate(pieces, start=1):
+            place, span = places[piece.key], (piece.chunk.start, piece.chunk.end)
+            if piece.key not in packable:
+                above = place.lines_above()
+                packable[piece.key] = PackableDocument(
+                    *piece.key,
+                    text=place.text,
+                    path=place.path if above is not None else None,
+                    above=above or 0,
+                    pieces=place.pieces,
+                    headings=place.headings,
+                    table_headers=place.table_headers,
+                    commit=self._tree.commit,
+                    uncommitted=files[piece.key].uncommitted,
+                    name=names[piece.key],
+                    kind="code" if self._tree.is_code(piece.key) else "document",
+                )
+            spans = (symbol_span(place, piece.chunk.number), span) if place.pieces else (span,)
+            hits.append(PackableHit(rank, piece.key, spans))
+        return pack_hits(hits, packable, budget)
+
+
+def _symbol_names(piece: IndexedPiece) -> str:
+    return " ".join([piece.symbol, *(symbol for symbol, *_ in piece.declared)])
+
+
+def _find_stems(text: str) -> Several[str]:
+    """Return what to look for of each word, in small letters: its stem, if the word begins so."""
+    stems: dict[str, None] = {}
+    words = keywords.split_query(text)
+    for word in [word for word in words if len(word) > 1] or words:
+        terms = keywords.list_terms([word])
+        stem = terms[0][0] if terms and len(terms[0]) == 1 else ""
+        stems[stem if len(stem) >= _SHORTEST_STEM and word.startswith(stem) else word] = None
+    return list(stems)

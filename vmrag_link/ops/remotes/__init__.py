@@ -1,1 +1,0 @@
-"""Remotes: which there are, and fetching from them."""

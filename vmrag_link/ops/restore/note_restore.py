@@ -1,0 +1,132 @@
+"""Restore notes: as a git commit has them, or as they were before a command replaced or deleted
+them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from vmrag_link.errors import DocumentMissing
+from vmrag_link.git import plumbing
+from vmrag_link.git.objects import hash_blob
+from vmrag_link.models import ChangeKind, Record
+from vmrag_link.workspace import Workspace, source_tree
+from vmrag_link.workspace.documents import undo
+from vmrag_link.workspace.documents.note_files import NoteChange, NoteFolder, NotesWritten, change_notes
+from vmrag_link.workspace.documents.note_names import select_notes
+from vmrag_link.workspace.history.document_names import DocumentName, NamedSelection
+from vmrag_link.workspace.source_tree import SourceTree
+
+
+class RestoredNote(Record, frozen=True):
+    """A note that is as it was. `removed`: it did not exist there, so it was deleted."""
+
+    name: DocumentName
+    kind: ChangeKind
+
+
+class RestoredNotes(Record, frozen=True):
+    """`commit`: the git commit from which they come; empty for texts that no commit has."""
+
+    commit: str
+    notes: tuple[RestoredNote, ...]
+    written: NotesWritten
+
+
+class _Trees(NamedTuple):
+    commit: str
+    committed: SourceTree | None
+    present: SourceTree | None
+
+
+def find_notes_at(ws: Workspace, names: Sequence[str], *, ref: str | None, within: str | None) -> NamedSelection | None:
+    """Return the notes that these names mean, here or at a git ref; None if one name means none.
+
+    Raises `DocumentAmbiguous`, `GitReferenceMissing`.
+    """
+    trees = _open_trees(ws, ref)
+    return select_notes(ws, names, [trees.committed, trees.present], within=within)
+
+
+def restore_notes(ws: Workspace, names: Sequence[DocumentName], *, ref: str | None) -> RestoredNotes:
+    """Restore notes as a git commit has them, by default HEAD. Delete notes that it does not have.
+
+    Raises the errors of `change_notes`. Texts that git does not have are kept for `undo_note`.
+    """
+    trees = _open_trees(ws, ref)
+    restored: list[RestoredNote] = []
+    written: list[NotesWritten] = []
+    for collection in dict.fromkeys(name.collection for name in names):
+        source = ws.sources.find_writable(collection)
+        if source is None:
+            continue
+        ids = [name.doc_id for name in names if name.collection == collection]
+
+        def plan_notes(folder: NoteFolder, ids: Sequence[str] = ids) -> list[NoteChange]:
+            changes = [change for doc_id in ids for change in _plan_restore(ws, folder, trees, doc_id)]
+            for change in changes:
+                if change.before != change.after:
+                    kind: ChangeKind = "modified" if change.before and change.after else "added"
+                    kind = "removed" if change.after is None else kind
+                    restored.append(RestoredNote(DocumentName(folder.source.collection, change.doc_id), kind))
+            return changes
+
+        written.append(change_notes(ws, source, plan_notes, allow_secret=True))
+    paths = tuple(path for result in written for path in result.paths)
+    kept = tuple(name for result in written for name in result.kept)
+    pending = next((result.pending for result in written if result.pending), "")
+    return RestoredNotes(trees.commit, tuple(restored), NotesWritten(paths, kept, pending))
+
+
+def _plan_restore(ws: Workspace, folder: NoteFolder, trees: _Trees, doc_id: str) -> list[NoteChange]:
+    """Return the changes that make a note as it is in the commit, perhaps at another path."""
+    key = (folder.source.collection, doc_id)
+    file = trees.committed.files.get(key) if trees.committed else None
+    data = plumbing.read_blob(ws.places, f"{trees.commit}:{file.path}") if file else None
+    present = folder.find_note(doc_id)
+    changes = []
+    if present and (file is None or present.path != file.path):
+        changes.append(folder.plan_removal(present))
+    if file and data is not None:
+        before = folder.read_file(file.path)
+        same = before is not None and file.blob in {
+            hash_blob(form, like=file.blob) for form in (before, before.replace(b"\r\n", b"\n"))
+        }
+        changes.append(NoteChange(doc_id, file.path, before, before if same else data))
+    return changes
+
+
+def undo_note(ws: Workspace, name: str | None) -> RestoredNotes:
+    """Restore the text that the latest command replaced or deleted, of any note or of this one.
+
+    The present text is kept in turn. Raises `DocumentMissing` if nothing is kept, and the errors of
+    `change_notes`.
+    """
+    for path, note in undo.list_kept_notes(ws.places):
+        named = DocumentName(note.collection, note.doc_id)
+        if name is not None and name not in (str(named), note.doc_id, note.path):
+            continue
+        source = ws.sources.find_writable(note.collection)
+        if source is None:
+            continue
+
+        def plan_undo(folder: NoteFolder, note: undo.KeptNote = note) -> list[NoteChange]:
+            return [NoteChange(note.doc_id, note.path, folder.read_file(note.path), note.data)]
+
+        written = change_notes(ws, source, plan_undo, allow_secret=True)
+        path.unlink(missing_ok=True)
+        report = NotesWritten(written.paths, written.kept, written.pending)
+        return RestoredNotes("", (RestoredNote(named, "modified"),), report)
+    what = f" of {name!r}" if name else ""
+    raise DocumentMissing(
+        f"no replaced or deleted text{what} is available. vmrag keeps only texts that git does not have.",
+        hint="vmrag restore NAME   (as HEAD has it)",
+        doc_id=name or "",
+    )
+
+
+def _open_trees(ws: Workspace, ref: str | None) -> _Trees:
+    commit = plumbing.resolve_commit(ws.places, ref) if ref else plumbing.read_head(ws.places).commit or ""
+    committed = source_tree.read_commit(ws, commit, None if ref else ws.sources.config) if commit else None
+    return _Trees(commit, committed, source_tree.read_work_tree(ws))

@@ -1,0 +1,89 @@
+"""An index that stays open for many queries of one program."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator
+from typing import TypeVar
+
+from vmrag_link.errors import NO_DOCUMENTS, IndexFailed
+from vmrag_link.git import plumbing
+from vmrag_link.retrieval import fusion
+from vmrag_link.retrieval.search import Searcher
+from vmrag_link.workspace import Workspace, reasons
+from vmrag_link.workspace.answers.query import search_index, view_at
+from vmrag_link.workspace.follow.follow_pin import read_consistently
+from vmrag_link.workspace.follow.provenance import RankedRevision
+from vmrag_link.workspace.reader import View
+
+T = TypeVar("T")
+
+
+class ReusedIndex:
+    """The index of the work tree at the first query, or of a git ref (`at`).
+
+    No process removes it before `close_index`. An index with uncommitted documents of the knowledge
+    base is not kept open, because writers would wait: each query opens it again.
+    """
+
+    def __init__(self, ws: Workspace, at: RankedRevision | None = None) -> None:
+        self._ws, self._at = ws, at
+        self._held = contextlib.ExitStack()
+        self._opened: tuple[Searcher, View] | None = None
+
+    @property
+    def is_open(self) -> bool:
+        """Return True if the index is open."""
+        return self._opened is not None
+
+    def close_index(self) -> None:
+        self._opened = None
+        self._held.close()
+
+    def use_index(self, look: Callable[[Searcher, View], T]) -> T:
+        """Return the result of `look`. The errors are those of `query.searching`."""
+        try:
+            searcher, view = self._opened or self._open_index()
+            answer = look(searcher, view)
+        except IndexFailed:
+            self.close_index()  # the index is built again, which needs an exclusive lock
+            return search_index(self._ws, look, at=self._at)
+        if self._follows_writers(view):
+            self.close_index()
+        return answer
+
+    def _open_index(self) -> tuple[Searcher, View]:
+        opened = self._enter_view(view_at(self._ws, self._at)) if self._at else self._open_work_tree()
+        self._opened = opened
+        return opened
+
+    def _open_work_tree(self) -> tuple[Searcher, View]:
+        try:
+            return read_consistently(self._ws, lambda: self._enter_view(self._ws.reader.view()))
+        except NO_DOCUMENTS as why:
+            if not self._ws.sources.configured:
+                raise
+            return self._enter_view(self._view_files(reasons.explain_missing_documents(why)))
+
+    @contextlib.contextmanager
+    def _view_files(self, notes: tuple[str, ...]) -> Iterator[View]:
+        """Open the index of the files of sources alone."""
+        with self._ws.sources.open_work_tree(stored=self._ws.list_stored_collections()) as opened:
+            assert opened is not None  # noqa: S101  sources are configured
+            head = plumbing.read_head(self._ws.places).commit
+            yield View(opened.folder, "", None, dirty=False, git_head=head, notes=notes, sources=opened)
+
+    def _enter_view(self, opening: contextlib.AbstractContextManager[View]) -> tuple[Searcher, View]:
+        """Keep a view and its searcher open, and close the last ones."""
+        self.close_index()
+        ranking = fusion.read_ranking(self._at.retrieval) if self._at else self._ws.ranking
+        with contextlib.ExitStack() as held:
+            view = held.enter_context(opening)
+            searcher = Searcher(view.folder, self._ws.models.load_for, ranking, more=view.more)
+            held.enter_context(contextlib.closing(searcher))
+            self._held = held.pop_all()
+        return searcher, view
+
+    def _follows_writers(self, view: View) -> bool:
+        """Return True if the view is the working copy, which follows uncommitted documents."""
+        return bool(view.revision) and view.folder != self._ws.views.view_path(view.revision)

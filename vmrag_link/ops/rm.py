@@ -1,0 +1,209 @@
+"""Remove documents, by names and patterns on the command line, by ids and filters for tools; and
+keep what no revision holds of the documents that a command takes away.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Container, Sequence
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from vmrag_link import clock
+from vmrag_link.engines.base import Write
+from vmrag_link.engines.records import read_documents_by_key
+from vmrag_link.errors import ConfirmationMissing, NothingSelected, enumerated, plural, quoted
+from vmrag_link.merging.replay import AUTHOR
+from vmrag_link.merging.threeway import convert_to_rows
+from vmrag_link.models import At, Difference, DocumentChange, HeaderChange, Record, WorkingSet
+from vmrag_link.settings import SourceSettings
+from vmrag_link.workspace import Workspace, source_tree
+from vmrag_link.workspace.documents import collections, leaving_out, note_names, note_writes, writing
+from vmrag_link.workspace.documents.document_selection import Selection, select_documents
+from vmrag_link.workspace.documents.note_files import NotesWritten
+from vmrag_link.workspace.documents.writing import Planned, WriteResult
+from vmrag_link.workspace.history import document_names
+from vmrag_link.workspace.history.document_names import DocumentName, NamedSelection, command_of
+from vmrag_link.workspace.source_tree import SourceTree
+
+if TYPE_CHECKING:
+    from vmrag_link.workspace import DocumentStore
+
+
+class Removal(Record, frozen=True):
+    """`missing_ids` were asked for, and name neither a document nor a chunk."""
+
+    collection_name: str
+    documents_deleted: int
+    ids_deleted: list[str]
+    missing_ids: list[str]
+
+
+class NamedRemoval(Record, frozen=True, rename={"documents": "removed"}):
+    """`collections` were removed as a whole.
+
+    `kept`: the revision that holds what no other does of them; empty for none. `unsaved`: its
+    documents.
+    """
+
+    documents: tuple[DocumentName, ...]
+    collections: tuple[str, ...]
+    unsaved: tuple[DocumentName, ...]
+    kept: str
+
+
+def remove_selected(ws: DocumentStore, name: str, selection: Selection) -> WriteResult[Removal]:
+    """Remove the documents that are selected; the id of a chunk means its document.
+
+    Raises `NothingSelected`, `CollectionMissing`, `FilterInvalid`, and as `writing.write`; then
+    nothing is removed.
+    """
+    if not selection.ids and not selection.filtered:
+        raise NothingSelected(
+            "Nothing says which documents are meant.", hint="Name ids, or give a filter that is not empty."
+        )
+    if isinstance(ws, Workspace) and (source := ws.sources.find_writable(name)):
+        return _remove_notes(ws, source, selection)
+
+    def plan(at: At) -> Planned[Removal]:
+        collection = collections.find_collection(ws, at, name)
+        selected = select_documents(ws, at, collection, selection)
+        ids = list(dict.fromkeys(document.doc_id for document in selected.named))
+        rows = Write(remove_documents=[(collection.name, doc_id) for doc_id in ids])
+        return Planned(rows if ids else None, Removal(collection.name, len(ids), ids, selected.missing))
+
+    return writing.write_rows(ws, plan, f"remove from {name}")
+
+
+def _remove_notes(ws: Workspace, source: SourceSettings, selection: Selection) -> WriteResult[Removal]:
+    name = source.collection
+    ws.files.refresh()
+    selected = select_documents(ws.files, "", collections.find_collection(ws.files, "", name), selection)
+    ids = list(dict.fromkeys(named.doc_id for named in selected.named))
+    written = note_writes.remove_notes(ws, source, ids)
+    return WriteResult(Removal(name, len(ids), ids, selected.missing), None, written.pending, notes=written)
+
+
+def remove_named(
+    ws: DocumentStore, names: Sequence[str], *, within: str | None, confirmed: bool, dry_run: bool = False
+) -> WriteResult[NamedRemoval]:
+    """Remove the documents and collections that `document_names.select` finds for these names.
+
+    The index is left to its next reader. What no revision holds of them stays reachable. `dry_run`
+    removes nothing. Raises `ConfirmationMissing` unless `confirmed` where a name stands for more
+    than the document of that name, and as `select` and `writing.write`; then nothing is removed.
+    """
+
+    def plan(at: At) -> Planned[NamedRemoval]:
+        found = document_names.select_named(ws.engine, [at], names, within=within)
+        wanted = set(found.documents)
+        lost = find_unsaved(ws, at, lambda key: DocumentName(*key) in wanted, found.collections)
+        never_committed = tuple(DocumentName(*document.key) for document in lost.documents)
+        if dry_run:
+            return Planned(None, NamedRemoval(found.documents, found.collections, never_committed, ""))
+        if not found.exact and not confirmed:
+            raise _confirmation_missing(found, len(never_committed), command_of("rm", names, within))
+        kept = keep_unsaved(ws, at, lost, before="they were removed")
+        rows = Write(
+            remove_collections=found.collections,
+            remove_documents=[
+                document.key for document in found.documents if document.collection not in found.collections
+            ],
+        )
+        return Planned(
+            None if rows.is_empty else rows, NamedRemoval(found.documents, found.collections, never_committed, kept)
+        )
+
+    with leaving_out.explain_source_files(ws, names, within, lambda path: _of_file(ws, path)):
+        if isinstance(ws, Workspace) and ws.sources.find_writable():
+            tree = source_tree.read_work_tree(ws)
+            if tree and (notes := note_names.select_notes(ws, names, [tree], within=within)):
+                command = command_of("rm", names, within)
+                return _remove_named_notes(ws, tree, notes, command, confirmed=confirmed or dry_run, dry_run=dry_run)
+        return writing.write_rows(ws, plan, "remove documents", follow=False)
+
+
+def _remove_named_notes(
+    ws: Workspace, tree: SourceTree, notes: NamedSelection, command: str, *, confirmed: bool, dry_run: bool
+) -> WriteResult[NamedRemoval]:
+    """Delete notes, whose texts git or `undo` keeps."""
+    unsaved = tuple(name for name in notes.documents if tree.files[name.key].uncommitted)
+    if not notes.exact and not confirmed:
+        raise _confirmation_missing(msgspec.structs.replace(notes, collections=()), len(unsaved), command)
+    paths, kept, pending = list[str](), list[str](), ""
+    for collection in () if dry_run else dict.fromkeys(name.collection for name in notes.documents):
+        source = ws.sources.find_writable(collection)
+        if source is None:
+            raise collections.source_read_only(collection)
+        ids = [name.doc_id for name in notes.documents if name.collection == collection]
+        written = note_writes.remove_notes(ws, source, ids)
+        paths, kept, pending = [*paths, *written.paths], [*kept, *written.kept], pending or written.pending
+    report = NamedRemoval(notes.documents, (), unsaved, "")
+    return WriteResult(report, None, pending, notes=NotesWritten(tuple(paths), tuple(kept), pending))
+
+
+def _of_file(ws: DocumentStore, path: str) -> str:
+    """How a file goes."""
+    return f"git rm {quoted(path)}   (the file is the document)" if (ws.places.top / path).is_file() else ""
+
+
+def _confirmation_missing(
+    found: document_names.NamedSelection, never_committed: int, command: str
+) -> ConfirmationMissing:
+    what = plural(len(found.documents), "document")
+    if found.collections:
+        noun = "collection" if len(found.collections) == 1 else "collections"
+        what = f"the {noun} {enumerated(found.collections)} with {what}"
+    never = f", {never_committed} of them never committed" if never_committed else ""
+    return ConfirmationMissing(
+        f"This would remove {what}{never}.",
+        hint=f"{command} --yes (--dry-run lists them)",
+        documents=len(found.documents),
+        collections=list(found.collections),
+        uncommitted_count=never_committed,
+    )
+
+
+def find_unsaved(
+    ws: DocumentStore, at: At, documents: Callable[[tuple[str, str]], bool], collections: Container[str] = ()
+) -> Difference:
+    """What no revision holds as it is of these documents and of these collections' settings.
+
+    What was removed is none of it: a revision holds that. Of what is not versioned it is nothing:
+    there what is removed shall be gone.
+    """
+    branch = ws.engine.find_branch(at.branch) if isinstance(ws, Workspace) and isinstance(at, WorkingSet) else None
+    if branch is None or not branch.dirty:
+        return Difference((), ())
+    found = ws.engine.diff_headers(branch.head, at)
+    lost = [document for document in found.documents if document.after and documents(document.key)]
+    homes = {each.key[0] for each in lost}
+    rows = (
+        collection
+        for collection in found.collections
+        if collection.after and (collection.key in collections or collection.key in homes)
+    )
+    return Difference(tuple(rows), with_texts(ws, at, lost))
+
+
+def with_texts(ws: DocumentStore, at: At, changes: Sequence[HeaderChange]) -> tuple[DocumentChange, ...]:
+    """Changes that lead to what is at a place, with the texts there."""
+    rows = read_documents_by_key(ws.engine, at, [change.key for change in changes if change.after])
+    # What somebody removed meanwhile is planned for again: see `writing.write`.
+    return tuple(
+        DocumentChange(change.kind, change.before, rows.get(change.key))
+        for change in changes
+        if change.after is None or change.key in rows
+    )
+
+
+def keep_unsaved(ws: DocumentStore, at: At, lost: Difference, *, before: str) -> str:
+    """Commit this to no branch, where it stays reachable; returns the revision, empty for nothing.
+
+    `before`: what the commit's message says will happen.
+    """
+    branch = ws.engine.find_branch(at.branch) if isinstance(at, WorkingSet) else None
+    if branch is None or lost.is_empty:
+        return ""
+    message = f"Uncommitted documents of {branch.name}, before {before}"
+    return ws.engine.commit_onto(branch.head, [convert_to_rows(lost)], message=message, author=AUTHOR, date=clock.now())

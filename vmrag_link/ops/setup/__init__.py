@@ -1,1 +1,0 @@
-"""How a knowledge base begins: anew, or from another store."""

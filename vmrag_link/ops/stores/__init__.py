@@ -1,0 +1,1 @@
+"""The collections that toolsets keep for themselves."""

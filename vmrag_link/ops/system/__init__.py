@@ -1,1 +1,0 @@
-"""Collections of what tools write down by themselves: thoughts, chats, learnings, evidence."""

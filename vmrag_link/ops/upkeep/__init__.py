@@ -1,1 +1,0 @@
-"""Upkeep: garbage collection, doctor, bug logs."""

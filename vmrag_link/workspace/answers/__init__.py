@@ -1,0 +1,1 @@
+"""Find passages in an index, and where they are in files."""

@@ -1,0 +1,1 @@
+"""Revisions of the knowledge base, and the git commits that pin them."""

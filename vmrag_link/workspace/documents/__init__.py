@@ -1,0 +1,1 @@
+"""Read, name, check and write stored documents, for all operations."""

@@ -1,0 +1,226 @@
+"""Add, change and delete documents of a writable source: the counterparts of `put`, `update` and
+`remove` for notes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal, NamedTuple
+
+import msgspec
+
+from vmrag_link import terminal_text
+from vmrag_link.conversion.reading import TITLE, find_markdown_title, find_text_title
+from vmrag_link.documents.importing import ImportedDocument
+from vmrag_link.errors import (
+    DocumentMissing,
+    KnowledgeMoved,
+    NoteExists,
+    nearest,
+    quoted,
+)
+from vmrag_link.models import ChangeCounts, Document, Record
+from vmrag_link.settings import SourceSettings
+from vmrag_link.sources.notes import first_line, make_slug
+from vmrag_link.workspace import Workspace
+from vmrag_link.workspace.documents.drafts import NewDocument, new_documents, refused_ids, stated_title
+from vmrag_link.workspace.documents.import_reports import PutCounts
+from vmrag_link.workspace.documents.note_files import (
+    NoteChange,
+    NoteFile,
+    NoteFolder,
+    NotesWritten,
+    change_notes,
+)
+from vmrag_link.workspace.documents.writing import WriteResult
+
+WhenExists = Literal["refuse", "replace", "append"]
+SHOWN_TEXT = 1000
+"""Characters of the present text that a refusal shows."""
+
+
+def put_notes(
+    ws: Workspace,
+    source: SourceSettings,
+    documents: Sequence[ImportedDocument],
+    existing: WhenExists,
+    *,
+    explain: bool = False,
+    allow_secret: bool = False,
+) -> WriteResult[PutCounts]:
+    """Write new notes, and replace or extend existing ones.
+
+    Raises `DocumentExists` for existing ids if they are to be refused. With `explain` it is
+    `NoteExists`, with the present text, and a note that has the same text is left alone. Raises
+    `ContentRefused`, and as `change_notes`.
+    """
+    counts = {"added": 0, "modified": 0}
+
+    def plan_put(folder: NoteFolder) -> list[NoteChange]:
+        present = {document.doc_id: folder.find_note(document.doc_id) for document in documents}
+        taken = [note for note in present.values() if note]
+        if taken and existing == "refuse" and not explain:
+            raise refused_ids([note.doc_id for note in taken], f"are in collection {source.collection!r} already")
+        changes = [_plan_put(folder, document, present[document.doc_id], existing) for document in documents]
+        if existing == "refuse" and any(change.before not in (None, change.after) for change in changes):
+            raise _note_exists(source, taken[0])
+        counts["added"] = sum(change.before is None for change in changes)
+        counts["modified"] = sum(change.before not in (None, change.after) for change in changes)
+        return changes
+
+    written = change_notes(ws, source, plan_put, allow_secret=allow_secret)
+    changes = ChangeCounts(added=counts["added"], modified=counts["modified"], removed=0)
+    unchanged = len(documents) - changes.total
+    report = PutCounts(source.collection, False, changes, unchanged)
+    return WriteResult(report, None, written.pending, notes=written)
+
+
+def _plan_put(
+    folder: NoteFolder, document: ImportedDocument, present: NoteFile | None, existing: WhenExists
+) -> NoteChange:
+    metadata = metadata_of_note(
+        document.doc_id, document.title, msgspec.json.decode(document.metadata), document.content
+    )
+    if present and existing == "append":
+        before = present.text.content
+        joint = "" if not before or before.endswith("\n") else "\n"
+        return folder.plan_change(
+            document.doc_id, {**present.text.metadata, **metadata}, before + joint + document.content, present
+        )
+    return folder.plan_change(document.doc_id, metadata, document.content, present)
+
+
+def metadata_of_note(doc_id: str, title: str, metadata: Mapping[str, Any], content: str) -> dict[str, Any]:
+    """Return the front matter of a note: metadata, and the title if nothing else gives it."""
+    derived = (stated_title(metadata), find_text_title(content), first_line(content)[:TITLE], doc_id)
+    if title and title not in derived:
+        return {"title": title, **{key: value for key, value in metadata.items() if key != "title"}}
+    return dict(metadata)
+
+
+class NoteDraft(Record, frozen=True):
+    """A note to write; without an id it gets one made of its title, else of its first line."""
+
+    text: str
+    doc_id: str = ""
+    title: str = ""
+    metadata: Mapping[str, Any] = {}
+
+
+def add_note(
+    ws: Workspace, source: SourceSettings, draft: NoteDraft, existing: WhenExists, *, allow_secret: bool = False
+) -> tuple[str, WriteResult[PutCounts]]:
+    """Write one note. Return its id and the result. Raises `NameInvalid`, and as `put_notes`."""
+    metadata = {**({"title": draft.title} if draft.title else {}), **draft.metadata}
+    text = draft.text if draft.text.endswith("\n") else f"{draft.text}\n"
+    doc_id = draft.doc_id or make_slug(stated_title(metadata) or find_markdown_title(text) or first_line(text))
+    [document] = new_documents([NewDocument(text, doc_id, metadata)])
+    return doc_id, put_notes(ws, source, [document], existing, explain=True, allow_secret=allow_secret)
+
+
+def replace_text(ws: Workspace, source: SourceSettings, before: Document, text: str) -> WriteResult[PutCounts]:
+    """Replace the text of a note, if it is still as it was read.
+
+    Raises `KnowledgeMoved` if it was changed or deleted, and as `change_notes`.
+    """
+
+    def plan_text(folder: NoteFolder) -> list[NoteChange]:
+        note = folder.find_note(before.doc_id)
+        if note is None or note.text.content != before.content:
+            name = f"{source.collection}/{before.doc_id}"
+            raise KnowledgeMoved(
+                f"another process changed or deleted the note {name}, so nothing was written.",
+                hint=f"vmrag show {quoted(name)}",
+            )
+        return [folder.plan_change(note.doc_id, note.text.metadata, text, note)]
+
+    written = change_notes(ws, source, plan_text)
+    changed = len(written.paths)
+    report = PutCounts(source.collection, False, ChangeCounts(modified=changed), 1 - changed)
+    return WriteResult(report, None, written.pending, notes=written)
+
+
+class NoteUpdate(NamedTuple):
+    """The new parts of a note; None leaves a part unchanged."""
+
+    doc_id: str
+    text: str | None
+    metadata: Mapping[str, Any] | None
+
+
+class UpdatedNotes(NamedTuple):
+    """Ids of notes that got another text or metadata, and of those that had it already."""
+
+    changed: list[str]
+    unchanged: list[str]
+    written: NotesWritten
+
+
+def update_notes(ws: Workspace, source: SourceSettings, updates: Sequence[NoteUpdate]) -> UpdatedNotes:
+    """Change texts and metadata of notes. All of them exist, or nothing is written.
+
+    Raises `DocumentMissing`, `ContentRefused`, and as `change_notes`.
+    """
+    changed: list[str] = []
+
+    def plan_updates(folder: NoteFolder) -> list[NoteChange]:
+        ids = [update.doc_id for update in updates]
+        present = {note.doc_id: note for note in _require_notes(ws, folder, ids)}
+        texts = {doc_id: (note.text.metadata, note.text.content) for doc_id, note in present.items()}
+        for doc_id, text, metadata in updates:
+            before, content = texts[doc_id]
+            texts[doc_id] = (before if metadata is None else dict(metadata), content if text is None else text)
+        planned = [folder.plan_change(doc_id, *texts[doc_id], note) for doc_id, note in present.items()]
+        changed[:] = [change.doc_id for change in planned if change.after != change.before]
+        return planned
+
+    written = change_notes(ws, source, plan_updates)
+    ids = dict.fromkeys(update.doc_id for update in updates)
+    return UpdatedNotes(changed, [doc_id for doc_id in ids if doc_id not in changed], written)
+
+
+def remove_notes(ws: Workspace, source: SourceSettings, ids: Sequence[str]) -> NotesWritten:
+    """Delete notes that exist. Raises `DocumentMissing`, and as `change_notes`."""
+    return change_notes(
+        ws, source, lambda folder: [folder.plan_removal(note) for note in _require_notes(ws, folder, ids)]
+    )
+
+
+def _require_notes(ws: Workspace, folder: NoteFolder, ids: Sequence[str]) -> list[NoteFile]:
+    """Return the notes of these ids. Raises `DocumentMissing` with all that do not exist."""
+    present = {doc_id: folder.find_note(doc_id) for doc_id in dict.fromkeys(ids)}
+    notes = [note for note in present.values() if note]
+    missing = [doc_id for doc_id, note in present.items() if note is None]
+    if not missing:
+        return notes
+    from vmrag_link.workspace import source_tree  # only an error lists the names
+
+    doc_id = missing[0]
+    name = folder.source.collection
+    tree = source_tree.read_work_tree(ws)
+    near = nearest(doc_id, [key[1] for key in tree.files if key[0] == name] if tree else [])
+    raise DocumentMissing(
+        f"no note {doc_id!r} in {name!r}." + (f" Is it {near!r}?" if near else ""),
+        hint=f"vmrag list --collection {quoted(name)}",
+        collection_name=name,
+        doc_id=doc_id,
+        ids=missing,
+    )
+
+
+def quoted_text(text: str) -> str:
+    """Return the text of a document for a message: no line of it looks like one of the message."""
+    return "\n".join(terminal_text.mark_lines(text.rstrip(), "    "))
+
+
+def _note_exists(source: SourceSettings, note: NoteFile) -> NoteExists:
+    text = note.text.content
+    more = " …" if len(text) > SHOWN_TEXT else ""
+    name = f"{source.collection}/{note.doc_id}"
+    return NoteExists(
+        f"the note {name} exists. Its text is:\n{quoted_text(text[:SHOWN_TEXT])}{more}",
+        hint="Use --replace (mode=replace), --append (mode=append), or another name",
+        ids=[note.doc_id],
+        name=name,
+        text=text[:SHOWN_TEXT],
+    )

@@ -1,0 +1,272 @@
+"""Put documents into a collection, new ones and replacements; all of them or none.
+
+Documents of files are refused where they would overwrite another file's text. An id may be taken by
+a document whose base was another folder then, or by one that moved.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Container, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+import msgspec
+
+from vmrag_link import clock
+from vmrag_link.documents.import_base import ImportBase
+from vmrag_link.documents.importing import ImportedDocument, SkippedFile
+from vmrag_link.engines.base import Write
+from vmrag_link.errors import DocumentExists, KnowledgeMoved, plural, quoted
+from vmrag_link.models import At, ChangeCounts, Chunking, Collection, Document, DocumentHeader, Record, parse_metadata
+from vmrag_link.settings import SourceSettings
+from vmrag_link.workspace import Workspace
+from vmrag_link.workspace.documents import collections, writing
+from vmrag_link.workspace.documents.drafts import refuse_reserved, refused_ids
+from vmrag_link.workspace.documents.import_reports import PutCounts
+from vmrag_link.workspace.documents.placing import Placing
+from vmrag_link.workspace.documents.writing import Planned, WriteResult
+
+if TYPE_CHECKING:
+    from vmrag_link.workspace import DocumentStore
+
+Existing = Literal["refuse", "replace", "replace_same_file"]
+"""What becomes of a document whose id is taken.
+
+`replace_same_file` refuses one that came from another file.
+"""
+_SHOWN_FILES = 5
+Version = tuple[str, str, str]
+"""Title, hash of the text, and metadata of a document."""
+
+
+class PlacedFiles(Record, frozen=True):
+    """Documents from files, as a collection's import base places them; `gone` are to be removed.
+
+    Of equal ones that `placed.moved` the new source is recorded. The base is recorded with what is
+    stored; with `insist`, even if nothing else is.
+    """
+
+    base: ImportBase
+    placed: Placing
+    gone: Sequence[str]
+    insist: bool
+
+
+class PutRequest(Record, frozen=True):
+    """`documents` for a collection: what `collections.find` finds, or, with `create`, a new one.
+
+    `arrange` makes them of files instead, for the collection that is found. A new collection whose
+    files were all `skipped` is not made. Without `follow` the index is left to its next reader;
+    with `embed_first` nothing is stored that cannot be embedded. `expected` has the version that a
+    document replaces, by id: `KnowledgeMoved` if it is not the present one.
+    """
+
+    collection: str
+    documents: Sequence[ImportedDocument]
+    existing: Existing = "refuse"
+    create: bool = False
+    skipped: Sequence[SkippedFile] = ()
+    arrange: Callable[[At, Collection], PlacedFiles] | None = None
+    follow: bool = True
+    embed_first: bool = False
+    expected: Mapping[str, Version] = {}
+
+
+def version_of(document: Document | DocumentHeader | ImportedDocument) -> Version:
+    """Return what a user can change of a document."""
+    return document.title, document.content_hash, document.metadata
+
+
+def put_documents(ws: DocumentStore, request: PutRequest) -> WriteResult[PutCounts]:
+    """Store documents; those whose text, title and metadata are stored already are left alone.
+    Documents of a writable source become files.
+
+    Raises `NameInvalid`, `CollectionMissing`, `UsageInvalid` for a library, `DocumentExists`,
+    `ContentRefused`, with `embed_first` `Embedding` errors, and as `writing.write`; then nothing is
+    stored.
+    """
+    if request.create:
+        collections.require_name(request.collection)
+    if isinstance(ws, Workspace) and (source := ws.sources.find_writable(request.collection)):
+        if request.arrange:
+            raise collections.source_read_only(source.collection)
+        return _put_notes(ws, source, request)
+    plan = functools.partial(_plan_put, ws, request)
+    return writing.write_rows(ws, plan, f"write to {request.collection}", follow=request.follow)
+
+
+def _put_notes(ws: Workspace, source: SourceSettings, request: PutRequest) -> WriteResult[PutCounts]:
+    from vmrag_link.documents.chunking import split_document
+    from vmrag_link.sources.documents import CHUNKING
+    from vmrag_link.workspace.documents import note_writes
+
+    existing: Literal["refuse", "replace"] = "refuse" if request.existing == "refuse" else "replace"
+    result = note_writes.put_notes(ws, source, request.documents, existing)
+    documents = (_row(source.collection, document, "", "") for document in request.documents)
+    return result._replace(chunks=sum(len(split_document(document, CHUNKING[source.kind])) for document in documents))
+
+
+def _plan_put(ws: DocumentStore, request: PutRequest, at: At) -> Planned[PutCounts]:
+    target, new = _find_collection(ws, at, request)
+    collections.require_open(target)
+    files = request.arrange(at, target) if request.arrange else None
+    collection = msgspec.structs.replace(target, import_base=files.base.recorded) if files else target
+    documents, name = files.placed.documents if files else request.documents, collection.name
+    present = {
+        header.doc_id: header
+        for header in ws.engine.read_headers(at, collection=name, ids=[document.doc_id for document in documents])
+    }
+    if present and request.existing == "refuse":
+        raise refused_ids(present, f"are in collection {name!r} already")
+    _require_expected(name, request.expected, present, documents)
+    same = {each.doc_id for each in documents if _is_same(present.get(each.doc_id), each)}
+    moved = same & files.placed.moved if files else frozenset()
+    renamed = frozenset(each.doc_id for each in files.placed.renamed) if files else frozenset()
+    changed = [each for each in documents if each.doc_id not in same or each.doc_id in moved]
+    gone = files.gone if files else ()
+    added = sum(each.doc_id not in present for each in changed)
+    changes = ChangeCounts(added=added, modified=len(changed) - added, removed=len(gone))
+    counts = PutCounts(name, new, changes, len(documents) - len(changed))
+    rebased = collection != target
+    wanted = (new and not request.skipped) or (rebased and files is not None and files.insist and not new)
+    if not changed and not gone and not wanted:
+        return Planned(None, msgspec.structs.replace(counts, created=False))
+    rows = _rows(
+        ws,
+        at,
+        name,
+        changed,
+        present,
+        guarded=files.base if files and request.existing != "replace" else None,
+        moved=moved | renamed,
+    )
+    if request.embed_first:
+        ws.create_indexer().embed_documents(collection, rows)
+    write = Write(
+        put_collections=[collection] if new or rebased else [],
+        put_documents=rows,
+        remove_documents=[(name, doc_id) for doc_id in gone],
+    )
+    return Planned(write, counts)
+
+
+def _find_collection(ws: DocumentStore, at: At, request: PutRequest) -> tuple[Collection, bool]:
+    """The collection that is meant, and whether it is new."""
+    if not request.create:
+        return collections.find_collection(ws, at, request.collection), False
+    for collection in ws.engine.list_collections(at):
+        if collection.name == request.collection:
+            return collection, False
+    chunking = Chunking(size=ws.config.chunking.size, overlap=ws.config.chunking.overlap)
+    return collections.make_collection(
+        request.collection, ws.models.load_named(ws.config.embedding.model), chunking
+    ), True
+
+
+def _require_expected(
+    collection: str,
+    expected: Mapping[str, Version],
+    present: Mapping[str, DocumentHeader],
+    documents: Sequence[ImportedDocument],
+) -> None:
+    """Raise `KnowledgeMoved` for a document that another process changed or removed."""
+    new = {document.doc_id: document for document in documents}
+    for doc_id, version in expected.items():
+        stored = present.get(doc_id)
+        if stored and (version_of(stored) == version or _is_same(stored, new[doc_id])):
+            continue
+        name = f"{collection}/{doc_id}"
+        again = f"vmrag edit {quoted(name)}   (then copy your changes into the present text)"
+        raise KnowledgeMoved(
+            f"{name} was {'changed' if stored else 'removed'} by another process, so nothing was stored",
+            hint=again if stored else f"vmrag add FILE --collection {quoted(collection)} --id {quoted(doc_id)}",
+            collection_name=collection,
+            doc_id=doc_id,
+        )
+
+
+def _is_same(present: DocumentHeader | None, new: ImportedDocument) -> bool:
+    if present is None:
+        return False
+    return version_of(present) == version_of(new)
+
+
+def _rows(
+    ws: DocumentStore,
+    at: At,
+    name: str,
+    changed: Sequence[ImportedDocument],
+    present: Container[str],
+    *,
+    guarded: ImportBase | None,
+    moved: Container[str],
+) -> list[Document]:
+    """Raises `DocumentExists` for those that came from another file, if the base is `guarded`, but
+    not for `moved` ones, whose text stays.
+    """
+    now = clock.now()
+    rows: list[Document] = []
+    overwritten: list[Overwritten] = []
+    replaced = [each.doc_id for each in changed if each.doc_id in present]
+    stored = ws.engine.read_documents(at, collection=name, ids=replaced) if replaced else ()
+    origins = {each.doc_id: (each.source, each.created_at) for each in stored}
+    for each in changed:
+        source, created_at = origins.get(each.doc_id, ("", now))
+        if guarded and each.doc_id not in moved and comes_from_another_file(guarded, each.doc_id, source, each.source):
+            overwritten.append(Overwritten(each.doc_id, source, each.source))
+        rows.append(_row(name, each, now, created_at))
+    if overwritten:
+        raise overwriting_refusal(name, overwritten)
+    return rows
+
+
+def _row(name: str, new: ImportedDocument, now: str, created_at: str) -> Document:
+    refuse_reserved(parse_metadata(new), new.doc_id)
+    return Document(
+        **msgspec.structs.asdict(new),
+        collection=name,
+        source_key=new.source,
+        created_at=created_at,
+        updated_at=now,
+    )
+
+
+class Overwritten(Record, frozen=True):
+    """A document of the file `source` that would get `file`'s text; paths as `Document.source`."""
+
+    doc_id: str
+    source: str
+    file: str
+
+
+def comes_from_another_file(base: ImportBase, doc_id: str, stored: str, read: str) -> bool:
+    """Whether the stored source of a document and that of a file are two files; a link to the same
+    one is none.
+
+    A document without a file has nothing to lose.
+    """
+    for _, before in base.list_sources([(doc_id, stored)]):
+        return before != read and not _same_file(base.origin / before, base.origin / read)
+    return False
+
+
+def _same_file(one: Path, other: Path) -> bool:
+    try:
+        return one.samefile(other)
+    except OSError:  # the stored one is gone: its text may be nowhere else
+        return False
+
+
+def overwriting_refusal(collection: str, overwritten: Sequence[Overwritten]) -> DocumentExists:
+    """The error that names both files of each."""
+    shown = "; ".join(
+        f"{each.doc_id!r} comes from {each.source!r}, not from {each.file!r}" for each in overwritten[:_SHOWN_FILES]
+    )
+    more = f"; and {len(overwritten) - _SHOWN_FILES} more" if len(overwritten) > _SHOWN_FILES else ""
+    number = plural(len(overwritten), "document")
+    return DocumentExists(
+        f"{number} of collection {collection!r} would be overwritten by another file's text: {shown}{more}.",
+        hint="Take another --collection or another --base. Add --replace if the new file is meant.",
+        documents=[{"doc_id": each.doc_id, "source": each.source, "file": each.file} for each in overwritten],
+    )

@@ -1,0 +1,1 @@
+"""Bring knowledge base and index to the revision of the pin, and tell what an answer is from."""

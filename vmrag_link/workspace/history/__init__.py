@@ -1,0 +1,1 @@
+"""Read the history of documents and revisions, and resolve names of revisions."""

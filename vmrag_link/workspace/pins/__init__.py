@@ -1,0 +1,1 @@
+"""Read and write the pin, and map git branches to KB branches."""

@@ -1,0 +1,52 @@
+"""Pins of a knowledge base without documents. `vmrag init --sources` of version 0.1 wrote them."""
+
+from __future__ import annotations
+
+import contextlib
+
+from vmrag_link import permissions
+from vmrag_link.paths import CONFIG_NAME
+from vmrag_link.workspace import Workspace
+from vmrag_link.workspace.pins import history_pins
+
+MESSAGE = "The knowledge base of this repository has no documents, so it needs no pin."
+UNINSTALL = "vmrag uninstall --all"
+REMOVE_PIN = f"{UNINSTALL} && git checkout -- {CONFIG_NAME} && git commit -am 'Remove the empty pin'"
+
+_MARKER = "empty-pin"
+"""In `.git/vmrag`: this clone was checked."""
+
+
+def is_empty(ws: Workspace) -> bool:
+    """Return whether files answer, and no KB branch and no pin in a git ref has documents."""
+    if not (ws.is_initialized and ws.sources.configured):
+        return False
+    engine = ws.engine
+    if any(branch.dirty or engine.count_documents(branch.head) for branch in engine.list_branches()):
+        return False
+    revisions = {pin.dolt_commit for pin, _ in history_pins.read_pins(ws.places, reflogs=False)}
+    return all(engine.has_revision(revision) and not engine.count_documents(revision) for revision in revisions)
+
+
+def describe_once(ws: Workspace) -> str:
+    """Return how to remove an empty pin.
+
+    Empty for other pins, and after the first call in a clone.
+    """
+    is_new = ws.is_initialized and bool(ws.sources.configured) and mark_clone(ws)
+    return f"{MESSAGE} To remove it: {REMOVE_PIN}" if is_new and is_empty(ws) else ""
+
+
+def describe_uninstall(ws: Workspace) -> str:
+    """Return what removes an empty knowledge base from a clone whose HEAD has no pin."""
+    return f"{UNINSTALL} && git checkout -- {CONFIG_NAME}" if ws.places.config.exists() else UNINSTALL
+
+
+def mark_clone(ws: Workspace) -> bool:
+    """Mark this clone as checked. Return whether the mark is new."""
+    marker = ws.places.shared / _MARKER
+    if marker.exists():
+        return False
+    with contextlib.suppress(OSError):
+        permissions.make_file(marker)
+    return marker.exists()

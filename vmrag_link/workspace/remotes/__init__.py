@@ -1,0 +1,1 @@
+"""Clone, fetch and list remotes of the knowledge base."""
