@@ -7,8 +7,8 @@ client starts the server by `uvx`, with an empty cache and once more. Of extras 
 their rows are written anew. Needs `uv` beside this Python, and the package index.
 
 `python -m bench.extras --modes`: what the Action's steps `choose` and `install` take for each mode,
-written into docs/ci.md: on a runner without uv whose caches are empty, and on one that gets the
-packages out of the workflow's cache, packed as actions/cache packs them (needs zstd). Downloading
+written into bench/README.md: on a runner without uv whose caches are empty, and on one that gets
+the packages out of the workflow's cache, packed as actions/cache packs them (needs zstd). Downloading
 that is GitHub's, and not measured.
 """
 
@@ -31,8 +31,9 @@ from vmrag_action import install, packages
 
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "installing.md"
-PAGE_OF_MODES = ROOT / "docs" / "ci.md"
-BEGIN, END = "<!-- what installing costs -->\n", "<!-- end of what installing costs -->"
+PAGE_OF_MODES = ROOT / "bench" / "README.md"
+MARK = "what installing costs"
+MARK_OF_MODES = "what the Action installs"
 TOOLS = Path(sys.executable).parent
 BROUGHT = {"pip", "setuptools"}
 """What `python -m venv` puts into an environment by itself."""
@@ -75,7 +76,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         _write(PAGE, "\n".join([*table, "", text]))
     else:
         new = {_first_cell(row): row for row in rows}
-        old = PAGE.read_text().partition(BEGIN)[2].partition(END)[0].strip()
+        old = PAGE.read_text().partition(f"<!-- {MARK} -->\n")[2].partition(f"<!-- end of {MARK} -->")[0].strip()
         _write(PAGE, "\n".join(new.get(_first_cell(line), line) for line in old.splitlines()))
 
 
@@ -83,9 +84,11 @@ def _first_cell(row: str) -> str:
     return row.partition("| ")[2].partition(" |")[0]
 
 
-def _write(page: Path, text: str) -> None:
-    before, _, rest = page.read_text().partition(BEGIN)
-    page.write_text(f"{before}{BEGIN}\n{text}\n\n{END}{rest.partition(END)[2]}")
+def _write(page: Path, text: str, mark: str = MARK) -> None:
+    """Replace the text between the two comments with this mark."""
+    begin, end = f"<!-- {mark} -->\n", f"<!-- end of {mark} -->"
+    before, _, rest = page.read_text().partition(begin)
+    page.write_text(f"{before}{begin}\n{text}\n\n{end}{rest.partition(end)[2]}")
 
 
 def _measure_modes() -> None:
@@ -96,7 +99,7 @@ def _measure_modes() -> None:
         rows = [_mode_row(modes, Path(made)) for modes in TOGETHER]
     table = "\n".join([*head, "|---" * 7 + "|", *rows])
     print(table)
-    _write(PAGE_OF_MODES, table)
+    _write(PAGE_OF_MODES, table, MARK_OF_MODES)
 
 
 def _mode_row(modes: str, home: Path) -> str:

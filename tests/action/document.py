@@ -1,7 +1,7 @@
 """Writes what follows from `action/action.yml`: `python -m tests.action.document`.
 
 The `action.yml` at the top, which the Marketplace wants, and the tables of inputs and outputs in
-docs/ci.md.
+docs/action.md.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from tests.support import pages
 ROOT = Path(__file__).parents[2]
 SOURCE = ROOT / "action" / "action.yml"
 AT_THE_TOP = ROOT / "action.yml"
-PAGE = pages.DOCS / "ci.md"
+PAGE = pages.DOCS / "action.md"
 HEAD = "# Written by `python -m tests.action.document` from action/action.yml.\n"
 
 
@@ -36,11 +36,11 @@ def tables() -> str:
     outputs = [f"| `{name}` | {each['description'].strip()} |" for name, each in definition["outputs"].items()]
     return "\n".join(
         [
-            "| input | default | what it is |",
+            "| input | default | description |",
             "|---|---|---|",
             *inputs,
             "",
-            "| output | what it is |",
+            "| output | description |",
             "|---|---|",
             *outputs,
         ]
@@ -48,7 +48,7 @@ def tables() -> str:
 
 
 def page() -> str:
-    """docs/ci.md with the tables of today."""
+    """Return docs/action.md with the current tables."""
     return pages.filled(PAGE, {"tables": tables()})
 
 

@@ -1,6 +1,6 @@
-"""Jobs of the workflows in docs/, whole: their checkout from a host that knows what the job's token
-may do, the Action, and the steps around it. What each has to come to is written from docs/ci.md and
-the pages beside it.
+"""Whole jobs of the workflows in ci/github/ and docs/ci.md: their checkout from a host that knows
+what the job's token may do, the Action, and the steps around it. The expected results are written
+from docs/action.md and docs/pull-requests.md.
 
 Two variants, as the ids say. `stand-ins`: git does the checkout, and nothing of others runs.
 `programs`: actions/checkout, actions/cache and actions/setup-python themselves, where

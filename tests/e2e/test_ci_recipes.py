@@ -1,12 +1,11 @@
 """The recipes of `ci/` for other services than GitHub's, run by a real bash in checkouts of a real
-remote, and what docs/ci.md shows for every night. No service is here: what it does around these
+remote, and ci/github/nightly.yml. No service is here: what it does around these
 lines is not tried.
 """
 
 from __future__ import annotations
 
 import os
-import re
 import subprocess
 import xml.etree.ElementTree as ET
 from pathlib import Path
@@ -24,7 +23,6 @@ pytestmark = pytest.mark.hooks("off")
 
 shared, world, ci = people.shared, people.world, hosted.ci
 
-PAGE = (Path(__file__).parents[2] / "docs" / "ci.md").read_text()
 QUERIES = "queries:\n  - query: who renews certificates\n    collection: handbook\n    first: handbook/deep/tls.txt\n"
 
 services = pytest.mark.parametrize("service", SERVICES)
@@ -113,7 +111,7 @@ def test_a_recipe_stops_where_the_knowledge_cannot_be_had(world: World, service:
 
 
 def test_every_night_the_whole_history_is_looked_at(ci: Ci) -> None:
-    [text] = re.findall(r"(?ms)^```yaml\n(name: knowledge, every night\n.*?)^```", PAGE)
+    text = (recipes.WORKFLOWS / "nightly.yml").read_text()
     checkout, ours, last = yaml.safe_load(text)["jobs"]["nightly"]["steps"]
     assert checkout["with"]["fetch-depth"] == 0
     ada, hub = ci.ada, ci.world.hub

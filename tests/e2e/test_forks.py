@@ -7,7 +7,6 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import re
 import shutil
 import subprocess
 import sys
@@ -17,7 +16,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from tests.support import people
+from tests.support import people, recipes
 from tests.support.people import DATA, User, World
 from tests.support.repos import Repo, isolate
 from tests.support.templates import build_once
@@ -235,9 +234,8 @@ def test_verify_finds_it_names_the_command_and_is_content_afterwards(proposed):
 
 
 def test_the_workflow_that_a_label_starts_takes_what_was_labelled(proposed):
-    """docs/ci.md, as it stands there, in a checkout of the base."""
-    page = (Path(__file__).parents[2] / "docs" / "ci.md").read_text()
-    [text] = re.findall(r"(?ms)^```yaml\n(name: adopt\n.*?)^```", page)
+    """Run ci/github/adopt.yml in a checkout of the base."""
+    text = (recipes.WORKFLOWS / "adopt.yml").read_text()
     job = yaml.safe_load(text)["jobs"]["adopt"]
     environ = {
         "NUMBER": "12",

@@ -6,14 +6,13 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import subprocess
 from pathlib import Path
 
 import pytest
 import yaml
 
-from tests.support import code_history, events
+from tests.support import code_history, events, recipes
 from tests.support.code_history import World, pin_of
 from tests.support.events import FORK, OWN, Job, checkout
 from tests.support.repos import Repo, make_repo
@@ -26,8 +25,6 @@ from vmrag_link.workspace import Workspace
 from vmrag_link.workspace.commits import deepen
 
 pytestmark = pytest.mark.hooks("off")
-
-DOCUMENT = Path(__file__).parents[2] / "docs" / "ci.md"
 
 built, forked_once, forked = code_history.built, code_history.forked_once, code_history.forked
 
@@ -128,8 +125,7 @@ def test_a_forks_revision_is_taken_in_by_the_command_of_the_finding_or_the_workf
     maintainer.git("config", f"url.{fork}.insteadOf", "https://github.example/me/project")
     commands, variables = hint, {}
     if way == "workflow":
-        (shown,) = re.findall(r"(?ms)^```yaml\n(name: adopt.*?)^```", DOCUMENT.read_text())
-        job = yaml.safe_load(shown)["jobs"]["adopt"]
+        job = yaml.safe_load((recipes.WORKFLOWS / "adopt.yml").read_text())["jobs"]["adopt"]
         commands = job["steps"][-1]["run"]
         variables = {"NUMBER": "7", "COMMIT": head, "FORK": "https://github.example/me/project"}
         assert variables.keys() == job["steps"][-1]["env"].keys()

@@ -2,7 +2,7 @@
 as a runner runs them; and what stands for the service that keeps caches.
 
 VMRAG_TEST_ACTIONS names a folder with their checkouts, `checkout/`, `cache/` and `setup-python/`,
-at the commits that `action.yml` and docs/ci.md name. Whoever has none runs the stand-ins. What they
+at the commits that `action.yml` and `ci/github/` name. Whoever has none runs the stand-ins. What they
 do after a job is not run.
 """
 

@@ -23,6 +23,8 @@ TARGETS = {
 
 FOLDERS = {"jenkins": "WORKSPACE_TMP", "azure": "AGENT_TEMPDIRECTORY"}
 SERVICES = (*TARGETS, "shell")
+WORKFLOWS = CI / "github"
+"""Whole workflows for GitHub, by file name. docs/ci.md shows one more."""
 _VMRAG = Path(sys.executable).with_name("vmrag")
 
 

@@ -43,6 +43,7 @@ from tests.support.github_comments import CommentsApi
 from tests.support.github_rest import serving
 from tests.support.hosted import Ci
 from tests.support.people import World
+from tests.support.recipes import WORKFLOWS
 
 DOCS = Path(__file__).parents[2] / "docs"
 DOWNLOADS = re.compile(r"(?m)^ *python -m pip install .*\n")
@@ -51,13 +52,11 @@ PYTHON = ".".join(map(str, sys.version_info[:2]))
 
 @cache
 def recipes() -> dict[str, dict[str, Any]]:
-    """The whole workflows in docs/ by their names; of two with one name the first."""
-    found: dict[str, dict[str, Any]] = {}
-    for page in ("ci.md", "github.md"):
-        for text in re.findall(r"(?ms)^```yaml\n(name: .*?)^```", (DOCS / page).read_text()):
-            workflow = yaml.load(text, _Loader)
-            found.setdefault(workflow["name"], workflow)
-    return found
+    """Return the workflows of ci/github/ and the one in docs/ci.md by their names."""
+    shown = re.findall(r"(?ms)^```yaml\n(name: .*?)^```", (DOCS / "ci.md").read_text())
+    texts = [*shown, *(path.read_text() for path in sorted(WORKFLOWS.glob("*.yml")))]
+    read = [yaml.load(text, _Loader) for text in texts]
+    return {workflow["name"]: workflow for workflow in read}
 
 
 class _Loader(yaml.SafeLoader):

@@ -1,5 +1,5 @@
-"""Workflows that the documents show are ones that GitHub and GitLab take and zizmor has nothing
-against; they give the Action inputs that it has, and may do what its modes need.
+"""Workflows of ci/ and of the pages are valid for GitHub and GitLab and pass zizmor. They use
+existing inputs of the Action, and have the permissions that its modes need.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ OURS = re.compile(r"vmrag/vmrag-link(/action)?@SHA")
 
 
 class Example(NamedTuple):
-    """A file that a page shows."""
+    """A workflow that a page shows, or a file of ci/github/."""
 
     page: str
     number: int
@@ -58,7 +58,10 @@ def blocks(start: str) -> list[Example]:
     return found
 
 
-WORKFLOWS = blocks("name:")
+WORKFLOWS = [
+    *blocks("name:"),
+    *(Example(path.stem, 0, path.read_text()) for path in sorted(recipes.WORKFLOWS.glob("*.yml"))),
+]
 OF_GITLAB = blocks("# .gitlab-ci.yml")
 
 each = pytest.mark.parametrize("example", WORKFLOWS, ids=lambda example: f"{example.page}-{example.number}")
@@ -114,7 +117,7 @@ def test_the_file_for_gitlab_is_what_it_takes_once_its_inputs_are_filled_in(tmp_
 
 
 def test_the_page_names_every_recipe() -> None:
-    page = (DOCS / "ci-elsewhere.md").read_text()
+    page = (DOCS / "ci.md").read_text()
     for path in recipes.CI.rglob("*"):
         assert path.is_dir() or f"(../ci/{path.relative_to(recipes.CI).as_posix()})" in page
 
@@ -143,8 +146,8 @@ def test_documents_install_the_version_that_they_belong_to() -> None:
 
 
 def table() -> dict[str, dict[str, str]]:
-    """The rows of the table in ci.md, by mode, then by the first line."""
-    text = (DOCS / "ci.md").read_text().partition("<!-- modes -->\n")[2].partition("\n\n")[0]
+    """The rows of the table in action.md, by mode, then by the first line."""
+    text = (DOCS / "action.md").read_text().partition("<!-- modes -->\n")[2].partition("\n\n")[0]
     rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in text.splitlines()]
     names = [cell.strip("`") for cell in rows[0]]
     return {row[0].strip("`"): dict(zip(names, row, strict=True)) for row in rows[2:]}

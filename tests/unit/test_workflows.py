@@ -86,7 +86,13 @@ def test_a_workflow_gives_jobs_nothing_by_itself_and_does_not_run_beside_itself(
 
 def test_an_action_is_pinned_by_one_commit_with_its_version_wherever_it_is_used() -> None:
     pins: dict[str, set[tuple[str, str]]] = {}
-    files = [*FOLDER.glob("*.yml"), ROOT / "action" / "action.yml", *(ROOT / "docs").glob("*.md"), ROOT / "README.md"]
+    files = [
+        *FOLDER.glob("*.yml"),
+        ROOT / "action" / "action.yml",
+        *(ROOT / "ci" / "github").glob("*.yml"),
+        *(ROOT / "docs").glob("*.md"),
+        ROOT / "README.md",
+    ]
     for path in files:
         for line in path.read_text().splitlines(keepends=True):
             if "uses:" not in line or re.search(r"uses: (vmrag/vmrag-link(/action)?@SHA|\$/action)\b", line):
