@@ -1,4 +1,6 @@
-"""Writes what docs/github.md prints: `python -m tests.hosting.document`.
+"""Writes what commands print around a host's merge buttons: `python -m tests.hosting.document`.
+
+docs/pull-requests.md shows two of the stories, `printed.txt` has all.
 
 GitHub cannot be here. A bare repository stands for it, and a clone in which no merge driver is set
 up for its buttons, which run the same git commands.
@@ -6,13 +8,16 @@ up for its buttons, which run the same git commands.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 
 from tests.support import pages
 from tests.support.repos import ON, Repo
 from tests.support.terminal import Project, new_project
 
-PAGE = pages.DOCS / "github.md"
+PAGE = pages.DOCS / "pull-requests.md"
+PRINTED = Path(__file__).with_name("printed.txt")
+SHOWN = ("merge", "dropped")
 
 FILES = {
     "timeouts": "Requests time out after {} seconds.",
@@ -26,9 +31,11 @@ STORIES = {
         '# GitHub: "Squash and merge" of shorter',
         '# GitHub: "Squash and merge" of retries',
     ),
-    "merge": (
+    "switch": (
         "git switch -q retries",
         "git fetch -q",
+    ),
+    "merge": (
         "vmrag verify --pull-request origin/main HEAD",
         "git merge -q --no-edit origin/main",
         "vmrag verify --pull-request origin/main HEAD",
@@ -45,15 +52,17 @@ STORIES = {
         "git pull -q",
         "vmrag verify origin/main",
         "vmrag merge --repair HEAD",
-        'git commit -qm "Take in what the merge dropped"',
-        "vmrag verify origin/main..HEAD",
+        'git commit -qm "Restore dropped documents"',
         "git push -q",
+    ),
+    "restored": (
+        "vmrag verify origin/main..HEAD",
         'vmrag grep "seconds|proxies"',
     ),
     "alone": (
         "git switch -q limits",
         "vmrag merge origin/main",
-        'git commit -qm "Take in the knowledge of main"',
+        'git commit -qm "Merge the documents of main"',
         "git push -q",
         '# GitHub: "Create a merge commit" of limits',
         "git merge -q --no-edit origin/main",
@@ -63,11 +72,20 @@ STORIES = {
 }
 
 
-def page() -> str:
-    """docs/github.md with what the program prints today."""
+def stories() -> dict[str, str]:
+    """Run all stories, and return what their commands print."""
     with pages.folder() as folder:
-        told = pages.told(STORIES, _project(folder), _run, folder)
-    return pages.filled(PAGE, {name: pages.console(text) for name, text in told.items()})
+        return pages.told(STORIES, _project(folder), _run, folder)
+
+
+def page(told: Mapping[str, str]) -> str:
+    """Return docs/pull-requests.md with the shown stories of `told`."""
+    return pages.filled(PAGE, {name: pages.console(told[name]) for name in SHOWN})
+
+
+def printed(told: Mapping[str, str]) -> str:
+    """Return the text of `printed.txt`."""
+    return "\n".join(f"== {name}\n{text}" for name, text in told.items())
 
 
 def _project(folder: Path) -> Project:
@@ -126,4 +144,6 @@ def _said(stderr: str) -> str:
 
 
 if __name__ == "__main__":
-    PAGE.write_text(page())
+    told_now = stories()
+    PAGE.write_text(page(told_now))
+    PRINTED.write_text(printed(told_now))

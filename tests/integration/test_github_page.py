@@ -1,9 +1,0 @@
-"""docs/github.md shows what the commands print."""
-
-from __future__ import annotations
-
-from tests.hosting import document
-
-
-def test_the_page_shows_what_the_commands_print() -> None:
-    assert document.page() == document.PAGE.read_text(), "run: python -m tests.hosting.document"

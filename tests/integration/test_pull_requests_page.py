@@ -1,0 +1,11 @@
+"""docs/pull-requests.md shows what the commands print, and so does tests/hosting/printed.txt."""
+
+from __future__ import annotations
+
+from tests.hosting import document
+
+
+def test_page_and_stories_show_what_the_commands_print() -> None:
+    told = document.stories()
+    assert document.printed(told) == document.PRINTED.read_text(), "run: python -m tests.hosting.document"
+    assert document.page(told) == document.PAGE.read_text(), "run: python -m tests.hosting.document"
