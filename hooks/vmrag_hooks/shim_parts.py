@@ -126,8 +126,8 @@ ONCE = r"""if [ -e "$common/vmrag-hooks/config" ]; then
 fi
 """
 
-# The contracts: what git gives each hook, and what the part below does in each case. Which git
-# commands fire which hook stands in docs/hooks.md.
+# The contracts: what git gives each hook, and what the part below does in each case.
+# docs/git-operations.md lists which git commands fire which hook.
 #
 # All eight: another tool's hook runs first, with the same arguments and standard input, and its
 # exit code is ours unless we stop git ourselves (`CHAINED`). Nothing is done with VMRAG=0; where

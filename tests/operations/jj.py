@@ -41,6 +41,6 @@ BY_NAME: dict[str, tuple[str, ...]] = {
     "git rebase --abort": ("jj rebase -b rival -d main", "jj undo"),
     "git stash push": ("jj new main",),
     "git worktree add": ("jj workspace add ../tree -r feature",),
-    "git switch, in a linked work tree": ("jj workspace add ../tree -r feature", "cd ../tree && jj new topic"),
-    "git commit, in a linked work tree": ("jj workspace add ../tree -r feature", "cd ../tree && jj commit -m code"),
+    "git switch, in a linked worktree": ("jj workspace add ../tree -r feature", "cd ../tree && jj new topic"),
+    "git commit, in a linked worktree": ("jj workspace add ../tree -r feature", "cd ../tree && jj commit -m code"),
 }

@@ -143,8 +143,8 @@ def test_every_operation_has_a_name_of_its_own_and_hooks_that_are_installed() ->
 
 
 def test_the_page_about_hooks_is_up_to_date() -> None:
-    written = (ROOT / "docs" / "hooks.md").read_text()
-    assert written == document.page(), "run: python -m tests.operations.document > docs/hooks.md"
+    written = (ROOT / "docs" / "git-operations.md").read_text()
+    assert written == document.page(), "run: python -m tests.operations.document > docs/git-operations.md"
 
 
 def test_the_page_about_hooks_describes_every_hook() -> None:

@@ -139,6 +139,7 @@ def test_documents_install_the_version_that_they_belong_to() -> None:
         for version in re.findall(r"vmrag-link(?:\[\w+\])?==([\w.]+)", file.read_text()):
             assert version == vmrag_link.__version__
     assert f"(`@SHA # v{vmrag_link.__version__}`)" in (DOCS / "ci.md").read_text()
+    assert f"rev: v{vmrag_link.__version__} " in (DOCS / "hooks.md").read_text()
     assert recipes.gitlab_documents()[0]["spec"]["inputs"]["version"]["default"] == vmrag_link.__version__
 
 
