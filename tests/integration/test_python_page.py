@@ -20,7 +20,7 @@ pytestmark = pytest.mark.hooks("off")
 def test_page_example_runs(tmp_path, monkeypatch, capsys):
     isolate(monkeypatch, tmp_path / "home")
     monkeypatch.chdir(sourced_project(tmp_path / "sourced").top)
-    (program,) = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
+    program, *_ = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
     exec(compile(program, "python.md", "exec"), {})
     assert len(re.findall(r"^\S+:\d+", capsys.readouterr().out, re.MULTILINE)) == 3
 
@@ -47,7 +47,7 @@ def test_page_names_each_argument_and_existing_errors():
         given = {word.strip(" =*") for word in call.split(",")}
         parameters = inspect.signature(getattr(api.KnowledgeBase, name)).parameters
         assert given == {parameter for parameter in parameters if parameter != "self"}
-    table = PAGE.partition("## Errors")[2].partition("## Stability")[0]
+    table = PAGE.partition("## Errors")[2].partition("## RAG apps")[0]
     names = {name for row in re.findall(r"^\| (`.*?) \|", table, re.MULTILINE) for name in re.findall(r"`(\w+)`", row)}
     assert names
     assert all(issubclass(getattr(errors, name), errors.VmragError) for name in names)

@@ -1,4 +1,4 @@
-"""The page "Use it in your RAG app": its program answers from a shallow clone with its index."""
+"""The RAG app of docs/python.md answers from a shallow clone with its index."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from tests.support.repos import isolate
 from tests.support.sources import SETTINGS, commit
 from tests.support.terminal import Project, new_project
 
-PAGE = (Path(__file__).parents[2] / "docs" / "rag-app.md").read_text()
-PROGRAM, *_, TEST, RELEASES = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
-(QUERIES,) = re.findall(r"```yaml\n(.*?)```", PAGE, re.DOTALL)
+PAGE = (Path(__file__).parents[2] / "docs" / "python.md").read_text()
+_, PROGRAM, _, TEST, RELEASES = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
+QUERIES = "queries:\n  - query: how do requests time out\n    first: docs/timeouts.md\n"
 pytestmark = pytest.mark.hooks("off")
 
 
@@ -86,7 +86,7 @@ def test_program_never_answers_from_another_release(service):
 def test_example_test_passes_for_the_service(service, monkeypatch):
     monkeypatch.chdir(service.top)
     names: dict[str, object] = {}
-    exec(compile(TEST, "rag-app.md", "exec"), names)
+    exec(compile(TEST, "python.md", "exec"), names)
     names["test_timeout_question_finds_its_page"]()
 
 
