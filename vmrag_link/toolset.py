@@ -4,7 +4,7 @@ are found.
 A toolset is a leaf. It imports the core; the core knows it by an entry point of the group
 `vmrag.toolsets` alone, whose object is a `Toolset`. Ours are registered like anybody's. Nothing is
 looked for until something is asked that the core does not have: hooks, `vmrag --version` and a
-plain query never do. docs/toolsets/writing.md explains it with an example.
+plain query never do. docs/toolsets.md explains it with an example.
 """
 
 from __future__ import annotations

@@ -67,6 +67,12 @@ def session(steps: Iterable[str], run: Callable[[str, list[str]], str]) -> str:
     return steady("".join(f"$ {step}\n{run(*_split(step))}" for step in steps))
 
 
+def printed_by(text: str, steps: Iterable[int]) -> str:
+    """Return the steps with these numbers of a session."""
+    all_steps = re.split(r"(?m)^(?=\$ )", text)[1:]
+    return "".join(all_steps[number] for number in steps)
+
+
 def told(
     stories: Mapping[str, Iterable[str]],
     project: Project,

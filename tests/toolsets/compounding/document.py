@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from tests.support import pages
 from tests.support.terminal import Project
 
-PAGE = pages.DOCS / "toolsets" / "compounding.md"
+PAGE = pages.DOCS / "toolsets.md"
+PRINTED = Path(__file__).with_name("printed.txt")
+SHOWN = (0, 2)
+"""Steps that the page shows. `printed.txt` has all."""
 
 FILES = {
     ".vmrag-docs/config.json": '{"project_name": "shop", "external_docs": {"path": "./handbook"}}\n',
@@ -39,11 +44,15 @@ STEPS = (
 )
 
 
-def page() -> str:
-    """docs/toolsets/compounding.md with what the program prints today."""
+def printed() -> str:
+    """Run all steps, and return what they print."""
     with pages.newcomer(FILES) as project:
-        printed = pages.session(STEPS, lambda program, arguments: _run(project, program, arguments))
-    return pages.filled(PAGE, {"printed": pages.console(printed)})
+        return pages.session(STEPS, lambda program, arguments: _run(project, program, arguments))
+
+
+def page(text: str) -> str:
+    """Return docs/toolsets.md with the shown steps of `text`."""
+    return pages.filled(PAGE, {"answer": pages.console(pages.printed_by(text, SHOWN))})
 
 
 def _run(project: Project, program: str, arguments: list[str]) -> str:
@@ -51,4 +60,6 @@ def _run(project: Project, program: str, arguments: list[str]) -> str:
 
 
 if __name__ == "__main__":
-    PAGE.write_text(page())
+    now = printed()
+    PAGE.write_text(page(now))
+    PRINTED.write_text(now)

@@ -1,4 +1,4 @@
-"""docs/toolsets/learning.md shows what the commands print."""
+"""printed.txt shows what the commands print, and docs/toolsets.md has a part of it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ pytestmark = pytest.mark.hooks("off")
 
 template, project = terminal.template, terminal.project
 
-PAGE = Path(__file__).parents[3] / "docs" / "toolsets" / "learning.md"
+PAGE = Path(__file__).parents[3] / "docs" / "toolsets.md"
+PRINTED = Path(__file__).with_name("printed.txt")
 FILES = {
     "before.xml": "own-before.xml",
     "after.xml": "own-after.xml",
@@ -31,7 +32,8 @@ def test_the_page_shows_what_the_commands_print(project):
         project.write(name, (DATA_FOLDER / data).read_text())
     project.write("vmrag_link/retrieval/fusion.py", "share = score / (best or 1)\n")
     project.git("add", "vmrag_link")
-    [changes] = re.findall(r"^```json\n(\[.*?)^```", page, re.MULTILINE | re.DOTALL)
+    section = page.partition("## Learnings and chats\n")[2].partition("\n## ")[0]
+    [changes] = re.findall(r"^ *```json\n( *\[.*?)^ *```", section, re.MULTILINE | re.DOTALL)
     project.write("changes.json", changes)
     ids: dict[str, str] = {}
     """Those that the page shows, and those of now."""
@@ -39,8 +41,10 @@ def test_the_page_shows_what_the_commands_print(project):
     def now(text: str) -> str:
         return ID.sub(lambda found: ids.get(found[0], found[0]), text)
 
-    blocks = re.findall(r"^```console\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
-    shown = [each for block in blocks for each in re.split(r"^\$ ", block, flags=re.MULTILINE)[1:]]
+    printed_before = PRINTED.read_text()
+    for block in re.findall(r"^```console\n(.*?)^```", section, re.MULTILINE | re.DOTALL):
+        assert block in printed_before
+    shown = re.split(r"^\$ ", printed_before, flags=re.MULTILINE)[1:]
     assert len(shown) == 7
     for each in shown:
         command, _, expected = each.partition("\n")

@@ -1,9 +1,11 @@
-"""docs/toolsets/libraries.md shows what the commands print."""
+"""docs/toolsets.md and printed.txt show what the commands print."""
 
 from __future__ import annotations
 
 from tests.toolsets.libraries import document
 
 
-def test_the_page_shows_what_the_commands_print() -> None:
-    assert document.page() == document.PAGE.read_text(), "run: python -m tests.toolsets.libraries.document"
+def test_page_and_session_show_what_the_commands_print() -> None:
+    now = document.printed()
+    assert now == document.PRINTED.read_text(), "run: python -m tests.toolsets.libraries.document"
+    assert document.page(now) == document.PAGE.read_text(), "run: python -m tests.toolsets.libraries.document"

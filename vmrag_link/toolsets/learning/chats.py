@@ -111,7 +111,7 @@ def read_list(ws: Workspace, file: NamedFile, kind: type[R]) -> list[R]:
     except (ValueError, msgspec.ValidationError) as error:
         raise JsonInvalid(
             f"{source.name} is no list as it is wanted here: {error}.",
-            hint="docs/toolsets/learning.md shows one.",
+            hint="docs/toolsets.md shows one.",
             value=source.key,
         ) from None
 

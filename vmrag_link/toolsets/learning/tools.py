@@ -125,7 +125,7 @@ def learning_log_quality_check(
 def learning_validate_evidence(
     call: Call,
     *,
-    evidence_file: Annotated[str, Given("JSON file, see docs/toolsets/learning.md")] = "",
+    evidence_file: Annotated[str, Given("JSON file, see docs/toolsets.md")] = "",
     test_transitions: EvidenceIds = None,
     runtime_errors: EvidenceIds = None,
     code_quality: EvidenceIds = None,

@@ -142,7 +142,7 @@ def _of_file(ws: Workspace, file: NamedFile) -> Evidence:
     except (ValueError, msgspec.ValidationError) as error:
         raise JsonInvalid(
             f"{source.name} is no file of evidence: {error}.",
-            hint="docs/toolsets/learning.md shows one.",
+            hint="docs/toolsets.md shows one.",
             parameter="evidence_file",
             value=source.key,
         ) from None
