@@ -1,4 +1,4 @@
-"""Prints docs/commands.md: `python -m vmrag_link.cli.reference > docs/commands.md`."""
+"""Write docs/commands.md: `python -m vmrag_link.cli.reference > docs/commands.md`."""
 
 from __future__ import annotations
 
@@ -13,13 +13,14 @@ _HEAD = """\
 
 <!-- Written by: python -m vmrag_link.cli.reference > docs/commands.md -->
 
-Every command takes these options, before its name or behind it:
+Look up a command and its options. For example, `vmrag query "how do requests time out" --json` searches and prints JSON.
+`vmrag add --help` prints the same as this page. Each command has these options, before or after its name:
 
 {common}
 
-Exit codes: 0 done · 1 drift, or a failed check · 2 usage or configuration · 3 the operation failed · 4 a bug, with a log to
-send · 130 interrupted. With `--json`, an error is `{{"error": {{"code", "message", "hint", "details"}}}}` on standard error, and
-standard output stays empty.
+Exit codes are 0 (success), 1 (a difference, or a failed check), 2 (usage or configuration), 3 (the operation failed), 4 (a bug, with
+a log to send) and 130 (interrupted). With `--json`, an error is `{{"error": {{"code", "message", "hint", "details"}}}}` on standard
+error, and standard output is empty.
 """
 
 
@@ -28,12 +29,12 @@ def format_reference() -> str:
     found = {name: command for name in commands.list_names() if (command := commands.find_command(name))}
     first = next(iter(found.values()))
     common = [option for option in _options(first) if all(option in _options(each) for each in found.values())]
-    parts = [_HEAD.format(common=_table(common))]
+    parts = [_HEAD.format(common=_list(common))]
     for name, command in found.items():
         parts.append(_section(name, command, common))
         if isinstance(command, click.Group):
             parts += [_section(f"{name} {below}", each, common) for below, each in command.commands.items()]
-    return "\n".join(parts)
+    return "\n".join([*parts, "Next: [configuration](configuration.md), [git operations](git-operations.md).\n"])
 
 
 def _section(name: str, command: click.Command, common: list[tuple[str, str]]) -> str:
@@ -43,7 +44,7 @@ def _section(name: str, command: click.Command, common: list[tuple[str, str]]) -
     if isinstance(command, click.Group):
         usage += f" {'|'.join(command.commands)}"
     paragraphs = [" ".join(paragraph.split()) for paragraph in (command.help or "").split("\n\n")]
-    return "\n\n".join([f"## vmrag {name}", f"```\n{usage}\n```", *paragraphs, *([_table(own)] if own else [])]) + "\n"
+    return "\n\n".join([f"## vmrag {name}", f"`{usage}`", *paragraphs, *([_list(own)] if own else [])]) + "\n"
 
 
 def _options(command: click.Command) -> list[tuple[str, str]]:
@@ -66,9 +67,8 @@ def _written(parameter: click.Parameter) -> str:
     return value if parameter.required or bracketed else f"[{value}]"
 
 
-def _table(rows: list[tuple[str, str]]) -> str:
-    cells = [(written.replace("|", "\\|"), text.replace("|", "\\|")) for written, text in rows]
-    return "\n".join(["| option | |", "|---|---|", *(f"| `{written}` | {text} |" for written, text in cells)])
+def _list(rows: list[tuple[str, str]]) -> str:
+    return "\n".join(f"* `{written}`: {text}" for written, text in rows)
 
 
 if __name__ == "__main__":
