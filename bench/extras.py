@@ -1,4 +1,4 @@
-"""`python -m bench.extras [EXTRA …]`: what installing costs, written into docs/installing.md.
+"""`python -m bench.extras [EXTRA …]`: what installing costs, written into bench/README.md.
 
 Each extra of a wheel that is built first, in an environment of its own: with pip, as a person does,
 and with uv. Nothing comes from a cache unless it says so. Before each, numpy alone is installed in
@@ -30,8 +30,7 @@ from pathlib import Path
 from vmrag_action import install, packages
 
 ROOT = Path(__file__).parents[1]
-PAGE = ROOT / "docs" / "installing.md"
-PAGE_OF_MODES = ROOT / "bench" / "README.md"
+PAGE = ROOT / "bench" / "README.md"
 MARK = "what installing costs"
 MARK_OF_MODES = "what the Action installs"
 TOOLS = Path(sys.executable).parent
@@ -99,7 +98,7 @@ def _measure_modes() -> None:
         rows = [_mode_row(modes, Path(made)) for modes in TOGETHER]
     table = "\n".join([*head, "|---" * 7 + "|", *rows])
     print(table)
-    _write(PAGE_OF_MODES, table, MARK_OF_MODES)
+    _write(PAGE, table, MARK_OF_MODES)
 
 
 def _mode_row(modes: str, home: Path) -> str:

@@ -89,7 +89,7 @@ $ export {password}=PASSWORD
 ```
 
 `pip install 'vmrag-link[dolt]'` brings what speaks to a server, and on Python 3.11 doltcli, which starts `dolt fsck`
-([dolt.md](dolt.md)).
+([sharing.md](sharing.md#a-team-on-one-server)).
 
 ## Embedding services
 

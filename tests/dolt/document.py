@@ -1,7 +1,7 @@
-"""Writes what Dolt's own program says of a knowledge base: `python -m tests.dolt.document`.
+"""Write what Dolt's own program prints in a knowledge base: `python -m tests.dolt.document`.
 
-The page is docs/dolt.md. A repository's first revision holds the time, so all revisions change;
-those on the page stay.
+docs/sharing.md shows `SHOWN`, and stories.md in this folder shows all commands. The first revision
+of a repository contains the time, so all revisions change. The pages have steady ones.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from vmrag_link.engines.base import Write
 from vmrag_link.engines.dolt.engine import DoltEngine
 from vmrag_link.models import Link
 
-PAGE = pages.DOCS / "dolt.md"
+PAGE, STORIES = pages.DOCS / "sharing.md", Path(__file__).with_name("stories.md")
 GRACE = "Grace <grace@example.org>"
 COLOR = "\x1b\\[[0-9;]*m"
 
@@ -35,9 +35,15 @@ COMMANDS = (
 )
 
 
-def page() -> str:
-    """docs/dolt.md with what the program says today."""
-    return pages.filled(PAGE, {"said": pages.console(said())})
+SHOWN = ("dolt branch", "dolt log --oneline main", "dolt sql -q \"SELECT doc_id, title FROM documents AS OF 'main'\"")
+
+
+def write() -> dict[Path, str]:
+    """Return the pages with what the program prints today."""
+    printed = said()
+    shown = [each for each in re.split(r"\n(?=\$ )", printed) if each.partition("\n")[0].removeprefix("$ ") in SHOWN]
+    parts = {PAGE: "\n".join(shown), STORIES: printed}
+    return {page: pages.filled(page, {"said": pages.console(text)}) for page, text in parts.items()}
 
 
 def said() -> str:
@@ -88,4 +94,5 @@ def _printed(command: str, kb: Path) -> str:
 
 
 if __name__ == "__main__":
-    PAGE.write_text(page())
+    for path, text in write().items():
+        path.write_text(text)

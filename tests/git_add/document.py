@@ -1,4 +1,7 @@
-"""Writes what docs/daily-loop.md prints after `git add`: `python -m tests.git_add.document`."""
+"""Write what commands print after `git add`: `python -m tests.git_add.document`.
+
+docs/merging.md shows the first session, and stories.md in this folder shows the others.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,10 @@ from tests.support import pages
 from tests.support.repos import ON
 from tests.support.terminal import Project, new_project
 
-PAGE = pages.DOCS / "daily-loop.md"
+PAGES = {
+    pages.DOCS / "merging.md": ("merge",),
+    Path(__file__).with_name("stories.md"): ("rebase", "pick", "revert", "stash", "checkout", "late"),
+}
 
 TIMEOUTS = "# Timeouts\n\nRequests time out after {} seconds.\n"
 
@@ -80,11 +86,13 @@ STORIES = {
 }
 
 
-def page() -> str:
-    """docs/daily-loop.md with what the program prints today."""
+def write() -> dict[Path, str]:
+    """Return the pages with what the program prints today."""
     with pages.folder() as folder:
         told = pages.told(STORIES, _project(folder), _run, folder, _begin)
-    return pages.filled(PAGE, {name: pages.console(text) for name, text in told.items()})
+    return {
+        page: pages.filled(page, {name: pages.console(told[name]) for name in names}) for page, names in PAGES.items()
+    }
 
 
 def _project(folder: Path) -> Project:
@@ -142,4 +150,5 @@ def _run(project: Project, step: str) -> str:
 
 
 if __name__ == "__main__":
-    PAGE.write_text(page())
+    for path, text in write().items():
+        path.write_text(text)

@@ -1,4 +1,4 @@
-"""docs/dolt.md shows what Dolt's program says."""
+"""docs/sharing.md and tests/dolt/stories.md show what Dolt's program prints."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from tests.dolt import document
 from tests.support import dolt
 
 
-def test_the_page_shows_what_the_program_says_of_a_knowledge_base() -> None:
+def test_pages_show_what_dolt_prints_in_a_knowledge_base() -> None:
     dolt.require()
-    assert document.page() == document.PAGE.read_text(), "run: python -m tests.dolt.document"
+    for path, text in document.write().items():
+        assert path.read_text() == text, "run: python -m tests.dolt.document"

@@ -281,7 +281,7 @@ def test_a_user_who_may_only_read_reads_and_is_told_why_nothing_is_written(dolt_
 
 
 def test_the_rights_to_one_database_are_enough_to_work_in_it(dolt_server, engine, tmp_path):
-    """As docs/dolt.md says."""
+    """The rights are those in docs/sharing.md."""
     database = database_for(engine.folder)
     dolt_server.sql(
         "CREATE USER IF NOT EXISTS member@localhost IDENTIFIED BY 'pw'",

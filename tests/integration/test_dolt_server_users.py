@@ -1,4 +1,4 @@
-"""A user of a Dolt server who has the rights that docs/dolt.md lists, and no others."""
+"""A user of a Dolt server who has the rights that docs/sharing.md lists, and no others."""
 
 from __future__ import annotations
 

@@ -1,9 +1,10 @@
-"""docs/daily-loop.md shows what the commands print after `git add`."""
+"""docs/merging.md and tests/git_add/stories.md show what the commands print after `git add`."""
 
 from __future__ import annotations
 
 from tests.git_add import document
 
 
-def test_the_page_shows_what_the_commands_print() -> None:
-    assert document.page() == document.PAGE.read_text(), "run: python -m tests.git_add.document"
+def test_pages_show_what_commands_print_after_git_add() -> None:
+    for path, text in document.write().items():
+        assert path.read_text() == text, "run: python -m tests.git_add.document"

@@ -1,4 +1,7 @@
-"""Writes what docs/merging.md prints about old tags: `python -m tests.old_tags.document`."""
+"""Write what commands print at old tags: `python -m tests.old_tags.document`.
+
+docs/merging.md shows the first session, and stories.md in this folder shows the others.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,7 @@ from tests.support import pages
 from tests.support.repos import make_repo
 from tests.support.terminal import Project
 
-PAGE = pages.DOCS / "merging.md"
+PAGES = {pages.DOCS / "merging.md": ("release",), Path(__file__).with_name("stories.md"): ("answers", "today", "clone")}
 
 TIMEOUTS = "# Timeouts\n\nRequests time out after {} seconds.\n"
 
@@ -41,9 +44,12 @@ STORIES = {
 }
 
 
-def page() -> str:
-    """docs/merging.md with what the program prints today."""
-    return pages.filled(PAGE, {name: pages.console(told) for name, told in printed().items()})
+def write() -> dict[Path, str]:
+    """Return the pages with what the program prints today."""
+    told = printed()
+    return {
+        page: pages.filled(page, {name: pages.console(told[name]) for name in names}) for page, names in PAGES.items()
+    }
 
 
 def printed() -> dict[str, str]:
@@ -81,4 +87,5 @@ def _run(project: Project, step: str) -> str:
 
 
 if __name__ == "__main__":
-    PAGE.write_text(page())
+    for path, text in write().items():
+        path.write_text(text)

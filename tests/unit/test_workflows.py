@@ -154,7 +154,7 @@ def test_a_system_that_is_refused_has_to_be_told_so(said: str, code: int, passes
 
 def test_dolt_is_the_version_that_the_documents_were_printed_with() -> None:
     version = JOBS["tests.dolt"]["env"]["DOLT_VERSION"]
-    assert re.search(rf"\bDolt {re.escape(version)}\b", (ROOT / "docs" / "dolt.md").read_text())
+    assert re.search(rf"\bDolt {re.escape(version)}\b", (ROOT / "docs" / "sharing.md").read_text())
     assert re.fullmatch(r"[0-9a-f]{64}", JOBS["tests.dolt"]["env"]["DOLT_SHA256"])
 
 

@@ -539,7 +539,7 @@ class Config(Record, frozen=True):
         tuple[SourceSettings, ...],
         Meta(
             description="Files of this repository that are documents of the commit, without being stored: a list, each with `collection`, "
-            "`paths` and `exclude` (as git reads them), and `kind`, which is `document` or `code` ([sources.md](sources.md)).",
+            "`paths` and `exclude` (as git reads them), and `kind`, which is `document` or `code` ([documents.md](documents.md#files-in-git)).",
             extra={"flaw": sources_flaw},
         ),
     ] = ()
@@ -556,7 +556,7 @@ class Config(Record, frozen=True):
         bool,
         Meta(
             description="Read the files of submodules also: at a commit those of the commit that its tree names, in the working tree "
-            "those of each submodule that is checked out ([sources.md](sources.md#submodules))."
+            "those of each submodule that is checked out ([documents.md](documents.md#submodules))."
         ),
     ] = False
     sources_max_bytes: Annotated[

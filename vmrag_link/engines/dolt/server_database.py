@@ -209,7 +209,7 @@ def _make_database(server: ServerConnection, access: DoltAccess) -> None:
             f"The server {access.server} shows the user {shortened(access.user)!r} no database {access.database!r},"
             " and lets it make none.",
             hint=f"Whoever runs it says: CREATE DATABASE {quote_identifier(access.database)}, and grants it to you"
-            " (docs/dolt.md). Another name: git config vmrag.dolt.database NAME",
+            " (docs/sharing.md#a-team-on-one-server). Another name: git config vmrag.dolt.database NAME",
             server=access.server,
             database=access.database,
         ) from error

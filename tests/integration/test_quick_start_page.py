@@ -1,0 +1,10 @@
+"""docs/quick-start.md and other pages show what the commands print."""
+
+from __future__ import annotations
+
+from tests.quick_start import document
+
+
+def test_pages_show_what_commands_print() -> None:
+    for path, text in document.write().items():
+        assert path.read_text() == text, "run: python -m tests.quick_start.document"
