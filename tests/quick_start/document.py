@@ -20,7 +20,7 @@ PAGES: dict[str, dict[str, tuple[str, ...]]] = {
         "begin": (
             "git init -q shop && cd shop",
             r"mkdir docs && printf '# Releases\n\n## When\n\nWe release on Tuesdays.\n\n## Keys\n\nAsk Ada for the key.\n' > docs/releases.md",
-            r"printf 'def fetch(url, timeout=30):\n    return send(url, timeout)\n' > client.py",
+            r"printf 'def send(url):\n    print(url)\n\n\ndef fetch(url):\n    send(url)\n' > client.py",
             'git add . && git commit -qm "Begin"',
         ),
         "search": ('vmrag query "who has the key" -k 1',),
@@ -71,6 +71,8 @@ PAGES: dict[str, dict[str, tuple[str, ...]]] = {
             'vmrag query "who has the key" -k 1 --context 1',
             "vmrag grep -i key",
         ),
+        "calls": ("vmrag query --symbols fetch", "vmrag query --callers send"),
+        "budget": ('vmrag query "path:docs who has the key" --budget 200',),
     },
     "merging.md": {
         "history": (
