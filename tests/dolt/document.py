@@ -43,7 +43,7 @@ def write() -> dict[Path, str]:
     printed = said()
     shown = [each for each in re.split(r"\n(?=\$ )", printed) if each.partition("\n")[0].removeprefix("$ ") in SHOWN]
     parts = {PAGE: "\n".join(shown), STORIES: printed}
-    return {page: pages.filled(page, {"said": pages.console(text)}) for page, text in parts.items()}
+    return {page: pages.filled(page, {"dolt": pages.console(text)}) for page, text in parts.items()}
 
 
 def said() -> str:

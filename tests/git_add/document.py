@@ -127,7 +127,7 @@ def _begin(project: Project, story: str) -> None:
             project.git("reset", "-q")
         case "late":
             project.git("switch", "-q", "topic", env=ON)
-    project.vmrag("sync")  # which says now what the reset has left behind
+    project.vmrag("sync")  # prints now which revisions the reset left
 
 
 def _know(project: Project, seconds: int, message: str) -> None:

@@ -53,7 +53,7 @@ def write() -> dict[Path, str]:
 
 
 def printed() -> dict[str, str]:
-    """What the steps of each story print, one story after the other in one repository."""
+    """Return the output of each story. All stories are typed in one repository."""
     with pages.folder() as folder:
         return pages.told(STORIES, _project(folder), _run, folder)
 

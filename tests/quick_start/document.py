@@ -100,8 +100,8 @@ def write() -> dict[Path, str]:
         told = pages.steady(text).replace(str(home), "/home/ada").split(_BETWEEN)
     made: dict[Path, str] = {}
     for page in PAGES:
-        parts = {mark: pages.console(text) for (of, mark, _), text in zip(printed, told, strict=True) if of == page}
-        made[pages.DOCS / page] = pages.filled(pages.DOCS / page, parts)
+        blocks = {mark: pages.console(text) for (of, mark, _), text in zip(printed, told, strict=True) if of == page}
+        made[pages.DOCS / page] = pages.filled(pages.DOCS / page, blocks)
     return made
 
 
