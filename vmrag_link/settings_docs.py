@@ -26,94 +26,70 @@ _PAGE = """\
 
 <!-- Written by: python -m vmrag_link.config > docs/configuration.md -->
 
-Nothing has to be configured. What differs from the defaults stands in `.vmrag.yaml` at the top of the repository, and is
-committed: everybody who clones has it.
+Look up the settings, where to write them, and which of them need your trust. No setting is required. Write a setting for
+everyone into `.vmrag.yaml` at the top of the repository and commit it, or a setting for yourself into git's configuration:
 
 ```yaml
 retrieval:
   mode: vector
   k: 10
-index.keep_mb: 800   # the same as a section `index:` with the line `keep_mb: 800`
-remote: "git:"       # a value that ends in a colon needs the quotes
+index.keep_mb: 800   # the same as keep_mb in a section index
+remote: "git:"       # a value that ends in a colon needs quotes
 ```
 
-| setting | values | default | what it does |
+```sh
+git config vmrag.retrieval.mode keyword    # on this machine
+VMRAG_RETRIEVAL_K=20 vmrag query "keys"    # for one command
+```
+
+An environment variable overrides git's configuration, which overrides `.vmrag.yaml`. The variable of `retrieval.vector_weight`
+is `VMRAG_RETRIEVAL_VECTOR_WEIGHT`, and its name in git is `vmrag.retrieval.vector-weight`. There are these exceptions:
+{exceptions}. In git, `vmrag.remote` names the git remote for `git:`. Booleans in `.vmrag.yaml` are `true` or `false`.
+Elsewhere, `yes`, `on`, `1`, `no`, `off` and `0` also work. There, `sources` is JSON: `VMRAG_SOURCES='{sources}'`.
+
+An unknown or repeated setting or a wrong value is an error that names the line. The file has at most {limit} KiB, without
+anchors, aliases, merge keys and tags. Numbers have no quotes, and weights at most three decimals.
+
+## Settings
+
+A setting with `*` needs [trust](#trust-settings-of-a-clone) if it is in `.vmrag.yaml`.
+
+| setting | values | default | description |
 |---|---|---|---|
 {keys}
 
-An unknown setting, a wrong value, or a setting that stands there twice is an error that names the line. Anchors, aliases,
-merge keys, tags and further YAML documents are refused, and so is a file of more than {limit} KiB. Booleans are `true` or
-`false`; `yes`, `no`, `on` and `off` mean different things to different YAML parsers and are refused. Numbers are
-decimal and without quotes; weights have three decimals at most.
+These environment variables are not settings:
 
-## Where a value comes from
-
-The first of these that names the setting decides:
-
-1. the environment variable;
-2. git config: the repository's own, the user's or the system's;
-3. `.vmrag.yaml`;
-4. the default.
-
-Environment variables and git config take git's words for booleans, too (`yes`, `on`, `1`, `no`, `off`, `0`), and `sources` as JSON:
-`VMRAG_SOURCES='{sources}'`.
-
-| setting | environment variable | git config |
-|---|---|---|
-{names}
-
-The variables of `mcp.toolsets`, `mcp.tools`, `mcp.exclude_tools` and `mcp.read_only` are named as the options of `vmrag mcp` are;
-[mcp.md](mcp.md) has more about the server.
-
-`vmrag.remote` in git config is something else: the name of the git remote that `git:` stands for.
-
-More environment variables are no settings: `{switch}=0` switches the hooks off, `{debug}=1` shows where a known error was
-raised, and `{strict}=1` lets searches fail (exit code 1) that could
-only answer from another revision than the pinned one, as `--strict` does.
-`{imported}` names the folder of another program's Chroma store (`chroma.sqlite3` lies in it): what it holds becomes the first commit of a
-knowledge base that an agent starts, unless it says `import_existing=false`. `{repository}` and `{token}` are the MCP server's.
-
-## Dolt
-
-`vmrag init --engine dolt`, or `engine: dolt` when a knowledge base is started, stores it in Dolt instead of the embedded engine;
-afterwards the setting means nothing for it. Its program (2.3 or newer) is the `dolt` on PATH, or `dolt.binary`. With `dolt.server` the
-knowledge base is the database `dolt.database` of a running `dolt sql-server`, which `vmrag clone` joins where it is there already. The
-password of `dolt.user` comes from the environment alone (`{password}`), and another machine is spoken to with `dolt.tls: true` only.
-
-```console
-$ vmrag init --engine dolt
-$ git config vmrag.dolt.server db.example.org:3306
-$ git config vmrag.dolt.database handbook
-$ git config vmrag.dolt.tls true
-$ export {password}=PASSWORD
-```
-
-`pip install 'vmrag-link[dolt]'` brings what speaks to a server, and on Python 3.11 doltcli, which starts `dolt fsck`
-([sharing.md](sharing.md#a-team-on-one-server)).
+* `{switch}=0` disables the hooks, and `{debug}=1` shows where a known error was raised. `{strict}=1` makes a search fail (exit
+  code 1) that cannot use the pinned revision, as `--strict`.
+* `{imported}` names a folder with another program's Chroma store. An agent that creates a knowledge base imports it, unless the
+  call has `import_existing=false`.
+* `{repository}` and `{token}` are for the [MCP server](mcp.md), `{password}` is for a [Dolt server](sharing.md#dolt), and
+  `{settings_from}` and `{no_services}` are for [CI](action.md#trusted-settings).
 
 ## Embedding services
 
-Nothing is sent anywhere unless a collection or `embedding.model` names a service. With `openai`, `cohere`, `huggingface` or `ollama` the
-texts of the collection's documents, and the queries for it, go to the address in `embedding.<service>_url`, each text once: vectors are
-kept in the cache. The key comes from the environment and is sent to that address only: `{openai}`, `{cohere}`, `{huggingface}`; Ollama has
-none, and another server than the service's own may do without.
+By default, nothing is sent to a service. `openai`, `cohere`, `huggingface` and `ollama` send the texts of the collection and
+its queries to `embedding.SERVICE_url`, each text once. Vectors are cached:
 
-```console
-$ export {openai}=KEY
-$ git config vmrag.embedding.model openai
-$ git config vmrag.embedding.model ollama && ollama pull bge-m3
+```sh
+export {openai}=KEY      # or {cohere}, {huggingface}; Ollama needs no key
+git config vmrag.embedding.model openai
+git config vmrag.embedding.model ollama && ollama pull bge-m3
 ```
 
-A collection remembers service, model and dimensions. Everybody who reads it asks for that model, whatever their settings say about new
-collections; only the addresses are everybody's own. Where the key is missing or the service does not answer, its collections are searched
-by words alone (`vmrag query --mode keyword`); a query by meaning says why it has no answer, and the first one after the service is there
-again finds everything. A request is tried three times; then nobody asks there for 30 seconds.
+* A collection keeps its service, model and dimensions. All users need that model, but each can set another address.
+* Without the key or an answer, the collection is searched only by words (`vmrag query --mode keyword`). A request is tried
+  three times, then not again for 30 seconds.
+* A key is sent only to the service's own address, or to one from the environment or git's configuration. It is sent over
+  `http:` only to this machine.
+* Another person's collection can name a service. Its texts are sent only after `vmrag trust --service NAME`, unless you chose
+  that service or its address. `git config --global --add vmrag.trustedService NAME` trusts it in all repositories.
 
-## What counts from a clone
+## Trust settings of a clone
 
-`.vmrag.yaml` comes with the clone and changes with every pull request that is checked out. A setting marked
-**needs agreement** names a host, a program, a file outside or a secret, or decides what is written, shown or published.
-It counts from the environment, from git config, or from a `.vmrag.yaml` that you agreed to on this machine:
+`.vmrag.yaml` comes with the clone, and a pull request can change it. So settings with `*` apply only after you trust them. They
+name a host, a program, a file or a secret, or decide what is written, shown or published.
 
 ```console
 $ vmrag trust
@@ -123,31 +99,19 @@ $ vmrag trust
 Let it count in this repository? (yes, no):
 ```
 
-`vmrag trust --yes` agrees without asking, for scripts. What you agreed to is remembered below `$XDG_DATA_HOME/vmrag/trust`
-(by default `~/.local/share`), for this repository and exactly these values. When they change, what you agreed to last goes
-on counting, and one line says so, until you agree again. `vmrag trust --list` shows what you agreed to on this machine,
-`vmrag trust --revoke` forgets it for this repository. `vmrag init` agrees to the file of whoever starts a knowledge base,
-as long as it is in no commit.
+* `vmrag trust --yes` does not ask, `--list` shows what you trust, and `--revoke` forgets it. The answers are in
+  `$XDG_DATA_HOME/vmrag/trust` (default: `~/.local/share`), for this repository and these values.
+* If the values change, the former ones still apply, with a warning, until you run `vmrag trust` again. On a branch with an
+  older file, only its stricter values apply. Worktrees share the trust. For one worktree, run `git config
+  extensions.worktreeConfig true` and, for example, `git config --worktree vmrag.hooks.on-dirty warn`.
+* Stricter values need no trust, for example `mcp.read_only: true`, `mcp.exclude_tools`, `hooks.on_dirty: block` or `auto_fetch:
+  false`. Restrictions of all places apply together.
+* If you create a knowledge base with `vmrag init`, you trust your own file while it is not committed.
+* In CI, `{settings_from}=HASH` names a commit whose `.vmrag.yaml` is trusted, such as the base of a pull request. The
+  checked-out file can only be stricter. If the commit is missing, the command fails. `{no_services}=1` disables embedding
+  services.
 
-What you agreed to last is what counts; earlier agreements are given up. On a branch with an older file only what narrows the
-latest agreement counts, one line names what does not, and `vmrag trust` there makes that file the latest. So it is with two
-work trees on two branches, which share one agreement: each keeps to that, narrowed by its own file.
-A setting for one of them is a line of git's: `git config --worktree vmrag.hooks.on-dirty warn` (after
-`git config extensions.worktreeConfig true`).
-
-Before that a file can narrow, but not widen: `mcp.read_only: true`, `mcp.exclude_tools`, `mcp.require_confirm: true`,
-`hooks.on_dirty: block`, `auto_fetch: false` and the like count at once, and nothing is fetched from elsewhere than `git:`.
-Restrictions add up: a tool that any source excludes is excluded, and a server that any source makes read-only is.
-
-Where no person is, in CI, `{settings_from}=HASH` names a commit whose `.vmrag.yaml` stands for the person's agreement: the base of a pull
-request, for the Action. What the checked-out file says instead may only narrow that. A commit that is not here is an error, and what was
-agreed to on that machine before does not count. With `{no_services}=1` no embedding service is asked, whoever agreed to it.
-
-A key of the environment (`{openai}` …) goes to the service's own address, or to one that the environment or git config
-names; not to one of `.vmrag.yaml`, agreed or not, and over `http:` to this machine only. A collection that names a service
-comes with the knowledge base, so its texts are sent only after `vmrag trust --service NAME` (or, for every repository:
-`git config --global --add vmrag.trustedService NAME`), unless you chose that service or its address yourself. Until then
-the collection is searched by words alone (`vmrag query --mode keyword`).
+Next: [commands](commands.md), [security](security.md), [search](search.md).
 """
 
 
@@ -167,16 +131,16 @@ def format_template() -> str:
 
 
 def format_documentation() -> str:
-    """docs/configuration.md, with the settings of the toolsets that are installed."""
+    """Return docs/configuration.md, with the settings of the installed toolsets."""
     keys = [key for schema in (CORE, *toolset.installed().schemas()) for key in schema.keys.values()]
     rows = [
-        f"| `{key.name}` | {_values(key)} | `{key.default_text}` | {key.doc}{' **Needs agreement.**' * key.needs_agreement} |"
-        for key in keys
+        f"| `{key.name}`{' *' * key.needs_agreement} | {_values(key)} | {_default(key)} | {key.doc} |" for key in keys
     ]
-    names = [f"| `{key.name}` | `{key.variable}` | {f'`{key.git_name}`' if key.in_git else 'none'} |" for key in keys]
+    own = [f"`{key.variable}` for `{key.name}`" for key in keys if key.variable != _usual_variable(key.name)]
+    not_in_git = [f"no name in git for `{key.name}`" for key in keys if not key.in_git]
     return _PAGE.format(
         keys="\n".join(rows),
-        names="\n".join(names),
+        exceptions=", ".join([*own, *not_in_git]),
         limit=MAX_BYTES // 1024,
         password=env.DOLT_PASSWORD,
         openai=env.OPENAI_KEY,
@@ -192,6 +156,14 @@ def format_documentation() -> str:
         repository=env.REPOSITORY,
         token=env.TOKEN,
     )
+
+
+def _usual_variable(name: str) -> str:
+    return f"VMRAG_{name.upper().replace('.', '_')}"
+
+
+def _default(key: SettingKey) -> str:
+    return "none" if key.default_text in ('""', "[]") else f"`{key.default_text}`"
 
 
 def _values(key: SettingKey) -> str:
