@@ -8,8 +8,8 @@ their rows are written anew. Needs `uv` beside this Python, and the package inde
 
 `python -m bench.extras --modes`: what the Action's steps `choose` and `install` take for each mode,
 written into bench/README.md: on a runner without uv whose caches are empty, and on one that gets
-the packages out of the workflow's cache, packed as actions/cache packs them (needs zstd). Downloading
-that is GitHub's, and not measured.
+the packages out of the workflow's cache, packed as actions/cache packs them (needs zstd). The
+download of the cache is not measured.
 """
 
 from __future__ import annotations

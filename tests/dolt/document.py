@@ -35,7 +35,7 @@ COMMANDS = (
 )
 
 
-SHOWN = ("dolt branch", "dolt log --oneline main", "dolt sql -q \"SELECT doc_id, title FROM documents AS OF 'main'\"")
+SHOWN = ("dolt branch", "dolt sql -q \"SELECT doc_id, title FROM documents AS OF 'main'\"")
 
 
 def write() -> dict[Path, str]:

@@ -1,10 +1,9 @@
-"""docs/merging.md and tests/old_tags/stories.md show what the commands print at an old tag."""
+"""tests/old_tags/stories.md shows what the commands print at an old tag."""
 
 from __future__ import annotations
 
 from tests.old_tags import document
 
 
-def test_pages_show_what_commands_print_at_old_tags() -> None:
-    for path, text in document.write().items():
-        assert path.read_text() == text, "run: python -m tests.old_tags.document"
+def test_page_shows_what_commands_print_at_old_tags() -> None:
+    assert document.PAGE.read_text() == document.page(), "run: python -m tests.old_tags.document"

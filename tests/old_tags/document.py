@@ -1,6 +1,6 @@
 """Write what commands print at old tags: `python -m tests.old_tags.document`.
 
-docs/merging.md shows the first session, and stories.md in this folder shows the others.
+The sessions are in stories.md in this folder. docs/merging.md shows the commands of the first one.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from tests.support import pages
 from tests.support.repos import make_repo
 from tests.support.terminal import Project
 
-PAGES = {pages.DOCS / "merging.md": ("release",), Path(__file__).with_name("stories.md"): ("answers", "today", "clone")}
+PAGE = Path(__file__).with_name("stories.md")
 
 TIMEOUTS = "# Timeouts\n\nRequests time out after {} seconds.\n"
 
@@ -20,8 +20,7 @@ STORIES = {
         "git switch -qc knowledge/v1 v1",
         "vmrag init --empty --no-sources",
         "vmrag import docs --collection handbook --copy",
-        'vmrag commit -m "The handbook of release 1"',
-        'git commit -qm "Pin the knowledge of release 1"',
+        'vmrag commit --git -m "The handbook of release 1"',
         "git tag v1-knowledge",
         "git push -q origin knowledge/v1 v1-knowledge",
     ),
@@ -44,12 +43,9 @@ STORIES = {
 }
 
 
-def write() -> dict[Path, str]:
-    """Return the pages with what the program prints today."""
-    told = printed()
-    return {
-        page: pages.filled(page, {name: pages.console(told[name]) for name in names}) for page, names in PAGES.items()
-    }
+def page() -> str:
+    """Return the page with what the program prints today."""
+    return pages.filled(PAGE, {name: pages.console(text) for name, text in printed().items()})
 
 
 def printed() -> dict[str, str]:
@@ -87,5 +83,4 @@ def _run(project: Project, step: str) -> str:
 
 
 if __name__ == "__main__":
-    for path, text in write().items():
-        path.write_text(text)
+    PAGE.write_text(page())
