@@ -1,4 +1,4 @@
-"""docs/quick-start.md and other pages show what the commands print."""
+"""docs/quick-start.md, documents.md, search.md and merging.md show what the commands print."""
 
 from __future__ import annotations
 
