@@ -1,6 +1,6 @@
 """Writes what commands print around a host's merge buttons: `python -m tests.hosting.document`.
 
-docs/pull-requests.md shows two of the stories, `printed.txt` has all.
+docs/pull-requests.md shows one of the stories, `printed.txt` has all.
 
 GitHub cannot be here. A bare repository stands for it, and a clone in which no merge driver is set
 up for its buttons, which run the same git commands.
@@ -17,7 +17,7 @@ from tests.support.terminal import Project, new_project
 
 PAGE = pages.DOCS / "pull-requests.md"
 PRINTED = Path(__file__).with_name("printed.txt")
-SHOWN = ("merge", "dropped")
+SHOWN = ("merge",)
 
 FILES = {
     "timeouts": "Requests time out after {} seconds.",
