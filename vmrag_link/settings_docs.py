@@ -93,9 +93,9 @@ name a host, a program, a file or a secret, or decide what is written, shown or 
 
 ```console
 $ vmrag trust
-.vmrag.yaml states, and it does not count yet:
+.vmrag.yaml states, and not all of it counts yet:
   line 2: hooks.on_dirty: commit   (now: warn)
-      What `git commit` does about uncommitted documents: say so, refuse, or commit them and pin them with the code.
+      If documents are uncommitted, `git commit` prints a warning, refuses, or commits and pins them.
 Let it count in this repository? (yes, no):
 ```
 

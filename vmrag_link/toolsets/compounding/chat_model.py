@@ -24,27 +24,27 @@ class LlmSettings(Record, frozen=True):
     provider: Annotated[
         Literal["none", "openai", "ollama"],
         needs_trust(
-            "What writes answers of a project's documents: no language model (their own sentences are quoted), any server with "
-            "OpenAI's `/chat/completions`, or Ollama. To a model, passages are sent.",
+            "Writer of answers from a project's documents: no model (quotes), a server with OpenAI's `/chat/completions`, "
+            "or Ollama. A model gets passages.",
             keep_narrowest("none", "openai", "ollama"),
             free=("none",),
         ),
     ] = "none"
-    model: Annotated[str, needs_trust("The language model, as its server calls it.", flaw=optional_model_flaw)] = ""
+    model: Annotated[str, needs_trust("Name of the language model.", flaw=optional_model_flaw)] = ""
     base_url: Annotated[
         str,
-        needs_trust("Where the language model is asked; empty: the provider's own address.", flaw=optional_url_flaw),
+        needs_trust("Address of the language model. Default: that of the provider.", flaw=optional_url_flaw),
     ] = ""
     api_key_env: Annotated[
         str,
         needs_trust(
-            "The environment variable that holds the language model's key; empty: `OPENAI_API_KEY` for `openai`. "
-            "It counts from git config and the environment alone.",
+            "Environment variable with the key of the language model. Default: `OPENAI_API_KEY` for `openai`. `.vmrag.yaml`"
+            " cannot set it.",
             flaw=variable_flaw,
         ),
     ] = ""
     timeout_s: Annotated[
-        int, needs_trust("How many seconds an answer of the language model may take.", min, ge=1, le=3600)
+        int, needs_trust("Seconds that an answer of the language model may take.", min, ge=1, le=3600)
     ] = 60
 
 

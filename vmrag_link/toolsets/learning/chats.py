@@ -47,8 +47,7 @@ class LearningSettings(Record, frozen=True):
     store_raw: Annotated[
         bool,
         needs_trust(
-            "Whether the raw prompts and answers that `chroma_log_chat` is given are stored, and so pushed with the "
-            "knowledge base; they may hold secrets.",
+            "Store the raw prompts and answers of `chroma_log_chat`, and push them. They can contain secrets.",
             keep_narrowest(False, True),
         ),
     ] = True

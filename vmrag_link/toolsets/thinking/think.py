@@ -39,8 +39,7 @@ class ThinkingSettings(Record, frozen=True):
         msgspec.Meta(
             ge=0,
             le=1,
-            description="How similar a thought or a session must be to be found, where a call says nothing; 0: what suits the "
-            "embedding model.",
+            description="Minimum similarity of a found thought or session. 0: depends on the embedding model.",
         ),
     ] = 0.0
 
