@@ -25,7 +25,7 @@ FOLLOWS: dict[Follows, str] = {
 }
 
 PAGE = """\
-# What git operations do
+# Git operations
 
 <!-- Written by: python -m tests.operations.document > docs/git-operations.md -->
 

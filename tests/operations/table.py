@@ -458,7 +458,7 @@ COMMITTING = (
         ("git commit -m code",),
         COMMIT,
         "nothing",
-        "A warning says that the commit has another pin than the working tree.",
+        "A warning shows that the commit has another pin than the working tree.",
         before=(BY_HAND, CODE),
         pin="first",
         said="is not the one that goes into the commit",
