@@ -283,7 +283,7 @@ class McpSettings(Record, frozen=True):
     exclude_tools: Annotated[
         str,
         needs_trust(
-            "Tools that the MCP server does not have under any name, such as `dolt_push`. It overrides all other choices.",
+            "Tools that the MCP server does not have under any name, such as `forget`. It overrides all other choices.",
             _union,
             adds_up=True,
             variable="VMRAG_EXCLUDE_TOOLS",
