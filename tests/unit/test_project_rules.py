@@ -199,6 +199,17 @@ def test_links_between_documents_lead_somewhere() -> None:
             assert not anchor or anchor in anchors(found), f"{page.relative_to(ROOT)} links to {target}#{anchor}"
 
 
+def test_index_lists_every_page() -> None:
+    index = (ROOT / "docs" / "index.md").read_text()
+    pages = {path.name for path in (ROOT / "docs").glob("*.md")} - {"index.md"}
+    assert {name for name in pages if f"({name})" not in index} == set()
+
+
+def test_pages_end_with_the_next_ones() -> None:
+    for path in (ROOT / "docs").glob("*.md"):
+        assert path.read_text().rstrip().splitlines()[-1].startswith("Next: ["), path.name
+
+
 def test_the_documents_that_the_program_names_are_there() -> None:
     examples = {"docs/setup.md", "docs/reference/configuration.md"}  # of the reader's project, and of a client's
     code = [path for name in ("vmrag_link", "hooks", "mcp_server", "action") for path in (ROOT / name).rglob("*.py")]
