@@ -2,8 +2,8 @@
 as a runner runs them; and what stands for the service that keeps caches.
 
 VMRAG_TEST_ACTIONS names a folder with their checkouts, `checkout/`, `cache/` and `setup-python/`,
-at the commits that `action.yml` and `ci/github/` name. Whoever has none runs the stand-ins. What they
-do after a job is not run.
+at the commits that `action.yml` and `ci/github/` name. Without it, the stand-ins run. The parts of
+the programs that run after a job are left out.
 """
 
 from __future__ import annotations
