@@ -12,6 +12,7 @@ from vmrag_mcp.registry import CORE, ToolInfo, catalogue, toolsets
 
 EFFECTS: dict[str, str] = COMMON["effects"]
 MOST_VALUES = 15
+FIRST = "essential"
 MANY = 3
 """A parameter of so many tools is described once."""
 
@@ -20,9 +21,7 @@ _HEAD = """# MCP tools
 Look up the parameters, the result and the errors of a tool. For example, an agent calls `search` with `query="why Pagefind"`. [Agents](mcp.md) describes how
 to start the server and to choose toolsets.
 
-If a server also has the toolset `ingest`, `search` of `essential` is called `search_documents`, as on this page.
-
-The essential tools answer with text. The last line names the commit and the revision of the answer. A failure is a line `error CODE: MESSAGE`, and
+The essential tools come first. They answer with text. The last line names the commit and the revision of the answer. A failure is a line `error CODE: MESSAGE`, and
 lines with `hint: `. All other tools answer with JSON:
 
 * A result has `success`, `message`, `kb` (the revision and the sources of the answer) and sometimes `warnings`.
@@ -53,7 +52,7 @@ def _lines() -> Iterator[str]:
     yield "## Common parameters\n"
     yield from (f"* `{name}`{about}" for name, about in common_parameters().items())
     yield ""
-    for toolset, each in toolsets().items():
+    for toolset, each in sorted(toolsets().items(), key=lambda item: item[0] != FIRST):
         usual = " (default)" if toolset in CORE else ""
         yield f"## {toolset}\n\n{each.about[0].upper()}{each.about[1:]}{usual}.\n"
         tools = [tool for tool in catalogue().values() if toolset in tool.toolsets]
@@ -75,7 +74,7 @@ def _meanings(what: str, codes: dict[str, str]) -> Iterator[str]:
 
 
 def _tool(tool: ToolInfo, contract: dict[str, Any]) -> Iterator[str]:
-    yield f"### {tool.name}\n"
+    yield f"### {f'{tool.short} ({tool.name})' if tool.short else tool.name}\n"
     effects = ", ".join(EFFECTS[letter] for letter in tool.effect if letter != "R")
     yield f"{tool.description}{f' *{effects}*' if effects else ''}\n"
     lines: list[str] = []
@@ -90,7 +89,7 @@ def _tool(tool: ToolInfo, contract: dict[str, Any]) -> Iterator[str]:
         lines.append(f"Result: `{_result(result_shape(tool.name))}`\n")
     yield from lines
     for example in [each for each in examples(tool.name) if each.prints][:1]:
-        call = " ".join([tool.name, *(f"{name}={_plain(value)}" for name, value in example.call.items())])
+        call = " ".join([tool.short or tool.name, *(f"{name}={_plain(value)}" for name, value in example.call.items())])
         yield f"`{call}` answers:\n\n````text\n{example.prints.rstrip()}\n````\n"
 
 
