@@ -191,6 +191,7 @@ def test_links_between_documents_lead_somewhere() -> None:
         *(ROOT / "docs").rglob("*.md"),
         ROOT / "bench" / "README.md",
         ROOT / "tests" / "README.md",
+        ROOT / "tests" / "attacks.md",
     ]
     for page in pages:
         for target, anchor in re.findall(r"\]\((?!https?:)([^)#\s]*)#?([^)\s]*)\)", page.read_text()):
@@ -213,7 +214,8 @@ def test_pages_end_with_the_next_ones() -> None:
 def test_the_documents_that_the_program_names_are_there() -> None:
     examples = {"docs/setup.md", "docs/reference/configuration.md"}  # of the reader's project, and of a client's
     code = [path for name in ("vmrag_link", "hooks", "mcp_server", "action") for path in (ROOT / name).rglob("*.py")]
-    for path in [*code, ROOT / ".pre-commit-hooks.yaml", ROOT / "pyproject.toml", ROOT / "CONTRIBUTING.md"]:
+    recipes = [path for path in (ROOT / "ci").rglob("*") if path.is_file()]
+    for path in [*code, *recipes, ROOT / ".pre-commit-hooks.yaml", ROOT / "pyproject.toml", ROOT / "CONTRIBUTING.md"]:
         for named in set(re.findall(r"(?<![\w/])docs/[a-z/-]+\.md", path.read_text())) - examples:
             assert (ROOT / named).exists(), f"{path.relative_to(ROOT)} names {named}"
 
