@@ -52,9 +52,9 @@ def _lines() -> Iterator[str]:
     yield "## Common parameters\n"
     yield from (f"* `{name}`{about}" for name, about in common_parameters().items())
     yield ""
-    for toolset, each in sorted(toolsets().items(), key=lambda item: item[0] != FIRST):
+    for toolset, info in sorted(toolsets().items(), key=lambda item: item[0] != FIRST):
         usual = " (default)" if toolset in CORE else ""
-        yield f"## {toolset}\n\n{each.about[0].upper()}{each.about[1:]}{usual}.\n"
+        yield f"## {toolset}\n\n{info.about[0].upper()}{info.about[1:]}{usual}.\n"
         tools = [tool for tool in catalogue().values() if toolset in tool.toolsets]
         for tool in tools:
             if tool.toolsets[0] == toolset:
@@ -88,7 +88,7 @@ def _tool(tool: ToolInfo, contract: dict[str, Any]) -> Iterator[str]:
     if not tool.plain_text:
         lines.append(f"Result: `{_result(result_shape(tool.name))}`\n")
     yield from lines
-    for example in [each for each in examples(tool.name) if each.prints][:1]:
+    for example in [example for example in examples(tool.name) if example.prints][:1]:
         call = " ".join([tool.short or tool.name, *(f"{name}={_plain(value)}" for name, value in example.call.items())])
         yield f"`{call}` answers:\n\n````text\n{example.prints.rstrip()}\n````\n"
 
@@ -114,13 +114,13 @@ def _about(name: str, tool: ToolInfo, contract: dict[str, Any]) -> str:
 @cache
 def common_parameters() -> dict[str, str]:
     """Return the descriptions of parameters that many tools have, by their names."""
-    found = Counter(
+    described = Counter(
         (name, _about(name, tool, TOOLS[tool.name]))
         for tool in catalogue().values()
         for name in tool.schema["properties"]
     )
     common: dict[str, str] = {}
-    for (name, about), tools in found.most_common():
+    for (name, about), tools in described.most_common():
         if tools >= MANY:
             common.setdefault(name, about)
     return dict(sorted(common.items()))

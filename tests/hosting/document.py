@@ -78,14 +78,14 @@ def stories() -> dict[str, str]:
         return pages.told(STORIES, _project(folder), _run, folder)
 
 
-def page(told: Mapping[str, str]) -> str:
-    """Return docs/pull-requests.md with the shown stories of `told`."""
-    return pages.filled(PAGE, {name: pages.console(told[name]) for name in SHOWN})
+def page(outputs: Mapping[str, str]) -> str:
+    """Return docs/pull-requests.md with the shown stories."""
+    return pages.filled(PAGE, {name: pages.console(outputs[name]) for name in SHOWN})
 
 
-def printed(told: Mapping[str, str]) -> str:
+def printed(outputs: Mapping[str, str]) -> str:
     """Return the text of `printed.txt`."""
-    return "\n".join(f"== {name}\n{text}" for name, text in told.items())
+    return "\n".join(f"== {name}\n{text}" for name, text in outputs.items())
 
 
 def _project(folder: Path) -> Project:
@@ -144,6 +144,6 @@ def _said(stderr: str) -> str:
 
 
 if __name__ == "__main__":
-    told_now = stories()
-    PAGE.write_text(page(told_now))
-    PRINTED.write_text(printed(told_now))
+    outputs_now = stories()
+    PAGE.write_text(page(outputs_now))
+    PRINTED.write_text(printed(outputs_now))

@@ -6,6 +6,6 @@ from tests.hosting import document
 
 
 def test_page_and_stories_show_what_the_commands_print() -> None:
-    told = document.stories()
-    assert document.printed(told) == document.PRINTED.read_text(), "run: python -m tests.hosting.document"
-    assert document.page(told) == document.PAGE.read_text(), "run: python -m tests.hosting.document"
+    outputs = document.stories()
+    assert document.printed(outputs) == document.PRINTED.read_text(), "run: python -m tests.hosting.document"
+    assert document.page(outputs) == document.PAGE.read_text(), "run: python -m tests.hosting.document"
