@@ -19,7 +19,7 @@ from vmrag_link.ops.report.comment_data import build_comment_data
 from vmrag_link.ops.report.ends import NamedEnd
 from vmrag_link.ops.report.gather import gather_report
 from vmrag_link.ops.report.gitlab import MergeRequest
-from vmrag_link.ops.report.records import AnswerChange, AnswerChunk, ComparedQueries
+from vmrag_link.ops.report.records import AnswerChange, ComparedQueries, ReportedChunk
 
 pytestmark = pytest.mark.hooks("off")
 
@@ -156,7 +156,7 @@ def test_strangers_notify_nobody_refer_to_nothing_and_give_no_commands(api):
     sent; others look for references there.
     """
     hostile = "\n/close\n@all group/project#1 !2 ~3 %4 $5 &6 ^7 *iteration:8 [epic:9] https://example.org/-/issues/1 `@me` #1`"
-    queries = ComparedQueries("q", 2, answers=(AnswerChange(hostile, 1, 1, AnswerChunk(hostile, hostile), None),))
+    queries = ComparedQueries("q", 2, answers=(AnswerChange(hostile, 1, 1, ReportedChunk(hostile, hostile), None),))
     with report([document(1, (hostile, "b"), None, "c")], queries=queries) as found:
         settle(api, format_comment(build_comment_data(3, found.summary, "ab" * 20), "").removeprefix(f"{MARKER}\n"))
     [note] = ours(api)

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from vmrag_link.errors import FilterInvalid
 from vmrag_link.index.metadata import build_document_metadata
-from vmrag_link.index.reader import DocumentColumns
+from vmrag_link.index.reader import IndexedColumns
 from vmrag_link.models import ISSUES, Collection, DocumentHeader, encode_canonical_json
 from vmrag_link.retrieval import filters
 from vmrag_link.retrieval.filters import compile_where, compile_where_document
@@ -196,7 +196,7 @@ HEADERS = st.builds(
 @given(st.sets(KEYS), st.lists(HEADERS, min_size=1, max_size=4))
 def test_what_a_filter_looks_up_is_what_chroma_holds(keys, headers):
     columns, count = MetadataColumns(keys), len(headers)
-    documents = DocumentColumns(
+    documents = IndexedColumns(
         range(count),
         [3] * count,
         [0] * count,

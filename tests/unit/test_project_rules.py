@@ -309,7 +309,8 @@ def test_a_pin_becomes_a_revision_in_one_place(trees: Trees) -> None:
     found = {
         place.partition(":")[0]
         for place, node in nodes(trees, outside="vmrag_link/pin.py")
-        if isinstance(node, ast.Call) and ast.unparse(node.func) in ("pins.parse", "pin.parse", "pin_format.parse")
+        if isinstance(node, ast.Call)
+        and ast.unparse(node.func) in ("pins.parse_pin", "pin.parse_pin", "pin_format.parse_pin", "parse_pin")
     }
     assert found == {
         "vmrag_link/engines/migrated.py",

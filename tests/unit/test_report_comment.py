@@ -26,10 +26,10 @@ from vmrag_link.ops.report.comment_data import (
 from vmrag_link.ops.report.gitlab import escape_references
 from vmrag_link.ops.report.records import (
     AnswerChange,
-    AnswerChunk,
     ComparedQueries,
     DocumentCounts,
     ListedQuery,
+    ReportedChunk,
     ReportSummary,
 )
 from vmrag_link.ops.verify.verify_commits import PinFinding
@@ -40,13 +40,13 @@ RUN = "https://github.example/them/project/actions/runs/9"
 LONG = "words before it, " * 20
 
 
-def chunk(text: str, document: str = "handbook/a.md") -> AnswerChunk:
-    return AnswerChunk(document, text)
+def chunk(text: str, document: str = "handbook/a.md") -> ReportedChunk:
+    return ReportedChunk(document, text)
 
 
 def change(
-    before: AnswerChunk | None,
-    after: AnswerChunk | None,
+    before: ReportedChunk | None,
+    after: ReportedChunk | None,
     *,
     query: str = "when?",
     place: int = 1,

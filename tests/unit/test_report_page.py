@@ -26,7 +26,6 @@ from vmrag_link.golden.queries import RankedChunk
 from vmrag_link.ops.report import html, rankings
 from vmrag_link.ops.report.records import (
     AnswerChange,
-    AnswerChunk,
     ComparedQueries,
     FieldChange,
     Growth,
@@ -34,6 +33,7 @@ from vmrag_link.ops.report.records import (
     KnowledgeSize,
     ListedQuery,
     QueryChange,
+    ReportedChunk,
     ReportedCollection,
     ReportedDocument,
     ReportEnd,
@@ -114,7 +114,9 @@ def pages(texts: Texts) -> KnowledgeReport:
             "",
             texts("hint"),
             answers=(
-                AnswerChange(texts("query"), 3, 2, AnswerChunk(texts("says"), "a"), AnswerChunk(texts("says"), "b")),
+                AnswerChange(
+                    texts("query"), 3, 2, ReportedChunk(texts("says"), "a"), ReportedChunk(texts("says"), "b")
+                ),
             ),
             added=(ListedQuery(texts("new query"), 5, (texts("lacking"),)),),
             removed=(ListedQuery(texts("removed query"), 6),),
@@ -504,7 +506,7 @@ def test_what_only_rose_because_another_one_vanished_is_where_it_was() -> None:
 def test_another_text_at_the_same_place_is_an_answer_and_another_score_is_none(change: Any) -> None:
     chunks = tuple(RankedChunk(f"c/{each}", 0, 1.0) for each in "ab")
     one = QueryChange("one", 1, change, chunks, chunks)
-    told = AnswerChange("one", 1, 2, AnswerChunk("c/b", "before"), AnswerChunk("c/b", "after"), below=True)
+    told = AnswerChange("one", 1, 2, ReportedChunk("c/b", "before"), ReportedChunk("c/b", "after"), below=True)
     queries = ComparedQueries(
         "f", 5, (one, msgspec.structs.replace(one, query="two", line=2, change="scores")), answers=(told,)
     )

@@ -71,7 +71,7 @@ class StoredRow(Record, frozen=True):
     vector: Sequence[float]
 
 
-class DescribedCollection(msgspec.Struct, frozen=True):
+class ChromaCollection(msgspec.Struct, frozen=True):
     """A collection of any program's store: `space` is its distance, `metadata` its owner's."""
 
     id: str
@@ -224,7 +224,7 @@ class ChromaStore:
             answer = self._rust.get(collection_id, None, None, None, 0, None, [], TENANT, DATABASE)
         return list(answer.ids)
 
-    def describe_collections(self) -> list[DescribedCollection]:
+    def describe_collections(self) -> list[ChromaCollection]:
         """Every collection, sorted by name."""
         with _foreign_errors(self._folder, "list collections"):
             found = self._rust.list_collections(None, 0, TENANT, DATABASE)
@@ -258,10 +258,10 @@ class ChromaStore:
         gc.collect(0)  # the store's files are closed when the Rust object goes
 
 
-def _described(collection: Any) -> DescribedCollection:
+def _described(collection: Any) -> ChromaCollection:
     settings = collection.configuration
     space = (settings.get("hnsw") or settings.get("spann") or {}).get("space", "l2")  # Chroma's default
-    return DescribedCollection(str(collection.id), str(collection.name), space, dict(collection.metadata or {}))
+    return ChromaCollection(str(collection.id), str(collection.name), space, dict(collection.metadata or {}))
 
 
 def _floats(vector: bytes) -> list[float]:

@@ -49,7 +49,7 @@ class IndexedChunk(Record, frozen=True):
     metadata: str
 
 
-class DocumentColumns(NamedTuple):
+class IndexedColumns(NamedTuple):
     """Documents, column by column: first row, number of chunks, a chunk's own number (0 for the
     whole document), and the rest of a header.
     """
@@ -180,7 +180,7 @@ class IndexReader:
         if batch:
             yield batch
 
-    def read_columns(self, collection: str, *, header: bool) -> Iterator[DocumentColumns]:
+    def read_columns(self, collection: str, *, header: bool) -> Iterator[IndexedColumns]:
         """Every document of a collection, a thousand at a time. Without `header`, the columns from
         `title` on are empty texts.
         """
@@ -193,7 +193,7 @@ class IndexReader:
                 if alive(first)
             )
             while some := list(itertools.islice(rows, COLUMN_ROWS)):
-                yield DocumentColumns(*zip(*some, strict=True))
+                yield IndexedColumns(*zip(*some, strict=True))
 
     def _find(self, keys: Iterable[DocumentKey]) -> dict[DocumentKey, tuple[OpenPiece, PlacedDocument]]:
         asked: dict[str, list[str]] = {}

@@ -46,7 +46,7 @@ SPACE = "hnsw:space"
 """Where clients put the distance of a collection; it has a column of its own."""
 
 
-class CreatedCollection(Record, frozen=True):
+class CollectionCreation(Record, frozen=True):
     """`created` False: it was there already, and nothing was changed.
 
     `ignored`: the keys of HNSW settings that are recorded, but that no index here has.
@@ -83,7 +83,7 @@ def create_collection(
     embedding_function: str = "",
     chunking: Mapping[str, Any] | None = None,
     get_or_create: bool = False,
-) -> WriteResult[CreatedCollection]:
+) -> WriteResult[CollectionCreation]:
     """Make an empty collection; its distance is l2 unless `hnsw:space` in its metadata is given.
 
     `embedding_function` and `chunking` are what the settings say unless they are given. Raises
@@ -96,15 +96,15 @@ def create_collection(
     cut = _chunking(ws, chunking or {})
     ignored = tuple(key for key in given if key.startswith(HNSW_PREFIX) and key not in HNSW_SETTINGS)
 
-    def plan(at: At) -> Planned[CreatedCollection]:
+    def plan(at: At) -> Planned[CollectionCreation]:
         found = find_exact(ws, at, name)
         if found and not get_or_create:
             raise _collection_exists(name)
         if found:
-            return Planned(None, CreatedCollection(found, created=False, ignored=ignored))
+            return Planned(None, CollectionCreation(found, created=False, ignored=ignored))
         model = load_working_model(ws, embedding_function or ws.config.embedding.model)
         new = make_collection(name, model, cut, metadata=encode_canonical_json(given), distance=distance)
-        return Planned(Write(put_collections=[new]), CreatedCollection(new, created=True, ignored=ignored))
+        return Planned(Write(put_collections=[new]), CollectionCreation(new, created=True, ignored=ignored))
 
     return writing.write_rows(ws, plan, f"create collection {name}")
 

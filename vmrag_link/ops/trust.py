@@ -25,7 +25,7 @@ WRITE_EFFECT = "Folder in which `vmrag add` and agents write notes as files, and
 """Effect of `write: true` in a source."""
 
 
-class StatedSetting(Record, frozen=True):
+class ReportedSetting(Record, frozen=True):
     """A setting of the file that needs agreement; `counts`: its value now; `about`: its effect."""
 
     name: str
@@ -52,7 +52,7 @@ class TrustReport(Record, frozen=True):
     repository: str
     file: str
     agreed: bool
-    stated: tuple[StatedSetting, ...]
+    stated: tuple[ReportedSetting, ...]
     dropped: tuple[DroppedSetting, ...]
     services: tuple[str, ...]
 
@@ -61,7 +61,7 @@ def examine_settings(ws: Workspace) -> TrustReport:
     """What `agree` would agree to. Contacts nobody, changes nothing. Raises `ConfigInvalid`."""
     text = config.read_settings_file(ws.places.config)
     remembered = agreements.read_agreements(ws.places)
-    stated: list[StatedSetting] = []
+    stated: list[ReportedSetting] = []
     dropped: list[DroppedSetting] = []
     last: dict[str, Any] = {}
     for schema in (CORE, *toolset.installed().schemas()):
@@ -70,11 +70,11 @@ def examine_settings(ws: Workspace) -> TrustReport:
         agreed = agreements.list_trusted_settings(ws.places, schema) or {}
         last |= agreed
         stated += [
-            StatedSetting(
+            ReportedSetting(
                 setting.name, setting.value, setting.line, counting(setting.name), schema.keys[setting.name].doc
             )
             if setting.name in schema.keys
-            else StatedSetting(setting.name, setting.value, setting.line, agreed.get(setting.name, ""), WRITE_EFFECT)
+            else ReportedSetting(setting.name, setting.value, setting.line, agreed.get(setting.name, ""), WRITE_EFFECT)
             for setting in here
         ]
         stated_names = {setting.name for setting in here}

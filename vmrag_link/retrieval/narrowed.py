@@ -17,7 +17,7 @@ import msgspec
 from vmrag_link.code.languages import detect_language
 from vmrag_link.conversion import formats
 from vmrag_link.index.metadata import build_document_metadata, is_chroma_key, to_chroma_value
-from vmrag_link.index.reader import DocumentColumns, IndexReader
+from vmrag_link.index.reader import IndexedColumns, IndexReader
 from vmrag_link.models import Collection, DocumentHeader, IndexedPiece, Record, parse_pieces
 from vmrag_link.retrieval.filters import Columns, Normal, RowTest, compile_where, compile_where_document, list_keys
 from vmrag_link.retrieval.narrowing import Narrowing, compile_path, compile_symbol, has_capitals, normalize_symbol
@@ -89,7 +89,7 @@ class MetadataColumns:
         values = build_document_metadata(document, collection.table)
         return {key: [values.get(key)] for key in self._keys}
 
-    def build_columns(self, documents: DocumentColumns, collection: Collection) -> Columns:
+    def build_columns(self, documents: IndexedColumns, collection: Collection) -> Columns:
         """Of documents of a collection, or of their chunks (`by_chunk`)."""
         rows = [self._decode(each) for each in documents.metadata]
         found: dict[str, Sequence[Any]] = dict.fromkeys(self._keys, [None] * len(rows))
@@ -109,14 +109,14 @@ class MetadataColumns:
         return found | {key: column for key, column in own.items() if key in self._keys}
 
 
-def expand_chunks(documents: DocumentColumns) -> DocumentColumns:
+def expand_chunks(documents: IndexedColumns) -> IndexedColumns:
     """Each document as often as it has chunks, with the row and number of each."""
     rows = [
         (first + number, chunks, number, *rest)
         for first, chunks, _, *rest in zip(*documents, strict=True)
         for number in range(chunks)
     ]
-    return DocumentColumns(*zip(*rows, strict=True)) if rows else DocumentColumns(*[()] * len(documents))
+    return IndexedColumns(*zip(*rows, strict=True)) if rows else IndexedColumns(*[()] * len(documents))
 
 
 _FOUND_IN = {"typescript": ("typescript", "tsx")}

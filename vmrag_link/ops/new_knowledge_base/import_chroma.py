@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from vmrag_link import clock
 from vmrag_link.chroma import DATABASE_FILE
-from vmrag_link.chroma.bindings import ChromaStore, DescribedCollection, open_store
+from vmrag_link.chroma.bindings import ChromaCollection, ChromaStore, open_store
 from vmrag_link.documents.import_base import ROOT
 from vmrag_link.embedding.base import Model
 from vmrag_link.errors import IndexFailed, NameInvalid
@@ -81,7 +81,7 @@ def _all(store: ChromaStore, model: Model, chunking: Chunking, now: str) -> Fore
     return ForeignRows(tuple(collections), tuple(documents), left_out)
 
 
-def _collection(found: DescribedCollection, model: Model, chunking: Chunking, now: str) -> Collection:
+def _collection(found: ChromaCollection, model: Model, chunking: Chunking, now: str) -> Collection:
     return Collection(
         name=found.name,
         # `distance` says what these keys told Chroma.

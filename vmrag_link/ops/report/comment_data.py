@@ -23,10 +23,10 @@ from vmrag_link.models import Record
 from vmrag_link.ops.report.rankings import shorten_name
 from vmrag_link.ops.report.records import (
     AnswerChange,
-    AnswerChunk,
     ComparedQueries,
     DocumentCounts,
     DocumentKind,
+    ReportedChunk,
     ReportSummary,
 )
 from vmrag_link.ops.report.wording import name_document
@@ -223,7 +223,9 @@ def _comment_answer(change: AnswerChange, queries: ComparedQueries) -> CommentAn
     )
 
 
-def _excerpts(before: AnswerChunk | None, after: AnswerChunk | None) -> tuple[CommentChunk | None, CommentChunk | None]:
+def _excerpts(
+    before: ReportedChunk | None, after: ReportedChunk | None
+) -> tuple[CommentChunk | None, CommentChunk | None]:
     """From a little before the first difference on, if both are texts of one document."""
     one, other = (" ".join(each.text.split()) if each else "" for each in (before, after))
     start = 0
@@ -234,7 +236,7 @@ def _excerpts(before: AnswerChunk | None, after: AnswerChunk | None) -> tuple[Co
     return _chunk(before, one, start), _chunk(after, other, start)
 
 
-def _chunk(told: AnswerChunk | None, text: str, start: int) -> CommentChunk | None:
+def _chunk(told: ReportedChunk | None, text: str, start: int) -> CommentChunk | None:
     return CommentChunk(told.document, _excerpt(text, start)) if told else None
 
 

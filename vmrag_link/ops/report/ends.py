@@ -33,10 +33,10 @@ from vmrag_link.ops.diff_queries import answer_twice, diff_answers, list_shown_n
 from vmrag_link.ops.report.records import (
     OPAQUE,
     AnswerChange,
-    AnswerChunk,
     ComparedQueries,
     ListedQuery,
     QueryChange,
+    ReportedChunk,
 )
 from vmrag_link.paths import QUERIES_NAME
 from vmrag_link.settings import RetrievalSettings
@@ -287,12 +287,12 @@ def _answer_change(
     return AnswerChange(query.text, query.line, place, one, other, missing, below=not (weighty or missing))
 
 
-def _differ(one: AnswerChunk | None, other: AnswerChunk | None) -> bool:
+def _differ(one: ReportedChunk | None, other: ReportedChunk | None) -> bool:
     return (one and one.text) != (other and other.text)
 
 
-def _told(answer: GoldenAnswer) -> Iterator[AnswerChunk]:
-    return (AnswerChunk(each.document, text) for each, text in zip(answer.found, answer.texts, strict=True))
+def _told(answer: GoldenAnswer) -> Iterator[ReportedChunk]:
+    return (ReportedChunk(each.document, text) for each, text in zip(answer.found, answer.texts, strict=True))
 
 
 def _not_compared(listed: ComparedQueries, why: str, hint: str = "") -> ComparedQueries:

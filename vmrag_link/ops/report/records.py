@@ -189,7 +189,7 @@ class QueryChange(QueryDiff, frozen=True):
     missed_after: tuple[str, ...] = ()
 
 
-class AnswerChunk(Record, frozen=True):
+class ReportedChunk(Record, frozen=True):
     """What stands at a place of an answer. `document`: COLLECTION/DOC."""
 
     document: str
@@ -209,8 +209,8 @@ class AnswerChange(Record, frozen=True):
     query: str
     line: int
     place: int
-    before: AnswerChunk | None
-    after: AnswerChunk | None
+    before: ReportedChunk | None
+    after: ReportedChunk | None
     missing: tuple[str, ...] = ()
     below: bool = False
 

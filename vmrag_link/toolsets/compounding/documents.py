@@ -13,7 +13,7 @@ from vmrag_link.conversion.limits import ContentUnreadable
 from vmrag_link.errors import ContentRefused, DocTypeInvalid, FileFailed, FrontMatterInvalid, ProjectError
 from vmrag_link.models import Document, DocumentHeader, content_hash, encode_canonical_json
 from vmrag_link.toolsets.compounding import doc_types
-from vmrag_link.toolsets.compounding.folder import Files, SkippedFile, Stamp
+from vmrag_link.toolsets.compounding.folder import Files, SkippedDoc, Stamp
 from vmrag_link.toolsets.compounding.project import DocsProject, unknown_type
 from vmrag_link.workspace import Workspace
 from vmrag_link.workspace.documents import named_files as files
@@ -54,7 +54,7 @@ class SeenFiles:
 
     def headers(
         self, project: DocsProject, files: Files, read: Callable[[str], Document]
-    ) -> tuple[dict[str, DocumentHeader], list[SkippedFile]]:
+    ) -> tuple[dict[str, DocumentHeader], list[SkippedDoc]]:
         """The documents that the files are, and those files that are none.
 
         `read` raises one of `REFUSALS` for such a file.
@@ -65,7 +65,7 @@ class SeenFiles:
             known = before.get(doc_id)
             self._seen[doc_id] = known if known and known.stamp == stamp else _look(doc_id, stamp, read)
         headers = {doc_id: each.header for doc_id, each in self._seen.items() if each.header}
-        skipped = [SkippedFile(doc_id, each.reason) for doc_id, each in self._seen.items() if not each.header]
+        skipped = [SkippedDoc(doc_id, each.reason) for doc_id, each in self._seen.items() if not each.header]
         return headers, [*files.skipped, *skipped]
 
 

@@ -41,7 +41,7 @@ from vmrag_link.retrieval.fusion import SearchPurpose
 from vmrag_link.retrieval.search import Searcher
 from vmrag_link.sync.indexer import Indexer
 from vmrag_link.toolsets.compounding import documents, folder, mirror, search
-from vmrag_link.toolsets.compounding.folder import Patterns, SkippedFile
+from vmrag_link.toolsets.compounding.folder import Patterns, SkippedDoc
 from vmrag_link.toolsets.compounding.mirror import CHUNKING, ActiveProject, IndexedFile, Mirrored
 from vmrag_link.toolsets.compounding.project import DocsProject
 from vmrag_link.toolsets.compounding.search import Found, NearDocument, Threshold, shown_path
@@ -62,7 +62,7 @@ class ExternalDocs(NamedTuple):
     project: DocsProject
     collection: Collection
     found: dict[str, DocumentHeader]
-    skipped: tuple[SkippedFile, ...]
+    skipped: tuple[SkippedDoc, ...]
 
     @property
     def contents(self) -> str:

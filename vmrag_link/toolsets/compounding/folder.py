@@ -32,7 +32,7 @@ class Stamp(NamedTuple):
     inode: int
 
 
-class SkippedFile(Record, frozen=True):
+class SkippedDoc(Record, frozen=True):
     """A file that was left out, and why: the end of a sentence that begins with its path."""
 
     path: str
@@ -43,7 +43,7 @@ class Files(NamedTuple):
     """By path relative to the folder, sorted."""
 
     stamps: Mapping[str, Stamp]
-    skipped: tuple[SkippedFile, ...]
+    skipped: tuple[SkippedDoc, ...]
 
 
 class Patterns(Record, frozen=True):
@@ -70,21 +70,21 @@ def scan(folder: Path, patterns: Patterns, ignored: Callable[[Iterable[Path]], s
     for what cannot be read, `LimitExceeded` for more than `MOST_FILES` files.
     """
     stamps: dict[str, Stamp] = {}
-    skipped: list[SkippedFile] = []
+    skipped: list[SkippedDoc] = []
     for path, entry in _entries(folder):
         if not patterns.match(path):
             continue
         if entry.is_symlink():
-            skipped.append(SkippedFile(terminal_text.escape_line(path), "is a symbolic link"))
+            skipped.append(SkippedDoc(terminal_text.escape_line(path), "is a symbolic link"))
         elif why := find_id_problem(path):
-            skipped.append(SkippedFile(terminal_text.escape_line(path), f"its path {why}"))
+            skipped.append(SkippedDoc(terminal_text.escape_line(path), f"its path {why}"))
         else:
             try:
                 status = entry.stat(follow_symlinks=False)
             except FileNotFoundError:
                 continue
             if not stat.S_ISREG(status.st_mode):
-                skipped.append(SkippedFile(terminal_text.escape_line(path), "is not a regular file"))
+                skipped.append(SkippedDoc(terminal_text.escape_line(path), "is not a regular file"))
                 continue
             stamps[path] = Stamp(status.st_mtime_ns, status.st_size, status.st_ino)
         if len(stamps) + len(skipped) > MOST_FILES:
@@ -96,7 +96,7 @@ def scan(folder: Path, patterns: Patterns, ignored: Callable[[Iterable[Path]], s
     hidden = ignored([folder, *(folder / path for path in stamps)]) if stamps else set()
     if len(hidden) > len(stamps):
         raise build_ignored_error(folder, hint=_TRACK)
-    skipped += [SkippedFile(path, "is ignored by git") for path in stamps if folder / path in hidden]
+    skipped += [SkippedDoc(path, "is ignored by git") for path in stamps if folder / path in hidden]
     return Files(
         {path: stamps[path] for path in sorted(stamps) if folder / path not in hidden},
         tuple(sorted(skipped, key=lambda each: each.path)),

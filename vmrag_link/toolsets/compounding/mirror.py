@@ -25,7 +25,7 @@ from vmrag_link.git.listing import Repositories, refuse_ignored
 from vmrag_link.models import COMPOUNDING, At, Chunking, Collection, Document, DocumentHeader, Record
 from vmrag_link.toolsets.compounding import documents, folder, project
 from vmrag_link.toolsets.compounding.documents import SeenFiles
-from vmrag_link.toolsets.compounding.folder import Files, Patterns, SkippedFile
+from vmrag_link.toolsets.compounding.folder import Files, Patterns, SkippedDoc
 from vmrag_link.toolsets.compounding.project import DocsProject
 from vmrag_link.workspace import Workspace
 from vmrag_link.workspace.documents import collections, writing
@@ -51,7 +51,7 @@ class Mirrored(Record, frozen=True):
     rows.
     """
 
-    skipped: tuple[SkippedFile, ...]
+    skipped: tuple[SkippedDoc, ...]
     indexed: int = 0
     removed: int = 0
     unwritten: str = ""

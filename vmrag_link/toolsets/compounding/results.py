@@ -11,7 +11,7 @@ from vmrag_link.toolsets.compounding.answer import Synthesis
 from vmrag_link.toolsets.compounding.changes import BranchRemoval
 from vmrag_link.toolsets.compounding.doc_types import Level
 from vmrag_link.toolsets.compounding.external import TypeCount
-from vmrag_link.toolsets.compounding.folder import SkippedFile
+from vmrag_link.toolsets.compounding.folder import SkippedDoc
 from vmrag_link.toolsets.compounding.search import IncludedAs
 from vmrag_mcp.results import DerivedRecord, ToolResult
 
@@ -33,7 +33,7 @@ class ActivateProjectResult(ToolResult, frozen=True):
     path_hash: str
     doc_types: list[DocTypeCount]
     total_docs: int
-    skipped: list[SkippedFile]
+    skipped: list[SkippedDoc]
     indexed: int
     removed: int
     dolt_branch: str | None

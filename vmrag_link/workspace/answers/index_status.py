@@ -65,7 +65,7 @@ class IndexStatus(Record, frozen=True):
         return all(collection.sync_status == "synced" for collection in self.collections)
 
 
-class IndexedCollection(Record, frozen=True):
+class CollectionIndexStatus(Record, frozen=True):
     """A collection and what the index holds of it.
 
     `hnsw`: what Chroma's HNSW index is made with, by the keys of metadata.
@@ -142,7 +142,7 @@ def _sealed_at(folder: Path) -> str | None:
 # -- one collection
 
 
-def read_indexed(ws: ReadableStore, name: str) -> tuple[AnswerOrigin, IndexedCollection]:
+def read_indexed(ws: ReadableStore, name: str) -> tuple[AnswerOrigin, CollectionIndexStatus]:
     """Bring the index, and show a collection as it holds it, with where that answers from.
 
     If it cannot be brought, because a model is missing, say: as it is known. Raises
@@ -156,7 +156,7 @@ def read_indexed(ws: ReadableStore, name: str) -> tuple[AnswerOrigin, IndexedCol
         return read_known(ws, name)
 
 
-def read_known(ws: ReadableStore, name: str) -> tuple[AnswerOrigin, IndexedCollection]:
+def read_known(ws: ReadableStore, name: str) -> tuple[AnswerOrigin, CollectionIndexStatus]:
     """A collection without bringing the index: `chunks` are those that it holds now.
 
     Raises `CollectionMissing`.
@@ -167,7 +167,7 @@ def read_known(ws: ReadableStore, name: str) -> tuple[AnswerOrigin, IndexedColle
     found = find_collection(ws, at.at, name)
     each = next(collection for collection in read_status(ws).collections if collection.collection_name == found.name)
     hnsw = read_hnsw(found)
-    return at, IndexedCollection(
+    return at, CollectionIndexStatus(
         found, each.document_count, each.chunk_count, each.snapshot or "", hnsw, each.sync_status
     )
 
@@ -183,14 +183,14 @@ def read_size(ws: ReadableStore, name: str) -> tuple[AnswerOrigin, CollectionSiz
     return at, CollectionSize(found.name, ws.engine.count_documents(at.at, collection=found.name), chunks)
 
 
-def _read(ws: ReadableStore, name: str) -> tuple[AnswerOrigin, IndexedCollection]:
+def _read(ws: ReadableStore, name: str) -> tuple[AnswerOrigin, CollectionIndexStatus]:
     return ws.reader.read(lambda view: (find_view_origin(ws, view), _as_indexed(ws, view, name)), files=False)
 
 
-def _as_indexed(ws: ReadableStore, view: View, name: str) -> IndexedCollection:
+def _as_indexed(ws: ReadableStore, view: View, name: str) -> CollectionIndexStatus:
     collection = find_collection(ws, view.at, name)
     held = read_collections(view.folder)[collection.name]
-    return IndexedCollection(
+    return CollectionIndexStatus(
         collection,
         ws.engine.count_documents(view.at, collection=collection.name),
         held.chunks,
