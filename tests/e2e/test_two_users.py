@@ -543,7 +543,7 @@ def test_where_the_server_takes_no_knowledge_the_code_is_not_pushed_either(world
     ada, before = world.ada, world.hub.git("rev-parse", "main")
     ada.write_document("ada.md", "Ada keeps bees.")
     (line,) = ada.said("push", "-q", code=1)
-    branch = ", or let it travel on a branch: remote: git:refs/heads/vmrag/data in .vmrag.yaml, then vmrag pin"
+    branch = ", or push to a branch instead: set remote: git:refs/heads/vmrag/data in .vmrag.yaml, then run vmrag pin"
     assert line.endswith(
         f"(Ask who runs it to allow pushes to {DATA}{branch if ENGINE == 'doltlite' else ''}; or push the code alone: git push --no-verify)"
     )

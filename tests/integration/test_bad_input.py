@@ -140,14 +140,14 @@ def test_a_missing_knowledge_base_says_where_one_may_be_and_how_to_start_anew(pr
     for command in [*looking, ("pin",), *WRITES]:
         error = refused(project, *command, code=2, error="NOT_INITIALIZED")
         assert f"{project.shared / 'kb'} is missing" in error["message"]
-        assert "start a new one" in error["hint"] if command in looking else error["hint"] == "vmrag clone"
+        assert "start a new, empty one" in error["hint"] if command in looking else error["hint"] == "vmrag clone"
     error = refused(project, "query", "faq", code=2, error="NOT_INITIALIZED")
     assert "git remote add origin URL" in error["hint"]
     assert refused(project, "init", "--knowledge-base", code=2, error="ALREADY_INITIALIZED")["hint"] == error["hint"]
     assert project.status()["state"] == "not_initialized"
     assert project.status()["hint"] == "vmrag clone"
     assert project.run("switch", "-q", "feature").returncode == 0
-    follow(project, error["hint"].partition("without what was known: ")[2])
+    follow(project, error["hint"].partition("start a new, empty one: ")[2])
     assert project.status()["state"] == "in_sync"
 
 
@@ -479,7 +479,7 @@ UNFINISHED: dict[str, tuple[str, ...]] = {
     "bisect": ("bisect", "start", "HEAD", "first"),
     "detached": ("switch", "-q", "--detach"),
 }
-WAYS_OUT = {"bisect": "git bisect reset", "detached": "git switch -c NAME", "merge": "git commit (git status names"}
+WAYS_OUT = {"bisect": "git bisect reset", "detached": "git switch -c NAME", "merge": "git commit   (to abort instead"}
 
 
 @pytest.mark.parametrize("what", UNFINISHED)
@@ -491,7 +491,7 @@ def test_in_the_middle_of_something_nothing_is_written_and_the_way_out_is_named(
     for command in WRITES:
         error = refused(project, *command, code=3, error="GIT_BUSY")
         assert error["details"]["operation"] == what
-        assert WAYS_OUT.get(what, f"git {what} --continue (git status names") in error["hint"]
+        assert WAYS_OUT.get(what, f"git {what} --continue   (to abort instead") in error["hint"]
     assert project.vmrag("query", "faq").code == 0
     project.run(
         *(("switch", "-q", "main") if what == "detached" else (what, "reset" if what == "bisect" else "--abort"))

@@ -145,7 +145,7 @@ def test_without_a_credential_the_error_says_what_helps_on_a_runner(
     clone = Clone(checkout(host, tmp_path, persist_credentials=False).run("hub.git").top)
     with pytest.raises(AuthenticationFailed) as laptop:
         clone.clone_knowledge()
-    assert laptop.value.hint.startswith("See that git itself gets in: git ls-remote ")
+    assert laptop.value.hint.startswith("Check that git itself can authenticate: git ls-remote ")
     monkeypatch.setenv("GITHUB_ACTIONS", "true")
     with pytest.raises(AuthenticationFailed) as runner:
         clone.clone_knowledge()
@@ -170,7 +170,7 @@ def test_the_key_of_a_checkout_lets_the_knowledge_base_in(
         shutil.rmtree(bob.places.kb)
         bob.repo.git("config", "core.sshCommand", ssh_command(tmp_path / "sshd", tmp_path / "temp"))
         travels(bob, "by-key")
-        told = credentials.build_environment(bob.places, credentials.read_credentials(bob.places), ask=False)[
+        told = credentials.build_environment(bob.places, credentials.read_credentials(bob.places), may_ask=False)[
             "GIT_SSH_COMMAND"
         ]
         assert told.startswith(f'"{shutil.which("ssh")}" -i "$RUNNER_TEMP/')
@@ -243,7 +243,7 @@ def test_git_beside_the_code_s_repository_says_what_git_in_it_says(
 
 def said(places: Places) -> list[str]:
     """What git sends, and whom it asks, while it tries to get in."""
-    extra = credentials.build_environment(places, credentials.read_credentials(places), ask=False)
+    extra = credentials.build_environment(places, credentials.read_credentials(places), may_ask=False)
     trace = {"GIT_TRACE_CURL": "1", "GIT_TRACE_CURL_NO_DATA": "1", "GIT_TRACE_REDACT": "0", "GIT_ASKPASS": ""}
     told = run_git(places, "ls-remote", "origin", extra=extra | trace).error_text
     lines = re.findall(r"(?m)Send header: ((?:X|User-Agent|GET)\b.*)$|^(\d)$", told)

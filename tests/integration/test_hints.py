@@ -120,7 +120,7 @@ def test_a_hint_helps_in_the_state_that_printed_it(project: Project, state: Call
             [["git add f && vmrag resolve --from-worktree"]],
         ),
         ("It is derived; 'vmrag sync --rebuild' builds it again.", [["vmrag sync --rebuild"]]),
-        ("Run 'vmrag sync' when git has finished.", [["vmrag sync"]]),
+        ("Run 'vmrag sync' after git has finished.", [["vmrag sync"]]),
         ("git config vmrag.remote NAME (or see what there is: git remote -v)", [["git remote -v"]]),
         ("vmrag add 'a b' --collection x", [["vmrag add 'a b' --collection x"]]),
         ("If no git runs: rm .git/index.lock", [["rm .git/index.lock"]]),

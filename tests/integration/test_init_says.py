@@ -74,7 +74,7 @@ def test_a_lock_that_a_killed_git_left_is_named_with_the_way_out(project: Projec
     refused = project.vmrag("init", "--knowledge-base", "--no-sources", "--json", code=3).error
     assert refused["code"] == "GIT_FAILED"
     assert "pgrep -fl git" in refused["hint"]
-    assert f"only if it died is {lock} left over" in refused["hint"]
+    assert f"remove {lock} only if that command died" in refused["hint"]
     assert "rm " not in refused["hint"]
     lock.unlink()
     project.vmrag("init", "--knowledge-base", "--no-sources")

@@ -74,7 +74,7 @@ def recovered(project: Project, scratch: Path, dice: Dice) -> None:
     command = dice.random.choice([("sync",), ("query", "garden kettle"), ("list",)])
     lock = project.top / ".git" / "index.lock"
     if lock.exists():  # the kill hit our `git add`, which leaves it behind
-        assert f"only if it died is {lock} left over" in project.run_quietly("sync").err
+        assert f"remove {lock} only if that command died" in project.run_quietly("sync").err
         lock.unlink()
     project.vmrag(*command)
     scratch.mkdir()
@@ -280,7 +280,7 @@ def test_a_killed_init_goes_on_where_it_was(tmp_path, monkeypatch, part):
         # git was killed, too, while it staged the pin or wrote a setting.
         for lock in [project.top / ".git" / name for name in ("index.lock", "config.lock")]:
             if lock.exists():
-                assert f"only if it died is {lock} left over" in error_of(again)["hint"]
+                assert f"remove {lock} only if that command died" in error_of(again)["hint"]
                 lock.unlink()
                 again = project.run_quietly("init", "--knowledge-base", "--no-sources", "--json")
         assert again.code == 0 or error_of(again)["code"] == "ALREADY_INITIALIZED"

@@ -288,7 +288,7 @@ def test_a_host_that_stays_silent_in_git_s_own_protocol_is_given_up(
     action: str, pair: Pair, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(transfer, "_MOST_SECONDS", 1)
-    monkeypatch.setattr(transfer, "_MOST_SECONDS_OF_A_QUESTION", 1)
+    monkeypatch.setattr(transfer, "_MOST_SECONDS_OF_LISTING", 1)
     pair.ada.record("next")
     with silent_server() as port:
         pair.ada.repo.git("remote", "set-url", "origin", f"git://127.0.0.1:{port}/r")

@@ -1,8 +1,8 @@
-"""git that only looks: it takes no lock, fetches nothing, replaces no object, and starts no program
+"""Read-only git commands: they take no lock, fetch nothing, replace no object, and start no program
 that the repository or the configuration names.
 
-It reads what is needed beside the person's own git commands, of trees that strangers wrote. Blobs
-that a partial clone lacks stay missing: nothing is fetched for them.
+They read trees that untrusted people wrote, next to the user's own git commands. Blobs that a
+partial clone lacks stay missing, because nothing is fetched for them.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from vmrag_link.git.run import GUARDS, MOST_MEMORY, borrowed_environment, build_
 from vmrag_link.paths import Places
 
 SECONDS = 120.0
-"""A tree of a few kilobytes can have more paths than any machine can list: each level names one
-subtree twice.
+"""Time limit of one command. A tree of a few kilobytes can have more paths than any machine can
+list, because each level can name one subtree twice.
 """
 
 MOST_BYTES = 400_000_000
-"""Of one answer that lists something."""
+"""Size limit of one answer that lists something."""
 
 _READ = 1 << 20
 _LATE = "long"
@@ -39,7 +39,9 @@ _UNTIL: ContextVar[float | None] = ContextVar("until", default=None)
 
 @contextlib.contextmanager
 def share_deadline() -> Iterator[None]:
-    """All looks within end `SECONDS` after the first of these blocks began, not each by itself."""
+    """Let all commands in the block end `SECONDS` after the outermost of these blocks began,
+    instead of each after its own limit.
+    """
     if _UNTIL.get() is not None:
         yield
         return
@@ -51,15 +53,18 @@ def share_deadline() -> Iterator[None]:
 
 
 def seconds_left() -> float:
-    """The seconds that the next call of git has, or the work on its answers."""
+    """Return the seconds that remain for the next git command, or for the work on its answers."""
     until = _UNTIL.get()
     return SECONDS if until is None else max(until - time.monotonic(), 0.0)
 
 
 def require_time(what: str) -> None:
-    """Raise `LimitExceeded` after the deadline. `what` begins a sentence: `git ls-files`."""
+    """Raise `LimitExceeded` after the deadline.
+
+    `what` is the beginning of the sentence, such as `git ls-files`.
+    """
     if not seconds_left():
-        raise _too_long(what)
+        raise _build_timeout_error(what)
 
 
 def run_readonly(
@@ -69,54 +74,64 @@ def run_readonly(
     index_file: Path | None = None,
     fine: tuple[int, ...] = (0,),
 ) -> proc.FinishedProcess:
-    """Run git; another exit code than those raises `GitFailed`, and more than `SECONDS`, or the
-    `one_deadline` around it, `LimitExceeded`.
+    """Run git and return what it left.
+
+    Raises `GitFailed` if the exit code is not in `fine`. Raises `LimitExceeded` after `SECONDS`, or
+    after the deadline of `share_deadline`.
     """
     try:
-        done = run_git(
+        finished = run_git(
             places,
             *GUARDS,
             *arguments,
             stdin=stdin,
             index_file=index_file,
-            extra=_environment(places),
+            extra=_build_environment(places),
             timeout=seconds_left(),
             memory=MOST_MEMORY,
         )
     except TimeoutError as error:
-        raise _too_long(f"git {arguments[0]}") from error
-    if done.returncode not in fine:
-        raise build_failure(arguments, done)
-    return done
+        raise _build_timeout_error(f"git {arguments[0]}") from error
+    if finished.returncode not in fine:
+        raise build_failure(arguments, finished)
+    return finished
 
 
 def list_fields(places: Places, *arguments: str, most: int, index_file: Path | None = None) -> list[bytes]:
-    """What git lists between NULs. Raises as `look`, and `LimitExceeded` for more than `most`.
+    """Return the NUL-terminated fields that git prints.
 
-    git is ended as soon as that shows: what it says does not pile up.
+    git is stopped as soon as there are more than `most`, so its output does not pile up. Raises
+    `GitFailed` and `LimitExceeded`.
     """
-    content = _streamed(places, arguments, most, index_file, keep=True)
+    content = _read_limited(places, arguments, most, index_file, keep=True)
     return content.split(b"\0")[:-1] if content else []
 
 
 def require_fewer(places: Places, *arguments: str, most: int) -> None:
-    """Raise as `fields`, and keep nothing of what git lists."""
-    _streamed(places, arguments, most, None, keep=False)
+    """Raise `LimitExceeded` if git lists more than `most` fields. Nothing of the list is kept.
+
+    Raises `GitFailed`.
+    """
+    _read_limited(places, arguments, most, None, keep=False)
 
 
 def feed_output(
     places: Places, *arguments: str, take: Callable[[bytes], bool], seconds: float, extra: Mapping[str, str]
 ) -> bool:
-    """Hand what git writes to `take`, part by part, until it returns False. `extra` goes into git's
-    environment.
+    """Hand git's output to `take`, part by part, until `take` returns False.
 
-    Return False if git took more than `seconds`. Raises `GitFailed` if git fails.
+    `extra` is added to git's environment. Returns False if git took more than `seconds`. Raises
+    `GitFailed`.
     """
-    reason = _run_streamed(places, arguments, lambda part: "" if take(part) else "enough", seconds=seconds, extra=extra)
+    reason = _stream_output(
+        places, arguments, lambda part: "" if take(part) else "enough", seconds=seconds, extra=extra
+    )
     return reason != _LATE
 
 
-def _streamed(places: Places, arguments: tuple[str, ...], most: int, index_file: Path | None, *, keep: bool) -> bytes:
+def _read_limited(
+    places: Places, arguments: tuple[str, ...], most: int, index_file: Path | None, *, keep: bool
+) -> bytes:
     parts: list[bytes] = []
     number = size = 0
 
@@ -131,19 +146,19 @@ def _streamed(places: Places, arguments: tuple[str, ...], most: int, index_file:
         return ""
 
     extra = {"GIT_INDEX_FILE": str(index_file)} if index_file is not None else {}
-    reason = _run_streamed(places, arguments, take_part, seconds=seconds_left(), extra=extra)
+    reason = _stream_output(places, arguments, take_part, seconds=seconds_left(), extra=extra)
     if reason == _LATE:
-        raise _too_long(f"git {arguments[0]}")
+        raise _build_timeout_error(f"git {arguments[0]}")
     if reason:
         raise LimitExceeded(
             f"git {arguments[0]} lists more than {most:,} names.",
-            hint="Name fewer files in `sources` of .vmrag.yaml, or leave folders out by `exclude`.",
+            hint="Name fewer files in `sources` of .vmrag.yaml, or leave out folders with `exclude`.",
             most=most,
         )
     return b"".join(parts)
 
 
-def _run_streamed(
+def _stream_output(
     places: Places,
     arguments: tuple[str, ...],
     take: Callable[[bytes], str],
@@ -151,29 +166,30 @@ def _run_streamed(
     seconds: float,
     extra: Mapping[str, str],
 ) -> str:
-    """Run git, hand on its output as it comes, and return why it was ended early, if it was.
+    """Run git, hand on its output as it arrives, and return why git was stopped early. The reason
+    is empty if git was not stopped.
 
-    Raises `GitFailed` if git fails by itself.
+    Raises `GitFailed` if git itself fails.
     """
-    environ = env.copy_without(env.GIT_SCRUBBED) | _environment(places) | borrowed_environment(places)
+    environ = env.copy_without(env.GIT_SCRUBBED) | _build_environment(places) | borrowed_environment(places)
     environ |= {"LC_ALL": "C"} | dict(extra)
     argv = ["git", f"--git-dir={places.git_dir}", f"--work-tree={places.top}", *GUARDS, *arguments]
-    reading, writing = os.pipe()  # no file: the disk may take none
+    reading, writing = os.pipe()  # not a file: the disk may be full
     with os.fdopen(reading, "rb") as messages:
         try:
             with os.fdopen(writing, "wb") as stderr:
                 process = proc.start_piped(argv, cwd=places.top, env=environ, stderr=stderr)
         except (FileNotFoundError, NotADirectoryError) as error:
             raise GitFailed(
-                f"git cannot be started in {places.top}.", hint="See that git is on PATH, and that the folder exists."
+                f"git cannot be started in {places.top}.", hint="Check that git is on PATH and that the folder exists."
             ) from error
         from vmrag_link.thread_task import ThreadTask
 
         reader = ThreadTask(functools.partial(_read_beginning, messages))
         reason = _feed_parts(process, take, seconds)
-        done = proc.FinishedProcess(argv, process.returncode, b"", reader.result())
-    if not reason and done.returncode != 0:
-        raise build_failure(arguments, done)
+        finished = proc.FinishedProcess(argv, process.returncode, b"", reader.result())
+    if not reason and finished.returncode != 0:
+        raise build_failure(arguments, finished)
     return reason
 
 
@@ -186,16 +202,16 @@ def _read_beginning(messages: BinaryIO) -> bytes:
 
 
 def _feed_parts(process: proc.Started, take: Callable[[bytes], str], seconds: float) -> str:
-    """Hand on all that a program writes, and return why it was ended: what `take` returned, or
+    """Hand on everything that a program writes. Return why it was stopped: the result of `take`, or
     `_LATE`.
     """
     late = threading.Event()
 
-    def end() -> None:
+    def stop_process() -> None:
         late.set()
         process.kill()
 
-    timer = threading.Timer(seconds, end)
+    timer = threading.Timer(seconds, stop_process)
     timer.daemon = True
     timer.start()
     try:
@@ -203,7 +219,7 @@ def _feed_parts(process: proc.Started, take: Callable[[bytes], str], seconds: fl
             assert process.stdin is not None  # noqa: S101  `piped` opened both
             assert process.stdout is not None  # noqa: S101
             process.stdin.close()
-            # As it comes: `read` would wait until that much is there.
+            # `os.read` returns what has arrived. The file's `read` would wait for that many bytes.
             for part in iter(functools.partial(os.read, process.stdout.fileno(), _READ), b""):
                 if reason := take(part):
                     process.kill()
@@ -217,70 +233,82 @@ def _feed_parts(process: proc.Started, take: Callable[[bytes], str], seconds: fl
     return _LATE if late.is_set() else ""
 
 
-def _environment(places: Places) -> dict[str, str]:
+def _build_environment(places: Places) -> dict[str, str]:
     return guarded_environment(key for key, _ in configuration.list_entries(places))
 
 
-def _too_long(what: str) -> LimitExceeded:
+def _build_timeout_error(what: str) -> LimitExceeded:
     return LimitExceeded(
-        f"{what} took more than {SECONDS:.0f} seconds, with what was looked at before.",
-        hint="Name fewer files in `sources` of .vmrag.yaml, or leave folders out by `exclude`.",
+        f"{what} exceeded the limit of {SECONDS:.0f} seconds for all git commands of this step.",
+        hint="Name fewer files in `sources` of .vmrag.yaml, or leave out folders with `exclude`.",
     )
 
 
-# What `--missing=print` would print are the missing ones that another object names; of the names
-# themselves those are left out that are missing.
-_HERE = ("rev-list", "--objects", "--no-object-names", "--no-walk", "--ignore-missing", "--missing=print", "--stdin")
+# `--ignore-missing` leaves out the named objects that are missing. `--missing=print` is for missing
+# objects that other objects name.
+_LIST_PRESENT = (
+    "rev-list",
+    "--objects",
+    "--no-object-names",
+    "--no-walk",
+    "--ignore-missing",
+    "--missing=print",
+    "--stdin",
+)
 
 
 def read_blob_sizes(places: Places, blobs: Iterable[str]) -> dict[str, int]:
-    """The sizes in bytes of the blobs that are here; others are left out. Raises as
-    `beside.look`.
+    """Return the sizes in bytes of the blobs that this clone has, by name.
+
+    Raises `GitFailed` and `LimitExceeded`.
     """
-    asked = [*dict.fromkeys(blobs)]
-    if not asked:
+    names = [*dict.fromkeys(blobs)]
+    if not names:
         return {}
-    answer = _cat_file(places, "--batch-check", asked)
-    found = (line.split(b" ") for line in answer.splitlines())
-    return {each[0].decode(): int(each[2]) for each in found if len(each) == 3 and each[1] == b"blob"}  # noqa: PLR2004
+    answer = _run_cat_file(places, "--batch-check", names)
+    lines = (line.split(b" ") for line in answer.splitlines())
+    return {fields[0].decode(): int(fields[2]) for fields in lines if len(fields) == 3 and fields[1] == b"blob"}  # noqa: PLR2004
 
 
 def read_blobs(places: Places, blobs: Iterable[str]) -> dict[str, bytes]:
-    """The contents of the blobs that are here; all are in memory at once. Raises as
-    `beside.look`.
+    """Return the contents of the blobs that this clone has, by name. All are in memory at once.
+
+    Raises `GitFailed` and `LimitExceeded`.
     """
-    asked = [*dict.fromkeys(blobs)]
-    if not asked:
+    names = [*dict.fromkeys(blobs)]
+    if not names:
         return {}
-    answer = _cat_file(places, "--batch", asked)
-    found: dict[str, bytes] = {}
-    at = 0
-    while (end := answer.find(b"\n", at)) >= 0:
-        match answer[at:end].split(b" "):
+    answer = _run_cat_file(places, "--batch", names)
+    contents: dict[str, bytes] = {}
+    position = 0
+    while (end := answer.find(b"\n", position)) >= 0:
+        match answer[position:end].split(b" "):
             case [name, kind, size]:
-                at = end + 1 + int(size)
+                position = end + 1 + int(size)
                 if kind == b"blob":
-                    found[name.decode()] = answer[end + 1 : at]
-                at += 1
+                    contents[name.decode()] = answer[end + 1 : position]
+                position += 1
             case _:  # `NAME missing`
-                at = end + 1
-    return found
+                position = end + 1
+    return contents
 
 
-def _cat_file(places: Places, how: str, names: Sequence[str]) -> bytes:
-    """What `git cat-file` says of these objects: in a partial clone the first missing object ends
-    git, so the others are found first.
+def _run_cat_file(places: Places, mode: str, names: Sequence[str]) -> bytes:
+    """Return the output of `git cat-file` for these objects.
+
+    In a partial clone git stops at the first missing object. Then the existing objects are listed
+    first, and git reads only those.
     """
-    done = run_readonly(places, "cat-file", how, "--buffer", stdin=_lines(names), fine=(0, _FATAL))
-    if done.returncode == 0:
-        return done.stdout
-    here = set(run_readonly(places, *_HERE, stdin=_lines(names)).text.split())
-    left = [name for name in names if name in here]
-    return run_readonly(places, "cat-file", how, "--buffer", stdin=_lines(left)).stdout if left else b""
+    finished = run_readonly(places, "cat-file", mode, "--buffer", stdin=_join_lines(names), fine=(0, _FATAL))
+    if finished.returncode == 0:
+        return finished.stdout
+    present = set(run_readonly(places, *_LIST_PRESENT, stdin=_join_lines(names)).text.split())
+    existing = [name for name in names if name in present]
+    return run_readonly(places, "cat-file", mode, "--buffer", stdin=_join_lines(existing)).stdout if existing else b""
 
 
 _FATAL = 128
 
 
-def _lines(names: Iterable[str]) -> bytes:
+def _join_lines(names: Iterable[str]) -> bytes:
     return "".join(f"{name}\n" for name in names).encode()

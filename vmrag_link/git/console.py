@@ -1,5 +1,5 @@
-"""GitPython's git, in the environment of `git.run`, for questions that no hook and no hot path
-asks: importing it takes 170 ms.
+"""GitPython's git, in the environment of `git.run`. Importing it takes 170 ms, so hooks and hot
+paths do not use it.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from vmrag_link.errors import GitFailed
 from vmrag_link.paths import Places
 
 
-def _git(folder: Path | None = None) -> str:
-    return proc.find_program("git", folder) or os.devnull  # never one that GitPython would find
+def _find_git(folder: Path | None = None) -> str:
+    return proc.find_program("git", folder) or os.devnull  # never a git that GitPython would find itself
 
 
-env.add_variables({env.GITPYTHON_PROGRAM: _git()})  # importing GitPython starts it
+env.add_variables({env.GITPYTHON_PROGRAM: _find_git()})  # importing GitPython starts it
 import git  # noqa: E402
 
 env.remove_variables((env.GITPYTHON_PROGRAM,))
@@ -28,7 +28,7 @@ _ENV = "/usr/bin/env"
 
 
 class Console(git.Git):
-    """Runs git's commands as methods: `console.rev_list("--all")`."""
+    """Run git commands as methods, such as `console.rev_list("--all")`."""
 
     def __init__(self, places: Places) -> None:
         super().__init__(places.top)
@@ -36,15 +36,20 @@ class Console(git.Git):
         self.set_persistent_git_options(git_dir=str(places.git_dir))
 
     def execute(self, command: Any, *args: Any, **options: Any) -> Any:
-        """As GitPython's, which can add variables to the environment, but leave none out."""
+        """Run a command like GitPython, in an environment without some variables. GitPython itself
+        can only add variables.
+        """
         without = (word for name in sorted(env.GIT_SCRUBBED) for word in ("-u", name))
         path = f"{env.EXECUTABLES}={proc.compute_child_path(self._top)}"
-        return super().execute([_ENV, *without, path, _git(self._top), *command[1:]], *args, **options)
+        return super().execute([_ENV, *without, path, _find_git(self._top), *command[1:]], *args, **options)
 
 
 @contextlib.contextmanager
 def open_console(places: Places) -> Iterator[Console]:
-    """GitPython's git on this repository. Raises `GitFailed`."""
+    """Yield GitPython's git for this repository.
+
+    Raises `GitFailed`.
+    """
     try:
         yield Console(places)
     except git.GitCommandError as error:

@@ -31,9 +31,9 @@ def count_lines(
     the work tree. `words`: all are whole words. Raises `TimeoutError` after so many seconds, and
     `GitFailed`.
     """
-    ways = [*(["-i"] if ignore_case else []), *(["-w"] if words else [])]
-    others = ["--and", "(", *(part for each in beside for part in ("-e", each)), ")"] if beside else []
-    arguments = (*GUARDS, *_OPTIONS, *ways, "-e", text, *others, *([commit] if commit else []), "--")
+    options = [*(["-i"] if ignore_case else []), *(["-w"] if words else [])]
+    second_patterns = ["--and", "(", *(part for word in beside for part in ("-e", word)), ")"] if beside else []
+    arguments = (*GUARDS, *_OPTIONS, *options, "-e", text, *second_patterns, *([commit] if commit else []), "--")
     finished = run_git(places, *arguments, extra=env.GIT_OFFLINE, timeout=seconds)
     if finished.returncode > _NO_MATCH:
         raise build_failure(arguments[len(GUARDS) :], finished)

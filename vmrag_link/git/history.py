@@ -1,5 +1,5 @@
-"""The pins of the whole history. Each question is put to git in one batch: asked for one object at
-a time, 500 pins take eight times as long.
+"""Pins in the whole history. git answers each question in one batch, because reading 500 pins one
+object at a time takes eight times as long.
 """
 
 from __future__ import annotations
@@ -23,21 +23,21 @@ _ACCEPT_DROP = re.compile(rf"^{ACCEPT_DROP}: ([0-9a-f]{{40,64}})$", re.MULTILINE
 
 
 class PinEntry(Record, frozen=True):
-    """What stands at `.dolt-version`: git's mode and the object's name."""
+    """git's mode and object name of `.dolt-version` in a tree."""
 
     mode: str
     name: str
 
     @property
     def is_file(self) -> bool:
-        """Links, directories and submodules are none."""
+        """True if it is a regular file, not a link, directory or submodule."""
         return self.mode.startswith("100")
 
 
 class PinChange(Record, frozen=True):
-    """A commit whose pin differs from a parent's, or a root with a pin.
+    """A commit whose pin differs from a parent's pin, or a root commit with a pin.
 
-    `before`: the pin of each parent; None for no pin.
+    `before` has the pin of each parent, or None for a parent without a pin.
     """
 
     commit: str
@@ -47,11 +47,11 @@ class PinChange(Record, frozen=True):
 
 
 class Walk(Record, frozen=True):
-    """The commits of a range with their parents, and the changes of the pin; parents before
+    """The commits of a range with their parents, and the changes of the pin. Parents come before
     children.
 
-    `contents`: of the files among the pins by name, up to 8 KiB. `cut`: commits whose parents a
-    shallow clone lacks.
+    `contents` are the contents of the pins that are files, by object name, up to 8 KiB each. `cut`
+    are the commits whose parents are missing in a shallow clone.
     """
 
     parents: dict[str, tuple[str, ...]]
@@ -61,38 +61,47 @@ class Walk(Record, frozen=True):
 
 
 def walk_range(places: Places, tip: str, *, without: str | None = None) -> Walk:
-    """The commits that the tip reaches, and `without` does not."""
-    parents = _reached(places, [tip], without)
-    changes = tuple(_changes(places, parents))
+    """Return the commits that `tip` reaches and `without` does not, with the changes of the pin.
+
+    Raises `GitFailed`.
+    """
+    parents = _list_reached(places, [tip], without)
+    changes = tuple(_list_changes(places, parents))
     entries = {entry for change in changes for entry in (change.after, *change.before) if entry and entry.is_file}
     objects.fetch_blobs(places, (entry.name for entry in entries))
-    names = _small(places, sorted(entry.name for entry in entries))
-    contents = dict(zip(names, _contents(places, names), strict=True))
+    names = _filter_small(places, sorted(entry.name for entry in entries))
+    contents = dict(zip(names, _read_contents(places, names), strict=True))
     return Walk(parents, changes, contents, frozenset(parents.keys() & read_shallow_boundary(places)))
 
 
 def list_commits(places: Places, tips: Iterable[str], *, without: str | None = None) -> dict[str, tuple[str, ...]]:
-    """The commits that the tips reach, and `without` does not, with their parents; parents before
-    children. Parents that a shallow clone lacks are left out.
+    """Return the commits that the tips reach and `without` does not, with their parents.
+
+    Parents come before children. Parents that a shallow clone lacks are left out. Raises
+    `GitFailed`.
     """
-    return _reached(places, tips, without)
+    return _list_reached(places, tips, without)
 
 
 def read_accepted_drops(places: Places, tip: str, *, without: str | None = None) -> dict[str, str]:
-    """The commits whose loss of knowledge a commit of the range accepts by its trailer
-    `Vmrag-Accept-Drop: COMMIT`, each with the commit that accepts it.
+    """Return the commits whose loss of documents is accepted in the range, each with the commit
+    that accepts it.
+
+    A commit accepts a loss with the trailer `Vmrag-Accept-Drop: COMMIT`.
     """
     tips = [tip, *([f"^{without}"] if without else [])]
-    said = check_git(places, "log", "--format=%x1e%H%n%B", f"--grep=^{ACCEPT_DROP}: ", *tips, "--").text
-    found: dict[str, str] = {}
-    for record in said.split("\x1e")[1:]:
+    output = check_git(places, "log", "--format=%x1e%H%n%B", f"--grep=^{ACCEPT_DROP}: ", *tips, "--").text
+    accepting: dict[str, str] = {}
+    for record in output.split("\x1e")[1:]:
         commit, _, message = record.partition("\n")
-        found |= dict.fromkeys(_ACCEPT_DROP.findall(message), commit)
-    return found
+        accepting |= dict.fromkeys(_ACCEPT_DROP.findall(message), commit)
+    return accepting
 
 
 def read_verified(places: Places) -> str:
-    """The commit up to which nothing was found to drop knowledge; empty if it is unknown."""
+    """Return the commit up to which no dropped documents were found, or an empty text if it is
+    unknown.
+    """
     try:
         content = places.verified.read_text("ascii").strip()
     except (OSError, UnicodeDecodeError):
@@ -101,7 +110,7 @@ def read_verified(places: Places) -> str:
 
 
 def read_shallow_boundary(places: Places) -> set[str]:
-    """The commits whose parents this clone lacks, because it is shallow."""
+    """Return the commits whose parents this clone lacks because it is shallow."""
     try:
         return set((places.common / "shallow").read_text().split())
     except FileNotFoundError:
@@ -109,21 +118,24 @@ def read_shallow_boundary(places: Places) -> set[str]:
 
 
 def list_pins(places: Places, *, reflogs: bool = True, also: Iterable[str] = ()) -> dict[bytes, list[str]]:
-    """Every content of `.dolt-version` in commits that a ref or a work tree's HEAD reaches, or
-    (`reflogs`) reached.
+    """Return the contents of `.dolt-version` in all commits that a ref or a work tree's HEAD
+    reaches, each with the commits that introduced it, newest first.
 
-    Mapped to the commits that introduced it, newest first; a merge counts only where it equals none
-    of its parents. Contents above 8 KiB pin nothing and are left out. `also`: further commits,
-    which may be gone. The index and the work tree are no commits.
+    With `reflogs`, commits that a ref reached in the past are included. A merge introduces a pin
+    only if the pin differs from those of all parents. Contents above 8 KiB are not pins and are
+    left out. `also` names further commits, which may be missing. The index and the work tree are
+    not read. Raises `GitFailed`.
     """
-    touching = _touching(places, also, before=("--all", "--reflog") if reflogs else ("--all",))
+    touching = _read_touching(places, also, before=("--all", "--reflog") if reflogs else ("--all",))
     objects.fetch_blobs_at(places, touching, PIN_NAME)
-    return _by_content(_read(places, touching)[0])
+    return _group_by_content(_read_pins(places, touching)[0])
 
 
 class LoggedPins(NamedTuple):
-    """The pins that commits introduced, mapped to these commits, newest first; the pin of each tip;
-    and the subjects of all commits that touch the pin.
+    """Pins for a log.
+
+    `introduced` maps pins to the commits that introduced them, newest first. `by_tip` has the pin
+    of each tip. `subjects` has the subjects of all commits that touch the pin.
     """
 
     introduced: dict[bytes, list[str]]
@@ -132,7 +144,7 @@ class LoggedPins(NamedTuple):
 
 
 def read_logged_pins(places: Places, tips: Iterable[str], *, also: Iterable[str] = ()) -> LoggedPins:
-    """Read the pins for a log; `also` as in `pins`. Raises `GitFailed`."""
+    """Return the pins for a log. `also` is used as in `list_pins`. Raises `GitFailed`."""
     lines = _list_touching(places, also, before=("--all", "--encoding=UTF-8"), also_shown="%x00%s")
     touching: dict[str, list[str]] = {}
     subjects: dict[str, str] = {}
@@ -141,26 +153,31 @@ def read_logged_pins(places: Places, tips: Iterable[str], *, also: Iterable[str]
         commit, *parents = names.split()
         touching[commit], subjects[commit] = parents, subject
     objects.fetch_blobs_at(places, touching, PIN_NAME)
-    introduced, at = _read(places, touching, tips)
-    return LoggedPins(_by_content(introduced), at, subjects)
+    introduced, by_tip = _read_pins(places, touching, tips)
+    return LoggedPins(_group_by_content(introduced), by_tip, subjects)
 
 
 def list_new_pins(places: Places, tips: Iterable[str]) -> dict[bytes, list[str]]:
-    """As `pins`, of the commits that the tips reach and no remote-tracking branch reaches."""
-    return _by_content(_read(places, _touching(places, tips, *_NO_REMOTE))[0])
+    """Return the pins, as in `list_pins`, of the commits that the tips reach and no remote-tracking
+    branch reaches.
+    """
+    return _group_by_content(_read_pins(places, _read_touching(places, tips, *_NO_REMOTE))[0])
 
 
 def list_reachable_pins(places: Places, tips: Iterable[str]) -> dict[bytes, list[str]]:
-    """As `pins`, of the commits that the tips reach.
+    """Return the pins, as in `list_pins`, of the commits that the tips reach.
 
-    A tip that begins with ^ excludes what it reaches.
+    A tip that begins with ^ excludes the commits that it reaches.
     """
-    return _by_content(_read(places, _touching(places, tips))[0])
+    return _group_by_content(_read_pins(places, _read_touching(places, tips))[0])
 
 
 class PushedPins(Record, frozen=True):
-    """`new` as `new_pins`; `coming`: of the commits that nothing reaches which was there before;
-    `at` as `pins_of` the tips. `read`: what each commit introduces that was looked at.
+    """Pins of the commits that a push transfers.
+
+    `new` are the pins that `list_new_pins` returns. `incoming` are the pins of commits that were
+    not reachable from the other side before. `by_tip` has the pin of each tip, and `by_commit` what
+    each commit introduces that was read.
     """
 
     new: dict[bytes, list[str]]
@@ -169,35 +186,47 @@ class PushedPins(Record, frozen=True):
     by_commit: dict[str, bytes | None]
 
     def list_reachable(self, places: Places, tips: Iterable[str]) -> dict[bytes, list[str]]:
-        """As `reachable_pins`; git is asked for what is not known yet."""
-        touching = _touching(places, tips)
-        found = self.by_commit | _read(places, {each: touching[each] for each in touching.keys() - self.by_commit})[0]
-        return _by_content({each: pin for each in touching if (pin := found.get(each)) is not None})
+        """Return the pins like `list_reachable_pins`. git reads only commits that are not in
+        `by_commit` yet.
+        """
+        touching = _read_touching(places, tips)
+        by_commit = (
+            self.by_commit
+            | _read_pins(places, {commit: touching[commit] for commit in touching.keys() - self.by_commit})[0]
+        )
+        return _group_by_content({commit: pin for commit in touching if (pin := by_commit.get(commit)) is not None})
 
 
 def read_pushed_pins(places: Places, tips: Iterable[str], before: Iterable[str]) -> PushedPins:
-    """What a push of these tips is about, in place of commits that the other side has `before`."""
-    asked = list(dict.fromkeys(tips))
-    new = _touching(places, asked, *_NO_REMOTE)
-    coming = _touching(places, [*asked, *(f"^{each}" for each in before)])
-    found, at = _read(places, new | coming, asked)
-    first, second = (_by_content({each: found[each] for each in some if each in found}) for some in (new, coming))
-    return PushedPins(first, second, at, {each: found.get(each) for each in (*new, *coming)})
+    """Return the pins that a push of these tips transfers to a remote that has the commits
+    `before`.
+    """
+    distinct = list(dict.fromkeys(tips))
+    new = _read_touching(places, distinct, *_NO_REMOTE)
+    incoming = _read_touching(places, [*distinct, *(f"^{commit}" for commit in before)])
+    introduced, by_tip = _read_pins(places, new | incoming, distinct)
+    first, second = (
+        _group_by_content({commit: introduced[commit] for commit in commits if commit in introduced})
+        for commits in (new, incoming)
+    )
+    return PushedPins(first, second, by_tip, {commit: introduced.get(commit) for commit in (*new, *incoming)})
 
 
 def list_pins_after(places: Places, commit: str) -> dict[str, bytes]:
-    """The pins that descendants of a commit introduce, by commit, oldest first; of those that a ref
-    reaches.
+    """Return the pins that descendants of a commit introduce, by commit, oldest first. Only commits
+    that a ref reaches are included.
     """
     options = ("--all", "--ancestry-path", "--full-history", "--date-order", "--reverse", f"^{commit}")
-    return read_introduced_pins(places, _answer(places, "rev-list", *options, "--", PIN_NAME).text.split())
+    return read_introduced_pins(places, _run_history(places, "rev-list", *options, "--", PIN_NAME).text.split())
 
 
 _NO_REMOTE = ("--not", "--remotes")
 
 
-def _touching(places: Places, tips: Iterable[str], *without: str, before: tuple[str, ...] = ()) -> dict[str, list[str]]:
-    """The commits that touch the pin, newest first, with their parents."""
+def _read_touching(
+    places: Places, tips: Iterable[str], *without: str, before: tuple[str, ...] = ()
+) -> dict[str, list[str]]:
+    """Return the commits that touch the pin, newest first, with their parents."""
     lines = _list_touching(places, tips, *without, before=before)
     return {commit: parents for commit, *parents in map(str.split, lines)}
 
@@ -205,55 +234,59 @@ def _touching(places: Places, tips: Iterable[str], *without: str, before: tuple[
 def _list_touching(
     places: Places, tips: Iterable[str], *without: str, before: tuple[str, ...] = (), also_shown: str = ""
 ) -> list[str]:
-    """List the commits that touch the pin, newest first: the names of the commit and its parents,
-    then `also_shown` in git's format.
+    """Return a line for each commit that touches the pin, newest first: the names of the commit and
+    its parents, then `also_shown` in git's format.
     """
-    # Without --full-history git skips side branches whose pin a merge dropped. --parents would name
-    # the next ones that touch the pin. --stdin first: some versions of git would take its lines for
-    # exclusions as well.
+    # Without --full-history git skips side branches whose pin a merge dropped. --parents would
+    # print the next commits that touch the pin instead of the parents. --stdin comes before --not,
+    # because some versions of git would also exclude its lines.
     shown = f"--format=%H %P{also_shown}"
     options = (*before, "--full-history", "--ignore-missing", shown, "--stdin", *without, "--", PIN_NAME)
-    lines = _answer(places, "rev-list", *options, lines=tips).stdout.decode(errors="replace").split("\n")
+    lines = _run_history(places, "rev-list", *options, lines=tips).stdout.decode(errors="replace").split("\n")
     return [line for line in lines if line and not line.startswith("commit ")]
 
 
 def collect_pins(places: Places, tips: Iterable[str]) -> set[bytes]:
-    """The pins of these commits, or of what tags name; `pins` says which count."""
+    """Return the distinct pins of these commits or tags."""
     return set(read_pins(places, tips).values())
 
 
 def read_pins(places: Places, commits: Iterable[str]) -> dict[str, bytes]:
-    """As `pins_at`, by the given name. Commits without a pin are left out."""
-    return _read(places, {}, commits)[1]
+    """Return the pins of these commits or tags by the given name. Commits without a pin are left
+    out.
+    """
+    return _read_pins(places, {}, commits)[1]
 
 
 def read_introduced_pins(places: Places, commits: Iterable[str]) -> dict[str, bytes]:
-    """The pins that these commits introduce, by commit, in the sense of `pins`.
+    """Return the pins that these commits introduce, by commit, in the sense of `list_pins`.
 
     Missing commits are left out.
     """
-    return _read(places, _parents(places, commits))[0]
+    return _read_pins(places, _read_parents(places, commits))[0]
 
 
-def _read(
+def _read_pins(
     places: Places, parents: Mapping[str, Sequence[str]], tips: Iterable[str] = ()
 ) -> tuple[dict[str, bytes], dict[str, bytes]]:
-    """As `introduced` by the commits with these parents, and as `pins_of` the tips."""
+    """Return the pins that the commits with these parents introduce, and the pins of the tips."""
     ends = list(tips)
     trees = dict.fromkeys([*parents, *itertools.chain(*parents.values()), *ends])
     blobs = dict(zip(trees, _pin_blobs(places, trees), strict=True))
     new = {
         commit: blob
         for commit, before in parents.items()
-        if (blob := blobs[commit]) and blob not in [blobs[each] for each in before]
+        if (blob := blobs[commit]) and blob not in [blobs[parent] for parent in before]
     }
-    at = {tip: blob for tip in ends if (blob := blobs[tip])}
-    names = dict.fromkeys([*new.values(), *at.values()])
-    contents = dict(zip(names, _contents(places, names), strict=True))
-    return {commit: contents[blob] for commit, blob in new.items()}, {tip: contents[blob] for tip, blob in at.items()}
+    by_tip = {tip: blob for tip in ends if (blob := blobs[tip])}
+    names = dict.fromkeys([*new.values(), *by_tip.values()])
+    contents = dict(zip(names, _read_contents(places, names), strict=True))
+    return {commit: contents[blob] for commit, blob in new.items()}, {
+        tip: contents[blob] for tip, blob in by_tip.items()
+    }
 
 
-def _by_content(pins: dict[str, bytes]) -> dict[bytes, list[str]]:
+def _group_by_content(pins: dict[str, bytes]) -> dict[bytes, list[str]]:
     commits: dict[bytes, list[str]] = {}
     for commit, content in pins.items():
         commits.setdefault(content, []).append(commit)
@@ -261,8 +294,10 @@ def _by_content(pins: dict[str, bytes]) -> dict[bytes, list[str]]:
 
 
 class Description(NamedTuple):
-    """What people see of a commit: `author` with the address, `date` the author's day (ISO 8601),
-    `subject` the first paragraph of its message on one line.
+    """Author, date and subject of a commit as users see them.
+
+    `author` includes the address, `date` is the author's day (ISO 8601), and `subject` is the first
+    paragraph of the message on one line.
     """
 
     author: str
@@ -271,54 +306,58 @@ class Description(NamedTuple):
 
 
 def describe_commits(places: Places, commits: Iterable[str]) -> dict[str, Description]:
-    """The commits newest first."""
-    if not (asked := list(commits)):  # git would take that for a mistake
+    """Return the descriptions of the commits, newest first."""
+    if not (names := list(commits)):  # git reports an empty list as an error
         return {}
     options = ("--no-walk=sorted", "--stdin", "--encoding=UTF-8", "--format=%H%x00%an <%ae>%x00%as%x00%s")
-    answers = _answer(places, "rev-list", *options, lines=asked).stdout
+    answers = _run_history(places, "rev-list", *options, lines=names).stdout
     lines = (line.split("\0") for line in answers.decode(errors="replace").split("\n"))
     return {line[0]: Description(*line[1:]) for line in lines if len(line) > 1}
 
 
 def list_changing_commits(places: Places, tip: str, pathspecs: Iterable[str], *, limit: int) -> list[str]:
-    """Commits of the first-parent history of `tip` that changed something there, newest first."""
+    """Return commits of the first-parent history of `tip` that changed files of these pathspecs,
+    newest first.
+    """
     options = ("--first-parent", f"--max-count={limit}", tip, "--")
-    return _answer(places, "rev-list", *options, *pathspecs).text.split()
+    return _run_history(places, "rev-list", *options, *pathspecs).text.split()
 
 
 def list_changed_files(places: Places, before: str, after: str) -> list[str]:
-    """The paths that differ between two commits, given by their hashes."""
+    """Return the paths that differ between two commits, given by their hashes."""
     from vmrag_link.git.console import open_console  # GitPython takes 170 ms to import
 
-    with open_console(places) as git_of_these:
-        names = git_of_these.diff("--name-only", "--no-renames", "-z", before, after, stdout_as_string=False)
+    with open_console(places) as console_git:
+        names = console_git.diff("--name-only", "--no-renames", "-z", before, after, stdout_as_string=False)
     assert isinstance(names, bytes)  # noqa: S101  because of stdout_as_string=False
     return [name.decode(errors="replace") for name in names.split(b"\0") if name]
 
 
-def _answer(places: Places, *arguments: str, lines: Iterable[str] | None = None) -> FinishedProcess:
-    """What git says, to lines on its standard input. Raises `GitFailed`."""
+def _run_history(places: Places, *arguments: str, lines: Iterable[str] | None = None) -> FinishedProcess:
+    """Run git with these lines on its standard input, and return what it left. Raises
+    `GitFailed`.
+    """
     stdin = None if lines is None else "".join(f"{line}\n" for line in lines).encode()
-    done = run_git(places, *arguments, stdin=stdin)
-    if done.returncode != 0:
-        said = done.failure
-        raise GitFailed(f"Cannot read the history of {PIN_NAME}: {said}", hint="git fsck", said=said)
-    return done
+    finished = run_git(places, *arguments, stdin=stdin)
+    if finished.returncode != 0:
+        reason = finished.failure
+        raise GitFailed(f"Cannot read the history of {PIN_NAME}: {reason}", hint="git fsck", said=reason)
+    return finished
 
 
-def _reached(places: Places, tips: Iterable[str], without: str | None) -> dict[str, tuple[str, ...]]:
-    asked = [*tips, *([f"^{without}"] if without else [])]
-    lines = _answer(places, "rev-list", "--topo-order", "--reverse", "--parents", *asked).text.splitlines()
+def _list_reached(places: Places, tips: Iterable[str], without: str | None) -> dict[str, tuple[str, ...]]:
+    revisions = [*tips, *([f"^{without}"] if without else [])]
+    lines = _run_history(places, "rev-list", "--topo-order", "--reverse", "--parents", *revisions).text.splitlines()
     return {commit: tuple(before) for commit, *before in map(str.split, lines)}
 
 
-def _changes(places: Places, parents: dict[str, tuple[str, ...]]) -> Iterator[PinChange]:
-    """Compare the trees' own entries with each parent's: a merge that takes one side's pin differs
-    from the other.
+def _list_changes(places: Places, parents: dict[str, tuple[str, ...]]) -> Iterator[PinChange]:
+    """Yield the commits whose pin differs from a parent's. Trees are compared with each parent,
+    because a merge that takes one side's pin differs from the other side.
     """
-    questions = (f"{commit} {each}" for commit, before in parents.items() for each in before or ("",))
+    questions = (f"{commit} {parent_name}" for commit, before in parents.items() for parent_name in before or ("",))
     options = ("--stdin", "--always", "--root", "--raw", "--no-abbrev", "--no-renames", "--", PIN_NAME)
-    lines = _answer(places, "diff-tree", *options, lines=questions).text.splitlines()
+    lines = _run_history(places, "diff-tree", *options, lines=questions).text.splitlines()
     at = 0
     for commit, parent in parents.items():
         sides: list[tuple[PinEntry | None, PinEntry | None] | None] = []
@@ -333,8 +372,8 @@ def _changes(places: Places, parents: dict[str, tuple[str, ...]]) -> Iterator[Pi
 
 
 def _read_comparison(lines: list[str], at: int) -> tuple[int, tuple[PinEntry | None, PinEntry | None] | None]:
-    """The lines after a commit's name: none for equal pins, one, or two where a directory replaces
-    a file.
+    """Read the lines after a commit's name: none if the pins are equal, one line, or two if a
+    directory replaces a file.
     """
     old = new = None
     start = at
@@ -346,13 +385,13 @@ def _read_comparison(lines: list[str], at: int) -> tuple[int, tuple[PinEntry | N
     return at, (old, new) if at > start else None
 
 
-def _small(places: Places, names: Iterable[str]) -> list[str]:
-    """The blobs that are small enough for a pin.
+def _filter_small(places: Places, names: Iterable[str]) -> list[str]:
+    """Return the blobs that are small enough for a pin.
 
-    Raises `GitFailed` for a missing one.
+    Raises `GitFailed` for a missing blob.
     """
     small = []
-    for line in _objects(places, "--batch-check", dict.fromkeys(names)).decode().splitlines():
+    for line in _read_objects(places, "--batch-check", dict.fromkeys(names)).decode().splitlines():
         name, kind, *size = line.split()
         if kind == "missing":
             raise GitFailed(f"The object {name} of the history of {PIN_NAME} is missing.", hint="git fsck")
@@ -361,20 +400,22 @@ def _small(places: Places, names: Iterable[str]) -> list[str]:
     return small
 
 
-def _parents(places: Places, commits: Iterable[str]) -> dict[str, list[str]]:
-    """The parents of the commits that are there, in the order given; as a shallow clone sees
-    them.
+def _read_parents(places: Places, commits: Iterable[str]) -> dict[str, list[str]]:
+    """Return the parents of the existing commits, in the given order. In a shallow clone, parents
+    that are cut off are missing.
     """
-    if not (asked := list(commits)):  # git would take that for a mistake
+    if not (names := list(commits)):  # git reports an empty list as an error
         return {}
     options = ("--no-walk=unsorted", "--ignore-missing", "--stdin", "--parents")
-    answers = _answer(places, "rev-list", *options, lines=asked).text.splitlines()
+    answers = _run_history(places, "rev-list", *options, lines=names).text.splitlines()
     return {commit: before for commit, *before in map(str.split, answers)}
 
 
 def _pin_blobs(places: Places, commits: Iterable[str]) -> Iterator[str | None]:
-    """The blob's hash for each commit; None if there is no pin, or something else in its place."""
-    answers = _objects(places, "--batch-check", [f"{commit}:{PIN_NAME}" for commit in commits])
+    """Yield the blob's hash for each commit, or None if the commit has no pin or something else in
+    its place.
+    """
+    answers = _read_objects(places, "--batch-check", [f"{commit}:{PIN_NAME}" for commit in commits])
     for line in answers.decode().splitlines():
         match line.split(" "):
             case [name, "blob", size] if int(size) <= PIN_READ_LIMIT:
@@ -383,8 +424,8 @@ def _pin_blobs(places: Places, commits: Iterable[str]) -> Iterator[str | None]:
                 yield None
 
 
-def _contents(places: Places, names: Collection[str]) -> Iterator[bytes]:
-    rest = _objects(places, "--batch", names)
+def _read_contents(places: Places, names: Collection[str]) -> Iterator[bytes]:
+    rest = _read_objects(places, "--batch", names)
     while rest:
         header, _, rest = rest.partition(b"\n")
         size = int(header.split(b" ")[2])
@@ -392,5 +433,5 @@ def _contents(places: Places, names: Collection[str]) -> Iterator[bytes]:
         rest = rest[size + 1 :]
 
 
-def _objects(places: Places, mode: str, names: Collection[str]) -> bytes:
-    return _answer(places, "cat-file", mode, lines=names).stdout if names else b""
+def _read_objects(places: Places, mode: str, names: Collection[str]) -> bytes:
+    return _run_history(places, "cat-file", mode, lines=names).stdout if names else b""

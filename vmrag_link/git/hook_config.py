@@ -1,13 +1,14 @@
-"""Which hooks there are, which were chosen, in which work trees they act, and their lines in git's
-configuration: git runs them itself, from 2.54 on, before the one of its hooks directory, whoever
-that belongs to. An older git ignores them.
+"""vmrag's hooks: which exist, which were chosen, in which work trees they act, and their entries in
+git's configuration. From 2.54 on git runs hooks from its configuration, before the hook of its
+hooks directory, even if that belongs to another tool. An older git ignores these entries.
 
-`.git/vmrag-hooks` holds a script for each, and `config`, which has its event and its command, and
-which the repository's own configuration includes. One file, replaced whole, because git dies of an
-event without a command; included, so that all ends with the folder if somebody deletes that.
+`.git/vmrag-hooks` contains a script for each hook, and `config` with its event and its command,
+which the repository's own configuration includes. `config` is one file and is replaced whole,
+because git fails if an event has no command. It is included, so deleting the folder removes all
+entries.
 
-They act in all work trees, or, after `vmrag install --worktree`, in those with a mark. The shims
-read mark and limit, because all work trees of a repository share its hooks.
+The hooks act in all work trees or, after `vmrag install --worktree`, only in marked work trees. The
+shims read the mark and the limit, because all work trees of a repository share its hooks.
 """
 
 from __future__ import annotations
@@ -24,40 +25,40 @@ from vmrag_link.git.run import run_git
 from vmrag_link.paths import Places, write_atomically
 
 SYNCING = ("post-checkout", "post-merge", "post-rewrite", "post-commit", "post-applypatch")
-"""After these HEAD or the pin may have moved; git ignores what they say, except that a failing
-post-checkout fails the checkout.
+"""Hooks after which HEAD or the pin may have moved. git ignores their exit code, except that a
+failing post-checkout fails the checkout.
 """
 
 CHECKING = ("pre-commit", "pre-merge-commit", "pre-push")
-"""What these say decides whether git goes on."""
+"""Hooks whose exit code decides whether git continues."""
 
 HOOKS = (*SYNCING, *CHECKING)
 """The hooks that are installed."""
 
 
 DRY_RUN_MARK = "vmrag-hook"
-"""What a hook says with `VMRAG=dry`, before its name."""
+"""Text that a hook prints with `VMRAG=dry`, followed by its name."""
 
 
 def list_chosen_hooks(places: Places) -> tuple[str, ...]:
-    """The hooks that were chosen here: all, unless some were named, or a person wants none."""
+    """Return the hooks that were chosen here: all, unless the user chose some of them or none."""
     try:
-        names = _choice(places).read_text(errors="replace").split()
+        names = _choice_path(places).read_text(errors="replace").split()
     except FileNotFoundError:
         return HOOKS
     return tuple(hook for hook in HOOKS if hook in names)
 
 
 def record_chosen_hooks(places: Places, hooks: Collection[str]) -> None:
-    """Record the chosen hooks; all of them are no record."""
+    """Record the chosen hooks. If all are chosen, the record is removed."""
     if set(hooks) == set(HOOKS):
-        _choice(places).unlink(missing_ok=True)
+        _choice_path(places).unlink(missing_ok=True)
     else:
-        write_atomically(_choice(places), "".join(f"{hook}\n" for hook in HOOKS if hook in hooks).encode())
+        write_atomically(_choice_path(places), "".join(f"{hook}\n" for hook in HOOKS if hook in hooks).encode())
 
 
 def format_install_command(places: Places) -> str:
-    """The command that installs as it was done before."""
+    """Return the `vmrag install` command with the recorded options."""
     names = list_chosen_hooks(places)
     words = ["vmrag install"]
     words += ["--worktree"] if is_limited(places) else []
@@ -66,57 +67,57 @@ def format_install_command(places: Places) -> str:
 
 
 def is_limited(places: Places) -> bool:
-    return _limit(places).exists()
+    return _limit_path(places).exists()
 
 
 def is_active(places: Places) -> bool:
-    """Whether the hooks act in this work tree, if they are installed."""
-    return not is_limited(places) or _mark(places).exists()
+    """Return whether the hooks act in this work tree, if they are installed."""
+    return not is_limited(places) or _mark_path(places).exists()
 
 
 def limit_to_work_tree(places: Places) -> None:
-    """Limit the hooks to this work tree, and those that have a mark already."""
-    for path in (_mark(places), _limit(places)):  # never without a mark
+    """Limit the hooks to this work tree and those that are already marked."""
+    for path in (_mark_path(places), _limit_path(places)):  # the mark first: a limit without marks turns all hooks off
         permissions.make_file(path)
 
 
 def unmark_work_tree(places: Places) -> bool:
-    """Take this work tree's mark away; returns whether there are others."""
-    _mark(places).unlink(missing_ok=True)
-    return any(_marks(places))
+    """Remove this work tree's mark, and return whether other work trees have one."""
+    _mark_path(places).unlink(missing_ok=True)
+    return any(_list_marks(places))
 
 
 def remove_limit(places: Places) -> None:
     """Let the hooks act in all work trees."""
-    _limit(places).unlink(missing_ok=True)
-    for mark in _marks(places):
+    _limit_path(places).unlink(missing_ok=True)
+    for mark in _list_marks(places):
         mark.unlink(missing_ok=True)
 
 
-def _choice(places: Places) -> Path:
+def _choice_path(places: Places) -> Path:
     return places.shared / "hooks"
 
 
-def _limit(places: Places) -> Path:
+def _limit_path(places: Places) -> Path:
     return places.shared / "some-work-trees"
 
 
-def _mark(places: Places) -> Path:
+def _mark_path(places: Places) -> Path:
     return places.work_tree_folder / "hooked"
 
 
-def _marks(places: Places) -> Iterator[Path]:
-    """The marks of all work trees, the main one included."""
-    there = [places.shared / "hooked", *places.common.glob("worktrees/*/vmrag/hooked")]
-    return (mark for mark in there if mark.exists())
+def _list_marks(places: Places) -> Iterator[Path]:
+    """Return the existing marks of all work trees, including the main one."""
+    paths = [places.shared / "hooked", *places.common.glob("worktrees/*/vmrag/hooked")]
+    return (mark for mark in paths if mark.exists())
 
 
 FIRST_VERSION = (2, 54)
-"""The first version of git that runs hooks from its configuration."""
+"""First version of git that runs hooks from its configuration."""
 
 INCLUDED_FILE = "vmrag-hooks/config"
-_INCLUDE = ("include.path", INCLUDED_FILE)
 """Relative to the configuration that includes it, because a repository can be moved."""
+_INCLUDE = ("include.path", INCLUDED_FILE)
 
 _FALSE = ("false", "no", "off", "0", "")
 _NAME = "vmrag-{}"
@@ -125,9 +126,9 @@ _SECTION = """\
 	event = {hook}
 	command = "{command}"
 """
-# git starts it where it works. From there builtins look for the script, because a repository is
-# moved, or lies elsewhere in a container. GIT_DIR comes first: with `git --git-dir`, a `.git` in
-# the work tree is a stranger's.
+# git starts the command in its working directory. From there shell builtins find the script,
+# because a repository can be moved, or be elsewhere in a container. GIT_DIR comes first: with
+# `git --git-dir`, a `.git` in the work tree belongs to another repository.
 _COMMAND = (
     'd=${GIT_DIR:-.git}; [ -d "$d" ] || read -r _ d <"$d"; '
     'c=.; [ ! -f "$d/commondir" ] || read -r c <"$d/commondir"; case $c in /*) ;; *) c=$d/$c ;; esac; '
@@ -142,7 +143,7 @@ _BUNDLED = (
     "usr/lib/*/resources/app/git/bin/git",  # on Linux
     "opt/*/resources/app/git/bin/git",
 )
-"""Where programs with a window keep a git of their own, from the root."""
+"""Patterns, relative to the root, of gits that graphical programs bundle."""
 
 
 class Git(NamedTuple):
@@ -153,12 +154,12 @@ class Git(NamedTuple):
 
     @property
     def runs_hooks(self) -> bool:
-        """Whether it runs those of its configuration."""
+        """True if it runs hooks from its configuration."""
         return self._first >= FIRST_VERSION
 
     @property
     def runs_events(self) -> bool:
-        """Whether it has `git hook run`."""
+        """True if it has `git hook run`."""
         return self._first >= (2, 36)
 
     @property
@@ -170,103 +171,117 @@ class Git(NamedTuple):
 
 
 class RunningHooks(NamedTuple):
-    """The git that we use, and the hooks of ours that it runs from its configuration."""
+    """The git that vmrag uses, and the vmrag hooks that it runs from its configuration."""
 
     git: Git | None
     hooks: tuple[str, ...] = ()
 
 
 def find_gits(places: Places, root: Path = Path("/")) -> tuple[Git, ...]:
-    """Those on PATH, the one that we use first, and those that other programs brought along.
+    """Return the gits on PATH, beginning with the one that vmrag uses, and those that other
+    programs bundle.
 
-    What does not tell its version is none.
+    Programs that do not print a version are left out.
     """
     bundled = [str(path) for pattern in _BUNDLED for path in sorted(root.glob(pattern))]
     by_file = {Path(path).resolve(): path for path in reversed([*proc.list_programs("git", places.top), *bundled])}
-    return tuple(each for path in reversed(by_file.values()) if (each := _ask(path, places)))
+    return tuple(git for path in reversed(by_file.values()) if (git := _read_version(path, places)))
 
 
-def _ask(path: str, places: Places) -> Git | None:
+def _read_version(path: str, places: Places) -> Git | None:
     try:
-        said = proc.run([path, "version"], cwd=places.top).text
+        output = proc.run([path, "version"], cwd=places.top).text
     except OSError:
         return None
-    version = re.match(r"git version (\d+\.\d+(\.\d+)*)", said)
+    version = re.match(r"git version (\d+\.\d+(\.\d+)*)", output)
     return Git(path, version[1]) if version else None
 
 
 def find_running_hooks(places: Places) -> RunningHooks:
-    """Asks git for its version, where hooks are configured at all, and once as long as its
-    configuration does not change.
+    """Return the hooks that git runs from its configuration.
+
+    git's version is read only if hooks are configured. The result is cached until the
+    configuration changes.
     """
-    return configuration.get_cached(places, _running) if _config(places).exists() else RunningHooks(None)
+    return (
+        configuration.get_cached(places, _read_running_hooks) if _config_path(places).exists() else RunningHooks(None)
+    )
 
 
-def _running(places: Places) -> RunningHooks:
+def _read_running_hooks(places: Places) -> RunningHooks:
     path = proc.find_program("git", places.top)
-    used = _ask(path, places) if path else None
+    used = _read_version(path, places) if path else None
     if used is None or not used.runs_hooks:
         return RunningHooks(used)
     settings = {entry.key: entry.value for entry in configuration.list_entries(places)}
-    return RunningHooks(used, tuple(hook for hook in HOOKS if _is_on(places, settings, hook)))
+    return RunningHooks(used, tuple(hook for hook in HOOKS if _is_enabled(places, settings, hook)))
 
 
-def _is_on(places: Places, settings: Mapping[str, str], hook: str) -> bool:
-    there = settings.get(f"hook.{_NAME.format(hook)}.event") == hook and (places.configured_hooks / hook).is_file()
-    return there and not _switch(settings, hook)
+def _is_enabled(places: Places, settings: Mapping[str, str], hook: str) -> bool:
+    is_configured = (
+        settings.get(f"hook.{_NAME.format(hook)}.event") == hook and (places.configured_hooks / hook).is_file()
+    )
+    return is_configured and not _find_switch(settings, hook)
 
 
 def find_disabling_key(places: Places, hook: str) -> str:
-    """The key of git's configuration by which this hook is switched off; empty: it is not."""
-    return _switch({entry.key: entry.value for entry in configuration.list_entries(places)}, hook)
+    """Return the configuration key that disables this hook, or an empty text."""
+    return _find_switch({entry.key: entry.value for entry in configuration.list_entries(places)}, hook)
 
 
-def _switch(settings: Mapping[str, str], hook: str) -> str:
-    """Of several values the last one counts, as for git; the second key does since 2.55."""
-    keys = (f"hook.{each}.enabled" for each in (_NAME.format(hook), hook))
+def _find_switch(settings: Mapping[str, str], hook: str) -> str:
+    """Return the key that disables a hook. If a key has several values, the last one applies, as in
+    git. git reads the second key since 2.55.
+    """
+    keys = (f"hook.{name}.enabled" for name in (_NAME.format(hook), hook))
     return next((key for key in keys if settings.get(key, "true").lower() in _FALSE), "")
 
 
 def runs_at_event(places: Places, hook: str, *, configured: bool) -> bool:
-    """Whether git gets to our hook at this event, and once: it runs the event, on which ours say no
-    more than that.
+    """Return whether git runs our hook exactly once at this event. The event is run with
+    `VMRAG=dry`, so our hooks only print their names.
 
-    No other tool's hook runs: those of the configuration are switched off, and the hooks directory
-    is another one, unless ours lies there. Asks a git that has `git hook`.
+    Hooks of other tools do not run: those of the configuration are disabled, and the hooks
+    directory is replaced, unless our hook is in it. git must have `git hook run`.
     """
     keys = (entry.key for entry in configuration.list_entries(places))
     names = {
         key.removeprefix("hook.").removesuffix(".event") for key in keys if re.fullmatch(r"(?s)hook\..*\.event", key)
     }
-    off = [(f"hook.{name}.enabled", "false") for name in sorted(names) if not configured or name != _NAME.format(hook)]
-    off += [("core.hooksPath", os.devnull)] if configured else []
-    environ = {env.SWITCH: env.DRY_RUN, **env.git_settings(above=off)}
-    done = run_git(places, "hook", "run", "--ignore-missing", hook, extra=environ)
-    return (done.stdout + done.stderr).splitlines().count(f"{DRY_RUN_MARK} {hook}".encode()) == 1
+    disabled = [
+        (f"hook.{name}.enabled", "false") for name in sorted(names) if not configured or name != _NAME.format(hook)
+    ]
+    disabled += [("core.hooksPath", os.devnull)] if configured else []
+    environ = {env.SWITCH: env.DRY_RUN, **env.git_settings(above=disabled)}
+    finished = run_git(places, "hook", "run", "--ignore-missing", hook, extra=environ)
+    return (finished.stdout + finished.stderr).splitlines().count(f"{DRY_RUN_MARK} {hook}".encode()) == 1
 
 
 def list_configured_hooks(places: Places) -> tuple[str, ...]:
-    """The hooks that are in git's configuration, whether it runs them or not."""
-    path = _config(places)
+    """Return the hooks in git's configuration, whether git runs them or not."""
+    path = _config_path(places)
     text = path.read_text(errors="replace") if path.is_file() else ""
-    return tuple(hook for hook in HOOKS if _section(hook).splitlines()[0] in text.splitlines())
+    return tuple(hook for hook in HOOKS if _format_section(hook).splitlines()[0] in text.splitlines())
 
 
 def is_current(places: Places, hook: str, script: bytes) -> bool:
-    """Whether the hook is there as we would write it."""
-    path, config = places.configured_hooks / hook, _config(places)
-    return path.is_file() and path.read_bytes() == script and _section(hook) in config.read_text(errors="replace")
+    """Return whether the hook is configured with this script and the current command."""
+    path, config = places.configured_hooks / hook, _config_path(places)
+    return (
+        path.is_file() and path.read_bytes() == script and _format_section(hook) in config.read_text(errors="replace")
+    )
 
 
 def write_hooks(places: Places, scripts: Mapping[str, bytes]) -> tuple[str, ...]:
-    """Let git run these scripts, by the hooks for which they are; returns those for which that is
-    new. Others of ours stay.
+    """Let git run these scripts, by hook, and return the hooks that changed. Other vmrag hooks are
+    kept.
 
-    Who may read git's configuration may read this: git dies of an include that it may not.
+    The files are readable for everyone who can read git's configuration, because git fails on an
+    include that it cannot read.
     """
     included = _INCLUDE[1] in configuration.read_config_values(places, _INCLUDE[0])
-    there = list_configured_hooks(places)
-    changed = [hook for hook in scripts if hook not in there or not is_current(places, hook, scripts[hook])]
+    present = list_configured_hooks(places)
+    changed = [hook for hook in scripts if hook not in present or not is_current(places, hook, scripts[hook])]
     if changed:
         folder, mode = places.configured_hooks, (places.common / "config").stat().st_mode & 0o777
         if not folder.exists():
@@ -274,17 +289,17 @@ def write_hooks(places: Places, scripts: Mapping[str, bytes]) -> tuple[str, ...]
             folder.chmod(places.common.stat().st_mode & 0o7777)
         for hook in changed:
             write_atomically(folder / hook, scripts[hook], mode=mode)
-        _write_config(places, {*there, *scripts}, mode)
+        _write_config(places, {*present, *scripts}, mode)
     if not included:
         configuration.add_value(places, *_INCLUDE)
     return tuple(changed) if included else tuple(scripts)
 
 
 def remove_hooks(places: Places, hooks: Collection[str] = HOOKS) -> tuple[str, ...]:
-    """Take hooks out of git's configuration; returns those that were there."""
-    there = list_configured_hooks(places)
-    if left := set(there) - set(hooks):
-        _write_config(places, left, _config(places).stat().st_mode & 0o777)
+    """Remove hooks from git's configuration, and return those that existed."""
+    present = list_configured_hooks(places)
+    if remaining := set(present) - set(hooks):
+        _write_config(places, remaining, _config_path(places).stat().st_mode & 0o777)
         for hook in hooks:
             (places.configured_hooks / hook).unlink(missing_ok=True)
     elif places.configured_hooks.is_dir():
@@ -292,31 +307,31 @@ def remove_hooks(places: Places, hooks: Collection[str] = HOOKS) -> tuple[str, .
         for path in places.configured_hooks.iterdir():
             path.unlink()
         places.configured_hooks.rmdir()
-    return tuple(hook for hook in there if hook in hooks)
+    return tuple(hook for hook in present if hook in hooks)
 
 
-def _config(places: Places) -> Path:
+def _config_path(places: Places) -> Path:
     return places.configured_hooks / "config"
 
 
 def _write_config(places: Places, hooks: Collection[str], mode: int) -> None:
-    write_atomically(_config(places), _config_text(hooks), mode=mode)
+    write_atomically(_config_path(places), _format_config(hooks), mode=mode)
     configuration.clear_cache(places)
 
 
 def rebuild_config(path: Path) -> None:
-    """Write the file again that git includes, for the hooks whose scripts are next to it.
+    """Rewrite the file that git includes, for the hooks whose scripts are next to it.
 
-    Needs no git: none works while that file is damaged.
+    No git is started, because git does not work while that file is damaged.
     """
     hooks = [hook for hook in HOOKS if (path.parent / hook).is_file()]
-    write_atomically(path, _config_text(hooks), mode=(path.parent.parent / "config").stat().st_mode & 0o777)
+    write_atomically(path, _format_config(hooks), mode=(path.parent.parent / "config").stat().st_mode & 0o777)
 
 
-def _config_text(hooks: Collection[str]) -> bytes:
-    return "".join(_section(hook) for hook in HOOKS if hook in hooks).encode()
+def _format_config(hooks: Collection[str]) -> bytes:
+    return "".join(_format_section(hook) for hook in HOOKS if hook in hooks).encode()
 
 
-def _section(hook: str) -> str:
+def _format_section(hook: str) -> str:
     command = _COMMAND.replace("@HOOK@", hook).replace("\\", "\\\\").replace('"', '\\"')
     return _SECTION.format(name=_NAME.format(hook), hook=hook, command=command)

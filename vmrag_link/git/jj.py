@@ -1,15 +1,15 @@
 """Workspaces of jj (Jujutsu) that have no `.git`.
 
-jj is not run: it would take a snapshot of the folder. Its own files say which git repository is a
-workspace's, and which commit is checked out. They may be a stranger's. They are read only where git
-found nothing and the folder is this user's; names of objects are nothing but that, and git itself
-decides whether the repository that they name may be used, by its owner and `safe.bareRepository`.
-Its hooks, filters and remotes are untrusted. So every git call in such a workspace is
-guarded as in `git.beside`: here, and in `git.run.git` for all other modules.
+jj is not run, because it would take a snapshot of the folder. Its own files name the git repository
+of a workspace and the commit that is checked out. These files may come from someone else. They are
+read only if git found nothing and the folder belongs to this user. They only provide names of
+objects, and git itself decides by owner and `safe.bareRepository` whether the repository may be
+used. Its hooks, filters and remotes are untrusted. So each git command in such a workspace is
+guarded as in `git.beside`: here, and in `git.run.run_git` for all other modules.
 
-git gets a directory for the workspace below ours, as it has one for each linked work tree: a HEAD,
-which as jj does it is the parent of the working copy's commit, and an index with what that commit
-holds.
+git gets a directory for the workspace inside ours, like the one for each linked work tree. It
+contains a HEAD, which like in jj is the parent of the working copy's commit, and an index with the
+content of that commit.
 """
 
 from __future__ import annotations
@@ -34,10 +34,10 @@ _CONFLICT = ".jjconflict"
 _LONGEST_PATH = 4096
 _FATAL = 128
 _MOST = 16_000_000
-"""Bytes of a file of jj's; a view names each bookmark and each head."""
+"""Maximum bytes of a jj file. A view contains each bookmark and each head."""
 
 _STATED = "checkout"
-"""In our directory: what jj's file of that name said when HEAD and index were made."""
+"""In our directory: a copy of jj's file `checkout` from when HEAD and index were written."""
 
 _BARE_REFUSED = "safe.bareRepository"
 _BARE_HINT = "jj git colocation enable   (in the workspace that has the repository: git finds its .git then)"
@@ -48,26 +48,26 @@ _KEY, _VALUE = 1, 2
 
 
 def locate_workspace(start: Path) -> Places | None:
-    """The workspace around a folder in which git has found nothing; None where jj has none either.
+    """Return the jj workspace around a folder in which git has found nothing, or None.
 
-    Raises `GitRepositoryMissing` for one that cannot be read.
+    Raises `GitRepositoryMissing` for a workspace that cannot be read.
     """
     folder = start.resolve()
     top = next((parent for parent in (folder, *folder.parents) if (parent / _FOLDER).is_dir()), None)
     if top is None:
         return None
     try:
-        repo = _repository(top)
-        common = _git_directory(repo)
-        own = common / JJ_WORKSPACES / hashlib.sha256(os.fsencode(top)).hexdigest()[:16]
-        places = Places(top, own, common)
-        _bring(places, repo)
+        repo = _find_repo(top)
+        common = _find_git_directory(repo)
+        git_dir = common / JJ_WORKSPACES / hashlib.sha256(os.fsencode(top)).hexdigest()[:16]
+        places = Places(top, git_dir, common)
+        _update_index(places, repo)
     except (OSError, ValueError, LookupError, GitFailed) as why:
         raise GitRepositoryMissing(
-            f"{top} is a workspace of jj whose git repository cannot be read ({why}).",
+            f"{top} is a jj workspace whose git repository cannot be read ({why}).",
             hint=_BARE_HINT
             if _BARE_REFUSED in str(why)
-            else "jj git root   (then work in the folder of jj's that has a .git)",
+            else "jj git root   (then work in the jj workspace that has a .git)",
             path=str(top),
         ) from why
     return places
@@ -80,55 +80,55 @@ def main_folder_hint(places: Places, command: str) -> str:
     return f"jj git colocation enable   (in the workspace that has the repository, then: {command})"
 
 
-def _repository(top: Path) -> Path:
-    """The folder `repo`, which another workspace may have."""
+def _find_repo(top: Path) -> Path:
+    """Return jj's folder `repo`, which may be in another workspace."""
     folder = top / _FOLDER
-    for each in (top, folder):
-        if each.lstat().st_uid != os.geteuid():
-            raise ValueError(f"{each} belongs to another user")
+    for path in (top, folder):
+        if path.lstat().st_uid != os.geteuid():
+            raise ValueError(f"{path} belongs to another user")
     repo = folder / "repo"
     if not repo.is_dir():
         repo = folder / os.fsdecode(read_regular(repo, _LONGEST_PATH))
     return repo.resolve(strict=True)
 
 
-def _git_directory(repo: Path) -> Path:
+def _find_git_directory(repo: Path) -> Path:
     store = repo / "store"
     folder = (store / os.fsdecode(read_regular(store / "git_target", _LONGEST_PATH))).resolve(strict=True)
     if not folder.is_dir():
-        raise ValueError(f"{folder} is no directory")
-    asked = ("rev-parse", "--path-format=absolute", "--git-dir", "--git-common-dir")
-    # git finds it and is not told its name: so git checks its owner and `safe.bareRepository`.
-    done = run_git_in(folder, *GUARDS, *asked, extra=env.GIT_OFFLINE)
-    lines = done.stdout.removesuffix(b"\n").split(b"\n")
-    if done.returncode or len(lines) != 2:  # noqa: PLR2004  what was asked
-        raise ValueError(done.failure)
-    own, common = (Path(os.fsdecode(line)).resolve() for line in lines)
-    if own != folder:
-        raise ValueError(f"{folder} is no git directory")
+        raise ValueError(f"{folder} is not a directory")
+    arguments = ("rev-parse", "--path-format=absolute", "--git-dir", "--git-common-dir")
+    # git must find the directory itself, so that it checks the owner and `safe.bareRepository`.
+    finished = run_git_in(folder, *GUARDS, *arguments, extra=env.GIT_OFFLINE)
+    lines = finished.stdout.removesuffix(b"\n").split(b"\n")
+    if finished.returncode or len(lines) != 2:  # noqa: PLR2004  two directories were requested
+        raise ValueError(finished.failure)
+    git_dir, common = (Path(os.fsdecode(line)).resolve() for line in lines)
+    if git_dir != folder:
+        raise ValueError(f"{folder} is not a git directory")
     return common
 
 
-def _bring(places: Places, repo: Path) -> None:
-    """HEAD and index as jj has left the workspace; nothing where that is known already."""
-    own, stated = places.git_dir, read_regular(places.top / _FOLDER / "working_copy" / "checkout", _LONGEST_PATH)
+def _update_index(places: Places, repo: Path) -> None:
+    """Write HEAD and index to match jj's working copy, unless they match already."""
+    git_dir, stated = places.git_dir, read_regular(places.top / _FOLDER / "working_copy" / "checkout", _LONGEST_PATH)
     with contextlib.suppress(OSError):
-        if read_regular(own / _STATED, _LONGEST_PATH) == stated:
+        if read_regular(git_dir / _STATED, _LONGEST_PATH) == stated:
             return
-    commit, by_common = _checked_out(repo, stated), places._replace(git_dir=places.common)
+    commit, by_common = _find_commit(repo, stated), places._replace(git_dir=places.common)
     parent = _object_name(by_common, f"{commit}^1")
-    make_folder(own)
-    fresh = own / f"index-{os.getpid()}"
+    make_folder(git_dir)
+    fresh = git_dir / f"index-{os.getpid()}"
     run_readonly(by_common, "read-tree", commit, index_file=fresh)
     _stage_conflict(by_common, commit, fresh)
-    fresh.replace(own / "index")
-    write_atomically(own / "commondir", b"../../..\n", durable=False)
-    write_atomically(own / "HEAD", (parent or commit).encode() + b"\n", durable=False)
-    write_atomically(own / _STATED, stated, durable=False)
+    fresh.replace(git_dir / "index")
+    write_atomically(git_dir / "commondir", b"../../..\n", durable=False)
+    write_atomically(git_dir / "HEAD", (parent or commit).encode() + b"\n", durable=False)
+    write_atomically(git_dir / _STATED, stated, durable=False)
 
 
 def _stage_conflict(places: Places, commit: str, index: Path) -> None:
-    """Stage the pin's versions, as jj itself does it where it shares a folder with git."""
+    """Stage the pin's versions, like jj does in a folder that it shares with git."""
     versions = [f"{commit}:{_CONFLICT}-{which}/{PIN_NAME}" for which in ("base-0", "side-0", "side-1")]
     blobs = [_object_name(places, version) for version in versions]
     if len({*blobs}) == len(blobs) and all(blobs):
@@ -142,44 +142,46 @@ def _object_name(places: Places, spec: str) -> str:
     return run_readonly(places, "rev-parse", "--verify", "--quiet", spec, fine=(0, 1, _FATAL)).text.strip()
 
 
-def _checked_out(repo: Path, stated: bytes) -> str:
-    """The working copy's commit: that of the workspace's name in the view of its operation."""
-    said, store = dict(_fields(stated)), repo / "op_store"
-    operation = dict(_fields(read_regular(store / "operations" / said[_OPERATION].hex(), _MOST)))
+def _find_commit(repo: Path, stated: bytes) -> str:
+    """Return the working copy's commit: the commit of the workspace's name in the view of its
+    operation.
+    """
+    checkout, store = dict(_parse_fields(stated)), repo / "op_store"
+    operation = dict(_parse_fields(read_regular(store / "operations" / checkout[_OPERATION].hex(), _MOST)))
     view = read_regular(store / "views" / operation[_VIEW_OF_OPERATION].hex(), _MOST)
-    for number, entry in _fields(view):
+    for number, entry in _parse_fields(view):
         if number == _COMMITS_OF_VIEW:
-            named = dict(_fields(entry))
-            if named.get(_KEY) == said[_NAME] and re.fullmatch(COMMIT_NAME, named[_VALUE].hex()):
-                return named[_VALUE].hex()
+            workspace = dict(_parse_fields(entry))
+            if workspace.get(_KEY) == checkout[_NAME] and re.fullmatch(COMMIT_NAME, workspace[_VALUE].hex()):
+                return workspace[_VALUE].hex()
     raise ValueError("no commit is checked out in it")
 
 
-def _fields(message: bytes) -> Iterator[tuple[int, bytes]]:
-    """Texts, bytes and messages in a message of protobuf, by number."""
+def _parse_fields(message: bytes) -> Iterator[tuple[int, bytes]]:
+    """Yield the texts, bytes and messages in a protobuf message, by field number."""
     at = 0
     while at < len(message):
-        key, at = _varint(message, at)
+        key, at = _parse_varint(message, at)
         match key & 7:
             case 0:
-                _, at = _varint(message, at)
+                _, at = _parse_varint(message, at)
             case 1 | 5 as fixed:
                 at += 8 if fixed == 1 else 4
             case 2:
-                size, at = _varint(message, at)
+                size, at = _parse_varint(message, at)
                 if at + size > len(message):
-                    raise ValueError("a file of jj's is cut off")
+                    raise ValueError("a jj file is truncated")
                 yield key >> 3, message[at : at + size]
                 at += size
             case _:
-                raise ValueError("a file of jj's has another form")
+                raise ValueError("a jj file has an unknown format")
 
 
-def _varint(message: bytes, at: int) -> tuple[int, int]:
+def _parse_varint(message: bytes, at: int) -> tuple[int, int]:
     value = 0
     for shift in range(0, 70, 7):
         value |= (message[at] & 0x7F) << shift
         at += 1
         if message[at - 1] < 0x80:  # noqa: PLR2004  the last byte
             return value, at
-    raise ValueError("a file of jj's has another form")
+    raise ValueError("a jj file has an unknown format")

@@ -1,5 +1,5 @@
 """The lines that commits changed in some files, read from one `git log`, and the uncommitted state
-of these files as a commit that no ref names.
+of these files as a commit without a ref.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ _LINE = re.compile(
     rb"|(?P<binary>Binary files) .*)$",
     re.MULTILINE,
 )
-"""The lines that tell the structure. Lines of messages begin with a blank, and lines of files with
-a blank, `+`, `-` or a backslash, so no text can forge one.
+"""Lines with the structure of the output. Lines of messages begin with a blank, and lines of files
+with a blank, `+`, `-` or a backslash, so no text can imitate a structure line.
 """
 
 # Settings and options that could change what git writes.
@@ -50,13 +50,14 @@ _LOG = (
 )
 
 _ROOT = ""
-"""Stands for the parent of a commit without parents."""
+"""Key for the missing parent of a root commit."""
 
 
 class LineHunk(NamedTuple):
     """`removed` lines from line `start` on became `added` lines from `new_start` on.
 
-    Lines count from 0. If a number is 0, the start is the line before which the others were.
+    Lines are numbered from 0. If a number of lines is 0, the start is the line before which the
+    others were.
     """
 
     start: int
@@ -73,9 +74,10 @@ class LineHunk(NamedTuple):
 
 
 class LoggedFileChange(NamedTuple):
-    """`status` is git's, such as `M`. `hunks`: None for binary files.
+    """How a commit changed a file.
 
-    Files of which only the mode or the line ends differ have no change.
+    `status` is git's, such as `M`. Binary files have the `hunks` None. A file whose mode or line
+    ends alone differ has no change.
     """
 
     status: str
@@ -85,13 +87,16 @@ class LoggedFileChange(NamedTuple):
 
 
 class LoggedCommit(NamedTuple):
-    """`changes`: path → change, for each parent; of a commit without parents for `""`."""
+    """A commit of a log.
+
+    `changes` maps each parent to its changes by path. A root commit has the key `""`.
+    """
 
     parents: tuple[str, ...]
     changes: dict[str, dict[str, LoggedFileChange]]
 
     def compare_with(self, parent: str, path: str) -> LoggedFileChange | None:
-        """Return how a file differs from a parent's; None if it does not."""
+        """Return how a file differs from a parent's, or None if it does not."""
         return self.changes.get(parent, {}).get(path)
 
     @property
@@ -101,7 +106,7 @@ class LoggedCommit(NamedTuple):
 
 
 class LogReader:
-    """Reads the output of `git log` part by part. `commits` has those that are complete."""
+    """Read the output of `git log` part by part. `commits` contains the complete ones."""
 
     def __init__(self) -> None:
         self.commits: dict[str, LoggedCommit] = {}
@@ -222,7 +227,7 @@ def read_diff(places: Places, start: str, end: str, *, seconds: float) -> dict[s
     def take_part(part: bytes) -> bool:
         return not list(reader.read_part(part))
 
-    take_part(b"commit %b\n" % end.encode())  # `git diff` names none
+    take_part(b"commit %b\n" % end.encode())  # `git diff` prints no commit line
 
     arguments = ("diff", *_DIFF, "--end-of-options", start, end, "--")
     if not feed_output(places, *_SETTINGS, *arguments, take=take_part, seconds=seconds, extra={}):

@@ -1,8 +1,8 @@
-"""Which files a work tree has, as git lists them: tracked, ignored, generated.
+"""Files of a work tree, as git lists them: tracked, ignored, generated.
 
-A folder that is imported may hold other repositories, as submodules, or lie in one, or in none. So
-each path is a question to the repository that it lies in, and all paths of one repository are asked
-at once.
+A folder that is imported may contain other repositories, as submodules, or be inside one, or in
+none. So each path is looked up in the repository that contains it, with one git process for all
+paths of a repository.
 """
 
 from __future__ import annotations
@@ -19,12 +19,14 @@ from vmrag_link.paths import Places
 from vmrag_link.proc import FinishedProcess
 
 _INDEX = ("-c", "core.fsmonitor=false", "ls-files", "-z", "-t", "--stage")
-"""A repository that a stranger packed must not name a program: core.fsmonitor would be one."""
+"""Without core.fsmonitor, because an untrusted repository must not name a program to run."""
 
 
 class IndexListing(Record, frozen=True):
-    """What git's index has, as paths from the top: `tracked` files and links; `hidden`, those of
-    them that a sparse checkout leaves out of the work tree (skip-worktree); `submodules`.
+    """The index as paths from the top.
+
+    `tracked`: files and links. `hidden`: those of them that a sparse checkout leaves out of the
+    work tree (skip-worktree). `submodules`: paths of submodules.
     """
 
     tracked: frozenset[str]
@@ -33,37 +35,40 @@ class IndexListing(Record, frozen=True):
 
 
 def read_index(places: Places) -> IndexListing:
-    """Raises `GitFailed`."""
+    """Read the index.
+
+    Raises `GitFailed`.
+    """
     return _parse_listing(run_git(places, *_INDEX, extra=env.GIT_OFFLINE))
 
 
 def list_absent_paths(places: Places, paths: Collection[str]) -> set[str]:
-    """The paths, from the top, that may be missing though git has them: a sparse checkout hides
-    them, here or in a submodule, or their submodule is not checked out.
+    """Return the paths, from the top, that may be missing in the work tree although git has them.
 
-    Raises `GitFailed`.
+    They are left out by a sparse checkout, here or in a submodule, or their submodule is not
+    checked out. Raises `GitFailed`.
     """
-    return _not_checked_out(read_index(places), places.top, paths) if paths else set()
+    return _find_absent_paths(read_index(places), places.top, paths) if paths else set()
 
 
-def _not_checked_out(listing: IndexListing, top: Path, paths: Collection[str]) -> set[str]:
-    found = {path for path in paths if path in listing.hidden}
+def _find_absent_paths(listing: IndexListing, top: Path, paths: Collection[str]) -> set[str]:
+    absent = {path for path in paths if path in listing.hidden}
     for submodule in listing.submodules:
         start, folder = f"{submodule}/", top / submodule
         inside = {path.removeprefix(start): path for path in paths if path.startswith(start)}
         if inside and not os.path.lexists(folder / ".git"):
-            found.update(inside.values())
+            absent.update(inside.values())
         elif inside:
-            own = _parse_listing(run_git_in(folder, *_INDEX, extra=env.GIT_OFFLINE))
-            found.update(inside[each] for each in _not_checked_out(own, folder, inside))
-    return found
+            nested = _parse_listing(run_git_in(folder, *_INDEX, extra=env.GIT_OFFLINE))
+            absent.update(inside[path] for path in _find_absent_paths(nested, folder, inside))
+    return absent
 
 
-def _parse_listing(done: FinishedProcess) -> IndexListing:
-    if done.returncode != 0:
-        raise build_failure(_INDEX[2:], done)
+def _parse_listing(finished: FinishedProcess) -> IndexListing:
+    if finished.returncode != 0:
+        raise build_failure(_INDEX[2:], finished)
     tracked, hidden, submodules = set[str](), set[str](), set[str]()
-    for entry in done.stdout.split(b"\0"):
+    for entry in finished.stdout.split(b"\0"):
         about, _, name = entry.partition(b"\t")  # H 100644 <object> <stage>
         path = os.fsdecode(name)
         if about[2:8] == b"160000":
@@ -76,65 +81,73 @@ def _parse_listing(done: FinishedProcess) -> IndexListing:
 
 
 _FEW = 100
-"""Number of paths up to which git is asked for these alone."""
+"""Up to this number, the paths are passed to git. Above, git lists all files."""
 
 
 def list_tracked_files(places: Places, paths: Collection[str] = ()) -> list[str]:
-    """Return the paths of regular files from the top: no links, no submodules.
+    """Return the paths of regular files from the top, without links and submodules.
 
-    `paths`: only these matter; others may be among the result.
+    If `paths` is given, the result contains these if they are tracked, and possibly others.
     """
-    # A repository that a stranger packed must not name a program: core.fsmonitor would be one.
+    # An untrusted repository must not name a program to run, as in core.fsmonitor.
     options = ("-c", "core.fsmonitor=false", "--literal-pathspecs", "ls-files", "--stage", "-z", "--")
     entries = check_git(places, *options, *(paths if len(paths) <= _FEW else ())).stdout.split(b"\0")
-    found = (entry.partition(b"\t") for entry in entries if entry.startswith(b"100"))
-    return [*dict.fromkeys(os.fsdecode(path) for _, _, path in found)]
+    files = (entry.partition(b"\t") for entry in entries if entry.startswith(b"100"))
+    return [*dict.fromkeys(os.fsdecode(path) for _, _, path in files)]
 
 
 def read_index_entries(places: Places, paths: Sequence[Path]) -> bytes:
-    """The index's entries of these files at the top of the work tree, for `put_back`."""
-    return check_git(places, "--literal-pathspecs", "ls-files", "--stage", "-z", "--", *_names(paths)).stdout
+    """Return the index's entries of these files at the top of the work tree, for
+    `restore_index_entries`.
+    """
+    return check_git(places, "--literal-pathspecs", "ls-files", "--stage", "-z", "--", *_list_names(paths)).stdout
 
 
 def restore_index_entries(places: Places, paths: Sequence[Path], entries: bytes) -> None:
-    """Raises `GitFailed`, as while another git command holds the index."""
+    """Restore entries that `read_index_entries` returned.
+
+    Raises `GitFailed`, for example while another git command locks the index.
+    """
     if read_index_entries(places, paths) != entries:
-        check_git(places, "update-index", "--force-remove", "--", *_names(paths))
+        check_git(places, "update-index", "--force-remove", "--", *_list_names(paths))
         check_git(places, "update-index", "-z", "--index-info", stdin=entries)
 
 
-def _names(paths: Sequence[Path]) -> list[str]:
+def _list_names(paths: Sequence[Path]) -> list[str]:
     return [path.name for path in paths]
 
 
 _GENERATED = "linguist-generated"
-"""The attribute by which GitHub's and others' diffs fold files that nobody wrote."""
+"""Attribute that makes GitHub's and other diffs fold generated files."""
 
 
 def refuse_ignored(
-    places: Places, paths: Iterable[Path], *, hint: str, agreed: Collection[str] = (), ask: bool = False
+    places: Places, paths: Iterable[Path], *, hint: str, accepted: Collection[str] = (), may_ask: bool = False
 ) -> None:
-    """Raise `AccessDenied` for a path of the work tree that git ignores, which nobody but a person
-    takes into the knowledge base: what is stored is pushed. Raises `GitFailed`.
+    """Raise `AccessDenied` for a path of the work tree that git ignores. Only the user can store
+    such a file, because stored documents are pushed.
 
-    `agreed`: paths to which the person said yes. `ask`: they may be asked.
+    `accepted`: paths that the user accepted. `may_ask`: whether a question to the user is possible.
+    Raises `GitFailed`.
     """
     top = Path(os.path.realpath(places.top))
-    real = (Path(os.path.realpath(each.parent), each.name) for each in paths)  # git looks behind no link
-    for path in Repositories(places).find_hidden(each for each in real if each.is_relative_to(top)):
-        if str(path) not in agreed:
-            raise build_ignored_error(path, hint=hint, ask=ask)
+    real = (Path(os.path.realpath(path.parent), path.name) for path in paths)  # git follows no links in paths
+    for path in Repositories(places).find_hidden(path for path in real if path.is_relative_to(top)):
+        if str(path) not in accepted:
+            raise build_ignored_error(path, hint=hint, may_ask=may_ask)
 
 
-def build_ignored_error(path: Path, *, hint: str, ask: bool = False) -> AccessDenied:
+def build_ignored_error(path: Path, *, hint: str, may_ask: bool = False) -> AccessDenied:
     name = terminal_text.escape_line(str(path))
-    message = f"{name} was not taken: git ignores it, and what the knowledge base holds is pushed."
-    asking = {"ask": True, "ignored": str(path)} if ask else {}
+    message = f"{name} was not imported: git ignores it, and documents of the knowledge base are pushed."
+    asking = {"ask": True, "ignored": str(path)} if may_ask else {}
     return AccessDenied(message, hint=hint, path=name, **asking)
 
 
 class Repositories:
-    """The work tree `places` and all others around paths; remembers where each folder belongs."""
+    """The work tree `places` and all other repositories around paths. The repository of each folder
+    is cached.
+    """
 
     def __init__(self, places: Places) -> None:
         self._places = places
@@ -142,32 +155,36 @@ class Repositories:
         self._roots: dict[Path, Path | None] = {}
 
     def find_ignored(self, paths: Iterable[Path]) -> set[Path]:
-        """The paths that git ignores: by a `.gitignore`, `info/exclude`, or the person's own list.
-        A tracked file is none. Raises `GitFailed`.
-        """
-        found: set[Path] = set()
-        for root, names in self._by_root(paths):
-            done = self._ask(root, ("check-ignore", "-z", "--stdin"), names, fine=(0, 1))  # 1: none is ignored
-            found.update(root / os.fsdecode(name) for name in done.stdout.split(b"\0") if name)
-        return found
-
-    def find_hidden(self, paths: Iterable[Path]) -> set[Path]:
-        """As `ignored`, and those in a repository whose folder is ignored by the one around it.
+        """Return the paths that git ignores by a `.gitignore`, `info/exclude`, or the user's own
+        list. A tracked file is not ignored.
 
         Raises `GitFailed`.
         """
-        asked = list(paths)
-        within = {root for each in asked if (root := self._root(each.parent)) and root != self._top}
-        hidden_roots = self.find_hidden(within) if within else set()
-        return self.find_ignored(asked) | {each for each in asked if self._root(each.parent) in hidden_roots}
+        ignored: set[Path] = set()
+        for root, names in self._group_by_root(paths):
+            finished = self._run_git(root, ("check-ignore", "-z", "--stdin"), names, fine=(0, 1))  # 1: none is ignored
+            ignored.update(root / os.fsdecode(name) for name in finished.stdout.split(b"\0") if name)
+        return ignored
+
+    def find_hidden(self, paths: Iterable[Path]) -> set[Path]:
+        """Return the paths that `find_ignored` returns, and those in a repository whose folder the
+        repository around it ignores.
+
+        Raises `GitFailed`.
+        """
+        paths = list(paths)
+        roots = {root for path in paths if (root := self._find_root(path.parent)) and root != self._top}
+        hidden_roots = self.find_hidden(roots) if roots else set()
+        return self.find_ignored(paths) | {path for path in paths if self._find_root(path.parent) in hidden_roots}
 
     def read_generated(self, files: Iterable[Path]) -> dict[Path, bool]:
-        """The files of which `.gitattributes` says whether they are generated.
+        """Return whether files are generated, for the files for which `.gitattributes` specifies
+        it.
 
         Raises `GitFailed`.
         """
         values = self.read_attributes(files, (_GENERATED,))
-        return {file: stated[_GENERATED] in (True, "true") for file, stated in values.items()}
+        return {file: attributes[_GENERATED] in (True, "true") for file, attributes in values.items()}
 
     def read_attributes(self, files: Iterable[Path], names: Sequence[str]) -> dict[Path, dict[str, bool | str]]:
         """Return the specified values of these attributes by file.
@@ -175,51 +192,53 @@ class Repositories:
         Raises `GitFailed`.
         """
         values: dict[Path, dict[str, bool | str]] = {}
-        for root, paths in self._by_root(files):
-            fields = self._ask(root, ("check-attr", "-z", "--stdin", *names), paths).stdout.split(b"\0")
+        for root, paths in self._group_by_root(files):
+            fields = self._run_git(root, ("check-attr", "-z", "--stdin", *names), paths).stdout.split(b"\0")
             for path, name, value in zip(fields[::3], fields[1::3], fields[2::3], strict=False):
                 if value != b"unspecified":
-                    stated = value == b"set" if value in (b"set", b"unset") else os.fsdecode(value)
-                    values.setdefault(root / os.fsdecode(path), {})[os.fsdecode(name)] = stated
+                    decoded = value == b"set" if value in (b"set", b"unset") else os.fsdecode(value)
+                    values.setdefault(root / os.fsdecode(path), {})[os.fsdecode(name)] = decoded
         return values
 
-    def _ask(
+    def _run_git(
         self, root: Path, arguments: tuple[str, ...], names: list[bytes], *, fine: tuple[int, ...] = (0,)
     ) -> proc.FinishedProcess:
-        # A repository that a stranger packed must not name a program. The monitor of its files is
-        # one, and so is the ssh that would fetch a `.gitattributes` of which it has only the name.
+        # An untrusted repository must not name a program to run: neither core.fsmonitor nor the ssh
+        # that would fetch a missing `.gitattributes`.
         safely = ("-c", "core.fsmonitor=false", *arguments)
         stdin = b"".join(name + b"\0" for name in names)
-        if root == self._top:  # named outright: a work tree of core.worktree has no .git of its own
-            done = run_git(self._places, *safely, stdin=stdin, extra=env.GIT_OFFLINE)
+        if root == self._top:  # passed explicitly, because a work tree of core.worktree has no .git
+            finished = run_git(self._places, *safely, stdin=stdin, extra=env.GIT_OFFLINE)
         else:
-            done = run_git_in(root, *safely, stdin=stdin, extra=env.GIT_OFFLINE)
-        if done.returncode not in fine:
-            raise build_failure(arguments, done)
-        return done
+            finished = run_git_in(root, *safely, stdin=stdin, extra=env.GIT_OFFLINE)
+        if finished.returncode not in fine:
+            raise build_failure(arguments, finished)
+        return finished
 
-    def _by_root(self, paths: Iterable[Path]) -> Iterator[tuple[Path, list[bytes]]]:
+    def _group_by_root(self, paths: Iterable[Path]) -> Iterator[tuple[Path, list[bytes]]]:
         names: dict[Path, list[bytes]] = {}
         places: dict[str, tuple[Path, bytes] | None] = {}
         for path in paths:
             folder, name = os.path.split(path)
             if folder not in places:
-                places[folder] = self._place(Path(folder))
+                places[folder] = self._find_place(Path(folder))
             if place := places[folder]:
                 names.setdefault(place[0], []).append(place[1] + os.fsencode(name))
         yield from names.items()
 
-    def _place(self, folder: Path) -> tuple[Path, bytes] | None:
-        """The top around a folder, and what the names of its files begin with there: "./", because
-        a name that begins with ":" would be a pattern.
+    def _find_place(self, folder: Path) -> tuple[Path, bytes] | None:
+        """Return the top around a folder, and the prefix of its files' names there. The prefix
+        begins with "./", because a name that begins with ":" would be a pattern.
         """
-        if not (root := self._root(folder)):
+        if not (root := self._find_root(folder)):
             return None
         within = folder.relative_to(root)
         return root, b"./" + (os.fsencode(within) + b"/" if within.parts else b"")
 
-    def _root(self, folder: Path) -> Path | None:
-        """The top of the work tree that a folder lies in; None in no repository."""
+    def _find_root(self, folder: Path) -> Path | None:
+        """Return the top of the work tree that contains a folder, or None outside of a
+        repository.
+        """
         above: list[Path] = []
         root: Path | None = None
         for parent in (folder, *folder.parents):

@@ -1,5 +1,6 @@
-"""Paths in HEAD and the index, and how the work tree differs from a commit: files, and lines of one
-file. Renames are followed. Paths and commits come from an agent, so git looks only (`beside`).
+"""Paths in HEAD and the index, and differences between the work tree and a commit: files, and lines
+of one file. Renames are followed. Paths and commits come from an agent, so git is read-only
+(`beside`).
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ MOST_BYTES = 8 << 20
 """Limit of the patch of one file."""
 
 CONTEXT = 2
-"""Unchanged lines around those that differ."""
+"""Unchanged lines around the changed ones."""
 
 _DIFF = (
     *("--raw", "-z", "-M", "--no-abbrev", "--no-relative", "--no-color", "--no-ext-diff", "--no-textconv"),
@@ -34,7 +35,9 @@ _HUNK = re.compile(r"@@ -\d+(?:,\d+)? \+(?P<start>\d+)(?:,(?P<count>\d+))? @@")
 
 
 class PathChange(Record, frozen=True):
-    """`kind`: added, modified, removed or renamed. `old_path`: of a renamed file."""
+    """A changed file. `kind`: added, modified, removed or renamed. `old_path`: the earlier path of
+    a renamed file.
+    """
 
     kind: str
     path: str
@@ -50,29 +53,32 @@ class PatchHunk(Record, frozen=True):
 
 
 class FilePatch(Record, frozen=True):
-    """`change`: None if the file does not differ. `hunks`: none of a binary file."""
+    """Differences of one file. An equal file has the `change` None. A binary file has no
+    `hunks`.
+    """
 
     change: PathChange | None
     hunks: tuple[PatchHunk, ...]
 
 
 def find_objects(places: Places, specs: Sequence[str]) -> list[tuple[str, str]]:
-    """Return the hash and kind of each object, such as `HEAD:README.md`; two empty texts for none.
+    """Return the hash and kind of each object, such as `HEAD:README.md`, or two empty texts if it
+    does not exist.
 
-    One git process looks for all of them, except in a partial clone. A name with a line break is
-    not looked for.
+    One git process reads all of them, except in a partial clone. Names with a line break are not
+    found.
     """
-    asked = [spec for spec in specs if not {"\n", "\0"} & {*spec}]
-    query = b"".join(os.fsencode(spec) + b"\n" for spec in asked)
+    valid = [spec for spec in specs if not {"\n", "\0"} & {*spec}]
+    query = b"".join(os.fsencode(spec) + b"\n" for spec in valid)
     try:
         lines = (
-            beside.run_readonly(places, "cat-file", "--batch-check", stdin=query).stdout.splitlines() if asked else []
+            beside.run_readonly(places, "cat-file", "--batch-check", stdin=query).stdout.splitlines() if valid else []
         )
     except GitFailed as error:
         if NOT_FETCHED not in error.message:
             raise
-        return [_find_object(places, spec) if spec in asked else ("", "") for spec in specs]
-    answers = dict(zip(asked, (line.decode(errors="replace").split(" ") for line in lines), strict=True))
+        return [_find_object(places, spec) if spec in valid else ("", "") for spec in specs]
+    answers = dict(zip(valid, (line.decode(errors="replace").split(" ") for line in lines), strict=True))
     return [
         (answer[0], answer[1]) if len(answer := answers.get(spec, [])) == 3 and answer[2].isdecimal() else ("", "")  # noqa: PLR2004
         for spec in specs
@@ -130,8 +136,8 @@ def read_patch(places: Places, commit: str, paths: Sequence[str]) -> FilePatch:
             raise
         fetch = f"git diff {commit} -- {quoted(paths[-1])}"
         raise HistoryMissing(
-            f"this clone does not have the earlier text of {paths[-1]}.",
-            hint=f"{fetch}   (fetches it; then call again)",
+            f"this partial clone lacks the earlier text of {paths[-1]}.",
+            hint=f"{fetch}   (fetches it; then try again)",
             path=paths[-1],
         ) from error
     if not in_time:

@@ -1,4 +1,6 @@
-"""git's conflict in the pin: its three versions, also where `git add` has closed it undecided."""
+"""git's conflict in the pin: its three versions, even if `git add` has closed the conflict without
+a decision.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,7 @@ Operation = Literal["merge", "rebase", "cherry-pick", "revert", "am", "stash"]
 
 
 class Stages(NamedTuple):
-    """The index's three versions of a pin in conflict; None where a side has none."""
+    """The index's three versions of a pin in conflict. A missing version has the value None."""
 
     base: bytes | None
     ours: bytes | None
@@ -26,8 +28,8 @@ class Stages(NamedTuple):
 
 
 class StoppedOperation(Record, frozen=True):
-    """An operation of git's that stopped over the pin. `commit`: what it merges, picks or reverts;
-    empty for a stash.
+    """A git operation that stopped because of the pin. `commit`: the commit that it merges, picks
+    or reverts, empty for a stash.
     """
 
     operation: Operation
@@ -35,55 +37,56 @@ class StoppedOperation(Record, frozen=True):
 
 
 class UndecidedConflict(Record, frozen=True):
-    """A conflict that nobody has decided. `closed`: `git add` took one side as it was."""
+    """A conflict without a decision. `closed`: `git add` closed it and left one side in the pin."""
 
     stages: Stages
     closed: bool
 
 
 def read_stages(places: Places) -> Stages | None:
-    """The pin's versions while it is in conflict, else None."""
-    found = find_undecided(places)
-    return found.stages if found and not found.closed else None
+    """Return the pin's versions during a conflict, otherwise None."""
+    conflict = find_undecided(places)
+    return conflict.stages if conflict and not conflict.closed else None
 
 
 def find_undecided(places: Places) -> UndecidedConflict | None:
-    """The pin's conflict, also where `git add` has closed it.
+    """Return the pin's conflict, even if `git add` has closed it. None if the pin differs from both
+    sides, or after the git operation has ended.
 
-    `git add --all` is what everyone types in a conflict. The index remembers the versions until git
-    checks out something; without that they are those of the commits. None once the pin is another
-    one than each side's, and when git is not in the middle of the operation any more.
+    `git add --all` is a common reflex in a conflict. The index remembers the versions until git
+    checks out something. Without them, the versions are those of the commits.
     """
-    staged = {stage: found.name for stage, found in read_pin_entries(places).stages.items()}
+    staged = {stage: entry.name for stage, entry in read_pin_entries(places).stages.items()}
     if staged.keys() - {0}:
-        return UndecidedConflict(_contents(places, staged), closed=False)
-    what = find_stopped_operation(places) if staged else None
-    if what is None:
+        return UndecidedConflict(_read_contents(places, staged), closed=False)
+    operation = find_stopped_operation(places) if staged else None
+    if operation is None:
         return None
     resolved = _read_resolved(places)
-    if what.operation == "stash" and not resolved:
+    if operation.operation == "stash" and not resolved:
         return None
-    versions = resolved or _of_commits(places, what)
+    versions = resolved or _read_commit_versions(places, operation)
     ours, theirs = versions.get(2), versions.get(3)
-    changed = ours and theirs and ours != theirs and versions.get(1) not in (ours, theirs)
-    if not changed or staged[0] not in (ours, theirs):
+    is_conflict = ours and theirs and ours != theirs and versions.get(1) not in (ours, theirs)
+    if not is_conflict or staged[0] not in (ours, theirs):
         return None
-    if what.operation == "stash" and _blob(places, f"{_STASH}:{PIN_NAME}") != theirs:
+    if operation.operation == "stash" and _resolve_object(places, f"{_STASH}:{PIN_NAME}") != theirs:
         return None  # that stash is gone
-    return UndecidedConflict(_contents(places, versions), closed=True)
+    return UndecidedConflict(_read_contents(places, versions), closed=True)
 
 
 def restore_hint(places: Places) -> str:
-    """What brings back a pin of the work tree that cannot be read: the staged one, else HEAD's.
+    """Return the command that restores a pin of the work tree that cannot be read: the staged pin,
+    else HEAD's.
 
-    HEAD's may be a revision older than what is staged, and in a merge it is one side alone.
+    HEAD's pin may be older than the staged one, and in a merge it is only one side.
     """
     entries = read_pin_entries(places)
     if entries.stages.keys() - {0}:
         return "vmrag resolve"
     if _is_whole(places, entries.stages.get(0)):
         return f"git checkout -- {PIN_NAME} && vmrag sync{_OR_FRESH}"
-    if find_operation(places) and _read_resolved(places):  # `git add` took what cannot be read, and forgot nothing
+    if find_operation(places) and _read_resolved(places):  # `git add` staged the unreadable file and kept the versions
         return f"git checkout -m -- {PIN_NAME} && vmrag resolve"
     if _is_whole(places, entries.head):
         return f"git checkout HEAD -- {PIN_NAME} && vmrag sync{_OR_FRESH}"
@@ -101,44 +104,47 @@ def _is_whole(places: Places, blob: FoundObject | None) -> bool:
 
 
 def find_stopped_operation(places: Places) -> StoppedOperation | None:
-    """The operation that git is in the middle of, if it merges; a stash is one while it is kept."""
-    what = find_operation(places)
+    """Return the git operation in progress that merges commits. A stash is one for as long as it is
+    kept.
+    """
+    current = find_operation(places)
     for operation, ref in _HEADS.items():
-        if what == operation:
-            return StoppedOperation(operation, _commit(places, ref))
-    if what == "am":
+        if current == operation:
+            return StoppedOperation(operation, _resolve_commit(places, ref))
+    if current == "am":
         return StoppedOperation("am", "")
     if heads := env.list_merge_heads():  # a hook runs before MERGE_HEAD is written
         return StoppedOperation("merge", heads[0])
-    return StoppedOperation("stash", "") if what is None and _has_stash(places) else None
+    return StoppedOperation("stash", "") if current is None and _has_stash(places) else None
 
 
 def is_jj_conflict(places: Places) -> bool:
-    """Whether git has checked out a commit of jj's with conflicts; jj itself shows them as markers.
-    Reads files only.
+    """Return whether git has checked out a jj commit with conflicts. jj itself shows them as
+    markers. This reads files only.
     """
     return (places.top / "JJ-CONFLICT-README").is_file()
 
 
 def list_jj_conflict_commits(places: Places, tip: str, without: str | None) -> list[str]:
-    """The commits that a tip reaches, and `without` does not, in which conflicts of jj's begin or
+    """Return the commits that `tip` reaches and `without` does not, in which jj conflicts begin or
     end, oldest first.
     """
-    wanted = (tip, *([f"^{without}"] if without else []))
-    path = f"{_OF_JJ}-side-0/{PIN_NAME}"
-    return check_git(places, "rev-list", "--reverse", "--full-history", *wanted, "--", path).text.split()
+    revisions = (tip, *([f"^{without}"] if without else []))
+    path = f"{_JJ_FOLDER}-side-0/{PIN_NAME}"
+    return check_git(places, "rev-list", "--reverse", "--full-history", *revisions, "--", path).text.split()
 
 
 def read_jj_conflict_pins(places: Places, commit: str) -> tuple[list[bytes], list[bytes]]:
-    """The pins of the bases and of the sides of a commit's conflicts; empty where it has none.
+    """Return the pins of the bases and of the sides of a commit's jj conflicts, or two empty lists.
 
-    Such a commit has the files of its first side, too, so its pin can be read: it is one side's.
+    Such a commit also has the files of its first side, so its pin can be read. It is the pin of one
+    side.
     """
     from vmrag_link.git import history  # rarely needed
 
     lines = check_git(places, "ls-tree", commit).text.splitlines()
-    found = (re.fullmatch(rf"040000 tree (\w+)\t{re.escape(_OF_JJ)}-(base|side)-\d+", line) for line in lines)
-    trees = [(each[2], each[1]) for each in found if each]
+    matches = (re.fullmatch(rf"040000 tree (\w+)\t{re.escape(_JJ_FOLDER)}-(base|side)-\d+", line) for line in lines)
+    trees = [(match[2], match[1]) for match in matches if match]
     data = history.read_pins(places, (tree for _, tree in trees))
     bases, sides = (
         [data[tree] for kind, tree in trees if kind == which and tree in data] for which in ("base", "side")
@@ -147,7 +153,7 @@ def read_jj_conflict_pins(places: Places, commit: str) -> tuple[list[bytes], lis
 
 
 def list_branches_at(places: Places, commit: str) -> list[str]:
-    """The branches whose tip is the commit, this repository's own first, as git calls them."""
+    """Return the branches whose tip is the commit, local branches first, by their short names."""
     refs = check_git(places, "for-each-ref", f"--points-at={commit}", "--format=%(refname)", *_BRANCHES).text.split()
     return [ref.split("/", 2)[2] for ref in refs if not ref.endswith("/HEAD")]
 
@@ -155,7 +161,7 @@ def list_branches_at(places: Places, commit: str) -> list[str]:
 _OR_FRESH = "   (or `vmrag pin`, which writes a fresh one)"
 _STASH = "refs/stash"
 _BRANCHES = (BRANCHES, "refs/remotes/")
-_OF_JJ = ".jjconflict"
+_JJ_FOLDER = ".jjconflict"
 _HEADS: dict[Operation, str] = {
     "merge": "MERGE_HEAD",
     "rebase": "REBASE_HEAD",
@@ -165,47 +171,48 @@ _HEADS: dict[Operation, str] = {
 
 
 def _read_resolved(places: Places) -> dict[int, str]:
-    """The pin's blobs by stage that the index had before `git add` closed a conflict."""
+    """Return the pin's blobs by stage that the index had before `git add` closed a conflict."""
     lines = check_git(places, "ls-files", "--resolve-undo", "-z", "--", PIN_NAME).text.split("\0")
     entries = (line.partition("\t")[0].split(" ") for line in lines if line)
     return {int(stage): blob for _, blob, stage in entries}
 
 
-def _of_commits(places: Places, what: StoppedOperation) -> dict[int, str]:
-    """The versions that a merge, a pick or a revert began with.
+def _read_commit_versions(places: Places, stopped: StoppedOperation) -> dict[int, str]:
+    """Return the versions with which a merge, a pick or a revert began.
 
-    Not those of a rebase: at its stop for `edit` the commit has been picked already.
+    A rebase is left out: when it stops for `edit`, the commit has been picked already.
     """
     commits: tuple[str | None, str, str]
-    match what.operation:
+    match stopped.operation:
         case "merge":
             from vmrag_link.git.pin_merge import list_merge_bases
 
-            base = next(iter(list_merge_bases(places, ["HEAD", what.commit])), None)
-            commits = (base, "HEAD", what.commit)
+            base = next(iter(list_merge_bases(places, ["HEAD", stopped.commit])), None)
+            commits = (base, "HEAD", stopped.commit)
         case "cherry-pick":
-            commits = (f"{what.commit}^", "HEAD", what.commit)
+            commits = (f"{stopped.commit}^", "HEAD", stopped.commit)
         case "revert":
-            commits = (what.commit, "HEAD", f"{what.commit}^")
+            commits = (stopped.commit, "HEAD", f"{stopped.commit}^")
         case _:
             return {}
-    blobs = (_blob(places, f"{commit}:{PIN_NAME}") if commit else None for commit in commits)
+    blobs = (_resolve_object(places, f"{commit}:{PIN_NAME}") if commit else None for commit in commits)
     return {number: blob for number, blob in enumerate(blobs, 1) if blob}
 
 
 def _has_stash(places: Places) -> bool:
-    """Reads files only: every command asks."""
+    """Return whether a stash exists. This reads files only, because each command calls it."""
     return (places.common / "logs" / _STASH).exists()
 
 
-def _commit(places: Places, ref: str) -> str:
+def _resolve_commit(places: Places, ref: str) -> str:
     return run_git(places, "rev-parse", "--verify", "--quiet", f"{ref}^{{commit}}").text.strip()
 
 
-def _blob(places: Places, name: str) -> str | None:
+def _resolve_object(places: Places, name: str) -> str | None:
     return run_git(places, "rev-parse", "--verify", "--quiet", name).text.strip() or None
 
 
-def _contents(places: Places, blobs: dict[int, str]) -> Stages:
-    read = (check_git(places, "cat-file", "blob", blobs[each]).stdout if each in blobs else None for each in (1, 2, 3))
-    return Stages(*read)
+def _read_contents(places: Places, blobs: dict[int, str]) -> Stages:
+    return Stages(
+        *(check_git(places, "cat-file", "blob", blobs[stage]).stdout if stage in blobs else None for stage in (1, 2, 3))
+    )

@@ -1,5 +1,5 @@
-"""The programs of the person at the terminal, as git finds and starts them: editor, pager and merge
-tool; and `git commit`, which runs the user's hooks and signs.
+"""The user's own programs, which git finds and starts: editor, pager and merge tool. Also `git
+commit`, which runs the user's hooks and signs.
 """
 
 from __future__ import annotations
@@ -23,16 +23,15 @@ _GOTO = frozenset(("code", "codium", "cursor"))
 
 
 def edit_file(places: Places, path: Path, *, line: int | None = None) -> None:
-    """Open a file in the editor, at a line if the editor is known to take one, and wait for its
-    end.
+    """Open a file in the editor, at a line if the editor supports it, and wait until it ends.
 
-    Raises `UsageInvalid` if there is none, or if it fails.
+    Raises `UsageInvalid` if no editor is configured, or if it fails.
     """
-    found = run_git(places, "var", "GIT_EDITOR")
-    command = found.text.strip()
-    if found.returncode or not command:
-        raise UsageInvalid(f"git knows no editor: {found.failure}", hint=_EDITOR_HINT)
-    # As git does, a shell reads the command, which may have arguments. The path is not part of it.
+    finished = run_git(places, "var", "GIT_EDITOR")
+    command = finished.text.strip()
+    if finished.returncode or not command:
+        raise UsageInvalid(f"git finds no editor: {finished.failure}", hint=_EDITOR_HINT)
+    # Like in git, a shell reads the command, which may have arguments. The path is not part of it.
     code = proc.run_interactive(
         ["sh", "-c", f'{command} "$@"', command, *_editor_arguments(command, path, line)],
         cwd=places.top,
@@ -64,10 +63,10 @@ def format_comments(places: Places, text: str) -> str:
 
 
 def commit_index(places: Places, message: str, *, author: str | None = None, show: bool = True) -> None:
-    """Run `git commit` for what is staged, with the user's hooks and settings.
+    """Run `git commit` for the staged files, with the user's hooks and settings.
 
-    git removes no comment lines from the message. With `show`, the user sees what git and the hooks
-    print. Raises `GitFailed`.
+    git keeps comment lines in the message. With `show`, the user sees the output of git and the
+    hooks. Raises `GitFailed`.
     """
     repository = (f"--git-dir={places.git_dir}", f"--work-tree={places.top}")
     options = ["--quiet", "--cleanup=whitespace", "--file=-", *([f"--author={author}"] if author else [])]
@@ -83,54 +82,56 @@ def commit_index(places: Places, message: str, *, author: str | None = None, sho
 
 
 _PAGER_DEFAULTS = {"LESS": "FRX", "LV": "-c"}
-"""What git sets where the person has not: colours get through, and what fits on the screen needs no
-key to end it.
+"""Variables that git sets if the user has not: colours are shown, and output that fits on the
+screen needs no key.
 """
 _PLAIN = r"[\w./+-]+"
-"""The name of a program in which a shell reads nothing else."""
+"""A program's name without characters that a shell interprets."""
 
 
 def start_pager(places: Places) -> proc.Started | None:
-    """The pager, which shows what is written to its standard input; None where git uses none, or
-    where there is no such program: small containers have no `less`.
+    """Start the pager, which shows what is written to its standard input. None if git uses no
+    pager, or if it is not installed, because small containers have no `less`.
 
-    `GIT_PAGER`, `core.pager`, `PAGER`, in that order.
+    The first of `GIT_PAGER`, `core.pager` and `PAGER` applies.
     """
     command = run_git(places, "var", "GIT_PAGER").text.strip()
     program = command.partition(" ")[0]
     if program in ("", "cat") or (re.fullmatch(_PLAIN, program) and not proc.find_program(program, places.top)):
         return None
-    # As git does, a shell reads the command, which may have arguments.
+    # Like in git, a shell reads the command, which may have arguments.
     return proc.start_pager(
         ["sh", "-c", command], cwd=places.top, env=_PAGER_DEFAULTS | env.copy_without(env.GIT_SCRUBBED)
     )
 
 
 def merge_by_tool(places: Places, name: str, versions: Sequence[str], *, tool: str = "") -> str | None:
-    """Open base, ours and theirs in a merge tool, on this terminal; None if nothing was merged.
+    """Open base, ours and theirs in a merge tool on this terminal. Returns None if nothing was
+    merged.
 
-    The settings of the repository at `places` count (`merge.tool`, `mergetool.*`). Raises
-    `GitFailed` where there is no such tool.
+    The settings of the repository at `places` apply (`merge.tool`, `mergetool.*`). Raises
+    `GitFailed` if the tool fails or does not exist.
     """
     with tempfile.TemporaryDirectory() as folder:
         top = Path(folder) / "merge"
         top.mkdir()
-        own = Places(top, top / ".git", top / ".git")
-        check_git(own, "init", "--quiet", "--template=", str(top))
-        check_git(own, "config", "include.path", str(places.common / "config"))
-        check_git(own, "config", "core.autocrlf", "false")
-        check_git(own, "config", "core.bare", "false")
+        temporary = Places(top, top / ".git", top / ".git")
+        check_git(temporary, "init", "--quiet", "--template=", str(top))
+        check_git(temporary, "config", "include.path", str(places.common / "config"))
+        check_git(temporary, "config", "core.autocrlf", "false")
+        check_git(temporary, "config", "core.bare", "false")
         blobs = [
-            check_git(own, "hash-object", "-w", "--stdin", stdin=version.encode()).text.strip() for version in versions
+            check_git(temporary, "hash-object", "-w", "--stdin", stdin=version.encode()).text.strip()
+            for version in versions
         ]
         entries = "".join(f"100644 {blob} {stage}\t{name}\0" for stage, blob in enumerate(blobs, 1))
-        check_git(own, "update-index", "-z", "--index-info", stdin=entries.encode())
-        check_git(own, "checkout", "--merge", "--", name)
+        check_git(temporary, "update-index", "-z", "--index-info", stdin=entries.encode())
+        check_git(temporary, "checkout", "--merge", "--", name)
         chosen = [f"--tool={tool}"] if tool else []
         code = proc.run_interactive(
             ["git", "mergetool", "--no-prompt", *chosen, "--", name], cwd=top, env=env.copy_without(env.GIT_SCRUBBED)
         )
-        if check_git(own, "ls-files", "--unmerged", "-z", "--", name).stdout:
+        if check_git(temporary, "ls-files", "--unmerged", "-z", "--", name).stdout:
             if code:
                 raise GitFailed(
                     f"git mergetool ended with exit code {code}.",

@@ -1,14 +1,14 @@
-"""What differs between commits, git's index and the work tree, in git's raw format, and the copy of
-the index by which the work tree is compared.
+"""Differences between commits, git's index and the work tree, in git's raw format, and a copy of
+the index with which the work tree is compared.
 
-git knows by a file's times that it is unchanged, and learns them when it rewrites the index. We
-never rewrite the person's, so after a `touch` of all files each look would read them all again. Our
-copy learns instead. It is derived: named by the state of the index that it copies, and thrown away
-with the next one.
+git recognizes unchanged files by their times, and stores the times when it rewrites the index.
+vmrag never rewrites the user's index, so after a `touch` of all files each comparison would read
+all of them. Instead vmrag's copy stores the times. The copy is derived: its name contains the state
+of the index that it copies, and it is discarded with the next one.
 
-**The racy rule is git's own**: a file that is not older than the index file may have changed since,
-with the same size and times, and is compared by its content. So a copy keeps the time of what it
-was copied from, and gets a later one only when every file in it was seen later.
+**git's racy rule applies.** A file that is not older than the index file may have changed since
+with the same size and times, so git compares its content. So a copy keeps the time of its source,
+and gets a later time only after every file in it was seen later.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ from vmrag_link.models import Record
 from vmrag_link.paths import FileStamp, Places, read_file_stamp, remove_stale_temporaries
 
 MOST_FILES = 200_000
-"""In one list."""
+"""Maximum number of files in one list."""
 
 _MOST_PATHS = 2_000_000
-"""Of a tree, whatever is asked of it."""
+"""Maximum number of paths of a tree."""
 
 REGULAR = ("100644", "100755")
 LINK, SUBMODULE = "120000", "160000"
@@ -37,7 +37,8 @@ _SUBMODULE = SUBMODULE.encode()
 
 
 class RawChange(Record, frozen=True):
-    """Modes and blobs before and after; the blob is zeros where git does not know it.
+    """A changed file with its modes and blobs before and after. The blob is zeros if git does not
+    know it.
 
     `status`: `A`, `D`, `M`, `T` (another kind of file), `U` (unmerged).
     """
@@ -51,7 +52,9 @@ class RawChange(Record, frozen=True):
 
 
 class IndexEntry(Record, frozen=True):
-    """`stage` is 0, or 1 to 3 of an unmerged path. `absent`: left out of the work tree (sparse)."""
+    """An entry of the index. `stage` is 0, or 1 to 3 for an unmerged path. `absent`: a sparse
+    checkout leaves it out of the work tree.
+    """
 
     path: str
     mode: str
@@ -61,25 +64,28 @@ class IndexEntry(Record, frozen=True):
 
 
 def require_countable(places: Places, commit: str) -> None:
-    """Raise `LimitExceeded` for a tree with more paths than can be compared.
+    """Raise `LimitExceeded` for a tree with too many paths to compare.
 
-    Some kilobytes can have 10^12 of them: each level names one subtree ten times. git's diffs
-    gather all that they find before they say the first.
+    A tree of some kilobytes can have 10^12 paths, because each level can name one subtree ten
+    times. git's diffs collect all results before they print the first.
     """
     require_fewer(places, "ls-tree", "-r", "-t", "-z", "--name-only", "--full-tree", commit, most=_MOST_PATHS)
 
 
 def list_tree_files(places: Places, commit: str, empty_tree: str, pathspecs: Sequence[str]) -> Iterator[RawChange]:
-    """All files of a commit, as what was added to the empty tree: `ls-tree` knows no pathspecs.
+    """Yield all files of a commit as additions to the empty tree, because `ls-tree` does not
+    support pathspecs.
 
-    Raises as `beside.fields`.
+    Raises `GitFailed` and `LimitExceeded`.
     """
     arguments = ("diff-tree", "--raw", "-r", "-z", "--no-renames", "--no-commit-id", empty_tree, commit, "--")
-    return _changes(list_fields(places, *arguments, *pathspecs, most=2 * MOST_FILES))
+    return _parse_changes(list_fields(places, *arguments, *pathspecs, most=2 * MOST_FILES))
 
 
 def list_staged(places: Places, head: str, pathspecs: Sequence[str], *options: str) -> Iterator[RawChange]:
-    """How the index differs from a tree. Raises as `beside.fields`."""
+    """Yield the differences between a tree and the index. Raises `GitFailed` and
+    `LimitExceeded`.
+    """
     arguments = (
         "diff-index",
         "--cached",
@@ -91,12 +97,14 @@ def list_staged(places: Places, head: str, pathspecs: Sequence[str], *options: s
         head,
         "--",
     )
-    return _changes(list_fields(places, *arguments, *pathspecs, most=4 * MOST_FILES))
+    return _parse_changes(list_fields(places, *arguments, *pathspecs, most=4 * MOST_FILES))
 
 
 def list_submodules(places: Places, commit: str | None, *, of_index: bool) -> dict[str, str | None]:
-    """Return the commits that a tree names for its submodules, by path; with `of_index`, for those
-    of the index. None: the tree has no such submodule. Raises `GitFailed` and `LimitExceeded`.
+    """Return the commits of the submodules that a tree names, by path.
+
+    With `of_index`, the submodules are those of the index. A submodule that the tree lacks has
+    None. Raises `GitFailed` and `LimitExceeded`.
     """
     if not of_index:
         listed = list_fields(places, "ls-tree", "-r", "-z", "--full-tree", commit or "", most=_MOST_PATHS)
@@ -108,13 +116,13 @@ def list_submodules(places: Places, commit: str | None, *, of_index: bool) -> di
     if not named or commit is None:
         return dict.fromkeys(named)
     arguments = ("diff-index", "--cached", "--raw", "-z", "--no-renames", "--ignore-submodules=dirty", commit, "--")
-    changes = _changes(list_fields(places, *arguments, most=4 * MOST_FILES))
+    changes = _parse_changes(list_fields(places, *arguments, most=4 * MOST_FILES))
     before = {change.path: change.old_blob if change.old_mode == SUBMODULE else None for change in changes}
     return named | {path: name for path, name in before.items() if path in named}
 
 
 def list_entries(places: Places, pathspecs: Sequence[str]) -> Iterator[IndexEntry]:
-    """What git tracks. Raises as `beside.fields`."""
+    """Yield the entries of the index. Raises `GitFailed` and `LimitExceeded`."""
     for entry in list_fields(places, "ls-files", "--stage", "-v", "-z", "--", *pathspecs, most=2 * MOST_FILES):
         described, _, path = os.fsdecode(entry).partition("\t")
         tag, mode, blob, stage = described.split(" ")
@@ -122,33 +130,33 @@ def list_entries(places: Places, pathspecs: Sequence[str]) -> Iterator[IndexEntr
 
 
 def list_untracked(places: Places, pathspecs: Sequence[str]) -> list[str]:
-    """Files that git neither tracks nor ignores; of repositories in the work tree none.
+    """Return the files that git neither tracks nor ignores, without those of nested repositories.
 
-    Raises as `beside.fields`.
+    Raises `GitFailed` and `LimitExceeded`.
     """
-    found = list_fields(places, "ls-files", "--others", "--exclude-standard", "-z", "--", *pathspecs, most=MOST_FILES)
-    return [os.fsdecode(each) for each in found if not each.endswith(b"/")]
+    paths = list_fields(places, "ls-files", "--others", "--exclude-standard", "-z", "--", *pathspecs, most=MOST_FILES)
+    return [os.fsdecode(path) for path in paths if not path.endswith(b"/")]
 
 
-def _changes(listed: Sequence[bytes]) -> Iterator[RawChange]:
+def _parse_changes(listed: Sequence[bytes]) -> Iterator[RawChange]:
     for described, path in zip(listed[::2], listed[1::2], strict=True):
         old_mode, mode, old_blob, blob, status = described[1:].decode().split(" ")
         yield RawChange(os.fsdecode(path), status[0], old_mode, mode, old_blob, blob)
 
 
 def parse_statuses(listed: Sequence[bytes]) -> dict[str, str]:
-    """The statuses of `diff-files --raw -z` by path: of an unmerged one `U`, whatever else is
-    said.
+    """Return the statuses of `diff-files --raw -z` by path. An unmerged file has `U`, even if git
+    lists another status too.
     """
-    found: dict[str, str] = {}
+    statuses: dict[str, str] = {}
     for described, path in zip(listed[::2], listed[1::2], strict=True):
         name, status = os.fsdecode(path), described[-1:].decode()
-        found[name] = "U" if "U" in (status, found.get(name)) else status
-    return found
+        statuses[name] = "U" if "U" in (status, statuses.get(name)) else status
+    return statuses
 
 
 def list_names(places: Places, ref: str) -> list[str]:
-    """The paths of all files in a commit's tree. Raises as `beside.fields`."""
+    """Return the paths of all files in a commit's tree. Raises `GitFailed` and `LimitExceeded`."""
     return [
         os.fsdecode(name) for name in list_fields(places, "ls-tree", "-r", "-z", "--name-only", ref, most=MOST_FILES)
     ]
@@ -162,22 +170,26 @@ def list_blobs(places: Places, ref: str) -> dict[str, str]:
 
 
 _CHECKSUM = 32
-"""Bytes at the end of an index; two have the same ones only if they are the same."""
+"""Bytes at the end of an index. Two indexes have the same checksum only if they are equal."""
 
 _NEEDS_UPDATE = 1
 _SECOND = 10**9
 
 _KEPT = 3
-"""Copies beside the one that is made: other processes may use them, with other questions."""
+"""Number of copies that are kept next to the new one, because other processes may use them with
+other pathspecs.
+"""
 
 _SETTLED = 1
-"""Nanoseconds of the time of a copy in which no file needs to be compared: later ones differ by
-their times. Seconds decide, as in most builds of git.
+"""Nanoseconds in the time of a copy in which no file needs to be compared, because later files
+differ by their times. Only seconds matter, as in most builds of git.
 """
 
 
 class IndexState(Record, frozen=True):
-    """Another one after git has written the index. No stamp: there is none yet."""
+    """A value that differs after git has written the index. Without an index, `stamp` has no
+    value.
+    """
 
     stamp: FileStamp | None
     checksum: bytes
@@ -195,8 +207,8 @@ def read_index_state(places: Places) -> IndexState:
 
 
 def read_clock(folder: Path) -> int:
-    """The time, in nanoseconds, that a file gets which is written there now; 0 where none can be
-    written.
+    """Return the time, in nanoseconds, of a file that is written in the folder now. 0 if the folder
+    is not writable.
     """
     path = folder / f".clock.{os.urandom(6).hex()}.tmp"
     try:
@@ -214,24 +226,26 @@ def read_clock(folder: Path) -> int:
 
 
 def copy_index(places: Places, copy: Path) -> None:
-    """Copy the index as it is, and remove the oldest copies beside it."""
+    """Copy the index unchanged, and remove the oldest copies next to it."""
     source = places.index_file
     permissions.make_folder(copy.parent)
-    with contextlib.suppress(FileNotFoundError):  # no index yet: git takes a missing one for an empty one
-        _temporary_of(source, copy).replace(copy)
+    with contextlib.suppress(FileNotFoundError):  # no index yet: git treats a missing index as empty
+        _copy_to_temporary(source, copy).replace(copy)
     remove_stale_temporaries(copy.parent)
     name = copy.name.rpartition("@")[0]
     others = [
         (stamp[3], path) for path in copy.parent.glob(f"{name}@*") if (stamp := read_file_stamp(path)) and path != copy
     ]
-    for _, each in sorted(others)[:-_KEPT]:
-        each.unlink(missing_ok=True)
+    for _, path in sorted(others)[:-_KEPT]:
+        path.unlink(missing_ok=True)
 
 
 def refresh_copy(places: Places, copy: Path) -> None:
-    """Let it know the times of all files that are unchanged. Raises as `beside.look`."""
+    """Update the times of all unchanged files in the copy. Raises `GitFailed` and
+    `LimitExceeded`.
+    """
     try:
-        temporary = _temporary_of(copy, copy)
+        temporary = _copy_to_temporary(copy, copy)
     except FileNotFoundError:  # no index yet, or removed by another process
         return
     try:
@@ -243,15 +257,15 @@ def refresh_copy(places: Places, copy: Path) -> None:
             leftover.unlink(missing_ok=True)
 
 
-def _temporary_of(source: Path, copy: Path) -> Path:
-    """A temporary file with the content and the time of `source`. git takes a lock beside an index
-    that it writes: each process has its own.
+def _copy_to_temporary(source: Path, copy: Path) -> Path:
+    """Return a temporary file with the content and the time of `source`. Each process has its own
+    file, because git creates a lock next to an index that it writes.
     """
     temporary = copy.with_name(f".{copy.name[:50]}.{os.urandom(6).hex()}.tmp")
     try:
         with source.open("rb") as opened, temporary.open("xb") as out:
             permissions.restore_mode(out.fileno(), temporary)
-            # Its time first: what is written meanwhile replaces the file, so the content fits.
+            # The time is read first. A writer replaces the file, so the content belongs to it.
             written = os.fstat(opened.fileno()).st_mtime_ns
             shutil.copyfileobj(opened, out)
         os.utime(temporary, ns=(written, written))
@@ -262,11 +276,11 @@ def _temporary_of(source: Path, copy: Path) -> Path:
 
 
 def list_changed(places: Places, copy: Path | None, pathspecs: Sequence[str]) -> dict[str, str] | None:
-    """Which files are not as the index has them, with git's status (`M`, `D`, `T`, `A`, `U`).
+    """Return the files that differ from the index, with git's status (`M`, `D`, `T`, `A`, `U`).
 
-    `M` may be wrong where only the times of a file differ, until `refresh`. None: the copy was
-    removed meanwhile, or was damaged and is removed now. Without a copy, git's own index is read.
-    Raises as `beside.fields`.
+    `M` may be wrong for files that differ only in their times, until `refresh_copy`. None if the
+    copy was removed by another process, or was damaged and is removed now. Without a copy, git's
+    own index is read. Raises `GitFailed` and `LimitExceeded`.
     """
     seen = read_file_stamp(copy) if copy else None
     arguments = ("diff-files", "--raw", "-z", "--no-renames", "--ignore-submodules=all", "--", *pathspecs)
@@ -275,22 +289,23 @@ def list_changed(places: Places, copy: Path | None, pathspecs: Sequence[str]) ->
     except GitFailed:
         if copy is None:
             raise
-        list_fields(places, *arguments, most=4 * MOST_FILES)  # raises if the copy is not what is wrong
-        copy.unlink(missing_ok=True)  # it is written without waiting for the disk: a power cut tears it
+        list_fields(places, *arguments, most=4 * MOST_FILES)  # raises if the copy is not the reason
+        copy.unlink(missing_ok=True)  # damaged by a power cut, because it is written without flushing to disk
         return None
-    found = parse_statuses(listed)
+    statuses = parse_statuses(listed)
     if copy is None:
-        return found
-    # git takes a missing index for an empty one.
+        return statuses
+    # git treats a missing index as empty.
     removed = (seen is None or read_file_stamp(copy) is None) and places.index_file.exists()
-    return None if removed else found
+    return None if removed else statuses
 
 
 def settle_copy(copy: Path, seen: FileStamp | None, now: int, newest: int) -> None:
-    """Spare git to compare again what was unchanged when it looked after `now`, by `clock`.
+    """Let git skip the files that were unchanged when it compared them after `now`, a time of
+    `read_clock`.
 
-    `seen`: the copy's stamp before that. `newest`: the time of the newest file that is changed:
-    with the copy's own second it may be one that only its content tells.
+    `seen`: the copy's stamp before that. `newest`: the time of the newest changed file. If it is in
+    the copy's own second, only its content may show the change, so nothing is done.
     """
     if seen is None:
         return

@@ -1,7 +1,7 @@
-"""The configured git remotes: which of them `git:` names, their URLs without credentials, and the
-errors for what git says about them.
+"""The configured git remotes: those that `git:` names, their URLs without credentials, and the
+errors for git's messages about them.
 
-git has no codes for these errors, so its words are read.
+git has no codes for these errors, so its text is matched.
 """
 
 from __future__ import annotations
@@ -29,20 +29,20 @@ from vmrag_link.paths import Places
 from vmrag_link.pin_values import DATA_REF
 
 _LISTED = r"(?P<url>.+) \((?P<way>fetch|push)\)(?: \[.*\])?"
-"""What `git remote --verbose` says of a URL; in brackets what a partial clone leaves out."""
+"""A URL as `git remote --verbose` lists it. A partial clone's filter follows in brackets."""
 
 _HEADER = r"(?i)(\bauthorization:).*"
 
-# A name and a password, whose / and @ may not be encoded as they should be.
+# A name and a password, in which / and @ may not be encoded.
 _CREDENTIALS = r"(://)(?:[^/\s]*@|[^/\s:@\[]*:(?!\d+(?:/|$))\S*@)"
 
 
 class Peer(NamedTuple):
-    """The other side of git: `where` is the name of a configured remote or a URL.
+    """The other side of git: `remote` is the name of a configured remote or a URL.
 
-    `schemes`: the only transports that may be used for it, within git's own configuration; None for
-    all that it allows. `ask`: a person may be asked for a password. `ref`: where it holds a
-    knowledge base.
+    `schemes`: the only transports that may be used, within git's own configuration. None: no
+    further restriction. `may_ask`: whether git may ask the user for a password. `ref`: the ref that
+    contains the knowledge base.
     """
 
     remote: str
@@ -52,9 +52,7 @@ class Peer(NamedTuple):
 
 
 class _Urls(Record, frozen=True):
-    """A remote's URLs, with `insteadOf` applied. `fetch`: none for a remote of which only something
-    else is set.
-    """
+    """A remote's URLs, with `insteadOf` applied. `fetch` is empty for a remote without a URL."""
 
     fetch: list[str]
     push: list[str]
@@ -80,105 +78,124 @@ def _read_remotes(places: Places) -> dict[str, _Urls]:
 
 
 def _needs_git(entry: Entry) -> bool:
-    """Return True if only git knows the result of this setting: it rewrites URLs (`insteadOf`),
-    removes those before it (an empty value), or belongs to a remote that git ignores.
+    """Return whether only git can evaluate this setting: it rewrites URLs (`insteadOf`), removes
+    earlier values (an empty value), or belongs to a remote that git ignores.
     """
     section, _, rest = entry.key.partition(".")
     return section == "url" or (section == "remote" and (rest.startswith("/") or not entry.value))
 
 
 def _list_remotes(places: Places) -> dict[str, _Urls]:
-    found: dict[str, _Urls] = {}
+    remotes: dict[str, _Urls] = {}
     for line in filter(None, check_git(places, "remote", "--verbose").text.split("\n")):
         name, _, rest = line.partition("\t")
-        urls = found.setdefault(name, _Urls([], []))
-        if told := re.fullmatch(_LISTED, rest):
-            (urls.fetch if told["way"] == "fetch" else urls.push).append(told["url"])
-    return found
+        urls = remotes.setdefault(name, _Urls([], []))
+        if listed := re.fullmatch(_LISTED, rest):
+            (urls.fetch if listed["way"] == "fetch" else urls.push).append(listed["url"])
+    return remotes
 
 
 def list_remotes(places: Places) -> list[str]:
-    """The configured remotes."""
+    """Return the names of the configured remotes."""
     return [*configuration.get_cached(places, _read_remotes)]
 
 
 def find_name(places: Places, text: str) -> str | None:
-    """The configured remote that has this name, or this URL in the configuration."""
-    there = configuration.get_cached(places, _read_remotes)
-    if text in there:
+    """Return the configured remote that has this name, or this URL in the configuration, or
+    None.
+    """
+    remotes = configuration.get_cached(places, _read_remotes)
+    if text in remotes:
         return text
-    return next((name for name, urls in there.items() if text in (*urls.fetch, *urls.push)), None)
+    return next((name for name, urls in remotes.items() if text in (*urls.fetch, *urls.push)), None)
 
 
 def list_for_reading(places: Places, branch: str | None) -> list[str]:
-    """The remotes that `git:` names on a code branch for reading, the preferred one first.
+    """Return the remotes that `git:` names for reading on a code branch, the preferred one first.
 
-    These are `vmrag.remote` in git config, the branch's own remote, `upstream` and `origin`, or an
-    only remote if none of them exists. Raises `RemoteInvalid` where `vmrag.remote` names no remote.
+    These are `vmrag.remote` in git config, the branch's own remote, `upstream` and `origin`. If
+    none of them exists, a single remote is used. Raises `RemoteInvalid` if `vmrag.remote` is not a
+    remote.
     """
-    return _there(places, _preferred(places), *_branch_setting(places, branch, "remote"), "upstream", "origin")
+    return _select_existing(
+        places, _read_preferred(places), *_read_branch_setting(places, branch, "remote"), "upstream", "origin"
+    )
 
 
 def list_for_writing(places: Places, branch: str | None) -> list[str]:
-    """As `nearest`, for writing: as `git push` chooses, `upstream` only if configured."""
+    """Return the remotes that `git:` names for writing, in the order of `git push`. `upstream` is
+    used only if configured.
+    """
     default = read_section(places, "remote").get("remote.pushdefault")
-    own = _branch_setting(places, branch, "pushremote")
-    return _there(places, _preferred(places), *own, default, *_branch_setting(places, branch, "remote"), "origin")
+    push_remote = _read_branch_setting(places, branch, "pushremote")
+    return _select_existing(
+        places,
+        _read_preferred(places),
+        *push_remote,
+        default,
+        *_read_branch_setting(places, branch, "remote"),
+        "origin",
+    )
 
 
-def _there(places: Places, *wanted: str | None) -> list[str]:
-    there = list_remotes(places)
-    found = [name for name in dict.fromkeys(wanted) if name in there and name]
-    return found or (there if len(there) == 1 else [])
+def _select_existing(places: Places, *candidates: str | None) -> list[str]:
+    existing = list_remotes(places)
+    selected = [name for name in dict.fromkeys(candidates) if name in existing and name]
+    return selected or (existing if len(existing) == 1 else [])
 
 
-def _preferred(places: Places) -> str | None:
+def _read_preferred(places: Places) -> str | None:
     chosen = read_section(places, "vmrag").get("vmrag.remote")
     if chosen is not None and chosen not in list_remotes(places):
         raise RemoteInvalid(
-            f"vmrag.remote in git config names {chosen[:80]!r}, and there is no such git remote.",
-            hint="git config --unset vmrag.remote (or see what there is: git remote -v)",
+            f"vmrag.remote in git config names {chosen[:80]!r}, which is not a git remote.",
+            hint="git config --unset vmrag.remote   (to list remotes: git remote -v)",
         )
     return chosen
 
 
-def _branch_setting(places: Places, branch: str | None, key: str) -> list[str]:
+def _read_branch_setting(places: Places, branch: str | None, key: str) -> list[str]:
     section = f"branch.{branch}"
-    found = read_section(places, section).get(f"{section}.{key}") if branch else None
-    return [found] if found else []
+    value = read_section(places, section).get(f"{section}.{key}") if branch else None
+    return [value] if value else []
 
 
 def read_url(places: Places, name: str) -> str:
-    """The URL from which a configured remote is fetched, with `insteadOf` applied.
+    """Return the URL from which a configured remote is fetched, with `insteadOf` applied.
 
-    It may carry credentials: not to be shown.
+    It may contain credentials, so it must not be shown. Raises `RemoteMissing`.
     """
-    return _urls(places, name).fetch[0]
+    return _read_urls(places, name).fetch[0]
 
 
 def read_push_urls(places: Places, name: str) -> list[str]:
-    """All places that `git push NAME` goes to, as `url`."""
-    return _urls(places, name).push
+    """Return all URLs to which `git push NAME` pushes. They may contain credentials. Raises
+    `RemoteMissing`.
+    """
+    return _read_urls(places, name).push
 
 
-def _urls(places: Places, name: str) -> _Urls:
-    found = configuration.get_cached(places, _read_remotes).get(name)
-    if not found or not found.fetch:
+def _read_urls(places: Places, name: str) -> _Urls:
+    urls = configuration.get_cached(places, _read_remotes).get(name)
+    if not urls or not urls.fetch:
         raise RemoteMissing(f"There is no git remote {name[:80]!r}.", hint="git remote -v", remote=name)
-    return found
+    return urls
 
 
 def is_mirror(places: Places, name: str) -> bool:
-    """Whether `git push NAME` makes the other side's refs equal to ours, deletions included."""
+    """Return whether `git push NAME` makes the other side's refs equal to ours, including
+    deletions.
+    """
     section = f"remote.{name}"
     return read_section(places, section).get(f"{section}.mirror", "false") != "false"
 
 
 def read_default_branch(places: Places, name: str) -> str | None:
-    """The tracking ref of a remote's default branch, as git noted it when it cloned.
+    """Return the tracking ref of a remote's default branch, which git recorded when it cloned, or
+    None.
 
-    Only a symbolic ref counts: every pusher can make a branch `HEAD`, which is fetched under the
-    same name.
+    Only a symbolic ref is accepted: everyone with push access can create a branch `HEAD`, which is
+    fetched under the same name.
     """
     head = f"refs/remotes/{name}/HEAD"
     target = run_git(places, "symbolic-ref", "--quiet", head).text.strip()
@@ -186,36 +203,36 @@ def read_default_branch(places: Places, name: str) -> str | None:
 
 
 def is_in_any_commit(places: Places, name: str) -> bool:
-    """Whether a file is in the history of any ref, of HEAD, or of what was fetched last.
+    """Return whether a file is in the history of any ref, of HEAD, or of the last fetch.
 
-    Remotes' branches are not enough: a bare clone has none, and `git pull URL` and
-    `git fetch origin pull/5/head:mine` make none.
+    Remote branches are not enough: a bare clone has none, and `git pull URL` and `git fetch origin
+    pull/5/head:mine` create none.
     """
     options = ("-1", "--full-history", "--ignore-missing", "--all")
     return bool(check_git(places, "rev-list", *options, "FETCH_HEAD", "--", name).text.strip())
 
 
 def list_tracked_commits(places: Places, name: str) -> list[str]:
-    """Where the branches of a configured remote were when they were last fetched: commits."""
+    """Return the commits of a configured remote's branches at the last fetch."""
     return check_git(places, "for-each-ref", "--format=%(objectname)", f"refs/remotes/{name}/").text.split()
 
 
 def redact_url(text: str) -> str:
-    """A text with URLs, without credentials and terminal control sequences."""
+    """Return a text with URLs, without credentials and terminal control sequences."""
     return redact_text(terminal_text.escape_controls(text))
 
 
 def redact_text(text: str) -> str:
-    """Any text, without what precedes the @ of the URLs in it, and without `Authorization` headers,
-    which git prints where it is told to trace.
+    """Return a text without the part before the @ of its URLs, and without `Authorization` headers,
+    which git prints in traces.
     """
     return re.sub(_HEADER, r"\1 …", re.sub(_CREDENTIALS, r"\1", text))
 
 
-_MOST_SAID = 300
+_MOST_CHARACTERS = 300
 
 _VERDICT = r"(?m)^!\t[^\t]*\t(\[(?:remote )?rejected\].*)$"
-"""What `push --porcelain` says of a ref that was not pushed."""
+"""A ref that was not pushed, as `push --porcelain` prints it."""
 
 _MOVED = (
     r"\((?:stale info|fetch first|non-fast-forward|needs force|remote ref updated since checkout)\)"
@@ -238,83 +255,91 @@ _FORBIDDEN = r"transport '[^']*' not allowed|unable to find remote helper|remote
 _BY_KEY = r"(?i)publickey|host key verification failed"
 
 _KEY_ON_A_RUNNER = (
-    "Give actions/checkout a key that may read this repository: ssh-key, and ssh-known-hosts of its server"
+    "Give actions/checkout a key that can read this repository: ssh-key, and ssh-known-hosts of its server"
 )
 
-_OR_A_BRANCH = ", or let it travel on a branch: remote: git:refs/heads/vmrag/data in .vmrag.yaml, then vmrag pin"
+_OR_A_BRANCH = ", or push to a branch instead: set remote: git:refs/heads/vmrag/data in .vmrag.yaml, then run vmrag pin"
 
 _ON_A_RUNNER = (
-    "Let actions/checkout keep its token (persist-credentials: true), or give the step's input `token` one that may read "
-    "this repository (permissions: contents: read; write to push)"
+    "Let actions/checkout keep its token (persist-credentials: true), or set the step's input `token` to one that can "
+    "read this repository (permissions: contents: read, or write to push)"
 )
 
 
-def build_error(url: str, done: proc.FinishedProcess) -> RemoteError:
-    """The error for a failed git command that talked to the remote."""
-    said = redact_url(done.error_text)
-    where, details, runner = redact_url(url), {"said": said, "remote": redact_url(url)}, env.in_github_actions()
-    if re.search(_FORBIDDEN, said):
+def build_error(url: str, finished: proc.FinishedProcess) -> RemoteError:
+    """Return the error for a failed git command that contacted the remote."""
+    complaint = redact_url(finished.error_text)
+    address, details, on_runner = (
+        redact_url(url),
+        {"said": complaint, "remote": redact_url(url)},
+        env.in_github_actions(),
+    )
+    if re.search(_FORBIDDEN, complaint):
         return RemoteInvalid(
-            f"git may not use that transport for {where}: {_essence(said)}", hint="git remote -v", **details
+            f"git may not use that transport for {address}: {_select_reason(complaint)}",
+            hint="git remote -v",
+            **details,
         )
-    if re.search(_AUTHENTICATION, said):
-        hint = f"See that git itself gets in: git ls-remote {quoted(where)}"
-        if runner:
-            hint = _KEY_ON_A_RUNNER if re.search(_BY_KEY, said) else _ON_A_RUNNER
-        return AuthenticationFailed(f"{where} did not let us in: {_essence(said)}", hint=hint, **details)
-    if re.search(_ABSENT, said):
-        hint = f"git remote -v; or it is private. {_ON_A_RUNNER}" if runner else "git remote -v"
-        return RemoteMissing(f"There is no git repository at {where}.", hint=hint, **details)
-    if re.search(_DAMAGED, said):
+    if re.search(_AUTHENTICATION, complaint):
+        hint = f"Check that git itself can authenticate: git ls-remote {quoted(address)}"
+        if on_runner:
+            hint = _KEY_ON_A_RUNNER if re.search(_BY_KEY, complaint) else _ON_A_RUNNER
+        return AuthenticationFailed(f"{address} denied access: {_select_reason(complaint)}", hint=hint, **details)
+    if re.search(_ABSENT, complaint):
+        hint = f"git remote -v   (if it is private: {_ON_A_RUNNER})" if on_runner else "git remote -v"
+        return RemoteMissing(f"There is no git repository at {address}.", hint=hint, **details)
+    if re.search(_DAMAGED, complaint):
         return RemoteDamaged(
-            f"The knowledge base at {where} is damaged: {_essence(said)}. Nothing of it was taken.",
-            hint="Somebody with a sound clone can put theirs there: vmrag gc --remote --apply",
+            f"The knowledge base at {address} is damaged: {_select_reason(complaint)}. Nothing was fetched.",
+            hint="In an intact clone, run: vmrag gc --remote --apply   (it replaces the damaged one)",
             **details,
         )
     return RemoteUnreachable(
-        f"{where} cannot be reached: {_essence(said)}", hint=f"git ls-remote {quoted(where)}", **details
+        f"{address} cannot be reached: {_select_reason(complaint)}", hint=f"git ls-remote {quoted(address)}", **details
     )
 
 
-def build_push_error(url: str, ref: str, done: proc.FinishedProcess, content: str) -> RemoteError:
-    """The error for a failed `git push --porcelain` of one ref.
+def build_push_error(url: str, ref: str, finished: proc.FinishedProcess, content: str) -> RemoteError:
+    """Return the error for a failed `git push --porcelain` of one ref.
 
-    `content`: what is pushed.
-    `RemoteMoved` has git's words in its detail `told`. Something in the way may look the same.
+    `content`: what is pushed, for the message. `RemoteMoved` has git's text in its detail `told`. A
+    lock or a conflicting ref on the other side may look the same.
     """
-    verdict = re.search(_VERDICT, done.text)
+    verdict = re.search(_VERDICT, finished.text)
     if verdict is None:
-        return build_error(url, done)
-    where, said = redact_url(url), redact_url(done.error_text)
-    if re.search(_MOVED, verdict[1]) and not re.search(_NOT_WRITABLE, said):
+        return build_error(url, finished)
+    address, complaint = redact_url(url), redact_url(finished.error_text)
+    if re.search(_MOVED, verdict[1]) and not re.search(_NOT_WRITABLE, complaint):
         return RemoteMoved(
-            f"Somebody else pushed {content} to {where} meanwhile; nothing was pushed.",
+            f"{address} has newer {content}, so nothing was pushed.",
             hint="vmrag push",
             said=redact_url(verdict[1]),
-            told=said,
+            told=complaint,
         )
-    told = " ".join(line.partition(":")[2].strip() for line in said.splitlines() if line.startswith("remote:"))
+    remote_lines = " ".join(
+        line.partition(":")[2].strip() for line in complaint.splitlines() if line.startswith("remote:")
+    )
     return RemoteRejected(
-        f"{where} does not take {content}: {redact_url(verdict[1])} {told}".rstrip()[:_MOST_SAID],
+        f"{address} does not take {content}: {redact_url(verdict[1])} {remote_lines}".rstrip()[:_MOST_CHARACTERS],
         hint=f"Ask who runs it to allow pushes to {ref}{_OR_A_BRANCH if ref == DATA_REF else ''}.",
-        said=said,
-        remote=where,
+        said=complaint,
+        remote=address,
     )
 
 
-def build_stuck_error(url: str, ref: str, said: str) -> RemoteRejected:
-    """The error for a ref that cannot be changed although nobody else changes it."""
-    where = redact_url(url)
+def build_stuck_error(url: str, ref: str, complaint: str) -> RemoteRejected:
+    """Return the error for a ref that cannot be changed although no other client changes it."""
+    address = redact_url(url)
     return RemoteRejected(
-        f"{where} cannot change {ref}, though nobody else does: {_essence(said)}"[:_MOST_SAID],
-        hint=f"Ask who runs it to remove what is in the way of {ref}: a lock that a killed git has left, or a ref of a part of that name.",
-        said=said,
-        remote=where,
+        f"{address} cannot change {ref}, although no one else pushes: {_select_reason(complaint)}"[:_MOST_CHARACTERS],
+        hint=f"Ask its administrator to remove what blocks {ref}: a lock of a killed git, or a ref with a part of that name.",
+        said=complaint,
+        remote=address,
     )
 
 
-def _essence(said: str) -> str:
-    """The line that says what is wrong."""
-    lines = [line.strip() for line in said.splitlines() if line.strip()]
-    telling = [line for line in lines if re.match(r"(?:fatal|error|remote|ssh|!)", line)]
-    return (telling or lines or ["no reason was given"])[0][:_MOST_SAID]
+def _select_reason(complaint: str) -> str:
+    """Return the output line with the reason."""
+    lines = [line.strip() for line in complaint.splitlines() if line.strip()]
+    reasons = [line for line in lines if re.match(r"(?:fatal|error|remote|ssh|!)", line)]
+    return (reasons or lines or ["no reason was given"])[0][:_MOST_CHARACTERS]

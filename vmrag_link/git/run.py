@@ -1,6 +1,4 @@
-"""How git is called: with a scrubbed environment, in the C locale, with the repository named
-outright.
-"""
+"""Run git with a scrubbed environment, in the C locale, with the repository passed explicitly."""
 
 from __future__ import annotations
 
@@ -16,20 +14,22 @@ from vmrag_link.errors import GitFailed, LimitExceeded
 from vmrag_link.paths import FileStamp, Places, read_file_stamps
 
 _HELD = r"(?:Unable to create '(?P<lock>[^\n]+\.lock)'|could not lock config file (?P<locked>[^\n]+)): File exists"
-"""A file that another git command writes, or wrote when it was killed."""
+"""A file that another git command is writing, or was writing when it was killed."""
 
 GUARDS = (
     *("--no-optional-locks", "--no-replace-objects"),
     *("-c", "core.fsmonitor=false"),
-    *("-c", "core.hooksPath=/dev/null"),  # `post-index-change` runs for an index of ours, too
+    *("-c", "core.hooksPath=/dev/null"),  # otherwise `post-index-change` would also run for vmrag's own index
     *("-c", "core.splitIndex=false", "-c", "core.untrackedCache=false"),
 )
-"""Options of a git that starts no program that a repository names: with `guarded_environment`."""
+"""Options with which git starts no program that a repository names, together with
+`guarded_environment`.
+"""
 
 MOST_SECONDS = 60.0
 MOST_MEMORY = 1 << 30
-"""Limits of a git command that reads a value from a user or an agent: `HEAD^{/REGEX}` can take any
-time, and gigabytes.
+"""Limits of a git command that reads a value from a user or an agent. `HEAD^{/REGEX}` can take
+unlimited time and gigabytes.
 """
 
 _answers_agent: ContextVar[bool] = ContextVar("answers_agent", default=False)
@@ -37,8 +37,8 @@ _answers_agent: ContextVar[bool] = ContextVar("answers_agent", default=False)
 
 @contextlib.contextmanager
 def answering_agent() -> Iterator[None]:
-    """Limit each git command within this block that has no limit of its own, and resolve no
-    expression that searches messages (`plumbing.resolve`): the values come from an agent.
+    """Limit each git command in this block that has no limit of its own, and resolve no expression
+    that searches messages (`plumbing.resolve_commit`), because the values come from an agent.
     """
     before = _answers_agent.set(True)
     try:
@@ -48,7 +48,7 @@ def answering_agent() -> Iterator[None]:
 
 
 def is_for_agent() -> bool:
-    """Return True within `answering_agent`."""
+    """Return whether this runs in a block of `answering_agent`."""
     return _answers_agent.get()
 
 
@@ -62,7 +62,8 @@ def run_git_in(
     memory: int | None = None,
     bounded: bool = False,
 ) -> proc.FinishedProcess:
-    """Run git in any existing directory and return what it left. `extra` goes into its environment.
+    """Run git in any existing directory and return what it left. `extra` is added to its
+    environment.
 
     `timeout` and `memory` are as in `proc.run`. `bounded` sets both for a value from a user or an
     agent. Raises `GitFailed` if git is missing or a signal ended it, `TimeoutError` after `timeout`
@@ -72,11 +73,11 @@ def run_git_in(
     if bounded:
         timeout, memory = MOST_SECONDS, MOST_MEMORY
     environ = env.copy_without(env.GIT_SCRUBBED) | dict(extra or {})
-    environ["LC_ALL"] = "C"  # a few messages are told apart
+    environ["LC_ALL"] = "C"  # some messages are matched
     if index_file is not None:
         environ["GIT_INDEX_FILE"] = str(index_file)
     try:
-        done = proc.run(["git", *arguments], cwd=folder, env=environ, stdin=stdin, timeout=timeout, memory=memory)
+        finished = proc.run(["git", *arguments], cwd=folder, env=environ, stdin=stdin, timeout=timeout, memory=memory)
     except TimeoutError as error:
         if not bounded:
             raise
@@ -87,16 +88,14 @@ def run_git_in(
         ) from error
     except (FileNotFoundError, NotADirectoryError) as error:
         if not folder.is_dir():
-            raise GitFailed(
-                f"{folder} is not a directory any more.", hint="Change to a directory that exists."
-            ) from error
+            raise GitFailed(f"{folder} is no longer a directory.", hint="Change to a directory that exists.") from error
         raise GitFailed(
-            "There is no git on PATH; relative folders, and those of the work tree, are not looked into.",
+            "git was not found on PATH. Relative folders and folders of the work tree are ignored.",
             hint="Install git (https://git-scm.com) or add it to PATH.",
         ) from error
-    if done.killed_by:
-        raise GitFailed(f"{done.failure}.", hint="Run the command again.", arguments=list(arguments))
-    return done
+    if finished.killed_by:
+        raise GitFailed(f"{finished.failure}.", hint="Run the command again.", arguments=list(arguments))
+    return finished
 
 
 def run_git(
@@ -109,12 +108,13 @@ def run_git(
     memory: int | None = None,
     bounded: bool = False,
 ) -> proc.FinishedProcess:
-    """Run git on this work tree, from its top, whatever the outcome.
+    """Run git on this work tree, from its top, and return what it left, even if git failed.
 
-    git by itself would not use the repository of a jj workspace. So git starts no program there
-    that the repository names, and fetches nothing. The arguments are those of `git_in`.
+    git by itself would not use the repository of a jj workspace. So there git starts no program
+    that the repository names, and fetches nothing. The arguments and errors are those of
+    `run_git_in`.
     """
-    # Named outright, because a work tree of core.worktree has no .git of its own.
+    # Passed explicitly, because a work tree of core.worktree has no .git of its own.
     options = [f"--git-dir={places.git_dir}", f"--work-tree={places.top}"]
     extra = borrowed_environment(places) | dict(extra or {})
     if places.is_jj_workspace:
@@ -134,7 +134,7 @@ def run_git(
 
 
 def borrowed_environment(places: Places) -> dict[str, str]:
-    """Return the variables by which git uses parts of submodules."""
+    """Return the variables with which git uses parts of submodules."""
     if places.borrowed is None:
         return {}
     quoted = (str(folder).replace("\\", "\\\\").replace('"', '\\"') for folder in places.borrowed.objects)
@@ -151,11 +151,12 @@ def _guards_of_jj(places: Places, _stamps: tuple[FileStamp | None, ...]) -> dict
 
 
 def guarded_environment(keys: Iterable[str]) -> dict[str, str]:
-    """Return the variables that turn off fetches, and the filters that these keys configure: git
-    would start a `clean` filter to compare a file whose times tell nothing.
+    """Return the variables that turn off fetches, and the filters that these keys configure.
+    Otherwise git would start a `clean` filter to compare a file with new times.
 
-    Variables, because a driver's name may hold what `-c` would misunderstand, such as `=`. An empty
-    command is none. A required filter without a command would be an error.
+    Variables are used, because a driver's name may contain characters such as `=` that `-c`
+    misinterprets. An empty command turns a filter off. A required filter without a command would be
+    an error.
     """
     drivers = {key[len("filter.") :].rpartition(".")[0]: None for key in keys if key.startswith("filter.")}
     values = (("clean", ""), ("smudge", ""), ("process", ""), ("required", "false"))
@@ -170,38 +171,38 @@ def check_git(
     extra: Mapping[str, str] | None = None,
     bounded: bool = False,
 ) -> proc.FinishedProcess:
-    """Run git as `git` does, and raise `GitFailed` unless it succeeds."""
-    done = run_git(places, *arguments, stdin=stdin, extra=extra, bounded=bounded)
-    if done.returncode != 0:
-        raise build_failure(arguments, done)
-    return done
+    """Run git like `run_git`, and raise `GitFailed` unless it succeeds."""
+    finished = run_git(places, *arguments, stdin=stdin, extra=extra, bounded=bounded)
+    if finished.returncode != 0:
+        raise build_failure(arguments, finished)
+    return finished
 
 
-def build_failure(arguments: tuple[str, ...], done: proc.FinishedProcess, *, hint: str = "") -> GitFailed:
-    said = done.failure
+def build_failure(arguments: tuple[str, ...], finished: proc.FinishedProcess, *, hint: str = "") -> GitFailed:
+    reason = finished.failure
     return GitFailed(
-        f"git {arguments[0]} failed: {said}",
-        hint=hint or _unlocking(said) or "Run the git command by itself: git " + " ".join(arguments),
+        f"git {arguments[0]} failed: {reason}",
+        hint=hint or _find_unlock_hint(reason) or "To see the error, run: git " + " ".join(arguments),
         arguments=list(arguments),
-        exit_code=done.returncode,
-        said=said,
+        exit_code=finished.returncode,
+        said=reason,
     )
 
 
-def _unlocking(said: str) -> str:
-    if not (held := re.search(_HELD, said)):
+def _find_unlock_hint(complaint: str) -> str:
+    if not (held := re.search(_HELD, complaint)):
         return ""
     lock = held["lock"] or f"{held['locked']}.lock"
     return unlock_hint(lock)
 
 
 def unlock_hint(lock: str | Path) -> str:
-    """What to do about a lock file of git's.
+    """Return what to do about a git lock file.
 
-    It names no process, and git closes it while a person writes a message: nobody can tell a dead
-    command's from a living one's. So removing it is never proposed as a command.
+    The hint names no process, because git closes the file while the user writes a message. Nothing
+    shows whether the lock's owner is alive, so removing the lock is never proposed as a command.
     """
     return (
-        f"Wait for the git command that holds it; to see it: pgrep -fl git   (only if it died is {lock} left over; "
-        "removed under a living one, it costs what is staged)"
+        f"Wait for the git command that holds it; to see it: pgrep -fl git   (remove {lock} only if that command died: "
+        "while it runs, removing the lock loses staged changes)"
     )

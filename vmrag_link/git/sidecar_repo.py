@@ -1,8 +1,8 @@
-"""Repositories beside ours with our configuration, and so the same remotes; and whom besides their
-owner our folders are for: `core.sharedRepository`, by git's rules.
+"""vmrag's own repositories next to the code's, with its configuration and so the same remotes. Also
+the permissions of these folders, which follow git's rules for `core.sharedRepository`.
 
-Nothing of such a repository gets into ours. What our configuration says on a condition, such as the
-credentials of a runner, they do not see: `git.credentials` hands it over.
+Objects of such a repository do not get into the code's repository. Such a repository does not see
+conditional includes, such as the credentials of a runner. `git.credentials` passes them on.
 """
 
 from __future__ import annotations
@@ -38,17 +38,22 @@ _OTHERS = 0o077
 
 
 def read_shared_setting(places: Places) -> str | None:
-    """What the repository's own configuration says: git reads it nowhere else."""
-    own = f"file:{places.common / 'config'}"
-    found = [each.value for each in configuration.list_settings(places) if each[1:3] == (own, SHARED_KEY.lower())]
-    return found[-1].lower() or "true" if found else None
+    """Return the value in the repository's own configuration, the only one that git uses."""
+    config_file = f"file:{places.common / 'config'}"
+    values = [
+        setting.value
+        for setting in configuration.list_settings(places)
+        if setting[1:3] == (config_file, SHARED_KEY.lower())
+    ]
+    return values[-1].lower() or "true" if values else None
 
 
 def folder_mode(setting: str | None) -> int | None:
-    """The mode of our folders: 0700 by default, None where the configuration leaves it to the
-    umask.
+    """Return the mode for folders of vmrag: 0700 by default, None if the configuration leaves it to
+    the umask.
 
-    `group` is the group alone. git leaves others to the umask, but a reader could hold our locks.
+    `group` gives access to the group only. git leaves others to the umask, but a reader could hold
+    our locks.
     """
     if setting is None:
         return PRIVATE
@@ -57,14 +62,16 @@ def folder_mode(setting: str | None) -> int | None:
     octal = int(setting, 8) & 0o666 if re.fullmatch(r"0*[0-7]{3}", setting) else _GROUP
     file_mode = _NAMED.get(setting, octal) | 0o600
     mode = file_mode | (file_mode & 0o444) >> 2
-    # As git: elsewhere than on Linux new files have the folder's group anyway.
+    # Like git: on other systems than Linux, new files have the folder's group anyway.
     return mode | stat.S_ISGID if mode & 0o060 and sys.platform == "linux" else mode
 
 
 def prepare_folders(places: Places) -> None:
-    """Before something is written: our folders are there, and no more open than they should be."""
-    tops = _tops(places)
-    missing, is_open = [each for each in tops if not each.exists()], [each for each in tops if _is_open(each)]
+    """Create vmrag's folders, and reduce their permissions if they are too open. Called before
+    something is written.
+    """
+    tops = _list_tops(places)
+    missing, is_open = [top for top in tops if not top.exists()], [top for top in tops if _is_open(top)]
     if not missing and not is_open:
         return
     mode = folder_mode(read_shared_setting(places))
@@ -73,46 +80,49 @@ def prepare_folders(places: Places) -> None:
             top.mkdir(mode=PRIVATE if mode else 0o777)
             if mode:
                 top.chmod(mode)
-    _tighten(is_open, mode)
+    _tighten_open(is_open, mode)
 
 
 def list_too_open(places: Places) -> list[Path]:
-    """Our folders that others may look into although nothing asks for that."""
-    found = [top for top in _tops(places) if _is_open(top)]
-    mode = folder_mode(read_shared_setting(places)) if found else None
-    return [] if mode is None else _more_open(found, mode)
+    """Return vmrag's folders that others can read although no setting allows it."""
+    open_folders = [top for top in _list_tops(places) if _is_open(top)]
+    mode = folder_mode(read_shared_setting(places)) if open_folders else None
+    return [] if mode is None else _select_too_open(open_folders, mode)
 
 
-def _more_open(folders: Iterable[Path], mode: int) -> list[Path]:
-    """The paths that give group or others more than `mode` does."""
+def _select_too_open(folders: Iterable[Path], mode: int) -> list[Path]:
+    """Return the paths that give group or others more permissions than `mode`."""
     return [folder for folder in folders if folder.stat().st_mode & _OTHERS & ~mode]
 
 
 def list_too_closed(places: Places) -> list[Path]:
-    """Our folders that those cannot use for whom the repository is shared."""
-    there = [top for top in _tops(places) if top.is_dir()]
-    mode = folder_mode(read_shared_setting(places)) if there else None
-    return [] if mode is None else [each for each in there if mode & _OTHERS & ~each.stat().st_mode]
+    """Return vmrag's folders that the users of a shared repository cannot use."""
+    existing = [top for top in _list_tops(places) if top.is_dir()]
+    mode = folder_mode(read_shared_setting(places)) if existing else None
+    return [] if mode is None else [folder for folder in existing if mode & _OTHERS & ~folder.stat().st_mode]
 
 
 def tighten_folders(places: Places) -> None:
-    """Open nothing: closed folders were closed on purpose.
+    """Reduce permissions that are too open. Closed folders stay closed, because that was done on
+    purpose.
 
-    Another user's folders stay as they are.
+    Another user's folders stay unchanged.
     """
-    _tighten([top for top in _tops(places) if _is_open(top)], folder_mode(read_shared_setting(places)))
+    _tighten_open([top for top in _list_tops(places) if _is_open(top)], folder_mode(read_shared_setting(places)))
 
 
-def _tighten(folders: Iterable[Path], mode: int | None) -> None:
+def _tighten_open(folders: Iterable[Path], mode: int | None) -> None:
     if mode is not None:
-        for each in _more_open(folders, mode):
-            permissions.restrict_mode(each, mode)
+        for folder in _select_too_open(folders, mode):
+            permissions.restrict_mode(folder, mode)
 
 
-def _tops(places: Places) -> list[Path]:
-    """Skip the missing folder of a removed work tree, and folders that are links elsewhere."""
-    both = dict.fromkeys((places.shared, places.work_tree_folder))
-    return [each for each in both if each.parent.is_dir() and not each.is_symlink()]
+def _list_tops(places: Places) -> list[Path]:
+    """Return vmrag's folders, without the missing folder of a removed work tree, and without
+    links.
+    """
+    folders = dict.fromkeys((places.shared, places.work_tree_folder))
+    return [folder for folder in folders if folder.parent.is_dir() and not folder.is_symlink()]
 
 
 def _is_open(folder: Path) -> bool:
@@ -121,13 +131,15 @@ def _is_open(folder: Path) -> bool:
 
 _PATIENCE = 30.0
 _LOOSE, _PACKS = 1000, 50
-"""How many loose objects (counted in one of 256 folders) or packs git does not put together yet."""
+"""Number of loose objects (estimated from one of 256 folders) and of packs above which git packs
+them.
+"""
 
 _OWN_CONFIG = "config.own"
 _INCLUDE = f"[include]\n\tpath = {_OWN_CONFIG}\n"
 
-# What is set for our repository alone, remotes and proxies among it, counts here, too; what is read
-# later counts more. Relative: a project may be moved to another place.
+# Settings of the code's repository, such as remotes and proxies, also apply here. Later ones take
+# precedence. The path is relative, because a project may be moved.
 _SETTINGS = """[include]
 	path = {code}
 [core]
@@ -142,65 +154,77 @@ _SETTINGS = """[include]
 
 
 def make_repository(places: Places, folder: Path) -> Places:
-    """A bare repository in an empty directory.
+    """Create a bare repository in an empty directory.
 
-    git runs in our work tree all the same, because remotes may have relative paths.
+    git still runs in the code's work tree, because remotes may have relative paths. Raises
+    `GitFailed`.
     """
     kind = configuration.read_object_format(places)
-    apart = locate_repository(places, folder)
-    arguments = ("init", "--quiet", "--bare", "--template=", f"--object-format={kind}", *_shared(places), str(folder))
-    done = run_git_in(folder, *arguments)
-    if done.returncode != 0:
-        raise build_failure(arguments, done)
-    own = folder / _OWN_CONFIG
-    permissions.make_file(own)
-    own.write_text(_own_settings(places, folder))
+    repository = locate_repository(places, folder)
+    arguments = (
+        "init",
+        "--quiet",
+        "--bare",
+        "--template=",
+        f"--object-format={kind}",
+        *_shared_option(places),
+        str(folder),
+    )
+    finished = run_git_in(folder, *arguments)
+    if finished.returncode != 0:
+        raise build_failure(arguments, finished)
+    own_config = folder / _OWN_CONFIG
+    permissions.make_file(own_config)
+    own_config.write_text(_own_settings(places, folder))
     with (folder / "config").open("a") as config:
         config.write(_INCLUDE)
-    return apart
+    return repository
 
 
 def _own_settings(places: Places, folder: Path) -> str:
     return _SETTINGS.format(code=os.path.relpath(places.common / "config", folder), loose=_LOOSE)
 
 
-def pack_objects(apart: Places) -> None:
-    """Let git pack the objects, because nothing else ever does here; it is not asked where there
+def pack_objects(repository: Places) -> None:
+    """Let git pack the objects, because no other command does it here. git is not started if there
     are few.
     """
-    there = apart.common / "objects"
-    loose, packs = (sum(1 for _ in there.glob(each)) for each in ("17/*", "pack/*.pack"))
+    objects = repository.common / "objects"
+    loose, packs = (sum(1 for _ in objects.glob(pattern)) for pattern in ("17/*", "pack/*.pack"))
     if loose > _LOOSE // 256 or packs > _PACKS:
-        check_git(apart, "gc", "--auto", "--quiet")
+        check_git(repository, "gc", "--auto", "--quiet")
 
 
-def _shared(places: Places) -> list[str]:
-    """As open as our other folders; git itself sees to that from now on."""
+def _shared_option(places: Places) -> list[str]:
+    """Return the option that makes a repository as open as vmrag's other folders. git applies it
+    from then on.
+    """
     mode = folder_mode(read_shared_setting(places))
     return [f"--shared=0{mode & 0o666:o}"] if mode else []
 
 
 @contextlib.contextmanager
 def open_incoming(places: Places, store: Places, folder: Path) -> Iterator[Places]:
-    """A repository for fetched objects that are not checked yet; it sees the objects of `store`.
+    """Yield a repository for fetched objects that are not checked yet. It also reads the objects of
+    `store`.
 
-    It is removed at the end with everything that `keep` has not moved. The caller ensures that
-    nobody else uses the folder.
+    The block's end removes it with everything that `keep_objects` has not moved. The caller ensures
+    that no other process uses the folder.
     """
-    shutil.rmtree(folder, ignore_errors=True)  # somebody was killed over it
+    shutil.rmtree(folder, ignore_errors=True)  # left by a killed process
     permissions.make_folder(folder)
     try:
-        made = make_repository(places, folder)
-        share_objects(made, store)
-        yield made
+        repository = make_repository(places, folder)
+        share_objects(repository, store)
+        yield repository
     finally:
-        shutil.rmtree(folder, ignore_errors=True)  # what is left is cleared by the next one
+        shutil.rmtree(folder, ignore_errors=True)  # the next call removes what is left
 
 
 def keep_objects(source: Places, store: Places) -> None:
-    """Move all objects of an `incoming` repository to the store.
+    """Move all objects of an `open_incoming` repository to the store.
 
-    A pack's index goes last, because it makes the pack count.
+    A pack's index is moved last, because git uses a pack as soon as its index exists.
     """
     objects = source.common / "objects"
     for file in sorted(objects.glob("*/*"), key=lambda path: path.suffix == ".idx"):
@@ -211,33 +235,37 @@ def keep_objects(source: Places, store: Places) -> None:
 
 
 def locate_repository(places: Places, folder: Path) -> Places:
-    """The repository that `make` made there."""
+    """Return the places of the repository that `make_repository` created there."""
     return Places(places.top, folder, folder, code_places=places.code_places or places)
 
 
-def add_alternates(places: Places, apart: Places) -> None:
-    """Let it see our objects, so that it need not fetch them again."""
-    if not (places.common / "shallow").exists():  # git takes what such a clone has for whole histories
-        share_objects(apart, places)
+def add_alternates(places: Places, repository: Places) -> None:
+    """Let a repository read the objects of the code's repository, so that it does not fetch them
+    again.
+    """
+    if not (places.common / "shallow").exists():  # git would treat the history of a shallow clone as complete
+        share_objects(repository, places)
 
 
-def share_objects(apart: Places, other: Places) -> None:
-    """Let a repository see the objects of another one, and of no others but its own."""
-    alternates = apart.common / "objects" / "info" / "alternates"
+def share_objects(repository: Places, other: Places) -> None:
+    """Let a repository read the objects of exactly one other repository."""
+    alternates = repository.common / "objects" / "info" / "alternates"
     permissions.make_file(alternates)
     alternates.write_text(f"{other.common / 'objects'}\n")
 
 
 def provide_repository(places: Places, folder: Path) -> Places:
-    """The repository there, made if it is missing. A kill leaves none that is half made.
+    """Return the repository there, and create it if it is missing. A killed process leaves no
+    half-made repository.
 
-    If its configuration is damaged, write it again. Objects and refs stay: see `find_damage`.
+    If its configuration is damaged, it is written again. Objects and refs stay unchanged: see
+    `find_damage`.
     """
     if not _is_configured(places, folder):
         with _lock_exchange(places, folder):
             if not _is_configured(places, folder):
                 unfinished = _unfinished_folder(folder)
-                shutil.rmtree(unfinished, ignore_errors=True)  # somebody was killed over it
+                shutil.rmtree(unfinished, ignore_errors=True)  # left by a killed process
                 permissions.make_folder(unfinished)
                 make_repository(places, unfinished)
                 if folder.exists():
@@ -248,24 +276,24 @@ def provide_repository(places: Places, folder: Path) -> Places:
     return locate_repository(places, folder)
 
 
-def find_damage(apart: Places) -> str:
-    """Return why git cannot use the repository that `make` made, or an empty text.
+def find_damage(repository: Places) -> str:
+    """Return why git cannot use a repository that `make_repository` created, or an empty text.
 
     git reads every object, which takes about a second for 100 MB.
     """
-    if not apart.common.is_dir():
+    if not repository.common.is_dir():
         return ""
-    if not _is_configured(apart.code_places or apart, apart.common):
+    if not _is_configured(repository.code_places or repository, repository.common):
         return "its configuration cannot be used"
-    checked = run_git(apart, "fsck", "--full", "--no-dangling", "--no-reflogs", "--no-progress")
-    if checked.returncode == 0:
+    finished = run_git(repository, "fsck", "--full", "--no-dangling", "--no-reflogs", "--no-progress")
+    if finished.returncode == 0:
         return ""
-    reasons = (line for line in (checked.text + checked.error_text).splitlines() if not line.startswith("notice:"))
+    reasons = (line for line in (finished.text + finished.error_text).splitlines() if not line.startswith("notice:"))
     return next(reasons, "git fsck failed").removeprefix("error: ")
 
 
 def discard_repository(places: Places, folder: Path) -> None:
-    """Remove the repository there. Other processes that use it fail, and make it again."""
+    """Remove the repository there. Other processes that use it fail, and create it again."""
     with _lock_exchange(places, folder):
         unfinished = _unfinished_folder(folder)
         shutil.rmtree(unfinished, ignore_errors=True)
@@ -275,7 +303,7 @@ def discard_repository(places: Places, folder: Path) -> None:
 
 
 def list_half_made(places: Places, folder: Path) -> dict[Path, Path]:
-    """Return the folder that exists while the repository is made or removed, with its lock."""
+    """Return the folder that exists while the repository is created or removed, with its lock."""
     return {_unfinished_folder(folder): _exchange_lock(places, folder)}
 
 
@@ -291,15 +319,15 @@ def _unfinished_folder(folder: Path) -> Path:
     return folder.with_name(f"{folder.name}.unfinished")
 
 
-def _restore_configuration(made: Path, folder: Path) -> None:
+def _restore_configuration(source: Path, folder: Path) -> None:
     """Move the files of a new repository to one whose configuration is damaged.
 
-    Our own part goes last: a killed process has not restored it.
+    Our own part is moved last, so the configuration of a killed process still counts as damaged.
     """
     for name in ("objects", "refs"):
         permissions.make_folder(folder / name)
     for name in ("HEAD", "config", _OWN_CONFIG):
-        (made / name).replace(folder / name)
+        (source / name).replace(folder / name)
 
 
 def _is_configured(places: Places, folder: Path) -> bool:

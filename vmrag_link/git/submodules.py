@@ -1,8 +1,8 @@
 """The submodules and symbolic links of a tree, and how git reads the files of a submodule.
 
-git never runs in a submodule: its configuration may name programs, and a stranger may have packed
-it. git runs here, with the settings of this repository, and only borrows the objects and the index
-of the submodule.
+git never runs in a submodule, because its configuration may be untrusted and can name programs. git
+runs in this repository with its settings, and only borrows the objects and the index of the
+submodule.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _LONGEST_TARGET = 4096
 
 _FATAL = 128
 _MOST_SUBMODULES = 500
-"""Submodules that are read: each takes some processes."""
+"""Maximum number of submodules, because each takes some processes."""
 
 
 class NestedPaths(NamedTuple):
@@ -61,9 +61,10 @@ def read_targets(places: Places, links: Mapping[str, str]) -> dict[str, str]:
 class Submodule(NamedTuple):
     """A submodule of a tree.
 
-    `path`: from the top of the outermost repository. `commit`: the one that the tree names; in the
-    work tree the one that HEAD names, None if HEAD names none. `places`: for git, which runs in the
-    repository around the submodule; None if the commit, or the work tree, is not here.
+    `path`: from the top of the outermost repository. `commit`: the commit that the tree names, or
+    in the work tree the one that HEAD names. None if HEAD names none. `places`: for git, which runs
+    in the repository around the submodule. None if the commit, or the work tree, is missing in this
+    clone.
     """
 
     path: str
@@ -74,16 +75,16 @@ class Submodule(NamedTuple):
 def find_submodules(
     places: Places, commit: str | None, *, of_work_tree: bool, is_wanted: Callable[[str], bool]
 ) -> list[Submodule]:
-    """Return the submodules of a commit, or of the work tree, and those within them.
+    """Return the submodules of a commit, or of the work tree, including nested ones.
 
-    `commit`: in the work tree HEAD's, if there is one. `is_wanted` gets a path; what is not wanted
-    is not looked at. Raises `GitFailed`, and `LimitExceeded` for too many.
+    `commit`: for the work tree HEAD's commit, or None. `is_wanted` gets a path and returns whether
+    to read that submodule. Raises `GitFailed`, and `LimitExceeded` for too many.
     """
-    found: list[Submodule] = []
+    submodules: list[Submodule] = []
     waiting = [(places, "", commit, places.common / "modules")]
     while waiting:
-        around, prefix, at, modules = waiting.pop()
-        for below, name in raw_changes.list_submodules(around, at, of_index=of_work_tree).items():
+        around, prefix, parent_commit, modules = waiting.pop()
+        for below, name in raw_changes.list_submodules(around, parent_commit, of_index=of_work_tree).items():
             path = prefix + below
             if not is_wanted(path):
                 continue
@@ -91,33 +92,34 @@ def find_submodules(
             submodule = Submodule(path, name, None)
             if folder:
                 submodule = _open_submodule(places, path, folder, name, of_work_tree=of_work_tree)
-            found.append(submodule)
+            submodules.append(submodule)
             if folder and submodule.places:
                 waiting.append((submodule.places, f"{path}/", submodule.commit, folder / "modules"))
-        if len(found) > _MOST_SUBMODULES:
+        if len(submodules) > _MOST_SUBMODULES:
             raise LimitExceeded(
                 f"The sources name more than {_MOST_SUBMODULES} submodules.",
-                hint="Leave folders out by `exclude` in `sources` of .vmrag.yaml.",
+                hint="Leave out folders with `exclude` in `sources` of .vmrag.yaml.",
                 most=_MOST_SUBMODULES,
             )
-    return found
+    return submodules
 
 
-def lend_objects(places: Places, found: Iterable[Submodule]) -> Places:
+def lend_objects(places: Places, submodules: Iterable[Submodule]) -> Places:
     """Return the places of a repository in which git also reads the objects of its submodules."""
-    objects = list_objects(found)
+    objects = list_objects(submodules)
     return places._replace(borrowed=BorrowedParts(objects)) if objects else places
 
 
-def list_objects(found: Iterable[Submodule]) -> tuple[Path, ...]:
-    """Return the folders with the objects of submodules that are here."""
-    borrowed = [each.places.borrowed for each in found if each.places and each.places.borrowed]
+def list_objects(submodules: Iterable[Submodule]) -> tuple[Path, ...]:
+    """Return the folders with the objects of the submodules that this clone has."""
+    borrowed = [submodule.places.borrowed for submodule in submodules if submodule.places and submodule.places.borrowed]
     return tuple(folder for parts in borrowed for folder in parts.objects)
 
 
 def count_files(places: Places, path: str, commit: str) -> int | None:
-    """Return how many files a submodule has at its commit, at most `MOST_FILES`; None if the commit
-    is not in this clone, or if counting takes too long.
+    """Return the number of files of a submodule at its commit, at most `MOST_FILES`.
+
+    None if the commit is missing in this clone, or if counting takes too long.
     """
     folder = _find_git_folder(places, path, places.common / "modules" / path, is_checked_out=False)
     if folder is None:
@@ -139,8 +141,8 @@ def count_files(places: Places, path: str, commit: str) -> int | None:
 
 
 def _open_submodule(places: Places, path: str, folder: Path, commit: str | None, *, of_work_tree: bool) -> Submodule:
-    """Return a submodule whose git directory is here. Its work tree can be read without the commit
-    that HEAD names, as if HEAD named none.
+    """Return a submodule whose git directory exists. If the commit that HEAD names is missing, its
+    work tree is still readable, as if HEAD named none.
     """
     inner = _borrow_parts(places, path, folder, commit, of_work_tree=of_work_tree)
     if (
@@ -153,7 +155,7 @@ def _open_submodule(places: Places, path: str, folder: Path, commit: str | None,
 
 
 def _borrow_parts(places: Places, path: str, folder: Path, commit: str | None, *, of_work_tree: bool) -> Places:
-    """Return the places by which git reads a submodule at a commit, or its work tree."""
+    """Return the places with which git reads a submodule at a commit, or its work tree."""
     if not of_work_tree:
         return places._replace(borrowed=BorrowedParts((folder / "objects",)))
     return places._replace(
@@ -162,9 +164,9 @@ def _borrow_parts(places: Places, path: str, folder: Path, commit: str | None, *
 
 
 def _find_git_folder(places: Places, path: str, usual: Path, *, is_checked_out: bool) -> Path | None:
-    """Return the git directory of a submodule, if git keeps it where it creates it.
+    """Return the git directory of a submodule, if it is in the place where git creates it.
 
-    `usual`: where it is if the submodule is not checked out.
+    `usual`: its place if the submodule is not checked out.
     """
     top = Path(os.path.realpath(places.top)) / path
     git_file = top / ".git"

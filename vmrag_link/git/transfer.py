@@ -1,6 +1,6 @@
-"""Fetching and pushing one ref by git itself, with the user's own credentials.
+"""Fetch and push one ref with git itself, using the user's own credentials.
 
-It asks at the terminal only with `ask`.
+git asks at the terminal only with `may_ask`.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from vmrag_link.git.run import check_git, run_git
 from vmrag_link.paths import Places
 
 _LOCK_SECONDS = 1.0
-"""How long git may hold a ref: it writes a line."""
+"""Maximum time for which git holds a ref: it writes one line."""
 
 # The user's configuration should only decide how to reach the other side: one ref is pushed alone
 # and unsigned, and housekeeping is left to the user's own commands.
@@ -41,68 +41,73 @@ _OPTIONS = (
 )
 
 _PATIENT_SECONDS = 300
-"""As `credentials.SILENT_SECONDS`, with a person watching: a server may think long over a push."""
+"""Like `credentials.SILENT_SECONDS`, for attended commands, because a server may work long on a
+push.
+"""
 
-_MOST_SECONDS, _MOST_SECONDS_OF_A_QUESTION = 900, 60
-"""Seconds that git may take at all while nobody watches: not every transport notices silence.
-
-A question is `ls-remote`.
+_MOST_SECONDS, _MOST_SECONDS_OF_LISTING = 900, 60
+"""Maximum seconds of an unattended command, because not every transport notices silence. The second
+limit is for `ls-remote`.
 """
 
 _TRANSPORTS = ("ext", "fd", "file", "ftp", "ftps", "git", "http", "https", "ssh")
-"""All that git comes with."""
+"""All transports that git includes."""
 
 _UP_TO_DATE = "=\t"
-"""What `push --porcelain` says first of a ref that needed no push."""
+"""Beginning of the line of `push --porcelain` for a ref that needed no push."""
 
 _NO_REF = "couldn't find remote ref"
 
 
 def read_tip(places: Places, ref: str) -> str | None:
-    """The object that a local ref names, which may be a stranger's: no commit, or not here."""
+    """Return the object that a local ref points to. It may be untrusted: not a commit, or missing
+    in this clone.
+    """
     if ref.startswith("refs/"):
         return refs.read_ref(places, ref)
-    done = run_git(places, "rev-parse", "--verify", "--quiet", "--end-of-options", ref)
-    return done.text.strip() or None if done.returncode == 0 else None
+    finished = run_git(places, "rev-parse", "--verify", "--quiet", "--end-of-options", ref)
+    return finished.text.strip() or None if finished.returncode == 0 else None
 
 
 def count_commits(places: Places, commit: str) -> int:
-    """How many commits that one reaches, itself included."""
+    """Return the number of commits that a commit reaches, including itself."""
     return int(run_git(places, "rev-list", "--count", "--end-of-options", commit).text or 0)
 
 
 def contains_commit(places: Places, commit: str, part: str) -> bool | None:
-    """Whether a commit has another one among its ancestors; None if one of them is missing."""
-    done = run_git(places, "merge-base", "--is-ancestor", "--end-of-options", part, commit)
-    return not done.returncode if done.returncode in (0, 1) else None
+    """Return whether a commit has `part` as an ancestor, or None if one of them is missing."""
+    finished = run_git(places, "merge-base", "--is-ancestor", "--end-of-options", part, commit)
+    return not finished.returncode if finished.returncode in (0, 1) else None
 
 
 def set_ref(places: Places, ref: str, commit: str | None) -> None:
-    """Move a local ref, or (None) remove it."""
+    """Move a local ref. Without a commit, remove it."""
     check_git(places, "update-ref", *((ref, commit) if commit else ("-d", ref)))
 
 
 def remove_stale_locks(places: Places, ref: str) -> None:
-    """Remove the locks that a killed git left beside a ref or the refs below it; git never does.
+    """Remove the locks that a killed git left next to a ref or the refs below it. git never removes
+    them.
 
-    The caller ensures that nobody else moves them.
+    The caller ensures that no other process moves these refs.
     """
     path = places.common / ref
     for lock in path.parent.glob(f"{path.name}*.lock"):
-        with contextlib.suppress(FileNotFoundError):  # its owner is alive: git, when it packs refs
+        with contextlib.suppress(FileNotFoundError):  # removed by its owner, a git that packs refs
             age = time.time() - lock.stat().st_mtime
             time.sleep(_LOCK_SECONDS if 0 <= age < _LOCK_SECONDS else 0)
             lock.unlink()
 
 
 def fetch(places: Places, peer: Peer, ref: str, into: str) -> str | None:
-    """Fetch `ref` of the other side as the local ref `into`, with all its objects.
+    """Fetch `ref` of the other side as the local ref `into`, with all its objects. Returns its
+    commit.
 
-    None: the other side has no such ref, and `into` stays as it was. Raises `RemoteUnreachable`,
+    None if the other side has no such ref. Then `into` does not change. Raises `RemoteUnreachable`,
     `RemoteMissing`, `RemoteDamaged`, `AuthenticationFailed`.
     """
-    # Without --no-filter a partial clone would leave the contents behind, and fetch them one by one
-    # when they are read.
+    # Without --no-filter a partial clone would not fetch the contents now, and later fetch them one
+    # by one when they are read.
     options = (
         "--quiet",
         "--no-tags",
@@ -112,134 +117,142 @@ def fetch(places: Places, peer: Peer, ref: str, into: str) -> str | None:
         "--refmap=",
         "--no-filter",
     )
-    done = _talk(places, peer, "fetch", *options, "--", peer.remote, f"+{ref}:{into}")
-    if done.returncode == 0:
+    finished = _run_remote(places, peer, "fetch", *options, "--", peer.remote, f"+{ref}:{into}")
+    if finished.returncode == 0:
         return read_tip(places, into)
-    if _NO_REF in done.error_text:
+    if _NO_REF in finished.error_text:
         return None
-    raise remotes.build_error(peer.remote, done)
+    raise remotes.build_error(peer.remote, finished)
 
 
 def fetch_commits(places: Places, peer: Peer, commits: list[str], *options: str) -> None:
-    """Fetch commits by their full names into this repository; no ref moves.
+    """Fetch commits by their full names into this repository. No ref moves.
 
-    `options` of `git fetch` say how much of their history comes. Raises as `fetch`.
+    `options` of `git fetch` select how much of their history is fetched. Raises the errors of
+    `fetch`.
     """
     fixed = ("--quiet", "--no-tags", "--no-write-fetch-head", "--no-auto-maintenance", "--refmap=")
-    done = _talk(places, peer, "fetch", *fixed, *options, "--", peer.remote, *commits)
-    if done.returncode != 0:
-        raise remotes.build_error(peer.remote, done)
+    finished = _run_remote(places, peer, "fetch", *fixed, *options, "--", peer.remote, *commits)
+    if finished.returncode != 0:
+        raise remotes.build_error(peer.remote, finished)
 
 
 def read_remote_ref(places: Places, peer: Peer, ref: str, *, within: float | None = None) -> str | None:
-    """The commit of `ref` on the other side, without fetching anything. Raises as `fetch`.
+    """Return the commit of `ref` on the other side without fetching, or None.
 
-    `within`: seconds to wait for the answer, if nobody is asked for a password.
+    `within`: seconds to wait for an unattended answer. Raises the errors of `fetch`.
     """
     return _list_refs(places, peer, "--", peer.remote, ref, within=within).get(ref)
 
 
 def list_remote_refs(places: Places, peer: Peer, prefix: str) -> dict[str, str]:
-    """The commits of the other side's refs below a prefix, by ref. Raises as `fetch`."""
+    """Return the commits of the other side's refs below a prefix, by ref. Raises the errors of
+    `fetch`.
+    """
     return _list_refs(places, peer, "--", peer.remote, f"{prefix}*")
 
 
 def delete_refs(places: Places, peer: Peer, refs: Mapping[str, str]) -> None:
-    """Delete refs of the other side that still are these commits. Runs no hook.
+    """Delete refs of the other side that still point to these commits. Runs no hook.
 
-    Raises `RemoteMoved`, `RemoteRejected`, and as `fetch`.
+    Raises `RemoteMoved`, `RemoteRejected`, and the errors of `fetch`.
     """
     leases = [f"--force-with-lease={ref}:{commit}" for ref, commit in refs.items()]
     deleted = [f":{ref}" for ref in refs]
-    answer = _talk(places, peer, "push", "--porcelain", "--no-verify", *leases, "--", peer.remote, *deleted)
-    if answer.returncode != 0:
-        raise remotes.build_push_error(peer.remote, next(iter(refs)), answer, "deletion")
+    finished = _run_remote(places, peer, "push", "--porcelain", "--no-verify", *leases, "--", peer.remote, *deleted)
+    if finished.returncode != 0:
+        raise remotes.build_push_error(peer.remote, next(iter(refs)), finished, "deletion")
 
 
 def list_remote_branches(places: Places, peer: Peer) -> list[str]:
-    """The commits of the other side's branches now, here or not. Raises as `fetch`."""
+    """Return the commits of the other side's branches, even if this clone lacks them. Raises the
+    errors of `fetch`.
+    """
     return list(dict.fromkeys(_list_refs(places, peer, "--heads", "--", peer.remote).values()))
 
 
 def _list_refs(places: Places, peer: Peer, *what: str, within: float | None = None) -> dict[str, str]:
-    """Commits by the refs of the other side."""
-    done = _talk(places, peer, "ls-remote", "--quiet", *what, within=within)
-    if done.returncode != 0:
-        raise remotes.build_error(peer.remote, done)
-    lines = (line.partition("\t") for line in done.text.splitlines())
+    """Return commits by the refs of the other side."""
+    finished = _run_remote(places, peer, "ls-remote", "--quiet", *what, within=within)
+    if finished.returncode != 0:
+        raise remotes.build_error(peer.remote, finished)
+    lines = (line.partition("\t") for line in finished.text.splitlines())
     return {name: commit for commit, _, name in lines}
 
 
 def push(
     places: Places, peer: Peer, commit: str, ref: str, *, expected: str | None, content: str = "knowledge"
 ) -> bool:
-    """Let `ref` of the other side be the commit, if it still is `expected` (None: not there).
+    """Push the commit to `ref` of the other side, if the ref still is at `expected` (None: it does
+    not exist).
 
-    False: it was that commit already. `content`: what messages call that which is pushed.
-    Raises `RemoteMoved` where it is not, `RemoteRejected`, and as `fetch`.
+    Returns False if the ref was already at the commit. `content`: what is pushed, for messages.
+    Raises `RemoteMoved` if the ref is elsewhere, `RemoteRejected`, and the errors of `fetch`.
     """
     try:
-        return _push(places, peer, commit, ref, expected=expected, content=content)
+        return _push_once(places, peer, commit, ref, expected=expected, content=content)
     except RemoteMoved:
         if read_remote_ref(places, peer, ref) != expected:
             raise
-        time.sleep(_LOCK_SECONDS)  # somebody may hold the ref at this moment
+        time.sleep(_LOCK_SECONDS)  # another process may hold the ref at this moment
         try:
-            return _push(places, peer, commit, ref, expected=expected, content=content)
+            return _push_once(places, peer, commit, ref, expected=expected, content=content)
         except RemoteMoved as again:
             if read_remote_ref(places, peer, ref) != expected:
                 raise
             raise remotes.build_stuck_error(peer.remote, ref, str(again.details["told"])) from again
 
 
-def _push(places: Places, peer: Peer, commit: str, ref: str, *, expected: str | None, content: str) -> bool:
-    """As `push`. Something in the way may look like another person's push."""
-    # git refuses to push one ref to a mirror by its name.
+def _push_once(places: Places, peer: Peer, commit: str, ref: str, *, expected: str | None, content: str) -> bool:
+    """Push like `push`, once. A lock on the other side may look like another client's push."""
+    # git refuses to push a single ref to a mirror that is given by its name.
     code = places.code_places or places
-    to = read_push_urls(code, peer.remote)[0] if is_mirror(code, peer.remote) else peer.remote
-    # The user's own pre-push hook is for code, and ours would call this again.
+    target = read_push_urls(code, peer.remote)[0] if is_mirror(code, peer.remote) else peer.remote
+    # The user's own pre-push hook is for code, and vmrag's would call this again.
     lease = f"--force-with-lease={ref}:{expected or ''}"
-    done = _talk(places, peer, "push", "--porcelain", "--no-verify", lease, "--", to, f"{commit}:{ref}")
-    if done.returncode == 0:
-        return not any(line.startswith(_UP_TO_DATE) for line in done.text.splitlines())
-    raise remotes.build_push_error(peer.remote, ref, done, content)
+    finished = _run_remote(places, peer, "push", "--porcelain", "--no-verify", lease, "--", target, f"{commit}:{ref}")
+    if finished.returncode == 0:
+        return not any(line.startswith(_UP_TO_DATE) for line in finished.text.splitlines())
+    raise remotes.build_push_error(peer.remote, ref, finished, content)
 
 
-def _talk(places: Places, peer: Peer, *arguments: str, within: float | None = None) -> proc.FinishedProcess:
+def _run_remote(places: Places, peer: Peer, *arguments: str, within: float | None = None) -> proc.FinishedProcess:
     if peer.remote.startswith("-") or "::" in peer.remote.partition("://")[0]:
-        raise RemoteInvalid(f"{redact_url(peer.remote)[:80]!r} is no remote.", hint="git remote -v")
+        raise RemoteInvalid(f"{redact_url(peer.remote)[:80]!r} is not a remote.", hint="git remote -v")
     if places.is_jj_workspace:
-        raise _jj_remote_refused(places.code_places or places, peer)
+        raise _build_jj_error(places.code_places or places, peer)
     patience = _PATIENT_SECONDS if peer.may_ask else credentials.SILENT_SECONDS
     options = [*_OPTIONS, "http.lowSpeedLimit=1", f"http.lowSpeedTime={patience}"]
     if peer.schemes is not None:
         options += [f"protocol.{transport}.allow=never" for transport in _TRANSPORTS if transport not in peer.schemes]
     settings = [word for option in options for word in ("-c", option)]
-    access = credentials.build_environment(places, credentials.read_credentials(places), ask=peer.may_ask)
+    access = credentials.build_environment(places, credentials.read_credentials(places), may_ask=peer.may_ask)
     extra = env.read_git_options() | env.read_unattended() | access
     if peer.may_ask:
         return run_git(places, *settings, *arguments, extra=extra)
-    most = within or (_MOST_SECONDS_OF_A_QUESTION if arguments[0] == "ls-remote" else _MOST_SECONDS)
+    most = within or (_MOST_SECONDS_OF_LISTING if arguments[0] == "ls-remote" else _MOST_SECONDS)
     try:
         return run_git(places, *settings, *arguments, extra=extra | {"GIT_TERMINAL_PROMPT": "0"}, timeout=most)
     except TimeoutError as error:
-        where = redact_url(peer.remote)
+        address = redact_url(peer.remote)
         raise RemoteUnreachable(
-            f"{where} was given up: git {arguments[0]} was not done after {most:,g} s.",
-            hint=f"git ls-remote {quoted(where)}",
-            remote=where,
+            f"git {arguments[0]} did not finish for {address} within {most:,g} s.",
+            hint=f"git ls-remote {quoted(address)}",
+            remote=address,
         ) from error
 
 
-def _jj_remote_refused(code: Places, peer: Peer) -> RemoteNotTrusted:
-    """The repository names the remote's URL and the programs that reach it. git by itself would not
-    use that repository, which may have come in an archive.
+def _build_jj_error(code: Places, peer: Peer) -> RemoteNotTrusted:
+    """Return the error for a remote of a jj workspace.
+
+    Its repository names the remote's URL and the programs that contact it. git itself would not use
+    that repository, which may come from an archive.
     """
     from vmrag_link.git import jj
 
-    where = redact_url(peer.remote)
+    address = redact_url(peer.remote)
     return RemoteNotTrusted(
-        f"{where} was not contacted: {code.top} is a workspace of jj without .git.",
+        f"{address} was not contacted: {code.top} is a jj workspace without .git.",
         hint=jj.main_folder_hint(code, "vmrag fetch"),
-        remote=where,
+        remote=address,
     )

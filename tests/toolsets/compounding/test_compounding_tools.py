@@ -383,7 +383,7 @@ def test_what_git_ignores_is_no_document_of_a_project(tools, project):
     for folder in ("private", "private/deep", "private/clone", "private/clone/docs"):
         said = hostile(project, docs_path=folder)
         assert said["error"] == "ACCESS_DENIED"
-        assert f"{project.top / folder} was not taken: git ignores it" in said["message"]
+        assert f"{project.top / folder} was not imported: git ignores it" in said["message"]
     compounding.write(project.top, external_docs={"path": "private"})
     activated(project).error("ACCESS_DENIED", "search_external_docs", query="key")
     compounding.write(project.top)

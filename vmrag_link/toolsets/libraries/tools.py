@@ -52,7 +52,7 @@ def file(
     found = named_files.find_file(ws, path)
     own = f"vmrag import {quoted(path)} --library {quoted(name)}"
     hint = f"Only the user can take it all the same: {own}"
-    refuse_ignored(ws.places, found, hint=hint, agreed=agreed, ask=True)
+    refuse_ignored(ws.places, found, hint=hint, accepted=agreed, may_ask=True)
     return _one(ws, name, named_files.read_file(ws, found), metadata)
 
 

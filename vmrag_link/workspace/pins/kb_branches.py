@@ -68,12 +68,12 @@ def prepare_branch(ws: Workspace, target: Target) -> str:
     # topic.
     own = target.in_use_by is not None
     with locks.hold_exclusive(ws.places.locks / "mapping.lock", purpose="name a KB branch", timeout=ws.lock_timeout):
-        mapped = plumbing.find_kb_branch(ws.places, code, own=own)
+        mapped = plumbing.find_kb_branch(ws.places, code, of_tree=own)
         taken = {kb.lower() for kb in plumbing.read_kb_owners(ws.places) if kb != mapped}
         if mapped and mapped.lower() not in taken and ws.engine.is_legal_branch_name(mapped):
             return mapped
         name = find_free_name(ws.engine, code, taken | ({code.lower()} if own else set()))
-        plumbing.set_kb_branch(ws.places, code, name, own=own)
+        plumbing.set_kb_branch(ws.places, code, name, of_tree=own)
     if target.in_use_by:
         ws.progress.note(lease.describe_shared(target.in_use_by, code, name))
     return name
