@@ -56,7 +56,7 @@ def test_texts_come_from_blobs_not_from_the_work_tree(repo):
         file.path: said for file, said in read_texts_at_commit(locate_work_tree(repo.top), listed(repo).files["docs"])
     }
     assert found["README.md"] == ("# A\n", "")
-    assert found["docs/b.md"] == (None, "is no text")
+    assert found["docs/b.md"] == (None, "is not text")
 
 
 def test_links_submodules_and_what_is_too_large_or_empty_are_left_out(repo, tmp_path):
@@ -90,7 +90,7 @@ def test_attributes_are_those_of_the_commit_and_of_nothing_else(repo):
     repo.write(".gitattributes", "b.md filter=x\n")
     found = listed(repo)
     assert paths(found) == ["b.md"]
-    assert reasons(found) == {"a.lfs.md": "is kept in Git LFS", "gen/c.md": "is generated, as .gitattributes says"}
+    assert reasons(found) == {"a.lfs.md": "is kept in Git LFS", "gen/c.md": "is generated according to .gitattributes"}
 
 
 def test_paths_that_fold_to_one_and_names_that_are_no_ids_are_left_out_and_named(repo):
@@ -110,8 +110,8 @@ def test_paths_that_fold_to_one_and_names_that_are_no_ids_are_left_out_and_named
     found = listed(repo)
     assert paths(found) == ["docs/A.md", "docs/e\u0301.md"]
     assert sorted(reasons(found).values()) == [
-        "cannot be told from docs/A.md where letter case or accents do not count",
-        "cannot be told from docs/e\u0301.md where letter case or accents do not count",
+        "has the same path as docs/A.md on systems that ignore letter case or accents",
+        "has the same path as docs/e\u0301.md on systems that ignore letter case or accents",
         "has a path that has control characters",
         "has a path that is longer than 255 characters",
         "has a path that is not UTF-8",

@@ -249,7 +249,7 @@ def test_no_program_of_the_configuration_runs(committed, tmp_path):
     committed.listed()
     committed.unchanged()
     assert not mark.exists()
-    assert committed.reasons()["README.md"] == "has the filter a=b: what lies in git is not what is read"
+    assert committed.reasons()["README.md"] == "has the filter a=b, which changes its content"
 
 
 def test_files_with_a_filter_are_never_read(committed, monkeypatch):
@@ -272,7 +272,7 @@ def test_links_pipes_and_folders_in_place_of_files_are_not_followed(committed, t
     (committed.top / "other").symlink_to(tmp_path / "elsewhere")
     found = committed.listed()
     assert committed.docs() == {"README.md": "", "docs/a.txt": ""}
-    assert committed.reasons() == {"docs/link.md": "is a link", "docs/pipe.md": "is no regular file"}
+    assert committed.reasons() == {"docs/link.md": "is a link", "docs/pipe.md": "not a regular file"}
     assert "other/a.md" in found.removed
     with disk.Disk(committed.top) as opened:
         for path in ("other/a.md", "docs/link.md", "docs/pipe.md", "docs/folder.md"):

@@ -62,9 +62,9 @@ def test_every_file_that_is_left_out_is_named_with_its_reason(project):
     project.commit("files", **files)
     found = left_out(project.ask("sources"))
     assert found.keys() == files.keys()
-    assert found["docs/b.md"] == "is no text"
+    assert found["docs/b.md"] == "is not text"
     assert found["docs/c.md"] == "is empty"
-    assert found["docs/d.md"] == "is generated, as it says itself"
+    assert found["docs/d.md"] == "is marked as generated"
 
 
 def test_of_many_files_that_are_left_out_a_few_are_shown(project):

@@ -1,7 +1,7 @@
-"""What the `.gitattributes` files of a tree say, as far as it matters here.
+"""Attributes from the `.gitattributes` files of a tree, as far as sources use them.
 
-They are parsed, because git answers for the work tree alone, and from places that a commit knows
-nothing of: `info/attributes`, the person's own file. Macros are those that are built in.
+The files are parsed here, because git answers only for the work tree, and also reads places outside
+of a commit: `info/attributes` and the user's own file. Only the built-in macros are supported.
 """
 
 from __future__ import annotations
@@ -24,26 +24,26 @@ FILTER, ENCODING, TEXT, DIFF, EOL = "filter", "working-tree-encoding", "text", "
 
 FOR_LISTING = (GENERATED, VENDORED, FILTER, ENCODING, TEXT, DIFF)
 FOR_STORING = (TEXT, EOL, ENCODING)
-"""What decides which blob git would store of a file, without filters."""
+"""Attributes that decide which blob git would store for a file, without filters."""
 
 Value = bool | str
-"""Set, unset, or a text. What is not specified has none."""
+"""Set, unset, or a text. An unspecified attribute has no value."""
 
 MOST_BYTES = 1_000_000
-"""Of one such file; of a larger one nothing is read."""
+"""Size limit of one such file. A larger file is ignored."""
 
 _MOST_BYTES_TOGETHER = 20_000_000
 _MOST_RULES = 20_000
 _MOST_RULES_OF_A_FILE = 1_000
-"""Each file asks all rules of the folders around it."""
+"""Limit for one file, which is matched with all rules of the folders around it."""
 
 _MOST_MATCHES = 50_000_000
-"""Rules asked, of all files together."""
+"""Maximum number of matched rules, for all files together."""
 
 _LONGEST_PATTERN = 255
 _MOST_WILDCARDS = 10
-"""Of a pattern that is read; brackets cost no more than letters. `*a` with `?` a hundred times
-takes a hundred steps at each letter of a name.
+"""Limits of a pattern. Brackets cost no more than letters. `*a` with a hundred `?` takes a hundred
+steps for each letter of a name.
 """
 
 _LONGEST_LINE = 2048  # git's own
@@ -56,17 +56,19 @@ _LITERAL = re.compile(r"\*?[^*?\[\\/]+")
 
 
 class AttributeRule(NamedTuple):
-    """`matches` gets a path from the rule's folder, and the file's name. None: not specified."""
+    """A rule. `matches` gets a path from the rule's folder, and the file's name. A value of None
+    means unspecified.
+    """
 
     matches: Callable[[str, str], bool]
     values: Mapping[str, Value | None]
 
 
 class TreeAttributes:
-    """The attributes of files below the top. A rule counts more than those above it, and than those
-    of the folders around.
+    """The attributes of files below the top. A later rule overrides earlier ones, and a rule of an
+    inner folder those of the folders around it.
 
-    `files`: contents by path. `names`: which attributes matter. Raises `LimitExceeded` for too many
+    `files`: contents by path. `names`: the attributes to read. Raises `LimitExceeded` for too many
     rules.
     """
 
@@ -74,75 +76,84 @@ class TreeAttributes:
         rules: dict[str, list[AttributeRule]] = {}
         for path, content in files.items():
             folder = path.removesuffix(FILE_NAME)
-            rules[folder] = [*_rules(content, names)]
+            rules[folder] = [*_parse_rules(content, names)]
         if sum(map(len, rules.values())) > _MOST_RULES:
-            raise _too_many(f"more than {_MOST_RULES:,} rules")
-        self._rules = _that_matter(rules, names)
+            raise _build_limit_error(f"more than {_MOST_RULES:,} rules")
+        self._rules_by_folder = _select_rules(rules, names)
         self._chains: dict[str, list[tuple[int, list[AttributeRule]]]] = {}
         self._matches = 0
 
     def get_values(self, path: str) -> dict[str, Value]:
-        """What is specified for a file. Raises `LimitExceeded`, also as `beside.require_time`."""
+        """Return the specified attributes of a file.
+
+        Raises `LimitExceeded` for too many rules, and after the deadline of `beside`.
+        """
         folder, _, name = path.rpartition("/")
-        chain = self._chain(folder)
+        chain = self._build_chain(folder)
         if not chain:
             return {}
         self._matches += sum(len(rules) for _, rules in chain)
         if self._matches > _MOST_MATCHES:
-            raise _too_many("too many rules for so many files")
+            raise _build_limit_error("too many rules for so many files")
         beside.require_time(f"Matching files with {FILE_NAME}")
-        found: dict[str, Value | None] = {}
+        values: dict[str, Value | None] = {}
         path, name = wildmatch.encode_path(path), wildmatch.encode_path(name)
         for start, rules in chain:
             below = path[start:]
             for rule in rules:
                 if rule.matches(below, name):
-                    found |= rule.values
-        return {name: value for name, value in found.items() if value is not None}
+                    values |= rule.values
+        return {name: value for name, value in values.items() if value is not None}
 
-    def _chain(self, folder: str) -> list[tuple[int, list[AttributeRule]]]:
-        """The rules that count for the files of a folder, outer ones first, and where the paths
-        begin that they are asked.
+    def _build_chain(self, folder: str) -> list[tuple[int, list[AttributeRule]]]:
+        """Return the rules for the files of a folder, outer ones first, each with the start of the
+        path that is matched.
         """
-        if (known := self._chains.get(folder)) is not None:
-            return known
+        if (cached := self._chains.get(folder)) is not None:
+            return cached
         around = [""]
         for part in folder.split("/") if folder else []:
             around.append(f"{around[-1]}{part}/")
-        chain = [(len(wildmatch.encode_path(each)), self._rules[each]) for each in around if self._rules.get(each)]
-        if sum(len(each) for _, each in chain) > _MOST_RULES_OF_A_FILE:
-            raise _too_many(f"more than {_MOST_RULES_OF_A_FILE:,} rules for one file")
+        chain = [
+            (len(wildmatch.encode_path(name)), self._rules_by_folder[name])
+            for name in around
+            if self._rules_by_folder.get(name)
+        ]
+        if sum(len(rules) for _, rules in chain) > _MOST_RULES_OF_A_FILE:
+            raise _build_limit_error(f"more than {_MOST_RULES_OF_A_FILE:,} rules for one file")
         self._chains[folder] = chain
         return chain
 
 
 def require_few_bytes(size: int) -> None:
-    """Raises `LimitExceeded` if all these files together have too many."""
+    """Raise `LimitExceeded` if all attribute files together have too many bytes."""
     if size > _MOST_BYTES_TOGETHER:
-        raise _too_many(f"{size:,} bytes; at most {_MOST_BYTES_TOGETHER:,} are read")
+        raise _build_limit_error(f"{size:,} bytes; at most {_MOST_BYTES_TOGETHER:,} are read")
 
 
-def _too_many(what: str) -> LimitExceeded:
+def _build_limit_error(what: str) -> LimitExceeded:
     return LimitExceeded(
         f"The {FILE_NAME} files of the repository have {what}.",
-        hint=f"git ls-files '*{FILE_NAME}'   (and remove what is not needed)",
+        hint=f"git ls-files '*{FILE_NAME}'   (remove those that are not needed)",
     )
 
 
-def _that_matter(rules: Mapping[str, list[AttributeRule]], names: Collection[str]) -> dict[str, list[AttributeRule]]:
-    """Without those of `text` and `diff` where they are asked because of binary files, and nothing
-    is said to be one: most rules are of these two.
+def _select_rules(rules: Mapping[str, list[AttributeRule]], names: Collection[str]) -> dict[str, list[AttributeRule]]:
+    """Return the rules without the attributes `text` and `diff` if they are read only to find
+    binary files and no rule marks one. Most rules have only these two.
     """
-    if DIFF not in names or any(rule.values.get(DIFF) is False for each in rules.values() for rule in each):
+    if DIFF not in names or any(rule.values.get(DIFF) is False for group in rules.values() for rule in group):
         return dict(rules)
     kept = {}
-    for folder, each in rules.items():
-        left = [rule._replace(values={k: v for k, v in rule.values.items() if k not in (TEXT, DIFF)}) for rule in each]
-        kept[folder] = [rule for rule in left if rule.values]
+    for folder, group in rules.items():
+        reduced = [
+            rule._replace(values={k: v for k, v in rule.values.items() if k not in (TEXT, DIFF)}) for rule in group
+        ]
+        kept[folder] = [rule for rule in reduced if rule.values]
     return kept
 
 
-def _rules(content: bytes, names: Collection[str]) -> Iterator[AttributeRule]:
+def _parse_rules(content: bytes, names: Collection[str]) -> Iterator[AttributeRule]:
     if len(content) > MOST_BYTES:
         return
     text = content.removeprefix(b"\xef\xbb\xbf").decode("utf-8", "surrogateescape")
@@ -150,90 +161,91 @@ def _rules(content: bytes, names: Collection[str]) -> Iterator[AttributeRule]:
         stripped = line.strip(" \t\r")
         if not stripped or stripped.startswith("#") or len(stripped) > _LONGEST_LINE:
             continue
-        if (found := _LINE.match(stripped)) is None:
+        if (match := _LINE.match(stripped)) is None:
             continue
-        pattern = found[2] if found[1] is None else _ESCAPE.sub(_unescaped, found[1])
-        # A negative pattern is none; that of a folder says nothing of the files in it.
+        pattern = match[2] if match[1] is None else _ESCAPE.sub(_decode_escape, match[1])
+        # git ignores negative patterns. The pattern of a folder does not apply to the files in it.
         if not pattern or pattern.startswith(("!", "[attr]")) or pattern.endswith("/"):
             continue
         if len(pattern) > _LONGEST_PATTERN or len(_WILDCARD.findall(pattern)) > _MOST_WILDCARDS:
             continue
-        stated = _values(_valid(stripped[found.end() :]).split())
-        if values := {name: value for name, value in stated.items() if name in names}:
-            yield AttributeRule(_matcher(pattern), values)
+        values = _parse_values(_escape_surrogates(stripped[match.end() :]).split())
+        if selected := {name: value for name, value in values.items() if name in names}:
+            yield AttributeRule(_build_matcher(pattern), selected)
 
 
-def _valid(text: str) -> str:
-    """As text that can be written: reasons and encodings quote values. Patterns stay as they are,
-    for names that are not UTF-8.
+def _escape_surrogates(text: str) -> str:
+    """Return text that can be written, because reasons and encodings quote values. Patterns stay
+    unchanged, for names that are not UTF-8.
     """
     return text if text.isascii() else text.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
 
 
-def _unescaped(found: re.Match[str]) -> str:
-    what = found[1]
-    if len(what) == 1:
-        return _ESCAPES.get(what, what)
-    return bytes([int(what, 8) & 0xFF]).decode("utf-8", "surrogateescape")
+def _decode_escape(match: re.Match[str]) -> str:
+    escaped = match[1]
+    if len(escaped) == 1:
+        return _ESCAPES.get(escaped, escaped)
+    return bytes([int(escaped, 8) & 0xFF]).decode("utf-8", "surrogateescape")
 
 
-def _values(words: list[str]) -> dict[str, Value | None]:
-    found: dict[str, Value | None] = {}
+def _parse_values(words: list[str]) -> dict[str, Value | None]:
+    values: dict[str, Value | None] = {}
     for word in words:
         name, equals, value = word.partition("=")
         match word[0]:
             case "-":
-                found[word[1:]] = False
+                values[word[1:]] = False
             case "!":
-                found[word[1:]] = None
+                values[word[1:]] = None
             case _ if name == "binary" and not equals:
-                found |= _BINARY
+                values |= _BINARY
             case _:
-                found[name] = value if equals else True
-    return found
+                values[name] = value if equals else True
+    return values
 
 
-def _matcher(pattern: str) -> Callable[[str, str], bool]:
-    """A pattern without a slash is one of the file's name alone."""
+def _build_matcher(pattern: str) -> Callable[[str, str], bool]:
+    """Return a function that matches a path. A pattern without a slash matches the file's name
+    only.
+    """
     if "/" not in pattern:
         if _LITERAL.fullmatch(pattern):
-            wanted = wildmatch.encode_path(pattern.removeprefix("*"))
+            literal = wildmatch.encode_path(pattern.removeprefix("*"))
             if pattern.startswith("*"):
-                return lambda _, name: name.endswith(wanted)
-            return lambda _, name: name == wanted
-        of_name = wildmatch.compile_pattern(pattern).fullmatch
-        return lambda _, name: of_name(name) is not None
-    of_path = wildmatch.compile_pattern(pattern).fullmatch
-    return lambda path, _: of_path(path) is not None
+                return lambda _, name: name.endswith(literal)
+            return lambda _, name: name == literal
+        match_name = wildmatch.compile_pattern(pattern).fullmatch
+        return lambda _, name: match_name(name) is not None
+    match_path = wildmatch.compile_pattern(pattern).fullmatch
+    return lambda path, _: match_path(path) is not None
 
 
-BINARY = "is binary, as .gitattributes says"
+BINARY = "is binary according to .gitattributes"
 
 
 def find_attribute_flaw(values: Mapping[str, Value]) -> str:
+    """Return why a file with these attributes is not a document, or an empty text."""
     if why := find_storage_flaw(values):
         return why
     for name, what in ((GENERATED, "generated"), (VENDORED, "vendored")):
         if is_set(values.get(name)):
-            return f"is {what}, as .gitattributes says"
+            return f"is {what} according to .gitattributes"
     return ""
 
 
 def find_storage_flaw(values: Mapping[str, Value]) -> str:
-    """Return why attributes make a file something else than text."""
+    """Return why attributes make the stored file something else than text, or an empty text."""
     if not values:
         return ""
     if (driver := values.get(FILTER, False)) is not False:
         if driver == "lfs":
             return "is kept in Git LFS"
-        return (
-            f"has the filter {driver}: what lies in git is not what is read" if driver is not True else "has a filter"
-        )
+        return f"has the filter {driver}, which changes its content" if driver is not True else "has a filter"
     return BINARY if is_binary(values) else ""
 
 
 def is_binary(values: Mapping[str, Value]) -> bool:
-    """Return True if attributes make a file binary."""
+    """Return whether attributes make a file binary."""
     return values.get(TEXT) is False and values.get(DIFF) is False
 
 
@@ -242,10 +254,14 @@ def is_set(value: Value | None) -> bool:
 
 
 def is_handwritten(values: Mapping[str, Value]) -> bool:
-    """Whether attributes say that nothing generated it; then no rule here guesses otherwise."""
+    """Return whether attributes mark a file as not generated. Then no rule here guesses
+    otherwise.
+    """
     return bool(values) and values.get(GENERATED, True) in (False, "false")
 
 
 def list_relevant_names(sources: Sequence[SourceSettings]) -> list[str]:
-    """All that matters to these sources, and some that none of them has."""
-    return [*dict.fromkeys(each for source in sources for each in build_included(source)), PATHSPEC]
+    """Return pathspecs of all files that matter to these sources, possibly with some files that are
+    in none of them.
+    """
+    return [*dict.fromkeys(pathspec for source in sources for pathspec in build_included(source)), PATHSPEC]

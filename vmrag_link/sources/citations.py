@@ -1,10 +1,10 @@
 """The files and lines of the repository that a note cites, found in its text alone.
 
 A citation is a path in prose or in a code span (`src/auth.py`, `src/auth.py:10-42`,
-`src/auth.py#L10-L20`), or the target of a Markdown link. Code blocks and URLs cite nothing. This
+`src/auth.py#L10-L20`), or the target of a Markdown link. Code blocks and URLs are ignored. This
 module does not check that git tracks such a file.
 
-The text is untrusted: each step takes time in proportion to its length.
+The text is untrusted, so the time of each step is proportional to its length.
 """
 
 from __future__ import annotations
@@ -44,8 +44,10 @@ _NAME = re.compile(r"[\w.+@-]+\Z")
 
 
 class Citation(Record, frozen=True):
-    """`paths`: the files that may be meant, the most probable one first. `first` and `last` count
-    from 1; both are 0 for the whole file.
+    """A cited file or part of a file.
+
+    `paths`: the possible files, the most probable one first. `first` and `last` are line numbers
+    from 1. Both are 0 for the whole file.
     """
 
     paths: tuple[str, ...]
@@ -138,7 +140,9 @@ def _split_code_spans(line: str) -> tuple[str, list[str]]:
 
 
 def _find_in_code(span: str) -> Iterator[Citation]:
-    """A span may be a path with blanks, or a bare file name; otherwise each word may be a path."""
+    """Yield the citations of a code span. It may be a path with blanks, or a bare file name.
+    Otherwise each word may be a path.
+    """
     if "://" in span:
         span = _without_urls(span)
     words = span.split()
@@ -150,7 +154,9 @@ def _find_in_code(span: str) -> Iterator[Citation]:
 
 
 def _read_token(token: str, *, whole: bool = False) -> Iterator[Citation]:
-    """`whole`: a code span, in which also a name without folder and suffix is a file."""
+    """Yield the citation of a word, if it is one. `whole`: in a code span, a name without folder
+    and suffix may also be a file.
+    """
     token = token.rstrip(".,:;!?")
     if len(token) > _LONGEST or token.startswith(("-", "~", "$", "/")):
         return
@@ -163,7 +169,9 @@ def _read_token(token: str, *, whole: bool = False) -> Iterator[Citation]:
 
 
 def _read_target(target: str, folder: str) -> Iterator[Citation]:
-    """A link is relative to the note's folder. GitHub reads `/docs/a.md` from the top."""
+    """Yield the citation of a link target. A link is relative to the note's folder. GitHub reads
+    `/docs/a.md` from the top.
+    """
     if len(target) > _LONGEST or _OTHER_SCHEME.match(target):
         return
     path, first, last = _split_lines(target)

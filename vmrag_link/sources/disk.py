@@ -1,10 +1,11 @@
-"""Files of the work tree, read as a stranger may have left them: no link is followed in any part of
-a path, and no pipe or device is waited for.
+"""Read files of a work tree that may be untrusted. No link is followed in any part of a path, and
+nothing waits for a pipe or device.
 
-A file is named by what git would store of it, so that it has one name here and there. Line ends and
-encodings count as attributes and `core.autocrlf` say; no filter runs, and `ident` is not applied.
-Where git knows better, as with line ends that the index has already, the name is another one than
-git's: that costs one more look at an equal text. Whether a file is changed at all is asked of git.
+A file is identified by the blob that git would store for it, so that it has one name on disk and in
+git. Attributes and `core.autocrlf` decide about line ends and encodings. No filter runs, and
+`ident` is not applied. If git knows better, for example for line ends that are already in the
+index, the name differs from git's. Then an equal text is read once more. git decides whether a file
+is changed at all.
 """
 
 from __future__ import annotations
@@ -29,7 +30,9 @@ _FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 
 class FileState(NamedTuple):
-    """`stamp` differs after the file was changed, unless that was within a tick of the clock."""
+    """Mode and stamp of a file. `stamp` differs after the file was changed, except within one tick
+    of the clock.
+    """
 
     mode: int
     stamp: FileStamp
@@ -48,12 +51,12 @@ class FileState(NamedTuple):
 
     @property
     def changed_at(self) -> int:
-        """The time in nanoseconds that it was last changed in any way."""
+        """Time of the last change of any kind, in nanoseconds."""
         return max(self.stamp[2:])
 
 
 class Disk:
-    """The files below a folder; paths are relative."""
+    """The files below a folder. Paths are relative."""
 
     def __init__(self, top: Path) -> None:
         self._top = os.open(top, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
@@ -67,32 +70,36 @@ class Disk:
         os.close(self._top)
 
     def read_state(self, path: str) -> FileState | None:
-        """None for what is not there, or cannot be looked at."""
+        """Return the state of a file, or None if it is missing or cannot be read."""
         try:
-            return _state(os.stat(path, dir_fd=self._top, follow_symlinks=False))
+            return _build_state(os.stat(path, dir_fd=self._top, follow_symlinks=False))
         except (OSError, ValueError):
             return None
 
     def read_file(self, path: str, limit: int) -> tuple[bytes, FileState]:
-        """All bytes of a regular file. Raises OSError, also for more than `limit`."""
-        descriptor = self._open(path)
+        """Return all bytes of a regular file and its state. Raises OSError, also for more than
+        `limit` bytes.
+        """
+        descriptor = self._open_path(path)
         try:
-            found = _state(os.fstat(descriptor))
-            if not found.is_regular:
-                raise OSError(errno.EINVAL, "is no regular file", path)
+            state = _build_state(os.fstat(descriptor))
+            if not state.is_regular:
+                raise OSError(errno.EINVAL, "not a regular file", path)
             parts, size = [], 0
             while part := os.read(descriptor, min(limit + 1 - size, 1 << 20)):
                 parts.append(part)
                 size += len(part)
                 if size > limit:
-                    raise OSError(errno.EFBIG, "is too large", path)
-            return b"".join(parts), found
+                    raise OSError(errno.EFBIG, "too large", path)
+            return b"".join(parts), state
         finally:
             os.close(descriptor)
 
     def read_many(self, paths: Iterable[str], limit: int) -> Iterator[tuple[str, bytes, int]]:
-        """Yield each path, its bytes and its size. A file that is larger than `limit` has only its
-        first bytes; a file that cannot be read has the size -`errno`. The paths should be sorted.
+        """Yield each path, its bytes and its size. The paths should be sorted.
+
+        For a file larger than `limit`, only the first bytes are returned. A file that cannot be
+        read has the size -`errno`.
         """
         with contextlib.ExitStack() as held:
             current, descriptor = "", self._top
@@ -103,14 +110,14 @@ class Disk:
                         held.close()
                         current, descriptor = "", self._top
                     if folder != current:
-                        descriptor = self._open(folder, _FOLDER)
+                        descriptor = self._open_path(folder, _FOLDER)
                         held.callback(os.close, descriptor)
                         current = folder
                     yield path, *_read_beginning(os.open(name, _FILE, dir_fd=descriptor), limit)
                 except OSError as error:
                     yield path, b"", -(error.errno or errno.EIO)
 
-    def _open(self, path: str, flags: int = _FILE) -> int:
+    def _open_path(self, path: str, flags: int = _FILE) -> int:
         *folders, name = path.split("/")
         current = self._top
         try:
@@ -128,17 +135,17 @@ class Disk:
 def _read_beginning(descriptor: int, limit: int) -> tuple[bytes, int]:
     """Return the bytes of a regular file and its size, and close it. Raises OSError."""
     try:
-        found = os.fstat(descriptor)
-        if not stat.S_ISREG(found.st_mode):
+        status = os.fstat(descriptor)
+        if not stat.S_ISREG(status.st_mode):
             raise OSError(errno.EINVAL, "not a regular file")
-        data = os.read(descriptor, found.st_size + 1 if found.st_size <= limit else BINARY_WITHIN)
-        return data, max(found.st_size, len(data))
+        data = os.read(descriptor, status.st_size + 1 if status.st_size <= limit else BINARY_WITHIN)
+        return data, max(status.st_size, len(data))
     finally:
         os.close(descriptor)
 
 
-def _state(found: os.stat_result) -> FileState:
-    return FileState(found.st_mode, (found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns))
+def _build_state(status: os.stat_result) -> FileState:
+    return FileState(status.st_mode, (status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns))
 
 
 _LONE_RETURN = re.compile(rb"\r(?!\n)")
@@ -146,8 +153,9 @@ _CONVERTING = ("true", "input", "yes", "on", "1")
 
 
 def convert_to_stored(data: bytes, values: Mapping[str, Value], autocrlf: str) -> bytes:
-    """`values` of `attributes.FOR_STORING`. Raises `ContentUnreadable` for another encoding than is
-    stated.
+    """Return the bytes that git would store. `values` are those of `attributes.FOR_STORING`.
+
+    Raises `ContentUnreadable` if the file does not have the specified encoding.
     """
     encoding = values.get(ENCODING)
     if isinstance(encoding, str):
@@ -156,15 +164,16 @@ def convert_to_stored(data: bytes, values: Mapping[str, Value], autocrlf: str) -
     if text is None and EOL in values:
         text = True
     if text is True:
-        return _with_newlines(data)
+        return _convert_line_ends(data)
     guessed = text == "auto" or (text is None and autocrlf.lower() in _CONVERTING)
     if guessed and b"\0" not in data and not _LONE_RETURN.search(data):
-        return _with_newlines(data)
+        return _convert_line_ends(data)
     return data
 
 
 def list_stored_forms(data: bytes, encoding: str) -> Iterator[bytes]:
-    """All that `stored_form` may give for these bytes, whatever attributes say of line ends.
+    """Yield all results that `convert_to_stored` may have for these bytes, for any line-end
+    attributes.
 
     Raises `ContentUnreadable`.
     """
@@ -172,11 +181,13 @@ def list_stored_forms(data: bytes, encoding: str) -> Iterator[bytes]:
         data = convert_to_utf8(data, encoding)
     yield data
     if b"\r\n" in data:
-        yield _with_newlines(data)
+        yield _convert_line_ends(data)
 
 
 def convert_to_utf8(data: bytes, encoding: str) -> bytes:
-    """Raises `ContentUnreadable`."""
+    """Return the text in UTF-8. Raises `ContentUnreadable` if the file does not have the
+    encoding.
+    """
     name = encoding.upper().removesuffix("-BOM")
     if name in ("UTF-8", "UTF8"):
         return data
@@ -186,5 +197,5 @@ def convert_to_utf8(data: bytes, encoding: str) -> bytes:
         raise ContentUnreadable(f"is not {encoding}") from None
 
 
-def _with_newlines(data: bytes) -> bytes:
+def _convert_line_ends(data: bytes) -> bytes:
     return data.replace(b"\r\n", b"\n")

@@ -1,5 +1,5 @@
-"""Files of sources as documents: their texts, as git's blobs have them or as edited files were
-seen, what these become, and the collections that they make.
+"""Convert the files of sources to documents: their texts, from git's blobs or from edited files,
+the documents, and their collections.
 """
 
 from __future__ import annotations
@@ -45,60 +45,61 @@ _BATCH_FILES = 2_000
 _BATCH_BYTES = 32_000_000
 
 _BYTES_A_PROCESS = 4_000_000
-"""Bytes of files that are worth a process: they take it a second, and its start a twentieth."""
+"""Bytes of files for one process: cutting them takes a second, starting a process a twentieth."""
 
 _MISSING = SourceText(None, "is not in this clone")
 
 _SPARE_BYTES = 4
-"""What an encoding takes more on the disk than as UTF-8, at most so many times."""
+"""Maximum factor by which an encoding is larger on disk than UTF-8."""
 
 
 def read_texts_at_commit(places: Places, files: Sequence[TreeFile]) -> Iterator[tuple[TreeFile, SourceText]]:
-    """The texts of files at a commit, in the order of the files; so many bytes are in memory at a
-    time as one batch has.
+    """Yield the texts of files at a commit, in the order of the files. One batch is in memory at a
+    time.
 
-    Raises as `git.beside.look`.
+    Raises `GitFailed` and `LimitExceeded`.
     """
-    for batch in _batches(files):
-        contents = beside.read_blobs(places, (each.blob for each in batch))
+    for batch in _split_batches(files):
+        contents = beside.read_blobs(places, (tree_file.blob for tree_file in batch))
         for file in batch:
             data = contents.get(file.blob)
             yield file, _MISSING if data is None else convert_blob(file, data)
 
 
 def read_texts_in_work_tree(places: Places, files: Sequence[TreeFile]) -> Iterator[tuple[TreeFile, SourceText]]:
-    """As `texts_at_commit`. What git does not have comes from the file.
+    """Yield the texts of files in the work tree like `read_texts_at_commit`. Contents that git
+    lacks are read from the files.
 
-    Raises `FileFailed` for a file that is not any more what was listed: list again.
+    Raises `FileFailed` for a file that has changed since it was listed. Then list the files again.
     """
-    known = {each.blob for each in files if not each.uncommitted}
-    known |= beside.read_blob_sizes(places, (each.blob for each in files if each.uncommitted)).keys()
+    stored = {tree_file.blob for tree_file in files if not tree_file.uncommitted}
+    stored |= beside.read_blob_sizes(places, (tree_file.blob for tree_file in files if tree_file.uncommitted)).keys()
     with Disk(places.top) as disk:
-        for batch in _batches(files):
-            contents = beside.read_blobs(places, (each.blob for each in batch if each.blob in known))
+        for batch in _split_batches(files):
+            contents = beside.read_blobs(places, (tree_file.blob for tree_file in batch if tree_file.blob in stored))
             for file in batch:
                 data = contents.get(file.blob)
-                if data is None and not (file.blob in known and file.uncommitted):
-                    data = _from_disk(disk, file)
+                if data is None and not (file.blob in stored and file.uncommitted):
+                    data = _read_from_disk(disk, file)
                 yield file, _MISSING if data is None else convert_blob(file, data)
 
 
-def _from_disk(disk: Disk, file: TreeFile) -> bytes:
+def _read_from_disk(disk: Disk, file: TreeFile) -> bytes:
     try:
         data, _ = disk.read_file(file.path, 2 * file.size + _SPARE_BYTES * file.size * bool(file.encoding) + 1)
         for form in list_stored_forms(data, file.encoding):
             if hash_blob(form, like=file.blob) == file.blob:
                 return form
     except (OSError, ValueError, ContentUnreadable) as error:
-        raise _moved(file) from error
-    raise _moved(file)
+        raise _build_changed_error(file) from error
+    raise _build_changed_error(file)
 
 
-def _moved(file: TreeFile) -> FileFailed:
-    return FileFailed(f"{file.path} changed while it was read.", hint="Call again.", path=file.path)
+def _build_changed_error(file: TreeFile) -> FileFailed:
+    return FileFailed(f"{file.path} changed while it was read.", hint="Run the command again.", path=file.path)
 
 
-def _batches(files: Sequence[TreeFile]) -> Iterator[Sequence[TreeFile]]:
+def _split_batches(files: Sequence[TreeFile]) -> Iterator[Sequence[TreeFile]]:
     start = size = 0
     for number, file in enumerate(files):
         if number - start >= _BATCH_FILES or (size and size + file.size > _BATCH_BYTES):
@@ -110,7 +111,7 @@ def _batches(files: Sequence[TreeFile]) -> Iterator[Sequence[TreeFile]]:
 
 
 RULES = "2"
-"""Rises with every change of what a text becomes as a document."""
+"""Version of the conversion of texts to documents. It increases with every change."""
 
 CHUNKING = {"document": Chunking("headings", 1000, 0), "code": Chunking("code", 1500, 0)}
 
@@ -128,12 +129,12 @@ def build_collection(source: SourceSettings, model: Model) -> Collection:
 
 
 def compute_tag(source: SourceSettings, file: TreeFile) -> str:
-    """What decides the document that a file is, and how it is cut."""
+    """Return a text that determines the document of a file, and how it is cut."""
     cutter = languages.describe_cutter(languages.detect_language(file.path)) if source.kind == "code" else ""
-    seen = "handwritten" if file.handwritten else ""  # what looks generated counts then
-    moved = file.path if file.note_id else ""  # the path of a note is not its id
+    handwritten = "handwritten" if file.handwritten else ""  # then a file that looks generated is a document
+    path = file.path if file.note_id else ""  # the path of a note is not its id
     limit = f"limit:{file.text_limit}" if file.text_limit else ""
-    return " ".join(filter(None, (file.blob, RULES, seen, cutter, moved, limit)))
+    return " ".join(filter(None, (file.blob, RULES, handwritten, cutter, path, limit)))
 
 
 def build_documents(
@@ -142,20 +143,20 @@ def build_documents(
     texts: Iterable[tuple[TreeFile, SourceText]],
     budget: CutBudget | None = None,
 ) -> Iterator[tuple[str, Document | NoDocument]]:
-    """The files, by path, as documents of an index. Code is cut, equal blobs once; once the budget
-    is spent, the other files are missing.
+    """Yield the files, by path, as documents of an index. Code is cut, equal blobs only once. After
+    the budget is spent, the other files are missing.
     """
     if source.kind == "document":
         yield from ((file.doc_id, build_document(source, file, text)) for file, text in texts)
         return
-    from vmrag_link.code.cutter import CodeCutter  # whoever lists files cuts nothing
+    from vmrag_link.code.cutter import CodeCutter  # not needed to list files
 
     waiting, left_out = deque[Document](), list[tuple[str, Document | NoDocument]]()
     repeated = {blob for blob, number in Counter(file.blob for file in files).items() if number > 1}
 
-    def tasks() -> Iterator[CodeTask]:
-        for file, found in texts:
-            document = build_document(source, file, found)
+    def list_tasks() -> Iterator[CodeTask]:
+        for file, text in texts:
+            document = build_document(source, file, text)
             if isinstance(document, NoDocument):
                 left_out.append((file.path, document))
             else:
@@ -163,21 +164,23 @@ def build_documents(
                 blob = file.blob if file.blob in repeated else ""
                 yield CodeTask(document.content, document.file_type, CHUNKING["code"].size, blob)
 
-    with CodeCutter(budget=budget, processes=_processes(files)) as cutter:
-        for answer in cutter.cut_all(tasks()):
+    with CodeCutter(budget=budget, processes=_count_processes(files)) as cutter:
+        for answer in cutter.cut_all(list_tasks()):
             document = waiting.popleft()
-            yield document.doc_id, _cut(document, answer)
+            yield document.doc_id, _add_pieces(document, answer)
     yield from left_out
 
 
-def _processes(files: Sequence[TreeFile]) -> int:
-    """Return how many processes cut these files: all cores, except ours, if they have enough."""
+def _count_processes(files: Sequence[TreeFile]) -> int:
+    """Return how many processes cut these files: up to all cores except one, if the files are large
+    enough.
+    """
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     return max(1, min(cores - 1, sum(file.size for file in files) // _BYTES_A_PROCESS))
 
 
 def build_document(source: SourceSettings, file: TreeFile, read: SourceText) -> Document | NoDocument:
-    """A file as a document; code without its pieces."""
+    """Return a file as a document, code without its pieces."""
     path = file.path
     if read.text is None:
         return NoDocument(read.reason)
@@ -186,14 +189,14 @@ def build_document(source: SourceSettings, file: TreeFile, read: SourceText) -> 
         file_type = languages.detect_language(path)
         page.metadata.update({"language": file_type} if file_type else {})
     else:
-        known = formats.find_built_in(path)
-        file_type = known.file_type if known and known.where == "here" else "text"
+        file_format = formats.find_built_in(path)
+        file_type = file_format.file_type if file_format and file_format.where == "here" else "text"
         try:
             page = reading.convert_text(read.text, file_type)
         except ContentUnreadable as why:
             return NoDocument(why.reason)
         if file.note_id and page.metadata.get("id") is not None and notes.read_id(page.metadata) == file.note_id:
-            del page.metadata["id"]  # the document has it as its id
+            del page.metadata["id"]  # it is already the id of the document
     title = page.title or (notes.first_line(page.content)[: reading.TITLE] if source.write else "")
     return Document(
         collection=source.collection,
@@ -207,13 +210,13 @@ def build_document(source: SourceSettings, file: TreeFile, read: SourceText) -> 
     )
 
 
-def _cut(document: Document, answer: Sequence[CodePiece] | CodeUnparsed) -> Document | NoDocument:
+def _add_pieces(document: Document, answer: Sequence[CodePiece] | CodeUnparsed) -> Document | NoDocument:
     if isinstance(answer, CodeUnparsed):
         return NoDocument(str(answer), here=True)
     text = document.content
-    cut, line, last = [], 1, 0
-    for each in answer:
-        line, last = line + text.count("\n", last, each.start), each.start
-        cut.append(IndexedPiece(each.start, line, each.symbol, each.kind, each.signature, each.declared))
-    metadata = parse_metadata(document) | {PIECES: cut}
+    pieces, line, last = [], 1, 0
+    for piece in answer:
+        line, last = line + text.count("\n", last, piece.start), piece.start
+        pieces.append(IndexedPiece(piece.start, line, piece.symbol, piece.kind, piece.signature, piece.declared))
+    metadata = parse_metadata(document) | {PIECES: pieces}
     return msgspec.structs.replace(document, metadata=encode_canonical_json(metadata))

@@ -1,7 +1,7 @@
 """Recognize man pages, OpenAPI descriptions and scripts by the first bytes of a file.
 
 Other files also have names such as `tool.1`, `api.yaml` and `run`. Only the beginning of a file is
-read, because nothing was chosen as a source yet.
+read, because no file was selected as a source yet.
 """
 
 from __future__ import annotations
@@ -15,25 +15,25 @@ from vmrag_link.paths import Places
 from vmrag_link.sources.disk import Disk
 
 _MOST_BYTES = 1_000_000
-"""Maximum size of a blob that is read. git can only write a whole blob."""
+"""Maximum size of a blob that is read. git can only print a whole blob."""
 
 _MOST_BYTES_TOGETHER = 50_000_000
 
 _TROFF = re.compile(rb"""^(?:\.\\"|'\\"|[.'][ \t]*(?:TH|Dd|SH|so)[ \t])""", re.MULTILINE)
 _OPENAPI_LINE = re.compile(rb"""^(["']?)(?:openapi|swagger)\1[ \t]*:[ \t]*["']?[1-9]""", re.MULTILINE)
-# The last branch takes a text that does not end, so that each byte is read once.
+# The last branch matches an unterminated text, so that each byte is read once.
 _JSON_TOKEN = re.compile(rb"""[{}\[\]]|"(?:[^"\\]|\\.)*+"(?:\s*+:\s*+(?:"[^"]{0,20})?)?|".*""", re.DOTALL)
 _OPENAPI_MEMBER = re.compile(rb"""^"(?:openapi|swagger)"\s*:\s*"[1-9]""")
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 
 def is_man_page(data: bytes) -> bool:
-    """Return whether a text begins as troff does with the macros of man pages."""
+    """Return whether a text begins like troff with the macros of man pages."""
     return b"\0" not in data and _TROFF.search(data[:BINARY_WITHIN]) is not None
 
 
 def is_script(data: bytes) -> bool:
-    """Return whether a text names the program that runs it."""
+    """Return whether a text begins with the program that runs it (`#!`)."""
     return b"\0" not in data and data.startswith(b"#!")
 
 
@@ -46,8 +46,9 @@ def is_openapi(data: bytes) -> bool:
 
 
 def _has_member(text: bytes) -> bool:
-    """Return whether the outermost object has such a key. A value of another object may be called
-    so: `{"dependencies": {"swagger": "2.0.1"}}`.
+    """Return whether the outermost object has such a key.
+
+    A nested object may also have one: `{"dependencies": {"swagger": "2.0.1"}}`.
     """
     depth = 0
     for token in _JSON_TOKEN.finditer(text):
@@ -62,14 +63,14 @@ def _has_member(text: bytes) -> bool:
 
 
 def read_in_work_tree(places: Places, paths: Iterable[str]) -> Mapping[str, bytes]:
-    """Return the first bytes of files, by path. A file that cannot be read has none."""
+    """Return the first bytes of files, by path. Unreadable files are left out."""
     with Disk(places.top) as disk:
         read = disk.read_many(sorted(paths), BINARY_WITHIN)
         return {path: data for path, data, size in read if size > 0}
 
 
 def read_from_blobs(places: Places, blobs: Mapping[str, str], paths: Sequence[str]) -> Mapping[str, bytes]:
-    """Return the first bytes of blobs, by path. A large blob has none. Raises `GitFailed`."""
+    """Return the first bytes of blobs, by path. Large blobs are left out. Raises `GitFailed`."""
     named = {path: blobs[path] for path in paths if path in blobs}
     room, chosen = _MOST_BYTES_TOGETHER, set[str]()
     for blob, size in beside.read_blob_sizes(places, named.values()).items():

@@ -1,4 +1,4 @@
-"""Which files a source has at a commit or in the work tree, and a record of the latest list.
+"""The files of sources at a commit or in the work tree, and a record of the latest list.
 
 The record is derived. If it is damaged, it is ignored.
 """
@@ -20,12 +20,12 @@ from vmrag_link.paths import FileStamp, write_atomically
 class TreeFile(NamedTuple):
     """A file of a source.
 
-    `path`: below the top of the repository, with `/`. `blob`: how git names what it holds; in the
-    work tree of what would be committed now, as far as git's settings and attributes decide it.
-    `size` in bytes. `uncommitted`: how it differs from HEAD, which is empty at a commit.
-    `handwritten`: attributes say that nothing generated it, whatever it looks like. `encoding`:
-    that of the file on the disk, where attributes name one; blobs are UTF-8. `note_id`: the id of a
-    note, which is not its path. `text_limit`: bytes that its text may have, if the file has more.
+    `path`: from the top of the repository, with `/`. `blob`: git's name of its content. In the work
+    tree, it is the content that a commit would store, according to git's settings and attributes.
+    `size` in bytes. `uncommitted`: how it differs from HEAD, empty at a commit. `handwritten`:
+    attributes mark it as not generated, even if it looks generated. `encoding`: the encoding on
+    disk, if attributes name one. Blobs are UTF-8. `note_id`: the id of a note, if it is not its
+    path. `text_limit`: maximum bytes of its text, if the file has more.
     """
 
     path: str
@@ -44,14 +44,18 @@ class TreeFile(NamedTuple):
 
 
 class LeftOutFile(Record, frozen=True):
-    """`reason` completes `PATH is left out: it …`."""
+    """A file that a source names and that is not a document. `reason` completes `PATH is left out:
+    it …`.
+    """
 
     path: str
     reason: str
 
 
 class NoDocument(Record, frozen=True):
-    """Why a file is no document, completing `it …`. `here`: on another machine it may be one."""
+    """Why a file is not a document: `reason` completes `it …`. `here`: the reason is limited to
+    this machine.
+    """
 
     reason: str
     here: bool = False
@@ -60,10 +64,10 @@ class NoDocument(Record, frozen=True):
 class SourceListing(Record, frozen=True):
     """The files of all sources at one place, by collection, each sorted by path.
 
-    `left_out`: files that a source names and that are no documents. `missing`: paths whose blobs
-    this clone does not have. `removed`: files of HEAD that the work tree has no more. `untracked`:
-    how many files would be of a source if git tracked them. `claims`: the ids in the front matter
-    of notes, by blob.
+    `left_out`: files that a source names and that are not documents. `missing`: paths whose blobs
+    are missing in this clone. `removed`: files of HEAD that are missing in the work tree.
+    `untracked`: number of files that would belong to a source if git tracked them. `claims`: the
+    ids in the front matter of notes, by blob.
     """
 
     files: Mapping[str, Sequence[TreeFile]]
@@ -75,23 +79,25 @@ class SourceListing(Record, frozen=True):
 
 
 def compute_token(listing: SourceListing) -> str:
-    """Names what is listed, but for the number of untracked files: equal listings have one."""
+    """Return a text that identifies the listing, regardless of the number of untracked files. Equal
+    listings have equal tokens.
+    """
     counted = msgspec.structs.replace(listing, untracked=0)
     return hashlib.sha256(msgspec.msgpack.encode(counted, order="deterministic")).hexdigest()
 
 
 _TICK = 50_000_000
 _COARSE = 2_000_000_000
-"""Nanoseconds within which two changes of a file may have one time; the other for disks that know
-seconds only.
+"""Nanoseconds within which two changes of a file may have the same time. The second value is for
+disks that store seconds only.
 """
 
 
 class ChangedFile(Record, frozen=True):
-    """A file that differs from the index: by git's status, or `?` where git does not track it.
+    """A file that differs from the index. `status` is git's, or `?` for an untracked file.
 
-    `listed`: a source names it, or it holds attributes, so each change of it matters. `blob` is
-    empty for what was not read.
+    `listed`: a source names it, or it contains attributes, so each change of it matters. `blob` is
+    empty for a file that was not read.
     """
 
     path: bytes
@@ -102,8 +108,11 @@ class ChangedFile(Record, frozen=True):
 
 
 class SeenState(Record, frozen=True):
-    """`question`: what was asked; `place`: which index, HEAD and configuration; `storing`: what
-    decided blobs. `at`: when, by the disk's clock, in nanoseconds, before a file was read.
+    """The state from which a listing was made.
+
+    `question`: the arguments of the listing. `place`: identifies index, HEAD and configuration.
+    `storing`: identifies the settings that decide about blobs. `at`: the time before a file was
+    read, by the disk's clock, in nanoseconds.
     """
 
     question: str
@@ -115,38 +124,40 @@ class SeenState(Record, frozen=True):
 
 
 class StoredListing(Record, frozen=True):
-    """The listing that `token` names."""
+    """A listing and its token."""
 
     token: str
     listing: SourceListing
 
 
 def may_have_changed(stamp: FileStamp, at: int) -> bool:
-    """Whether a file with an unchanged stamp may be another one than when it was read after `at`:
-    git's racy rule.
+    """Return whether a file with an unchanged stamp may have changed since it was read after `at`,
+    by git's racy rule.
     """
     coarse = not any(time % 1_000_000_000 for time in stamp[2:])
     return max(stamp[2:]) >= at - (_COARSE if coarse else _TICK)
 
 
 def read_seen(cache: Path) -> SeenState | None:
+    """Return the stored state, or None if it is missing or damaged."""
     with contextlib.suppress(OSError, msgspec.MsgspecError, ValueError):
         return msgspec.msgpack.decode(cache.read_bytes(), type=SeenState)
     return None
 
 
 def read_listing(cache: Path) -> StoredListing | None:
+    """Return the stored listing, or None if it is missing or damaged."""
     with contextlib.suppress(OSError, msgspec.MsgspecError, ValueError):
-        return msgspec.msgpack.decode(_listing(cache).read_bytes(), type=StoredListing)
+        return msgspec.msgpack.decode(_listing_path(cache).read_bytes(), type=StoredListing)
     return None
 
 
 def write_listing(cache: Path, seen: SeenState, listing: SourceListing) -> None:
-    """Raises OSError."""
+    """Store a state and its listing. Raises OSError."""
     stored = StoredListing(seen.token, listing)
-    write_atomically(_listing(cache), msgspec.msgpack.encode(stored), durable=False)
+    write_atomically(_listing_path(cache), msgspec.msgpack.encode(stored), durable=False)
     write_atomically(cache, msgspec.msgpack.encode(seen), durable=False)
 
 
-def _listing(cache: Path) -> Path:
+def _listing_path(cache: Path) -> Path:
     return cache.with_name(f"{cache.name}.listing")

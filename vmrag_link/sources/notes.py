@@ -1,7 +1,7 @@
 """Notes: the documents of a writable source, which are Markdown files below one folder.
 
 The id of a note is `id` in its front matter, else its path below the folder without `.md`. If two
-files claim one id, the file with that name has it.
+files claim one id, the file with that name gets it.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _ID_LINE = re.compile(r"^[\"']?id[\"']?[ \t]*:", re.MULTILINE)
 
 
 def path_id(folder: str, path: str) -> str:
-    """Return the id that a file of a folder has by its path alone."""
+    """Return the id of a file in a folder according to its path alone."""
     return path.removeprefix(f"{folder}/").removesuffix(SUFFIX)
 
 
@@ -50,7 +50,7 @@ def read_claimed_id(text: str) -> str:
 
 
 def read_id(metadata: Mapping[str, Any]) -> str:
-    """Return the id that front matter states; an empty text if it states none that is legal."""
+    """Return the id in front matter, or an empty text if it has none that is valid."""
     value = metadata.get(ID_KEY)
     doc_id = str(value) if isinstance(value, str | int) and not isinstance(value, bool) else ""
     return "" if not doc_id or find_id_problem(doc_id) else doc_id
@@ -64,13 +64,13 @@ def identify_notes(
 ) -> SourceListing:
     """Return the listing with the ids of notes.
 
-    `read` reads texts of files. `before`: an earlier listing; texts that it had are not read again.
+    `read` reads texts of files. `before`: an earlier listing, whose texts are not read again.
     """
     writable = [source for source in sources if source.write and listing.files.get(source.collection)]
     if not writable:
         return listing
     files, claims = dict(listing.files), dict[str, str]()
-    claimed = _claims_of(writable, before) if before else {}
+    claimed = _read_claims(writable, before) if before else {}
     for source in writable:
         notes = [file._replace(handwritten=True) for file in files[source.collection]]
         new = [file for file in notes if file.blob not in claimed]
@@ -83,7 +83,7 @@ def identify_notes(
     return msgspec.structs.replace(listing, files=files, claims=claims)
 
 
-def _claims_of(sources: Sequence[SourceSettings], listing: SourceListing) -> dict[str, str]:
+def _read_claims(sources: Sequence[SourceSettings], listing: SourceListing) -> dict[str, str]:
     """Return the ids that notes of a listing claim, by blob; empty texts for notes without one."""
     files = (file for source in sources for file in listing.files.get(source.collection, ()) if file.note_id)
     return {file.blob: listing.claims.get(file.blob, "") for file in files}
@@ -92,9 +92,9 @@ def _claims_of(sources: Sequence[SourceSettings], listing: SourceListing) -> dic
 def assign_ids(source: SourceSettings, paths: Iterable[str], claims: Mapping[str, str]) -> dict[str, str]:
     """Return the id of each file of a writable source, by path.
 
-    `claims`: the ids in front matter, by path. Of several files that claim an id, the one that is
-    called like it has it, else the one whose name was made of it. A file whose claim is refused has
-    the id of its path; if another note has that as well, its whole path.
+    `claims`: the ids in front matter, by path. If several files claim an id, the file of that name
+    gets it, else the file whose name was derived from it. A file whose claim is refused gets the id
+    of its path, or its whole path if another note has that id.
     """
     folder = source.folder
     ordered = sorted(paths, key=lambda path: (not path.endswith(SUFFIX), path))
@@ -119,33 +119,32 @@ def disputed_ids(ids: Mapping[str, str], claims: Mapping[str, str]) -> dict[str,
     return {path: claim for path, claim in claims.items() if claim and path in ids and ids[path] != claim}
 
 
-# -- names of files
+# -- file names
 
 _LONGEST_NAME = 200
-"""Bytes of an id that is the name of a file as it is."""
+"""Maximum bytes of an id that is used unchanged as a file name."""
 
 _LONGEST_SLUG = 60
 _RISKY = re.compile(r'[<>:"|?*\\]')
-"""Characters that Windows does not allow in the name of a file."""
+"""Characters that Windows does not allow in file names."""
 
 
 def note_path(source: SourceSettings, doc_id: str) -> str:
-    """Return the path from the top of the repository that a note of this id gets."""
+    """Return the path, from the top of the repository, for a note with this id."""
     return natural_path(source, doc_id) or hashed_path(source, doc_id)
 
 
 def natural_path(source: SourceSettings, doc_id: str) -> str:
-    """Return the path of the file that is called like the note.
-
-    Returns an empty text if not every system can have such a file.
+    """Return the path of the file with the note's name, or an empty text if some system does not
+    allow such a file.
     """
     parts = f"{doc_id}{SUFFIX}".split("/")
-    risky = any(
+    is_risky = any(
         part.startswith((".", " ")) or _RISKY.search(part) or unicodedata.normalize("NFC", part) != part
         for part in parts
     )
     if (
-        risky
+        is_risky
         or doc_id.endswith((".", " "))
         or len(doc_id.encode()) > _LONGEST_NAME
         or export_paths.find_name_problem(parts)
@@ -156,53 +155,55 @@ def natural_path(source: SourceSettings, doc_id: str) -> str:
 
 
 def plain_path(source: SourceSettings, doc_id: str) -> str:
-    """Return the path of a file that is called like the note on this system.
+    """Return the path of a file with the note's name on this system, or an empty text if it cannot
+    be below the folder.
 
-    Returns an empty text if such a file cannot be below the folder. A person may have written such
-    a file; the program writes `natural_path` or `hashed_path`.
+    A user may have written such a file. The program writes `natural_path` or `hashed_path`.
     """
     path = f"{source.folder}/{doc_id}{SUFFIX}"
     parts = path.split("/")
-    outside = any(part in ("", ".", "..") or export_paths.is_git_folder(part) for part in parts)
-    too_long = any(len(part.encode()) > export_paths.LONGEST for part in parts)
-    return "" if outside or too_long or find_id_problem(path) else path
+    is_outside = any(part in ("", ".", "..") or export_paths.is_git_folder(part) for part in parts)
+    is_too_long = any(len(part.encode()) > export_paths.LONGEST for part in parts)
+    return "" if is_outside or is_too_long or find_id_problem(path) else path
 
 
 def hashed_path(source: SourceSettings, doc_id: str) -> str:
-    """Return the path of a note whose id cannot be, or is already, the name of a file."""
+    """Return the path of a note whose id cannot be the name of a file, or is the name of another
+    one.
+    """
     digest = hashlib.sha256(doc_id.encode()).hexdigest()[:8]
     return f"{source.folder}/{make_slug(doc_id)[: _LONGEST_SLUG // 2]}-{digest}{SUFFIX}"
 
 
 def make_slug(text: str) -> str:
-    """Return a text as an id: its letters and digits in lower case, with dashes between words."""
-    beginning = text[: 10 * _LONGEST_SLUG]  # sorting n marks takes n² steps
+    """Return a text as an id: letters and digits in lower case, with dashes between words."""
+    beginning = text[: 10 * _LONGEST_SLUG]  # NFKC takes n² steps for n combining marks
     words = re.findall(r"[^\W_]+", unicodedata.normalize("NFKC", beginning).casefold())
     joined = unicodedata.normalize("NFC", "-".join(words))
     return joined[:_LONGEST_SLUG].strip("-") or "note"
 
 
 def first_line(text: str) -> str:
-    """Return the first line that has words, without the signs of a heading or a list."""
+    """Return the first line with words, without the markup of a heading or a list."""
     lines = (line.strip().lstrip("#>*-+ \t") for line in text.splitlines())
     return next((line for line in lines if re.search(r"\w", line)), "")
 
 
-# -- texts of files
+# -- content of files
 
 
 class NoteText(NamedTuple):
-    """Content of the file of a note."""
+    """Content of a note's file."""
 
     metadata: dict[str, Any]
     """Front matter without the id of the note."""
     content: str
     block: str
-    """Front matter as it is written, with its lines of dashes; empty if there is none."""
+    """Front matter as written, including its lines of dashes. Empty if there is none."""
 
 
 def parse_note(text: str, doc_id: str) -> NoteText:
-    """Raises `ContentUnreadable` for front matter that cannot be read."""
+    """Return the content of a note's file. Raises `ContentUnreadable` for invalid front matter."""
     metadata, content = front_matter.split_front_matter(text)
     if metadata.get(ID_KEY) is not None and read_id(metadata) == doc_id:
         del metadata[ID_KEY]
@@ -210,32 +211,32 @@ def parse_note(text: str, doc_id: str) -> NoteText:
 
 
 def render_note(source: SourceSettings, path: str, doc_id: str, metadata: Mapping[str, Any], content: str) -> str:
-    """Return the text of the file of a note.
+    """Return the text of a note's file.
 
-    Raises `ContentRefused` for what the file could not give back as it is.
+    Raises `ContentRefused` if reading the file would not return the same metadata and content.
     """
     if ID_KEY in metadata:
         raise ContentRefused(
-            f"the metadata of the note {doc_id!r} has the key {ID_KEY!r}, which front matter keeps for the note itself.",
-            hint="Use another key, or a stored collection",
+            f"the metadata of the note {doc_id!r} has the key {ID_KEY!r}, which is reserved for the id in front matter.",
+            hint="Use another key, or a stored collection: vmrag add --collection NAME",
             doc_id=doc_id,
             key=ID_KEY,
         )
     front = dict(metadata)
-    ambiguous = content.startswith(("---", "\ufeff", LFS_POINTER.decode()))
-    if path_id(source.folder, path) != doc_id or (ambiguous and not front):
+    is_ambiguous = content.startswith(("---", "\ufeff", LFS_POINTER.decode()))
+    if path_id(source.folder, path) != doc_id or (is_ambiguous and not front):
         front = {ID_KEY: doc_id, **front}
     text = f"---\n{front_matter.format_block(front)}---\n{content}" if front else content
     try:
-        again, rest = front_matter.split_front_matter(decode_file_text(text.encode()))
+        reread, rest = front_matter.split_front_matter(decode_file_text(text.encode()))
     except (ContentUnreadable, UnicodeEncodeError) as error:
-        raise _not_exact(doc_id, str(error)) from None
-    if (again, rest) != (front, content.replace("\r\n", "\n")):
-        raise _not_exact(doc_id, "its metadata or text would be read differently")
+        raise _build_inexact_error(doc_id, str(error)) from None
+    if (reread, rest) != (front, content.replace("\r\n", "\n")):
+        raise _build_inexact_error(doc_id, "its metadata or text would be read differently")
     return text
 
 
-def _not_exact(doc_id: str, why: str) -> ContentRefused:
+def _build_inexact_error(doc_id: str, why: str) -> ContentRefused:
     return ContentRefused(
         f"the note {doc_id!r} cannot be a file: {why}.",
         hint="Store the document in a stored collection: vmrag add --collection NAME",

@@ -1,13 +1,13 @@
-"""Notes that may be outdated: a file or lines that a note cites changed after the note's last
+"""Notes that may be outdated, because a file or lines that they cite changed after their last
 commit.
 
-One `git log` of the notes and of the files that they cite gives all that is needed. It ends as soon
-as the last commit of each note and all later ones are read. Uncommitted states are its first commit
+One `git log` of the notes and of the cited files provides everything. It ends as soon as the last
+commit of each note and all later ones are read. Uncommitted states are its first commit
 (`line_history.uncommitted_commit`).
 
-Cited lines are followed from the note's last commit to the newest commit, through the hunks of
-each commit. A merge changes them only if it differs there from each parent, as in `git log -L`. If
-something is unknown, there is no mark: in a shallow or partial clone, after `SECONDS`, and for
+Cited lines are followed from the note's last commit to the newest commit, through the hunks of each
+commit. A merge changes them only if it differs there from each parent, like in `git log -L`. If the
+history is unknown, a note is not reported: in a shallow or partial clone, after `SECONDS`, and for
 files that git converts.
 """
 
@@ -29,10 +29,10 @@ from vmrag_link.sources.citations import Citation, find_citations
 from vmrag_link.sources.disk import Disk
 
 SECONDS = 2.0
-"""Limit of the git process for one answer."""
+"""Time limit of the git process for one answer."""
 
 MOST_PATHS = 200
-"""Limit of the cited files that one git process compares."""
+"""Maximum number of cited files that one git process compares."""
 
 _NOTES_AT_ONCE = 50
 _MOST_FILE_BYTES = 2_000_000
@@ -40,9 +40,11 @@ _MOST_BYTES = 20_000_000
 
 
 class ChangedCitation(Record, frozen=True):
-    """`place`: such as `src/auth.py:10-42`. `commits`: how many commits changed it after the note's
-    last one. `uncommitted`: it also differs between the working tree and the newest commit.
-    `deleted`: the file no longer exists.
+    """A cited place that changed, such as `src/auth.py:10-42`.
+
+    `commits`: number of commits that changed it after the note's last commit. `uncommitted`: it
+    also differs between the working tree and the newest commit. `deleted`: the file no longer
+    exists.
     """
 
     place: str
@@ -60,7 +62,7 @@ class ChangedCitation(Record, frozen=True):
 
 
 class OutdatedNote(Record, frozen=True):
-    """`commit`: the last one that changed the note."""
+    """A note with changed citations. `commit`: the last one that changed the note."""
 
     path: str
     commit: str
@@ -71,14 +73,16 @@ class OutdatedNote(Record, frozen=True):
 
 
 class NoteCheck(Record, frozen=True):
-    """`outdated`: by the note's path. `unknown`: notes whose citations could not be compared."""
+    """Result of a check. `outdated`: by the note's path. `unknown`: notes whose citations could not
+    be compared.
+    """
 
     outdated: dict[str, OutdatedNote]
     unknown: tuple[str, ...] = ()
 
 
 class CitingNote(Record, frozen=True):
-    """A note that cites what a pull request changes. `places`: such as `src/auth.py:10-42`."""
+    """A note that cites places that a pull request changes, such as `src/auth.py:10-42`."""
 
     path: str
     places: tuple[str, ...]
@@ -94,10 +98,10 @@ def _count_others(cited: Sequence[object]) -> str:
 def check_notes(
     places: Places, notes: Mapping[str, str], head: str | None, *, working_tree: bool, seconds: float = SECONDS
 ) -> NoteCheck:
-    """Return which notes cite something that changed after their last commit.
+    """Return the notes that cite files or lines that changed after the note's last commit.
 
-    `notes`: path → text. `head`: the full hash of the commit whose history counts, or None on an
-    unborn branch. `working_tree`: that commit is HEAD, and the working tree is compared as well.
+    `notes`: path → text. `head`: the full hash of the commit whose history is read, or None on an
+    unborn branch. `working_tree`: that commit is HEAD, and the working tree is also compared.
     Starts one git process, or none if no note cites a path.
     """
     with Disk(places.top) as disk:
@@ -114,7 +118,7 @@ def check_notes(
                 if working_tree:
                     files, unread = _read_files(places, disk, list(paths))
                     tip, objects = stack.enter_context(line_history.uncommitted_commit(places, head, files))
-                walk = _Walk(cited.keys() - unread, tip, history.read_shallow_boundary(places))
+                walk = _LogWalk(cited.keys() - unread, tip, history.read_shallow_boundary(places))
                 log = line_history.read_log(places, tip, list(paths), walk.wants_more, seconds=seconds, objects=objects)
         except (GitError, LimitExceeded, OSError):
             return NoteCheck({}, tuple(cited))
@@ -130,8 +134,10 @@ def check_notes(
 
 
 def check_all_notes(places: Places, notes: Mapping[str, str], head: str | None, *, seconds: float) -> NoteCheck:
-    """Check any number of notes of the working tree as `check_notes` does, `MOST_PATHS` files at a
-    time. `seconds`: limit of all git processes together.
+    """Check any number of notes of the working tree like `check_notes`, `MOST_PATHS` files at a
+    time.
+
+    `seconds`: time limit of all git processes together.
     """
     until = time.monotonic() + seconds
     outdated: dict[str, OutdatedNote] = {}
@@ -161,11 +167,11 @@ def _split_notes(notes: Mapping[str, str]) -> Iterator[dict[str, str]]:
 def find_citing_notes(
     places: Places, notes: Mapping[str, str], start: str, head: str, *, seconds: float = 60.0
 ) -> tuple[CitingNote, ...]:
-    """Return the notes that cite what a pull request changes, and that it does not edit.
+    """Return the notes that cite changes of a pull request, and that it does not edit.
 
     `notes`: path → text at `head`. `start`: the full hash of the commit where the pull request and
-    its base parted. Lines are followed from the note's last commit to `start`; a place is left out
-    if that is impossible. Raises `GitFailed`, and `LimitExceeded` after `seconds`.
+    its base diverged. Lines are followed from the note's last commit to `start`. Places for which
+    that is impossible are left out. Raises `GitFailed`, and `LimitExceeded` after `seconds`.
     """
     changes = line_history.read_diff(places, start, head, seconds=seconds)
     touched: dict[str, list[tuple[Citation, str]]] = {}
@@ -188,14 +194,14 @@ def find_citing_notes(
 def _follow_notes(
     places: Places, cited: Mapping[str, Sequence[tuple[Citation, str]]], tip: str, seconds: float
 ) -> dict[str, _LineHistory]:
-    """Return what happened to files between the last commits of notes and `tip`, by note."""
+    """Return the changes of files between the last commits of notes and `tip`, by note."""
     until = time.monotonic() + seconds
     notes = list(cited)
     histories: dict[str, _LineHistory] = {}
     for first in range(0, len(notes), _NOTES_AT_ONCE):
         group = notes[first : first + _NOTES_AT_ONCE]
         paths = dict.fromkeys((*group, *(path for note in group for _, path in cited[note][:MOST_PATHS])))
-        walk = _Walk(group, tip, history.read_shallow_boundary(places))
+        walk = _LogWalk(group, tip, history.read_shallow_boundary(places))
         remaining = max(0.0, until - time.monotonic())
         log = line_history.read_log(places, tip, list(paths), walk.wants_more, seconds=remaining)
         histories |= {trace.note: _LineHistory(log, trace, tip, committed=True) for trace in walk.complete}
@@ -209,11 +215,11 @@ def _is_touched(citation: Citation, path: str, change: LoggedFileChange, lines: 
     return span is not None and _move_span(change, span).touched
 
 
-# -- what is compared
+# -- compared files
 
 
 def _select_citations(disk: Disk, notes: Mapping[str, str]) -> dict[str, list[Citation]]:
-    """Return the citations that are compared, by note: first those of files that exist."""
+    """Return the citations that are compared, by note, beginning with those of existing files."""
     present: dict[str, list[Citation]] = {}
     absent: dict[str, list[Citation]] = {}
     paths: set[str] = set()
@@ -235,12 +241,12 @@ def _select_citations(disk: Disk, notes: Mapping[str, str]) -> dict[str, list[Ci
 
 
 def _read_files(places: Places, disk: Disk, paths: Sequence[str]) -> tuple[dict[str, bytes], frozenset[str]]:
-    """Return the contents of files of the working tree, and the paths about which nothing is known.
+    """Return the contents of files of the working tree, and the paths that could not be read.
 
     Raises `LimitExceeded` for too many attributes.
     """
     converted = _read_attributes(places, disk, paths)
-    hidden = dict(configuration.list_entries(places)).get("core.sparsecheckout", "").lower() in (
+    is_sparse = dict(configuration.list_entries(places)).get("core.sparsecheckout", "").lower() in (
         "true",
         "yes",
         "on",
@@ -252,7 +258,7 @@ def _read_files(places: Places, disk: Disk, paths: Sequence[str]) -> tuple[dict[
     for path in paths:
         state = disk.read_state(path)
         if state is None:
-            if hidden:  # a sparse checkout leaves files out that are not deleted
+            if is_sparse:  # a sparse checkout also leaves out files that were not deleted
                 unread.add(path)
             continue
         content = None
@@ -268,7 +274,7 @@ def _read_files(places: Places, disk: Disk, paths: Sequence[str]) -> tuple[dict[
 
 
 def _read_attributes(places: Places, disk: Disk, paths: Sequence[str]) -> TreeAttributes:
-    """Return which files git converts when it stores them, other than their line ends."""
+    """Return the attributes by which git converts files when it stores them, except line ends."""
     folders = {""}
     for path in paths:
         parts = path.split("/")[:-1]
@@ -293,7 +299,7 @@ def _without_files(commit: LoggedCommit, paths: Collection[str]) -> LoggedCommit
     return LoggedCommit(commit.parents, kept)
 
 
-# -- which commits are needed
+# -- needed commits
 
 
 class _NoteTrace:
@@ -306,11 +312,11 @@ class _NoteTrace:
         self.last = ""
         self.ancestors: set[str] = set()
         self.is_cut = False
-        """The note is not there, or a shallow clone does not show its last commit."""
+        """The note does not exist, or its last commit is missing in a shallow clone."""
         self._next = tip
 
     def read_commit(self, commits: Mapping[str, LoggedCommit], name: str, boundary: Collection[str]) -> None:
-        """Follow the note after `name` was read, along the first parent that has the same note."""
+        """Follow the note after `name` was read, along the first parent with the same note."""
         if self.last:
             if name in self.ancestors:
                 self._add_ancestors(commits, name)
@@ -335,8 +341,10 @@ class _NoteTrace:
             names += parents
 
 
-class _Walk:
-    """Ends the log as soon as all commits are read that some note's last commit does not reach."""
+class _LogWalk:
+    """Stop reading the log after all commits are read that are not ancestors of some note's last
+    commit.
+    """
 
     def __init__(self, notes: Collection[str], tip: str, boundary: Collection[str]) -> None:
         self.complete: list[_NoteTrace] = []
@@ -358,14 +366,15 @@ class _Walk:
         return bool(still_open)
 
 
-# -- how lines move
+# -- positions of lines
 
 
 class _Span(NamedTuple):
-    """Lines of a file from `start` up to `end`, counted from 0; `end` None for the whole file.
+    """Lines of a file from `start` up to `end`, counted from 0. For the whole file, `end` has no
+    value.
 
-    `clean`: no commit changed them since the note's last one. `deleted`: the blob that the file was
-    when a commit deleted or moved it, and `was_clean` is `clean` before that.
+    `clean`: no commit changed them since the note's last one. `deleted`: the blob of the file when
+    a commit deleted or moved it. `was_clean` is the value of `clean` before that.
     """
 
     start: int
@@ -383,7 +392,7 @@ class _Moved(NamedTuple):
 class _LineHistory:
     """The changes of files by the commits after a note's last one.
 
-    `committed`: the newest commit, `tip`, is a real one.
+    `committed`: whether the newest commit, `tip`, exists in git.
     """
 
     def __init__(self, log: Mapping[str, LoggedCommit], trace: _NoteTrace, tip: str, *, committed: bool) -> None:
@@ -396,7 +405,7 @@ class _LineHistory:
         self._changed = {path for name in self._order for changes in log[name].changes.values() for path in changes}
 
     def check_citation(self, citation: Citation) -> ChangedCitation | None:
-        """Return how a citation changed; None if it did not."""
+        """Return how a citation changed, or None if it did not."""
         for path in citation.paths:
             if path not in self._changed:
                 continue
@@ -410,13 +419,13 @@ class _LineHistory:
         return None
 
     def follow_citation(self, citation: Citation, path: str) -> _Span:
-        """Return where the cited lines are in the newest commit."""
+        """Return the position of the cited lines in the newest commit."""
         return self._follow_spans(citation, path)[self._tip]
 
     def _follow_spans(self, citation: Citation, path: str) -> dict[str, _Span]:
-        """Return where the cited lines are in each commit that the note's last commit leads to."""
-        whole = not citation.first
-        spans = {self._last: _Span(max(0, citation.first - 1), None if whole else citation.last)}
+        """Return the positions of the cited lines in each descendant of the note's last commit."""
+        is_whole = not citation.first
+        spans = {self._last: _Span(max(0, citation.first - 1), None if is_whole else citation.last)}
         for name in self._order:
             commit = self._log[name]
             options = [
@@ -430,9 +439,9 @@ class _LineHistory:
         return spans
 
     def _list_changing_commits(self, path: str, spans: Mapping[str, _Span]) -> set[str]:
-        """Return the commits that changed the lines, from the newest one back.
+        """Return the commits that changed the lines, starting from the newest one.
 
-        Where a parent has the same lines, only that parent's history matters.
+        If a parent has the same lines, only that parent's history is followed.
         """
         changing: set[str] = set()
         waiting, seen = [(self._tip, spans[self._tip])], {self._tip}
@@ -456,7 +465,7 @@ class _LineHistory:
                 if parent in self._later and parent not in seen:
                     seen.add(parent)
                     waiting.append((parent, before))
-        # A merge can bring back lines that are older than the note. No other commit changed them.
+        # A merge can restore lines that are older than the note. Then no other commit changed them.
         return changing or {self._last}
 
 
@@ -475,27 +484,29 @@ def _list_later_commits(log: Mapping[str, LoggedCommit], tip: str, excluded: Col
 
 
 def _move_span(change: LoggedFileChange | None, span: _Span) -> _Moved:
-    """Return where lines are after a change, and whether it touches them."""
+    """Return the position of lines after a change, and whether it touches them."""
     if change is None:
         return _Moved(touched=False, span=span)
     if change.status == "D":
         return _Moved(touched=True, span=span._replace(deleted=change.old_blob, was_clean=span.clean))
     if change.status == "A" and change.new_blob == span.deleted and span.end is not None:
-        return _Moved(touched=False, span=span._replace(deleted="", clean=span.was_clean))  # it was moved back
+        return _Moved(touched=False, span=span._replace(deleted="", clean=span.was_clean))  # the file was moved back
     if change.status != "M" or change.hunks is None or span.end is None:
         return _Moved(touched=True, span=span._replace(deleted=""))
     return _move_lines(change.hunks, span)
 
 
 def _move_back(change: LoggedFileChange | None, span: _Span) -> _Moved:
-    """Return where lines were before a change, and whether it touches them."""
+    """Return the position of lines before a change, and whether it touches them."""
     if change is None or change.status != "M" or change.hunks is None or span.end is None:
         return _Moved(touched=change is not None, span=span)
     return _move_lines([hunk.swap_sides() for hunk in change.hunks], span)
 
 
 def _move_lines(hunks: Sequence[LineHunk], span: _Span) -> _Moved:
-    """Lines that were inserted right before or after the span do not touch it."""
+    """Return the position of lines after these hunks. Lines inserted right before or after the span
+    do not touch it.
+    """
     start, end = span.start, span.end or 0
     new_start, new_end, touched = start, end, False
     for hunk in hunks:

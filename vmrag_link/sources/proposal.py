@@ -1,7 +1,7 @@
-"""The sources that vmrag proposes for a repository without any.
+"""Propose sources for a repository without any.
 
-The tables of formats and languages tell which files can be read. Here is only which of those are
-not proposed, and how few patterns name the others.
+The tables of formats and languages list the readable files. This module decides which of those are
+not proposed, and finds few patterns for the others.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ from vmrag_link.settings.flaws import MOST_PATHSPECS, pathspec_flaw
 from vmrag_link.sources import first_bytes, rules
 
 FOLDERS = frozenset("doc docs documentation Documentation help manual wiki adr rfcs".split())
-"""Folders in which plain texts are documentation, whatever their names are."""
+"""Folders in which plain texts are documentation, regardless of their names."""
 
 NOT_OURS = frozenset("node_modules vendor third_party bower_components dist build".split())
-"""Folders whose files others wrote, or a program."""
+"""Folders with third-party or generated files."""
 
 NAMES = {"document": ("docs", "documentation", "files"), "code": ("code", "source-code", "symbols")}
-"""Names for new sources by kind, the preferred one first."""
+"""Names of new sources by kind, the preferred one first."""
 
 Beginnings = Callable[[Sequence[str]], Mapping[str, bytes]]
-"""Return the first bytes of files by path, of those that can be read."""
+"""Return the first bytes of the readable ones of these files, by path."""
 
 _TESTS = frozenset("test tests testing testdata fixtures __fixtures__ spec specs".split())
 _MAN_FOLDER = re.compile(r"man(?:[1-9]|s|ual|pages|-pages)?")
@@ -36,38 +36,42 @@ _API_NAMES = re.compile(r"openapi|swagger|api|spec|schema", re.IGNORECASE)
 _PLAIN_NAMES = frozenset(
     "README READ.ME INSTALL NEWS CHANGES CHANGELOG CHANGE-LOG HISTORY HACKING CONTRIBUTING UPGRADING FAQ TODO SECURITY".split()
 )
-"""Texts at any place that are documentation, with the ending `.txt` or without one."""
+"""Texts anywhere that are documentation, with the ending `.txt` or without one."""
 
 _NO_TEXTS = ("requirements", "robots")
-"""Beginnings of the names of texts for programs."""
+"""First words of the names of texts for programs."""
 
 _DATA = frozenset(("yaml", "json", "csv", "xml"))
-"""Formats that are proposed only for what describes an API."""
+"""Formats that are proposed only if they describe an API."""
 
 _PAGES = frozenset(("html",))
-"""Formats that are mostly the output or the template of a program."""
+"""Formats that are mostly output or templates of programs."""
 
 _SETTINGS_LIKE = frozenset(("css", "dockerfile"))
 """Languages that are not proposed."""
 
-_TELLS: Mapping[str, Callable[[bytes], bool]] = {
+_RECOGNIZERS: Mapping[str, Callable[[bytes], bool]] = {
     "man": first_bytes.is_man_page,
     "script": first_bytes.is_script,
     "api": first_bytes.is_openapi,
 }
 _MOST_READ = {"man": 100, "script": 150, "api": 250}
-"""Files whose beginnings are read. A repository without settings is asked with each query."""
+"""Maximum number of files whose beginnings are read. In a repository without settings, each query
+reads them.
+"""
 
 _MOST_PATHS = 20
-"""Paths and folders of files that no ending names."""
+"""Maximum number of paths and folders of files that no ending identifies."""
 
 _Role = Literal["document", "text", "man", "api", "code", "lines", "script", ""]
-"""The role of a file. `lines`: code without a grammar. `script`: a file without an ending."""
+"""Role of a file. `lines`: code without a grammar. `script`: a file without an ending."""
 
 
 class _Roles(NamedTuple):
-    """Files by role and pattern. `uncertain`: those whose beginnings tell what they are. `no_code`:
-    all that are neither code nor perhaps a script.
+    """Files by role and pattern.
+
+    `uncertain`: files whose role depends on their beginning. `no_code`: all files that are neither
+    code nor possibly a script.
     """
 
     patterns: dict[str, Counter[str]]
@@ -79,7 +83,8 @@ class _Roles(NamedTuple):
 def propose_sources(
     paths: Iterable[str], beginnings: Beginnings, *, stored: Collection[str] = ()
 ) -> tuple[SourceSettings, ...]:
-    """The documentation, and, as far as it can be cut here, the code among these tracked files.
+    """Return sources for the documentation among these tracked files, and for the code if this
+    installation can cut it.
 
     `stored`: the collections of the knowledge base, whose names a source cannot have. Raises the
     errors of `beginnings`.
@@ -94,30 +99,30 @@ def propose_sources(
         code += roles.patterns["code"]
         code += _cover_files(chosen["script"], [*roles.uncertain["script"], *roles.no_code], _folder_pattern)
     exclude = tuple(f"**/{folder}/**" for folder in sorted(roles.excluded))
-    found = []
+    sources = []
     kinds: tuple[tuple[Literal["document", "code"], Counter[str]], ...] = (("document", documents), ("code", code))
     for kind, patterns in kinds:
         name = next((name for name in NAMES[kind] if name not in stored), "")
         named = _choose_patterns(patterns, MOST_PATHSPECS - len(exclude))
         if name and named:
-            found.append(SourceSettings(name, named, exclude, kind))
-    return tuple(found)
+            sources.append(SourceSettings(name, named, exclude, kind))
+    return tuple(sources)
 
 
 def _choose_patterns(patterns: Counter[str], most: int) -> tuple[str, ...]:
-    """Return the patterns that name most files, in alphabetical order."""
-    fine = [pattern for pattern, _ in patterns.most_common() if not pathspec_flaw(pattern)]
-    return tuple(sorted(fine[:most]))
+    """Return the patterns that match most files, in alphabetical order."""
+    valid = [pattern for pattern, _ in patterns.most_common() if not pathspec_flaw(pattern)]
+    return tuple(sorted(valid[:most]))
 
 
 def _sort_by_role(paths: Iterable[str]) -> _Roles:
     roles = _Roles({"document": Counter(), "code": Counter(), "lines": Counter()}, defaultdict(list), [], set())
     for path in paths:
         folders, _, name = path.rpartition("/")
-        if others := _others_of(folders):
-            roles.excluded.update(others)
+        if foreign := _find_foreign_folders(folders):
+            roles.excluded.update(foreign)
             continue
-        role, pattern = _role_of(name)
+        role, pattern = _find_role(name)
         if role in roles.patterns:
             roles.patterns[role][pattern] += 1
         elif role:
@@ -128,33 +133,33 @@ def _sort_by_role(paths: Iterable[str]) -> _Roles:
 
 
 @functools.lru_cache(maxsize=1024)
-def _is_of_templates(ending: str) -> bool:
+def _is_template_ending(ending: str) -> bool:
     return formats.strip_template_suffix(f"x.md.{ending}") == "x.md"
 
 
 @functools.lru_cache(maxsize=4096)
-def _others_of(folders: str) -> frozenset[str]:
+def _find_foreign_folders(folders: str) -> frozenset[str]:
     return NOT_OURS.intersection(folders.split("/"))
 
 
-def _role_of(name: str) -> tuple[_Role, str]:
+def _find_role(name: str) -> tuple[_Role, str]:
     """Return the role that a name suggests, and the pattern for all such files."""
     stem, dot, ending = name.rpartition(".")
     if not (dot and stem) or name in languages.NAMES:
-        return _role_of_name(name)
+        return _find_name_role(name)
     if ending == "txt" and _is_plain_name(stem):
         return "document", f"**/{name}"
-    made = formats.strip_template_suffix(name) if _is_of_templates(ending) else name
-    if made != name:
-        role, _ = _role_of_ending(made.rpartition(".")[2])
-        return role, f"**/*.{made.rpartition('.')[2]}.{ending}"
-    return _role_of_ending(ending)
+    name_without_template = formats.strip_template_suffix(name) if _is_template_ending(ending) else name
+    if name_without_template != name:
+        role, _ = _find_ending_role(name_without_template.rpartition(".")[2])
+        return role, f"**/*.{name_without_template.rpartition('.')[2]}.{ending}"
+    return _find_ending_role(ending)
 
 
-def _role_of_name(name: str) -> tuple[_Role, str]:
+def _find_name_role(name: str) -> tuple[_Role, str]:
     language = languages.detect_language(name)
     if language:
-        return _role_of_language(language), f"**/{name}"
+        return _find_language_role(language), f"**/{name}"
     if _is_plain_name(name):
         return "document", f"**/{name}"
     return ("" if "." in name else "script"), ""
@@ -165,31 +170,31 @@ def _is_plain_name(stem: str) -> bool:
 
 
 @functools.lru_cache(maxsize=1024)
-def _role_of_ending(ending: str) -> tuple[_Role, str]:
+def _find_ending_role(ending: str) -> tuple[_Role, str]:
     name, pattern = f"x.{ending}", f"**/*.{ending}"
-    known = formats.find_built_in(name)
+    file_format = formats.find_built_in(name)
     role: _Role = "document"
-    if rules.find_kind_flaw(name, "document", by_hand=True):
-        role = "" if known else _role_of_language(languages.detect_language(name))
-    elif known and known.file_type == "man":
+    if rules.find_kind_flaw(name, "document", is_handwritten=True):
+        role = "" if file_format else _find_language_role(languages.detect_language(name))
+    elif file_format and file_format.file_type == "man":
         role = "man"
-    elif known and known.file_type in _DATA:
+    elif file_format and file_format.file_type in _DATA:
         role = "api"
-    elif known and known.file_type in _PAGES:
+    elif file_format and file_format.file_type in _PAGES:
         role = ""
-    elif known and known.file_type == "text":
+    elif file_format and file_format.file_type == "text":
         role = "text"
     return role, pattern
 
 
-def _role_of_language(language: str) -> _Role:
+def _find_language_role(language: str) -> _Role:
     if not language or language in _SETTINGS_LIKE:
         return ""
     return "code" if language in languages.GRAMMARS else "lines"
 
 
 def _name_texts(paths: Iterable[str]) -> Counter[str]:
-    """Patterns for the folders in which texts are documentation."""
+    """Return patterns for the folders in which texts are documentation."""
     folders = Counter[str]()
     for path in paths:
         *around, name = path.split("/")
@@ -205,7 +210,7 @@ def _name_texts(paths: Iterable[str]) -> Counter[str]:
 
 
 def _find_by_beginning(uncertain: Mapping[str, Sequence[str]], beginnings: Beginnings) -> dict[str, set[str]]:
-    """Return the man pages, the descriptions of APIs and the scripts among these files."""
+    """Return the man pages, API descriptions and scripts among these files."""
     in_folder = {path for path in uncertain["man"] if any(map(_MAN_FOLDER.fullmatch, path.split("/")[:-1]))}
     candidates = {
         "man": [path for path in uncertain["man"] if path not in in_folder],
@@ -215,16 +220,16 @@ def _find_by_beginning(uncertain: Mapping[str, Sequence[str]], beginnings: Begin
     shares = [path for role, paths in candidates.items() for path in paths[: _MOST_READ[role]]]
     read = beginnings(shares) if shares else {}
     chosen = {
-        role: {path for path in paths if path in read and _TELLS[role](read[path])}
+        role: {path for path in paths if path in read and _RECOGNIZERS[role](read[path])}
         for role, paths in candidates.items()
     }
     return chosen | {"man": chosen["man"] | in_folder}
 
 
 def _cover_files(chosen: Collection[str], candidates: Iterable[str], name: Callable[[str], str]) -> Counter[str]:
-    """Return patterns that name the chosen ones of these files and no other one.
+    """Return patterns that match the chosen ones of these files and no others.
 
-    `name` returns the preferred pattern for a file; it is taken if it names several.
+    `name` returns the preferred pattern for a file. It is used if it matches several files.
     """
     if not chosen:
         return Counter()
@@ -242,7 +247,7 @@ def _cover_files(chosen: Collection[str], candidates: Iterable[str], name: Calla
 
 
 def _ending_pattern(path: str) -> str:
-    return _role_of(path.rpartition("/")[2])[1]
+    return _find_role(path.rpartition("/")[2])[1]
 
 
 def _name_pattern(path: str) -> str:

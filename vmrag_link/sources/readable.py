@@ -1,6 +1,6 @@
-"""What a file says as a text, or why it is none.
+"""Read the text of a file, or the reason why it has none.
 
-Of a Jupyter notebook the cells are the text, as Markdown. What they printed is no source.
+The text of a Jupyter notebook is its cells, as Markdown. Their output is ignored.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ _MARKED_WITHIN = 1000
 _LONGEST_LINE = 20_000
 
 _GENERATED = re.compile(r"^[^\w\n]{0,20}@generated\b|^.{0,20}\bCode generated\b.{0,200}\bDO NOT EDIT\b", re.MULTILINE)
-"""Of comments. In prose, such words are spoken of."""
+"""Marks in comments. Prose may mention such words elsewhere."""
 
-# UTF-32's first: it begins with UTF-16's.
+# UTF-32's mark first, because it begins with UTF-16's.
 _MARKS = (
     (codecs.BOM_UTF32_LE, "utf-32"),
     (codecs.BOM_UTF32_BE, "utf-32"),
@@ -36,8 +36,9 @@ _MARKS = (
 
 
 class SourceText(NamedTuple):
-    """`text` with line feeds alone, no byte order mark, no NUL. None: the file is left out, and
-    `reason` completes `PATH is left out: it …`.
+    """Text of a file with line feeds only, without byte order mark and NUL.
+
+    Without `text`, the file is left out, and `reason` completes `PATH is left out: it …`.
     """
 
     text: str | None
@@ -45,7 +46,9 @@ class SourceText(NamedTuple):
 
 
 def convert_blob(file: TreeFile, data: bytes) -> SourceText:
-    """`data`: all bytes of its blob, which are UTF-8 whatever encoding the file has."""
+    """Return the text of a file. `data`: all bytes of its blob, which are UTF-8 even if the file
+    has another encoding.
+    """
     if len(data) < POINTER_BYTES and data.startswith(LFS_POINTER):
         return SourceText(None, "is kept in Git LFS")
     try:
@@ -57,23 +60,23 @@ def convert_blob(file: TreeFile, data: bytes) -> SourceText:
     if not text.strip():
         return SourceText(None, "has no text")
     if not file.handwritten and _GENERATED.search(text, 0, _MARKED_WITHIN):
-        return SourceText(None, "is generated, as it says itself")
+        return SourceText(None, "is marked as generated")
     if not file.handwritten and _is_dense(file.path, text):
         return SourceText(None, f"has a line of more than {_LONGEST_LINE:,} characters")
     return SourceText(text)
 
 
 def decode_file_text(data: bytes, encoding: str = "") -> str:
-    """The text of a file. Raises `ContentUnreadable`."""
+    """Return the text of a file. Raises `ContentUnreadable`."""
     marked = detect_encoding(data)
     if not (marked or encoding) and b"\0" in data[:BINARY_WITHIN]:
-        raise ContentUnreadable("is no text")
+        raise ContentUnreadable("is not text")
     text = decode_text(data, marked or encoding)
     return text.replace("\r\n", "\n") if "\r" in text else text
 
 
 def detect_encoding(data: bytes) -> str:
-    """Return the encoding that a byte order mark names, other than UTF-8; empty without one."""
+    """Return the encoding of a byte order mark other than UTF-8's, or an empty text."""
     return next((name for mark, name in _MARKS if data.startswith(mark)), "")
 
 
@@ -82,20 +85,24 @@ def is_notebook(path: str) -> bool:
 
 
 def _is_dense(path: str, text: str) -> bool:
-    """Nobody writes such lines but in prose, where each paragraph is one, or holds a picture."""
-    found = find_built_in(posixpath.basename(path))
-    if len(text) <= _LONGEST_LINE or (found is not None and (found.where == "here" or found.file_type == NOTEBOOK)):
+    """Return whether a file has a very long line. Only prose has such handwritten lines: a
+    paragraph, or a picture.
+    """
+    file_format = find_built_in(posixpath.basename(path))
+    if len(text) <= _LONGEST_LINE or (
+        file_format is not None and (file_format.where == "here" or file_format.file_type == NOTEBOOK)
+    ):
         return False
     return max(map(len, text.split("\n"))) > _LONGEST_LINE
 
 
 _LONGEST = 4_000_000
-"""Characters of one that is read, without pictures. An empty cell takes 3, and 90 bytes of
-memory.
+"""Maximum characters of a notebook without pictures. An empty cell takes 3 characters, and 90 bytes
+of memory.
 """
 
 _MANY = 100_000
-"""Characters of a notebook that may have pictures, and of a value that is data."""
+"""Characters above which a notebook may have pictures, and a value is data."""
 
 _ENCODED = re.compile(r"(?<![A-Za-z0-9+/])(?:[A-Za-z0-9+/]|\\n){1000,}+={0,2}")
 _VALUE = re.compile(r'(?<!\\)"[^"\\]*+(?:\\.[^"\\]*+)*+"', re.DOTALL)
@@ -106,25 +113,30 @@ _PICTURE = re.compile(r"data:[\w.+-]{1,50}/[\w.+-]{1,100}(?:;[\w=.-]{1,50}){0,5}
 
 
 def read_cells(text: str, limit: int = 0) -> str:
-    """Code stands in fences. Raises `ContentUnreadable`, also for more than `limit` bytes of text
-    if there is a limit.
+    """Return the cells of a notebook as Markdown, code in fences.
+
+    Raises `ContentUnreadable`, also for more than `limit` bytes of text if `limit` is not 0.
     """
     if len(text) > _MANY:
         text = _discard_pictures(text)
     if len(text) > _LONGEST:
         raise ContentUnreadable(f"has more than {_LONGEST:,} characters besides its pictures")
     try:
-        notebook = _mapping(msgspec.json.decode(text))
+        notebook = _as_mapping(msgspec.json.decode(text))
     except (msgspec.DecodeError, ValueError, RecursionError) as error:
-        raise ContentUnreadable(f"is no notebook ({error})") from None
-    found = [
-        each for sheet in (notebook, *_list(notebook.get("worksheets"))) for each in _list(_mapping(sheet).get("cells"))
+        raise ContentUnreadable(f"is not a notebook ({error})") from None
+    cells = [
+        item
+        for sheet in (notebook, *_as_list(notebook.get("worksheets")))
+        for item in _as_list(_as_mapping(sheet).get("cells"))
     ]
-    if not found and not any("cells" in _mapping(each) for each in (notebook, *_list(notebook.get("worksheets")))):
-        raise ContentUnreadable("is no notebook (it has no cells)")
-    if len(found) > _MOST_CELLS:
+    if not cells and not any(
+        "cells" in _as_mapping(item) for item in (notebook, *_as_list(notebook.get("worksheets")))
+    ):
+        raise ContentUnreadable("is not a notebook (it has no cells)")
+    if len(cells) > _MOST_CELLS:
         raise ContentUnreadable(f"has more than {_MOST_CELLS:,} cells")
-    blocks = _blocks(map(_mapping, found), _language(_mapping(notebook.get("metadata"))))
+    blocks = _format_cells(map(_as_mapping, cells), _find_language(_as_mapping(notebook.get("metadata"))))
     content = "\n\n".join(blocks).replace("\0", "\ufffd")  # JSON writes it as an escape
     if limit and len(content.encode(errors="replace")) > limit:
         raise ContentUnreadable(f"has text of more than {limit:,} bytes")
@@ -132,8 +144,8 @@ def read_cells(text: str, limit: int = 0) -> str:
 
 
 def _discard_pictures(text: str) -> str:
-    """Return the JSON of a notebook without encoded data, and if it is still long, without values
-    that are longer than cells, such as plots in HTML.
+    """Return the JSON of a notebook without encoded data. If it is still long, values that are
+    longer than cells are also removed, such as plots in HTML.
     """
     text = _ENCODED.sub("", text)
     if len(text) <= _LONGEST:
@@ -141,9 +153,9 @@ def _discard_pictures(text: str) -> str:
     return _VALUE.sub(lambda value: value[0] if len(value[0]) <= _MANY else '""', text)
 
 
-def _blocks(found: Iterator[dict[str, Any]], language: str) -> Iterator[str]:
-    for cell in found:
-        source = _joined(cell.get("source", cell.get("input"))).replace("\r\n", "\n").strip("\n")
+def _format_cells(cells: Iterator[dict[str, Any]], language: str) -> Iterator[str]:
+    for cell in cells:
+        source = _join_lines(cell.get("source", cell.get("input"))).replace("\r\n", "\n").strip("\n")
         if not source.strip():
             continue
         match cell.get("cell_type"):
@@ -157,22 +169,22 @@ def _blocks(found: Iterator[dict[str, Any]], language: str) -> Iterator[str]:
                 yield _PICTURE.sub("", source) if "base64," in source else source
 
 
-def _language(metadata: dict[str, Any]) -> str:
+def _find_language(metadata: dict[str, Any]) -> str:
     for place, name in (("language_info", "name"), ("kernelspec", "language")):
-        language = _mapping(metadata.get(place)).get(name)
+        language = _as_mapping(metadata.get(place)).get(name)
         if isinstance(language, str) and _LANGUAGE.fullmatch(language):
             return language
     return ""
 
 
-def _mapping(value: Any) -> dict[str, Any]:
+def _as_mapping(value: Any) -> dict[str, Any]:
     return value if isinstance(value, dict) else {}
 
 
-def _list(value: Any) -> list[Any]:
+def _as_list(value: Any) -> list[Any]:
     return value if isinstance(value, list) else []
 
 
-def _joined(value: Any) -> str:
-    """A text, which notebooks may write as a list of its lines."""
-    return "".join(each for each in (value if isinstance(value, list) else [value]) if isinstance(each, str))
+def _join_lines(value: Any) -> str:
+    """Return a text that a notebook may store as a list of its lines."""
+    return "".join(part for part in (value if isinstance(value, list) else [value]) if isinstance(part, str))

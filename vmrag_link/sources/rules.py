@@ -1,8 +1,9 @@
-"""Which files are documents of a source, as far as that is known without reading them: by their
-paths, modes, attributes and sizes, and by the pathspecs of `sources`.
+"""Decide which files are documents of a source without reading them: by their paths, modes,
+attributes and sizes, and by the pathspecs of `sources`.
 
-A path alone says it before git tracks the file, and after it is gone. A reason completes `PATH is
-left out: it …`. Strangers write pathspecs; `settings.flaws.pathspec_flaw` says which are accepted.
+A path alone is enough for a file that git does not track yet, or that is removed. A reason
+completes `PATH is left out: it …`. Pathspecs are untrusted. `settings.flaws.pathspec_flaw` decides
+which are accepted.
 """
 
 from __future__ import annotations
@@ -30,54 +31,57 @@ _LOCKS = frozenset(
 )
 _MINIFIED = re.compile(r"[.-]min\.(?:js|mjs|cjs|css)$|\.(?:js|css|mjs|cjs)\.map$", re.IGNORECASE)
 _PLAIN_SUFFIXES = frozenset((".rdoc", ".pod", ".creole", ".texi", ".texinfo", ".tex", ".man", ".text", ""))
-"""Of documents beside those that `vmrag import` stores as they are written. Without one: README."""
+"""Suffixes of documents other than the formats that `vmrag import` stores unchanged. Without a
+suffix: README.
+"""
 
 NOTEBOOK = "notebook"
 
 
 def is_plain_name(path: str) -> bool:
-    """Whether it is an id, seen by a cheaper look than `id_problem`'s."""
+    """Return whether a path is an id, with a cheaper check than `id_problem`."""
     return len(path) <= MAX_ID and path.isascii() and path.isprintable()
 
 
 def find_name_flaw(path: str) -> str:
+    """Return why a path cannot be an id, or an empty text."""
     if is_plain_name(path):
         return ""
     return f"has a path that {why}" if (why := find_id_problem(path)) else ""
 
 
-def find_kind_flaw(path: str, kind: str, *, by_hand: bool) -> str:
-    """`kind` of the source."""
+def find_kind_flaw(path: str, kind: str, *, is_handwritten: bool) -> str:
+    """Return why a file is not a document of a source of this kind, or an empty text."""
     name = path.rpartition("/")[2]
-    if not by_hand and name in _LOCKS:
+    if not is_handwritten and name in _LOCKS:
         return "is a lock file"
-    if not by_hand and _MINIFIED.search(name):
+    if not is_handwritten and _MINIFIED.search(name):
         return "is minified"
-    return "" if kind == "code" else _flaw_of_format(posixpath.splitext(formats.strip_template_suffix(name))[1].lower())
+    return (
+        "" if kind == "code" else _find_format_flaw(posixpath.splitext(formats.strip_template_suffix(name))[1].lower())
+    )
 
 
 def can_read(path: str) -> bool:
-    """Return whether the format of a file is one that an import knows and a source of documents
-    reads.
-    """
+    """Return whether a source of documents can read a file, and an import knows its format."""
     return formats.find_built_in(path) is not None and not (
-        find_name_flaw(path) or find_kind_flaw(path, "document", by_hand=True)
+        find_name_flaw(path) or find_kind_flaw(path, "document", is_handwritten=True)
     )
 
 
 @functools.lru_cache(maxsize=1024)
-def _flaw_of_format(suffix: str) -> str:
-    plain = suffix in _PLAIN_SUFFIXES
-    found = formats.find_by_suffix(f"x{suffix}") if plain else formats.find_built_in(f"x{suffix}")
-    if found is None:
-        return "" if plain else f"is {suffix}, no document; a source of `kind: code` takes it if it is text"
-    if found.where == "here" or found.file_type == NOTEBOOK:
+def _find_format_flaw(suffix: str) -> str:
+    is_plain = suffix in _PLAIN_SUFFIXES
+    file_format = formats.find_by_suffix(f"x{suffix}") if is_plain else formats.find_built_in(f"x{suffix}")
+    if file_format is None:
+        return "" if is_plain else f"is {suffix}, not a document (a source of `kind: code` accepts it if it is text)"
+    if file_format.where == "here" or file_format.file_type == NOTEBOOK:
         return ""
-    return f"is {found.file_type}, not text as it is; `vmrag import` takes it"
+    return f"is {file_format.file_type}, not plain text (`vmrag import` converts it)"
 
 
 _NOTEBOOK_BYTES = 64_000_000
-"""Bytes of a notebook, most of which are pictures that are discarded."""
+"""Maximum bytes of a notebook, most of which are pictures that are discarded."""
 
 
 def get_byte_limit(path: str, most: int) -> int:
@@ -86,40 +90,41 @@ def get_byte_limit(path: str, most: int) -> int:
 
 
 def find_size_flaw(size: int, most: int) -> str:
+    """Return why a file of this size is not a document, or an empty text."""
     if not size:
         return "is empty"
     return f"has {size:,} bytes, more than {most:,}" if size > most else ""
 
 
 def fold_path(path: str) -> str:
-    """Equal for paths that a file system may take for one."""
+    """Return a text that is equal for paths that a file system may treat as the same."""
     return path.lower() if path.isascii() else unicodedata.normalize("NFC", path.casefold())
 
 
 def find_source(sources: Iterable[SourceSettings], path: str) -> SourceSettings | None:
-    """The first source that names a path, which its name does not keep from being a document."""
-    return next((source for source in sources if _takes(source, path)), None)
+    """Return the first source that names a path, if its name allows a document. Otherwise None."""
+    return next((source for source in sources if _accepts_path(source, path)), None)
 
 
 def is_named(source: SourceSettings, path: str) -> bool:
-    """Whether a source names a path, whatever becomes of it then."""
+    """Return whether the pathspecs of a source match a path."""
     return path_matcher(source.paths)(path) and not path_matcher(source.exclude)(path)
 
 
-def _takes(source: SourceSettings, path: str) -> bool:
-    flaw = find_name_flaw(path) or find_kind_flaw(path, source.kind, by_hand=False)
+def _accepts_path(source: SourceSettings, path: str) -> bool:
+    flaw = find_name_flaw(path) or find_kind_flaw(path, source.kind, is_handwritten=False)
     return is_named(source, path) and not flaw
 
 
 @functools.lru_cache(maxsize=256)
 def path_matcher(pathspecs: tuple[str, ...]) -> Callable[[str], bool]:
-    """Return a function that tells whether one of these names a path.
+    """Return a function that returns whether one of these pathspecs matches a path.
 
-    Most are `**/*.md`: one comparison finds the endings of all.
+    Most pathspecs look like `**/*.md`, so all endings are matched with one comparison.
     """
     endings = tuple(pathspec[len(_ANYWHERE) :] for pathspec in pathspecs if _is_ending(pathspec))
     others = tuple(pathspec for pathspec in pathspecs if not _is_ending(pathspec))
-    return lambda path: path.endswith(endings) or any(_matches(each, path) for each in others)
+    return lambda path: path.endswith(endings) or any(_matches_pathspec(pathspec, path) for pathspec in others)
 
 
 _ANYWHERE = "**/*"
@@ -130,8 +135,8 @@ def _is_ending(pathspec: str) -> bool:
     return rest != pathspec and not set(rest) & set("*?[\\/")
 
 
-def _matches(pathspec: str, path: str) -> bool:
-    """As git's `glob` magic has it: a folder means all that is in it."""
+def _matches_pathspec(pathspec: str, path: str) -> bool:
+    """Return whether git's `glob` magic matches the path. A folder matches all files in it."""
     below = f"{pathspec.rstrip('/')}/"
     if path == pathspec or path.startswith(below):
         return True
@@ -139,7 +144,7 @@ def _matches(pathspec: str, path: str) -> bool:
 
 
 def exclude_notes(sources: Sequence[SourceSettings]) -> tuple[SourceSettings, ...]:
-    """Return the sources with the folders of the writable ones excluded from all others, so that a
+    """Return the sources with the folders of writable sources excluded from all others, so that a
     note is a document once.
     """
     folders = tuple(f"{source.folder}/" for source in sources if source.write)
@@ -150,42 +155,44 @@ def exclude_notes(sources: Sequence[SourceSettings]) -> tuple[SourceSettings, ..
 
 
 def select_sources_below(sources: Iterable[SourceSettings], folder: str) -> tuple[SourceSettings, ...]:
-    """Return the sources with their paths as seen from a folder; without those that name nothing in
+    """Return the sources with their paths relative to a folder, without those that match nothing in
     it, and without those of notes.
     """
-    seen = (
+    rebased = (
         msgspec.structs.replace(
-            source, paths=_seen_below(source.paths, folder), exclude=_seen_below(source.exclude, folder)
+            source, paths=_rebase_pathspecs(source.paths, folder), exclude=_rebase_pathspecs(source.exclude, folder)
         )
         for source in sources
         if not source.write
     )
-    return tuple(source for source in seen if source.paths and "**" not in source.exclude)
+    return tuple(source for source in rebased if source.paths and "**" not in source.exclude)
 
 
-def _seen_below(pathspecs: Iterable[str], folder: str) -> tuple[str, ...]:
-    """Return pathspecs that name the same files, as seen from a folder."""
+def _rebase_pathspecs(pathspecs: Iterable[str], folder: str) -> tuple[str, ...]:
+    """Return pathspecs that match the same files, relative to a folder."""
     rests = {(True, tuple(pathspec.split("/"))) for pathspec in pathspecs}
     for name in folder.split("/"):
         rests = {rest for is_literal, parts in rests for rest in _enter_folder(parts, name, is_literal=is_literal)}
-    return tuple(sorted({_write_rest(parts, is_literal=is_literal) for is_literal, parts in rests}))
+    return tuple(sorted({_format_pathspec(parts, is_literal=is_literal) for is_literal, parts in rests}))
 
 
 def _enter_folder(parts: tuple[str, ...], name: str, *, is_literal: bool) -> Iterator[tuple[bool, tuple[str, ...]]]:
-    """Yield what is left of a pathspec in a folder of this name, and if it was literal so far."""
+    """Yield the rest of a pathspec inside a folder of this name, and whether it was literal so
+    far.
+    """
     first, rest = parts[0], parts[1:]
     if first == "**":
         yield False, parts
         if rest:
             yield from _enter_folder(rest, name, is_literal=False)
-    elif is_literal and first == name:  # a literal folder means all that is in it
+    elif is_literal and first == name:  # a literal folder matches all files in it
         yield True, rest if rest and rest != ("",) else ("**",)
     elif rest and wildmatch.compile_pattern(first).fullmatch(wildmatch.encode_path(name)):
         yield False, rest
 
 
-def _write_rest(parts: tuple[str, ...], *, is_literal: bool) -> str:
-    """Return the pathspec. If it had wildcards, a bracket keeps it from meaning a folder."""
+def _format_pathspec(parts: tuple[str, ...], *, is_literal: bool) -> str:
+    """Return the pathspec. If it had wildcards, a bracket keeps it from matching as a folder."""
     text = "/".join(parts)
     return text if is_literal or set(text) & set("*?[") else re.sub(r"\w", r"[\g<0>]", text, count=1)
 
@@ -196,18 +203,18 @@ def searches_untracked(source: SourceSettings, *, untracked: bool) -> bool:
 
 
 def build_pathspecs(source: SourceSettings) -> list[str]:
-    """Pathspecs as git's arguments after `--`: `*` stays within a folder, `**/` is any folder or
-    none.
+    """Return the pathspecs of a source as git's arguments after `--`. `*` stays within a folder,
+    and `**/` matches any folders or none.
     """
     return [*build_included(source), *build_excluded(source)]
 
 
 def build_included(source: SourceSettings) -> list[str]:
-    """The first part of `arguments`: the files of the source."""
+    """Return the pathspecs of the files of the source, the first part of `build_pathspecs`."""
     return [f":(top,glob){path}" for path in source.paths]
 
 
 def build_excluded(source: SourceSettings) -> list[str]:
-    """The second part of `arguments`: the files that the source leaves out."""
-    paths = source.exclude if source.paths else ("**",)  # without a path, git would take all
+    """Return the pathspecs of the excluded files, the second part of `build_pathspecs`."""
+    paths = source.exclude if source.paths else ("**",)  # without a path, git would match all files
     return [f":(top,glob,exclude){path}" for path in paths]

@@ -1,4 +1,4 @@
-"""Texts that look like credentials, which a note must not carry into git by accident."""
+"""Texts that look like credentials. A note must not put them into git by accident."""
 
 from __future__ import annotations
 
@@ -9,7 +9,9 @@ from typing import NamedTuple
 class _Credential(NamedTuple):
     kind: str
     marks: tuple[str, ...]
-    """Texts of which it contains one. A pattern is compiled only if a note contains one as well."""
+    """A credential contains one of these texts. The pattern is compiled only if a note contains one
+    as well.
+    """
     pattern: str
 
 

@@ -1,5 +1,5 @@
-"""Which files of a tree the sources take: each becomes a document, is left out with a reason, or is
-missing here. A commit is asked by its tree alone, as blobs.
+"""Select the files of a tree for the sources: each file becomes a document, is left out with a
+reason, or is missing in this clone. A commit is read by its tree alone, as blobs.
 """
 
 from __future__ import annotations
@@ -27,13 +27,14 @@ Uncommitted = Literal["", "added", "modified", "unmerged"]
 
 
 _MOST_BYTES = 2_000_000_000
-"""Of all files together: one blob of a megabyte may have a thousand names."""
+"""Limit for all files together, because one blob of a megabyte may have a thousand names."""
 
 
 class Candidate(NamedTuple):
     """A file that a source names.
 
-    `size` None: its blob's, if that is here. `blob` empty: it is to be read. `flaw`: why it cannot.
+    `size`: None means the size of its blob. `blob`: empty if the file must be read. `flaw`: why it
+    cannot be read.
     """
 
     path: str
@@ -45,20 +46,20 @@ class Candidate(NamedTuple):
 
 
 def build_unread(candidate: Candidate) -> Candidate:
-    """Candidates for files that are known by their blobs."""
+    """Return the candidate unchanged, for files that are known by their blobs."""
     return candidate
 
 
 class SelectedFiles(NamedTuple):
-    """What becomes of the candidates of all sources."""
+    """The result for the candidates of all sources."""
 
     files: dict[str, list[TreeFile]]
     left_out: tuple[LeftOutFile, ...]
     missing: tuple[str, ...]
 
     def build_listing(self, *, removed: Iterable[str] = (), untracked: int = 0) -> SourceListing:
-        gone = tuple(sorted(terminal_text.escape_line(path) for path in removed))
-        return SourceListing(self.files, self.left_out, self.missing, gone, untracked)
+        removed_paths = tuple(sorted(terminal_text.escape_line(path) for path in removed))
+        return SourceListing(self.files, self.left_out, self.missing, removed_paths, untracked)
 
 
 def select_files(
@@ -70,26 +71,27 @@ def select_files(
     max_bytes: int,
     read: Callable[[Candidate], Candidate] = build_unread,
 ) -> SelectedFiles:
-    """`candidates`: of each source, by path. `sizes`: of blobs that are here. `read` gets
-    those with a size that no rule leaves out, and gives them with the blob.
+    """Select the files that become documents.
 
-    Raises `LimitExceeded` for too many files or bytes, and as `TreeAttributes.of`.
+    `candidates`: of each source, by path. `sizes`: of the blobs in this clone. `read` gets
+    candidates with a size that no rule leaves out, and returns them with the blob. Raises
+    `LimitExceeded` for too many files or bytes, and the errors of `TreeAttributes.get_values`.
     """
     files: dict[str, dict[str, TreeFile]] = {source.collection: {} for source in sources}
     left_out: dict[str, str] = {}
     missing: set[str] = set()
-    number, together = sum(map(len, candidates)), 0
+    number, total_bytes = sum(map(len, candidates)), 0
     if number > MOST_FILES:
         raise build_too_many_error(number)
     for source, named in zip(sources, candidates, strict=True):
-        taken = files[source.collection]
-        # Of paths that fold to one, the first stays.
-        seen = {rules.fold_path(path): path for path in taken}
+        selected = files[source.collection]
+        # If several paths fold to the same text, the first is selected.
+        seen = {rules.fold_path(path): path for path in selected}
         for path in sorted(named):
-            if path in taken:
+            if path in selected:
                 continue
             candidate = named[path]
-            values, why = _known(candidate, attributes, source.kind)
+            values, why = _check_candidate(candidate, attributes, source.kind)
             size = sizes.get(candidate.blob) if candidate.size is None else candidate.size
             if not why and size is not None:
                 why = rules.find_size_flaw(size, rules.get_byte_limit(path, max_bytes))
@@ -103,61 +105,63 @@ def select_files(
             elif size is None:
                 missing.add(path)
             else:
-                taken[path] = _file(candidate, size, values)._replace(text_limit=max_bytes if size > max_bytes else 0)
-                together += size
-                require_few_bytes(together)
-    some = {path for taken in files.values() for path in taken}
+                selected[path] = _build_file(candidate, size, values)._replace(
+                    text_limit=max_bytes if size > max_bytes else 0
+                )
+                total_bytes += size
+                require_few_bytes(total_bytes)
+    selected_paths = {path for selected in files.values() for path in selected}
     return SelectedFiles(
-        {collection: sorted(taken.values()) for collection, taken in files.items()},
+        {collection: sorted(selected.values()) for collection, selected in files.items()},
         tuple(
             LeftOutFile(terminal_text.escape_line(path), why)
             for path, why in sorted(left_out.items())
-            if path not in some
+            if path not in selected_paths
         ),
         tuple(sorted(missing)),
     )
 
 
 def format_twin_flaw(path: str) -> str:
-    return f"cannot be told from {path} where letter case or accents do not count"
+    return f"has the same path as {path} on systems that ignore letter case or accents"
 
 
-def _known(candidate: Candidate, attributes: TreeAttributes, kind: str) -> tuple[Mapping[str, Value], str]:
-    """What attributes say of a file, and why it is left out. They are not asked of what is left out
-    anyway.
+def _check_candidate(candidate: Candidate, attributes: TreeAttributes, kind: str) -> tuple[Mapping[str, Value], str]:
+    """Return the attributes of a file, and why it is left out. Attributes are not read if it is
+    left out anyway.
     """
     path = candidate.path
-    if why := candidate.flaw or rules.find_name_flaw(path) or _flaw_of_mode(candidate.mode):
+    if why := candidate.flaw or rules.find_name_flaw(path) or _find_mode_flaw(candidate.mode):
         return {}, why
     values = attributes.get_values(path)
     by_hand = is_handwritten(values)
-    return values, find_attribute_flaw(values) or rules.find_kind_flaw(path, kind, by_hand=by_hand)
+    return values, find_attribute_flaw(values) or rules.find_kind_flaw(path, kind, is_handwritten=by_hand)
 
 
-def _file(candidate: Candidate, size: int, values: Mapping[str, Value]) -> TreeFile:
+def _build_file(candidate: Candidate, size: int, values: Mapping[str, Value]) -> TreeFile:
     if not values:
         return TreeFile(candidate.path, candidate.blob, size, candidate.uncommitted)
     encoding = values.get(ENCODING)
-    stated = encoding if isinstance(encoding, str) else ""
-    return TreeFile(candidate.path, candidate.blob, size, candidate.uncommitted, is_handwritten(values), stated)
+    file_encoding = encoding if isinstance(encoding, str) else ""
+    return TreeFile(candidate.path, candidate.blob, size, candidate.uncommitted, is_handwritten(values), file_encoding)
 
 
 def build_too_many_error(number: int) -> LimitExceeded:
     return LimitExceeded(
-        f"The sources name {number:,} files; at most {MOST_FILES:,} are read.",
-        hint="Name fewer files in `sources` of .vmrag.yaml, or leave folders out by `exclude`.",
+        f"The sources name {number:,} files, more than {MOST_FILES:,}.",
+        hint="Name fewer files in `sources` of .vmrag.yaml, or leave out folders with `exclude`.",
         number=number,
         most=MOST_FILES,
     )
 
 
-def require_few_bytes(together: int) -> None:
+def require_few_bytes(total: int) -> None:
     """Raise `LimitExceeded` if the files of all sources have too many bytes."""
-    if together <= _MOST_BYTES:
+    if total <= _MOST_BYTES:
         return
     raise LimitExceeded(
-        f"The files of the sources have more bytes together than are read: at most {_MOST_BYTES:,}.",
-        hint="Leave folders out by `exclude` in `sources` of .vmrag.yaml, or large files by `sources_max_bytes`.",
+        f"The files of the sources have more than {_MOST_BYTES:,} bytes together.",
+        hint="Leave out folders with `exclude` in `sources` of .vmrag.yaml, or large files with `sources_max_bytes`.",
         most=_MOST_BYTES,
     )
 
@@ -174,22 +178,25 @@ def list_at_commit(
     max_bytes: int,
     before: SourceListing | None = None,
 ) -> SourceListing:
-    """`commit` by its full hash. Files above `max_bytes` are left out. `before`: another listing;
-    its notes are not read again.
+    """Return the files of the sources at a commit, given by its full hash. Files above `max_bytes`
+    are left out.
 
-    Raises `GitReferenceMissing` if it is not here, `HistoryMissing` for trees that are not,
-    `LimitExceeded` for a tree that is too large, `GitFailed`.
+    `before`: another listing, whose notes are not read again. Raises `GitReferenceMissing` if the
+    commit is missing, `HistoryMissing` for missing trees, `LimitExceeded` for a tree that is too
+    large, and `GitFailed`.
     """
     if not re.fullmatch(COMMIT_NAME, commit):
-        raise _no_commit(commit)
+        raise _build_commit_error(commit)
     with readable_tree(places, commit):
         raw_changes.require_countable(places, commit)
-        found = [_files(places, commit, rules.build_pathspecs(source)) for source in sources]
-        stated = _attributes(places, commit)
-    candidates = [{file.path: Candidate(file.path, file.mode, file.blob) for file in files} for files in found]
-    blobs = (file.blob for files in found for file in files if file.mode in REGULAR)
+        files_by_source = [_list_files(places, commit, rules.build_pathspecs(source)) for source in sources]
+        tree_attributes = _read_attributes(places, commit)
+    candidates = [
+        {file.path: Candidate(file.path, file.mode, file.blob) for file in files} for files in files_by_source
+    ]
+    blobs = (file.blob for files in files_by_source for file in files if file.mode in REGULAR)
     sizes = beside.read_blob_sizes(places, blobs)
-    listing = select_files(sources, candidates, stated, sizes, max_bytes=max_bytes).build_listing()
+    listing = select_files(sources, candidates, tree_attributes, sizes, max_bytes=max_bytes).build_listing()
     if not any(source.write for source in sources):
         return listing
     from vmrag_link.sources import documents, notes
@@ -197,14 +204,18 @@ def list_at_commit(
     return notes.identify_notes(sources, listing, functools.partial(documents.read_texts_at_commit, places), before)
 
 
-def _attributes(places: Places, commit: str) -> attributes.TreeAttributes:
-    """The tree's attributes: files that are missing here say nothing."""
-    files = {file.path: file.blob for file in _files(places, commit, (attributes.PATHSPEC,)) if file.mode in REGULAR}
+def _read_attributes(places: Places, commit: str) -> attributes.TreeAttributes:
+    """Return the attributes of a tree. Files that are missing in this clone are ignored."""
+    files = {
+        file.path: file.blob for file in _list_files(places, commit, (attributes.PATHSPEC,)) if file.mode in REGULAR
+    }
     return attributes.TreeAttributes(read_attribute_files(places, files), attributes.FOR_LISTING)
 
 
 def read_attribute_files(places: Places, files: dict[str, str]) -> dict[str, bytes]:
-    """The contents of attribute files by path; `files`: their blobs. Raises `LimitExceeded`."""
+    """Return the contents of attribute files by path. `files`: their blobs. Raises
+    `LimitExceeded`.
+    """
     sizes = beside.read_blob_sizes(places, files.values())
     attributes.require_few_bytes(sum(sizes.get(blob, 0) for blob in files.values()))
     small = {
@@ -214,41 +225,44 @@ def read_attribute_files(places: Places, files: dict[str, str]) -> dict[str, byt
     return {path: contents[blob] for path, blob in small.items() if blob in contents}
 
 
-def _files(places: Places, commit: str, arguments: Sequence[str]) -> list[RawChange]:
+def _list_files(places: Places, commit: str, arguments: Sequence[str]) -> list[RawChange]:
     return list(raw_changes.list_tree_files(places, commit, get_empty_tree(commit), arguments))
 
 
 @contextlib.contextmanager
 def readable_tree(places: Places, commit: str) -> Iterator[None]:
+    """Convert git's errors about a missing commit or tree to `GitReferenceMissing` and
+    `HistoryMissing`.
+    """
     try:
         yield
     except GitFailed as error:
         if find_missing_commits(places, [commit]):
-            raise _no_commit(commit) from error
+            raise _build_commit_error(commit) from error
         raise HistoryMissing(
-            f"The tree of {commit[:12]} cannot be read here: {error.message}",
-            hint=f"git fetch --refetch --filter=blob:none   (or see what is damaged: git fsck {commit[:12]})",
+            f"The tree of {commit[:12]} cannot be read: {error.message}",
+            hint=f"git fetch --refetch --filter=blob:none   (to find damage: git fsck {commit[:12]})",
             commit=commit,
         ) from error
 
 
 def get_empty_tree(name: str) -> str:
-    """The empty tree, in a repository where objects have names like that one; git knows it without
-    having it.
+    """Return the name of the empty tree, in a repository whose object names look like `name`. git
+    knows this tree even if it is not stored.
     """
     algorithm = hashlib.sha1 if len(name) == _SHA1_DIGITS else hashlib.sha256
     return algorithm(b"tree 0\0", usedforsecurity=False).hexdigest()
 
 
-def _no_commit(commit: str) -> GitReferenceMissing:
+def _build_commit_error(commit: str) -> GitReferenceMissing:
     return GitReferenceMissing(
-        f"{commit[:64]!r} names no commit of this repository.",
-        hint="git fetch (or see what is there: git branch -a)",
+        f"{commit[:64]!r} is not a commit of this repository.",
+        hint="git fetch   (to list branches: git branch -a)",
         ref=commit,
     )
 
 
-def _flaw_of_mode(mode: str) -> str:
+def _find_mode_flaw(mode: str) -> str:
     if mode in REGULAR:
         return ""
-    return {LINK: "is a link", SUBMODULE: "is a submodule"}.get(mode, "is no regular file")
+    return {LINK: "is a link", SUBMODULE: "is a submodule"}.get(mode, "is not a regular file")

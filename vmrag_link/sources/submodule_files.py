@@ -1,5 +1,5 @@
-"""Which files the sources have in a repository and in its submodules. Their paths are seen from the
-top of the repository.
+"""The files of the sources in a repository and in its submodules, by their paths from the top of
+the repository.
 """
 
 from __future__ import annotations
@@ -25,7 +25,8 @@ from vmrag_link.sources.listings import LeftOutFile, SourceListing
 
 @beside.share_deadline()
 def find_source_submodules(places: Places, sources: Sequence[SourceSettings], commit: str | None) -> list[Submodule]:
-    """Return the submodules in which a source may have files; without a commit of the work tree.
+    """Return the submodules in which a source may have files, at a commit or, without one, in the
+    work tree.
 
     Raises `GitFailed`, `LimitExceeded`, `GitReferenceMissing` and `HistoryMissing`.
     """
@@ -40,10 +41,10 @@ def find_source_submodules(places: Places, sources: Sequence[SourceSettings], co
 
 
 @beside.share_deadline()
-def list_paths(found: Iterable[Submodule], *, of_work_tree: bool) -> list[str]:
+def list_paths(nested: Iterable[Submodule], *, of_work_tree: bool) -> list[str]:
     """Return the paths of all files of submodules. Raises `GitFailed` and `LimitExceeded`."""
     paths = []
-    for submodule in found:
+    for submodule in nested:
         if submodule.places is None:
             continue
         if of_work_tree:
@@ -58,7 +59,9 @@ def list_paths(found: Iterable[Submodule], *, of_work_tree: bool) -> list[str]:
 def list_in_work_tree(
     places: Places, sources: Sequence[SourceSettings], *, max_bytes: int, untracked: bool, cache: Path
 ) -> SourceListing:
-    """List files like `work_tree.in_work_tree`, with those of submodules that are checked out."""
+    """List files like `work_tree.list_in_work_tree`, including those of submodules that are checked
+    out.
+    """
     listing = work_tree.list_in_work_tree(places, sources, max_bytes=max_bytes, untracked=untracked, cache=cache)
     parts: dict[str, SourceListing | None] = {}
     for submodule in find_source_submodules(places, sources, None):
@@ -71,7 +74,7 @@ def list_in_work_tree(
             )
         except (GitFailed, HistoryMissing):
             parts[submodule.path] = None
-    return _join(listing, parts)
+    return _join_listings(listing, parts)
 
 
 @beside.share_deadline()
@@ -83,8 +86,8 @@ def list_at_commit(
     max_bytes: int,
     before: SourceListing | None = None,
 ) -> SourceListing:
-    """List files like `selection.at_commit`, with those of submodules at the commits that the tree
-    names.
+    """List files like `selection.list_at_commit`, including those of submodules at the commits that
+    the tree names.
     """
     listing = selection.list_at_commit(places, commit, sources, max_bytes=max_bytes, before=before)
     parts: dict[str, SourceListing | None] = {}
@@ -96,28 +99,33 @@ def list_at_commit(
             )
         except (GitFailed, GitReferenceMissing, HistoryMissing):
             parts[submodule.path] = None
-    return _join(listing, parts)
+    return _join_listings(listing, parts)
 
 
-def _join(listing: SourceListing, parts: Mapping[str, SourceListing | None]) -> SourceListing:
-    """Return one listing. `parts`: those of submodules by path; None: it cannot be read here, and
-    its path with a slash is missing. Untracked files of submodules are not counted.
+def _join_listings(listing: SourceListing, parts: Mapping[str, SourceListing | None]) -> SourceListing:
+    """Return one listing.
+
+    `parts`: the listings of submodules by path. If one has no value, the submodule cannot be read
+    in this clone, and its path with a slash is missing. Untracked files of submodules are not
+    counted.
     """
-    files = {name: list(some) for name, some in listing.files.items()}
-    seen = {name: {rules.fold_path(file.path): file.path for file in some} for name, some in files.items()}
+    files = {name: list(group) for name, group in listing.files.items()}
+    seen = {name: {rules.fold_path(file.path): file.path for file in group} for name, group in files.items()}
     is_submodule = {terminal_text.escape_line(path) for path in parts}
-    left_out = [each for each in listing.left_out if each.path not in is_submodule]
+    left_out = [entry for entry in listing.left_out if entry.path not in is_submodule]
     missing, removed = [*listing.missing], [*listing.removed]
     for top, part in parts.items():
         if part is None:
             missing.append(f"{terminal_text.escape_line(top)}/")
             continue
         start = f"{top}/"
-        left_out += [LeftOutFile(terminal_text.escape_line(start) + each.path, each.reason) for each in part.left_out]
+        left_out += [
+            LeftOutFile(terminal_text.escape_line(start) + entry.path, entry.reason) for entry in part.left_out
+        ]
         missing += [start + path for path in part.missing]
         removed += [terminal_text.escape_line(start) + path for path in part.removed]
-        for name, some in part.files.items():
-            for file in some:
+        for name, group in part.files.items():
+            for file in group:
                 path = start + file.path
                 twin = seen[name].setdefault(rules.fold_path(path), path)
                 if why := rules.find_name_flaw(path) or (selection.format_twin_flaw(twin) if twin != path else ""):
@@ -127,11 +135,11 @@ def _join(listing: SourceListing, parts: Mapping[str, SourceListing | None]) -> 
     number = sum(map(len, files.values()))
     if number > MOST_FILES:
         raise selection.build_too_many_error(number)
-    selection.require_few_bytes(sum(file.size for some in files.values() for file in some))
+    selection.require_few_bytes(sum(file.size for group in files.values() for file in group))
     return msgspec.structs.replace(
         listing,
-        files={name: sorted(some) for name, some in files.items()},
-        left_out=tuple(sorted(left_out, key=lambda each: each.path)),
+        files={name: sorted(group) for name, group in files.items()},
+        left_out=tuple(sorted(left_out, key=lambda entry: entry.path)),
         missing=tuple(sorted(missing)),
         removed=tuple(sorted(removed)),
     )

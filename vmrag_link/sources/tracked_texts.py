@@ -1,7 +1,7 @@
-"""The text files that git tracks, in the work tree or at a commit, whether a source names them or
-not.
+"""The text files that git tracks, in the work tree or at a commit, whether they belong to a source
+or not.
 
-git lists them. They are read as they are: no filter runs, and no link is followed.
+git lists them. They are read unchanged: no filter runs, and no link is followed.
 """
 
 from __future__ import annotations
@@ -26,25 +26,25 @@ if TYPE_CHECKING:
     from vmrag_link.git.submodules import Submodule
 
 MOST_BYTES = 32_000_000
-"""The size of the largest file that is read as text."""
+"""Maximum size of a file that is read as text."""
 
 NOT_TEXT = "is not text"
 ABSENT = "is not in the work tree"
-POINTER = "is kept in Git LFS, which this file only names"
-MISSING = "is not in this clone, which is partial"
+POINTER = "is a pointer to a file in Git LFS"
+MISSING = "is not in this partial clone"
 HINTS = {
     ABSENT: "Read it at a commit: ref=HEAD, or vmrag show HEAD:PATH",
     MISSING: "git fetch --refetch   (or git show REF:PATH, which fetches this file alone)",
     POINTER: "git lfs pull",
 }
-OTHERWISE = "Open it with another program. history lists its commits."
+OTHERWISE = "Open it with another program. `history` lists its commits."
 _EXPECTED = (NOT_TEXT, ABSENT, POINTER, attributes.BINARY)
 _BATCH_BYTES = 32_000_000
 _BATCH_FILES = 2_000
 
 
 class TrackedText(NamedTuple):
-    """`text` is None if the file cannot be read as text. `reason` then completes `PATH …`."""
+    """A text file. If it cannot be read as text, `reason` completes `PATH …` instead."""
 
     path: str
     text: str | None
@@ -52,16 +52,17 @@ class TrackedText(NamedTuple):
 
     @property
     def is_skipped(self) -> bool:
-        """Return True if a search must report that it did not read this file."""
+        """True if a search must report that it did not read this file."""
         return bool(self.reason) and self.reason not in _EXPECTED
 
 
 class TrackedTexts:
-    """`commit`: its full hash; empty: the work tree. `untracked`: other files of the work tree that
-    are documents. `only`: the path of the only file that is needed. `submodules`: those whose
-    files are read also.
+    """The tracked text files of a repository.
 
-    Raises `GitFailed`, `LimitExceeded`, `HistoryMissing` and `GitReferenceMissing`.
+    `commit`: its full hash, empty for the work tree. `untracked`: untracked files of the work tree
+    that are documents. `only`: the path of the only file that is needed. `submodules`: submodules
+    whose files are also read. Raises `GitFailed`, `LimitExceeded`, `HistoryMissing` and
+    `GitReferenceMissing`.
     """
 
     def __init__(
@@ -95,22 +96,24 @@ class TrackedTexts:
         self._attributes = TreeAttributes(self._attribute_contents(files), (ENCODING, TEXT, DIFF))
 
     def __contains__(self, path: str) -> bool:
-        texts, inner = self._owner(path)
+        texts, inner = self._find_submodule(path)
         return inner in texts if texts else path in self._blobs
 
     def is_tracked(self, path: str) -> bool:
-        texts, inner = self._owner(path)
+        texts, inner = self._find_submodule(path)
         return texts.is_tracked(inner) if texts else bool(self._blobs.get(path))
 
-    def _owner(self, path: str) -> tuple[TrackedTexts | None, str]:
-        """Return the texts of the submodule that tracks a file, and its path there."""
+    def _find_submodule(self, path: str) -> tuple[TrackedTexts | None, str]:
+        """Return the texts of the submodule that tracks a file, and the file's path there."""
         for start, texts in self._below.items():
             if path.startswith(start) and texts.is_tracked(path[len(start) :]):
                 return texts, path[len(start) :]
         return None, path
 
     def read_link_target(self, path: str) -> str:
-        """Return the path, from the top, that a symbolic link names; empty if it is not a link."""
+        """Return the path, from the top, that a symbolic link names, or an empty text if it is not
+        a link.
+        """
         blob = self._links.get(path)
         if not blob:
             return ""
@@ -126,34 +129,34 @@ class TrackedTexts:
 
         Raises `GitFailed` and `LimitExceeded`.
         """
-        for texts, group in itertools.groupby(paths, lambda path: self._owner(path)[0]):
-            some = [*group]
+        for texts, group in itertools.groupby(paths, lambda path: self._find_submodule(path)[0]):
+            group_paths = [*group]
             if texts is None:
-                yield from self._read_commit(some) if self.commit else self._read_disk(some)
+                yield from self._read_commit(group_paths) if self.commit else self._read_disk(group_paths)
                 continue
-            names = {self._owner(path)[1]: path for path in some}
+            names = {self._find_submodule(path)[1]: path for path in group_paths}
             for text in texts.read_texts([*names]):
                 yield text._replace(path=names[text.path])
 
     def _read_disk(self, paths: Sequence[str]) -> Iterator[TrackedText]:
         with Disk(self._places.top) as disk:
             for path, data, size in disk.read_many(paths, MOST_BYTES):
-                yield TrackedText(path, None, _describe_error(-size)) if size < 0 else self._as_text(path, data, size)
+                yield TrackedText(path, None, _describe_error(-size)) if size < 0 else self._read_text(path, data, size)
 
     def _read_commit(self, paths: Sequence[str]) -> Iterator[TrackedText]:
         sizes = beside.read_blob_sizes(self._places, (self._blobs[path] for path in paths))
-        for batch in _split(paths, [sizes.get(self._blobs[path], 0) for path in paths]):
+        for batch in _split_batches(paths, [sizes.get(self._blobs[path], 0) for path in paths]):
             blobs = [self._blobs[path] for path in batch]
             contents = beside.read_blobs(self._places, (blob for blob in blobs if sizes.get(blob, 0) <= MOST_BYTES))
             for path, blob in zip(batch, blobs, strict=True):
                 if blob in sizes:
-                    yield self._as_text(path, contents.get(blob, b""), sizes[blob])
+                    yield self._read_text(path, contents.get(blob, b""), sizes[blob])
                 else:
                     yield TrackedText(path, None, MISSING)
 
-    def _as_text(self, path: str, data: bytes, size: int) -> TrackedText:
+    def _read_text(self, path: str, data: bytes, size: int) -> TrackedText:
         values = self._attributes.get_values(path)
-        encoding = "" if self.commit else _encoding_of(values)
+        encoding = "" if self.commit else _find_encoding(values)
         if _is_binary(data, encoding):
             return TrackedText(path, None, NOT_TEXT)
         if attributes.is_binary(values):
@@ -169,14 +172,14 @@ class TrackedTexts:
         if self.commit:
             return selection.read_attribute_files(self._places, files)
         with Disk(self._places.top) as disk:
-            found = list(disk.read_many(sorted(files), attributes.MOST_BYTES))
-        attributes.require_few_bytes(sum(len(data) for _, data, _ in found))
-        return {path: data for path, data, size in found if 0 <= size <= attributes.MOST_BYTES}
+            contents = list(disk.read_many(sorted(files), attributes.MOST_BYTES))
+        attributes.require_few_bytes(sum(len(data) for _, data, _ in contents))
+        return {path: data for path, data, size in contents if 0 <= size <= attributes.MOST_BYTES}
 
 
 def decode_text(path: str, data: bytes, encoding: str = "") -> str | None:
-    """Return the text of a file; None if it is binary. Bytes that are not UTF-8 become U+FFFD. A
-    notebook has the text of its cells.
+    """Return the text of a file, or None if it is binary. Bytes that are not UTF-8 become U+FFFD. A
+    notebook's text is its cells.
     """
     try:
         text = readable.decode_file_text(data, encoding)
@@ -190,7 +193,7 @@ def decode_text(path: str, data: bytes, encoding: str = "") -> str | None:
 
 
 def count_texts(places: Places, paths: Iterable[str]) -> int:
-    """Return how many of these files of the work tree have text, by their beginnings."""
+    """Return how many of these files of the work tree are text, according to their beginnings."""
     with Disk(places.top) as disk:
         return sum(size > 0 and not _is_binary(data) for _, data, size in disk.read_many(sorted(paths), 0))
 
@@ -202,7 +205,7 @@ def _list_commit(places: Places, commit: str, pathspecs: Sequence[str]) -> Itera
         yield from raw_changes.list_tree_files(places, commit, selection.get_empty_tree(commit), pathspecs)
 
 
-def _split(paths: Sequence[str], sizes: Sequence[int]) -> Iterator[Sequence[str]]:
+def _split_batches(paths: Sequence[str], sizes: Sequence[int]) -> Iterator[Sequence[str]]:
     start = size = 0
     for number, more in enumerate(sizes):
         if number - start >= _BATCH_FILES or (size and size + more > _BATCH_BYTES):
@@ -214,13 +217,13 @@ def _split(paths: Sequence[str], sizes: Sequence[int]) -> Iterator[Sequence[str]
 
 
 def _is_binary(data: bytes, encoding: str = "") -> bool:
-    """Return True for a NUL near the beginning, as git decides, unless the file is in UTF-16, in
-    UTF-32, or in the `encoding` that attributes name.
+    """Return whether a file has a NUL near the beginning, like git. Files in UTF-16, in UTF-32, or
+    in the `encoding` of their attributes are not binary.
     """
     return b"\0" in data[:BINARY_WITHIN] and not (encoding or readable.detect_encoding(data))
 
 
-def _encoding_of(values: dict[str, Value]) -> str:
+def _find_encoding(values: dict[str, Value]) -> str:
     encoding = values.get(ENCODING)
     return encoding if isinstance(encoding, str) else ""
 

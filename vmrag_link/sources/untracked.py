@@ -12,19 +12,23 @@ from vmrag_link.sources.rules import build_excluded, build_included, build_paths
 
 
 def list_untracked_files(places: Places, sources: Sequence[SourceSettings]) -> list[list[str]]:
-    """What git does not track and does not ignore, of each source. Raises `LimitExceeded`."""
+    """Return the files of each source that git neither tracks nor ignores. Raises
+    `LimitExceeded`.
+    """
     return [raw_changes.list_untracked(places, build_pathspecs(source)) for source in sources]
 
 
 def count_untracked_files(places: Places, sources: Sequence[SourceSettings]) -> int:
-    """How many there are; of more than can be listed, as many as can. It walks the work tree, once
-    for all sources that leave out the same files.
+    """Return the number of untracked files of all sources. If there are too many to list, the limit
+    is returned.
+
+    The work tree is walked once for all sources with the same excluded files.
     """
-    alike: dict[tuple[str, ...], list[str]] = {}
+    paths_by_excluded: dict[tuple[str, ...], list[str]] = {}
     for source in sources:
-        alike.setdefault(tuple(build_excluded(source)), []).extend(build_included(source))
+        paths_by_excluded.setdefault(tuple(build_excluded(source)), []).extend(build_included(source))
     try:
-        found = (raw_changes.list_untracked(places, [*paths, *others]) for others, paths in alike.items())
-        return len(set[str]().union(*found))
-    except LimitExceeded:  # a folder of a package manager that nobody ignores must not hide the rest
+        listed = (raw_changes.list_untracked(places, [*paths, *others]) for others, paths in paths_by_excluded.items())
+        return len(set[str]().union(*listed))
+    except LimitExceeded:  # an unignored folder of a package manager must not make the command fail
         return raw_changes.MOST_FILES

@@ -1,7 +1,7 @@
-"""Patterns as `.gitattributes` has them, as regular expressions that take no exponential time.
+"""Patterns of `.gitattributes`, as regular expressions without exponential time.
 
-A `*` never needs to be tried again at a later place once what follows it was found at the first
-one; so it is atomic, but for the last one of a part, which reaches up to its end.
+A `*` needs no second match once the text after it was found at the first place. So it is atomic,
+except the last one of a part, which matches up to the end of the part.
 """
 
 from __future__ import annotations
@@ -33,43 +33,43 @@ class PatternInvalid(ValueError):
 
 
 def encode_path(text: str) -> str:
-    """The text with a character for each byte, because git's `?` is a byte."""
+    """Return the text with one character per byte, because git's `?` matches a byte."""
     return text if text.isascii() else text.encode("utf-8", "surrogateescape").decode("latin-1")
 
 
 @lru_cache(maxsize=4096)
 def compile_pattern(pattern: str) -> re.Pattern[str]:
-    """A regular expression for `fullmatch` of a path as `as_bytes` gives it, from the folder of the
-    pattern.
+    """Return a regular expression for `fullmatch` of a path from the pattern's folder, encoded by
+    `encode_path`.
     """
     try:
-        return re.compile(_translated(encode_path(pattern).removeprefix("/").split("/")), re.DOTALL)
+        return re.compile(_translate_parts(encode_path(pattern).removeprefix("/").split("/")), re.DOTALL)
     except (PatternInvalid, re.error):
         return re.compile(_NOTHING)
 
 
-def _translated(parts: list[str]) -> str:
+def _translate_parts(parts: list[str]) -> str:
     groups: list[list[str]] = [[]]
     for part in parts:
         if part == "**":
             groups.append([])
         else:
-            groups[-1].append(_component(part))
+            groups[-1].append(_translate_part(part))
     first, *others = groups
     if not others:
         return "/".join(first)
-    found = "".join(f"{part}/" for part in first)
+    translated = "".join(f"{part}/" for part in first)
     *between, last = others
     for group in between:
         if group:  # at the first folder where it fits
-            found += "(?>(?:[^/]+/)*?" + "".join(f"{part}/" for part in group) + ")"
-    return found + (r"(?:[^/]+/)*" + "/".join(last) if last else ".+")
+            translated += "(?>(?:[^/]+/)*?" + "".join(f"{part}/" for part in group) + ")"
+    return translated + (r"(?:[^/]+/)*" + "/".join(last) if last else ".+")
 
 
-def _component(part: str) -> str:
-    """What lies between two slashes, or behind the last."""
+def _translate_part(part: str) -> str:
+    """Translate the text between two slashes, or after the last."""
     pieces: list[list[str]] = [[]]
-    for token in _tokens(part):
+    for token in _translate_tokens(part):
         if token == _STAR:
             pieces.append([])
         else:
@@ -81,34 +81,34 @@ def _component(part: str) -> str:
     return first + "".join(f"(?>[^/]*?{piece})" for piece in between if piece) + f"[^/]*{last}(?=/|\\Z)"
 
 
-def _tokens(part: str) -> Iterator[str]:
-    """Regular expressions of one character each, and stars."""
-    at = 0
-    while at < len(part):
-        character = part[at]
-        at += 1
+def _translate_tokens(part: str) -> Iterator[str]:
+    """Yield regular expressions of one character each, and stars."""
+    position = 0
+    while position < len(part):
+        character = part[position]
+        position += 1
         match character:
             case "*":
                 yield _STAR
             case "?":
                 yield "[^/]"
             case "[":
-                token, at = _bracket(part, at)
+                token, position = _translate_bracket(part, position)
                 yield token
             case "\\":
-                if at == len(part):
+                if position == len(part):
                     raise PatternInvalid
-                yield re.escape(part[at])
-                at += 1
+                yield re.escape(part[position])
+                position += 1
             case _:
                 yield re.escape(character)
 
 
-def _bracket(part: str, at: int) -> tuple[str, int]:
-    """A set of characters, which begins at `at`, and where it ends."""
+def _translate_bracket(part: str, at: int) -> tuple[str, int]:
+    """Return a set of characters, which begins at `at`, and its end."""
     start = at
-    negated = part[at : at + 1] in ("!", "^")
-    at += negated
+    is_negated = part[at : at + 1] in ("!", "^")
+    at += is_negated
     items = ""
     first = at
     while at < len(part) and (part[at] != "]" or at == first):
@@ -118,20 +118,20 @@ def _bracket(part: str, at: int) -> tuple[str, int]:
             items += _CLASSES[part[at + 2 : end]]
             at = end + 2
             continue
-        low, at = _literal(part, at)
+        low, at = _read_literal(part, at)
         if part[at : at + 1] == "-" and part[at + 1 : at + 2] not in ("", "]"):
-            high, at = _literal(part, at + 1)
-            items += f"{_escaped(low)}-{_escaped(high)}" if low <= high else ""
+            high, at = _read_literal(part, at + 1)
+            items += f"{_escape_character(low)}-{_escape_character(high)}" if low <= high else ""
         else:
-            items += _escaped(low)
+            items += _escape_character(low)
     if at >= len(part) or at == start:
         raise PatternInvalid
     if not items:
-        return ("[^/]" if negated else _NOTHING), at + 1
-    return f"(?!/)[{'^' if negated else ''}{items}]", at + 1
+        return ("[^/]" if is_negated else _NOTHING), at + 1
+    return f"(?!/)[{'^' if is_negated else ''}{items}]", at + 1
 
 
-def _literal(part: str, at: int) -> tuple[str, int]:
+def _read_literal(part: str, at: int) -> tuple[str, int]:
     if part[at] == "\\":
         at += 1
     if at >= len(part):
@@ -139,5 +139,5 @@ def _literal(part: str, at: int) -> tuple[str, int]:
     return part[at], at + 1
 
 
-def _escaped(character: str) -> str:
+def _escape_character(character: str) -> str:
     return f"\\x{ord(character):02x}"
