@@ -1,5 +1,5 @@
-"""Golden queries as records, whether an answer is what they expect, and what became of each chunk
-of a ranking.
+"""Golden queries as records, the comparison of answers with what they expect, and the changes of
+each chunk in a ranking.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from vmrag_link.retrieval.query import Hit, Mode, Query
 from vmrag_link.settings import RetrievalSettings
 
 UPDATE = "vmrag check --update"
-"""The command that records rankings."""
+"""Command that records rankings."""
 
 
 class RankedChunk(Record, frozen=True):
-    """One place of a ranking. `document`: COLLECTION/DOC. `score`: as a query shows it, exact on
-    every machine where the model's vectors are.
+    """One rank of an answer. `document`: COLLECTION/DOC. `score`: as shown by a query, exact on
+    every machine with the model's vectors.
     """
 
     document: str
@@ -32,12 +32,12 @@ class RankedChunk(Record, frozen=True):
 
 
 class GoldenQuery(Record, frozen=True):
-    """`line` counts from 1. What is None is left to the settings (`mode`, `k`), or not asked for.
+    """A query with its expectations. `line` counts from 1. Without `mode` or `k`, the settings
+    apply. Other fields without a value are not checked.
 
-    `expect`: documents that must be among the first `k` chunks; `first`: the document of the best
-    chunk; `order`: the documents in the order of their best chunks, each at most `within` places
-    from there; `ranking`: the whole answer. `id`: what tests are called that ask it, in place of
-    the text.
+    `expect`: documents that must be among the first `k` chunks. `first`: the document of the best
+    chunk. `order`: the documents in the order of their best chunks, each at most `within` ranks
+    away. `ranking`: the whole answer. `id`: name of the test of this query, instead of the text.
     """
 
     text: str
@@ -56,6 +56,7 @@ class GoldenQuery(Record, frozen=True):
 
     @property
     def expects(self) -> bool:
+        """True if the query has any expectation."""
         recorded = self.ranking is not None or self.order is not None
         return bool(self.expect) or self.first is not None or recorded
 
@@ -66,6 +67,7 @@ class GoldenQuery(Record, frozen=True):
         return (*self.expect, *first, *(self.order or ()))
 
     def build_query(self, settings: RetrievalSettings) -> Query:
+        """Return the query for a search."""
         return Query(
             self.text,
             self.collections,
@@ -77,8 +79,10 @@ class GoldenQuery(Record, frozen=True):
 
 
 class GoldenNames(Record, frozen=True):
-    """Names of documents of an index. `full`: the recorded name (COLLECTION/DOC) of a file, by its
-    path as a person may write it; `shown`: what is printed for a full name.
+    """Names of documents of an index.
+
+    `full`: the recorded name (COLLECTION/DOC) of a file, by the path that a user may write.
+    `shown`: the printed name by full name.
     """
 
     full: Mapping[str, str] = {}
@@ -90,19 +94,21 @@ class GoldenNames(Record, frozen=True):
     def resolve_query(self, query: GoldenQuery) -> GoldenQuery:
         """Return the query with full names."""
 
-        def full(names: Iterable[str]) -> tuple[str, ...]:
+        def resolve_names(names: Iterable[str]) -> tuple[str, ...]:
             return tuple(self.full.get(name, name) for name in names)
 
         first = self.full.get(query.first or "", query.first)
-        order = query.order and full(query.order)
-        return msgspec.structs.replace(query, expect=full(query.expect), first=first, order=order)
+        order = query.order and resolve_names(query.order)
+        return msgspec.structs.replace(query, expect=resolve_names(query.expect), first=first, order=order)
 
 
 NO_NAMES = GoldenNames()
 
 
 class Recording(Record, frozen=True):
-    """Under what rankings were recorded: the ranking's version, and the settings of `retrieval`."""
+    """Conditions under which rankings were recorded: the ranking's version, and the settings of
+    `retrieval`.
+    """
 
     version: int
     mode: str
@@ -113,16 +119,18 @@ class Recording(Record, frozen=True):
 
 
 class GoldenFile(Record, frozen=True):
-    """`recorded`: None where no ranking was recorded."""
+    """Content of the file. Without recorded rankings, `recorded` has no value."""
 
     queries: tuple[GoldenQuery, ...]
     recorded: Recording | None = None
 
 
 class Miss(Record, frozen=True):
-    """What an answer lacks. `expect`, `first`: that expectation, about `document`; `order`,
-    `ranking`: it is another one; `asked`: the query could not be asked. `wanted` and `got`: what a
-    person compares, from the first place on that differs.
+    """An unmet expectation.
+
+    `expect`, `first`: the expectation of that name, about `document`. `order`, `ranking`: the
+    answer has another one. `asked`: the query failed. `wanted` and `got`: texts to compare, from
+    the first rank that differs.
     """
 
     kind: Literal["expect", "first", "order", "ranking", "asked"]
@@ -137,8 +145,8 @@ class Miss(Record, frozen=True):
 
 
 def name_queries(queries: Iterable[GoldenQuery]) -> list[str]:
-    """What tests are called that ask these queries: by their ids, or texts, so that a name stays
-    where lines come and go. Of equal ones the second has ` (2)`.
+    """Return names for the tests of these queries: their ids, or texts, so that a name stays when
+    lines change. The second of equal names ends with ` (2)`.
     """
     seen = Counter[str]()
     names = []
@@ -161,7 +169,9 @@ def build_recording(ranking: Ranking, settings: RetrievalSettings) -> Recording:
 
 
 def describe_changes(recorded: Recording, now: Recording) -> list[str]:
-    """What is not as it was when rankings were recorded: `the ranking's version was 1 and is 2`."""
+    """Return the conditions that have changed since rankings were recorded, such as `the ranking's
+    version was 1 and is 2`.
+    """
     names = {name: f"retrieval.{name}" for name in Recording.__struct_fields__} | {"version": "the ranking's version"}
     pairs = ((names[name], getattr(recorded, name), getattr(now, name)) for name in names)
     return [f"{name} was {before} and is {after}" for name, before, after in pairs if before != after]
@@ -172,78 +182,87 @@ def rank_chunks(hits: Sequence[Hit]) -> tuple[RankedChunk, ...]:
 
 
 def find_misses(
-    query: GoldenQuery, found: Sequence[RankedChunk], k: int, names: GoldenNames = NO_NAMES, *, comparable: bool
+    query: GoldenQuery, chunks: Sequence[RankedChunk], k: int, names: GoldenNames = NO_NAMES, *, comparable: bool
 ) -> list[Miss]:
-    """What the first `k` chunks lack of what is expected. `comparable` False: the recorded ranking
-    does not count, because it was made under other settings.
+    """Return the expectations that the first `k` chunks do not meet.
+
+    `comparable` is False if the recorded ranking was made under other settings. Then it is not
+    compared.
     """
     query = names.resolve_query(query)
-    there = [each.document for each in found]
-    got = _numbered(map(names.show_name, list_documents(found)))
+    documents = [chunk.document for chunk in chunks]
+    got = _number_names(map(names.show_name, list_documents(chunks)))
     missed = [
         Miss("expect", f"{shown} is not among the first {k}", document, f"{shown} among the first {k}", got)
         for document, shown in ((document, names.show_name(document)) for document in query.expect)
-        if document not in there
+        if document not in documents
     ]
-    if query.first is not None and there[:1] != [query.first]:
-        instead = f"but {names.show_name(there[0])}" if there else "because nothing is found"
+    if query.first is not None and documents[:1] != [query.first]:
+        instead = f"but {names.show_name(documents[0])}" if documents else "because nothing is found"
         first = names.show_name(query.first)
         missed.append(Miss("first", f"{first} is not the first, {instead}", query.first, f"1. {first}", got))
-    if query.order is not None and (wrong := _out_of_order(query.order, list_documents(found), query.within, names)):
+    if query.order is not None and (
+        wrong := _find_wrong_order(query.order, list_documents(chunks), query.within, names)
+    ):
         missed.append(wrong)
-    if comparable and query.ranking is not None and query.ranking != tuple(found):
-        sides = ([_format_chunk(chunk, names) for chunk in ranking] for ranking in (query.ranking, found))
-        wanted, got = _from_difference(*sides)
-        missed.append(Miss("ranking", "the ranking is not the recorded one", None, wanted, got))
+    if comparable and query.ranking is not None and query.ranking != tuple(chunks):
+        sides = ([_format_chunk(chunk, names) for chunk in ranking] for ranking in (query.ranking, chunks))
+        expected, got = _show_difference(*sides)
+        missed.append(Miss("ranking", "the ranking is not the recorded one", None, expected, got))
     return missed
 
 
-def list_documents(found: Iterable[RankedChunk]) -> tuple[str, ...]:
-    """In the order of their best chunks."""
-    return tuple(dict.fromkeys(each.document for each in found))
+def list_documents(chunks: Iterable[RankedChunk]) -> tuple[str, ...]:
+    """Return the documents in the order of their best chunks."""
+    return tuple(dict.fromkeys(chunk.document for chunk in chunks))
 
 
-def _out_of_order(order: Sequence[str], documents: Sequence[str], within: int, names: GoldenNames) -> Miss | None:
-    """What comes behind those of `order` does not count, unless that is empty."""
+def _find_wrong_order(order: Sequence[str], documents: Sequence[str], within: int, names: GoldenNames) -> Miss | None:
+    """Return the miss if documents are not in the recorded order. Documents after those of `order`
+    are ignored, unless `order` is empty.
+    """
     compared = documents[: len(order) + within] if order else documents
-    expected, got = _from_difference(list(map(names.show_name, order)), list(map(names.show_name, compared)))
+    expected, got = _show_difference(list(map(names.show_name, order)), list(map(names.show_name, compared)))
     if not order:
         return (
             Miss("order", "nothing was found when the order was recorded", None, expected, got) if documents else None
         )
-    places = {document: place for place, document in enumerate(documents, start=1)}
-    for place, document in enumerate(order, start=1):
-        if document not in places:
+    ranks = {document: rank for rank, document in enumerate(documents, start=1)}
+    for rank, document in enumerate(order, start=1):
+        if document not in ranks:
             return Miss("order", f"{names.show_name(document)} is no longer found", document, expected, got)
-        if abs(places[document] - place) > within:
-            near = f", and not within {within} of number {place}" if within else f", and not at number {place}"
+        if abs(ranks[document] - rank) > within:
+            near = f", and not within {within} of number {rank}" if within else f", and not at number {rank}"
             return Miss(
-                "order", f"{names.show_name(document)} comes at number {places[document]}{near}", None, expected, got
+                "order", f"{names.show_name(document)} comes at number {ranks[document]}{near}", None, expected, got
             )
     return None
 
 
-_MOST_PLACES = 5
-"""That a message shows of a ranking."""
+_MOST_RANKS = 5
+"""Maximum number of ranks that a message shows."""
 
 
 def _format_chunk(chunk: RankedChunk, names: GoldenNames) -> str:
     return f"{names.show_name(chunk.document)} #{chunk.chunk} ({chunk.score:g})"
 
 
-def _from_difference(wanted: Sequence[str], got: Sequence[str]) -> tuple[str, str]:
-    pairs = enumerate(zip_longest(wanted, got), start=1)
-    start = next((place for place, (one, other) in pairs if one != other), 1)
-    return _numbered(wanted[start - 1 :], start), _numbered(got[start - 1 :], start)
+def _show_difference(expected: Sequence[str], got: Sequence[str]) -> tuple[str, str]:
+    """Return both lists as texts, from the first difference on."""
+    pairs = enumerate(zip_longest(expected, got), start=1)
+    start = next((rank for rank, (one, other) in pairs if one != other), 1)
+    return _number_names(expected[start - 1 :], start), _number_names(got[start - 1 :], start)
 
 
-def _numbered(names: Iterable[str], start: int = 1) -> str:
-    places = [f"{place}. {name}" for place, name in enumerate(names, start)]
-    return first_of(places, _MOST_PLACES) if places else "nothing"
+def _number_names(names: Iterable[str], start: int = 1) -> str:
+    ranks = [f"{rank}. {name}" for rank, name in enumerate(names, start)]
+    return first_of(ranks, _MOST_RANKS) if ranks else "nothing"
 
 
 class RankChange(Record, frozen=True):
-    """A chunk's places and scores in two rankings, from 1; None where it is not in that one."""
+    """Ranks and scores of a chunk in two rankings. Ranks count from 1. They have no value in a
+    ranking without the chunk.
+    """
 
     document: str
     chunk: int
@@ -258,17 +277,17 @@ class RankChange(Record, frozen=True):
 
     def __str__(self) -> str:
         before, after = (str(rank or "-") for rank in (self.rank_before, self.rank_after))
-        known = dict.fromkeys(score for score in (self.score_before, self.score_after) if score is not None)
-        scores = " -> ".join(f"{score:g}" for score in known)
+        distinct = dict.fromkeys(score for score in (self.score_before, self.score_after) if score is not None)
+        scores = " -> ".join(f"{score:g}" for score in distinct)
         return f"{before:>4} -> {after:<4} {self.document} #{self.chunk}  {scores}"
 
 
 def compare_rankings(before: Sequence[RankedChunk], after: Sequence[RankedChunk]) -> list[RankChange]:
-    """In the order of `after`; what is gone comes last."""
-    old = {(each.document, each.chunk): (rank, each.score) for rank, each in enumerate(before, start=1)}
-    found = []
-    for rank, each in enumerate(after, start=1):
-        rank_before, score_before = old.pop((each.document, each.chunk), (None, None))
-        found.append(RankChange(each.document, each.chunk, rank_before, rank, score_before, each.score))
-    gone = (RankChange(*key, rank, None, score, None) for key, (rank, score) in old.items())
-    return [*found, *gone]
+    """Return the changes in the order of `after`. Chunks that are missing there are last."""
+    old = {(chunk.document, chunk.chunk): (rank, chunk.score) for rank, chunk in enumerate(before, start=1)}
+    changes = []
+    for rank, chunk in enumerate(after, start=1):
+        rank_before, score_before = old.pop((chunk.document, chunk.chunk), (None, None))
+        changes.append(RankChange(chunk.document, chunk.chunk, rank_before, rank, score_before, chunk.score))
+    removed = (RankChange(*key, rank, None, score, None) for key, (rank, score) in old.items())
+    return [*changes, *removed]

@@ -1,6 +1,6 @@
-"""Recording in `.vmrag/queries.yaml`: rankings and orders change, and everything else stays byte
-for byte, because a person wrote it. The places come from the parser (`yaml_tree`), and the result
-is read again before it counts.
+"""Record results in `.vmrag/queries.yaml`: rankings and orders change, and everything else, which a
+user wrote, is kept byte for byte. The parser (`yaml_tree`) provides the positions, and the result
+is read again before it is used.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _PLAIN = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.+@/-]*/[A-Za-z0-9_.+@/-]*")
 
 
 class _Change(NamedTuple):
-    """Characters `start` to `end` of the text become `written`."""
+    """Replacement of the characters from `start` to `end` with `written`."""
 
     start: int
     end: int
@@ -31,22 +31,23 @@ class _Change(NamedTuple):
 
 
 class RecordedAnswers(NamedTuple):
-    """What is written, by the number of the query, counted from 0."""
+    """Answers to record, by the number of the query, counted from 0."""
 
     rankings: Mapping[int, RankedChunks]
     orders: Mapping[int, tuple[str, ...]] = {}
 
 
 def record_answers(data: bytes, answers: RecordedAnswers, now: Recording, label: str) -> bytes:
-    """The file with these answers, and under what rankings in it were recorded.
+    """Return the file with these answers, and the conditions under which its rankings were
+    recorded.
 
-    Raises `QueriesInvalid` where a query is written so that nothing can be added.
+    Raises `QueriesInvalid` if a query is written so that nothing can be added.
     """
     before = parse_queries(data, label)
     text = decode_text(data, MAX_BYTES)
     newline = "\r\n" if "\r\n" in text else "\n"
     recorded = now if answers.rankings or before.recorded else None
-    changes = list(_changes(text, answers, recorded))
+    changes = list(_list_changes(text, answers, recorded))
     for change in sorted(changes, reverse=True):
         text = text[: change.start] + change.written.replace("\n", newline) + text[change.end :]
     mark = data[:3] if data.startswith(b"\xef\xbb\xbf") else b""
@@ -63,11 +64,11 @@ def rename_documents(data: bytes, names: Mapping[str, str], label: str) -> bytes
     parse_queries(data, label)
     text = decode_text(data, MAX_BYTES)
     changes = [
-        _Change(node.start, node.end, _yaml_text(names[node.text]))
-        for query in _query_nodes(text)
-        for key in _NAMING
+        _Change(node.start, node.end, _quote_yaml(names[node.text]))
+        for query in _list_query_nodes(text)
+        for key in _NAME_KEYS
         if key in query.entries
-        for node in _scalars(query.entries[key].value)
+        for node in _list_scalars(query.entries[key].value)
         if node.text in names
     ]
     for change in sorted(changes, reverse=True):
@@ -78,33 +79,33 @@ def rename_documents(data: bytes, names: Mapping[str, str], label: str) -> bytes
     return written
 
 
-_NAMING = ("expect", "first", "order", "ranking", "collection")
-"""Keys of a query that name documents or collections."""
+_NAME_KEYS = ("expect", "first", "order", "ranking", "collection")
+"""Keys of a query whose values are names of documents or collections."""
 
 
-def _query_nodes(text: str) -> Iterator[MappingNode]:
+def _list_query_nodes(text: str) -> Iterator[MappingNode]:
     root = parse_document(text)
     entry = root.entries.get("queries") if isinstance(root, MappingNode) else None
     items = entry.value.items if entry and isinstance(entry.value, SequenceNode) else ()
     yield from (item for item in items if isinstance(item, MappingNode))
 
 
-def _scalars(node: Node) -> Iterator[ScalarNode]:
+def _list_scalars(node: Node) -> Iterator[ScalarNode]:
     match node:
         case ScalarNode():
             yield node
         case SequenceNode():
             for item in node.items:
-                yield from _scalars(item)
+                yield from _list_scalars(item)
         case MappingNode():
             if "document" in node.entries:
-                yield from _scalars(node.entries["document"].value)
+                yield from _list_scalars(node.entries["document"].value)
 
 
 def _require_recorded(
     written: bytes, before: GoldenFile, answers: RecordedAnswers, recorded: Recording | None, label: str
 ) -> None:
-    wanted = [
+    expected = [
         msgspec.structs.replace(
             query,
             line=0,
@@ -116,76 +117,76 @@ def _require_recorded(
     try:
         after = parse_queries(written, label)
     except QueriesInvalid as error:
-        raise _unwritable(label) from error
-    if after.recorded != recorded or [msgspec.structs.replace(each, line=0) for each in after.queries] != wanted:
-        raise _unwritable(label)
+        raise _build_format_error(label) from error
+    if after.recorded != recorded or [msgspec.structs.replace(query, line=0) for query in after.queries] != expected:
+        raise _build_format_error(label)
 
 
-def _unwritable(label: str) -> QueriesInvalid:
+def _build_format_error(label: str) -> QueriesInvalid:
     return QueriesInvalid(
-        f"{label} is written in a way in which rankings cannot be added; it stays as it was.",
-        hint=f"Write each query as a list item with one `key: value` a line, then: {UPDATE}",
+        f"{label} has a format to which rankings cannot be added, so it was not changed.",
+        hint=f"Write each query as a list item with one `key: value` per line, then run: {UPDATE}",
         file=label,
     )
 
 
-def _changes(text: str, answers: RecordedAnswers, recorded: Recording | None) -> Iterator[_Change]:
+def _list_changes(text: str, answers: RecordedAnswers, recorded: Recording | None) -> Iterator[_Change]:
     root = parse_document(text)
-    assert isinstance(root, MappingNode)  # noqa: S101  `read` has read it
+    assert isinstance(root, MappingNode)  # noqa: S101  `parse_queries` has read it
     queries = root.entries["queries"]
-    assert isinstance(queries.value, SequenceNode)  # noqa: S101  likewise
+    assert isinstance(queries.value, SequenceNode)  # noqa: S101  `parse_queries` has read it
     if recorded:
-        yield _recording_change(root, queries, recorded)
-    rankings = {number: list(map(_ranking_row, ranking)) for number, ranking in answers.rankings.items()}
-    orders = {number: list(map(_yaml_text, order)) for number, order in answers.orders.items()}
+        yield _build_recording_change(root, queries, recorded)
+    rankings = {number: list(map(_format_chunk, ranking)) for number, ranking in answers.rankings.items()}
+    orders = {number: list(map(_quote_yaml, order)) for number, order in answers.orders.items()}
     for key, lists in (("ranking", rankings), ("order", orders)):
         for number, rows in lists.items():
             query = queries.value.items[number]
-            assert isinstance(query, MappingNode)  # noqa: S101  likewise
-            yield _list_change(text, query, key, rows)
+            assert isinstance(query, MappingNode)  # noqa: S101  `parse_queries` has read it
+            yield _build_list_change(text, query, key, rows)
 
 
-def _ranking_row(chunk: RankedChunk) -> str:
-    return f"{{document: {_yaml_text(chunk.document)}, chunk: {chunk.chunk}, score: {_number(chunk.score)}}}"
+def _format_chunk(chunk: RankedChunk) -> str:
+    return f"{{document: {_quote_yaml(chunk.document)}, chunk: {chunk.chunk}, score: {_format_number(chunk.score)}}}"
 
 
-def _recording_change(root: MappingNode, queries: MappingEntry, recorded: Recording) -> _Change:
-    pairs = ", ".join(f"{name}: {_number(value)}" for name, value in msgspec.structs.asdict(recorded).items())
+def _build_recording_change(root: MappingNode, queries: MappingEntry, recorded: Recording) -> _Change:
+    pairs = ", ".join(f"{name}: {_format_number(value)}" for name, value in msgspec.structs.asdict(recorded).items())
     written = f"recorded: {{{pairs}}}"
-    if there := root.entries.get("recorded"):
-        return _Change(there.key.start, there.value.end, written)
+    if existing := root.entries.get("recorded"):
+        return _Change(existing.key.start, existing.value.end, written)
     between = ", " if root.flow else "\n" + " " * root.column
     return _Change(queries.key.start, queries.key.start, written + between)
 
 
-def _list_change(text: str, query: MappingNode, key: str, rows: Sequence[str]) -> _Change:
-    there = query.entries.get(key)
+def _build_list_change(text: str, query: MappingNode, key: str, rows: Sequence[str]) -> _Change:
+    existing = query.entries.get(key)
     if query.flow:
         written = f"{key}: [{', '.join(rows)}]"
-        if there:
-            return _Change(there.key.start, there.value.end, written)
+        if existing:
+            return _Change(existing.key.start, existing.value.end, written)
         last = [*query.entries.values()][-1].value.end
         return _Change(last, last, f", {written}")
     indent = " " * query.column
     written = "\n".join([f"{key}:", *(f"{indent}  - {row}" for row in rows)]) if rows else f"{key}: []"
-    if there:
-        return _Change(there.key.start, there.value.end, written)
+    if existing:
+        return _Change(existing.key.start, existing.value.end, written)
     end = text.find("\n", query.end)
-    if text[query.end - 1] == "\n":  # behind a text of several lines
+    if text[query.end - 1] == "\n":  # after a multi-line text
         return _Change(query.end, query.end, f"{indent}{written}\n")
     if end < 0:
         return _Change(len(text), len(text), f"\n{indent}{written}\n")
     return _Change(end + 1, end + 1, f"{indent}{written}\n")
 
 
-def _number(value: float | str) -> str:
+def _format_number(value: float | str) -> str:
     return value if isinstance(value, str) else json.dumps(value)
 
 
-def _yaml_text(document: str) -> str:
-    """As YAML: in quotes where it could be taken for something else."""
+def _quote_yaml(document: str) -> str:
+    """Return a text as YAML, in quotes if it could be read as something else."""
     if _PLAIN.fullmatch(document):
         return document
     escaped = document.replace("\\", "\\\\").replace('"', '\\"')
-    shown = "".join(each if each.isprintable() else "\\" + f"U{ord(each):08x}" for each in escaped)
+    shown = "".join(character if character.isprintable() else "\\" + f"U{ord(character):08x}" for character in escaped)
     return f'"{shown}"'
