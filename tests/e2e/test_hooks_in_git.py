@@ -80,7 +80,7 @@ def test_uncommitted_documents_that_go_along_are_named_in_the_one_line(project):
     project.put("draft.md", "A draft.")
     lines = said(project, "merge", "-q", "main")
     assert len(lines) == 1
-    assert lines[0].endswith(f"1 uncommitted document of 'behind' went along to revision {project.pinned[:7]}.")
+    assert lines[0].endswith(f"1 uncommitted document of 'behind' moved to revision {project.pinned[:7]}.")
     assert project.marks()["draft.md"] == "added"
 
 

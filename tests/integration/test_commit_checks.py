@@ -314,7 +314,7 @@ def test_uncommitted_documents_go_along_with_a_merge_whatever_is_asked_for(proje
         project.git("merge", "--no-commit", "feature")
         code, lines = commit(project, "commit", "--no-edit", **environ)
     assert (code, len(lines)) == (0, 1)
-    assert "1 uncommitted document of 'main' went along" in lines[0]
+    assert "1 uncommitted document of 'main' moved to" in lines[0]
     assert project.git("status", "--porcelain") == ""
     assert json.loads(project.git("show", "HEAD:.dolt-version"))["dolt_commit"] == project.pinned
     assert project.marks()["new.md"] == "added"

@@ -93,7 +93,7 @@ def test_a_checkout_is_followed_by_the_rows_first_and_by_the_index_when_it_is_ne
     project.git("checkout", "first", "--", ".dolt-version", env={"VMRAG": "0"})
     project.forget_indexes()
     said = project.vmrag("list").err
-    assert "went along" in said
+    assert "moved to" in said
     assert project.marks()["note.md"] == "added"
     assert "faq.md" not in project.texts()
     assert project.vmrag("diff").err == "", "said once"

@@ -170,7 +170,7 @@ def test_a_fast_forward_says_in_its_one_line_that_they_went_along(project, tmp_p
     project.put("draft.md", "A draft.")
     said = project.run(*command).stderr
     here = project.pinned[:7]
-    along = f"1 uncommitted document of 'behind' went along to revision {here}."
+    along = f"1 uncommitted document of 'behind' moved to revision {here}."
     assert said == f"vmrag: knowledge is at {here} (+1 ~0 -0 documents); {along}\n"
     went_along(project, tmp_path, branch="behind", draft="A draft.")
 
@@ -186,7 +186,7 @@ def test_a_rebase_of_code_over_other_knowledge_takes_them_along_at_its_end(proje
     assert project.ask("query", "draft")["kb"]["commit"] == project.pinned != head
     assert (branches(project)["side"].head, branches(project)["side"].dirty) == (head, True)  # not in the middle of it
     said = project.run("rebase", "--continue").stderr
-    assert "1 uncommitted document of 'side' went along" in said
+    assert "1 uncommitted document of 'side' moved to" in said
     went_along(project, tmp_path, branch="side", draft="A draft.")
 
 
@@ -318,7 +318,7 @@ def test_replay_restores_removal_if_branch_was_clean_in_between(project, tmp_pat
     silently(project, "reset", "-q", "--hard", "first")
     said = project.vmrag("list").err
     assert not branches(project)["main"].dirty
-    assert "uncommitted again when the pin goes back" in said
+    assert "uncommitted again if the pin moves back" in said
     silently(project, "reset", "-q", "--hard", here)
     went_along(project, tmp_path, faq=None)
 
@@ -451,7 +451,7 @@ def test_a_new_collection_goes_along_with_its_documents(project, tmp_path):
     project.put("two.md", "Two.", collection="notes")
     silently(project, "reset", "-q", "--hard", "feature")
     said = project.vmrag("list").err
-    assert "2 uncommitted documents of 'main' went along" in said
+    assert "2 uncommitted documents of 'main' moved to" in said
     expected = texts(project, project.pinned) | {"notes/one.md": "One.", "notes/two.md": "Two."}
     assert texts(project, WorkingSet("main")) == expected
     with opened(project) as workspace:
@@ -742,7 +742,7 @@ def test_processes_that_replay_at_the_same_moment_do_it_once(edited, tmp_path):
     assert [each.code for each in done] == [0, 0, 0], done
     said = [each.err for each in done if each.err]
     assert len(said) == 1, said
-    assert "2 uncommitted documents of 'main' went along" in said[0]
+    assert "2 uncommitted documents of 'main' moved to" in said[0]
     assert len({each.out for each in done}) == 1
     went_along(edited, tmp_path, **EDITS)
 

@@ -133,7 +133,7 @@ def test_a_hunk_can_be_decided_later_and_again(two_hunks):
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["handbook/page.md", "--hunk", "3=ours"], "has 2 hunks in conflict, none with the number 3"),
+        (["handbook/page.md", "--hunk", "3=ours"], "has 2 hunks in conflict, but not number 3"),
         (["handbook/page.md", "--hunk", "0=ours"], "none with the number 0"),
         (["handbook/page.md", "--hunk", "1=mine"], "say which side"),
         (["--hunk", "1=ours"], "--hunk is for one document"),

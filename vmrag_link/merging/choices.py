@@ -1,4 +1,4 @@
-"""A person's decisions about the conflicts of a merge, as they are stored."""
+"""A user's decisions about the conflicts of a merge, in the form in which they are stored."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from vmrag_link.models import Record
 
 
 class Choice(Record, frozen=True):
-    """The result for one field in conflict, or for a part of it; `edited` takes `text`.
+    """The result for one field in conflict, or for a part of it. `edited` uses `text`.
 
-    `neither` is for the base that git makes of several: a value that equals neither side's.
+    `neither` is for a base that git makes of several: a value that equals neither side's.
     """
 
     take: Literal["ours", "theirs", "union", "edited", "neither"]
@@ -19,8 +19,8 @@ class Choice(Record, frozen=True):
 
 
 Choices = Mapping[str, Choice]
-"""By field; by `content#KEY` for a hunk, by `metadata.KEY` for a key. A part's counts more than its
-field's.
+"""By field, by `content#KEY` for a hunk, or by `metadata.KEY` for a key. The choice for a part
+overrides the choice for its field.
 """
 
 Decisions = Mapping[str, Choices]

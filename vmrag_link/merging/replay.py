@@ -1,13 +1,12 @@
-"""Uncommitted documents follow their KB branch to another revision, as `git stash` would carry
-files.
+"""Move uncommitted documents of a KB branch to another revision, like `git stash` moves files.
 
-They are committed aside first. From then on every step can be repeated, so a kill between two of
-them loses nothing: `finish` goes on from there.
+They are first committed to a separate branch (stashed). After that each step can be repeated, so a
+kill between two steps loses nothing: `finish_replay` continues from there.
 
-A change that the new revision already contains is no longer uncommitted there, and would be lost
-if the pin went back. In this case the branch `vmrag/wip/NAME.carried` remembers the changes. Its
-head has the tables of all changes on the revision on which they were made, the first parent. The
-second parent is what the KB branch showed after the last move. `vmrag commit` ends the memory.
+A change that the new revision already contains is no longer uncommitted there, and would be lost if
+the pin moved back. So the branch `vmrag/wip/NAME.carried` remembers the changes. Its head has the
+tables of all changes on the revision on which they were made, the first parent. The second parent
+is the state of the KB branch after the last move. `vmrag commit` deletes this branch.
 """
 
 from __future__ import annotations
@@ -27,13 +26,13 @@ AUTHOR = "vmrag <vmrag@localhost>"
 
 
 class Replayed(Record, frozen=True):
-    """`documents` are uncommitted now or, with `kept_on`, in that branch's head because of
-    `conflicts`.
+    """The result of a move.
 
-    Neither: the revision holds them already. `collections`: changes of collections or projects are
-    uncommitted. `remembered`: changes that the revision already contains return with the pin.
-    `hidden`: the branch of earlier changes that are not shown, because they conflict. `silent`:
-    nothing was uncommitted, and nothing is.
+    `documents` are uncommitted now or, with `kept_on`, in that branch's head because of
+    `conflicts`. If neither applies, the revision already contains them. `collections`: changes of
+    collections or projects are uncommitted. `remembered`: changes that the revision already
+    contains return with the pin. `hidden`: the branch of earlier changes that are not shown because
+    of conflicts. `silent`: nothing was uncommitted before and after.
     """
 
     branch: str
@@ -57,76 +56,81 @@ class Replayed(Record, frozen=True):
         if self.silent and not self.hidden:
             return ""
         if self.documents:
-            shown = f"{some} went along to revision {self.to[:7]}."
+            shown = f"{some} moved to revision {self.to[:7]}."
         elif self.collections:
-            shown = f"uncommitted changes of collections of {self.branch!r} went along to revision {self.to[:7]}."
+            shown = f"uncommitted changes of collections of {self.branch!r} moved to revision {self.to[:7]}."
         else:
-            shown = f"revision {self.to[:7]} holds what was uncommitted on {self.branch!r}."
+            shown = f"revision {self.to[:7]} already contains the uncommitted changes of {self.branch!r}."
         if self.hidden:
             return f"{shown} Earlier uncommitted changes are kept. To merge them: vmrag merge {quoted(self.hidden)}"
         if self.remembered:
-            return f"{shown} Changes that it already contains are uncommitted again when the pin goes back."
+            return f"{shown} Changes that it already contains will be uncommitted again if the pin moves back."
         return shown
 
 
 def replay_branch(
     engine: Engine, journal: Journal, branch: KbBranch, to: str, *, timeout: float, derived: Derived = stored_alone
 ) -> Replayed:
-    """Move a branch and its uncommitted documents to a revision. In a conflict they are kept aside;
-    `derived` as in `merge`.
+    """Move a branch and its uncommitted documents to a revision. In a conflict they are stashed on
+    another branch.
 
-    Raises `Busy`, `FileFailed` (no journal, nothing happened), `KnowledgeMoved`.
+    `derived`: as in `threeway.merge`. Raises `Busy`, `FileFailed` (the journal cannot be written,
+    nothing happened), `KnowledgeMoved`.
     """
     with engine.write_lock("carry uncommitted documents", timeout=timeout):
-        entry = _entry(engine, branch, to)
+        entry = _build_entry(engine, branch, to)
         with journal.record_entry(entry):
-            _set_aside(engine, entry)
+            _stash_changes(engine, entry)
             engine.move_branch(branch.name, to, expected=branch.head)
-            return _result(engine, entry, derived)
+            return _restore_changes(engine, entry, derived)
 
 
 def put_aside(engine: Engine, journal: Journal, branch: KbBranch, *, timeout: float) -> str:
-    """Commit a branch's uncommitted documents to another branch, which is returned, and leave it
-    clean.
+    """Commit a branch's uncommitted documents to another branch, and return that branch. The first
+    branch is clean then.
 
-    A kill brings them back. Raises as `replay`.
+    After a kill, they are uncommitted again. Raises the errors of `replay_branch`.
     """
     with engine.write_lock("set uncommitted documents aside", timeout=timeout):
-        entry = _entry(engine, branch, branch.head)
+        entry = _build_entry(engine, branch, branch.head)
         with journal.record_entry(entry):
-            _set_aside(engine, entry)
+            _stash_changes(engine, entry)
     return entry.aside
 
 
 def finish_replay(engine: Engine, entry: ReplayEntry, *, derived: Derived = stored_alone) -> Replayed | None:
-    """Finish after a kill; None if nothing is set aside any more, or its documents are back."""
+    """Finish a replay after a kill. Returns None if nothing is stashed, or if its documents are
+    uncommitted again on their branch.
+    """
     with engine.write_lock("carry uncommitted documents"):
-        landed = _result(engine, entry, derived) if engine.find_branch(entry.aside) else None
-    return landed if landed and (landed.kept_on or landed.to != entry.head) else None
+        replayed = _restore_changes(engine, entry, derived) if engine.find_branch(entry.aside) else None
+    return replayed if replayed and (replayed.kept_on or replayed.to != entry.head) else None
 
 
-def _entry(engine: Engine, branch: KbBranch, to: str) -> ReplayEntry:
+def _build_entry(engine: Engine, branch: KbBranch, to: str) -> ReplayEntry:
     if engine.find_branch(branch.name) != branch:
-        raise KnowledgeMoved(f"The KB branch {branch.name!r} was changed meanwhile.", hint="Run the command again.")
-    return ReplayEntry(kb_branch=branch.name, head=branch.head, to=to, aside=_free_aside(engine, branch.name))
+        raise KnowledgeMoved(
+            f"The KB branch {branch.name!r} was changed by another command.", hint="Run the command again."
+        )
+    return ReplayEntry(kb_branch=branch.name, head=branch.head, to=to, aside=_choose_stash_name(engine, branch.name))
 
 
-def _free_aside(engine: Engine, kb_branch: str) -> str:
-    """The name under which uncommitted documents of a KB branch are set aside now."""
-    wanted = _aside_name(engine, kb_branch)
-    taken = {branch.name.lower() for branch in engine.list_branches()}
-    names = [wanted, *(f"{wanted}-{number}" for number in range(2, len(taken) + 3))]
-    return next(name for name in names if name.lower() not in taken)
+def _choose_stash_name(engine: Engine, kb_branch: str) -> str:
+    """Return an unused name of a branch for uncommitted documents of a KB branch."""
+    preferred = _build_stash_name(engine, kb_branch)
+    existing = {branch.name.lower() for branch in engine.list_branches()}
+    names = [preferred, *(f"{preferred}-{number}" for number in range(2, len(existing) + 3))]
+    return next(name for name in names if name.lower() not in existing)
 
 
-def _aside_name(engine: Engine, kb_branch: str) -> str:
+def _build_stash_name(engine: Engine, kb_branch: str) -> str:
     name = ASIDE_PREFIX + kb_branch
     if engine.is_legal_branch_name(name + CARRIED_SUFFIX):
         return name
     return ASIDE_PREFIX + hashlib.sha256(kb_branch.encode()).hexdigest()[:16]  # the name is too long
 
 
-def _set_aside(engine: Engine, entry: ReplayEntry) -> None:
+def _stash_changes(engine: Engine, entry: ReplayEntry) -> None:
     now = clock.now()
     rows = convert_to_rows(engine.diff(entry.head, WorkingSet(entry.kb_branch)))
     message = f"Uncommitted documents of {entry.kb_branch}"
@@ -135,23 +139,23 @@ def _set_aside(engine: Engine, entry: ReplayEntry) -> None:
     engine.discard_saved_rows(entry.kb_branch, kept=kept, expected=entry.head)
 
 
-def _result(engine: Engine, entry: ReplayEntry, derived: Derived) -> Replayed:
-    """Make documents set aside uncommitted on their KB branch again, wherever it is now.
+def _restore_changes(engine: Engine, entry: ReplayEntry, derived: Derived) -> Replayed:
+    """Make stashed documents uncommitted on their KB branch again, at its present revision.
 
-    Can be repeated.
+    This can be repeated.
     """
     aside, branch = engine.find_branch(entry.aside), engine.find_branch(entry.kb_branch)
-    assert aside is not None  # noqa: S101  the callers have made it, or looked
+    assert aside is not None  # noqa: S101  the callers created it or checked it
     stranded = Replayed(entry.kb_branch, entry.to, engine.count_changes(entry.head, aside.head).total, entry.aside)
     if branch is None:
-        return stranded  # somebody deleted it
-    working, moved = WorkingSet(branch.name), branch.head != entry.head
+        return stranded  # it was deleted
+    working, has_moved = WorkingSet(branch.name), branch.head != entry.head
     latest = _Changes(entry.head, aside.head)
-    memory = _read_memory(engine, branch.name) if moved else None
-    whole = _all_changes(engine, memory, latest, derived) if memory and memory.head == entry.head else None
+    memory = _read_memory(engine, branch.name) if has_moved else None
+    all_changes = _combine_changes(engine, memory, latest, derived) if memory and memory.head == entry.head else None
     merged = None
-    if whole and not _is_superseded(engine, whole, entry.head, branch.head):
-        merged = merge(engine, base=whole.base, ours=working, theirs=whole.state, derived=derived)
+    if all_changes and not _is_superseded(engine, all_changes, entry.head, branch.head):
+        merged = merge(engine, base=all_changes.base, ours=working, theirs=all_changes.state, derived=derived)
     hidden = _memory_name(engine, branch.name) if merged and merged.conflicts else ""
     if merged is None or merged.conflicts:
         merged = merge(engine, base=latest.base, ours=working, theirs=latest.state, derived=derived)
@@ -160,10 +164,10 @@ def _result(engine: Engine, entry: ReplayEntry, derived: Derived) -> Replayed:
     if not merged.is_empty:
         engine.write(branch.name, merged.rows, expected=branch.head)
     remembered = False
-    if moved and not (memory and memory.head == branch.head):  # else a kill came after the next line
-        if memory and whole is None:
+    if has_moved and not (memory and memory.head == branch.head):  # otherwise a kill happened after the next line
+        if memory and all_changes is None:
             hidden = _retire_memory(engine, memory, branch, derived)
-        remembered = _remember(engine, branch, whole or latest, derived)
+        remembered = _remember_changes(engine, branch, all_changes or latest, derived)
     engine.delete_branch(entry.aside, expected=aside.head)
     after = engine.find_branch(branch.name) or branch
     documents = engine.count_changes(branch.head, working).total
@@ -182,14 +186,18 @@ def _result(engine: Engine, entry: ReplayEntry, derived: Derived) -> Replayed:
 
 
 class _Changes(Record, frozen=True):
-    """Uncommitted changes of the revision `base`; `state` is a revision that has them all."""
+    """Uncommitted changes of the revision `base`. `state` is a revision that contains all of
+    them.
+    """
 
     base: str
     state: str
 
 
-class _Memory(Record, frozen=True):
-    """`shown`: what the KB branch showed, with uncommitted changes, after it moved to `head`."""
+class _RememberedChanges(Record, frozen=True):
+    """Remembered changes. `shown`: the state of the KB branch, with uncommitted changes, after it
+    moved to `head`.
+    """
 
     branch: KbBranch
     changes: _Changes
@@ -200,44 +208,50 @@ class _Memory(Record, frozen=True):
 def remember_changes(
     engine: Engine, branch: KbBranch, *, base: str, state: str, derived: Derived = stored_alone
 ) -> None:
-    """Remember changes that another command brought back, unless the way back restores them."""
+    """Remember changes that another command restored, unless moving the pin back restores them."""
     with engine.write_lock("carry uncommitted documents"):
         memory = _read_memory(engine, branch.name)
         if memory:
             _retire_memory(engine, memory, branch, derived)
-        _remember(engine, branch, _Changes(base, state), derived)
+        _remember_changes(engine, branch, _Changes(base, state), derived)
 
 
 def forget_changes(engine: Engine, kb_branch: str) -> None:
-    """Forget the changes of a KB branch that were committed or discarded; they stay anchored."""
+    """Forget the remembered changes of a KB branch, because they were committed or discarded. They
+    stay anchored.
+    """
     memory = engine.find_branch(_memory_name(engine, kb_branch))
     if memory:
         engine.delete_branch(memory.name, expected=memory.head)
 
 
 def _is_superseded(engine: Engine, changes: _Changes, head: str, to: str) -> bool:
-    """Whether the pin goes forward from a revision that was made after the changes, and that
-    contains some of them: then later revisions decide about these.
+    """Return whether the pin moves forward from a revision that was made after the changes and
+    contains some of them. Then later revisions decide about these.
     """
     return engine.is_ancestor(head, to) and not engine.is_ancestor(head, changes.base)
 
 
 def _memory_name(engine: Engine, kb_branch: str) -> str:
-    return _aside_name(engine, kb_branch) + CARRIED_SUFFIX
+    return _build_stash_name(engine, kb_branch) + CARRIED_SUFFIX
 
 
-def _read_memory(engine: Engine, kb_branch: str) -> _Memory | None:
+def _read_memory(engine: Engine, kb_branch: str) -> _RememberedChanges | None:
     branch = engine.find_branch(_memory_name(engine, kb_branch))
     if branch is None:
         return None
     base, *others = engine.read_revision(branch.head).parents
     if not others:
         return None  # documents of a KB branch whose name ends like this
-    return _Memory(branch, _Changes(base, branch.head), others[0], engine.read_revision(others[0]).parents[0])
+    return _RememberedChanges(
+        branch, _Changes(base, branch.head), others[0], engine.read_revision(others[0]).parents[0]
+    )
 
 
-def _all_changes(engine: Engine, memory: _Memory, latest: _Changes, derived: Derived) -> _Changes | None:
-    """Return the remembered changes with those since the last move; None if they conflict."""
+def _combine_changes(engine: Engine, memory: _RememberedChanges, latest: _Changes, derived: Derived) -> _Changes | None:
+    """Return the remembered changes together with those since the last move. None if they
+    conflict.
+    """
     since = merge(engine, base=memory.shown, ours=memory.branch.head, theirs=latest.state, derived=derived)
     if since.conflicts:
         return None
@@ -247,15 +261,15 @@ def _all_changes(engine: Engine, memory: _Memory, latest: _Changes, derived: Der
     return _Changes(base, state)
 
 
-def _remember(engine: Engine, branch: KbBranch, changes: _Changes, derived: Derived) -> bool:
-    """Remember changes until the pin goes back, unless what the branch shows is enough to restore
-    them there. Return whether they are remembered.
+def _remember_changes(engine: Engine, branch: KbBranch, changes: _Changes, derived: Derived) -> bool:
+    """Remember changes until the pin moves back, and return True. If the visible state of the
+    branch is enough to restore them there, forget them and return False.
     """
     name, working, now = _memory_name(engine, branch.name), WorkingSet(branch.name), clock.now()
     before = engine.find_branch(name)
     rows = convert_to_rows(engine.diff(changes.base, changes.state))
     back = merge(engine, base=branch.head, ours=changes.base, theirs=working, derived=derived)
-    if not back.conflicts and _rows_by_key(rows).items() <= _rows_by_key(back.rows).items():
+    if not back.conflicts and _group_rows(rows).items() <= _group_rows(back.rows).items():
         forget_changes(engine, branch.name)
         return False
     message = f"Uncommitted documents of {branch.name}"
@@ -269,32 +283,34 @@ def _remember(engine: Engine, branch: KbBranch, changes: _Changes, derived: Deri
     return True
 
 
-def _retire_memory(engine: Engine, memory: _Memory, branch: KbBranch, derived: Derived) -> str:
-    """Set remembered changes aside that nothing can restore automatically. Return the new branch;
-    empty if the KB branch has them all.
+def _retire_memory(engine: Engine, memory: _RememberedChanges, branch: KbBranch, derived: Derived) -> str:
+    """Stash remembered changes that nothing can restore automatically. Return the new branch, or an
+    empty text if the KB branch contains all of them.
     """
     name, changes = "", memory.changes
     more = merge(engine, base=changes.base, ours=WorkingSet(branch.name), theirs=changes.state, derived=derived)
     if more.conflicts or not more.is_empty:
-        name = _free_aside(engine, branch.name)
+        name = _choose_stash_name(engine, branch.name)
         engine.create_branch(name, changes.state)
     engine.delete_branch(memory.branch.name, expected=memory.branch.head)
     return name
 
 
-def _rows_by_key(rows: Write) -> dict[object, object]:
-    """Rows without their times, which alone are no change; None for a removed row."""
+def _group_rows(rows: Write) -> dict[object, object]:
+    """Return rows by key without their times, because a new time alone is not a change. A removed
+    row has the value None.
+    """
     put: tuple[Row, ...] = (*rows.put_collections, *rows.put_documents, *rows.put_projects)
     removed = (*rows.remove_collections, *rows.remove_documents, *(("", key) for key in rows.remove_projects))
-    return {_key_of(row): _without_times(row) for row in put} | dict.fromkeys(removed)
+    return {_get_key(row): _clear_times(row) for row in put} | dict.fromkeys(removed)
 
 
-def _key_of(row: Row) -> object:
+def _get_key(row: Row) -> object:
     if isinstance(row, Document):
         return row.key
     return row.name if isinstance(row, Collection) else ("", row.project_id)
 
 
-def _without_times(row: Row) -> Row:
+def _clear_times(row: Row) -> Row:
     times = [name for name in row.__struct_fields__ if name.endswith("_at") or name == "last_modified"]
     return msgspec.structs.replace(row, **dict.fromkeys(times, ""))

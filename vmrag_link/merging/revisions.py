@@ -1,15 +1,15 @@
-"""Making the revision that holds the changes of two others, its message, and finding one that has
-the content of another without descending from it.
+"""Make a revision with the changes of two others, build its message, and find revisions with the
+content of another one that they do not descend from.
 
-No branch moves; a revision that is made is anchored. After a cherry-pick, a rebase or a bare merge,
-a revision only names the other one in trailers of its message. Anybody can write a trailer, so the
-documents are compared.
+No branch moves. A new revision is anchored. After a cherry-pick, a rebase or a bare merge, only
+trailers in a revision's message name the other one. Anyone can write a trailer, so the documents
+are compared.
 
-The message says whose words a merge keeps, which revisions it merged, and which losses a person
-accepted. All of it derives from the revisions that are merged, so equal merges give equal messages.
-A revision is lost when nobody has it any more. The record of the loss travels as the knowledge does
-that goes on from there. It counts only while the lost revision is not here: nobody drops by it what
-there is.
+The message contains the texts that a merge keeps, the revisions that it merged, and the losses that
+a user accepted. All of it derives from the merged revisions, so equal merges give equal messages. A
+revision is lost when no clone has it any longer. The record of the loss is part of later revisions
+and is pushed with them. It applies only while the lost revision is missing in this clone, so no
+existing documents can be dropped by it.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from vmrag_link.models import At, Record, RevisionInfo, Row, WorkingSet
 
 
 class MergeOutcome(Record, frozen=True):
-    """`revision` is None while something is in conflict."""
+    """The result of a merge. With conflicts, there is no `revision`."""
 
     revision: str | None
     conflicts: tuple[Conflict, ...] = ()
@@ -42,9 +42,9 @@ class Signature(Record, frozen=True):
 
     @classmethod
     def from_inputs(cls, engine: Engine, *, base: str, ours: str, theirs: str, joins: bool) -> Signature:
-        """From the inputs alone, so that equal merges give equal revisions.
+        """Return a signature from the inputs alone, so that equal merges give equal revisions.
 
-        What is replayed keeps message, author and date of theirs, as git's own commits do.
+        A replayed revision keeps message, author and date of the original, like commits in git.
         """
         info = engine.read_revision(theirs)
         if not joins:
@@ -56,8 +56,8 @@ class Signature(Record, frozen=True):
     def from_decision(
         cls, engine: Engine, *, base: str, ours: str, theirs: str, joins: bool, author: str, date: str
     ) -> Signature:
-        """Of a merge that a person decided: theirs, with the time of the last decision. What is
-        replayed stays its author's, and names the person.
+        """Return the signature of a merge that a user decided: the user as author, with the time of
+        the last decision. A replayed revision keeps its author, and its message names the user.
         """
         if joins:
             return cls(format_merge_message(base=base, ours=ours, theirs=theirs), author, date)
@@ -78,12 +78,12 @@ def merge_revisions(
     signature: Signature | None = None,
     derived: Derived = stored_alone,
 ) -> MergeOutcome:
-    """The revision that holds `ours` and the changes from `base` to `theirs`.
+    """Return a revision with `ours` and the changes from `base` to `theirs`.
 
     `joins`: theirs becomes a parent, as in a merge of branches. Otherwise the result only descends
-    from `ours`, as after a cherry-pick or a revert, and its trailers name the merge. `working` is a
-    working set on `ours` that goes into the result. `derived` as in `merge`. Raises
-    `SchemaTooNew` for what a newer program wrote, also where all of theirs is the result.
+    from `ours`, as after a cherry-pick or a revert, and its trailers name the merge. `working`: a
+    working set on `ours` that is included in the result. `derived`: as in `threeway.merge`. Raises
+    `SchemaTooNew` for a revision of a newer program, even if theirs is the result.
     """
     engine.count_documents(theirs)
     if working is None and theirs in (ours, base):
@@ -97,33 +97,33 @@ def merge_revisions(
         working is None
         and not decisions
         and engine.is_ancestor(ours, theirs)
-        and _holds(engine, base, theirs, ours, derived)
+        and _holds_changes(engine, base, theirs, ours, derived)
     ):
         return MergeOutcome(theirs)
     rows: list[Write] = [convert_to_rows(engine.diff(ours, working))] if working else []
-    signed = signature or Signature.from_inputs(engine, base=base, ours=ours, theirs=theirs, joins=joins)
-    made = engine.commit_onto(
+    signature = signature or Signature.from_inputs(engine, base=base, ours=ours, theirs=theirs, joins=joins)
+    revision = engine.commit_onto(
         ours,
         [*rows, merged.rows],
         joining=theirs if joins else None,
-        message=signed.message,
-        author=signed.author,
-        date=signed.date,
+        message=signature.message,
+        author=signature.author,
+        date=signature.date,
     )
-    if made == ours and any(
-        not accepts_loss(engine, ours, accepted_loss) for accepted_loss in read_accepted_losses(signed.message)
+    if revision == ours and any(
+        not accepts_loss(engine, ours, accepted_loss) for accepted_loss in read_accepted_losses(signature.message)
     ):
-        made = record_loss(engine, ours, message=signed.message, author=signed.author, date=signed.date)
-    return MergeOutcome(made)
+        revision = record_loss(engine, ours, message=signature.message, author=signature.author, date=signature.date)
+    return MergeOutcome(revision)
 
 
 def make_virtual_base(
     engine: Engine, *, base: str, ours: str, theirs: str, joins: bool = True, derived: Derived = stored_alone
 ) -> str:
-    """One merge base made of two, as git does where histories cross.
+    """Return one merge base made of two, like git for histories that cross.
 
-    A field in conflict equals neither: a side that resolved it has changed it, and two that did so
-    differently conflict.
+    A field in conflict equals neither side. So a side that resolved it has changed it, and two
+    sides that resolved it differently conflict.
     """
     outcome = merge_revisions(engine, base=base, ours=ours, theirs=theirs, joins=joins, derived=derived)
     if outcome.revision is None:
@@ -131,52 +131,54 @@ def make_virtual_base(
         outcome = merge_revisions(
             engine, base=base, ours=ours, theirs=theirs, joins=joins, decisions=decisions, derived=derived
         )
-    assert outcome.revision is not None  # noqa: S101  all is decided
+    assert outcome.revision is not None  # noqa: S101  every conflict is decided
     return outcome.revision
 
 
-def _holds(engine: Engine, base: str, whole: str, part: At, derived: Derived) -> bool:
-    """Whether `whole` holds everything that changed from the base to `part`."""
+def _holds_changes(engine: Engine, base: str, whole: str, part: At, derived: Derived) -> bool:
+    """Return whether `whole` contains all changes from the base to `part`."""
     back = merge(engine, base=base, ours=whole, theirs=part, derived=derived)
     return back.is_empty and not back.conflicts
 
 
 def lacks_revision(engine: Engine, revision: str, part: str) -> bool:
-    """Whether a merge of `part`, which is no ancestor of the revision, would bring it anything that
-    nobody decided about.
+    """Return whether a merge of `part`, which is not an ancestor of the revision, would change the
+    revision in a way that was not decided before.
     """
     base = engine.merge_base(revision, part)
     if base is None or not is_readable(engine, part):
         return True
-    left = merge(engine, base=base, ours=revision, theirs=part)
-    if left.is_empty and not left.conflicts:
+    remaining = merge(engine, base=base, ours=revision, theirs=part)
+    if remaining.is_empty and not remaining.conflicts:
         return False
     return base == revision or not holds_revision(engine, list_revisions_ahead(engine, revision, part), part)
 
 
-def holds_revision(engine: Engine, own: Sequence[RevisionInfo], part: str) -> bool:
-    """Whether the last of `own` holds a revision that it does not descend from.
+def holds_revision(engine: Engine, ahead: Sequence[RevisionInfo], part: str) -> bool:
+    """Return whether the last revision of `ahead` contains the changes of a revision from which it
+    does not descend.
 
-    `own`: what it descends from and the part does not, itself included, parents before children.
+    `ahead`: its ancestors that are not ancestors of `part`, including itself, parents before
+    children.
     """
     picked: dict[str, frozenset[str]] = {}
-    for each in own:
-        held = frozenset[str]().union(*(picked.get(parent, ()) for parent in each.parents))
-        theirs = _picked_revision(engine, each, held)
-        picked[each.revision] = held | {theirs} if theirs else held
-    return any(engine.is_ancestor(part, each) for each in picked[own[-1].revision])
+    for info in ahead:
+        held = frozenset[str]().union(*(picked.get(parent, ()) for parent in info.parents))
+        theirs = _find_picked_revision(engine, info, held)
+        picked[info.revision] = held | {theirs} if theirs else held
+    return any(engine.is_ancestor(part, revision) for revision in picked[ahead[-1].revision])
 
 
-def _picked_revision(engine: Engine, info: RevisionInfo, held: frozenset[str]) -> str | None:
-    """The revision that this one contains besides its parents; `held`: what those contain.
+def _find_picked_revision(engine: Engine, info: RevisionInfo, held: frozenset[str]) -> str | None:
+    """Return the revision that this one contains in addition to its parents, or None.
 
-    A trailer names a change, from base to theirs. It is all of theirs only on top of a revision
-    that contains the base.
+    `held`: the revisions that the parents contain. A trailer names a change, from base to theirs.
+    On a revision that lacks the base, the change is only a part of `theirs`.
     """
-    said = read_named_change(info.message)
-    if said is None or len(info.parents) != 1:
+    change = read_named_change(info.message)
+    if change is None or len(info.parents) != 1:
         return None
-    base, theirs = said
+    base, theirs = change
     if not (engine.has_revision(base) and engine.has_revision(theirs)):
         return None
     if not any(engine.is_ancestor(base, parent) for parent in (*info.parents, *held)):
@@ -185,104 +187,107 @@ def _picked_revision(engine: Engine, info: RevisionInfo, held: frozenset[str]) -
 
 
 def _is_merged(engine: Engine, info: RevisionInfo, base: str, theirs: str) -> bool:
-    """Whether the revision contains the change from base to theirs, conflicts excepted.
+    """Return whether the revision contains the change from base to theirs, conflicts excepted.
 
-    A second merge finds nothing left to do, or what the first one made is there as it was: lines
-    that repeat may merge otherwise, or conflict, once the result takes the place of a side.
+    A second merge finds nothing to do, or the rows of the first merge still exist unchanged.
+    Repeated lines may merge differently, or conflict, when the result replaces a side.
     """
-    left = merge(engine, base=base, ours=info.revision, theirs=theirs)
-    if left.is_empty and not left.conflicts:
+    remaining = merge(engine, base=base, ours=info.revision, theirs=theirs)
+    if remaining.is_empty and not remaining.conflicts:
         return True
-    made = merge(engine, base=base, ours=info.parents[0], theirs=theirs)
-    there = _rows(convert_to_rows(engine.diff(info.parents[0], info.revision)))
-    done = {name for name, row in _rows(made.rows).items() if name in there and there[name] == row}
-    lacking = (_rows(left.rows).keys() | {conflict.id for conflict in left.conflicts}) - done
-    return lacking <= {conflict.id for conflict in made.conflicts}
+    merged = merge(engine, base=base, ours=info.parents[0], theirs=theirs)
+    changed = _map_rows(convert_to_rows(engine.diff(info.parents[0], info.revision)))
+    finished = {name for name, row in _map_rows(merged.rows).items() if name in changed and changed[name] == row}
+    lacking = (_map_rows(remaining.rows).keys() | {conflict.id for conflict in remaining.conflicts}) - finished
+    return lacking <= {conflict.id for conflict in merged.conflicts}
 
 
-def _rows(rows: Write) -> dict[str, Row | None]:
-    """Each row by the id that its conflict would have, None for one that is removed."""
-    found: dict[str, Row | None] = {f"{name}/": None for name in rows.remove_collections}
-    found |= dict.fromkeys(map("/".join, rows.remove_documents))
-    found |= dict.fromkeys(map(format_project_id, rows.remove_projects))
-    found |= {f"{put_collection.name}/": put_collection for put_collection in rows.put_collections}
-    found |= {"/".join(put_document.key): put_document for put_document in rows.put_documents}
-    return found | {format_project_id(put_project.key): put_project for put_project in rows.put_projects}
+def _map_rows(rows: Write) -> dict[str, Row | None]:
+    """Return each row by the id of its conflict, None for a removed row."""
+    rows_by_id: dict[str, Row | None] = {f"{name}/": None for name in rows.remove_collections}
+    rows_by_id |= dict.fromkeys(map("/".join, rows.remove_documents))
+    rows_by_id |= dict.fromkeys(map(format_project_id, rows.remove_projects))
+    rows_by_id |= {f"{put_collection.name}/": put_collection for put_collection in rows.put_collections}
+    rows_by_id |= {"/".join(put_document.key): put_document for put_document in rows.put_documents}
+    return rows_by_id | {format_project_id(put_project.key): put_project for put_project in rows.put_projects}
 
 
 MOST_SUBJECTS = 20
-"""Revisions beside the last one whose subjects a message names."""
+"""Maximum number of revisions, besides the last one, whose subjects are in a message."""
 
 _MERGED = re.compile(r"^Vmrag-Base: (\w+)\nVmrag-Theirs: (\w+)$", re.MULTILINE)
 _END = re.compile(r"^Vmrag-Base: \w+\nVmrag-Theirs: \w+(?:\nVmrag-(?:Merge|Decided-By): .*)*\Z", re.MULTILINE)
 
 
 class Change(NamedTuple):
-    """What a message's trailers say was merged: the difference between two revisions."""
+    """The difference between two revisions that was merged, according to the trailers of a
+    message.
+    """
 
     base: str
     theirs: str
 
 
 def read_named_change(message: str) -> Change | None:
-    """The change that the last trailers of a message name: the ones that we wrote."""
-    found = _MERGED.findall(message)
-    return Change(*found[-1]) if found else None
+    """Return the change that the last trailers of a message name, which vmrag wrote, or None."""
+    matches = _MERGED.findall(message)
+    return Change(*matches[-1]) if matches else None
 
 
 def strip_trailers(message: str) -> str:
-    """What a message says besides the trailers of ours at its end."""
+    """Return a message without vmrag's trailers at its end."""
     return _END.sub("", message.strip()).strip()
 
 
 def format_merge_message(*, base: str, ours: str, theirs: str) -> str:
-    return f"Merge {theirs[:12]} into {ours[:12]}\n\n{_trailers(base, theirs)}"
+    """Return the message of a merge of two revisions."""
+    return f"Merge {theirs[:12]} into {ours[:12]}\n\n{_format_trailers(base, theirs)}"
 
 
 def format_replay_message(engine: Engine, *, base: str, theirs: str, decided_by: str = "") -> str:
-    """The message of theirs, whose change since the base becomes a revision elsewhere.
+    """Return the message of `theirs`, whose change since the base becomes a revision elsewhere.
 
     One code commit may have moved its pin by several revisions. It names the last one, so that
-    one's words are kept whole; of the others the subjects, by which they are searched for. Where
-    theirs is what the base was made of, the change is a revert.
+    revision's message is kept whole. The subjects of the others are added, so that searches find
+    them. If theirs is an ancestor of the base, the change is a revert.
     """
     if engine.is_ancestor(theirs, base):
-        said, others = f'Revert "{_subject(engine.read_revision(base))}"', []
+        text, others = f'Revert "{_get_subject(engine.read_revision(base))}"', []
     else:
         last, *others = reversed(list_revisions_ahead(engine, theirs, base))
-        said = strip_trailers(last.message)
-        others = [each for each in others if len(each.parents) == 1]
+        text = strip_trailers(last.message)
+        others = [info for info in others if len(info.parents) == 1]
         if others:
-            said += "\n\n" + "\n".join(_list(last, others))
-    lost = _unsaid_losses(said, others)
-    return f"{said}\n\n{format_loss_trailers(lost)}{_trailers(base, theirs, decided_by)}".lstrip()
+            text += "\n\n" + "\n".join(_list_subjects(last, others))
+    lost = _list_missing_losses(text, others)
+    return f"{text}\n\n{format_loss_trailers(lost)}{_format_trailers(base, theirs, decided_by)}".lstrip()
 
 
-def _unsaid_losses(said: str, others: list[RevisionInfo]) -> Iterator[str]:
-    """The losses that the other revisions accept, whose messages are not kept."""
-    known = read_accepted_losses(said)
+def _list_missing_losses(text: str, others: list[RevisionInfo]) -> Iterator[str]:
+    """Yield the losses that the other revisions accept and that are not in the text."""
+    accepted = read_accepted_losses(text)
     yield from dict.fromkeys(
         accepted_loss
         for info in others
         for accepted_loss in read_accepted_losses(info.message)
-        if accepted_loss not in known
+        if accepted_loss not in accepted
     )
 
 
-def _trailers(base: str, theirs: str, decided_by: str = "") -> str:
+def _format_trailers(base: str, theirs: str, decided_by: str = "") -> str:
     decided = f"Vmrag-Decided-By: {decided_by}\n" if decided_by else ""
     return f"Vmrag-Base: {base}\nVmrag-Theirs: {theirs}\nVmrag-Merge: {VERSION}\n{decided}"
 
 
-def _list(last: RevisionInfo, others: list[RevisionInfo]) -> Iterator[str]:
+def _list_subjects(last: RevisionInfo, others: list[RevisionInfo]) -> Iterator[str]:
     yield "Replayed with it:"
-    for each in others[:MOST_SUBJECTS]:
-        yield f"- {_subject(each)}" + (f" ({each.author})" if each.author != last.author else "")
+    for info in others[:MOST_SUBJECTS]:
+        yield f"- {_get_subject(info)}" + (f" ({info.author})" if info.author != last.author else "")
     if len(others) > MOST_SUBJECTS:
         yield f"- and {len(others) - MOST_SUBJECTS} more"
 
 
-def _subject(info: RevisionInfo) -> str:
+def _get_subject(info: RevisionInfo) -> str:
     return next(iter(info.message.strip().splitlines()), "") or info.revision[:12]
 
 
@@ -290,17 +295,17 @@ _LOST = re.compile(r"^Vmrag-Lost: (\w+)$", re.MULTILINE)
 
 
 def read_accepted_losses(message: str) -> list[str]:
-    """The revisions whose loss a message accepts."""
+    """Return the revisions whose loss a message accepts."""
     return list(dict.fromkeys(_LOST.findall(message)))
 
 
 def format_loss_trailers(lost: Iterable[str]) -> str:
-    return "".join(f"Vmrag-Lost: {each}\n" for each in lost)
+    return "".join(f"Vmrag-Lost: {revision}\n" for revision in lost)
 
 
 def accepts_loss(engine: Engine, revision: str, lost: str) -> bool:
-    """Whether a revision that is here, or one that it contains, accepts the loss of one that is
-    not.
+    """Return whether an existing revision, or one that it contains, accepts the loss of a missing
+    one.
     """
     if engine.has_revision(lost) or not engine.has_revision(revision):
         return False
@@ -308,8 +313,10 @@ def accepts_loss(engine: Engine, revision: str, lost: str) -> bool:
 
 
 def record_loss(engine: Engine, revision: str, *, message: str, author: str, date: str) -> str:
-    """A revision with the documents of another one, and a message that records a loss."""
+    """Make a revision with the documents of another one and a message that records a loss, and
+    return it.
+    """
     with engine.write_lock("accept a loss"):
-        made = engine.recreate_revision([revision], [], message=message, author=author, date=date)
-        engine.anchor_revision(made, reason="a loss was accepted")
-    return made
+        recorded = engine.recreate_revision([revision], [], message=message, author=author, date=date)
+        engine.anchor_revision(recorded, reason="a loss was accepted")
+    return recorded

@@ -1,9 +1,9 @@
-"""Two versions of a row become one: cell by cell, a text by line, metadata by key; links by whole
-rows. Pure.
+"""Merge two versions of a row: cell by cell, a text by line, metadata by key, and links by whole
+rows. Pure functions.
 
 A text and its hash are one cell, and so are the parts of an embedding. Times never conflict: the
-later one stays. Clones write links without asking each other, so their result is the same whichever
-comes first, and however often.
+later one is kept. Clones write links independently, so the result of merging links does not depend
+on the order or number of merges.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ from vmrag_link.models import (
 )
 
 CONTENT, METADATA = "content", "metadata"
-"""The cells of which only parts may be in conflict: hunks, and keys."""
+"""Cells of which only parts may be in conflict: hunks, and keys."""
 
 SETS = ("related_chat_ids",)
-"""Keys of metadata that hold a set of ids, which programs add to on every branch."""
+"""Keys of metadata with a set of ids, to which programs add on every branch."""
 
 CELLS: Mapping[type, Mapping[str, tuple[str, ...]]] = {
     Document: {
@@ -59,8 +59,10 @@ R = TypeVar("R", bound=Row)
 
 
 class MergedRow(NamedTuple, Generic[R]):
-    """`row` is ours where the sides conflict. `fields`: the cells in which they do; of the content
-    in these `hunks`, of the metadata in these `keys`.
+    """A merged row. In cells that conflict, `row` has ours.
+
+    `fields`: the conflicting cells. `hunks` and `keys`: the conflicting parts of the content and
+    the metadata.
     """
 
     row: R
@@ -70,97 +72,100 @@ class MergedRow(NamedTuple, Generic[R]):
 
 
 def merge_rows(base: R | None, ours: R, theirs: R) -> MergedRow[R]:
-    """What becomes of a row that both sides have changed or added."""
+    """Merge a row that both sides have changed or added."""
     kind = type(ours)
-    taken: dict[str, Any] = {}
+    values: dict[str, Any] = {}
     fields: list[str] = []
     hunks: tuple[Hunk, ...] = ()
     keys: tuple[str, ...] = ()
     for field, names in CELLS[kind].items():
-        before, left, right = (_cell(row, names) for row in (base, ours, theirs))
-        if right in (left, before):
+        base_cell, our_cell, their_cell = (_get_cell(row, names) for row in (base, ours, theirs))
+        if their_cell in (our_cell, base_cell):
             continue
-        if left == before:
-            taken |= dict(zip(names, right or (), strict=True))
+        if our_cell == base_cell:
+            values |= dict(zip(names, their_cell or (), strict=True))
             continue
         if field == CONTENT:
             text = merge_content(base, ours, theirs)
             hunks = text.hunks
-            conflicting = bool(hunks)
-            taken |= {} if conflicting else content_cell(text.resolve_text({}))
+            is_conflicting = bool(hunks)
+            values |= {} if is_conflicting else content_cell(text.resolve_text({}))
         elif field == METADATA:
-            taken[METADATA], keys = _merge_metadata(base, ours, theirs)
-            conflicting = bool(keys)
+            values[METADATA], keys = _merge_metadata(base, ours, theirs)
+            is_conflicting = bool(keys)
         else:
-            conflicting = True
-        if conflicting:
+            is_conflicting = True
+        if is_conflicting:
             fields.append(field)
-    for name in _LATER.get(kind, ()) if taken or fields else ():  # a time alone is no change
-        taken[name] = max(getattr(ours, name), getattr(theirs, name))
-    return MergedRow(msgspec.structs.replace(ours, **taken), tuple(fields), hunks, keys)
+    for name in _LATER.get(kind, ()) if values or fields else ():  # a new time alone is not a change
+        values[name] = max(getattr(ours, name), getattr(theirs, name))
+    return MergedRow(msgspec.structs.replace(ours, **values), tuple(fields), hunks, keys)
 
 
 def merge_content(base: Row | None, ours: Row | None, theirs: Row | None) -> MergedText:
-    """The contents of three versions, merged by line."""
+    """Merge the contents of three versions by line."""
     return merge_texts(*(read_text(row) for row in (base, ours, theirs)))
 
 
 def content_cell(text: str) -> dict[str, Any]:
+    """Return the values of the content cell."""
     return {"content": text, "content_hash": content_hash(text)}
 
 
 def format_metadata_value(row: Row, key: str) -> str:
-    """The JSON of one key of the metadata; empty if there is none."""
-    return _values(row).get(key, b"").decode()
+    """Return the JSON of one key of the metadata, or an empty text."""
+    return _parse_values(row).get(key, b"").decode()
 
 
 def set_metadata_key(row: Row, key: str, take: str, ours: Row | None, theirs: Row | None) -> dict[str, Any]:
-    """The metadata of `row`, with one key as a side has it, which may be not at all, or as neither
-    has it.
+    """Return the metadata of `row` with one key from the side `take`. The key is removed if that
+    side does not have it.
+
+    With `neither`, the value differs from both sides.
     """
-    sides = {"ours": _values(ours).get(key), "theirs": _values(theirs).get(key)}
+    sides = {"ours": _parse_values(ours).get(key), "theirs": _parse_values(theirs).get(key)}
     if take == "neither":
         value: bytes | None = encode_canonical_json({side: raw.decode() for side, raw in sides.items() if raw}).encode()
     else:
         value = sides[take]
-    kept = {name: raw for name, raw in _values(row).items() if name != key}
-    return {METADATA: _as_text(kept | ({key: value} if value else {}))}
+    kept = {name: raw for name, raw in _parse_values(row).items() if name != key}
+    return {METADATA: _format_values(kept | ({key: value} if value else {}))}
 
 
 def make_neither_metadata(ours: Row | None, theirs: Row | None) -> dict[str, Any]:
-    """Metadata that no side has, for a row that one side removed."""
+    """Return metadata that differs from both sides, for a row that one side removed."""
     sides = {"ours": ours, "theirs": theirs}
     return {METADATA: encode_canonical_json({side: row.metadata if row else "" for side, row in sides.items()})}
 
 
 def _merge_metadata(base: Row | None, ours: Row, theirs: Row) -> tuple[str, tuple[str, ...]]:
-    """The merged metadata, ours where a key is in conflict, and those keys.
+    """Return the merged metadata, with ours for conflicting keys, and those keys.
 
-    An origin never is: where both sides have another one, there is none. Nor are sets of ids, of
-    which each side's additions and removals count.
+    An origin never conflicts: if both sides have different ones, it is removed. Sets of ids do not
+    conflict either: the additions and removals of both sides apply.
     """
-    before, left, right = (_values(row) for row in (base, ours, theirs))
-    merged, conflicting = dict(left), []
-    for key in sorted(before.keys() | right.keys()):
-        was, here, there = (values.get(key) for values in (before, left, right))
-        if there in (here, was):
+    base_by_key, ours_by_key, theirs_by_key = (_parse_values(row) for row in (base, ours, theirs))
+    merged, conflicts = dict(ours_by_key), []
+    for key in sorted(base_by_key.keys() | theirs_by_key.keys()):
+        base_value, our_value, their_value = (values.get(key) for values in (base_by_key, ours_by_key, theirs_by_key))
+        if their_value in (our_value, base_value):
             continue
-        if here != was:
-            if key == ORIGIN and here and there and is_origin(here) and is_origin(there):
-                del merged[key]  # what both were made of, the merged text is not
-            elif key in SETS and (ids := _merge_sets(was, here, there)) is not None:
+        if our_value != base_value:
+            if key == ORIGIN and our_value and their_value and is_origin(our_value) and is_origin(their_value):
+                del merged[key]  # the merged text has neither origin
+            elif key in SETS and (ids := _merge_sets(base_value, our_value, their_value)) is not None:
                 merged[key] = ids
             else:
-                conflicting.append(key)
-        elif there is None:
+                conflicts.append(key)
+        elif their_value is None:
             del merged[key]
         else:
-            merged[key] = there
-    return _as_text(merged), tuple(conflicting)
+            merged[key] = their_value
+    return _format_values(merged), tuple(conflicts)
 
 
 def _merge_sets(*values: bytes | None) -> bytes | None:
-    """A set of ids, of base, ours and theirs; None if one of them is something else."""
+    """Merge a set of ids of base, ours and theirs. None if a value is not a set of ids."""
     try:
         base, ours, theirs = (set(msgspec.json.decode(value or b"[]", type=list[str])) for value in values)
     except msgspec.ValidationError:
@@ -168,60 +173,62 @@ def _merge_sets(*values: bytes | None) -> bytes | None:
     return encode_canonical_json(sorted((ours | theirs) - (base - ours) - (base - theirs))).encode()
 
 
-def _values(row: Row | None) -> dict[str, bytes]:
-    """The metadata's values as their JSON; they are compared as such, because 1 equals true."""
+def _parse_values(row: Row | None) -> dict[str, bytes]:
+    """Return the metadata's values as JSON. They are compared as JSON, because in Python 1 equals
+    True.
+    """
     text = row.metadata if row else "{}"
     return {key: bytes(raw) for key, raw in msgspec.json.decode(text, type=dict[str, msgspec.Raw]).items()}
 
 
-def _as_text(values: Mapping[str, bytes]) -> str:
+def _format_values(values: Mapping[str, bytes]) -> str:
     return msgspec.json.encode({key: msgspec.Raw(raw) for key, raw in values.items()}, order="sorted").decode()
 
 
 def make_neither(field: str, ours: Row | None, theirs: Row | None) -> dict[str, Any]:
-    """Values for a cell, made of both sides' and equal to neither; of their types, because they are
-    read again.
+    """Return values for a cell that are made of both sides' and differ from them. They keep the
+    cell's types, because they are read again.
     """
     name = "embedding_function" if field == "embedding" else field
     sides: list[Any] = ["" if row is None else getattr(row, name) for row in (ours, theirs)]
-    left, right = sides
+    our_value, their_value = sides
     match field:
         case "distance":
-            return {name: next(each for each in get_args(Distance) if each not in (left, right))}
+            return {name: next(distance for distance in get_args(Distance) if distance not in (our_value, their_value))}
         case "chunking":
-            return {name: msgspec.structs.replace(left, size=left.size + right.size)}
-    return {name: join_texts(left, right)}
+            return {name: msgspec.structs.replace(our_value, size=our_value.size + their_value.size)}
+    return {name: join_texts(our_value, their_value)}
 
 
-def _cell(row: Row | None, names: tuple[str, ...]) -> tuple[Any, ...] | None:
+def _get_cell(row: Row | None, names: tuple[str, ...]) -> tuple[Any, ...] | None:
     return None if row is None else tuple(getattr(row, name) for name in names)
 
 
 LINK_AUTHOR = "vmrag <vmrag@localhost>"
-"""Who commits links: who links is not who knows."""
+"""Author of commits of links, because the person who links did not write the documents."""
 
 
-def list_link_additions(there: Iterable[Link], more: Iterable[Link]) -> list[Link]:
-    """The rows of both tables joined that `there` lacks or has otherwise."""
-    before = {each.git_commit: each for each in there}
+def list_link_additions(present: Iterable[Link], additional: Iterable[Link]) -> list[Link]:
+    """Return the rows of both tables, joined, that are missing or different in `present`."""
+    before = {link.git_commit: link for link in present}
     after = dict(before)
-    for each in more:
-        known = after.get(each.git_commit)
-        after[each.git_commit] = join_links(known, each) if known else each
+    for link in additional:
+        joined = after.get(link.git_commit)
+        after[link.git_commit] = join_links(joined, link) if joined else link
     return [row for commit, row in sorted(after.items()) if row != before.get(commit)]
 
 
 def join_links(one: Link, other: Link) -> Link:
-    """What two rows of one commit say together.
+    """Return one row from two rows of one commit.
 
-    A link that was made by hand wins, then the one of the later revision. A commit that was
-    replaced stays so, whichever wins.
+    A manual link wins, then the one of the later revision. A commit that was replaced stays
+    replaced, whichever wins.
     """
-    lower, upper = sorted((one, other), key=lambda each: (_rank(each), astuple(each)))
-    if _rank(lower) == _rank(upper):  # they differ in what one of the clones did not know
+    lower, upper = sorted((one, other), key=lambda link: (_rank_link(link), astuple(link)))
+    if _rank_link(lower) == _rank_link(upper):  # they differ only in fields that one clone did not know
         upper = Link(*map(max, zip(astuple(lower), astuple(upper), strict=True)))
     return replace(upper, superseded_by=max(lower.superseded_by, upper.superseded_by))
 
 
-def _rank(link: Link) -> tuple[bool, str, str, str]:
+def _rank_link(link: Link) -> tuple[bool, str, str, str]:
     return link.source == "manual", link.linked_at.removesuffix("Z"), link.dolt_commit, link.dolt_branch

@@ -1,10 +1,10 @@
-"""Texts merge by line, as git merges files, and a conflict stands in a text between markers. Pure:
+"""Merge texts by line, like git merges files, and write conflicts between markers. Pure functions:
 equal inputs give equal results on every machine.
 
-The algorithm is diff3's (Khanna, Kunal, Pierce: A Formal Investigation of Diff3, 2007), the matcher
-ours. git's own `merge-file` would not do: its result depends on the installed version and settings.
-The matcher's answer decides what a merged revision holds, so it counts lines, never seconds.
-Whatever changes its answer changes `VERSION`.
+The algorithm is diff3's (Khanna, Kunal, Pierce: A Formal Investigation of Diff3, 2007), with
+vmrag's own matcher. git's `merge-file` is not used, because its result depends on the installed
+version and settings. The matcher decides the content of merged revisions, so its limits are numbers
+of lines, never seconds. A change of its results must change `VERSION`.
 """
 
 from __future__ import annotations
@@ -21,17 +21,18 @@ from vmrag_link.models import Record
 from vmrag_link.worddiff import count_common_ends, find_longest_chain
 
 VERSION = "lines-1"
-"""Names matcher and algorithm in the revisions that they make."""
+"""Name of matcher and algorithm in the revisions that they make."""
 
 Take = Literal["ours", "theirs", "union"]
-"""What a person may choose at once; `union`, both texts, is for hunks."""
+"""Choices for a whole part. `union`, both texts, is for hunks."""
 
 
 class Hunk(Record, frozen=True):
-    """Lines that the sides changed differently, each with its end; empty where a side has none.
+    """Lines that the sides changed differently, each with its line end. A side without such lines
+    is empty.
 
-    `line`: the first of them in our text, from 1. `key` names the hunk among those of its text, and
-    stays the same while the hunk does.
+    `line`: number of the first line in our text, from 1. `key` identifies the hunk in its text, and
+    stays the same as long as the hunk does.
     """
 
     line: int
@@ -41,14 +42,14 @@ class Hunk(Record, frozen=True):
     key: str
 
     def get_side(self, take: Take) -> str:
-        """The lines that result; `union` has ours before theirs."""
+        """Return the resulting lines. `union` has ours before theirs."""
         if take == "union":
             return add_final_newline(self.ours) + self.theirs
         return self.ours if take == "ours" else self.theirs
 
 
 class MergedText(Record, frozen=True):
-    """A text in parts: lines that are decided, and hunks that are not."""
+    """A text in parts: merged lines, and hunks in conflict."""
 
     parts: tuple[str | Hunk, ...]
 
@@ -57,33 +58,33 @@ class MergedText(Record, frozen=True):
         return tuple(part for part in self.parts if isinstance(part, Hunk))
 
     def resolve_text(self, texts: Mapping[str, str]) -> str:
-        """The whole text, with these texts in the place of the hunks, by key."""
+        """Return the whole text, with these texts in place of the hunks, by key."""
         return "".join(part if isinstance(part, str) else texts[part.key] for part in self.parts)
 
 
 def merge_texts(base: str, ours: str, theirs: str) -> MergedText:
-    """What becomes of a text that two sides have changed. Swapped sides give the same parts."""
+    """Merge a text that two sides have changed. Swapped sides give the same parts."""
     texts = split_lines(base), split_lines(ours), split_lines(theirs)
     parts: list[str | Hunk] = []
     seen: Counter[str] = Counter()
-    for spans in _chunks(*texts):
-        before, left, right = (text[span] for text, span in zip(texts, spans, strict=True))
-        if before == left:
-            parts.append("".join(right))
-        elif right in (before, left):
-            parts.append("".join(left))
+    for spans in _list_chunks(*texts):
+        base_lines, our_lines, their_lines = (text[span] for text, span in zip(texts, spans, strict=True))
+        if base_lines == our_lines:
+            parts.append("".join(their_lines))
+        elif their_lines in (base_lines, our_lines):
+            parts.append("".join(our_lines))
         else:
-            parts += _conflict(before, left, right, spans[1].start + 1, seen)
-    return MergedText(tuple(_joined(parts)))
+            parts += _build_hunk(base_lines, our_lines, their_lines, spans[1].start + 1, seen)
+    return MergedText(tuple(_join_parts(parts)))
 
 
-def _chunks(base: list[str], ours: list[str], theirs: list[str]) -> Iterator[tuple[slice, slice, slice]]:
-    """Cuts the three texts into chunks that follow each other in all of them, as diff3 does.
+def _list_chunks(base: list[str], ours: list[str], theirs: list[str]) -> Iterator[tuple[slice, slice, slice]]:
+    """Cut the three texts into chunks that follow each other in all of them, like diff3.
 
-    By turns: lines that at least one side changed, and lines that all three have.
+    Chunks alternate between lines that at least one side changed, and lines that all three have.
     """
     i = j = k = 0
-    for start, stable_run, right, length in _stable_runs(base, ours, theirs):
+    for start, stable_run, right, length in _list_stable_runs(base, ours, theirs):
         if (i, j, k) != (start, stable_run, right):
             yield slice(i, start), slice(j, stable_run), slice(k, right)
         i, j, k = start + length, stable_run + length, right + length
@@ -91,17 +92,17 @@ def _chunks(base: list[str], ours: list[str], theirs: list[str]) -> Iterator[tup
             yield slice(start, i), slice(stable_run, j), slice(right, k)
 
 
-def _stable_runs(base: list[str], ours: list[str], theirs: list[str]) -> Iterator[tuple[int, int, int, int]]:
-    """Where lines of the base match on both sides: their starts in the three texts, and how many
-    there are. The last run is empty and stands at the ends.
+def _list_stable_runs(base: list[str], ours: list[str], theirs: list[str]) -> Iterator[tuple[int, int, int, int]]:
+    """Yield the lines of the base that match on both sides: their starts in the three texts, and
+    their number. The last run is empty and at the ends.
     """
     in_ours, in_theirs = find_matching_blocks(base, ours), find_matching_blocks(base, theirs)
     x = y = 0
     while x < len(in_ours) and y < len(in_theirs):
-        (a, left, n), (b, right, m) = in_ours[x], in_theirs[y]
+        (a, our_start, n), (b, their_start, m) = in_ours[x], in_theirs[y]
         start, end = max(a, b), min(a + n, b + m)
         if start < end:
-            yield start, left + start - a, right + start - b, end - start
+            yield start, our_start + start - a, their_start + start - b, end - start
         if a + n <= b + m:
             x += 1
         else:
@@ -110,7 +111,7 @@ def _stable_runs(base: list[str], ours: list[str], theirs: list[str]) -> Iterato
 
 
 def split_lines(text: str) -> list[str]:
-    """With their ends. A line ends as git's do: by a line feed, and nothing else."""
+    """Return the lines with their ends. Like in git, a line ends with a line feed only."""
     lines = text.split("\n")
     last = lines.pop()
     return [line + "\n" for line in lines] + ([last] if last else [])
@@ -120,21 +121,23 @@ def add_final_newline(text: str) -> str:
     return text if not text or text.endswith("\n") else text + "\n"
 
 
-def _conflict(
+def _build_hunk(
     base: list[str], ours: list[str], theirs: list[str], line: int, seen: Counter[str]
 ) -> Iterator[str | Hunk]:
-    """A hunk, without the lines at its ends that both sides have, as `zdiff3` shows it."""
+    """Yield a hunk, without the lines at its ends that both sides have, like git's `zdiff3`."""
     head, tail = count_common_ends(ours, theirs)
     yield "".join(ours[:head])
-    left, right = ("".join(each[head : len(each) - tail]) for each in (ours, theirs))
-    before = "".join(base)
-    digest = hashlib.sha256("\0".join((before, *sorted((left, right)))).encode()).hexdigest()[:8]
+    our_text, their_text = ("".join(side[head : len(side) - tail]) for side in (ours, theirs))
+    base_text = "".join(base)
+    digest = hashlib.sha256("\0".join((base_text, *sorted((our_text, their_text)))).encode()).hexdigest()[:8]
     seen[digest] += 1
-    yield Hunk(line + head, before, left, right, digest if seen[digest] == 1 else f"{digest}-{seen[digest]}")
+    yield Hunk(
+        line + head, base_text, our_text, their_text, digest if seen[digest] == 1 else f"{digest}-{seen[digest]}"
+    )
     yield "".join(ours[len(ours) - tail :])
 
 
-def _joined(parts: list[str | Hunk]) -> Iterator[str | Hunk]:
+def _join_parts(parts: list[str | Hunk]) -> Iterator[str | Hunk]:
     text = ""
     for part in parts:
         if isinstance(part, str):
@@ -150,11 +153,13 @@ def _joined(parts: list[str | Hunk]) -> Iterator[str | Hunk]:
 
 _SIZE = 7  # git's
 _MARKER = re.compile(r"^(<{7,1000}|\|{7,1000}|={7,1000}|>{7,1000})(?:[ \r]|$)", re.MULTILINE)
-"""Longer lines are no markers: a stranger's of a megabyte would make one of ours as long."""
+"""Longer lines do not count as markers. Otherwise an untrusted line of a megabyte would make
+vmrag's markers as long.
+"""
 
 
 class Labels(Record, frozen=True):
-    """What the versions of a conflict are called beside the markers."""
+    """Names of the versions of a conflict next to the markers."""
 
     ours: str = "ours"
     theirs: str = "theirs"
@@ -162,37 +167,39 @@ class Labels(Record, frozen=True):
 
 
 class Markers(Record, frozen=True):
-    """`size`: how long the markers are."""
+    """Conflict markers with `size` characters."""
 
     labels: Labels = Labels()
     size: int = _SIZE
 
     @classmethod
     def from_texts(cls, texts: Iterable[str], labels: Labels = Labels()) -> Markers:  # noqa: B008  it is frozen
-        """So long that no line of these texts is one: a document may be about conflicts."""
+        """Return markers that are longer than any marker in these texts, because a document may be
+        about conflicts.
+        """
         longest = max((len(match[1]) for text in texts for match in _MARKER.finditer(text)), default=0)
         return cls(labels, max(_SIZE, longest + 1))
 
     def format_conflict(self, ours: str, theirs: str, *, base: str | None = None) -> str:
-        """The sides, as git writes them, and the base as `diff3` does. A text without a final end
-        of line gets one.
+        """Return the sides between markers, in git's format, or in `diff3`'s if there is a base. A
+        text without a final line end gets one.
         """
-        start, before, middle, end = (f"{line}\n" for line in self._lines)
+        start, before, middle, end = (f"{line}\n" for line in self._marker_lines)
         shown = [start, ours, *([] if base is None else [before, base]), middle, theirs, end]
-        return "".join(add_final_newline(each) for each in shown)
+        return "".join(add_final_newline(part) for part in shown)
 
     def find_marker(self, text: str, *, middle: bool = False) -> tuple[int, str] | None:
-        """The number and text of the first line that is one of these markers, or None.
+        """Return the number and text of the first line that is one of these markers, or None.
 
-        `middle`: a bare line of `=` is one, too. Elsewhere it may underline a heading.
+        `middle`: a line of only `=` is also a marker. Elsewhere it may underline a heading.
         """
-        start, before, between, end = self._lines
+        start, before, between, end = self._marker_lines
         sought = {start, before, end} | ({between} if middle else set())
         return next(((number, line) for number, line in enumerate(_without_line_ends(text), 1) if line in sought), None)
 
     @property
-    def _lines(self) -> tuple[str, str, str, str]:
-        marks = (each * self.size for each in "<|=>")
+    def _marker_lines(self) -> tuple[str, str, str, str]:
+        marks = (character * self.size for character in "<|=>")
         names = (self.labels.ours, self.labels.base, "", self.labels.theirs)
         start, base, middle, end = (f"{mark} {name}".rstrip() for mark, name in zip(marks, names, strict=True))
         return start, base, middle, end
@@ -207,25 +214,26 @@ def join_texts(ours: str, theirs: str) -> str:
 
 
 Block = tuple[int, int, int]
-"""Where equal lines begin in the first text and in the second, and how many there are."""
+"""Start of equal lines in the first text and in the second, and their number."""
 
 MOST_PAIRS = 1_000_000
-"""Pairs of equal lines that are compared in one text; what would need more does not match.
+"""Maximum number of pairs of equal lines that are compared in one text. Lines beyond that do not
+match.
 
-It bounds the whole text: lines between unique ones, all alike, would take difflib hours.
+The limit is for the whole text, because difflib would take hours for long runs of equal lines.
 """
 
 
 def find_matching_blocks(a: Sequence[str], b: Sequence[str]) -> list[Block]:
-    """In order and maximal; the last is empty and stands at both ends.
+    """Return maximal blocks of equal lines in order. The last block is empty and at both ends.
 
-    Lines that both texts have once are anchors, as in git's patience diff. Between two of them
-    difflib finds the longest matches, without its guess that frequent lines are junk. Texts of
-    10,000 lines take well under a second.
+    Lines that both texts have exactly once are anchors, like in git's patience diff. Between two
+    anchors difflib finds the longest matches, without its heuristic that frequent lines are junk.
+    Texts of 10,000 lines take well under a second.
     """
     joined: list[Block] = []
     i = j = n = 0
-    for next_i, next_j, more in _blocks(a, b):
+    for next_i, next_j, more in _list_blocks(a, b):
         if i + n == next_i and j + n == next_j:
             n += more
             continue
@@ -235,53 +243,57 @@ def find_matching_blocks(a: Sequence[str], b: Sequence[str]) -> list[Block]:
     return [*joined, *([(i, j, n)] if n else []), (len(a), len(b), 0)]
 
 
-def _blocks(a: Sequence[str], b: Sequence[str]) -> Iterator[Block]:
-    """In order, some of them empty or adjacent."""
+def _list_blocks(a: Sequence[str], b: Sequence[str]) -> Iterator[Block]:
+    """Yield blocks of equal lines in order. Some may be empty or adjacent."""
     head, tail = count_common_ends(a, b)
     yield 0, 0, head
-    left, right = (each[head : len(each) - tail] for each in (a, b))
+    inner_a, inner_b = (lines[head : len(lines) - tail] for lines in (a, b))
     at_left = at_right = 0
     allowance = MOST_PAIRS
-    for i, j in (*_anchors(left, right), (len(left), len(right))):
+    for i, j in (*_find_anchors(inner_a, inner_b), (len(inner_a), len(inner_b))):
         if i > at_left and j > at_right:
-            between, allowance = _longest_matches(left[at_left:i], right[at_right:j], allowance)
+            between, allowance = _find_longest_matches(inner_a[at_left:i], inner_b[at_right:j], allowance)
             yield from ((head + at_left + x, head + at_right + y, n) for x, y, n in between)
-        if i < len(left):
+        if i < len(inner_a):
             yield head + i, head + j, 1
         at_left, at_right = i + 1, j + 1
     yield len(a) - tail, len(b) - tail, tail
 
 
-def _anchors(left: Sequence[str], right: Sequence[str]) -> list[tuple[int, int]]:
-    """The longest ascending sequence of lines that each text has exactly once."""
-    once = {line for line, count in Counter(left).items() if count == 1}
-    once &= {line for line, count in Counter(right).items() if count == 1}
-    places = {line: number for number, line in enumerate(right) if line in once}
-    pairs = [(number, places[line]) for number, line in enumerate(left) if line in once]
+def _find_anchors(lines_a: Sequence[str], lines_b: Sequence[str]) -> list[tuple[int, int]]:
+    """Return the longest ascending sequence of lines that each text has exactly once."""
+    once = {line for line, count in Counter(lines_a).items() if count == 1}
+    once &= {line for line, count in Counter(lines_b).items() if count == 1}
+    places = {line: number for number, line in enumerate(lines_b) if line in once}
+    pairs = [(number, places[line]) for number, line in enumerate(lines_a) if line in once]
     return find_longest_chain(pairs)
 
 
-def _longest_matches(left: Sequence[str], right: Sequence[str], allowance: int) -> tuple[Sequence[Block], int]:
-    """Returns what is left of the allowance, too."""
-    if left == right:
-        return [(0, 0, len(left))], allowance
-    if set(left).isdisjoint(right):  # most of a text with a million changes
+def _find_longest_matches(
+    lines_a: Sequence[str], lines_b: Sequence[str], allowance: int
+) -> tuple[Sequence[Block], int]:
+    """Return the matching blocks, and the rest of the allowance."""
+    if lines_a == lines_b:
+        return [(0, 0, len(lines_a))], allowance
+    if set(lines_a).isdisjoint(lines_b):  # most of a text with a million changes
         return [], allowance
-    matcher = _BoundedMatcher(left, right, allowance)
+    matcher = _BoundedMatcher(lines_a, lines_b, allowance)
     return matcher.get_matching_blocks()[:-1], matcher.allowance
 
 
 class _BoundedMatcher(SequenceMatcher[str]):
-    """Compares `allowance` pairs of lines at most, and tells how many are left."""
+    """Compare at most `allowance` pairs of lines. The attribute has the rest of the allowance."""
 
-    def __init__(self, left: Sequence[str], right: Sequence[str], allowance: int) -> None:
-        super().__init__(None, left, right, autojunk=False)
+    def __init__(self, lines_a: Sequence[str], lines_b: Sequence[str], allowance: int) -> None:
+        super().__init__(None, lines_a, lines_b, autojunk=False)
         self.allowance = allowance
-        counts = Counter(right)
-        self._pairs = list(accumulate((1 + counts[line] for line in left), initial=0))
+        counts = Counter(lines_b)
+        self._pairs = list(accumulate((1 + counts[line] for line in lines_a), initial=0))
 
     def find_longest_match(self, alo: int = 0, ahi: int | None = None, blo: int = 0, bhi: int | None = None) -> Match:
-        """Empty where the comparison costs more than is left; difflib goes no further there."""
+        """Return the longest match, or an empty one if the comparison costs more than the rest of
+        the allowance. Then difflib stops there.
+        """
         cost = self._pairs[-1 if ahi is None else ahi] - self._pairs[alo]
         if cost > self.allowance:
             return Match(alo, blo, 0)
