@@ -530,7 +530,7 @@ chroma.main()
 STEPS = {
     "before HEAD is read": "chroma_state.ChromaStores.lacks_files = die",
     "before files are indexed": "committed_files.bind_files = die",
-    "before the view is published": "source_views.SourceIndexer._derive = die",
+    "before the view is published": "source_views.SourceIndexer._derive_view = die",
     "before the commit is recorded": "chroma_state.ChromaStores.bind_files = die",
     "before the store is begun": "chroma_state.ChromaStores.lacking = die",
     "while the store is written": "ChromaStore.describe = die",

@@ -212,7 +212,7 @@ def test_switched_off_nothing_is_ever_made_and_who_asks_is_told(project, alone, 
     }
     error = project.vmrag("path", "chroma", "--json", code=2).error
     assert (error["message"], error["hint"]) == (
-        "Chroma's store is switched off (index.chroma: off).",
+        "Chroma's store is disabled (index.chroma: off).",
         "git config vmrag.index.chroma follow",
     )
     monkeypatch.delenv("VMRAG_INDEX_CHROMA")

@@ -113,7 +113,7 @@ def test_who_downloads_asks_no_service_and_gets_the_same_answers_as_who_embeds(p
     other = another_machine(paid, tmp_path / "other")
     said = other.vmrag("sync")
     assert "(4 embedded)" in said.out, "of the local model"
-    assert f" vectors of 'api' came from the Chroma server ({database.url[7:]}, database {database.name})." in said.err
+    assert f" vectors of 'api' from the Chroma server ({database.url[7:]}, database {database.name})." in said.err
     assert paid_texts(services) == []
     alone = another_machine(paid, tmp_path / "alone")
     alone.git("config", "vmrag.chroma.mode", "embedded")

@@ -212,7 +212,7 @@ def test_a_view_is_not_evicted_between_its_building_and_its_binding(stocked, tmp
     walker = worktree(stocked, tmp_path / "walker", "walker")
     stocked.git("switch", "-q", "edited", env={"VMRAG": "0"})
     body = (
-        "import subprocess\nfrom vmrag_link.sync import apply as m\nswap = m._swap\n"
+        "import subprocess\nfrom vmrag_link.sync import apply as m\nswap = m._switch_work_tree\n"
         "def then(*a):\n"
         f"    subprocess.run([sys.executable, '-P', '-m', 'vmrag_link.cli.main', '-C', {str(walker.top)!r}, 'sync', '--rebuild'],"
         " check=True, env=os.environ | {'VMRAG_INDEX_KEEP_MB': '0'})\n"
@@ -225,7 +225,7 @@ def test_a_view_is_not_evicted_between_its_building_and_its_binding(stocked, tmp
 
 
 BETWEEN = {
-    "sync": ("vmrag_link.sync.apply", "_swap", ("sync",)),
+    "sync": ("vmrag_link.sync.apply", "_switch_work_tree", ("sync",)),
     "add": (
         "vmrag_link.workspace.documents.writing",
         "_refuse_sources",
@@ -284,7 +284,7 @@ def test_a_base_that_is_evicted_before_it_is_read_is_replaced_by_another_or_by_n
     stocked.git("switch", "-q", "edited", env={"VMRAG": "0"})
     view_of(stocked).rename(tmp_path / "gone")
     body = (
-        "import shutil\nfrom vmrag_link.sync import build as m\nnearest = m._nearest\n"
+        "import shutil\nfrom vmrag_link.sync import build as m\nnearest = m._find_nearest\n"
         "def then(*a):\n    found = nearest(*a)\n    if found: shutil.rmtree(found.path)\n    return found\nm._nearest = then"
     )
     done = driven(stocked, body, "sync", "--json")

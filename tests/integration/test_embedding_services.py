@@ -209,7 +209,7 @@ def test_on_a_machine_without_a_key_everything_works_that_needs_no_vectors(proje
     assert "api/river" in said.out
     assert said.err == (
         "The embedding service openai (api.openai.com) wants a key, and OPENAI_API_KEY is not set. "
-        "Until it does its work, 'api' is searched by words alone.\n"
+        "Until this is fixed, 'api' is searched by words only.\n"
     )
     assert other.vmrag("show", "api/river").out == TEXTS["river"]
     assert other.ask("query", "rest", "--collection", "handbook")["results"]

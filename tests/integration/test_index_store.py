@@ -416,8 +416,8 @@ def test_the_engines_diff_and_a_comparison_of_all_rows_give_the_same_plan(tmp_pa
     kb.bring_working(path, revision)
     _apply(kb, later)
     with kb.draft(path) as draft:
-        by_diff, _ = kb.indexer._plan(draft, WorkingSet(BRANCH), revision)
-        by_rows, _ = kb.indexer._plan(draft, WorkingSet(BRANCH), None)
+        by_diff, _ = kb.indexer._plan_changes(draft, WorkingSet(BRANCH), revision)
+        by_rows, _ = kb.indexer._plan_changes(draft, WorkingSet(BRANCH), None)
     assert by_diff == by_rows
     kb.bring_working(path, revision)
     assert contents.read_contents(path).headers == {

@@ -20,7 +20,7 @@ def test_query_and_verify_look_again_if_a_document_is_stored_meanwhile(project, 
         if path.is_dir():
             terminal.shutil.rmtree(path)
     names = iter(["two.md", "three.md"])
-    plan = Indexer._plan
+    plan = Indexer._plan_changes
 
     def plan_and_let_another_write(self, *arguments):
         """Store a document after the plan, as another process does that leaves the index to us."""
@@ -33,7 +33,7 @@ def test_query_and_verify_look_again_if_a_document_is_stored_meanwhile(project, 
             )
         return planned
 
-    monkeypatch.setattr(Indexer, "_plan", plan_and_let_another_write)
+    monkeypatch.setattr(Indexer, "_plan_changes", plan_and_let_another_write)
     if command == "query":
         names_found = {row["doc_id"] for row in project.ask("query", "walruses", "-k", "3")["results"]}
         assert names_found == {"one.md", "two.md", "three.md"}

@@ -165,6 +165,6 @@ def test_a_chroma_server_is_used_without_chromadb(paid, database, services, tmp_
     other = another_machine(paid, tmp_path / "other")
     other.git("config", "vmrag.index.chroma", "auto")
     said = other.vmrag("sync", "--wait")
-    assert " vectors of 'api' came from the Chroma server" in said.err
+    assert " vectors of 'api' from the Chroma server" in said.err
     assert paid_texts(services) == []
     assert other.answers() == paid.answers()

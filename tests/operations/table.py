@@ -58,7 +58,7 @@ STAGED_FIRST = 'git update-index --cacheinfo "100644,$(git rev-parse first:.dolt
 CODE = "echo 3 >a.txt; git add a.txt"
 CLONE = "git clone --template=../template"
 STAYS = "uncommitted documents stay with 'main'"
-ALONG = "went along to revision"
+ALONG = "moved to revision"
 NOT_COMMITTED = "Documents of 'main' are not committed"
 CONFLICT = "has a conflict in handbook/limits.md"
 

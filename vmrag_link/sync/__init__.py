@@ -1,3 +1,3 @@
-"""From the pin to documents and index: `binding` (is anything to do?), `target` (what should be),
-`build` (its index), `apply` (go there).
+"""Bring documents and index to the pin: `binding` (the present state), `target` (the wanted
+state), `build` (its index), `apply` (the switch to it).
 """

@@ -1,4 +1,4 @@
-"""Put documents into an index: cut, with their vectors."""
+"""Add documents to an index: cut into chunks, with their vectors."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from vmrag_link.sync.plan import use_present_model
 BATCH_CHUNKS = 1_000
 
 Elsewhere = Callable[[Collection, Model, Chunking], bool]
-"""Brings vectors that others computed into the cache; whether it brought any."""
+"""Put vectors that others computed into the cache, and return whether it has all of them now."""
 
 
 class DocumentIndexer:
-    """Adds documents to drafts. `model_for` gives a collection's embedding model."""
+    """Add documents to drafts. `model_for` returns a collection's embedding model."""
 
     def __init__(self, cache: EmbeddingCache, model_for: Callable[[Collection], Model], progress: Progress) -> None:
         self._cache = cache
@@ -30,13 +30,13 @@ class DocumentIndexer:
         self._progress = progress
 
     def embed_documents(self, collection: Collection, documents: Iterable[Document]) -> None:
-        """Embed documents that are about to be stored, so that a failure shows before they are.
+        """Embed documents that will be stored, so that a failure shows before they are stored.
 
-        Raises `EmbeddingMismatch`, and what the model raises.
+        Raises `EmbeddingMismatch` and the model's errors.
         """
         model = check_model(self._model_for(collection), collection)
-        for batch in _batches(documents, limit_chunking(collection.chunking, model)):
-            self._embed(model, batch)
+        for batch in _split_batches(documents, limit_chunking(collection.chunking, model)):
+            self._embed_batch(model, batch)
 
     def add_documents(
         self,
@@ -47,22 +47,22 @@ class DocumentIndexer:
         lacking: MutableMapping[str, str],
         shared: Elsewhere | None = None,
     ) -> ChunkCounts:
-        """Add documents by collection. Why a collection has no vectors is put into `lacking`.
+        """Add documents by collection. `lacking` gets the reason why a collection has no vectors.
 
-        `shared` is asked before a service is.
+        `shared` is tried before an embedding service.
         """
         total = ChunkCounts()
-        for name, some in documents:
+        for name, collection_documents in documents:
             collection = draft.list_collections()[name]
-            with _blaming(name):
+            with _name_collection(name):
                 model = check_model(self._model_for(collection), collection)
             chunking = limit_chunking(collection.chunking, model)
             elsewhere = None
             if shared and not model.local:
                 elsewhere = functools.partial(shared, collection, model, chunking)
-            for batch in _batches(some, chunking):
-                with _blaming(name):
-                    ready, counts = self._ready(model, name, batch, lacking, elsewhere)
+            for batch in _split_batches(collection_documents, chunking):
+                with _name_collection(name):
+                    ready, counts = self._prepare_batch(model, name, batch, lacking, elsewhere)
                 added = draft.add_documents(name, ready, keep_floats=not model.local)
                 total = ChunkCounts(
                     total.added + added, 0, total.embedded + counts.embedded, total.cached + counts.cached
@@ -71,7 +71,7 @@ class DocumentIndexer:
         draft.note_unembedded(lacking)
         return total
 
-    def _ready(
+    def _prepare_batch(
         self,
         model: Model,
         name: str,
@@ -79,20 +79,22 @@ class DocumentIndexer:
         lacking: MutableMapping[str, str],
         elsewhere: Callable[[], bool] | None,
     ) -> tuple[list[ChunkedDocument], EmbeddingCounts]:
-        """The batch with its vectors, or with stand-ins if its collection is `lacking` them."""
+        """Return the batch with its vectors, or with zero vectors if its collection is in
+        `lacking`.
+        """
         if name not in lacking:
             try:
-                return self._embed(model, batch, elsewhere)
+                return self._embed_batch(model, batch, elsewhere)
             except EmbeddingError as error:
                 if model.local:
                     raise
                 lacking[name] = error.message
-                self._progress.note(f"{error.message} Until it does its work, {name!r} is searched by words alone.")
+                self._progress.note(f"{error.message} Until this is fixed, {name!r} is searched by words only.")
         vector = make_uniform_vector(model.dimensions)
         ready = [ChunkedDocument(document, tuple(cut), (vector,) * len(cut)) for document, cut in batch]
         return ready, EmbeddingCounts(embedded=0, cached=0)
 
-    def _embed(
+    def _embed_batch(
         self,
         model: Model,
         batch: list[tuple[Document, list[Chunk]]],
@@ -114,7 +116,7 @@ class DocumentIndexer:
 
 
 @contextlib.contextmanager
-def _blaming(collection: str) -> Iterator[None]:
+def _name_collection(collection: str) -> Iterator[None]:
     """Name the collection in the errors of its model."""
     try:
         yield
@@ -124,7 +126,8 @@ def _blaming(collection: str) -> Iterator[None]:
 
 
 def check_model(model: Model, collection: Collection) -> Model:
-    """The model, if it is the one that the collection was made with, or that one's successor.
+    """Return the model if the collection was made with it or with a former default that it
+    replaces.
 
     Raises `EmbeddingMismatch`.
     """
@@ -138,8 +141,8 @@ def check_model(model: Model, collection: Collection) -> Model:
     return model
 
 
-def _batches(documents: Iterable[Document], chunking: Chunking) -> Iterator[list[tuple[Document, list[Chunk]]]]:
-    """Documents with their chunks, about `BATCH_CHUNKS` chunks at a time."""
+def _split_batches(documents: Iterable[Document], chunking: Chunking) -> Iterator[list[tuple[Document, list[Chunk]]]]:
+    """Yield documents with their chunks, about `BATCH_CHUNKS` chunks at a time."""
     batch: list[tuple[Document, list[Chunk]]] = []
     size = 0
     for document in documents:

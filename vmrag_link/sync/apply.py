@@ -1,6 +1,6 @@
-"""Bring a work tree to its pin: build the index first, then swap everything at once, if HEAD and
-the pin still are what they were. Then remove what nothing needs any more: spare views and their
-segments, old working copies, what killed processes left.
+"""Bring a work tree to its pin: build the index first, then switch everything at once, if HEAD and
+the pin have not changed meanwhile. Then remove what is no longer needed: spare views and their
+segments, old working copies, files of killed processes.
 """
 
 from __future__ import annotations
@@ -47,11 +47,12 @@ class SnapshotReport(Record, frozen=True):
 
 
 class SyncReport(Record, frozen=True, rename={"from_": "from"}):
-    """`from_` and `to` are revisions; `plan` counts documents that differ between them. `state`
-    other than `pinned`: nothing changed.
+    """The result of a sync.
 
-    `notes` say what became of uncommitted documents and left revisions; that documents were set
-    aside comes first. `chroma`: how its store stands, where somebody asked for this sync.
+    `from_` and `to` are revisions. `plan` counts the documents that differ between them. If `state`
+    is not `pinned`, nothing changed. `notes` describe uncommitted documents and left revisions,
+    beginning with stashed documents. `chroma`: the state of Chroma's store, if the user requested
+    this sync.
     """
 
     state: State
@@ -68,11 +69,10 @@ class SyncReport(Record, frozen=True, rename={"from_": "from"}):
 
 
 def move_to_pin(context: SyncContext) -> tuple[str, ...]:
-    """Bring the KB branch to the pin, with its uncommitted documents, and leave the index for
-    later.
+    """Move the KB branch to the pin, with its uncommitted documents, and leave the index for later.
 
-    Returns notes for a person. Raises `GitBusy`, and `Busy` where another process switches the work
-    tree.
+    Returns notes for the user. Raises `GitBusy`, and `Busy` if another process is switching the
+    work tree.
     """
     for _ in range(ATTEMPTS):
         if Position.read(context.places).is_followed:
@@ -81,18 +81,18 @@ def move_to_pin(context: SyncContext) -> tuple[str, ...]:
         wait_for_git(context)
         target = resolve_target(context.places, context.engine, read_trigger(context.places))
         if target.state != "pinned":
-            _stay(context, target)
+            _report_unusable_pin(context, target)
             return ()
-        swapped = _swap(context, target, None) if _take_lease(context, target) else None
-        if swapped is not None:
-            return swapped[1]
-    raise _restless("the knowledge base was brought to the pin")
+        switched = _switch_work_tree(context, target, None) if _take_lease(context, target) else None
+        if switched is not None:
+            return switched[1]
+    raise _build_unstable_error("the knowledge base was brought to the pin")
 
 
 def reconcile(context: SyncContext, *, rebuild: bool = False) -> SyncReport:
     """Bring KB branch, index and binding to the pin.
 
-    `rebuild`: with a view that is built anew, even if there is one.
+    `rebuild`: build the view again, even if it exists.
     """
     from vmrag_link.sync import build
 
@@ -104,22 +104,24 @@ def reconcile(context: SyncContext, *, rebuild: bool = False) -> SyncReport:
         bound = bindings.read_binding(context.places)
         target = resolve_target(context.places, context.engine, trigger, bound=bound.revision if bound else None)
         if target.state != "pinned":
-            return _stay(context, target)
+            return _report_unusable_pin(context, target)
         built = (
             build.rebuild_view(context, target.revision)
             if rebuild
             else build.provide_view(context, target.revision, bases=build.list_bases(context, target))
         )
         rebuild = False
-        changes = _changes(context.engine, bound, target, built)
+        changes = _count_changes(context.engine, bound, target, built)
         if not _take_lease(context, target):
             continue
-        with context.views.lock_for_reading(built.path):  # from here on nobody evicts it
-            swapped = None if context.views.find_problem(target.revision) else _swap(context, target, built)
-        if swapped is None:
-            continue  # HEAD or the pin moved meanwhile, and what was built stays as a spare; or it was evicted already
+        with context.views.lock_for_reading(built.path):  # other processes cannot evict it in this block
+            switched = (
+                None if context.views.find_problem(target.revision) else _switch_work_tree(context, target, built)
+            )
+        if switched is None:
+            continue  # HEAD or the pin has moved, and the new view is kept as a spare, or the view was evicted
         remove_leftovers(context)
-        attachment, notes = swapped
+        attachment, notes = switched
         return SyncReport(
             state="pinned",
             from_=bound.revision if bound else None,
@@ -131,11 +133,11 @@ def reconcile(context: SyncContext, *, rebuild: bool = False) -> SyncReport:
             attachment=attachment,
             notes=notes,
         )
-    raise _restless("the index was brought up to date")
+    raise _build_unstable_error("the index was brought up to date")
 
 
 def _take_lease(context: SyncContext, target: Target) -> bool:
-    """Whether this work tree may move the target's KB branch, if there is one.
+    """Return whether this work tree may move the target's KB branch, if it exists.
 
     Raises `GitRepositoryMissing`.
     """
@@ -143,87 +145,89 @@ def _take_lease(context: SyncContext, target: Target) -> bool:
         try:
             lease.take_lease(context.places, target.trigger.symbolic, timeout=context.lock_timeout)
         except BranchInUse:
-            return False  # another work tree was faster: here its documents are only read
-    if not context.places.git_dir.is_dir():  # and would be made again, by the first lock in it
-        raise GitRepositoryMissing("The work tree was removed meanwhile.", hint="git worktree list")
+            return False  # another work tree was faster, so this one only reads the documents
+    if not context.places.git_dir.is_dir():  # the first lock in it would create it again
+        raise GitRepositoryMissing("The work tree was removed during the command.", hint="git worktree list")
     return True
 
 
 def wait_for_git(context: SyncContext) -> None:
-    """Wait while another git command holds the index: during a checkout the pin may be new and HEAD
-    still old. Raises `GitBusy`.
+    """Wait while another git command locks the index. During a checkout the pin may be new while
+    HEAD is still old. Raises `GitBusy`.
     """
     deadline = time.monotonic() + INDEX_LOCK_SECONDS
     while context.index_file is None and plumbing.is_index_locked(context.places):
         if time.monotonic() >= deadline:
             raise GitBusy(
-                "Another git command works in this repository (index.lock is there).",
+                "Another git command is running in this repository (index.lock exists).",
                 hint=unlock_hint(context.places.git_dir / "index.lock"),
             )
         time.sleep(POLL_SECONDS)
 
 
-def _stay(context: SyncContext, target: Target) -> SyncReport:
-    """Without a usable pin everything stays where it is.
+def _report_unusable_pin(context: SyncContext, target: Target) -> SyncReport:
+    """Return the report for a work tree without a usable pin, in which nothing changes.
 
-    No pin at all counts as applied; else the next command looks again.
+    A missing pin is recorded as applied. For other states the next command tries again.
     """
     if target.state == "no_pin":
-        with _switching(context):
+        with _lock_workspace(context):
             bindings.note_applied(context.places, target.trigger)
     bound = bindings.read_binding(context.places)
-    stands = bound.revision if bound else None
-    return SyncReport(target.state, stands, stands, ChangeCounts(), ChunkCounts(), None, {}, "detached")
+    revision = bound.revision if bound else None
+    return SyncReport(target.state, revision, revision, ChangeCounts(), ChunkCounts(), None, {}, "detached")
 
 
-def _changes(engine: Engine, bound: Binding | None, target: Target, built: Built) -> ChangeCounts:
+def _count_changes(engine: Engine, bound: Binding | None, target: Target, built: Built) -> ChangeCounts:
     if bound is None:
         return built.changes
-    stood = migrated.translate_revision(engine.folder, bound.revision)  # the index may be of the engine of before
-    if stood == target.revision:
+    revision = migrated.translate_revision(engine.folder, bound.revision)  # the index may be from before a migration
+    if revision == target.revision:
         return ChangeCounts()
-    return engine.count_changes(stood, target.revision) if is_readable(engine, stood) else built.changes
+    return engine.count_changes(revision, target.revision) if is_readable(engine, revision) else built.changes
 
 
-def _swap(context: SyncContext, target: Target, built: Built | None) -> tuple[Attachment, tuple[str, ...]] | None:
-    """Move the KB branch, and bind the work tree to what was built; None when HEAD, pin or KB
-    branch are no longer what they were.
+def _switch_work_tree(
+    context: SyncContext, target: Target, built: Built | None
+) -> tuple[Attachment, tuple[str, ...]] | None:
+    """Move the KB branch and bind the work tree to the new view. Returns None if HEAD, pin or KB
+    branch have changed.
 
-    Without `built` the bound index stays bound.
+    Without `built`, the bound index stays bound.
     """
-    with _switching(context):
+    with _lock_workspace(context):
         if read_trigger(context.places) != target.trigger or _branch_changed(context.engine, target):
             return None
-        stay = _documents_that_stay(context, target)
+        staying = _describe_staying_documents(context, target)
         attachment, notes = _move_branch(context, target)
         if built:
             bindings.write_binding(context.places, Binding(target.revision, built.path.name), target.trigger)
         else:
             bindings.note_applied(context.places, target.trigger)
-        return attachment, notes + stay
+        return attachment, notes + staying
 
 
 def _branch_changed(engine: Engine, target: Target) -> bool:
-    """Whether another process has changed the KB branch while this one waited for the lock."""
+    """Return whether another process changed the KB branch while this one waited for the lock."""
     return target.kb_branch is not None and engine.find_branch(target.kb_branch.name) != target.kb_branch
 
 
-def _switching(context: SyncContext) -> contextlib.AbstractContextManager[None]:
+def _lock_workspace(context: SyncContext) -> contextlib.AbstractContextManager[None]:
     return locks.hold_exclusive(
         context.places.workspace_lock, purpose="switch the workspace", timeout=context.lock_timeout
     )
 
 
 def _move_branch(context: SyncContext, target: Target) -> tuple[Attachment, tuple[str, ...]]:
-    """Let the KB branch follow the pin, as a git branch follows a reset; the engine anchors its old
-    head. Returns notes, too.
+    """Move the KB branch to the pin, like a git branch in a reset, and return notes. The engine
+    anchors its old head.
     """
     branch = target.kb_branch
     if branch is None or target.attachment in ("attached", "detached"):
         return target.attachment, ()
-    if bindings.read_applied(context.places) == target.trigger or _being_committed(context.places, branch):
-        # The pin did not move, the branch did: 'vmrag pin' decides, not we. Answers say so
-        # (`left_behind`).
+    if bindings.read_applied(context.places) == target.trigger or _is_being_committed(context.places, branch):
+        # The branch moved, not the pin. Only 'vmrag pin' decides about that. Answers contain a note
+        # about it (`describe_left_behind`).
         return target.attachment, ()
     bindings.forget_applied(context.places)
     if target.attachment == "held" or has_remembered_changes(context.engine):
@@ -231,7 +235,7 @@ def _move_branch(context: SyncContext, target: Target) -> tuple[Attachment, tupl
 
         journal = Journal(context.places.journal)
         with context.without_copy(branch.name, target.revision):
-            carried = replay_branch(
+            replayed = replay_branch(
                 context.engine,
                 journal,
                 branch,
@@ -239,8 +243,8 @@ def _move_branch(context: SyncContext, target: Target) -> tuple[Attachment, tupl
                 timeout=context.lock_timeout,
                 derived=context.derived,
             )
-        if carried.note:
-            return "attached", (carried.note,)
+        if replayed.note:
+            return "attached", (replayed.note,)
     else:
         with context.engine.write_lock("move a branch", timeout=context.lock_timeout):
             context.engine.move_branch(branch.name, target.revision, expected=branch.head)
@@ -250,10 +254,11 @@ def _move_branch(context: SyncContext, target: Target) -> tuple[Attachment, tupl
 
 
 def _leaves_documents(engine: Engine, branch: KbBranch, revision: str) -> bool:
-    """Whether the branch's former head holds what the revision lacks: after a rebase it does not.
+    """Return whether the branch's former head has documents that the revision lacks. After a rebase
+    it has none.
 
-    That another branch holds it, too, says nothing: where a merge dropped it here, the branch that
-    was merged does.
+    Another branch that also has them does not matter: if a merge dropped them here, the merged
+    branch still has them.
     """
     if engine.is_ancestor(branch.head, revision):
         return False
@@ -262,9 +267,9 @@ def _leaves_documents(engine: Engine, branch: KbBranch, revision: str) -> bool:
     return lacks_revision(engine, revision, branch.head)
 
 
-def _being_committed(places: Places, branch: KbBranch) -> bool:
-    """Whether a commit that is not pinned yet has moved the branch; to finish it,
-    `ops.follow.recovery` needs the branch there.
+def _is_being_committed(places: Places, branch: KbBranch) -> bool:
+    """Return whether a commit that is not pinned yet has moved the branch. `ops.follow.recovery`
+    needs the branch there to finish the commit.
     """
     entries = Journal(places.journal).list_entries()
     return any(
@@ -273,9 +278,9 @@ def _being_committed(places: Places, branch: KbBranch) -> bool:
     )
 
 
-def _documents_that_stay(context: SyncContext, target: Target) -> tuple[str, ...]:
-    """Uncommitted documents stay with the code branch that HEAD comes from; git itself would have
-    carried files along.
+def _describe_staying_documents(context: SyncContext, target: Target) -> tuple[str, ...]:
+    """Return a note about uncommitted documents of the previous code branch, which stay there. git
+    itself would have moved files to the new branch.
     """
     before = bindings.read_applied(context.places)
     elsewhere = list_dirty_branches(context.engine, target)
@@ -286,16 +291,14 @@ def _documents_that_stay(context: SyncContext, target: Target) -> tuple[str, ...
     return (describe_stay(before.branch),)
 
 
-def _restless(meanwhile: str) -> GitBusy:
+def _build_unstable_error(action: str) -> GitBusy:
     return GitBusy(
-        f"HEAD or the pin moved {ATTEMPTS} times while {meanwhile}.", hint="Run 'vmrag sync' when git has finished."
+        f"HEAD or the pin moved {ATTEMPTS} times while {action}.", hint="Run 'vmrag sync' after git has finished."
     )
 
 
 def remove_leftovers(context: SyncContext) -> None:
-    """Remove what killed processes left, spare views, and working copies and leases that nothing
-    needs any more.
-    """
+    """Remove files of killed processes, spare views, and unneeded working copies and leases."""
     context.views.remove_unfinished()
     context.chroma.remove_leftovers()
     working.remove_unused_copies(context.places.working_copies, needed=lambda: set(list_needed_copies(context)))
@@ -305,8 +308,8 @@ def remove_leftovers(context: SyncContext) -> None:
 
 
 def evict_views(context: SyncContext) -> None:
-    """Remove the spare views beyond the limit, but for those that are being read, and the segments
-    that no view counts any more.
+    """Remove the spare views beyond the limit, except those that are being read, and the segments
+    that no view uses.
     """
     places, segments = context.places, context.views.segments
     context.views.evict_spare(bound=lambda: bindings.list_bound_views(places), keep_bytes=context.keep_bytes)
@@ -319,7 +322,7 @@ def evict_views(context: SyncContext) -> None:
 
 
 def list_needed_copies(context: SyncContext) -> Iterator[Path]:
-    """The working copies that some code branch's uncommitted documents need, and those with vectors
+    """Yield the working copies for uncommitted documents of a code branch, and those with vectors
     of their own.
     """
     for branch in context.engine.list_branches():
@@ -329,11 +332,11 @@ def list_needed_copies(context: SyncContext) -> Iterator[Path]:
 
 
 def discard_views(context: SyncContext, target: Target, revision: str) -> None:
-    """Let the view of a revision, whose segments could not be read, be built again, and the working
-    copy that stands on it.
+    """Mark the view of a revision whose segments could not be read, so that it is built again, and
+    discard the working copy on it.
 
-    Segments that are not as they were sealed are built again alone. If all are, the view goes.
-    Raises `Busy` while somebody reads it.
+    Only segments that differ from their seal are built again. If all do, the view is removed.
+    Raises `Busy` while another process reads it.
     """
     if target.kb_branch:
         copy = context.working_copy(target.kb_branch.name, revision)
@@ -343,12 +346,14 @@ def discard_views(context: SyncContext, target: Target, revision: str) -> None:
 
 
 def distrust_view(context: SyncContext, revision: str) -> None:
-    """As `throw_away`, of the revision's view alone."""
+    """Mark the view of a revision, so that it is verified and built again. Raises `Busy` while
+    another process reads it.
+    """
     path = context.views.view_path(revision)
     view.require_verification(path)
     if not context.views.find_problem(revision) and not context.views.remove_if_unused(path):
         raise Busy(
-            f"The index of {revision[:7]} cannot be built again now: another process reads it.",
-            hint="Run 'vmrag sync --rebuild' again when that has finished.",
+            f"The index of {revision[:7]} cannot be rebuilt now, because another process reads it.",
+            hint="Run 'vmrag sync --rebuild' again after that process has finished.",
             path=str(path),
         )

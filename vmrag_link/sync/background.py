@@ -1,6 +1,6 @@
 """Work in the background: at most one process for each job.
 
-It is requested by a file, and watched through another.
+A file requests the work, and another file shows its state.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ from vmrag_link.paths import Places, write_atomically
 from vmrag_link.progress import Task
 
 START_SECONDS = 10.0
-"""A process that did not begin within this time after its start has died."""
+"""A process that has not begun within this time after its start has died."""
 
 POLL_SECONDS = 0.05
 WRITE_SECONDS = 0.2
 _PATIENCE = 1.0
 _HASH = 12
-"""Characters of a commit in the name of a file."""
+"""Number of characters of a commit in a file name."""
 
 
 class Job(NamedTuple):
-    """What a process does while nobody waits; its files lie in `home`."""
+    """Work of a background process. Its files are in `home`."""
 
     home: Path
     name: str
@@ -54,25 +54,27 @@ class Job(NamedTuple):
 
 
 def get_sync_job(places: Places) -> Job:
-    """Bringing a work tree to its pin."""
+    """Return the job that brings a work tree to its pin."""
     return Job(places.work_tree_folder, "sync")
 
 
 def get_chroma_job(places: Places) -> Job:
-    """Building Chroma's stores for all work trees."""
+    """Return the job that builds Chroma's stores for all work trees."""
     return Job(places.builder, "chroma")
 
 
 def get_index_job(places: Places, commit: str = "") -> Job:
-    """Building the index of a work tree, or of a commit if one is given, for a server."""
+    """Return the job that builds the index of a work tree, or of a commit if one is given, for a
+    server.
+    """
     return Job(places.work_tree_folder, f"index-{commit[:_HASH]}" if commit else "index")
 
 
 class JobReport(Record, frozen=True):
-    """`done` of `total` steps of what the process does.
+    """State of a job: `done` of `total` steps.
 
-    When it is gone: `error`, why it gave up, and the `code` of that; `unsaid`, what a person should
-    know.
+    After the process has ended: `error` is the reason of a failure, and `code` its code. `unsaid`
+    are notes for the user that were not printed yet.
     """
 
     pid: int
@@ -85,9 +87,8 @@ class JobReport(Record, frozen=True):
 
 
 def request_or_start(job: Job, start: Callable[[], int]) -> None:
-    """Request the work.
-
-    Calls `start`, which returns a process id, unless a process is at work: that one looks again.
+    """Request the work. Calls `start`, which returns a process id, unless a process is running. A
+    running process works again for the request.
     """
     request_work(job)
     if not locks.is_held(job.lock):
@@ -95,7 +96,7 @@ def request_or_start(job: Job, start: Callable[[], int]) -> None:
 
 
 def request_work(job: Job) -> None:
-    """Request the work of the process that is at work, or was just started."""
+    """Request the work from the process that is running, or was just started."""
     _note_request(job, os.getpid())
 
 
@@ -104,19 +105,19 @@ def _note_request(job: Job, pid: int) -> None:
 
 
 def is_running(job: Job) -> bool:
-    """Whether a process does it, or was just started to."""
+    """Return whether a process is running, or was just started."""
     if locks.is_held(job.lock):
         return True
     path = job.request
     try:
-        age = time.time() - path.stat().st_mtime  # below zero once a clock was set back
+        age = time.time() - path.stat().st_mtime  # negative after a clock was set back
         return abs(age) < START_SECONDS and locks.is_process_alive(int(path.read_bytes()))
     except (FileNotFoundError, ValueError):
         return False
 
 
 def wait_for_end(job: Job, *, within: float) -> bool:
-    """Wait at most `within` seconds for its end; whether it has ended then."""
+    """Wait at most `within` seconds for the end of the job, and return whether it has ended."""
     deadline = time.monotonic() + within
     while is_running(job):
         if time.monotonic() >= deadline:
@@ -126,9 +127,11 @@ def wait_for_end(job: Job, *, within: float) -> bool:
 
 
 def serve_requests(job: Job, work: Callable[[], None]) -> None:
-    """Call `work` until no request came since it began; nothing where another process does."""
+    """Call `work` until no request arrived since it began. Do nothing if another process serves the
+    job.
+    """
     with contextlib.suppress(Busy):
-        while job.request.exists():  # again when the lock is free: a request before that started no process
+        while job.request.exists():  # again after the lock is free, because an earlier request started no process
             with locks.hold_exclusive(job.lock, purpose="work in the background", timeout=_PATIENCE):
                 while _take_request(job):
                     work()
@@ -143,14 +146,14 @@ def _take_request(job: Job) -> bool:
 
 
 def read_report(job: Job) -> JobReport | None:
-    """What runs, what failed, and what is still to be said; None if nothing is."""
-    found = _read(job)
-    if found is None:
+    """Return the state of a running or failed job, or one with notes. Otherwise None."""
+    report = _read_file(job)
+    if report is None:
         return None
-    return found if found.error or found.unsaid or is_running(job) else None
+    return report if report.error or report.unsaid or is_running(job) else None
 
 
-def _read(job: Job) -> JobReport | None:
+def _read_file(job: Job) -> JobReport | None:
     try:
         return msgspec.json.decode(job.report.read_bytes(), type=JobReport)
     except (FileNotFoundError, UnicodeDecodeError, msgspec.DecodeError):
@@ -158,60 +161,60 @@ def _read(job: Job) -> JobReport | None:
 
 
 def report_notes(job: Job, note: Callable[[str], None]) -> None:
-    """Say what earlier processes had to say, once."""
+    """Print the notes of earlier processes once."""
     if not job.report.exists() or is_running(job):
         return
-    found = read_report(job)
-    if found is None or not found.unsaid:
+    report = read_report(job)
+    if report is None or not report.unsaid:
         return
-    for sentence in found.unsaid:
+    for sentence in report.unsaid:
         note(sentence)
     job.report.unlink(missing_ok=True)
 
 
 class WatchedProgress:
     """A `Progress` whose state other processes can read. Raises `GitRepositoryMissing` when the
-    work tree is gone.
+    work tree was removed.
     """
 
     def __init__(self, job: Job, log: Callable[[str], None]) -> None:
         self._job = job
         self._log = log
-        before = _read(job)
+        before = _read_file(job)
         self._report = JobReport(os.getpid(), unsaid=before.unsaid if before else ())
         self._written = 0.0
-        self._write()
+        self._write_report()
 
     @contextlib.contextmanager
     def task(self, description: str, total: int) -> Iterator[Task]:
         before = self._report
         self._report = msgspec.structs.replace(before, doing=description, done=0, total=total)
-        self._write()
+        self._write_report()
         yield self
         self._report = msgspec.structs.replace(before, unsaid=self._report.unsaid)
 
     def advance(self, steps: int = 1) -> None:
         self._report = msgspec.structs.replace(self._report, done=self._report.done + steps)
         if time.monotonic() >= self._written + WRITE_SECONDS:
-            self._write()
+            self._write_report()
 
     def note(self, sentence: str) -> None:
         self._log(sentence)
         self._report = msgspec.structs.replace(self._report, unsaid=(*self._report.unsaid, sentence))
-        self._write()
+        self._write_report()
 
     def record_failure(self, reason: str, code: str = "") -> None:
         self._report = msgspec.structs.replace(self._report, error=reason, code=code)
-        self._write()
+        self._write_report()
 
     def record_success(self) -> None:
         if self._report.unsaid:
-            self._write()
+            self._write_report()
         else:
             self._job.report.unlink(missing_ok=True)
 
-    def _write(self) -> None:
-        if not self._job.home.parent.is_dir():  # and would be made again
-            raise GitRepositoryMissing("The work tree was removed meanwhile.", hint="git worktree list")
+    def _write_report(self) -> None:
+        if not self._job.home.parent.is_dir():  # writing would create it again
+            raise GitRepositoryMissing("The work tree was removed during the command.", hint="git worktree list")
         self._written = time.monotonic()
         write_atomically(self._job.report, msgspec.json.encode(self._report), durable=False)

@@ -1,5 +1,5 @@
-"""Get the view of a revision: the one that is there, one derived from a near one, or one that is
-built from nothing.
+"""Provide the view of a revision: the existing one, one derived from a similar one, or one built
+from the documents.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 def provide_view(context: SyncContext, revision: str, *, bases: Iterable[Base]) -> Built:
-    """A usable view of the revision; where there is none, or a damaged one, it is derived from the
+    """Return a usable view of the revision. If it is missing or damaged, it is derived from the
     nearest of `bases`.
     """
     problem = context.views.find_problem(revision)
@@ -35,10 +35,10 @@ def provide_view(context: SyncContext, revision: str, *, bases: Iterable[Base]) 
 
 
 def rebuild_view(context: SyncContext, revision: str) -> Built:
-    """A view that is built from the documents alone.
+    """Return a view that is built from the documents alone.
 
-    The one that it replaces answers until then; others that no work tree is bound to and that count
-    its segments go, too. Raises `Busy`.
+    The view that it replaces answers until then. Other views with its segments are removed if no
+    work tree is bound to them. Raises `Busy`.
     """
     replaced = list_segments(context.views.view_path(revision)).keys()
     built = build_view(
@@ -56,32 +56,32 @@ def rebuild_view(context: SyncContext, revision: str) -> Built:
 
 
 def list_bases(context: SyncContext, target: Target | None = None) -> Iterator[Base]:
-    """Views to start from, the likeliest first. The listing costs nothing unless something has to
-    be built.
+    """Yield views to derive from, the likeliest first. They are listed only if a view must be
+    built.
 
     With a `target`, the working copy of its KB branch comes first if its documents were committed
     as that revision.
     """
 
-    def holding(each: RevisionView) -> Callable[[], contextlib.AbstractContextManager[str]]:
+    def build_holder(view: RevisionView) -> Callable[[], contextlib.AbstractContextManager[str]]:
         @contextlib.contextmanager
-        def hold() -> Iterator[str]:
-            with context.views.lock_for_reading(each.path):
-                yield find_view_problem(each.path, revision=each.revision)
+        def hold_view() -> Iterator[str]:
+            with context.views.lock_for_reading(view.path):
+                yield find_view_problem(view.path, revision=view.revision)
 
-        return hold
+        return hold_view
 
     bound = bindings.read_binding(context.places)
     usable = context.views.list_views()
-    usable.sort(key=lambda each: bound is None or each.path.name != bound.view)
-    if target and (copy := _committed_working_copy(context, target)):
+    usable.sort(key=lambda view: bound is None or view.path.name != bound.view)
+    if target and (copy := _find_committed_copy(context, target)):
         yield copy
-    yield from (Base(each.path, each.revision, holding(each)) for each in usable)
+    yield from (Base(view.path, view.revision, build_holder(view)) for view in usable)
 
 
-def _committed_working_copy(context: SyncContext, target: Target) -> Base | None:
-    """The working copy whose uncommitted documents were committed as the target revision: it has
-    its chunks already.
+def _find_committed_copy(context: SyncContext, target: Target) -> Base | None:
+    """Return the working copy whose uncommitted documents were committed as the target revision,
+    because it already has their chunks. Otherwise None.
     """
     if target.kb_branch is None or target.attachment != "attached":
         return None
@@ -96,10 +96,10 @@ NEAR = 100
 
 
 class Base(Record, frozen=True):
-    """A view to derive another one from, and the revision that it stands at.
+    """A view to derive another one from, and its revision.
 
-    `holding` locks it against changes, and yields why it cannot be used, if so: it may have gone
-    since it was listed. Damaged segments are no such reason: they are left out.
+    `holding` locks the view, and yields why it cannot be used, or an empty value. It may have been
+    removed since it was listed. Damaged segments do not matter, because they are left out.
     """
 
     path: Path
@@ -108,7 +108,7 @@ class Base(Record, frozen=True):
 
 
 class Stopwatch:
-    """Seconds by step, and in all."""
+    """Measure seconds by step and in total."""
 
     def __init__(self) -> None:
         self._start = self._last = time.perf_counter()
@@ -132,11 +132,10 @@ def build_view(
     indexer: Callable[[], Indexer],
     instead: float | None = None,
 ) -> Built:
-    """A usable view of the revision. `indexer` is called only if something has to be indexed.
+    """Return a usable view of the revision. `indexer` is called only if something must be indexed.
 
-    `instead`: build one in any case, and put it in the place of what is there, which goes on
-    answering until then. Wait at most this many seconds for its readers; raises `Busy` when they
-    pass.
+    `instead`: build a view in any case, and replace the existing one, which answers until then.
+    Waits at most this many seconds for its readers, then raises `Busy`.
     """
     watch = Stopwatch()
     path = kept.view_path(revision)
@@ -144,7 +143,7 @@ def build_view(
         kept.mark_used(path)
         return Built(path, "reused", ChangeCounts(), ChunkCounts(), watch.seconds())
     with kept.segments.pause_collection(), kept.temporary_folder() as folder:
-        base, brought = _build(
+        base, update = _fill_view(
             kept.segments, folder, revision, engine=engine, bases=bases, indexer=indexer, watch=watch
         )
         watch.lap("apply")
@@ -152,10 +151,10 @@ def build_view(
             kept.publish(folder, revision) if instead is None else kept.replace_view(folder, revision, timeout=instead)
         )
         watch.lap("publish")
-    return Built(path, "delta" if base else "fresh", brought.plan.changes, brought.chunks, watch.seconds())
+    return Built(path, "delta" if base else "fresh", update.plan.changes, update.chunks, watch.seconds())
 
 
-def _build(
+def _fill_view(
     segments: Segments,
     folder: Path,
     revision: str,
@@ -165,54 +164,58 @@ def _build(
     indexer: Callable[[], Indexer],
     watch: Stopwatch,
 ) -> tuple[Base | None, IndexUpdate]:
-    """Make `folder` a sealed view of the revision: from the nearest base that is sound, or from
-    nothing.
+    """Make `folder` a sealed view of the revision: from the nearest base that is intact, or from
+    the documents.
     """
-    left = list(bases)
-    while base := _nearest(engine, revision, left):
+    candidates = list(bases)
+    while base := _find_nearest(engine, revision, candidates):
         watch.lap("diff")
-        left.remove(base)
-        # What is taken over of a base is read whole, and damage may show only then: the second
-        # attempt leaves it out.
+        candidates.remove(base)
+        # Reused segments of a base are read whole, which may reveal damage. The second attempt
+        # leaves damaged segments out.
         for _ in range(2):
             with contextlib.suppress(IndexFailed, MassDeletion), base.holding() as problem:
                 if not problem:
-                    return base, _derive(segments, folder, revision, base, indexer=indexer())
+                    return base, _derive_view(segments, folder, revision, base, indexer=indexer())
     watch.lap("diff")
-    return None, _derive(segments, folder, revision, None, indexer=indexer())
+    return None, _derive_view(segments, folder, revision, None, indexer=indexer())
 
 
-def _derive(segments: Segments, folder: Path, revision: str, base: Base | None, *, indexer: Indexer) -> IndexUpdate:
-    # Heavier than all the rest, and not needed on the way back to a view.
+def _derive_view(
+    segments: Segments, folder: Path, revision: str, base: Base | None, *, indexer: Indexer
+) -> IndexUpdate:
+    # An expensive import, which is not needed to return to an existing view.
     from vmrag_link.index.draft import Draft
 
-    found, damaged = (views.read_view(base.path), find_damaged_segments(base.path)) if base else (None, {})
-    at = base.revision if base and not damaged else None  # what damaged segments held has to be looked for
-    with Draft(segments, found, without=damaged.keys()) as draft:
-        brought = indexer.update_index(draft, revision, base=at)
+    base_view, damaged = (views.read_view(base.path), find_damaged_segments(base.path)) if base else (None, {})
+    base_revision = (
+        base.revision if base and not damaged else None
+    )  # the documents of damaged segments must be found again
+    with Draft(segments, base_view, without=damaged.keys()) as draft:
+        update = indexer.update_index(draft, revision, base=base_revision)
         draft.clear_touched()
         draft.publish(folder, revision=revision)
-    return brought
+    return update
 
 
-def _nearest(engine: Engine, revision: str, bases: Sequence[Base]) -> Base | None:
-    """The base from which least has to change."""
+def _find_nearest(engine: Engine, revision: str, bases: Sequence[Base]) -> Base | None:
+    """Return the base with the fewest changes, or None."""
     best: tuple[int, Base] | None = None
     for base in bases:
-        found = _read(base) if is_readable(engine, base.revision) else None
-        if found is None:
+        view = _read_base(base) if is_readable(engine, base.revision) else None
+        if view is None:
             continue
         changes = engine.count_changes(base.revision, revision)
-        distance = max(0, changes.total - len(found.touched))
+        distance = max(0, changes.total - len(view.touched))
         if best is None or distance < best[0]:
             best = (distance, base)
-        if distance <= max(NEAR, found.count_totals()[0] // 10):
-            break  # near enough: looking at the others costs a diff each
+        if distance <= max(NEAR, view.count_totals()[0] // 10):
+            break  # near enough: each further base costs a diff
     return best[1] if best else None
 
 
-def _read(base: Base) -> IndexView | None:
-    """A base; None if it cannot be used."""
-    with base.holding() as problem, contextlib.suppress(IndexFailed):  # damaged since it was proven
+def _read_base(base: Base) -> IndexView | None:
+    """Return the view of a base, or None if it cannot be used."""
+    with base.holding() as problem, contextlib.suppress(IndexFailed):  # damaged since it was verified
         return None if problem else views.read_view(base.path)
     return None

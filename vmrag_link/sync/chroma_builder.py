@@ -1,4 +1,4 @@
-"""Make the stores of Chroma that are wanted: one process at a time for a knowledge base."""
+"""Build the wanted stores of Chroma, with one process at a time for a knowledge base."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ POLL_SECONDS = 0.05
 CONTENTS_DIGITS = 12
 
 
-class _Dropped(Exception):
-    """No work tree is bound to the view any more, or it does not verify: reading builds it
+class _ViewUnusable(Exception):
+    """The view is no longer bound to a work tree, or does not verify. Then reading builds it
     again.
     """
 
@@ -38,123 +38,125 @@ def build_missing_stores(
     log: Callable[[str], None],
     bind_files: Callable[[], None] = lambda: None,
 ) -> None:
-    """Make what is lacking, the newest first, until nothing is; then remove what nobody needs.
+    """Build the missing stores, the newest first, and then remove those that are no longer needed.
 
-    A target that no work tree is bound to any more is dropped. What makes one impossible is
-    remembered, and the next one follows. `bind_files` brings the files of each worktree to HEAD.
-    Hold the job's lock.
+    A store is skipped if its view is no longer bound to a work tree. The reason of a failure is
+    recorded, and the next store is built. `bind_files` brings the files of each worktree to HEAD.
+    The caller holds the job's lock.
     """
     permissions.make_folder(chroma.stores.root)
     chroma.stores.remove_unfinished()
     bind_files()
     while lacking := chroma.list_lacking():
-        _build(chroma, lacking[0], vectors=vectors, progress=progress, log=log)
+        _build_store(chroma, lacking[0], vectors=vectors, progress=progress, log=log)
     chroma.remove_leftovers()
 
 
-def _build(
-    chroma: ChromaStores, wanted: WantedStore, *, vectors: VectorSource, progress: Progress, log: Callable[[str], None]
+def _build_store(
+    chroma: ChromaStores, target: WantedStore, *, vectors: VectorSource, progress: Progress, log: Callable[[str], None]
 ) -> None:
     def still_wanted() -> None:
-        if wanted not in chroma.list_wanted():
-            raise _Dropped("no work tree is bound to it any more")
+        if target not in chroma.list_wanted():
+            raise _ViewUnusable("no work tree is bound to it")
 
-    chroma.note_start(wanted.store.name)
+    chroma.note_start(target.store.name)
     try:
-        made = _make(chroma, wanted, vectors=vectors, progress=progress, between=still_wanted)
-    except _Dropped as why:
-        log(f"dropped {wanted.store.name}: {why}")
+        made = _make_store(chroma, target, vectors=vectors, progress=progress, between=still_wanted)
+    except _ViewUnusable as why:
+        log(f"dropped {target.store.name}: {why}")
     except VmragError as error:
         log(f"failed: {error.message}")
-        chroma.note_failure(wanted.store.name, error)
+        chroma.note_failure(target.store.name, error)
         return
     else:
-        log(f"{made.how}: {wanted.store.name}, {made.added} chunks added, {made.removed} removed")
-    chroma.forget_failure(wanted.store.name)
+        log(f"{made.how}: {target.store.name}, {made.added} chunks added, {made.removed} removed")
+    chroma.forget_failure(target.store.name)
 
 
-def _make(
-    chroma: ChromaStores, wanted: WantedStore, *, vectors: VectorSource, progress: Progress, between: Callable[[], None]
+def _make_store(
+    chroma: ChromaStores, target: WantedStore, *, vectors: VectorSource, progress: Progress, between: Callable[[], None]
 ) -> BuiltStore:
-    """The store of bound views."""
-    with file_failures(), contextlib.closing(_open(chroma, wanted)) as index:
-        return build_store(chroma.stores, index, wanted.store, vectors=vectors, progress=progress, between=between)
+    """Build the store of bound views."""
+    with file_failures(), contextlib.closing(_open_views(chroma, target)) as index:
+        return build_store(chroma.stores, index, target.store, vectors=vectors, progress=progress, between=between)
 
 
-def _open(chroma: ChromaStores, wanted: WantedStore) -> OpenIndex:
-    """The views, of whose segments every byte is as it was sealed.
+def _open_views(chroma: ChromaStores, target: WantedStore) -> OpenIndex:
+    """Open the views after verifying every byte of their segments.
 
     Their locks are released then, so that they can be built again without a wait.
     """
     with contextlib.ExitStack() as reading:
-        for path in wanted.views:
+        for path in target.views:
             reading.enter_context(chroma.views.lock_for_reading(path))
             revision = path.name.removesuffix(f"-{SUFFIX}")
             if problem := view.find_index_problem(path, revision=revision) or view.find_mismatch(path):
-                raise _Dropped(f"the index does not verify: {problem}")
-        return OpenIndex(*wanted.views)
+                raise _ViewUnusable(f"the index does not verify: {problem}")
+        return OpenIndex(*target.views)
 
 
-# -- for somebody who waits ------------------------------------------------------------------------
+# -- for a waiting caller --------------------------------------------------------------------------
 
 
 def provide_store(
-    chroma: ChromaStores, wanted: WantedStore, *, vectors: VectorSource, progress: Progress, lend: bool = False
+    chroma: ChromaStores, target: WantedStore, *, vectors: VectorSource, progress: Progress, lend: bool = False
 ) -> Path:
-    """The store of a bound view, as soon as it is there: made here, or by the process that is
-    at work.
+    """Return the store of bound views as soon as it exists. It is built here, or by the process
+    that is running.
 
-    What failed before is tried again. `lend`: the caller hands it out. Raises why it cannot be
-    made.
+    An earlier failure is ignored. `lend`: the caller hands the store out. Raises why it cannot be
+    built.
     """
     require_chroma(chroma)
-    chroma.forget_failure(wanted.store.name)
-    while not _handed_out(chroma, wanted, lend=lend):
+    chroma.forget_failure(target.store.name)
+    while not _is_ready(chroma, target, lend=lend):
         if background.is_running(chroma.job):
-            _watch(chroma, wanted, progress)
+            _watch_builder(chroma, target, progress)
             continue
         with contextlib.ExitStack() as held:
             try:
                 held.enter_context(locks.hold_exclusive(chroma.job.lock, purpose="build Chroma's store", timeout=0))
             except Busy:  # another process was faster, and is watched
                 continue
-            _make_here(chroma, wanted, vectors=vectors, progress=progress)
-    return wanted.store
+            _make_store_here(chroma, target, vectors=vectors, progress=progress)
+    return target.store
 
 
-def _handed_out(chroma: ChromaStores, wanted: WantedStore, *, lend: bool) -> bool:
-    """Whether the store is there, and lent if it is to be: nobody removes it in between."""
-    if not chroma.is_usable(wanted):
+def _is_ready(chroma: ChromaStores, target: WantedStore, *, lend: bool) -> bool:
+    """Return whether the store exists. If `lend` is set it is also lent, so that no other process
+    removes it in between.
+    """
+    if not chroma.is_usable(target):
         return False
-    with chroma.stores.lock_for_reading(wanted.store):
-        if chroma.is_usable(wanted):
+    with chroma.stores.lock_for_reading(target.store):
+        if chroma.is_usable(target):
             if lend:
-                chroma.stores.write_lease(wanted.store)
+                chroma.stores.write_lease(target.store)
             return True
     return False
 
 
-def _make_here(chroma: ChromaStores, wanted: WantedStore, *, vectors: VectorSource, progress: Progress) -> None:
+def _make_store_here(chroma: ChromaStores, target: WantedStore, *, vectors: VectorSource, progress: Progress) -> None:
     chroma.stores.remove_unfinished()
     try:
-        _make(chroma, wanted, vectors=vectors, progress=progress, between=lambda: None)
-    except _Dropped as why:
-        raise unusable(wanted.views[0], str(why)) from None
+        _make_store(chroma, target, vectors=vectors, progress=progress, between=lambda: None)
+    except _ViewUnusable as why:
+        raise unusable(target.views[0], str(why)) from None
     except VmragError as error:
-        chroma.note_failure(wanted.store.name, error)
+        chroma.note_failure(target.store.name, error)
         raise
 
 
-def _watch(chroma: ChromaStores, wanted: WantedStore, progress: Progress) -> None:
-    """Show what the process does that is at work, until it has ended or the store is there."""
-    while background.is_running(chroma.job) and not chroma.is_usable(wanted):
+def _watch_builder(chroma: ChromaStores, target: WantedStore, progress: Progress) -> None:
+    """Show the progress of the running process until it has ended or the store exists."""
+    while background.is_running(chroma.job) and not chroma.is_usable(target):
         report = background.read_report(chroma.job)
         with progress.task(FOLLOWING, report.total if report else 0) as task:
             shown = 0
-            while report and background.is_running(chroma.job) and not chroma.is_usable(wanted):
+            while report and background.is_running(chroma.job) and not chroma.is_usable(target):
                 now = background.read_report(chroma.job)
                 if now is None or now.total != report.total or now.done < shown:
-                    break  # another piece of work
+                    break  # other work has begun
                 task.advance(now.done - shown)
                 shown = now.done
                 time.sleep(POLL_SECONDS)
@@ -162,24 +164,24 @@ def _watch(chroma: ChromaStores, wanted: WantedStore, progress: Progress) -> Non
 
 
 def require_chroma(chroma: ChromaStores) -> None:
-    """Raises `UsageInvalid` where the settings want no store of Chroma, and `IndexExtraMissing`
-    where only the lack of chromadb switches it off.
+    """Raise `UsageInvalid` if the settings disable Chroma's store, and `IndexExtraMissing` if only
+    the missing chromadb does.
     """
     if chroma.setting == "auto":
         require_supported()
     elif chroma.setting == "off":
         raise UsageInvalid(
-            "Chroma's store is switched off (index.chroma: off).",
+            "Chroma's store is disabled (index.chroma: off).",
             hint="git config vmrag.index.chroma follow",
         )
 
 
-# -- of uncommitted documents ----------------------------------------------------------------------
+# -- stores of uncommitted documents ---------------------------------------------------------------
 
 
 class HeldIndex(NamedTuple):
-    """Views as they were, open for as long as a store of them is made; `contents` names what they
-    hold.
+    """Views that stay open and unchanged while a store of them is built. `contents` identifies
+    their content.
     """
 
     opened: OpenIndex
@@ -188,8 +190,10 @@ class HeldIndex(NamedTuple):
 
 @contextlib.contextmanager
 def hold_views(folder: Path, *more: Path, leave_out: frozenset[str] = frozenset()) -> Iterator[HeldIndex]:
-    """Open views, whose locks the caller holds until the block begins: no writer waits for what
-    follows. The arguments are those of `OpenIndex`.
+    """Open views whose locks the caller holds until the block begins, so that writers do not wait
+    for the block.
+
+    The arguments are those of `OpenIndex`.
     """
     digest = hashlib.sha256()
     for path in (folder, *more):
@@ -200,7 +204,7 @@ def hold_views(folder: Path, *more: Path, leave_out: frozenset[str] = frozenset(
 
 
 def provide_held_store(chroma: ChromaStores, working: HeldIndex, *, vectors: VectorSource, progress: Progress) -> Path:
-    """A store of open views, which is handed out."""
+    """Build a store of open views, lend it, and return it."""
     index = working.opened
     target = chroma.stores.store_path(index.revision, working.contents)
     permissions.make_folder(chroma.stores.root)

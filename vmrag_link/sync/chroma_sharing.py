@@ -1,6 +1,6 @@
 """Put the collections of bound views on a Chroma server, once each, in the background.
 
-Answers never wait for it and never come from there: the view is the index.
+Answers do not wait for it and do not come from there, because the view is the index.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 RETRY = "vmrag sync --wait"
 ELSEWHERE_SECONDS = 600.0
-"""How long the process in the background waits for another client that builds a collection."""
+"""Time for which the background process waits for another client that builds a collection."""
 
 _POLL_SECONDS = 1.0
 _DONE = ""
@@ -41,7 +41,7 @@ Mode = Literal["follow", "wait", "off"]
 
 
 class NotShared(Record, frozen=True):
-    """Why a view is not on the server; an empty message: it is there."""
+    """Why a view is not on the server. With an empty message it is on the server."""
 
     message: str = _DONE
     hint: str = ""
@@ -59,49 +59,57 @@ class Sharing(NamedTuple):
     mode: Mode
 
     def list_unshared(self) -> list[str]:
-        """The bound revisions of which nothing is known to be on the server or to have failed."""
+        """Return the bound revisions that are not recorded as shared or failed."""
         if self.address is None or self.mode == "off":
             return []
         noted = self._read_notes()
-        return [each for each in self._bound() if self._key(each) not in noted and not self.views.find_problem(each)]
+        return [
+            revision
+            for revision in self._list_bound_revisions()
+            if self._build_key(revision) not in noted and not self.views.find_problem(revision)
+        ]
 
     def read_state(self) -> SharingState:
-        """How it stands with this work tree's index."""
+        """Return the state of this work tree's index on the server."""
         bound = bindings.read_binding(self.places)
         if self.address is None or self.mode == "off":
             return SharingState("off", self.address.display_text if self.address else "")
-        found = self._read_notes().get(self._key(bound.revision)) if bound else None
+        result = self._read_notes().get(self._build_key(bound.revision)) if bound else None
         revision = bound.revision if bound else None
-        if found is None:
+        if result is None:
             return SharingState("following", self.address.display_text, revision)
-        if found.message == _DONE:
+        if result.message == _DONE:
             return SharingState("ready", self.address.display_text, revision)
-        return SharingState("failed", self.address.display_text, revision, found.message, found.hint)
+        return SharingState("failed", self.address.display_text, revision, result.message, result.hint)
 
     def record_result(self, revision: str, failure: NotShared | None) -> None:
-        """Remember of a bound revision how it went; None: it is to be tried again."""
-        names = {self._key(each) for each in self._bound()} | {self._key(revision)}
+        """Record the result for a bound revision. None means that it must be tried again."""
+        names = {self._build_key(bound_revision) for bound_revision in self._list_bound_revisions()} | {
+            self._build_key(revision)
+        }
         before = self._read_notes()
-        after = {name: each for name, each in before.items() if name in names and name != self._key(revision)}
+        after = {name: note for name, note in before.items() if name in names and name != self._build_key(revision)}
         if failure:
-            after[self._key(revision)] = failure
+            after[self._build_key(revision)] = failure
         if after != before:
             write_atomically(self._notes, msgspec.json.encode(after), durable=False)
 
     def start_sharing(self, start: Callable[[], int]) -> None:
-        """Let the process that makes Chroma's stores share what is lacking; `start` starts it."""
+        """Let the process that builds Chroma's stores share the missing views. `start` starts
+        it.
+        """
         if self.mode != "follow" or not self.list_unshared():
             return
         job = background.get_chroma_job(self.places)
-        with contextlib.suppress(FileSystemError), file_failures():  # `state` tells that it is not there
+        with contextlib.suppress(FileSystemError), file_failures():  # `read_state` reports that it is missing
             background.request_or_start(job, start)
 
-    def _bound(self) -> list[str]:
+    def _list_bound_revisions(self) -> list[str]:
         bound = bindings.list_bindings(self.places)
-        here = (each.revision for each in bound if each.view == self.views.view_path(each.revision).name)
-        return list(dict.fromkeys(here))
+        revisions = (item.revision for item in bound if item.view == self.views.view_path(item.revision).name)
+        return list(dict.fromkeys(revisions))
 
-    def _key(self, revision: str) -> str:
+    def _build_key(self, revision: str) -> str:
         return f"{self.views.view_path(revision).name}@{self.address.file_key if self.address else ''}"
 
     @property
@@ -109,13 +117,15 @@ class Sharing(NamedTuple):
         return self.places.builder / "shared.json"
 
     def _read_notes(self) -> Mapping[str, NotShared]:
-        with contextlib.suppress(OSError, UnicodeDecodeError, msgspec.DecodeError):  # then it is asked for again
+        with contextlib.suppress(OSError, UnicodeDecodeError, msgspec.DecodeError):  # then the views are shared again
             return msgspec.json.decode(self._notes.read_bytes(), type=dict[str, NotShared])
         return {}
 
 
 class Publisher(NamedTuple):
-    """What puts an index on a server: `engine` tells whose it is, `vectors` its float32 vectors."""
+    """Data for putting an index on a server: `engine` identifies its owner, `vectors` returns its
+    float32 vectors.
+    """
 
     engine: Engine
     vectors: VectorSource
@@ -125,9 +135,9 @@ class Publisher(NamedTuple):
 
 @contextlib.contextmanager
 def read_contents(sharing: Sharing, revision: str, publisher: Publisher) -> Iterator[list[SharedContents]]:
-    """The collections of a view as they are on a server.
+    """Yield the collections of a view in the form that a server stores.
 
-    Collections with stand-ins for vectors, and empty ones, are not shared. Raises `IndexFailed`.
+    Collections with zero vectors, and empty ones, are not shared. Raises `IndexFailed`.
     """
     from vmrag_link.chroma.check import OpenIndex
     from vmrag_link.chroma_server import contents
@@ -136,7 +146,7 @@ def read_contents(sharing: Sharing, revision: str, publisher: Publisher) -> Iter
 
     owner = contents.make_owner_mark(read_root(publisher.engine))
     path = sharing.views.view_path(revision)
-    with sharing.views.lock_for_reading(path):  # not longer than this takes: who builds it again waits for nobody
+    with sharing.views.lock_for_reading(path):  # only while it is opened, so that another process can rebuild it
         index = OpenIndex(path)
     with contextlib.closing(index):
         yield [
@@ -149,7 +159,7 @@ def read_contents(sharing: Sharing, revision: str, publisher: Publisher) -> Iter
 def share_bound_views(
     sharing: Sharing, publisher: Publisher, *, progress: Progress, log: Callable[[str], None] = lambda _: None
 ) -> None:
-    """Share what is lacking; why something cannot be is remembered, and the next one follows."""
+    """Share the missing views. The reason of a failure is recorded, and the next view is shared."""
     for revision in sharing.list_unshared():
         try:
             share_revision(sharing, revision, publisher, progress=progress, log=log)
@@ -170,7 +180,7 @@ def share_revision(
 ) -> None:
     """Put the collections of a bound view on the server, and vouch for the vectors of services.
 
-    Raises `ChromaServerFailed`, and `Busy` while another client builds one for too long.
+    Raises `ChromaServerFailed`, and `Busy` if another client builds a collection for too long.
     """
     from vmrag_link.chroma_server.client import ChromaClient
 
@@ -181,7 +191,7 @@ def share_revision(
     with file_failures(), read_contents(sharing, revision, publisher) as collections:
         made = set[str]()
         for contents in collections:
-            how = _shared(client, contents, progress)
+            how = _share_collection(client, contents, progress)
             log(f"{how}: {contents.name} ({contents.label!r})")
             made |= {contents.name} if how == "made" else set()
         vouch_vectors(collections, publisher, made)
@@ -191,29 +201,29 @@ def share_revision(
 def vouch_vectors(
     collections: Iterable[SharedContents], publisher: Publisher, made: AbstractSet[str] = frozenset()
 ) -> None:
-    """Note in the knowledge base what vectors of services a server has to serve: those that were
-    just `made` there, and those for which nobody vouches.
+    """Record in the knowledge base which service vectors a server must serve: those that were just
+    `made` there, and those without a voucher.
     """
     from vmrag_link.embedding.base import SERVICES
     from vmrag_link.sync import shared_vectors
 
     paid = (collection for collection in collections if collection.held.collection.embedding_function in SERVICES)
     new = [
-        each
-        for each in paid
-        if each.name in made or not shared_vectors.read_digests(publisher.engine, each.fingerprint)
+        collection
+        for collection in paid
+        if collection.name in made or not shared_vectors.read_digests(publisher.engine, collection.fingerprint)
     ]
     if new:
-        digests = {each.fingerprint: each.digest_vectors() for each in new}
+        digests = {collection.fingerprint: collection.digest_vectors() for collection in new}
         shared_vectors.vouch_digests(publisher.engine, digests, timeout=publisher.lock_timeout)
 
 
-def _shared(client: ChromaClient, contents: SharedContents, progress: Progress) -> str:
+def _share_collection(client: ChromaClient, contents: SharedContents, progress: Progress) -> str:
     from vmrag_link.chroma_server.share import share_collection
 
     name, seal, deadline = contents.name, contents.make_seal(), time.monotonic() + ELSEWHERE_SECONDS
     while (how := share_collection(client, contents, name, seal, progress=progress)) == "elsewhere":
         if time.monotonic() > deadline:
-            raise Busy(f"Another client has been building {name} for very long.", hint=RETRY)
+            raise Busy(f"Another client has been building {name} for more than {ELSEWHERE_SECONDS:.0f} s.", hint=RETRY)
         time.sleep(_POLL_SECONDS)
     return how

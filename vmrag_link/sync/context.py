@@ -1,4 +1,4 @@
-"""What a sync works on, and what it has built."""
+"""The input of a sync, and the view that it built."""
 
 from __future__ import annotations
 
@@ -24,7 +24,9 @@ How = Literal["reused", "delta", "fresh"]
 
 
 class Built(Record, frozen=True):
-    """`changes` and `chunks` count what the base did not have; `seconds` by step."""
+    """A provided view. `changes` and `chunks` count what the base did not have. `seconds` are by
+    step.
+    """
 
     path: Path
     how: How
@@ -36,8 +38,8 @@ class Built(Record, frozen=True):
 class SyncContext(NamedTuple):
     """One work tree, its knowledge base and its indexes.
 
-    `index_file`: the index of the git commit whose hook this is. `derived`: which files need no
-    stored document.
+    `index_file`: the index of the git commit whose hook this is. `derived`: returns which files
+    need no stored document.
     """
 
     places: Places
@@ -52,15 +54,15 @@ class SyncContext(NamedTuple):
     derived: Derived
 
     def working_copy(self, kb_branch: str, base: str) -> WorkingCopy:
-        """The index of the uncommitted documents of a KB branch on a revision, whether it is there
-        or not.
+        """Return the index of the uncommitted documents of a KB branch on a revision. It may not
+        exist yet.
         """
         return WorkingCopy(self.places.working_copies, kb_branch=kb_branch, base=base, timeout=self.lock_timeout)
 
     @contextlib.contextmanager
     def without_copy(self, kb_branch: str, base: str) -> Iterator[None]:
-        """Discard the working copy, and keep others from making one, while the block writes rows
-        without indexing them.
+        """Discard the working copy, and keep other processes from making one, while the block
+        writes rows without indexing them.
         """
         copy = self.working_copy(kb_branch, base)
         with copy.lock_for_writing():

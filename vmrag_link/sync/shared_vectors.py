@@ -1,11 +1,12 @@
 """Vectors of services that a team computed once: from a Chroma server into the cache of vectors.
 
-What a server serves counts as far as it belongs to the rows that are here, and somebody who may
-write this knowledge base vouches for it: a service's vectors cannot be made again to compare them.
-Vouchers are digests, rows of the reserved branch `vmrag_vectors`, one per collection and its
-contents. No pin names them, no document changes, and they travel with every push.
+A server's vectors are used if they belong to the rows of this clone, and if someone with write
+access to the knowledge base vouches for them, because a service's vectors cannot be computed again
+for a comparison. Vouchers are digests, rows of the reserved branch `vmrag_vectors`, one per
+collection and its contents. No pin names them, they change no document, and every push includes
+them.
 
-Vectors that this machine computes itself are never asked for: to believe them, it would have to
+Vectors of models on this machine are never fetched: to verify them, this machine would have to
 compute them.
 """
 
@@ -49,58 +50,65 @@ _DIGEST = r"[0-9a-f]{64}"
 
 
 def read_digests(engine: Engine, contents: str) -> set[str]:
-    """The digests of the vectors of these contents (`contents_of`) that somebody vouches for:
-    here, or in what was last fetched. A fork that is only looked at vouches for nothing.
+    """Return the digests of the vectors of these contents (`contents_of`) with a voucher here, or
+    in the knowledge base that was fetched last. Vouchers of a fork that is only being inspected are
+    ignored.
     """
-    rows = (engine.list_ids(head, COLLECTION, prefix=f"{contents}-") for head in _heads(engine))
-    found = (identifier.partition("-")[2] for ids in rows for identifier in ids)
-    return {each for each in found if re.fullmatch(_DIGEST, each)}
+    rows = (engine.list_ids(head, COLLECTION, prefix=f"{contents}-") for head in _list_heads(engine))
+    digests = (identifier.partition("-")[2] for ids in rows for identifier in ids)
+    return {digest for digest in digests if re.fullmatch(_DIGEST, digest)}
 
 
 def vouch_digests(engine: Engine, vectors: Mapping[str, str], *, timeout: float) -> None:
-    """Note digests by contents, unless they are noted already."""
+    """Record digests by contents, unless they are recorded already."""
     with engine.write_lock("vouch for vectors", timeout=timeout):
-        new = [f"{each}-{digest}" for each, digest in vectors.items() if digest not in read_digests(engine, each)]
+        new = [
+            f"{contents}-{digest}"
+            for contents, digest in vectors.items()
+            if digest not in read_digests(engine, contents)
+        ]
         if not new:
             return
         branch = engine.find_branch(VECTORS_BRANCH)
         if branch is None:
             engine.create_branch(VECTORS_BRANCH, read_root(engine))
         head = branch.head if branch else read_root(engine)
-        engine.write(VECTORS_BRANCH, _rows(new), expected=head)
+        engine.write(VECTORS_BRANCH, _build_rows(new), expected=head)
         engine.commit(VECTORS_BRANCH, message=_MESSAGE, author=_AUTHOR, date=clock.now(), expected=head)
 
 
-def build_head(engine: Engine, there: str | None) -> str | None:
-    """The head to push to a remote whose branch stands at `there`: with its rows and ours. None
-    where it has all of ours.
+def build_head(engine: Engine, remote_head: str | None) -> str | None:
+    """Return the head to push to a remote whose branch is at `remote_head`: with its rows and ours.
+    None if it already has all our rows.
     """
     branch = engine.find_branch(VECTORS_BRANCH)
-    if branch is None or (there and engine.is_ancestor(branch.head, there)):
+    if branch is None or (remote_head and engine.is_ancestor(branch.head, remote_head)):
         return None
-    if there is None or engine.is_ancestor(there, branch.head):
+    if remote_head is None or engine.is_ancestor(remote_head, branch.head):
         return branch.head
-    known = set(_ids(engine, there))
-    lacking = [identifier for identifier in _ids(engine, branch.head) if identifier not in known]
+    existing = set(_list_ids(engine, remote_head))
+    lacking = [identifier for identifier in _list_ids(engine, branch.head) if identifier not in existing]
     if not lacking:
         return None
     with engine.write_lock("vouch for vectors"):
-        return engine.commit_onto(there, [_rows(lacking)], message=_MESSAGE, author=_AUTHOR, date=clock.now())
+        return engine.commit_onto(
+            remote_head, [_build_rows(lacking)], message=_MESSAGE, author=_AUTHOR, date=clock.now()
+        )
 
 
-def _heads(engine: Engine) -> list[str]:
+def _list_heads(engine: Engine) -> list[str]:
     branch = engine.find_branch(VECTORS_BRANCH)
-    found = engine.all_remote_heads(VECTORS_BRANCH) - {
+    heads = engine.all_remote_heads(VECTORS_BRANCH) - {
         engine.remote_heads(quarantine.QUARANTINE_KEY).get(VECTORS_BRANCH, "")
     }
-    return [each for each in sorted(found | ({branch.head} if branch else set())) if engine.has_revision(each)]
+    return [head for head in sorted(heads | ({branch.head} if branch else set())) if engine.has_revision(head)]
 
 
-def _ids(engine: Engine, head: str) -> list[str]:
+def _list_ids(engine: Engine, head: str) -> list[str]:
     return [header.doc_id for header in engine.read_headers(head, collection=COLLECTION)]
 
 
-def _rows(ids: Iterable[str]) -> Write:
+def _build_rows(ids: Iterable[str]) -> Write:
     now, nothing = clock.now(), content_hash("")
     documents = [
         Document(COLLECTION, identifier, "", "", nothing, created_at=now, updated_at=now) for identifier in ids
@@ -109,28 +117,30 @@ def _rows(ids: Iterable[str]) -> Write:
 
 
 WAIT_SECONDS = 60.0
-"""How long a client waits for another one that is building the collection."""
+"""Time for which a client waits for another one that builds the collection."""
 
 _POLL_SECONDS = 0.5
 
 
-class _Lookup(NamedTuple):
-    """What is asked for: the records of a collection by id, the vectors of its texts that are here,
-    and the digests that all of them together may have.
+class _VectorLookup(NamedTuple):
+    """A request for the vectors of a collection.
+
+    `records`: its records by id. `cached`: the vectors of its texts in the cache. `digests`: the
+    accepted digests of all vectors together.
     """
 
     collection: Collection
     name: str
     model: Model
-    wanted: Mapping[str, ExpectedRecord]
-    have: Mapping[str, bytes]
+    records: Mapping[str, ExpectedRecord]
+    cached: Mapping[str, bytes]
     digests: AbstractSet[str]
 
 
 class SharedVectors:
-    """A server's collections of one knowledge base. Each is asked for once.
+    """A server's collections of one knowledge base. Each is requested once.
 
-    `required`: what the server fails to do is raised, and not made up for here.
+    `required`: raise errors of the server instead of embedding the texts here.
     """
 
     def __init__(
@@ -141,37 +151,39 @@ class SharedVectors:
         self._cache = cache
         self._progress = progress
         self._required = required
-        self._asked = dict[tuple[str, str], bool]()
+        self._has_vectors = dict[tuple[str, str], bool]()
 
     def fetch_vectors(self, collection: Collection, revision: str, *, model: Model, chunking: Chunking) -> bool:
-        """Put the vectors of a revision's collection into the cache; whether it has them all now.
+        """Put the vectors of a revision's collection into the cache, and return whether it has all
+        of them now.
 
-        `chunking`: as it is indexed. Without a voucher for it no server is asked. Raises
-        `ChromaServerFailed` if the server is `required`.
+        `chunking`: the one with which it is indexed. Without a voucher the server is not contacted.
+        Raises `ChromaServerFailed` if the server is `required`.
         """
-        asked = (collection.name, revision)
-        if asked not in self._asked:
-            self._asked[asked] = False  # also if it fails: the next batch would wait again
+        key = (collection.name, revision)
+        if key not in self._has_vectors:
+            self._has_vectors[key] = False  # also after a failure, because the next batch would wait again
             contents = fingerprint_contents(collection, self._engine.read_headers(revision, collection=collection.name))
             expected = read_digests(self._engine, contents)
             if expected:
                 name = collection_name(make_owner_mark(read_root(self._engine)), contents)
-                wanted = _expected(self._engine.read_documents(revision, collection=collection.name), chunking)
-                have = self._cache.read_vectors(
+                records = _list_expected(self._engine.read_documents(revision, collection=collection.name), chunking)
+                cached = self._cache.read_vectors(
                     model.fingerprint,
-                    [*{each.hash for each in wanted.values()}],
+                    [*{record.hash for record in records.values()}],
                     dimensions=model.dimensions,
                 )
-                self._asked[asked] = self._downloaded(_Lookup(collection, name, model, wanted, have, expected))
-        return self._asked[asked]
+                lookup = _VectorLookup(collection, name, model, records, cached, expected)
+                self._has_vectors[key] = self._download_vectors(lookup)
+        return self._has_vectors[key]
 
-    def _downloaded(self, lookup: _Lookup) -> bool:
-        lacking = {name: each for name, each in lookup.wanted.items() if each.hash not in lookup.have}
-        with self._progress.task(DOWNLOADING, len(lacking)) as task:  # whoever may not use a network refuses here
+    def _download_vectors(self, lookup: _VectorLookup) -> bool:
+        lacking = {name: record for name, record in lookup.records.items() if record.hash not in lookup.cached}
+        with self._progress.task(DOWNLOADING, len(lacking)) as task:  # raises if the network is not allowed
             try:
-                found = self._sealed(lookup.name, lookup.wanted)
-                if found:
-                    self._take(found, lookup, lacking, task.advance)
+                remote = self._find_sealed(lookup.name, lookup.records)
+                if remote:
+                    self._cache_vectors(remote, lookup, lacking, task.advance)
             except ChromaServerFailed as error:
                 if self._required:
                     raise
@@ -179,53 +191,58 @@ class SharedVectors:
                     f"{error.message} The texts of {lookup.collection.name!r} are embedded here instead."
                 )
                 return False
-        return found is not None
+        return remote is not None
 
-    def _take(
+    def _cache_vectors(
         self,
-        found: RemoteCollection,
-        lookup: _Lookup,
+        remote: RemoteCollection,
+        lookup: _VectorLookup,
         lacking: Mapping[str, ExpectedRecord],
         advance: Callable[[int], None],
     ) -> None:
-        """Download what is lacking. If that and what is here are not what somebody vouches for, all
-        is downloaded: a service may have answered otherwise here.
+        """Download the missing vectors into the cache.
+
+        If they and the cached ones do not have a vouched digest, all are downloaded, because the
+        service may have returned different vectors here.
         """
         size = lookup.model.dimensions
-        got = fetch_vectors(self._client, found, lacking, dimensions=size, advance=advance)
-        if lookup.have and digest_vectors({**lookup.have, **got}.items()) not in lookup.digests:
-            got = fetch_vectors(self._client, found, lookup.wanted, dimensions=size, advance=advance)
-        if digest_vectors({**lookup.have, **got}.items()) not in lookup.digests:  # `got` replaces what is here
+        vectors = fetch_vectors(self._client, remote, lacking, dimensions=size, advance=advance)
+        if lookup.cached and digest_vectors({**lookup.cached, **vectors}.items()) not in lookup.digests:
+            vectors = fetch_vectors(self._client, remote, lookup.records, dimensions=size, advance=advance)
+        if (
+            digest_vectors({**lookup.cached, **vectors}.items()) not in lookup.digests
+        ):  # new vectors replace cached ones
             raise self._client.make_error(
-                f"serves other vectors in {found.name} than those that the knowledge base vouches for",
-                hint="Whoever has its vectors mends it: vmrag doctor --fix",
+                f"serves other vectors in {remote.name} than those that the knowledge base vouches for",
+                hint="In a clone that has the vectors, run: vmrag doctor --fix",
             )
-        self._cache.store_vectors(lookup.model.fingerprint, got)
-        came = f"{plural(len(got), 'vector')} of {lookup.collection.name!r} came"
-        self._progress.note(f"{came} from the Chroma server ({self._client.address.display_text}).")
+        self._cache.store_vectors(lookup.model.fingerprint, vectors)
+        number = f"{plural(len(vectors), 'vector')} of {lookup.collection.name!r}"
+        self._progress.note(f"Downloaded {number} from the Chroma server ({self._client.address.display_text}).")
 
-    def _sealed(self, name: str, wanted: Mapping[str, ExpectedRecord]) -> RemoteCollection | None:
-        """The collection, once whoever is building it has finished; None where there is none."""
-        seal = CollectionSeal(len(wanted), digest_records(wanted), 0)
+    def _find_sealed(self, name: str, records: Mapping[str, ExpectedRecord]) -> RemoteCollection | None:
+        """Return the collection, after waiting for a client that is building it. None if there is
+        no such collection.
+        """
+        seal = CollectionSeal(len(records), digest_records(records), 0)
         deadline = time.monotonic() + WAIT_SECONDS
         while True:
-            building = self._client.find_collection(
-                name + BUILDING
-            )  # first: it gets the other name when it is complete
-            if found := self._client.find_collection(name):
-                if why := find_share_problem(self._client, found, seal):
-                    raise self._client.make_error(f"does not have {name} as it was built: {why}")
-                return found
+            # The name of an unfinished collection first, because it is renamed when it is complete.
+            building = self._client.find_collection(name + BUILDING)
+            if remote := self._client.find_collection(name):
+                if why := find_share_problem(self._client, remote, seal):
+                    raise self._client.make_error(f"has a changed copy of {name}: {why}")
+                return remote
             if building is None or not is_lease_current(building.metadata or {}) or time.monotonic() > deadline:
                 return None
             time.sleep(_POLL_SECONDS)
 
 
-def _expected(documents: Iterable[Document], chunking: Chunking) -> dict[str, ExpectedRecord]:
-    """The records that these documents have on a server, by id."""
-    found = {}
+def _list_expected(documents: Iterable[Document], chunking: Chunking) -> dict[str, ExpectedRecord]:
+    """Return the records that these documents have on a server, by id."""
+    records = {}
     for document in documents:
         for number, chunk in enumerate(split_document(document, chunking)):
             text_hash = content_hash(chunk.text)
-            found[record_id(document.doc_id, number, text_hash)] = ExpectedRecord(text_hash, len(chunk.text.encode()))
-    return found
+            records[record_id(document.doc_id, number, text_hash)] = ExpectedRecord(text_hash, len(chunk.text.encode()))
+    return records

@@ -2,8 +2,8 @@
 
     .git/vmrag/sources/<contents>-<format>/     a view, and the file `files`
 
-They are named by what they were made of, so that equal files are indexed once, whatever commit or
-work tree has them. Their segments lie among those of the knowledge base.
+Their names derive from their contents, so that equal files are indexed once for all commits and
+work trees. Their segments are among those of the knowledge base.
 """
 
 from __future__ import annotations
@@ -35,20 +35,20 @@ if TYPE_CHECKING:
 
 FILE_NAME = "files"
 BINDING_NAME = "bound"
-"""In a work tree's own folder: what answers for it (`SourceBinding`)."""
+"""File in a work tree's own folder that names its view (`SourceBinding`)."""
 
 MOST_BASES = 8
-"""Views that are looked at for the nearest one, the latest first."""
+"""Maximum number of views among which the nearest one is searched, the latest first."""
 
 NEAR = 100
 
 Tags = Mapping[str, Mapping[str, str]]
-"""By collection and path: the blob, and what cut it."""
+"""By collection and path: the blob, and the version of the code that cut it."""
 
 
 class SourceContents(Record, frozen=True):
-    """What a view of sources was made of. `left_out`: which files it does not hold, by collection
-    and path.
+    """The content of a view of sources. `left_out`: files without a document, by collection and
+    path.
     """
 
     collections: tuple[Collection, ...]
@@ -68,10 +68,11 @@ class SourceContents(Record, frozen=True):
 
 
 class SourceBinding(Record, frozen=True):
-    """What answers for a work tree: `view`, by the name of its folder.
+    """The view of a work tree, by the name of its folder.
 
-    `token`: how the files were; `settings`: what they were read by. `ephemeral`: some are in no
-    commit. `more`: what else is said of them, as its maker encoded it.
+    `token`: identifies the state of the files. `settings`: identifies the settings with which they
+    were read. `ephemeral`: some files are in no commit. `more`: further encoded data about the
+    view.
     """
 
     token: str
@@ -82,26 +83,26 @@ class SourceBinding(Record, frozen=True):
 
 
 Read = Callable[[str, Sequence[str]], Iterable[tuple[str, Document | NoDocument]]]
-"""Reads files of a collection, by path, as documents: as many of them, in this order, as one answer
-may cost.
+"""Read files of a collection, by path, as documents. May return only the first ones, within the
+budget of one answer.
 """
 
 
 def read_contents(folder: Path) -> SourceContents:
-    """Raises `IndexFailed`."""
+    """Return the content of a view. Raises `IndexFailed`."""
     try:
         return msgspec.msgpack.decode(storage.read_file(folder / FILE_NAME), type=SourceContents)
     except (OSError, UnicodeDecodeError, msgspec.DecodeError) as error:
-        raise IndexFailed(f"{folder.name} does not say of which files it was made: {error}") from error
+        raise IndexFailed(f"{folder.name} has an unreadable list of its files: {error}") from error
 
 
 def read_binding(places: Places) -> SourceBinding | None:
-    """What answers for a work tree; None if that is not known."""
+    """Return the view of a work tree, or None if it is unknown."""
     return _read_binding(places.source_state / BINDING_NAME)
 
 
 def write_binding(places: Places, binding: SourceBinding) -> None:
-    """Let a view answer for a work tree. One of before that had uncommitted files goes."""
+    """Bind a view to a work tree. The previous view is removed if it had uncommitted files."""
     before = read_binding(places)
     write_atomically(places.source_state / BINDING_NAME, msgspec.msgpack.encode(binding), durable=False)
     kept = Views(places.source_views)
@@ -112,7 +113,7 @@ def write_binding(places: Places, binding: SourceBinding) -> None:
 
 
 def list_bound_views(places: Places) -> set[Path]:
-    """The views of sources that some work tree answers from, or its Chroma store is made of."""
+    """Return the views of sources to which some work tree, or its Chroma store, is bound."""
     folders = list(list_worktree_folders(places))
     bindings = [_read_binding(folder / TREE / BINDING_NAME) for folder in folders]
     committed = [read_committed(folder) for folder in folders]
@@ -121,7 +122,7 @@ def list_bound_views(places: Places) -> set[Path]:
 
 
 def evict_views(places: Places, *, keep_bytes: int) -> None:
-    """Remove the spare views of sources beyond the limit, and what killed builders left."""
+    """Remove the spare views of sources beyond the limit, and files of killed builders."""
     kept = Views(places.source_views)
     kept.remove_unfinished()
     kept.evict_spare(bound=lambda: list_bound_views(places), keep_bytes=keep_bytes)
@@ -135,7 +136,7 @@ def _read_binding(path: Path) -> SourceBinding | None:
 
 
 class SourceView(NamedTuple):
-    """A view's folder, how many files it still lacks, and whether it was not there before."""
+    """A view's folder, the number of files that it still lacks, and whether it was just built."""
 
     folder: Path
     remaining: int
@@ -143,95 +144,98 @@ class SourceView(NamedTuple):
 
 
 class SourceIndexer(NamedTuple):
-    """Makes views of sources. `indexer` is called only if something has to be indexed."""
+    """Build views of sources. `indexer` is called only if something must be indexed."""
 
     views: Views
     read_files: Read
     indexer: Callable[[], DocumentIndexer]
     progress: Progress
 
-    def provide_view(self, wanted: SourceContents, *, durable: bool, most: int | None = None) -> SourceView:
-        """A usable view of these files; where there is none, it is derived from the nearest one.
+    def provide_view(self, contents: SourceContents, *, durable: bool, most: int | None = None) -> SourceView:
+        """Return a usable view of these files. If it is missing, it is derived from the nearest
+        one.
 
-        `durable`: it survives a power cut. `most`: index so many files now, and leave others to
-        the next call. A view that cannot be written is kept in memory. Raises what `read_files`
-        and models raise.
+        `durable`: flush it to disk, so that it survives a power cut. `most`: index at most so many
+        files now, and leave the others to the next call. A view that cannot be written is kept in
+        memory. Raises the errors of `read_files` and of models.
         """
         try:
-            return self.make_view(wanted, durable=durable, most=most)
+            return self.make_view(contents, durable=durable, most=most)
         except (OSError, FileFailed, IndexFailed) as error:
             if not refuses_writing(error):
                 raise
-        return self._replace(views=MemoryViews(self.views.root)).make_view(wanted, durable=durable, most=most)
+        return self._replace(views=MemoryViews(self.views.root)).make_view(contents, durable=durable, most=most)
 
-    def make_view(self, wanted: SourceContents, *, durable: bool, most: int | None) -> SourceView:
-        """Provide a view at one place. Raises if it cannot be written."""
+    def make_view(self, contents: SourceContents, *, durable: bool, most: int | None) -> SourceView:
+        """Provide a view in one place. Raises if it cannot be written."""
         kept = self.views
         with kept.segments.pause_collection(), contextlib.ExitStack() as held:
-            base = _find_nearest(kept, wanted, held) if kept.find_problem(wanted.key) else None
-            left = 0
-            if most is not None and kept.find_problem(wanted.key):
-                wanted, left = _take_part(wanted, read_contents(base).tags if base else {}, most)
-            if not kept.find_problem(wanted.key):
-                path = kept.view_path(wanted.key)
+            base = _find_nearest(kept, contents, held) if kept.find_problem(contents.key) else None
+            remaining = 0
+            if most is not None and kept.find_problem(contents.key):
+                contents, remaining = _select_part(contents, read_contents(base).tags if base else {}, most)
+            if not kept.find_problem(contents.key):
+                path = kept.view_path(contents.key)
                 kept.mark_used(path)
-                return SourceView(path, left, is_new=False)
-            path, unread = self._derive(wanted, base, durable=durable)
-            return SourceView(path, left + unread, is_new=True)
+                return SourceView(path, remaining, is_new=False)
+            path, unread = self._derive_view(contents, base, durable=durable)
+            return SourceView(path, remaining + unread, is_new=True)
 
-    def _derive(self, wanted: SourceContents, base: Path | None, *, durable: bool) -> tuple[Path, int]:
-        """Return a new view, and how many of the files it lacks."""
+    def _derive_view(self, contents: SourceContents, base: Path | None, *, durable: bool) -> tuple[Path, int]:
+        """Return a new view, and the number of the files that it lacks."""
         kept = self.views
         with kept.temporary_folder() as folder:
             try:
-                held = self._build(folder, wanted, base, durable=durable)
-            except IndexFailed:  # damage may show only when a segment is taken over
+                held = self._build_view(folder, contents, base, durable=durable)
+            except IndexFailed:  # reusing a segment may reveal damage
                 if base is None:
                     raise
-                held = self._build(folder, wanted, None, durable=durable)
-            unread = _count(wanted.tags) - _count(held.tags)
+                held = self._build_view(folder, contents, None, durable=durable)
+            unread = _count_files(contents.tags) - _count_files(held.tags)
             if durable:
                 return kept.publish(folder, held.key), unread
             path = kept.view_path(held.key)
             kept.move_into_place(folder, path, problem=lambda: kept.find_problem(held.key))
             return path, unread
 
-    def _build(self, folder: Path, wanted: SourceContents, base: Path | None, *, durable: bool) -> SourceContents:
-        """Return what the view holds of the files."""
+    def _build_view(self, folder: Path, sources: SourceContents, base: Path | None, *, durable: bool) -> SourceContents:
+        """Return the files that the view contains."""
         from vmrag_link.index.draft import Draft
 
         before, view = SourceContents((), {}), IndexView()
         if base and not find_damaged_segments(base):
             before, view = read_contents(base), views.read_view(base)
         with Draft(self.views.segments, view) as draft:
-            left_out, unread = self._add(draft, wanted, before, _take_over(draft, wanted, before))
+            left_out, unread = self._add_files(draft, sources, before, _remove_changed(draft, sources, before))
             storage.make_folder(folder)
             tags = {
                 name: {path: tag for path, tag in files.items() if path not in unread[name]}
-                for name, files in wanted.tags.items()
+                for name, files in sources.tags.items()
             }
-            contents = msgspec.structs.replace(wanted, tags=tags, left_out=left_out)
+            contents = msgspec.structs.replace(sources, tags=tags, left_out=left_out)
             storage.write_file(folder / FILE_NAME, msgspec.msgpack.encode(contents))
             draft.publish(folder, revision=contents.key, durable=durable)
             return contents
 
-    def _add(
-        self, draft: Draft, wanted: SourceContents, before: SourceContents, stay: Mapping[str, set[str]]
+    def _add_files(
+        self, draft: Draft, contents: SourceContents, before: SourceContents, stay: Mapping[str, set[str]]
     ) -> tuple[dict[str, dict[str, NoDocument]], dict[str, set[str]]]:
-        """Read and add the files that do not `stay` as they are. Return which are no documents, and
-        which were not read, because that would cost too much now.
+        """Read and add the files that are not in `stay`. Return the files that are not documents,
+        and those that were not read because of their cost.
         """
         left_out: dict[str, dict[str, NoDocument]] = {}
         new: dict[str, list[str]] = {}
-        for name, tags in wanted.tags.items():
-            known, kept = before.left_out.get(name, {}), stay.get(name, set())
-            left_out[name] = {path: each for path, each in known.items() if path in kept and not each.here}
-            # Files that failed here come last: they may cost much again.
-            again = [path for path, each in known.items() if each.here and path in tags]
+        for name, tags in contents.tags.items():
+            left_out_before, kept = before.left_out.get(name, {}), stay.get(name, set())
+            left_out[name] = {
+                path: reason for path, reason in left_out_before.items() if path in kept and not reason.here
+            }
+            # Files that failed on this machine come last, because they may be slow again.
+            again = [path for path, reason in left_out_before.items() if reason.here and path in tags]
             new[name] = [*(path for path in tags if path not in kept and path not in again), *again]
         unread = {name: set(paths) for name, paths in new.items()}
 
-        def documents(name: str) -> Iterator[Document]:
+        def read_documents(name: str) -> Iterator[Document]:
             for path, file in self.read_files(name, new[name]):
                 unread[name].discard(path)
                 if isinstance(file, Document):
@@ -240,21 +244,21 @@ class SourceIndexer(NamedTuple):
                     left_out[name][path] = file
 
         with self.progress.task(INDEXING, sum(map(len, new.values()))) as task:
-            lacking = {name: why for name, why in draft.unembedded().items() if name in wanted.tags}
-            some = ((name, documents(name)) for name in sorted(new) if new[name])
-            self.indexer().add_documents(draft, some, task, lacking=lacking)
+            lacking = {name: why for name, why in draft.unembedded().items() if name in contents.tags}
+            by_collection = ((name, read_documents(name)) for name in sorted(new) if new[name])
+            self.indexer().add_documents(draft, by_collection, task, lacking=lacking)
         return left_out, unread
 
 
-def _find_nearest(kept: Views, wanted: SourceContents, held: contextlib.ExitStack) -> Path | None:
-    """The sound view with the fewest other files, locked in `held`."""
+def _find_nearest(kept: Views, contents: SourceContents, held: contextlib.ExitStack) -> Path | None:
+    """Return the intact view with the fewest differing files, locked in `held`."""
     best: tuple[int, Path] | None = None
-    total = _count(wanted.tags)
-    for each in kept.list_views()[:MOST_BASES]:
+    total = _count_files(contents.tags)
+    for view in kept.list_views()[:MOST_BASES]:
         with contextlib.suppress(IndexFailed):
-            differing = _count_differing(read_contents(each.path).tags, wanted.tags)
+            differing = _count_differing(read_contents(view.path).tags, contents.tags)
             if best is None or differing < best[0]:
-                best = (differing, each.path)
+                best = (differing, view.path)
             if differing <= max(NEAR, total // 10):
                 break
     if best is None or best[0] > 2 * total:
@@ -268,21 +272,23 @@ def _find_nearest(kept: Views, wanted: SourceContents, held: contextlib.ExitStac
     return path
 
 
-def _take_part(wanted: SourceContents, there: Tags, most: int) -> tuple[SourceContents, int]:
-    """What is there as it is wanted, with so many more files, and the number of the others."""
+def _select_part(contents: SourceContents, existing: Tags, most: int) -> tuple[SourceContents, int]:
+    """Return the existing files that are wanted, with up to `most` more, and the number of the
+    others.
+    """
     part: dict[str, dict[str, str]] = {}
-    left = 0
-    for name, tags in wanted.tags.items():
-        same = there.get(name, {})
+    remaining = 0
+    for name, tags in contents.tags.items():
+        same = existing.get(name, {})
         kept = {path: tag for path, tag in tags.items() if same.get(path) == tag}
         new = [path for path in tags if path not in kept]
-        taken = set(new[:most])
-        part[name] = {path: tag for path, tag in tags.items() if path in kept or path in taken}
-        most, left = most - len(taken), left + len(new) - len(taken)
-    return msgspec.structs.replace(wanted, tags=part), left
+        selected = set(new[:most])
+        part[name] = {path: tag for path, tag in tags.items() if path in kept or path in selected}
+        most, remaining = most - len(selected), remaining + len(new) - len(selected)
+    return msgspec.structs.replace(contents, tags=part), remaining
 
 
-def _count(tags: Tags) -> int:
+def _count_files(tags: Tags) -> int:
     return sum(map(len, tags.values()))
 
 
@@ -291,19 +297,23 @@ def _count_differing(one: Tags, other: Tags) -> int:
     return sum(len(one.get(name, {}).items() ^ other.get(name, {}).items()) for name in names)
 
 
-def _take_over(draft: Draft, wanted: SourceContents, before: SourceContents) -> dict[str, set[str]]:
-    """Remove what is not wanted as it is, and return which files stay, by collection."""
-    definitions = {collection.name: collection for collection in wanted.collections}
+def _remove_changed(draft: Draft, contents: SourceContents, before: SourceContents) -> dict[str, set[str]]:
+    """Remove changed and unwanted files from the draft, and return the files that stay, by
+    collection.
+    """
+    definitions = {collection.name: collection for collection in contents.collections}
     stay: dict[str, set[str]] = {}
     for name, held in draft.list_collections().items():
         if name not in definitions or not indexes_equally(held, definitions[name]):
             draft.drop_collection(name)
             continue
         draft.redefine_collection(definitions[name])
-        tags, there = wanted.tags.get(name, {}), before.tags.get(name, {})
+        tags, tags_before = contents.tags.get(name, {}), before.tags.get(name, {})
         without = before.left_out.get(name, {})
-        stay[name] = {path for path, tag in there.items() if tags.get(path) == tag}
-        draft.remove_documents(name, sorted(path for path in there if path not in stay[name] and path not in without))
+        stay[name] = {path for path, tag in tags_before.items() if tags.get(path) == tag}
+        draft.remove_documents(
+            name, sorted(path for path in tags_before if path not in stay[name] and path not in without)
+        )
     for name in definitions.keys() - stay.keys():
         draft.create_collection(definitions[name])
     return stay

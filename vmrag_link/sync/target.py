@@ -1,5 +1,5 @@
-"""What a work tree should stand at, by HEAD and the pin, and how it stands to that, in sentences
-for a person. Reads only.
+"""The state that HEAD and the pin request for a work tree, and sentences about differences from it.
+This module only reads.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ Attachment = Literal["detached", "attached", "behind", "held"]
 
 
 class Trigger(Record, frozen=True):
-    """HEAD's symbolic name (None: detached) and the pin's bytes (None: no pin). A change makes a
-    sync due.
+    """HEAD's symbolic name (None: detached) and the pin's bytes (None: no pin). If they change, a
+    sync is needed.
     """
 
     symbolic: str | None
@@ -37,16 +37,21 @@ class Trigger(Record, frozen=True):
 
 
 class Target(Record, frozen=True):
-    """What the trigger asks for.
+    """The state that the trigger requests.
 
-    `kb_branch` is the KB branch of HEAD's code branch, if it was made already; `attachment` says
-    how it relates to a usable pin: no such branch (`detached`: the revision is read by hash), at
-    the pin (`attached`), elsewhere without uncommitted documents (`behind`), elsewhere with some
-    (`held`). A pin that moved moves the branch along, with its uncommitted documents. `problem`:
-    why a pin is malformed; or, of a revision that is as good as missing, what it holds that must
-    not be read. `in_use_by` is the git directory of another work tree that writes HEAD's branch;
-    this one's documents then go to a KB branch of its own, which its first write makes. `own`: that
-    is `kb_branch`.
+    `kb_branch` is the KB branch of HEAD's code branch, if it exists. `attachment` is its relation
+    to a usable pin:
+
+    * `detached`: there is no such branch, and the revision is read by its hash.
+    * `attached`: the branch is at the pin.
+    * `behind`: it is elsewhere, without uncommitted documents.
+    * `held`: it is elsewhere, with uncommitted documents.
+
+    If the pin moves, the branch moves with its uncommitted documents. `problem`: why a pin is
+    malformed, or the forbidden content of a revision that counts as missing. `in_use_by` is the git
+    directory of another work tree that writes HEAD's branch. Then the documents of this work tree
+    go to a separate KB branch, which its first write creates. `has_own_branch`: `kb_branch` is that
+    branch.
     """
 
     trigger: Trigger
@@ -60,17 +65,17 @@ class Target(Record, frozen=True):
 
     @property
     def revision(self) -> str:
-        assert self.pin is not None  # noqa: S101  asked only in the states `pinned` and `missing`
+        assert self.pin is not None  # noqa: S101  used only in the states `pinned` and `missing`
         return self.pin.dolt_commit
 
     @property
     def at(self) -> At:
-        """Where a write to this target reads documents."""
+        """The place where a write to this target reads documents."""
         return WorkingSet(self.kb_branch.name) if self.kb_branch else self.revision
 
 
 def read_pinned_revision(places: Places, trigger: Trigger) -> str | None:
-    """The revision that the pin names; None where there is no pin, or none that can be read."""
+    """Return the revision that the pin names, or None without a readable pin."""
     try:
         return read_pin(places.kb, trigger.pin).dolt_commit if trigger.pin is not None else None
     except PinMalformed:
@@ -78,7 +83,7 @@ def read_pinned_revision(places: Places, trigger: Trigger) -> str | None:
 
 
 def read_own_pin(places: Places, data: bytes) -> Pin:
-    """The work tree's pin. Raises `PinMalformed`, whose hint is what brings back this one."""
+    """Return the work tree's pin. Raises `PinMalformed`, with a hint that restores the pin."""
     try:
         return read_pin(places.kb, data)
     except PinMalformed as error:
@@ -89,49 +94,51 @@ def read_own_pin(places: Places, data: bytes) -> Pin:
 
 
 def read_trigger(places: Places) -> Trigger:
+    """Return HEAD's name and the pin as they are now."""
     return Trigger(plumbing.read_head(places).symbolic, plumbing.read_pin_bytes(places))
 
 
 def resolve_target(places: Places, engine: Engine, trigger: Trigger, *, bound: str | None = None) -> Target:
-    """What HEAD and the pin ask for. The branch that the pin names is information only.
+    """Return the state that HEAD and the pin request. The branch in the pin is information only.
 
-    `bound`: the revision that the work tree answers from already. It was checked before, and is not
-    again.
+    `bound`: the revision of the bound index. It was checked before, and is not checked again.
     """
-    branch, other, own = _writing(places, engine, trigger)
-    there = Target(trigger, "no_pin", kb_branch=branch, in_use_by=other, has_own_branch=own)
+    branch, other, has_own_branch = _find_writable_branch(places, engine, trigger)
+    target = Target(trigger, "no_pin", kb_branch=branch, in_use_by=other, has_own_branch=has_own_branch)
     if trigger.pin is None:
-        return there
+        return target
     try:
         pin = read_own_pin(places, trigger.pin)
     except PinMalformed as problem:
-        return msgspec.structs.replace(there, state="malformed", problem=problem)
+        return msgspec.structs.replace(target, state="malformed", problem=problem)
     if not engine.has_revision(pin.dolt_commit):
-        return msgspec.structs.replace(there, state="missing", pin=pin)
+        return msgspec.structs.replace(target, state="missing", pin=pin)
     refusal = engine.find_refusal(pin.dolt_commit) if pin.dolt_commit != bound else None
     if refusal:
-        return msgspec.structs.replace(there, state="missing", pin=pin, problem=refusal)
-    return msgspec.structs.replace(there, state="pinned", pin=pin, attachment=_attachment(branch, pin))
+        return msgspec.structs.replace(target, state="missing", pin=pin, problem=refusal)
+    return msgspec.structs.replace(target, state="pinned", pin=pin, attachment=_find_attachment(branch, pin))
 
 
-def _writing(places: Places, engine: Engine, trigger: Trigger) -> tuple[KbBranch | None, Path | None, bool]:
-    """`kb_branch`, `in_use_by` and `own` of the target.
+def _find_writable_branch(
+    places: Places, engine: Engine, trigger: Trigger
+) -> tuple[KbBranch | None, Path | None, bool]:
+    """Return `kb_branch`, `in_use_by` and `has_own_branch` of the target.
 
-    A KB branch of its own counts for as long as the other work tree stays, and as it holds what
-    this one wrote: leaving it then would hide that.
+    A separate KB branch is used as long as the other work tree is on the branch, and as long as it
+    has documents of this work tree, because leaving it would hide them.
     """
     if trigger.branch is None or trigger.symbolic is None:
         return None, None, False
     other = lease.find_holder(places, trigger.symbolic)
-    name = plumbing.find_kb_branch(places, trigger.branch, own=True)
-    mine = engine.find_branch(name) if name else None
-    if mine and (other or mine.dirty or mine.head == read_pinned_revision(places, trigger)):
-        return mine, other, True
+    name = plumbing.find_kb_branch(places, trigger.branch, of_tree=True)
+    own_branch = engine.find_branch(name) if name else None
+    if own_branch and (other or own_branch.dirty or own_branch.head == read_pinned_revision(places, trigger)):
+        return own_branch, other, True
     name = None if other else plumbing.find_kb_branch(places, trigger.branch)
     return (engine.find_branch(name) if name else None), other, False
 
 
-def _attachment(branch: KbBranch | None, pin: Pin) -> Attachment:
+def _find_attachment(branch: KbBranch | None, pin: Pin) -> Attachment:
     if branch is None:
         return "detached"
     if branch.head == pin.dolt_commit:
@@ -140,13 +147,15 @@ def _attachment(branch: KbBranch | None, pin: Pin) -> Attachment:
 
 
 def list_dirty_branches(engine: Engine, target: Target) -> list[str]:
-    """KB branches with uncommitted documents, but for the target's own."""
-    own = target.kb_branch.name if target.kb_branch else None
-    return [branch.name for branch in engine.list_branches() if branch.dirty and branch.name != own]
+    """Return the KB branches with uncommitted documents, except the target's own."""
+    target_branch = target.kb_branch.name if target.kb_branch else None
+    return [branch.name for branch in engine.list_branches() if branch.dirty and branch.name != target_branch]
 
 
 def describe_left_behind(target: Target) -> tuple[str, ...]:
-    """What of HEAD's KB branch the pin does not show, with the command that brings it back."""
+    """Return a note about content of HEAD's KB branch that the pin does not include, with the
+    command to return to it.
+    """
     branch = target.kb_branch
     if branch is None or target.attachment not in ("held", "behind"):
         return ()
@@ -155,7 +164,7 @@ def describe_left_behind(target: Target) -> tuple[str, ...]:
         if target.attachment == "held"
         else describe_unpinned(branch, target.revision)
     )
-    return (f"{what} To go back there: {restore_command(branch)} (and here again: vmrag pin {target.revision})",)
+    return (f"{what} To move the pin there: {restore_command(branch)} (and back: vmrag pin {target.revision})",)
 
 
 def describe_held(branch: KbBranch, pinned: str) -> str:
@@ -167,16 +176,17 @@ def describe_unpinned(branch: KbBranch, pinned: str) -> str:
 
 
 def restore_command(branch: KbBranch) -> str:
-    """The command after which the pin names the branch's head again."""
+    """Return the command that moves the pin to the branch's head."""
     return f"vmrag pin {branch.head}" if branch.dirty else "vmrag pin"
 
 
 def describe_left_revision(branch: KbBranch) -> str:
-    """A reset is gone back on by a pin; a rebase that dropped knowledge is mended by a merge."""
-    back = f"To go back: vmrag pin {branch.head}; to have what it holds here, too: vmrag merge {branch.head}"
-    return f"{branch.name!r} left revision {branch.head[:7]}, which is kept. {back}"
+    """Return the note about a left revision: a pin undoes a reset, a merge restores documents that
+    a rebase dropped.
+    """
+    commands = f"To go back: vmrag pin {branch.head}; to merge its documents: vmrag merge {branch.head}"
+    return f"{branch.name!r} left revision {branch.head[:7]}, which is kept. {commands}"
 
 
 def describe_stay(code_branch: str) -> str:
-    there = quoted(code_branch)
-    return f"uncommitted documents stay with {code_branch!r}; they are there again after: git switch {there}"
+    return f"uncommitted documents stay with {code_branch!r}; to get them back: git switch {quoted(code_branch)}"
