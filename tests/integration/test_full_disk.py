@@ -65,7 +65,7 @@ def test_where_no_index_can_be_built_the_bound_one_answers_and_says_so(project, 
         fill(0)
         answer = project.ask("query", "rest and sleep")
         assert (answer["kb"]["commit"], answer["kb"]["in_sync"]) == (before, False)
-        assert "cannot be followed now" in answer["notes"][0]
+        assert "syncing to it failed" in answer["notes"][0]
         assert "uv.md" in {each["doc_id"] for each in project.ask("list")["documents"]}, "rows need no index"
         project.vmrag("rm", "uv.md", "--collection", "handbook")
         assert error_of(project.run_quietly("sync", "--json"))["hint"].count("vmrag gc --apply")

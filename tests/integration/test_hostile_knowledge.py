@@ -169,7 +169,7 @@ def test_a_pin_at_rows_that_are_no_texts_leaves_the_old_knowledge_answering_with
     bob.git("pull", "-q")
     answer = bob.ask("query", "certificates")
     assert answer["kb"]["commit"] == old
-    assert "it cannot be followed now" in answer["notes"][0]
+    assert "syncing to it failed" in answer["notes"][0]
     assert bob.vmrag("sync", "--json", code=3).error["code"] == "DATABASE_ERROR"
 
 

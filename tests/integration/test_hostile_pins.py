@@ -426,7 +426,7 @@ def test_the_remote_of_a_strangers_settings_is_not_contacted(victim, scene, what
     remote = scene.filled(UNTRUSTED[what])
     for command, code in (("fetch", 0), ("push", 0), ("pull", 3)):  # the branch has no upstream
         does_not_count(victim, remote, command, code=code)
-    assert "pins no knowledge" in victim.answers_from_before().out
+    assert "has no pin" in victim.answers_from_before().out
 
 
 def test_a_pin_that_was_written_with_a_strangers_settings_goes_nowhere(victim, scene):

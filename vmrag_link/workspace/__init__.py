@@ -1,4 +1,4 @@
-"""A git work tree with its view of the knowledge base: what every operation starts from."""
+"""A git work tree with its view of the knowledge base: the input of every operation."""
 
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -10,9 +10,9 @@ if TYPE_CHECKING:
     from vmrag_link.workspace.source_tree import SourceStore
 
     DocumentStore: TypeAlias = Workspace | LocalStore
-    """Where documents are read and written: as the pin says, or on this machine alone."""
+    """Store in which documents are read and written: at the pin, or on this machine only."""
 
     ReadableStore: TypeAlias = DocumentStore | SourceStore
-    """Where documents are read: there, or in files of the tree."""
+    """Store from which documents are read: one of those, or the files of the tree."""
 
 __all__ = ["DocumentStore", "LocalStore", "Moment", "ReadableStore", "SourceStore", "View", "Workspace"]

@@ -25,7 +25,9 @@ if TYPE_CHECKING:
 
 
 class WorkspaceChroma(NamedTuple):
-    """Its parts are made of the settings when they are asked for. Raises `ConfigInvalid`."""
+    """The parts are built from the settings on access, which raises `ConfigInvalid` for invalid
+    settings.
+    """
 
     places: Places
     views: Views
@@ -35,17 +37,19 @@ class WorkspaceChroma(NamedTuple):
 
     @property
     def local(self) -> ChromaStores:
-        """Chroma's stores, for its own clients."""
+        """Chroma's stores on this machine, for Chroma's own clients."""
         index = self.settings.config.index
         stores = Stores(self.places.chroma, store_documents=index.store_documents)
         return ChromaStores(self.places, self.views, stores, index.chroma, self._rules)
 
     @property
     def _rules(self) -> str:
-        """A text that differs if other files of a commit are in a store; empty if no file is."""
+        """A text that differs if other files of a commit are in a store. It is empty if no files
+        are.
+        """
         config, places = self.settings.config, self.places
-        proposed = not (places.config.exists() or places.pin.exists())
-        if config.chroma.sources == "off" or not (config.sources or proposed):
+        is_proposed = not (places.config.exists() or places.pin.exists())
+        if config.chroma.sources == "off" or not (config.sources or is_proposed):
             return ""
         named = msgspec.to_builtins(config.sources) if "sources" in self.settings.loaded.machine else []
         writable = [source.collection for source in config.sources if source.write]
@@ -55,28 +59,28 @@ class WorkspaceChroma(NamedTuple):
 
     @property
     def server(self) -> ServerAddress | None:
-        """The Chroma server through which indexes are shared, if there is one."""
+        """The Chroma server that shares indexes, or None."""
         if self.settings.config.chroma.mode == "embedded":
             return None
         return trusted.choose_server(self.settings.loaded)
 
     @property
     def sharing(self) -> Sharing:
-        """How the bound views stand to the server."""
+        """The bound views and the server."""
         from vmrag_link.sync.chroma_sharing import Sharing
 
         return Sharing(self.places, self.views, self.server, self.settings.config.chroma.share)
 
     @property
     def publisher(self) -> Publisher:
-        """What puts indexes on the server."""
+        """The data for putting indexes on the server."""
         from vmrag_link.sync.chroma_sharing import Publisher
 
         settings = self.settings
         return Publisher(self.engine(), self.vectors, settings.config.index.store_documents, settings.lock_timeout)
 
     def start_following(self) -> None:
-        """Let the stores, here and on the server, come after the bound index."""
+        """Let the stores, on this machine and on the server, follow the bound index."""
         self.local.start_following()
         if self.settings.config.chroma.mode != "embedded":
             self.sharing.start_sharing(self.local.start_builder)

@@ -21,11 +21,11 @@ WHOLE = 100
 
 
 def bind_files(ws: Workspace) -> None:
-    """Index the files of HEAD's commit, and let this worktree's store be made of them.
+    """Index the files of HEAD's commit, and bind them to this worktree's store.
 
     Edited files are left out, because a store does not change. A collection that is also stored is
-    only hidden when the store is made (`OpenIndex`). Raises `SourcesIncomplete`,
-    and the errors of `Sources.at`.
+    only hidden when the store is built (`OpenIndex`). Raises `SourcesIncomplete`, and the errors of
+    `Sources.open_commit`.
     """
     chroma, commit = ws.chroma.local, plumbing.read_head(ws.places).commit
     if not chroma.rules or commit is None:
@@ -55,9 +55,9 @@ def select_sources(ws: Workspace, config: Config) -> Config:
 
 
 def bind_lacking_files(ws: Workspace, log: Callable[[str], None]) -> None:
-    """Bring the files of this worktree's store to HEAD if they are at another commit.
+    """Update the files of this worktree's store if they are at another commit than HEAD.
 
-    What makes that impossible is remembered, and the store is made without files.
+    A failure is recorded, and the store is built without files.
     """
     chroma = ws.chroma.local
     if not chroma.lacks_files():

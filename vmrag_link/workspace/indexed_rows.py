@@ -1,4 +1,4 @@
-"""Whole documents, put together from what an index holds of them."""
+"""Whole documents, reconstructed from the chunks in an index."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ from vmrag_link.models import (
 
 
 class IndexedRows:
-    """The documents of an index that nobody changes meanwhile; it is of one place, whatever `at`
-    says.
+    """The documents of an index that does not change meanwhile. It has one place, regardless of
+    `at`.
 
-    Raises `IndexFailed` for a text that is not the document's.
+    Raises `IndexFailed` for a text that differs from the document's.
     """
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         held = contents.read_collections(folder)
-        self._held = {name: each.collection for name, each in held.items()}
+        self._held = {name: indexed.collection for name, indexed in held.items()}
         self._paths: Mapping[str, Mapping[str, str]] | None = None
-        self._counts = {name: each.documents for name, each in held.items()}
+        self._counts = {name: indexed.documents for name, indexed in held.items()}
 
     def list_collections(self, _at: At) -> list[Collection]:
         return [self._held[name] for name in sorted(self._held)]
@@ -43,38 +43,38 @@ class IndexedRows:
     def read_headers(
         self, at: At, *, collection: str | None = None, ids: Iterable[str] | None = None
     ) -> Generator[DocumentHeader, None, None]:
-        """Sorted by (collection, doc_id)."""
+        """Yield headers sorted by (collection, doc_id)."""
         del at
-        for name in self._names(collection):
+        for name in self._select_names(collection):
             with contents.open_reader(self._folder) as reader:
-                found = [header for header, _ in _locate_documents(reader, name, ids)]
-            yield from sorted(found, key=lambda each: each.doc_id)
+                headers = [header for header, _ in _locate_documents(reader, name, ids)]
+            yield from sorted(headers, key=lambda header: header.doc_id)
 
     def read_documents(
         self, at: At, *, collection: str | None = None, ids: Iterable[str] | None = None
     ) -> Generator[Document, None, None]:
-        """Sorted by (collection, doc_id)."""
+        """Yield documents sorted by (collection, doc_id)."""
         del at
-        for name in self._names(collection):
+        for name in self._select_names(collection):
             with contents.open_reader(self._folder) as reader:
                 for header, rows in sorted(
                     _locate_documents(reader, name, ids), key=lambda locate_document: locate_document[0].doc_id
                 ):
-                    yield self._document(header, list(reader.read_texts(rows).values()))
+                    yield self._build_document(header, list(reader.read_texts(rows).values()))
 
     def find_document(self, at: At, collection: str, doc_id: str) -> Document | None:
         return next(iter(self.read_documents(at, collection=collection, ids=[doc_id])), None)
 
     def list_sources(self, at: At, collection: str) -> list[tuple[str, str]]:
-        """(id, path) of each document that is a file."""
-        found = self.read_headers(at, collection=collection) if self._is_source(collection) else ()
-        return [(header.doc_id, self._path_of(header)) for header in found]
+        """Return (id, path) of each document that is a file."""
+        headers = self.read_headers(at, collection=collection) if self._is_source(collection) else ()
+        return [(header.doc_id, self._find_path(header)) for header in headers]
 
     def list_ids(self, at: At, collection: str, *, prefix: str) -> list[str]:
-        found = (header.doc_id for header in self.read_headers(at, collection=collection))
-        return sorted((each for each in found if each.startswith(prefix)), key=str.encode)
+        ids = (header.doc_id for header in self.read_headers(at, collection=collection))
+        return sorted((doc_id for doc_id in ids if doc_id.startswith(prefix)), key=str.encode)
 
-    def _path_of(self, header: DocumentHeader) -> str:
+    def _find_path(self, header: DocumentHeader) -> str:
         """Return the path of a document that is a file."""
         if not self._held[header.collection].has_notes:
             return header.doc_id
@@ -84,20 +84,20 @@ class IndexedRows:
             self._paths = source_views.read_contents(self._folder).paths
         return self._paths.get(header.collection, {}).get(header.doc_id, header.doc_id)
 
-    def _names(self, collection: str | None) -> list[str]:
+    def _select_names(self, collection: str | None) -> list[str]:
         return sorted(self._held) if collection is None else [collection] if collection in self._held else []
 
     def _is_source(self, collection: str) -> bool:
         return collection in self._held and self._held[collection].kind == SOURCE
 
-    def _document(self, header: DocumentHeader, texts: list[str]) -> Document:
+    def _build_document(self, header: DocumentHeader, texts: list[str]) -> Document:
         name = header.collection
         text = chunking.join_chunks(texts, self._held[name].chunking)
         if content_hash(text) != header.content_hash:
             raise IndexFailed(f"The index does not hold the text of {name}/{header.doc_id}.")
         if not self._is_source(name):
             return Document(name, header.doc_id, header.title, text, header.content_hash, header.metadata)
-        path = self._path_of(header)
+        path = self._find_path(header)
         file_format = formats.find_built_in(path)
         return Document(
             *(name, header.doc_id, header.title, text, header.content_hash, header.metadata),

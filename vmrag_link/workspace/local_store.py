@@ -1,10 +1,10 @@
-"""Documents that stay on this machine: shared by all work trees, whatever is checked out.
+"""Documents that stay on this machine, shared by all work trees and all checkouts.
 
-    <git common dir>/vmrag/local/kb/      their rows, on one branch that is never committed
-    <git common dir>/vmrag/local/index/   a view of them, which follows when it is next read
+    <git common dir>/vmrag/local/kb/      their rows, on one branch without commits
+    <git common dir>/vmrag/local/index/   a view of them, updated when it is next read
     <git common dir>/vmrag/local/segments/
 
-No pin names them, and nothing that travels reads them.
+No pin names them, and they are never pushed.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 
 
 class StoreBesideWorkTree:
-    """Has a work tree's settings and models."""
+    """A store with a work tree's settings and models."""
 
     def __init__(self, ws: WorkTree) -> None:
         self._ws = ws
@@ -86,7 +86,7 @@ class StoreBesideWorkTree:
 
 BRANCH = "local"
 AT = WorkingSet(BRANCH)
-"""Where all rows are."""
+"""The place of all rows."""
 
 _AUTHOR = "vmrag-link <vmrag-link@localhost>"
 
@@ -94,7 +94,7 @@ T = TypeVar("T")
 
 
 class LocalStore(StoreBesideWorkTree):
-    """What a work tree's tools keep on this machine. It has the work tree's settings and models."""
+    """Documents that a work tree's tools keep on this machine."""
 
     def __init__(self, ws: WorkTree) -> None:
         super().__init__(ws)
@@ -105,7 +105,7 @@ class LocalStore(StoreBesideWorkTree):
         if self._engine is not None:
             self._engine.close()
             self._engine = None
-            self.__dict__.pop("base", None)  # another one may lie there when it is opened again
+            self.__dict__.pop("base", None)  # another store may exist when it is opened again
 
     def create_indexer(self) -> Indexer:
         from vmrag_link.sync.indexer import Indexer
@@ -116,36 +116,37 @@ class LocalStore(StoreBesideWorkTree):
 
     @property
     def exists(self) -> bool:
-        """Whether anything was ever kept here."""
+        """True if documents were ever kept here."""
         folder = self.places.local_kb
         return opening.engine_exists(folder) or opening.is_lost(folder)
 
     @property
     def remedy(self) -> str:
-        """What helps where the rows are damaged: a new beginning, beside them."""
-        return f"{set_aside(self.places.local_kb)}   (nothing else holds what is in there)"
+        """The command for damaged rows: it moves them aside, for an empty store."""
+        return f"{set_aside(self.places.local_kb)}   (there is no other copy of these documents)"
 
     @property
     def engine(self) -> Engine:
-        """The embedded engine, whichever the knowledge base has; made when it is first needed.
+        """The embedded engine, independent of the knowledge base's engine. It is created on first
+        use.
 
-        Raises as `opening.open_engine`.
+        Raises the errors of `opening.open_engine`.
         """
         if self._engine is None:
-            self._engine = self._open()
+            self._engine = self._open_engine()
         return self._engine
 
     @cached_property
     def base(self) -> str:
-        """The revision on which the rows lie uncommitted: one without any."""
+        """The empty revision on which the rows are uncommitted."""
         return read_root(self.engine)
 
-    def _open(self) -> Engine:
+    def _open_engine(self) -> Engine:
         folder = self.places.local_kb
         if opening.is_lost(folder):
             raise EngineFailed(
                 f"The documents that stay on this machine were in {folder}, and their file is missing.",
-                hint=f"put the file back from a backup; or, to start without them: {self.remedy}",
+                hint=f"restore the file from a backup; or, to start without them: {self.remedy}",
                 path=str(folder),
             )
         if not self.exists:
@@ -153,14 +154,14 @@ class LocalStore(StoreBesideWorkTree):
             from vmrag_link.git import sidecar_repo
 
             sidecar_repo.prepare_folders(self.places)
-            with contextlib.suppress(AlreadyInitialized):  # by another process, a moment ago
+            with contextlib.suppress(AlreadyInitialized):  # created by another process just now
                 opening.create_engine("doltlite", folder, author=_AUTHOR, date=clock.now()).close()
         try:
             engine = opening.open_engine(folder, lock_timeout=self.lock_timeout, limits=self._ws.settings.limits)
         except EngineUnwritable:
             raise
         except EngineFailed as error:
-            # No remote has it. Of a file that was only cut, much may be left.
+            # No remote has a copy. A truncated file may still contain many documents.
             error.hint = f"{self.remedy}; or: {error.hint}" if "expected" in error.details else self.remedy
             raise
         try:
@@ -179,13 +180,15 @@ class LocalStore(StoreBesideWorkTree):
 
 
 class LocalReader:
-    """Reads the index, and brings it on first where documents were stored since."""
+    """Read the index, after updating it if documents were stored since."""
 
     def __init__(self, store: LocalStore) -> None:
         self._store = store
 
     def read(self, action: Callable[[View], T], *, files: bool = True) -> T:
-        """As `Reader.read`; nothing answers beside it, whatever `files` says."""
+        """Return the result of `action` for the view, like `Reader.read`. Files do not answer,
+        regardless of `files`.
+        """
         del files
         try:
             with self.view() as view:
@@ -200,46 +203,45 @@ class LocalReader:
 
     @contextlib.contextmanager
     def view(self) -> Iterator[View]:
-        """The index with all documents that were stored before; nobody changes it meanwhile.
+        """Yield the index with all documents that were stored before. It does not change in the
+        block.
 
-        Raises `FileFailed` where it cannot follow them, and what models raise.
+        Raises `FileFailed` if it cannot be updated, and the models' errors.
         """
         store, index = self._store, self._store.get_index()
         followed = False
         for _ in range(ATTEMPTS):
             with index.lock_for_reading() as problem:
-                if not (
-                    index.find_damage() if followed else problem
-                ):  # what is stored meanwhile need not be waited for
+                if not (index.find_damage() if followed else problem):  # documents stored in between are not waited for
                     head = plumbing.read_head(store.places).commit
                     yield View(index.path, store.base, BRANCH, dirty=True, git_head=head)
                     return
             with file_failures(), index.lock_for_writing() as stood, store.engine.write_lock("index documents"):
-                self._follow(index.path, whole=stood != "gone")
+                self._update_index_to_rows(index.path, whole=stood != "gone")
             followed = True
         raise Busy(
             f"Other processes damaged or removed the index {ATTEMPTS} times while it was to be read.",
             hint="Run the command again when they have finished.",
         )
 
-    def _follow(self, folder: Path, *, whole: bool) -> None:
-        """Bring the index, which the caller holds alone, to the rows as they are.
+    def _update_index_to_rows(self, folder: Path, *, whole: bool) -> None:
+        """Update the index, which the caller has locked, to the present rows.
 
-        By comparing all of them: the rows alone are known to have survived a kill. Writers wait, or
-        the rows would be others when they are counted.
+        All rows are compared, because only the rows are known to survive a kill. Writers wait,
+        otherwise the rows could change before they are counted.
         """
         before = views.read_view(folder) if whole else IndexView()
-        if before.collections and not before.unembedded:  # a service that gave no vectors may do so now
-            with contextlib.suppress(IndexFailed, MassDeletion):  # where most of it is gone, building is cheaper
-                self._update(folder, before)
+        if before.collections and not before.unembedded:  # a service that failed before may return vectors now
+            with contextlib.suppress(IndexFailed, MassDeletion):  # if most of it was removed, building is cheaper
+                self._write_index(folder, before)
                 return
-        self._update(folder, None)
+        self._write_index(folder, None)
         Segments(segments_folder(folder)).collect_garbage([folder.parent])
 
-    def _update(self, folder: Path, base: IndexView | None) -> None:
+    def _write_index(self, folder: Path, base: IndexView | None) -> None:
         from vmrag_link.index.draft import Draft
 
         with Draft(segments_folder(folder), base) as draft:
             self._store.create_indexer().update_index(draft, AT, base=None)
-            draft.clear_touched()  # there is no commit that they could be part of
+            draft.clear_touched()  # the rows are never committed
             draft.publish(folder, revision=self._store.base, durable=False)

@@ -1,4 +1,4 @@
-"""Read what a work tree's index holds, all of one moment, while other processes go on."""
+"""Read a work tree's index consistently, while other processes continue."""
 
 from __future__ import annotations
 
@@ -37,15 +37,15 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 ATTEMPTS = 5
-"""How often an index is looked for again because other processes took it away."""
+"""Number of attempts to open an index that other processes keep removing."""
 
 
 class Moment(Record, frozen=True):
-    """Where a work tree stands, all of one moment: HEAD's commit, what its pin asks for, and the
+    """The position of a work tree at one moment: HEAD's commit, the target of its pin, and the
     revision that is read.
 
-    `branch`: the KB branch, if it stands there; `dirty`: with uncommitted documents, which belong
-    to what is read.
+    `branch`: the KB branch, if it is at the revision. `dirty`: it has uncommitted documents, which
+    are also read.
     """
 
     git_head: str | None
@@ -56,17 +56,17 @@ class Moment(Record, frozen=True):
 
     @property
     def at(self) -> At:
-        """Where documents are read."""
+        """The place where documents are read."""
         return WorkingSet(self.branch) if self.branch and self.dirty else self.revision
 
 
 class View(Record, frozen=True):
-    """What can be read now: an index directory, the revision it stands at, and whether uncommitted
-    documents are in it.
+    """An index that can be read now: its directory, its revision, and whether it has uncommitted
+    documents.
 
-    `git_head` is the commit that was checked out when the view was opened; `notes` say why it is
-    not what that commit pins. `sources`: what answers besides, of files of the tree. `files_note`:
-    why no files answer, though there are sources.
+    `git_head` is the commit that was checked out when the view was opened. `notes` explain
+    differences from the commit's pin. `sources`: files of the tree that also answer. `files_note`:
+    why no files answer although there are sources.
     """
 
     folder: Path
@@ -80,19 +80,19 @@ class View(Record, frozen=True):
 
     @property
     def more(self) -> tuple[Path, ...]:
-        """Views that are asked together with that in `folder`."""
+        """Views that are searched together with the one in `folder`."""
         return (self.sources.folder,) if self.sources and self.sources.folder != self.folder else ()
 
     @property
     def at(self) -> At:
-        """Where the documents are that the index holds."""
+        """The place of the documents in the index."""
         return WorkingSet(self.branch) if self.branch and self.dirty else self.revision
 
 
 class Reader:
-    """Reads where the work tree stands.
+    """Read at the current position of the work tree.
 
-    To bring it to its pin first is the caller's part (`ops.follow.follow_pin`).
+    The caller brings it to its pin first (`ops.follow.follow_pin`).
     """
 
     def __init__(self, ws: WorkTree) -> None:
@@ -100,19 +100,20 @@ class Reader:
         self._failures: dict[tuple[str, str], VmragError] = {}
 
     def read_moment(self) -> Moment:
-        """Where the work tree stands. Raises as `Workspace.revision`, and `Busy` where it never
-        stands still.
+        """Return the position of the work tree. Raises the errors of `Workspace.require_revision`,
+        and `Busy` if the position keeps changing.
         """
         for _ in range(ATTEMPTS):
-            seen = self._look(self._ws.require_revision())
-            if _same(seen, self._look(self._ws.require_revision())):
+            seen = self._read_position(self._ws.require_revision())
+            if _is_same_moment(seen, self._read_position(self._ws.require_revision())):
                 return seen
-        raise _restless("this work tree")
+        raise _build_unstable_error("this work tree")
 
     def read(self, action: Callable[[View], T], *, files: bool = True) -> T:
-        """What `action` returns for the view.
+        """Return the result of `action` for the view.
 
-        An index that proves damaged is built again, once: it is derived. `files`: as in `view`.
+        If the index proves damaged, it is built again once, because it is derived. `files`: as in
+        `view`.
         """
         try:
             with self.view(files=files) as view:
@@ -128,47 +129,51 @@ class Reader:
 
     @contextlib.contextmanager
     def view(self, *, files: bool = True) -> Iterator[View]:
-        """The index that answers for the work tree, uncommitted documents included; nobody changes
-        it meanwhile. Without `files` those of sources do not answer, and hide nothing.
+        """Yield the index that answers for the work tree, including uncommitted documents. It does
+        not change in the block. Without `files`, the files of sources do not answer and hide no
+        documents.
 
-        HEAD, pin, KB branch and index are those of one moment: if one of them moves while it is
+        HEAD, pin, KB branch and index are of one moment: if one of them changes while the index is
         opened, it is opened again.
         """
         self._failures.clear()
         for _ in range(ATTEMPTS):
-            seen = self._look(self._ws.require_indexed_revision())
-            revision, copied = seen.revision, self._copied_branch(seen)
+            seen = self._read_position(self._ws.require_indexed_revision())
+            revision, copied = seen.revision, self._find_copied_branch(seen)
             failed = self._failures.get((copied, revision)) if copied else None
-            # First the files, which may have to be indexed: who writes documents does not wait.
-            with self._opened_sources(files) as sources, self._index(revision, None if failed else copied) as folder:
-                if folder and _same(seen, self._look(self._ws.require_indexed_revision())):
+            # The files first: indexing them may take long, and writers of documents must not wait.
+            with (
+                self._open_sources(files) as sources,
+                self._open_answering_index(revision, None if failed else copied) as folder,
+            ):
+                if folder and _is_same_moment(seen, self._read_position(self._ws.require_indexed_revision())):
                     notes = reasons.explain_difference(self._ws, seen.target, revision)
                     if failed:
                         notes += (f"The uncommitted documents are left out of this answer: {failed.message}",)
                     dirty = seen.dirty and not failed
                     view = View(folder, revision, seen.branch, dirty, seen.git_head, notes)
-                    with self._with_sources(view, sources) as whole:
+                    with self._add_sources(view, sources) as whole:
                         yield whole
                     return
-        raise _restless("this work tree")
+        raise _build_unstable_error("this work tree")
 
     @contextlib.contextmanager
-    def _opened_sources(self, wanted: bool) -> Iterator[OpenSources | str | None]:
-        """The files of sources, or why they cannot be had; None where there are none."""
-        if not (wanted and self._ws.sources.configured):
+    def _open_sources(self, with_files: bool) -> Iterator[OpenSources | str | None]:
+        """Yield the files of sources, or why they are unavailable, or None without sources."""
+        if not (with_files and self._ws.sources.configured):
             yield None
             return
         with contextlib.ExitStack() as held:
             try:
                 with file_failures():
-                    here = self._ws.sources.open_work_tree(stored=self._ws.list_stored_collections())
-                    opened: OpenSources | str | None = held.enter_context(here)
+                    work_tree = self._ws.sources.open_work_tree(stored=self._ws.list_stored_collections())
+                    opened: OpenSources | str | None = held.enter_context(work_tree)
             except (FileSystemError, LimitExceeded, GitError, LockError) as why:
                 opened = f"The files of sources are left out of this answer: {why.message}"
             yield opened
 
     @contextlib.contextmanager
-    def _with_sources(self, view: View, sources: OpenSources | str | None) -> Iterator[View]:
+    def _add_sources(self, view: View, sources: OpenSources | str | None) -> Iterator[View]:
         if not isinstance(sources, OpenSources):
             yield msgspec.structs.replace(view, files_note=sources or "")
             return
@@ -181,21 +186,21 @@ class Reader:
 
     @contextlib.contextmanager
     def open_index(self, revision: str) -> Iterator[Path]:
-        """The index of a revision; nobody removes it meanwhile. One that is not there or does not
-        verify is built first.
+        """Yield the index of a revision. No other process removes it in the block. If it is missing
+        or does not verify, it is built first.
 
-        If one was built, the spares beyond the limit go when this one was read.
+        If it was built, the spare views beyond the limit are removed after the block.
         """
         from vmrag_link.sync import apply, build
 
-        found = self._ws.views
-        path = found.view_path(revision)
+        kept = self._ws.views
+        path = kept.view_path(revision)
         built = False
         try:
             for _ in range(ATTEMPTS):
-                with found.lock_for_reading(path):
-                    if not found.find_problem(revision):
-                        found.mark_used(path)
+                with kept.lock_for_reading(path):
+                    if not kept.find_problem(revision):
+                        kept.mark_used(path)
                         yield path
                         return
                 context = self._ws.sync_context
@@ -205,17 +210,17 @@ class Reader:
                 except (OSError, FileFailed, IndexFailed) as error:
                     if not refuses_writing(error):
                         raise
-                    in_memory = context._replace(views=MemoryViews(found.root))
+                    in_memory = context._replace(views=MemoryViews(kept.root))
                     build.provide_view(in_memory, revision, bases=build.list_bases(in_memory))
         finally:
             if built:
                 apply.evict_views(self._ws.sync_context)
-        raise _restless(f"revision {revision[:7]}")
+        raise _build_unstable_error(f"revision {revision[:7]}")
 
     def rebuild_copy(self) -> None:
-        """Make the working copy again from the revision's view, if it is what answers."""
+        """Build the working copy again from the revision's view, if the copy is what answers."""
         seen = self.read_moment()
-        if branch := self._copied_branch(seen):
+        if branch := self._find_copied_branch(seen):
             revision = seen.revision
             copy = self._ws.sync_context.working_copy(branch, revision)
             with self._ws.views.segments.pause_collection():  # until the copy has its name
@@ -231,30 +236,30 @@ class Reader:
         changed: frozenset[tuple[str, str]] | None = None,
         alter: Callable[[Draft], None] = lambda _: None,
     ) -> None:
-        """Let a working copy, which the caller holds alone, follow the KB branch's uncommitted
+        """Update a working copy, which the caller has locked, to the KB branch's uncommitted
         documents.
 
-        Unless it is `whole`, it is derived from the revision's view. `changed`: as
-        `Indexer.update`. `alter` changes in it what the texts do not decide.
+        With `whole` it is updated, otherwise it is derived from the revision's view. `changed`: as
+        in `Indexer.update_index`. `alter` makes changes that do not depend on the texts.
 
         Documents are planned, read and counted one after the other. If another process writes in
-        between, the numbers differ, and the copy is made again. Raises `Busy` if that goes on.
+        between, the numbers differ, and the copy is made again. Raises `Busy` if that continues.
         """
         deadline = time.monotonic() + self._ws.settings.lock_timeout
         while True:
             stamp = self._ws.engine.read_stamp()
             try:
-                self._make_copy(folder, branch, revision, whole=whole, changed=changed, alter=alter)
+                self._write_copy(folder, branch, revision, whole=whole, changed=changed, alter=alter)
             except IndexFailed as error:
                 if self._ws.engine.read_stamp() == stamp:
                     raise
                 if time.monotonic() >= deadline:
-                    raise _restless("this work tree") from error
+                    raise _build_unstable_error("this work tree") from error
                 changed = None
             else:
                 return
 
-    def _make_copy(
+    def _write_copy(
         self,
         folder: Path,
         branch: str,
@@ -264,7 +269,7 @@ class Reader:
         changed: frozenset[tuple[str, str]] | None,
         alter: Callable[[Draft], None],
     ) -> None:
-        """Make the copy of what is stored now."""
+        """Write the copy from the stored documents."""
         from vmrag_link.index.draft import Draft
 
         with contextlib.ExitStack() as held:
@@ -276,23 +281,23 @@ class Reader:
             alter(draft)
             draft.publish(folder, revision=revision, durable=False)
 
-    def _look(self, revision: str) -> Moment:
+    def _read_position(self, revision: str) -> Moment:
         head, target = plumbing.read_head(self._ws.places), self._ws.resolve_target_for_reading()
         branch = target.kb_branch
         attached = branch.name if branch and branch.head == revision else None
         return Moment(head.commit, target, revision, attached, bool(branch and attached and branch.dirty))
 
-    def _copied_branch(self, seen: Moment) -> str | None:
-        """The KB branch whose working copy answers; None: the revision's view does."""
+    def _find_copied_branch(self, seen: Moment) -> str | None:
+        """Return the KB branch whose working copy answers, or None if the revision's view does."""
         branch, revision = seen.branch, seen.revision
         if branch and (seen.dirty or self._ws.sync_context.working_copy(branch, revision).holds_given_vectors):
             return branch
         return None
 
     @contextlib.contextmanager
-    def _index(self, revision: str, branch: str | None) -> Iterator[Path | None]:
-        """The view of a revision, or the working copy of a KB branch on it; None when that had
-        to be made first.
+    def _open_answering_index(self, revision: str, branch: str | None) -> Iterator[Path | None]:
+        """Yield the view of a revision, or the working copy of a KB branch on it. None if the copy
+        had to be made first.
         """
         if branch is None:
             with self.open_index(revision) as path:
@@ -328,20 +333,20 @@ class Reader:
                 yield folder
 
 
-def _same(one: Moment, other: Moment) -> bool:
-    """Whether nothing has moved between two looks."""
-    return (one.git_head, one.revision, _movable(one.target)) == (
+def _is_same_moment(one: Moment, other: Moment) -> bool:
+    """Return whether the position did not change between two reads."""
+    return (one.git_head, one.revision, _select_movable(one.target)) == (
         other.git_head,
         other.revision,
-        _movable(other.target),
+        _select_movable(other.target),
     )
 
 
-def _movable(target: Target) -> tuple[object, ...]:
+def _select_movable(target: Target) -> tuple[object, ...]:
     return target.trigger, target.state, target.kb_branch
 
 
-def _restless(what: str) -> Busy:
+def _build_unstable_error(what: str) -> Busy:
     return Busy(
         f"Other processes changed the index of {what} {ATTEMPTS} times while it was to be read.",
         hint="Run the command again when they have finished.",

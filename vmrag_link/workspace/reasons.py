@@ -1,5 +1,5 @@
-"""Why a work tree cannot answer, or answers from another revision than the pinned one, with the
-command that helps.
+"""Explain why a work tree cannot answer, or answers from another revision than the pinned one, with
+the command that fixes it.
 """
 
 from __future__ import annotations
@@ -28,44 +28,44 @@ from vmrag_link.workspace.worktree import WorkTree
 
 
 def explain_uninitialized(ws: WorkTree, why: VmragError | None = None) -> NotInitialized:
-    """Why nothing can be done where there is no knowledge base: the hint for a clone is another one
-    than for a new repository.
+    """Return the error for a missing knowledge base. The hint for a clone differs from the one for
+    a new repository.
 
-    `why`: what kept the knowledge base of a clone from being fetched. A new one is proposed only
-    where there is none to be had.
+    `why`: why the knowledge base of a clone could not be fetched. A new one is proposed only if no
+    other exists.
     """
     if opening.is_lost(ws.places.kb):
-        return _lost_store(ws)
+        return _explain_lost_store(ws)
     if plumbing.read_pin_bytes(ws.places) is None:
         return NotInitialized("This repository has no knowledge base.", hint="vmrag init --knowledge-base")
-    said = f"This repository pins a knowledge base, but it is not on this machine ({ws.places.kb} is missing)."
-    why = why or _not_trusted(ws)
+    statement = f"This repository pins a knowledge base, but it is not on this machine ({ws.places.kb} is missing)."
+    why = why or _explain_untrusted(ws)
     if why is None:
-        return KnowledgeElsewhere(said, hint="vmrag clone", path=str(ws.places.kb))
+        return KnowledgeElsewhere(statement, hint="vmrag clone", path=str(ws.places.kb))
     then = "then: vmrag clone"
     if isinstance(why, RemoteEmpty):
-        then = f"or start a new one, without what was known: {_start_over(ws)}"
+        then = f"or start a new, empty one: {_format_start_over(ws)}"
     hint = f"{why.hint}; {then}"
-    if isinstance(why, RemoteEmpty) and _may_be_on_a_server(ws):
+    if isinstance(why, RemoteEmpty) and _may_be_on_server(ws):
         hint = f"If a Dolt server has it: git config vmrag.dolt.server HOST:PORT && vmrag clone. {hint}"
-    return KnowledgeElsewhere(f"{said} {why.message}", hint=hint, path=str(ws.places.kb), cause=why.cause)
+    return KnowledgeElsewhere(f"{statement} {why.message}", hint=hint, path=str(ws.places.kb), cause=why.cause)
 
 
-def _lost_store(ws: WorkTree) -> KnowledgeLost:
-    from vmrag_link.git import remotes  # a checkout should not wait for it
+def _explain_lost_store(ws: WorkTree) -> KnowledgeLost:
+    from vmrag_link.git import remotes  # a checkout does not need it
 
     kb = ws.places.kb
-    pushed = remotes.list_remotes(ws.places) or _may_be_on_a_server(ws)
+    pushed = remotes.list_remotes(ws.places) or _may_be_on_server(ws)
     return KnowledgeLost(
         f"The knowledge base was in {kb}, and its file is missing. Uncommitted documents, and revisions "
         "that were not pushed, were only in that file.",
-        hint="put the file back from a backup; or, without what was only there: "
-        + ("vmrag clone" if pushed else _start_over(ws)),
+        hint="restore the file from a backup; or, without these documents: "
+        + ("vmrag clone" if pushed else _format_start_over(ws)),
         path=str(kb),
     )
 
 
-def _start_over(ws: WorkTree) -> str:
+def _format_start_over(ws: WorkTree) -> str:
     pin = ws.places.pin.name
     return (
         f"rm -f {pin} && git add -A -- {pin} && git commit --allow-empty -m 'Start a new knowledge base' "
@@ -73,8 +73,8 @@ def _start_over(ws: WorkTree) -> str:
     )
 
 
-def _may_be_on_a_server(ws: WorkTree) -> bool:
-    """Whether Dolt made what is pinned, and no server of Dolt's is named here."""
+def _may_be_on_server(ws: WorkTree) -> bool:
+    """Return whether Dolt made the pinned revision, and no Dolt server is configured."""
     data = plumbing.read_pin_bytes(ws.places)
     try:
         return (
@@ -87,45 +87,48 @@ def _may_be_on_a_server(ws: WorkTree) -> bool:
 
 
 def explain_unusable(ws: WorkTree, target: Target) -> VmragError:
-    """Why the work tree cannot be brought to a target."""
+    """Return the error for a target to which the work tree cannot be brought."""
     if target.problem:
         return target.problem
     if target.state == "missing":
         missing = f"The pin names revision {target.revision}, which is not in this knowledge base."
-        why = ws.unreached or explain_other_engine(ws, target.revision) or _not_trusted(ws)
+        why = ws.unreached or explain_other_engine(ws, target.revision) or _explain_untrusted(ws)
         if why is None and background.is_running(background.get_sync_job(ws.places)):
-            said = f"{missing} A sync in the background fetches it."
-            return PinRevisionMissing(said, hint="vmrag sync", revision=target.revision)
+            return PinRevisionMissing(
+                f"{missing} A sync in the background fetches it.", hint="vmrag sync", revision=target.revision
+            )
         if isinstance(why, RemoteNotTrusted):
             return RemoteNotTrusted(f"{missing} {why.message}", hint=why.hint, revision=target.revision, **why.details)
         return explain_missing_revision(missing, target.revision, why)
-    if target.state == "pinned":  # nothing has followed it yet, as in a fresh clone
-        return KnowledgeMoved("This work tree does not stand at the pinned revision yet.", hint="vmrag sync")
-    # `vmrag pin` pins where the knowledge base stands; without that, a knowledge base is started.
+    if target.state == "pinned":  # the pin was not followed yet, as in a fresh clone
+        return KnowledgeMoved("This work tree is not at the pinned revision yet.", hint="vmrag sync")
+    # `vmrag pin` pins the current revision. Without one, a knowledge base must be created.
     return PinMissing(
-        "This code commit pins no knowledge.",
+        "This code commit has no pin.",
         hint="vmrag pin" if ws.current_revision else "vmrag init --knowledge-base",
     )
 
 
 def explain_other_engine(ws: WorkTree, revision: str) -> PinRevisionMissing | None:
-    """Why a pinned revision cannot come: another engine made it, and this clone stayed behind.
+    """Return the error for a pinned revision that another engine made, or None.
 
-    None where the revision is of our engine, or where ours is the engine to which the knowledge
-    base was moved: then a fetch may bring what the revision became.
+    None if the revision belongs to this clone's engine, or if the knowledge base was migrated to
+    this clone's engine. In that case a fetch may bring the migrated revision.
     """
-    here, made_by = detect_engine(ws.places.kb), engine_of_revision(revision)
-    if here in (None, made_by) or migrated.map_path(ws.places.kb, here).exists():
+    engine, made_by = detect_engine(ws.places.kb), engine_of_revision(revision)
+    if engine in (None, made_by) or migrated.map_path(ws.places.kb, engine).exists():
         return None
     return PinRevisionMissing(
-        f"It was made with the engine {made_by}, and the knowledge base here is still stored by {here}.",
+        f"It was made with the engine {made_by}, but the knowledge base in this clone still uses {engine}.",
         hint=f"vmrag migrate --to {made_by}",
         engine=made_by,
     )
 
 
 def explain_missing_revision(missing: str, revision: str, why: VmragError | None) -> PinRevisionMissing:
-    """The error for a pinned revision that is not here, and why it could not be fetched."""
+    """Return the error for a missing pinned revision, with the reason why it could not be
+    fetched.
+    """
     if why is None:
         return PinRevisionMissing(missing, hint="vmrag fetch", revision=revision)
     hint = why.hint if "vmrag " in why.hint else "; then: ".join(filter(None, (why.hint, "vmrag fetch")))
@@ -133,15 +136,15 @@ def explain_missing_revision(missing: str, revision: str, why: VmragError | None
 
 
 def explain_difference(ws: WorkTree, target: Target, revision: str) -> tuple[str, ...]:
-    """Why `revision` (with its uncommitted documents) is not the knowledge that the checked-out
-    code pins; empty if it is.
+    """Return notes on why `revision` (with its uncommitted documents) is not the pinned one. Empty
+    if it is.
     """
     if binding.is_pinned(target, revision):
         if ws.offline:
-            return (f"{ws.offline.message} The index answers as the pin has it, without what is not committed.",)
+            return (f"{ws.offline.message} The index answers at the pinned revision, without uncommitted documents.",)
         return describe_left_behind(target)
     why = {
-        "no_pin": "This code commit pins no knowledge",
+        "no_pin": "This code commit has no pin",
         "malformed": "The pin cannot be read",
         "missing": "The pinned revision is not in this knowledge base"
         + (f" ({ws.unreached.message.rstrip('.')})" if ws.unreached else ""),
@@ -149,7 +152,7 @@ def explain_difference(ws: WorkTree, target: Target, revision: str) -> tuple[str
     if isinstance(target.problem, KnowledgeRefused):
         why = f"The pinned revision was refused: {target.problem.message.rstrip('.')}"
     if target.state == "pinned" and ws.unbuilt:
-        why += f", and it cannot be followed now ({ws.unbuilt.message.rstrip('.')})"
+        why += f", and syncing to it failed ({ws.unbuilt.message.rstrip('.')})"
     if target.state in ("pinned", "missing") and background.is_running(background.get_sync_job(ws.places)):
         why += ", and the index follows in the background"
     command = "To fetch it: vmrag fetch" if target.state == "missing" else "See: vmrag status"
@@ -157,9 +160,9 @@ def explain_difference(ws: WorkTree, target: Target, revision: str) -> tuple[str
 
 
 def explain_missing_documents(why: VmragError) -> tuple[str, ...]:
-    """Return the note of an answer that comes from files because the pinned revision is missing.
+    """Return the note for an answer from files because the pinned revision is missing.
 
-    Empty if the commit pins nothing.
+    Empty if the commit has no pin.
     """
     if not isinstance(why, KnowledgeElsewhere | KnowledgeLost | PinRevisionMissing):
         return ()
@@ -167,9 +170,9 @@ def explain_missing_documents(why: VmragError) -> tuple[str, ...]:
     return (f"{why.message.rstrip('.')}; only files answer. Fetch the stored documents: {command}",)
 
 
-def _not_trusted(ws: WorkTree) -> RemoteNotTrusted | None:
-    """Why the remote that the pin names would not be asked: then `vmrag fetch` and `vmrag clone` do
-    not help. Contacts nobody.
+def _explain_untrusted(ws: WorkTree) -> RemoteNotTrusted | None:
+    """Return the error if the remote in the pin is not trusted, because then `vmrag fetch` and
+    `vmrag clone` do not help. No remote is contacted.
     """
     from vmrag_link.transport import address
 

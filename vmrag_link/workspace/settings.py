@@ -1,4 +1,4 @@
-"""The settings that count in a work tree, and what follows from them: its limits, its permissions,
+"""The effective settings of a work tree, and values derived from them: its limits, its permissions,
 and the embedding models of its collections.
 """
 
@@ -26,13 +26,13 @@ if TYPE_CHECKING:
 
 
 MOST_DOCUMENTS = 10_000_000
-"""In one revision that others pushed: ten times what was tried."""
+"""Maximum number of documents in a fetched revision: ten times the largest tested number."""
 
 
 class WorkspaceSettings:
-    """Read once, when they are first asked for.
+    """Settings that are read once, on first access.
 
-    When their file or an agreement has changed, a new object takes its place.
+    After their file or the user's trust has changed, a new object replaces this one.
     """
 
     def __init__(self, places: Places, *, patience: float | None, answer_seconds: float = 0.0) -> None:
@@ -42,20 +42,20 @@ class WorkspaceSettings:
 
     @cached_property
     def loaded(self) -> LoadedSettings[Config]:
-        """The settings with where they come from. Raises `ConfigInvalid`."""
+        """The settings with their sources. Raises `ConfigInvalid`."""
         return trusted.load_settings(self._places)
 
     def replace_invalid(self) -> ConfigInvalid | None:
         """Use the settings without `.vmrag.yaml`, or the defaults, if the settings are invalid.
 
-        Return the error. For commands that must work in any state.
+        Returns the error. For commands that must work in any state.
         """
         try:
             _ = self.loaded
         except ConfigInvalid as error:
             try:
                 self.loaded = trusted.load_without_file(self._places)
-            except ConfigInvalid:  # git's configuration, or what the user agreed to
+            except ConfigInvalid:  # in git's configuration, or in trusted settings
                 self.loaded = LoadedSettings(Config(), [])
             return error
         return None
@@ -66,7 +66,7 @@ class WorkspaceSettings:
         return self.loaded.config
 
     def section(self, name: str, kind: type[Record]) -> LoadedSettings[Any]:
-        """As `Workspace.section`, in silence."""
+        """Return a section of the settings like `Workspace.section`, without printing warnings."""
         return trusted.load_sections(self._places, settings_keys.build_schema({name: kind}))
 
     @property
@@ -76,7 +76,7 @@ class WorkspaceSettings:
 
     @property
     def limits(self) -> Limits:
-        """How much is taken of what others pushed."""
+        """Limits for fetched content."""
         given = self.config.limits
         return Limits(
             file_bytes=given.knowledge_mb * MEGABYTE, documents=MOST_DOCUMENTS, text_bytes=given.document_mb * MEGABYTE
@@ -84,7 +84,7 @@ class WorkspaceSettings:
 
     @property
     def dolt_access(self) -> DoltAccess:
-        """How this machine gets at Dolt."""
+        """Settings of this machine for Dolt."""
         given = self.config.dolt
         named = "dolt.server" in self.loaded.machine
         return DoltAccess(
@@ -95,54 +95,60 @@ class WorkspaceSettings:
         )
 
     def read_accepted_remote(self) -> str:
-        """`remote`, as far as this person agreed to it.
+        """Return the setting `remote`, if this user trusts it.
 
-        A method, because git is asked only where it matters.
+        A method, because git is called only if it is needed.
         """
         return self.config.remote
 
     @cached_property
     def permission(self) -> Permission:
-        """Which embedding services may be asked."""
+        """The embedding services that may be contacted."""
         from vmrag_link import trust as agreements
 
         return agreements.permit_services(self._places, self.loaded)
 
 
-# What embeds is imported where it is used: going back to a view that is there takes a tenth of
-# a second in all.
+# Embedding modules are imported on use, because returning to an existing view takes only a tenth
+# of a second in total.
 
 
 class Models:
-    """Each is loaded once. `loaded` may be shared by several work trees, one after the other."""
+    """Embedding models, each loaded once. Several work trees may use `loaded`, one after the
+    other.
+    """
 
     def __init__(self, settings: WorkspaceSettings, loaded: dict[ModelChoice, Model]) -> None:
         self._settings = settings
         self._loaded = loaded
 
     def load_for(self, collection: Collection) -> Model:
-        """The model that the collection was made with.
+        """Return the model with which the collection was made.
 
         Raises `UsageInvalid`, `EmbeddingMismatch`.
         """
         from vmrag_link.embedding import registry
 
-        permission = self._permission_for(collection.embedding_function)
-        return self._load(registry.choose_stored_model(collection, self._settings.config.embedding, permission))
+        permission = self._read_permission(collection.embedding_function)
+        return self._load_model(registry.choose_stored_model(collection, self._settings.config.embedding, permission))
 
     def load_named(self, name: str) -> Model:
-        """The model of that name for new collections. Raises `UsageInvalid`."""
+        """Return the model of that name for new collections. Raises `UsageInvalid`."""
         from vmrag_link.embedding import registry
 
-        return self._load(registry.choose_model(name, self._settings.config.embedding, self._permission_for(name)))
+        return self._load_model(
+            registry.choose_model(name, self._settings.config.embedding, self._read_permission(name))
+        )
 
-    def _permission_for(self, model: str) -> Permission:
-        """A model of this machine needs none, and git need not be asked about it."""
+    def _read_permission(self, model: str) -> Permission:
+        """Return the permission for a model. A local model needs none, so git is not called for
+        it.
+        """
         from vmrag_link.embedding import registry
 
         return registry.NO_PERMISSION if model in registry.LOCAL_MODELS else self._settings.permission
 
-    def _load(self, choice: ModelChoice) -> Model:
+    def _load_model(self, choice: ModelChoice) -> Model:
         if choice not in self._loaded:
             self._loaded[choice] = choice.load()
         return self._loaded[choice]

@@ -1,5 +1,5 @@
-"""The files of sources at one place as documents, known by their blobs and read when they are asked
-for, without an index; and as a store of their own, for what reads one collection.
+"""The files of sources at one place as documents, identified by their blobs and read on demand,
+without an index. Also a store of these files, for operations on one collection.
 """
 
 from __future__ import annotations
@@ -31,7 +31,9 @@ Key = tuple[str, str]
 
 
 class SourceTree:
-    """`commit`: whose tree it is; None: the work tree. `unavailable`: why collections have no files
+    """The files of the sources in a tree.
+
+    `commit`: whose tree it is, None for the work tree. `unavailable`: why collections have no files
     here, by name. `submodules`: those that the sources read.
     """
 
@@ -75,42 +77,44 @@ class SourceTree:
     def find_submodule(self, path: str) -> Submodule | None:
         """Return the submodule in which a file is, or None."""
         around = [submodule for submodule in self.submodules if path.startswith(f"{submodule.path}/")]
-        return max(around, key=lambda each: len(each.path), default=None)
+        return max(around, key=lambda submodule: len(submodule.path), default=None)
 
     def is_code(self, key: Key) -> bool:
         return self._sources[key[0]].kind == "code"
 
     def get_tag(self, key: Key) -> object:
-        """What decides the document; equal for equal ones. None: there is no such file."""
+        """Return a value that is equal for equal documents, or None if there is no such file."""
         file = self.files.get(key)
         return file and (file.blob, file.handwritten, self._sources[key[0]].kind)
 
     def read_documents(self, keys: Iterable[Key]) -> dict[Key, Document]:
-        """The files that are documents. All are in memory.
+        """Return the files that are documents. All are in memory.
 
-        Raises `FileFailed` for a file of the work tree that changed meanwhile, and as
-        `git.beside.look`.
+        Raises `FileFailed` for a file of the work tree that has changed, `GitFailed`, and
+        `LimitExceeded`.
         """
         from vmrag_link.sources import documents
         from vmrag_link.sources.listings import NoDocument
 
-        of_place = documents.read_texts_at_commit if self.commit else documents.read_texts_in_work_tree
-        wanted: dict[str, list[TreeFile]] = defaultdict(list)
+        read_texts = documents.read_texts_at_commit if self.commit else documents.read_texts_in_work_tree
+        files_by_collection: dict[str, list[TreeFile]] = defaultdict(list)
         for key in keys:
             if file := self.files.get(key):
-                wanted[key[0]].append(file)
-        found = {}
-        for name, files in wanted.items():
-            for file, text in of_place(self.places, files):
+                files_by_collection[key[0]].append(file)
+        documents_by_key = {}
+        for name, files in files_by_collection.items():
+            for file, text in read_texts(self.places, files):
                 document = documents.build_document(self._sources[name], file, text)
                 if not isinstance(document, NoDocument):
-                    found[document.key] = document
-        return found
+                    documents_by_key[document.key] = document
+        return documents_by_key
 
 
 def read_work_tree(ws: Workspace, *, stored: Collection[str] | None = None) -> SourceTree | None:
-    """None where no sources are configured. `stored`: the collections of the knowledge base, by
-    default those of the index. Raises as `work_tree.in_work_tree`.
+    """Return the files of the work tree, or None without sources.
+
+    `stored`: the collections of the knowledge base, by default those of the index. Raises the
+    errors of `work_tree.list_in_work_tree`.
     """
     config = ws.sources.config
     if not config.sources:
@@ -126,9 +130,11 @@ def read_work_tree(ws: Workspace, *, stored: Collection[str] | None = None) -> S
 def read_commit(
     ws: Workspace, commit: str, config: Config | None = None, *, stored: Collection[str] | None = None
 ) -> SourceTree | None:
-    """As `in_work_tree`, of a commit by its full hash; by default its own settings name the
-    sources. `stored`: other collections than `Sources.stored_at` gives. Raises as
-    `selection.at_commit`, and `ConfigInvalid`.
+    """Return the files of a commit, given by its full hash, or None without sources. By default the
+    commit's own settings define the sources.
+
+    `stored`: collections to use instead of those of `Sources.list_stored_at`. Raises the errors of
+    `selection.list_at_commit`, and `ConfigInvalid`.
     """
     config = config or ws.sources.read_config_at(commit)
     if not config.sources:
@@ -142,17 +148,17 @@ def read_commit(
 
 
 class FileNames:
-    """The names of the files in some trees. A header says nothing of the text."""
+    """The names of the files in some trees. Headers have no hash of the text."""
 
     def __init__(self, *trees: SourceTree | None) -> None:
-        self._trees = [each for each in trees if each]
+        self._trees = [tree for tree in trees if tree]
         self._ids: dict[str, set[str]] = defaultdict(set)
         for tree in self._trees:
             for collection, doc_id in tree.files:
                 self._ids[collection].add(doc_id)
 
     def select_collections(self, collections: Collection[str]) -> Self:
-        """Return these names without those of other collections."""
+        """Remove the names of other collections, and return self."""
         for name in self._ids.keys() - {*collections}:
             del self._ids[name]
         return self
@@ -167,21 +173,24 @@ class FileNames:
     def read_headers(
         self, at: At, *, collection: str | None = None, ids: Iterable[str] | None = None
     ) -> Generator[DocumentHeader, None, None]:
-        """Sorted by (collection, doc_id)."""
+        """Yield headers sorted by (collection, doc_id)."""
         del at
-        wanted = None if ids is None else set(ids)
+        selected = None if ids is None else set(ids)
         for name in sorted(self._ids) if collection is None else [collection]:
-            there = self._ids.get(name, set())
-            for path in sorted(there if wanted is None else there & wanted):
+            existing = self._ids.get(name, set())
+            for path in sorted(existing if selected is None else existing & selected):
                 yield build_unread_header(name, path)
 
     def find_document(self, _at: At, collection: str, doc_id: str) -> Document | None:
         key = (collection, doc_id)
-        return next((found[key] for tree in self._trees if key in (found := tree.read_documents([key]))), None)
+        for tree in self._trees:
+            if document := tree.read_documents([key]).get(key):
+                return document
+        return None
 
 
 def build_unread_header(collection: str, path: str) -> DocumentHeader:
-    """A file whose text is not known."""
+    """Return the header of a file whose text is not known."""
     return DocumentHeader(collection, path, PurePosixPath(path).stem, "", "{}")
 
 
@@ -189,8 +198,8 @@ T = TypeVar("T")
 
 
 class SourceStore(StoreBesideWorkTree):
-    """The files of the work tree. What answers is looked at again with each `refreshed` or `view`,
-    and stays until then.
+    """The files of the work tree as a store. The view is updated by each `refresh` or `view`, and
+    stays until then.
     """
 
     def __init__(self, ws: WorkTree) -> None:
@@ -198,7 +207,7 @@ class SourceStore(StoreBesideWorkTree):
         self._held = contextlib.ExitStack()
         self._opened: OpenSources | None = None
         self.notes: tuple[str, ...] = ()
-        """Why the files answer alone, if the commit pins stored documents."""
+        """Why only files answer, if the commit pins stored documents."""
         self.reader = SourceReader(self)
 
     def close(self) -> None:
@@ -207,12 +216,14 @@ class SourceStore(StoreBesideWorkTree):
 
     @property
     def opened(self) -> OpenSources:
-        """What answers. Raises as `Sources.here`."""
+        """The view of the files. Raises the errors of `Sources.open_work_tree`."""
         return self._opened or self.refresh()
 
     @property
     def engine(self) -> IndexedRows:
-        """The documents, at whatever place is asked for. Raises as `Sources.here`."""
+        """The documents, regardless of the requested place. Raises the errors of
+        `Sources.open_work_tree`.
+        """
         from vmrag_link.workspace.indexed_rows import IndexedRows  # a checkout reads no index
 
         return IndexedRows(self.opened.folder)
@@ -221,22 +232,24 @@ class SourceStore(StoreBesideWorkTree):
         self._ws.sources.distrust_view()
 
     def refresh(self) -> OpenSources:
-        """Look at the files again."""
+        """Open the view of the present files."""
         self.close()
-        found = self._held.enter_context(self._ws.sources.open_work_tree(stored=self._ws.list_stored_collections()))
-        assert found is not None  # noqa: S101  the store is asked for a collection that is configured
-        self._opened = found
-        return found
+        opened = self._held.enter_context(self._ws.sources.open_work_tree(stored=self._ws.list_stored_collections()))
+        assert opened is not None  # noqa: S101  the store is used for a configured collection
+        self._opened = opened
+        return opened
 
 
 class SourceReader:
-    """Reads the index of the files as they are."""
+    """Read the index of the present files."""
 
     def __init__(self, store: SourceStore) -> None:
         self._store = store
 
     def read(self, action: Callable[[View], T], *, files: bool = True) -> T:
-        """As `Reader.read`; nothing answers beside it, whatever `files` says."""
+        """Return the result of `action` for the view, like `Reader.read`. Nothing else answers,
+        regardless of `files`.
+        """
         del files
         try:
             with self.view() as view:

@@ -1,10 +1,11 @@
-"""The sources of a work tree: which files of its tree are documents, and the index of them.
+"""The sources of a work tree: the files of its tree that are documents, and the index of them.
 
     .git/vmrag/sources/          views, shared by all work trees (`sync.source_views`)
-    <git dir>/vmrag/tree/        of this work tree: `bound` (the view that answers for it, and of
-                                 what), `stats` (of files, as git's own index has them)
+    <git dir>/vmrag/tree/        of this work tree: `bound` (the view that answers for it, and its
+                                 origin), `stats` (of files, like in git's own index)
 
-Nothing has to run for a right answer: whoever reads looks at the tree first, whoever moved HEAD.
+No background process is needed for a correct answer: each reader compares the tree first, whichever
+command moved HEAD.
 """
 
 from __future__ import annotations
@@ -52,24 +53,26 @@ if TYPE_CHECKING:
     from vmrag_link.workspace.worktree import WorkTree
 
 PROGRAM = f"{__version__} {views.FORMAT}"
-"""What was read by another program is read again."""
+"""Files that another version of the program read are read again."""
 
 LEAST_STEP, MOST_STEPS = 500, 12
-"""Files of the first view that a build in steps makes, and how many such views there are."""
+"""Number of files in the first view of a build in steps, and the maximum number of such views."""
 
 ATTEMPTS = 5
-"""How often files are looked at again because somebody wrote them meanwhile."""
+"""Number of attempts to read files that other programs keep writing."""
 
 
 class Sources:
-    """Methods raise what git, the models and the disk raise."""
+    """The sources of a work tree. Methods raise the errors of git, the models and the disk."""
 
     def __init__(self, ws: WorkTree) -> None:
         self._ws = ws
         self._proposals: tuple[SourceSettings, ...] | None = None
         self._with_untracked = False
         self.in_steps = False
-        """True to index part of the files and return, so that a kill keeps what was built."""
+        """True to index only part of the files at a time, so that a kill keeps the finished
+        part.
+        """
 
     @property
     def views(self) -> Views:
@@ -77,13 +80,13 @@ class Sources:
 
     @property
     def configured(self) -> tuple[SourceSettings, ...]:
-        """The sources of the checked-out `.vmrag.yaml`; before anything is set up, those that
+        """The sources of the checked-out `.vmrag.yaml`. In a repository without vmrag, those that
         `vmrag init` would propose. Raises `ConfigInvalid`.
         """
         return self.config.sources
 
     def find_writable(self, collection: str | None = None) -> SourceSettings | None:
-        """Return the writable source of a collection, or the first one; None if there is none."""
+        """Return the writable source of a collection, or the first one. None if there is none."""
         named = (source for source in self.configured if source.write and collection in (None, source.collection))
         return next(named, None)
 
@@ -99,7 +102,7 @@ class Sources:
 
     @contextlib.contextmanager
     def searching_untracked(self) -> Iterator[None]:
-        """Let untracked files be documents in the block, whatever the settings are."""
+        """Treat untracked files as documents in the block, regardless of the settings."""
         before, self._with_untracked = self._with_untracked, not self._ws.settings.config.searches_untracked
         try:
             yield
@@ -107,10 +110,10 @@ class Sources:
             self._with_untracked = before
 
     def read_config_at(self, ref: str, *, default: Config | None = None) -> Config:
-        """As `config`, of the commit that a git ref names. `default`: the settings of a commit
-        before anything was set up, instead of the sources that `vmrag init` would propose.
+        """Return the settings, like `config`, of the commit that a git ref names.
 
-        Raises `ConfigInvalid`, `GitReferenceMissing`.
+        `default`: the settings of a commit without vmrag, instead of the sources that `vmrag init`
+        would propose. Raises `ConfigInvalid`, `GitReferenceMissing`.
         """
         config, places = trusted.load_at(self._ws.places, ref).config, self._ws.places
         if config.sources or any(
@@ -128,11 +131,13 @@ class Sources:
 
     @property
     def is_proposed(self) -> bool:
-        """Whether nothing is set up in what is checked out, so that proposals count."""
+        """True if the checkout has neither settings nor a pin, so that the proposed sources are
+        used.
+        """
         return not (self._ws.places.config.exists() or self._ws.places.pin.exists())
 
     def propose(self) -> tuple[SourceSettings, ...]:
-        """What `vmrag init` proposes."""
+        """Return the sources that `vmrag init` proposes."""
         if self._proposals is None:
             from vmrag_link.git import listing
 
@@ -149,8 +154,8 @@ class Sources:
         return proposal.propose_sources(paths, beginnings, stored=stored)
 
     def list_stored_at(self, commit: str) -> Collection[str]:
-        """The collections of the knowledge base that a commit pins, whose names no source of it can
-        have; none where that is not here.
+        """Return the collections of the revision that a commit pins, whose names its sources cannot
+        have. Empty if the revision is missing.
         """
         if not opening.engine_exists(self._ws.places.kb):
             return ()
@@ -172,7 +177,7 @@ class Sources:
 
     @contextlib.contextmanager
     def open_work_tree(self, *, stored: Collection[str] = ()) -> Iterator[OpenSources | None]:
-        """The files as they lie in the work tree; None where no sources are configured.
+        """Yield the view of the files in the work tree, or None without sources.
 
         `stored`: the collections of the knowledge base, whose names no source can have.
         """
@@ -183,8 +188,8 @@ class Sources:
         damaged = False
         for attempt in range(ATTEMPTS):
             try:
-                opened = self._current(config, stored, damaged=damaged)
-            except FileFailed:  # a file was written between two looks, or the disk is full
+                opened = self._provide_current(config, stored, damaged=damaged)
+            except FileFailed:  # a file was written between two reads, or the disk is full
                 if attempt == ATTEMPTS - 1:
                     raise
                 continue
@@ -195,12 +200,14 @@ class Sources:
                 damaged = True
         raise Busy(
             f"Files of sources changed {ATTEMPTS} times while they were read.",
-            hint="Run the command again when nobody writes them.",
+            hint="Run the command again when no other program writes them.",
         )
 
-    def _current(self, config: Config, stored: Collection[str], *, damaged: bool) -> OpenSources:
-        """The view of the files as they are, made if it is not there. While git goes on writing its
-        index, the last one. `damaged`: the last one is.
+    def _provide_current(self, config: Config, stored: Collection[str], *, damaged: bool) -> OpenSources:
+        """Return the view of the present files, and build it if it is missing. While git keeps
+        writing its index, return the last one.
+
+        `damaged`: the last view is damaged.
         """
         from vmrag_link.sources import rules, work_tree
         from vmrag_link.sources.listings import compute_token
@@ -211,65 +218,69 @@ class Sources:
         limits = (config.sources_max_bytes, config.searches_untracked)
         submodules = [True] if config.sources_submodules else []
         settings = encode_canonical_json(
-            [PROGRAM, _grammars(available), available, unavailable, limits, config.embedding.model, *submodules]
+            [PROGRAM, _list_grammars(available), available, unavailable, limits, config.embedding.model, *submodules]
         )
         places, (most, untracked) = self._ws.places, limits
-        cache, before = self._cache, None if self._with_untracked else source_views.read_binding(places)
-        known = _decoded(before, places) if before and before.settings == settings and not damaged else None
-        if before and known:
+        cache, before = self._cache_file, None if self._with_untracked else source_views.read_binding(places)
+        last = _decode_binding(before, places) if before and before.settings == settings and not damaged else None
+        if before and last:
             if config.sources_submodules:
-                token: str | None = self._token_here(available, before)
+                token: str | None = self._compute_token(available, before)
             else:
                 token = work_tree.read_unchanged_token(
                     places, available, max_bytes=most, untracked=untracked, cache=cache
                 )
-            if token == before.token:  # perhaps another commit with equal files
+            if token == before.token:  # possibly another commit with equal files
                 unsearched = [
                     source for source in available if not rules.searches_untracked(source, untracked=untracked)
                 ]
                 others = work_tree.count_untracked_files(places, unsearched) if unsearched else 0
-                return msgspec.structs.replace(known, commit=plumbing.read_head(places).commit, untracked=others)
+                return msgspec.structs.replace(last, commit=plumbing.read_head(places).commit, untracked=others)
         try:
             listing = self.list_work_tree(available)
         except GitBusy:
-            if known is None:
+            if last is None:
                 raise
-            return known
+            return last
         ephemeral = any(file.uncommitted for files in listing.files.values() for file in files)
-        contents = self._contents(config, available, listing)
-        indexer = self._indexer(config, available, listing, commit=None)
-        path, left, made = indexer.provide_view(contents, durable=not ephemeral, most=self._step(listing))
+        contents = self._build_contents(config, available, listing)
+        indexer = self._build_indexer(config, available, listing, commit=None)
+        path, remaining, is_new = indexer.provide_view(
+            contents, durable=not ephemeral, most=self._compute_step(listing)
+        )
         opened = OpenSources(
             folder=path,
-            collections=tuple(each.collection for each in available),
+            collections=tuple(source.collection for source in available),
             commit=plumbing.read_head(places).commit,
-            uncommitted=_uncommitted(listing),
+            uncommitted=_list_uncommitted(listing),
             removed=listing.removed,
             untracked=listing.untracked,
             missing=listing.missing,
             unavailable=unavailable,
-            failed=_failed(path),
-            indexed=_percent(listing, left),
+            failed=_list_failed(path),
+            indexed=_compute_percent(listing, remaining),
         )
         more = msgspec.msgpack.encode(opened, enc_hook=str)
-        binding = SourceBinding("" if left else compute_token(listing), settings, path.name, ephemeral, more)
+        binding = SourceBinding("" if remaining else compute_token(listing), settings, path.name, ephemeral, more)
         if path not in seal.MEMORY_FOLDERS and not self._with_untracked:
             try:
                 source_views.write_binding(places, binding)
             except OSError as error:
-                if not refuses_writing(error):  # else the next call lists the files again
+                if not refuses_writing(error):  # on a read-only disk, the next call lists the files again
                     raise
-        if made:
-            self._evict(path)
+        if is_new:
+            self._evict_views(path)
         return opened
 
     @property
-    def _cache(self) -> Path:
-        """A file for what is known of files. A query with `--untracked` has its own."""
+    def _cache_file(self) -> Path:
+        """The cache for the state of files. A query with `--untracked` has its own."""
         return self._ws.places.source_state / ("untracked" if self._with_untracked else "stats")
 
-    def _token_here(self, sources: Sequence[SourceSettings], before: SourceBinding) -> str:
-        """Return what names the files with those of submodules; the last one while git is busy."""
+    def _compute_token(self, sources: Sequence[SourceSettings], before: SourceBinding) -> str:
+        """Return the token of the files, including those of submodules. While git is busy, return
+        the last one.
+        """
         from vmrag_link.sources.listings import compute_token
 
         try:
@@ -277,30 +288,32 @@ class Sources:
         except GitBusy:
             return before.token
 
-    def _step(self, listing: SourceListing) -> int | None:
-        """Return how many files to index now; None for all."""
-        return max(LEAST_STEP, _count(listing) // MOST_STEPS) if self.in_steps else None
+    def _compute_step(self, listing: SourceListing) -> int | None:
+        """Return the number of files to index now, or None for all."""
+        return max(LEAST_STEP, _count_files(listing) // MOST_STEPS) if self.in_steps else None
 
     def percent_indexed(self, tree: SourceTree) -> int:
-        """Return how many percent of the work tree's files the view has that answers for it."""
+        """Return the percentage of the work tree's files that are in the view that answers for
+        it.
+        """
         from vmrag_link.sync import source_views
 
-        bound, total = source_views.read_binding(self._ws.places), _count(tree.listing)
+        bound, total = source_views.read_binding(self._ws.places), _count_files(tree.listing)
         if not bound or not total:
             return 0
         try:
-            there = source_views.read_contents(self.views.root / bound.view).tags
+            indexed = source_views.read_contents(self.views.root / bound.view).tags
         except IndexFailed:
             return 0
-        wanted = self._contents(self.config, tree.sources, tree.listing).tags
-        same = sum(len(files.items() & there.get(name, {}).items()) for name, files in wanted.items())
+        current = self._build_contents(self.config, tree.sources, tree.listing).tags
+        same = sum(len(files.items() & indexed.get(name, {}).items()) for name, files in current.items())
         return 100 * same // total
 
-    def _evict(self, made: Path) -> None:
-        """Remove spare views after one was made."""
+    def _evict_views(self, built: Path) -> None:
+        """Remove spare views after one was built."""
         from vmrag_link.sync import source_views
 
-        if made in seal.MEMORY_FOLDERS:
+        if built in seal.MEMORY_FOLDERS:
             return
         keep_bytes = self._ws.settings.config.index.keep_mb * MEGABYTE
         source_views.evict_views(self._ws.places, keep_bytes=keep_bytes)
@@ -308,7 +321,7 @@ class Sources:
         self.views.segments.collect_garbage(self._ws.places.view_folders)
 
     def distrust_view(self) -> None:
-        """Look at the view that answers for this work tree whole from now on; damaged, it is made
+        """Verify the view of this work tree completely from now on. If it is damaged, it is built
         again.
         """
         from vmrag_link.sync import source_views
@@ -322,9 +335,10 @@ class Sources:
     def open_commit(
         self, commit: str, config: Config, *, stored: Collection[str] | None = None
     ) -> Iterator[OpenSources | None]:
-        """The files of a commit's tree, by the sources that its own settings name.
+        """Yield the view of the files in a commit's tree, by the sources of its own settings, or
+        None without sources.
 
-        `stored`: collections whose names no source can have, instead of those of `stored_at`.
+        `stored`: collections whose names no source can have, instead of those of `list_stored_at`.
         """
         if not config.sources:
             yield None
@@ -333,42 +347,51 @@ class Sources:
             config, self.list_stored_at(commit) if stored is None else stored
         )
         listing = self.list_commit(commit, available, config)
-        contents = self._contents(config, available, listing)
+        contents = self._build_contents(config, available, listing)
         borrowed = self.get_reading_places(config, commit).borrowed
         for _ in range(ATTEMPTS):
-            indexer = self._indexer(config, available, listing, commit=commit)
-            path, left, made = indexer.provide_view(contents, durable=True, most=self._step(listing))
+            indexer = self._build_indexer(config, available, listing, commit=commit)
+            path, remaining, is_new = indexer.provide_view(contents, durable=True, most=self._compute_step(listing))
             with self.views.lock_for_reading(path):
                 if not self.views.find_problem(path.name.partition("-")[0]):
-                    if made:
-                        self._evict(path)
-                    names = tuple(each.collection for each in available)
+                    if is_new:
+                        self._evict_views(path)
+                    names = tuple(source.collection for source in available)
                     yield OpenSources(
                         path,
                         names,
                         commit,
                         missing=listing.missing,
                         unavailable=unavailable,
-                        failed=_failed(path),
-                        indexed=_percent(listing, left),
+                        failed=_list_failed(path),
+                        indexed=_compute_percent(listing, remaining),
                         objects=borrowed.objects if borrowed else (),
                     )
                     return
-        raise Busy("Other processes removed the index of sources again and again.", hint="Run the command again.")
+        raise Busy(
+            f"Other processes removed the index of sources {ATTEMPTS} times while it was opened.",
+            hint="Run the command again.",
+        )
 
     def read_contents_at(self, commit: str, config: Config) -> SourceContents:
-        """What decides the documents of a commit. Raises `SourcesIncomplete`."""
+        """Return the values that determine the documents of a commit. Raises
+        `SourcesIncomplete`.
+        """
         available, unavailable = self.select_available(config, self.list_stored_at(commit))
         listing = self.list_commit(commit, available, config)
-        return self._contents(config, available, _complete(listing, unavailable))
+        return self._build_contents(config, available, _check_complete(listing, unavailable))
 
     def read_contents(self) -> SourceContents:
-        """As `contents_at`, of the work tree."""
+        """Return the values that determine the documents of the work tree. Raises
+        `SourcesIncomplete`.
+        """
         available, unavailable = self.select_available(self.config, self._ws.list_stored_collections())
-        return self._contents(self.config, available, _complete(self.list_work_tree(available), unavailable))
+        return self._build_contents(
+            self.config, available, _check_complete(self.list_work_tree(available), unavailable)
+        )
 
     def list_work_tree(self, sources: Sequence[SourceSettings]) -> SourceListing:
-        """The files of these sources in the work tree."""
+        """Return the files of these sources in the work tree."""
         from vmrag_link.sources import work_tree
 
         config, places = self.config, self._ws.places
@@ -378,13 +401,14 @@ class Sources:
             from vmrag_link.sources import submodule_files
 
             list_files = submodule_files.list_in_work_tree
-        return list_files(places, sources, max_bytes=most, untracked=untracked, cache=self._cache)
+        return list_files(places, sources, max_bytes=most, untracked=untracked, cache=self._cache_file)
 
     def list_commit(self, commit: str, sources: Sequence[SourceSettings], config: Config) -> SourceListing:
+        """Return the files of these sources at a commit."""
         from vmrag_link.sources import listings, selection
 
         notes = any(source.write for source in sources)
-        stored = listings.read_listing(self._cache) if notes else None
+        stored = listings.read_listing(self._cache_file) if notes else None
         before = stored.listing if stored else None
         list_files = selection.list_at_commit
         if config.sources_submodules:
@@ -402,29 +426,31 @@ class Sources:
         return submodule_files.find_source_submodules(self._ws.places, config.sources, commit)
 
     def get_reading_places(self, config: Config, commit: str | None) -> Places:
-        """Return the places by which git reads the files of the sources."""
-        found = self.find_submodules(config, commit)
-        if not found:
+        """Return the places with which git reads the files of the sources."""
+        nested = self.find_submodules(config, commit)
+        if not nested:
             return self._ws.places
         from vmrag_link.git import submodules
 
-        return submodules.lend_objects(self._ws.places, found)
+        return submodules.lend_objects(self._ws.places, nested)
 
     # -- parts -------------------------------------------------------------------------------------
 
     def select_available(
         self, config: Config, stored: Collection[str]
     ) -> tuple[tuple[SourceSettings, ...], dict[str, str]]:
-        """The sources that can be asked here, and why others cannot."""
+        """Return the sources that can be searched in this clone, and why others cannot, by
+        collection.
+        """
         from vmrag_link.sources import rules
 
-        unavailable = {each.collection: self._problem(each, stored) for each in config.sources}
+        unavailable = {source.collection: self._find_problem(source, stored) for source in config.sources}
         unavailable = {name: why for name, why in unavailable.items() if why}
         available = tuple(source for source in config.sources if source.collection not in unavailable)
         return rules.exclude_notes(available), unavailable
 
-    def _problem(self, source: SourceSettings, stored: Collection[str]) -> str:
-        if source.collection in stored and not source.write:  # notes hide what is stored
+    def _find_problem(self, source: SourceSettings, stored: Collection[str]) -> str:
+        if source.collection in stored and not source.write:  # notes hide stored documents
             return STORED
         if source.kind == "code":
             from vmrag_link.code import languages
@@ -432,19 +458,21 @@ class Sources:
             return languages.find_source_problem(source.paths)
         return ""
 
-    def _contents(self, config: Config, sources: Iterable[SourceSettings], listing: SourceListing) -> SourceContents:
+    def _build_contents(
+        self, config: Config, sources: Iterable[SourceSettings], listing: SourceListing
+    ) -> SourceContents:
         from vmrag_link.embedding import registry
         from vmrag_link.sources import documents
         from vmrag_link.sync.source_views import SourceContents
 
-        # What lies in a repository is sent to no service because its settings name one.
+        # The settings of a repository are not enough to send its files to a service.
         name = config.embedding.model
         model = self._ws.models.load_named(name if name in registry.LOCAL_MODELS else "default")
         tags = {
-            each.collection: {
-                file.doc_id: documents.compute_tag(each, file) for file in listing.files.get(each.collection, ())
+            source.collection: {
+                file.doc_id: documents.compute_tag(source, file) for file in listing.files.get(source.collection, ())
             }
-            for each in sources
+            for source in sources
         }
         collections = tuple(documents.build_collection(source, model) for source in sources)
         paths = {
@@ -454,7 +482,7 @@ class Sources:
         }
         return SourceContents(collections, tags, paths=paths)
 
-    def _indexer(
+    def _build_indexer(
         self, config: Config, sources: Sequence[SourceSettings], listing: SourceListing, *, commit: str | None
     ) -> SourceIndexer:
         from vmrag_link.code import languages
@@ -464,14 +492,14 @@ class Sources:
         by_name = {source.collection: source for source in sources}
         budget = languages.CutBudget(languages.ANSWER_SECONDS)
 
-        def read(collection: str, paths: Sequence[str]) -> Iterator[tuple[str, Document | NoDocument]]:
+        def read_documents(collection: str, paths: Sequence[str]) -> Iterator[tuple[str, Document | NoDocument]]:
             by_id = {file.doc_id: file for file in listing.files[collection]}
             files: list[TreeFile] = [by_id[doc_id] for doc_id in paths]
-            of_place = documents.read_texts_at_commit if commit else documents.read_texts_in_work_tree
+            read_texts = documents.read_texts_at_commit if commit else documents.read_texts_in_work_tree
             places = self.get_reading_places(config, commit)
-            return documents.build_documents(by_name[collection], files, of_place(places, files), budget)
+            return documents.build_documents(by_name[collection], files, read_texts(places, files), budget)
 
-        return SourceIndexer(self.views, read, self._document_indexer, self._ws.progress)
+        return SourceIndexer(self.views, read_documents, self._document_indexer, self._ws.progress)
 
     def _document_indexer(self) -> DocumentIndexer:
         from vmrag_link.sync.adding import DocumentIndexer
@@ -479,18 +507,18 @@ class Sources:
         return DocumentIndexer(self._ws.embedding_cache, self._ws.models.load_for, self._ws.progress)
 
 
-def _count(listing: SourceListing) -> int:
+def _count_files(listing: SourceListing) -> int:
     return sum(map(len, listing.files.values()))
 
 
 def build_without_index(tree: SourceTree) -> OpenSources:
-    """Return the record of a place whose files are read without an index; its folder is empty."""
+    """Return the record of a place whose files are read without an index. Its folder is empty."""
     listing = tree.listing
     return OpenSources(
         Path(),
         tuple(source.collection for source in tree.sources),
         tree.commit,
-        uncommitted=_uncommitted(listing),
+        uncommitted=_list_uncommitted(listing),
         removed=listing.removed,
         untracked=listing.untracked,
         missing=listing.missing,
@@ -498,21 +526,23 @@ def build_without_index(tree: SourceTree) -> OpenSources:
     )
 
 
-def _percent(listing: SourceListing, left: int) -> int:
-    total = _count(listing)
-    return 100 * (total - left) // total if left else 100
+def _compute_percent(listing: SourceListing, remaining: int) -> int:
+    total = _count_files(listing)
+    return 100 * (total - remaining) // total if remaining else 100
 
 
-def _decoded(bound: SourceBinding, places: Places) -> OpenSources | None:
-    """Where the repository lies now: it may have been moved. None for what is damaged."""
+def _decode_binding(bound: SourceBinding, places: Places) -> OpenSources | None:
+    """Return the decoded view in the repository's present place, because the repository may have
+    been moved. None if it is damaged.
+    """
     try:
-        found = msgspec.msgpack.decode(bound.more, type=OpenSources, dec_hook=lambda _, value: Path(value))
+        opened = msgspec.msgpack.decode(bound.more, type=OpenSources, dec_hook=lambda _, value: Path(value))
     except (UnicodeDecodeError, msgspec.DecodeError):
         return None
-    return msgspec.structs.replace(found, folder=places.source_views / bound.view)
+    return msgspec.structs.replace(opened, folder=places.source_views / bound.view)
 
 
-def _complete(listing: SourceListing, unavailable: Mapping[str, str]) -> SourceListing:
+def _check_complete(listing: SourceListing, unavailable: Mapping[str, str]) -> SourceListing:
     require_complete(unavailable, listing.missing)
     return listing
 
@@ -520,33 +550,33 @@ def _complete(listing: SourceListing, unavailable: Mapping[str, str]) -> SourceL
 def require_complete(
     unavailable: Mapping[str, str], missing: Sequence[str], failed: Sequence[str] = (), indexed: int = 100
 ) -> None:
-    """Raise `SourcesIncomplete` where another machine would find more; the arguments are those of
+    """Raise `SourcesIncomplete` if another machine would find more. The arguments are those of
     `OpenSources`.
     """
     for name, why in unavailable.items():
         if why != STORED:
             raise SourcesIncomplete(
-                f"The collection {name!r} is not known here: {why}.",
-                hint="vmrag sources   (says what helps)",
+                f"The collection {name!r} is unavailable: {why}.",
+                hint="vmrag sources   (shows how to fix it)",
                 collection_name=name,
             )
     if submodules := [path for path in missing if path.endswith("/")]:
         raise SourcesIncomplete(
-            f"{plural(len(submodules), 'submodule')} cannot be read here: {first_of(submodules, 3)}.",
+            f"{plural(len(submodules), 'submodule')} cannot be read in this clone: {first_of(submodules, 3)}.",
             hint="git submodule update --init --recursive",
             missing=list(missing[:100]),
         )
     if missing:
         raise SourcesIncomplete(
-            f"{plural(len(missing), 'file')} of sources cannot be read, because this clone is not whole: "
+            f"{plural(len(missing), 'file')} of sources cannot be read, because this clone is incomplete: "
             f"{first_of(missing, 3)}.",
             hint="git fetch --refetch   (in a partial clone; in a shallow one: git fetch --unshallow)",
             missing=list(missing[:100]),
         )
     if failed:
         raise SourcesIncomplete(
-            f"{plural(len(failed), 'file')} of sources could not be cut here: {first_of(failed, 3)}.",
-            hint="vmrag sources   (says why)",
+            f"{plural(len(failed), 'file')} of sources could not be cut on this machine: {first_of(failed, 3)}.",
+            hint="vmrag sources   (shows the reasons)",
             failed=list(failed[:100]),
         )
     if indexed < 100:  # noqa: PLR2004  percent
@@ -557,8 +587,8 @@ def require_complete(
         )
 
 
-def _grammars(sources: Sequence[SourceSettings]) -> object:
-    """Another one where other grammars are installed, or used in another way."""
+def _list_grammars(sources: Sequence[SourceSettings]) -> object:
+    """Return a value that differs if other grammars are installed, or used differently."""
     if all(source.kind != "code" for source in sources):
         return None
     from vmrag_link.code import languages
@@ -566,15 +596,15 @@ def _grammars(sources: Sequence[SourceSettings]) -> object:
     return languages.RULES, languages.RULES_OF_LINES, languages.read_stamps()
 
 
-def _uncommitted(listing: SourceListing) -> dict[str, dict[str, str]]:
-    found: dict[str, dict[str, str]] = {
+def _list_uncommitted(listing: SourceListing) -> dict[str, dict[str, str]]:
+    uncommitted: dict[str, dict[str, str]] = {
         name: {file.doc_id: file.uncommitted for file in files if file.uncommitted}
         for name, files in listing.files.items()
     }
-    return {name: files for name, files in found.items() if files}
+    return {name: files for name, files in uncommitted.items() if files}
 
 
-def _failed(folder: Path) -> tuple[str, ...]:
+def _list_failed(folder: Path) -> tuple[str, ...]:
     from vmrag_link.sync import source_views
 
     left_out = source_views.read_contents(folder).left_out

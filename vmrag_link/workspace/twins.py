@@ -13,7 +13,7 @@ from vmrag_link.errors import ConfigInvalid, GitFailed, GitReferenceMissing
 from vmrag_link.models import WITHOUT_FILES, At
 from vmrag_link.models import Collection as CollectionRow
 
-# Each checkout imports this module, and hardly one needs what is imported below.
+# Each checkout imports this module, and few need the imports in the functions.
 
 if TYPE_CHECKING:
     from vmrag_link.documents.import_base import ImportBase
@@ -26,12 +26,14 @@ Key = tuple[str, str]
 
 
 def find_twins(ws: WorkTree, engine: Engine, at: At, paths: Collection[str]) -> Iterator[Key]:
-    """The documents at a place whose files have one of these paths below the top."""
+    """Yield the documents at a place whose files have one of these paths, from the top."""
     return (key for key, path in list_files(ws, engine, at) if path in paths)
 
 
 def list_files(ws: WorkTree, engine: Engine, at: At) -> Iterator[tuple[Key, str]]:
-    """The documents at a place of files of this tree, each with its file's path below the top."""
+    """Yield the documents at a place that were imported from files of this tree, each with its
+    file's path from the top.
+    """
     for collection in engine.list_collections(at):
         if collection.kind not in WITHOUT_FILES:
             yield from list_paths(ws, collection, engine.list_sources(at, collection.name)).items()
@@ -41,13 +43,13 @@ def list_paths(ws: WorkTree, collection: CollectionRow, sources: Iterable[tuple[
     """Return the paths of files of this tree by document. `sources`: (id, source) as stored."""
     from vmrag_link.documents import import_base
 
-    base = _base(collection, import_base.locate_path(ws.places.top))
+    base = _find_base(collection, import_base.locate_path(ws.places.top))
     return {(collection.name, doc_id): path for doc_id, path in base.list_sources(sources)} if base else {}
 
 
-def _base(collection: CollectionRow, top: Path) -> ImportBase | None:
-    """The folder from which the files of a collection's documents count; None where none is of this
-    tree.
+def _find_base(collection: CollectionRow, top: Path) -> ImportBase | None:
+    """Return the folder to which the files of a collection's documents are relative, or None if
+    they are not in this tree.
     """
     from vmrag_link.documents import import_base
     from vmrag_link.documents.import_base import OUTSIDE, ROOT
@@ -59,42 +61,42 @@ def _base(collection: CollectionRow, top: Path) -> ImportBase | None:
 
 
 def build_derived(ws: WorkTree, commits: Sequence[str] = ()) -> Derived:
-    """Which files are documents of sources where knowledge is merged: those of the work tree and of
-    the commits that git merges into it or, if they are named, of `commits` alone. A file that none
-    of them has answers for nothing.
+    """Return a function that returns which files are documents of sources, for merges. It considers
+    the work tree and the commits that git merges into it or, if given, only `commits`. A file that
+    is in none of them is not a document of a source.
 
-    Nothing is read before it is asked. Settings that cannot be read name no sources.
+    Files and settings are read on the first call. Unreadable settings have no sources.
     """
 
     @functools.cache
-    def sources() -> tuple[SourceSettings, ...]:
+    def load_sources() -> tuple[SourceSettings, ...]:
         from vmrag_link.git import pin_merge
 
-        found: list[SourceSettings] = []
+        configured: list[SourceSettings] = []
         if not commits:
             with contextlib.suppress(ConfigInvalid):
-                found += ws.sources.configured
+                configured += ws.sources.configured
         for commit in commits or pin_merge.list_coming_parents(ws.places)[1:]:
             with contextlib.suppress(ConfigInvalid, GitReferenceMissing):
-                found += trusted.load_at(ws.places, commit).config.sources
-        return tuple(found)
+                configured += trusted.load_at(ws.places, commit).config.sources
+        return tuple(configured)
 
     @functools.cache
-    def paths() -> set[str]:
+    def list_names() -> set[str]:
         from vmrag_link.git import listing, pin_merge, raw_changes
 
-        found = set() if commits else set(listing.list_tracked_files(ws.places))
+        names = set() if commits else set(listing.list_tracked_files(ws.places))
         for commit in commits or pin_merge.list_coming_parents(ws.places):
             with contextlib.suppress(GitFailed):
-                found.update(raw_changes.list_names(ws.places, commit))
-        return found
+                names.update(raw_changes.list_names(ws.places, commit))
+        return names
 
     def is_derived(collection: CollectionRow, source: str) -> bool:
         from vmrag_link.documents import import_base
         from vmrag_link.sources import rules
 
-        base = _base(collection, import_base.locate_path(ws.places.top))
+        base = _find_base(collection, import_base.locate_path(ws.places.top))
         stored = base.list_sources([("", source)]) if base else []
-        return any(rules.find_source(sources(), path) and path in paths() for _, path in stored)
+        return any(rules.find_source(load_sources(), path) and path in list_names() for _, path in stored)
 
     return is_derived

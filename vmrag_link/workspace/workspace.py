@@ -44,12 +44,12 @@ if TYPE_CHECKING:
 
 
 class Workspace:
-    """Open one with `Workspace.open`; its parts are opened when they are first needed. Belongs to
-    one thread at a time.
+    """A git work tree with its parts. Open it with `Workspace.open`. The parts are opened on first
+    use. It belongs to one thread at a time.
 
-    `unreached`: why what the pin names could not be fetched. `unbuilt`: why the pin could not be
-    followed, or the index not be built, so that what was there before answers. `offline`: why the
-    index alone answers, without the knowledge base.
+    `unreached`: why the pinned revision could not be fetched. `unbuilt`: why the pin could not be
+    followed, or the index not be built, so that the previous state answers. `offline`: why the
+    index answers without the knowledge base.
     """
 
     def __init__(
@@ -88,14 +88,13 @@ class Workspace:
         models: dict[ModelChoice, Model] | None = None,
         repair: bool = True,
     ) -> Workspace:
-        """The work tree around a directory. `patience`: seconds to wait for locks, instead of
-        `lock_timeout_s`. `answer_seconds`: how long each answer of a Dolt server may take; 0: as
-        long as usual.
+        """Open the work tree around a directory.
 
-        `index_file`: the index of the git commit whose hook this is. git waits for us, so its lock
-        is not waited for. `models`: where loaded models are kept, for callers that open one work
-        tree after the other. `repair`: see `plumbing.locate`. Raises `GitRepositoryMissing`,
-        `GitConfigInvalid`.
+        `patience`: seconds to wait for locks, instead of `lock_timeout_s`. `answer_seconds`: time
+        limit of each answer of a Dolt server, 0 for the default. `index_file`: the index of the git
+        commit whose hook this is. git waits for the hook, so its lock is not waited for. `models`:
+        a cache of loaded models, for callers that open several work trees. `repair`: see
+        `plumbing.locate_work_tree`. Raises `GitRepositoryMissing`, `GitConfigInvalid`.
         """
         return cls(
             plumbing.locate_work_tree(start, repair=repair),
@@ -115,8 +114,8 @@ class Workspace:
                 getattr(self, part).close()
 
     def release_files(self) -> None:
-        """Between two commands: nobody waits for the files of sources that were looked at, and the
-        next one looks at them anew.
+        """Release the files of sources after a command, so that no process waits for them and the
+        next command reads them again.
         """
         if "files" in self.__dict__:
             self.files.close()
@@ -126,20 +125,20 @@ class Workspace:
     # -- settings ----------------------------------------------------------------------------------
 
     def reload_settings(self) -> None:
-        """Read the settings again when they are next asked for: their file, or what was agreed to,
-        has changed.
+        """Read the settings again on next use, because their file or the user's trust has
+        changed.
         """
         self.settings = WorkspaceSettings(self.places, patience=self._patience, answer_seconds=self._answer_seconds)
         self.models = Models(self.settings, self._loaded_models)
 
     @property
     def config(self) -> Config:
-        """Raises `ConfigInvalid`."""
+        """The settings. Raises `ConfigInvalid`."""
         return self.settings.config
 
     def section(self, name: str, kind: type[Record]) -> LoadedSettings[Any]:
-        """A section of the settings that a toolset brings; `config` has it as an attribute. It
-        tells what was ignored. Raises `ConfigInvalid`.
+        """Return a section of the settings that a toolset defines. `config` has it as an attribute.
+        Prints a warning for ignored settings. Raises `ConfigInvalid`.
         """
         loaded = self.settings.section(name, kind)
         for warning in loaded.warnings:
@@ -148,14 +147,14 @@ class Workspace:
 
     @property
     def ranking(self) -> Ranking:
-        """How queries rank here. Raises `ConfigInvalid`."""
+        """The ranking of queries. Raises `ConfigInvalid`."""
         from vmrag_link.retrieval import fusion
 
         return fusion.read_ranking(self.config.retrieval)
 
     @property
     def lock_timeout(self) -> float:
-        """Seconds."""
+        """Seconds to wait for a lock."""
         return self.settings.lock_timeout
 
     # -- parts -------------------------------------------------------------------------------------
@@ -168,7 +167,7 @@ class Workspace:
 
     @cached_property
     def local(self) -> LocalStore:
-        """The documents on this machine alone."""
+        """The documents that stay on this machine."""
         from vmrag_link.workspace.local_store import LocalStore
 
         return LocalStore(self)
@@ -192,13 +191,15 @@ class Workspace:
 
     @property
     def stores_nothing(self) -> bool:
-        """Whether there is no knowledge base, none was lost, and no pin: only files answer."""
+        """True if there is no knowledge base, none was lost, and no pin exists, so that only files
+        answer.
+        """
         has_store = self.is_initialized or opening.is_lost(self.places.kb)
         return not has_store and plumbing.read_pin_bytes(self.places) is None
 
     @property
     def engine(self) -> Engine:
-        """Raises `NotInitialized`, and as `opening.open_engine`."""
+        """The knowledge base. Raises `NotInitialized`, and the errors of `opening.open_engine`."""
         if self._engine is None:
             if not self.is_initialized:
                 raise reasons.explain_uninitialized(self)
@@ -219,7 +220,7 @@ class Workspace:
 
     @property
     def chroma(self) -> WorkspaceChroma:
-        """Chroma's stores here, and the server that shares indexes."""
+        """Chroma's stores on this machine, and the server that shares indexes."""
         from vmrag_link.workspace.chroma import WorkspaceChroma
 
         return WorkspaceChroma(self.places, self.views, self.settings, lambda: self.engine, self.read_vectors)
@@ -227,7 +228,7 @@ class Workspace:
     def read_vectors(
         self, index: IndexReader, held: IndexedCollection, texts: Mapping[int, str]
     ) -> Mapping[int, bytes]:
-        """As `stored_vectors`, with the collection's model."""
+        """Return vectors like `stored_vectors`, with the collection's model."""
         from vmrag_link.retrieval.query import restore_vectors
         from vmrag_link.sync.adding import check_model
 
@@ -255,7 +256,7 @@ class Workspace:
             derived=twins.build_derived(self),
         )
 
-    # What the next two import is heavy, and going back to a view needs neither.
+    # The imports of the next two are expensive, and not needed to return to an existing view.
 
     @property
     def embedding_cache(self) -> EmbeddingCache:
@@ -275,7 +276,7 @@ class Workspace:
             shared = SharedVectors(self.engine, address, cache, self.progress, required=required)
         return Indexer(self.engine, cache, self.models.load_for, self.progress, shared)
 
-    # -- where it stands ---------------------------------------------------------------------------
+    # -- position ----------------------------------------------------------------------------------
 
     @property
     def binding(self) -> Binding | None:
@@ -284,21 +285,22 @@ class Workspace:
 
     @property
     def position(self) -> Position:
-        """Where the work tree is now."""
+        """The position of the work tree now."""
         return Position.read(self.places)
 
     def read_trigger(self) -> Trigger:
-        """HEAD's name and the pin as they are now."""
+        """Return HEAD's name and the pin as they are now."""
         return read_trigger(self.places)
 
     def resolve_target(self) -> Target:
-        """What HEAD and the pin ask for."""
+        """Return the state that HEAD and the pin request."""
         bound = self.binding
         return resolve_target(self.places, self.engine, self.read_trigger(), bound=bound.revision if bound else None)
 
     def resolve_target_for_reading(self) -> Target:
-        """As `target`. While a Dolt server does not answer, the pinned revision that was applied
-        last, if its index is here: what is committed never changes. `offline` says why then.
+        """Return the target like `resolve_target`. If a Dolt server does not answer, return the
+        pinned revision that was applied last, if its index exists, because committed revisions
+        never change. Then `offline` has the reason.
         """
         self.offline = None
         try:
@@ -311,16 +313,16 @@ class Workspace:
             return Target(position.trigger, "pinned", read_pin(self.places.kb, position.trigger.pin))
 
     def find_kb_branch(self) -> KbBranch | None:
-        """HEAD's KB branch, if it was made and no other work tree writes on it."""
+        """Return HEAD's KB branch, if it exists and no other work tree writes on it."""
         return self.resolve_target().kb_branch
 
     @property
     def current_revision(self) -> str | None:
-        """As `revision`; None if the work tree never followed a pin."""
+        """The revision at which documents are read. None if the work tree never followed a pin."""
         return bindings.read_current_revision(self.places)
 
     def require_revision(self) -> str:
-        """The revision that the documents are read at; the index may still be at another.
+        """Return the revision at which documents are read. The index may still be at another one.
 
         Raises why there is none.
         """
@@ -330,8 +332,8 @@ class Workspace:
         return revision
 
     def require_stored_revision(self) -> str:
-        """As `revision`; raises why, if the knowledge base does not have it (any more): the index
-        may go on answering.
+        """Return the revision like `require_revision`. Raises why, if the knowledge base does not
+        contain it (any longer). The index may still answer.
         """
         revision = self.require_revision()
         if not self.engine.has_revision(revision):
@@ -339,21 +341,21 @@ class Workspace:
         return revision
 
     def require_indexed_revision(self) -> str:
-        """The revision that the bound index stands at. Raises why none is bound."""
+        """Return the revision of the bound index. Raises why none is bound."""
         bound = self.binding
         if bound is None:
             raise reasons.explain_unusable(self, self.resolve_target())
         return bound.revision
 
     def locate_documents(self) -> At:
-        """Where documents are read: the KB branch's working set if it is attached and has
-        uncommitted ones, else the revision.
+        """Return the place where documents are read: the KB branch's working set if it is attached
+        and has uncommitted documents, else the revision.
         """
         revision, branch = self.require_stored_revision(), self.find_kb_branch()
         return WorkingSet(branch.name) if branch and branch.dirty and branch.head == revision else revision
 
     def list_stored_collections(self) -> Collection[str]:
-        """The names of the collections in the bound index; none where there is none."""
+        """Return the names of the collections in the bound index. Empty if none is bound."""
         bound = self.binding
         with contextlib.suppress(IndexFailed):
             from vmrag_link.index import view as views
@@ -366,9 +368,8 @@ class Workspace:
     def bring_to_pin(self, *, index: bool = True, rebuild: bool = False) -> SyncReport | None:
         """Bring the documents and, with `index`, the index to the pin, or `rebuild` the index.
 
-        Return None if nothing had to be done.
-
-        Notes about documents are printed here, so that no caller can leave them out.
+        Returns None if nothing had to be done. Notes about documents are printed here, so that no
+        caller can omit them.
         """
         if index and not rebuild and self.position.find_gap(self.views) is None:
             self.chroma.start_following()

@@ -1,4 +1,4 @@
-"""The part of a workspace that its own parts need, without its whole class."""
+"""The part of a workspace that its own parts need, without the whole class."""
 
 from __future__ import annotations
 
@@ -24,18 +24,18 @@ if TYPE_CHECKING:
 
 
 STORED = "the knowledge base stores a collection of that name"
-"""Why a source is unavailable that is unavailable everywhere."""
+"""Reason for a source that is unavailable on every machine."""
 
 
 class OpenSources(Record, frozen=True):
-    """What of sources answers at one place; nobody removes it meanwhile.
+    """The view of sources at one place. No other process removes it meanwhile.
 
-    `folder`: the view. `commit`: whose tree it is of; None before the first one. `uncommitted`: how
-    files of the work tree differ from it, by collection and path; `removed`: which it has no more;
-    `untracked`: how many more would be documents if git tracked them. `missing`: paths whose blobs
-    this clone does not have. `unavailable`: why collections cannot be asked here, by name.
-    `failed`: files that could not be cut on this machine. `indexed`: so many percent of the files
-    answer; the next question goes on indexing.
+    `folder`: the view. `commit`: whose tree it is, None before the first commit. `uncommitted`: how
+    files of the work tree differ from the commit, by collection and path. `removed`: files that are
+    missing in the work tree. `untracked`: number of files that would be documents if git tracked
+    them. `missing`: paths whose blobs are missing in this clone. `unavailable`: why collections
+    cannot be searched here, by name. `failed`: files that could not be cut on this machine.
+    `indexed`: percentage of the files that are indexed. The next query continues indexing.
     """
 
     folder: Path
@@ -46,14 +46,14 @@ class OpenSources(Record, frozen=True):
     untracked: int = 0
     missing: tuple[str, ...] = ()
     objects: tuple[Path, ...] = ()
-    """The folders of objects of submodules that the sources read at a commit."""
+    """The folders with objects of submodules that the sources read at a commit."""
     unavailable: Mapping[str, str] = {}
     failed: tuple[str, ...] = ()
     indexed: int = 100
 
 
 class TreeSources(Protocol):
-    """The contracts are those of `Sources`."""
+    """The methods of `Sources` that `Reader` uses."""
 
     @property
     def configured(self) -> tuple[SourceSettings, ...]: ...
@@ -64,7 +64,7 @@ class TreeSources(Protocol):
 
 
 class WorkTree(Protocol):
-    """The contracts are those of `Workspace`."""
+    """The methods of `Workspace` that its own parts use."""
 
     places: Places
     progress: Progress
