@@ -164,7 +164,7 @@ cp "$1" {tmp_path}/second; printf 'By hand.\\n' > "$1\""""
     screen = resolve("handbook/rest.md", GIT_EDITOR=editor(tmp_path, body))
     screen.expect(PROMPT)
     screen.answer("e\n")
-    assert "Line 1 of the text is still a conflict marker: <<<<<<< main" in screen.expect(PROMPT)
+    assert "line 1 of the text is still a conflict marker: <<<<<<< main" in screen.expect(PROMPT)
     assert open_conflicts(torn) == before
     screen.answer("e\n")
     assert screen.end() == 1, "two are left"

@@ -241,7 +241,7 @@ def test_where_nothing_is_new_a_fork_needs_no_knowledge_and_has_to_be_one_all_th
     assert (report["pinned"], report["revisions"], report["pushed"]) == ([], 0, False)
     assert world.maintainer.vmrag("adopt", "../fork.git", code).out == f"origin has what {code[:7]} pins.\n"
     world.fork.top.rename(world.fork.top.with_name("gone.git"))
-    assert world.refuses(code)["message"] == "There is no git repository at ../fork.git."
+    assert world.refuses(code)["message"] == "no git repository at ../fork.git."
 
 
 @pytest.mark.parametrize("named", ["fork", "../fork.git", "{fork}", "file://{fork}", "git+file://{fork}"])

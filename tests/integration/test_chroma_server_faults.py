@@ -296,7 +296,7 @@ def test_after_a_kill_the_next_client_takes_over_when_the_lease_has_ended(
     monkeypatch.setattr("vmrag_link.sync.chroma_sharing.ELSEWHERE_SECONDS", 0.0)
     monkeypatch.setattr("vmrag_link.sync.chroma_sharing._POLL_SECONDS", 0.0)
     assert (
-        "Another client has been building"
+        "another client has been building"
         in paid.vmrag("sync", "--wait", env={"VMRAG_CHROMA_SHARE": "wait"}, code=3).err
     )
     late = time.time() + sharing.LEASE_SECONDS + 1

@@ -187,7 +187,7 @@ def blame_file(places: Places, path: str, commit: str | None) -> BlamedFile:
         if NOT_FETCHED not in error.message:
             raise
         raise HistoryMissing(
-            f"This partial clone lacks earlier versions of {path}, so the commits of its lines are unknown.",
+            f"this partial clone lacks earlier versions of {path}, so the commits of its lines are unknown.",
             hint=f"git blame {shlex.join(arguments)}   (fetches the versions; then try again)",
             path=path,
         ) from error

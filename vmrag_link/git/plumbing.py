@@ -87,7 +87,7 @@ def locate_work_tree(start: Path, *, repair: bool = True) -> Places:
     if finished.returncode == 0:
         lines = finished.stdout.removesuffix(b"\n").split(b"\n")
         if len(lines) not in (3, 4):  # without and with the hooks directory
-            raise GitFailed(f"The path {str(start)!r} has a line break in it.", hint="Rename the directory.")
+            raise GitFailed(f"the path {str(start)!r} has a line break in it.", hint="Rename the directory.")
         top, git_dir, common, *hooks = (Path(os.fsdecode(line)) for line in lines)
         return Places(top, git_dir, common, hooks=hooks[0] if hooks else None)
     complaint = finished.error_text
@@ -333,7 +333,7 @@ def read_pin_bytes(places: Places) -> bytes | None:
     except OSError as error:
         if places.pin.is_symlink():
             raise _build_pin_error("a symbolic link") from error
-        raise GitFailed(f"Cannot read {PIN_NAME}: {error.strerror}", hint=f"git checkout -- {PIN_NAME}") from error
+        raise GitFailed(f"cannot read {PIN_NAME}: {error.strerror}", hint=f"git checkout -- {PIN_NAME}") from error
     try:
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
             raise _build_pin_error("not a regular file")

@@ -59,7 +59,7 @@ def read_head(places: Places) -> Head:
     try:
         content = (places.git_dir / "HEAD").read_bytes().rstrip()
     except OSError as error:
-        raise GitFailed(f"Cannot read HEAD: {error}", hint="git fsck") from error
+        raise GitFailed(f"cannot read HEAD: {error}", hint="git fsck") from error
     if re.fullmatch(_NAME, content):
         return Head(None, content.decode())
     symbolic = content.removeprefix(b"ref:").strip()

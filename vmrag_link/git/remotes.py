@@ -178,7 +178,7 @@ def read_push_urls(places: Places, name: str) -> list[str]:
 def _read_urls(places: Places, name: str) -> _Urls:
     urls = configuration.get_cached(places, _read_remotes).get(name)
     if not urls or not urls.fetch:
-        raise RemoteMissing(f"There is no git remote {name[:80]!r}.", hint="git remote -v", remote=name)
+        raise RemoteMissing(f"unknown git remote {name[:80]!r}.", hint="git remote -v", remote=name)
     return urls
 
 
@@ -287,10 +287,10 @@ def build_error(url: str, finished: proc.FinishedProcess) -> RemoteError:
         return AuthenticationFailed(f"{address} denied access: {_select_reason(complaint)}", hint=hint, **details)
     if re.search(_ABSENT, complaint):
         hint = f"git remote -v   (if it is private: {_ON_A_RUNNER})" if on_runner else "git remote -v"
-        return RemoteMissing(f"There is no git repository at {address}.", hint=hint, **details)
+        return RemoteMissing(f"no git repository at {address}.", hint=hint, **details)
     if re.search(_DAMAGED, complaint):
         return RemoteDamaged(
-            f"The knowledge base at {address} is damaged: {_select_reason(complaint)}. Nothing was fetched.",
+            f"the knowledge base at {address} is damaged: {_select_reason(complaint)}. Nothing was fetched.",
             hint="In an intact clone, run: vmrag gc --remote --apply   (it replaces the damaged one)",
             **details,
         )

@@ -97,7 +97,7 @@ def find_submodules(
                 waiting.append((submodule.places, f"{path}/", submodule.commit, folder / "modules"))
         if len(submodules) > _MOST_SUBMODULES:
             raise LimitExceeded(
-                f"The sources name more than {_MOST_SUBMODULES} submodules.",
+                f"the sources name more than {_MOST_SUBMODULES} submodules.",
                 hint="Leave out folders with `exclude` in `sources` of .vmrag.yaml.",
                 most=_MOST_SUBMODULES,
             )

@@ -148,7 +148,7 @@ def _build_file(candidate: Candidate, size: int, values: Mapping[str, Value]) ->
 
 def build_too_many_error(number: int) -> LimitExceeded:
     return LimitExceeded(
-        f"The sources name {number:,} files, more than {MOST_FILES:,}.",
+        f"the sources name {number:,} files, more than {MOST_FILES:,}.",
         hint="Name fewer files in `sources` of .vmrag.yaml, or leave out folders with `exclude`.",
         number=number,
         most=MOST_FILES,
@@ -160,7 +160,7 @@ def require_few_bytes(total: int) -> None:
     if total <= _MOST_BYTES:
         return
     raise LimitExceeded(
-        f"The files of the sources have more than {_MOST_BYTES:,} bytes together.",
+        f"the files of the sources have more than {_MOST_BYTES:,} bytes together.",
         hint="Leave out folders with `exclude` in `sources` of .vmrag.yaml, or large files with `sources_max_bytes`.",
         most=_MOST_BYTES,
     )
@@ -240,7 +240,7 @@ def readable_tree(places: Places, commit: str) -> Iterator[None]:
         if find_missing_commits(places, [commit]):
             raise _build_commit_error(commit) from error
         raise HistoryMissing(
-            f"The tree of {commit[:12]} cannot be read: {error.message}",
+            f"the tree of {commit[:12]} cannot be read: {error.message}",
             hint=f"git fetch --refetch --filter=blob:none   (to find damage: git fsck {commit[:12]})",
             commit=commit,
         ) from error

@@ -133,7 +133,7 @@ def check_model(model: Model, collection: Collection) -> Model:
     """
     if model.fingerprint != use_present_model(collection).embedding_model:
         raise EmbeddingMismatch(
-            f"Collection {collection.name!r} was made with the embedding model {collection.embedding_model}, "
+            f"collection {collection.name!r} was made with the embedding model {collection.embedding_model}, "
             f"but the one installed here is {model.fingerprint}: their vectors cannot be compared.",
             hint="pip install --upgrade 'vmrag-link[index]'",
             collection_name=collection.name,

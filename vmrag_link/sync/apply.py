@@ -147,7 +147,7 @@ def _take_lease(context: SyncContext, target: Target) -> bool:
         except BranchInUse:
             return False  # another work tree was faster, so this one only reads the documents
     if not context.places.git_dir.is_dir():  # the first lock in it would create it again
-        raise GitRepositoryMissing("The work tree was removed during the command.", hint="git worktree list")
+        raise GitRepositoryMissing("the work tree was removed during the command.", hint="git worktree list")
     return True
 
 
@@ -159,7 +159,7 @@ def wait_for_git(context: SyncContext) -> None:
     while context.index_file is None and plumbing.is_index_locked(context.places):
         if time.monotonic() >= deadline:
             raise GitBusy(
-                "Another git command is running in this repository (index.lock exists).",
+                "another git command is running in this repository (index.lock exists).",
                 hint=unlock_hint(context.places.git_dir / "index.lock"),
             )
         time.sleep(POLL_SECONDS)
@@ -353,7 +353,7 @@ def distrust_view(context: SyncContext, revision: str) -> None:
     view.require_verification(path)
     if not context.views.find_problem(revision) and not context.views.remove_if_unused(path):
         raise Busy(
-            f"The index of {revision[:7]} cannot be rebuilt now, because another process reads it.",
+            f"the index of {revision[:7]} cannot be rebuilt now, because another process reads it.",
             hint="Run 'vmrag sync --rebuild' again after that process has finished.",
             path=str(path),
         )

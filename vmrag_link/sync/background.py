@@ -215,6 +215,6 @@ class WatchedProgress:
 
     def _write_report(self) -> None:
         if not self._job.home.parent.is_dir():  # writing would create it again
-            raise GitRepositoryMissing("The work tree was removed during the command.", hint="git worktree list")
+            raise GitRepositoryMissing("the work tree was removed during the command.", hint="git worktree list")
         self._written = time.monotonic()
         write_atomically(self._job.report, msgspec.json.encode(self._report), durable=False)

@@ -224,6 +224,6 @@ def _share_collection(client: ChromaClient, contents: SharedContents, progress: 
     name, seal, deadline = contents.name, contents.make_seal(), time.monotonic() + ELSEWHERE_SECONDS
     while (how := share_collection(client, contents, name, seal, progress=progress)) == "elsewhere":
         if time.monotonic() > deadline:
-            raise Busy(f"Another client has been building {name} for more than {ELSEWHERE_SECONDS:.0f} s.", hint=RETRY)
+            raise Busy(f"another client has been building {name} for more than {ELSEWHERE_SECONDS:.0f} s.", hint=RETRY)
         time.sleep(_POLL_SECONDS)
     return how

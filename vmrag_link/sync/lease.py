@@ -85,7 +85,7 @@ def build_in_use_error(other: Path, symbolic: str) -> BranchInUse:
     branch = symbolic.removeprefix(BRANCHES)
     folder = find_work_tree(other)
     return BranchInUse(
-        f"The documents of {branch!r} are written in another work tree, {folder}, so they are read-only in this one.",
+        f"the documents of {branch!r} are written in another work tree, {folder}, so they are read-only in this one.",
         hint=f"Work there: cd {quoted(folder)}; or write on a new branch: git switch -c NAME",
         branch=branch,
         holder=str(folder),

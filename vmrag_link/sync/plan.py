@@ -93,7 +93,7 @@ def refuse_mass_deletion(plan: Plan, documents: int) -> None:
     """
     if plan.changes.removed > max(MASS_DELETION, documents // 2):
         raise MassDeletion(
-            f"This would remove {plan.changes.removed} of {documents} documents from the index, "
+            f"this would remove {plan.changes.removed} of {documents} documents from the index, "
             "and the history of the knowledge base does not explain it.",
             hint="Check the state: vmrag status. To rebuild the index from the knowledge base: vmrag sync --rebuild",
             removed=plan.changes.removed,

@@ -94,7 +94,7 @@ class IndexedRows:
         name = header.collection
         text = chunking.join_chunks(texts, self._held[name].chunking)
         if content_hash(text) != header.content_hash:
-            raise IndexFailed(f"The index does not hold the text of {name}/{header.doc_id}.")
+            raise IndexFailed(f"the index does not hold the text of {name}/{header.doc_id}.")
         if not self._is_source(name):
             return Document(name, header.doc_id, header.title, text, header.content_hash, header.metadata)
         path = self._find_path(header)

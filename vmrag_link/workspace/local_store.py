@@ -145,7 +145,7 @@ class LocalStore(StoreBesideWorkTree):
         folder = self.places.local_kb
         if opening.is_lost(folder):
             raise EngineFailed(
-                f"The documents that stay on this machine were in {folder}, and their file is missing.",
+                f"the documents that stay on this machine were in {folder}, and their file is missing.",
                 hint=f"restore the file from a backup; or, to start without them: {self.remedy}",
                 path=str(folder),
             )
@@ -220,7 +220,7 @@ class LocalReader:
                 self._update_index_to_rows(index.path, whole=stood != "gone")
             followed = True
         raise Busy(
-            f"Other processes damaged or removed the index {ATTEMPTS} times while it was to be read.",
+            f"other processes damaged or removed the index {ATTEMPTS} times while it was to be read.",
             hint="Run the command again when they have finished.",
         )
 

@@ -348,6 +348,6 @@ def _select_movable(target: Target) -> tuple[object, ...]:
 
 def _build_unstable_error(what: str) -> Busy:
     return Busy(
-        f"Other processes changed the index of {what} {ATTEMPTS} times while it was to be read.",
+        f"other processes changed the index of {what} {ATTEMPTS} times while it was to be read.",
         hint="Run the command again when they have finished.",
     )

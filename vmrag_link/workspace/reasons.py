@@ -37,8 +37,8 @@ def explain_uninitialized(ws: WorkTree, why: VmragError | None = None) -> NotIni
     if opening.is_lost(ws.places.kb):
         return _explain_lost_store(ws)
     if plumbing.read_pin_bytes(ws.places) is None:
-        return NotInitialized("This repository has no knowledge base.", hint="vmrag init --knowledge-base")
-    statement = f"This repository pins a knowledge base, but it is not on this machine ({ws.places.kb} is missing)."
+        return NotInitialized("this repository has no knowledge base.", hint="vmrag init --knowledge-base")
+    statement = f"this repository pins a knowledge base, but it is not on this machine ({ws.places.kb} is missing)."
     why = why or _explain_untrusted(ws)
     if why is None:
         return KnowledgeElsewhere(statement, hint="vmrag clone", path=str(ws.places.kb))
@@ -48,7 +48,9 @@ def explain_uninitialized(ws: WorkTree, why: VmragError | None = None) -> NotIni
     hint = f"{why.hint}; {then}"
     if isinstance(why, RemoteEmpty) and _may_be_on_server(ws):
         hint = f"If a Dolt server has it: git config vmrag.dolt.server HOST:PORT && vmrag clone. {hint}"
-    return KnowledgeElsewhere(f"{statement} {why.message}", hint=hint, path=str(ws.places.kb), cause=why.cause)
+    return KnowledgeElsewhere(
+        f"{statement.removesuffix('.')}: {why.message}", hint=hint, path=str(ws.places.kb), cause=why.cause
+    )
 
 
 def _explain_lost_store(ws: WorkTree) -> KnowledgeLost:
@@ -57,7 +59,7 @@ def _explain_lost_store(ws: WorkTree) -> KnowledgeLost:
     kb = ws.places.kb
     pushed = remotes.list_remotes(ws.places) or _may_be_on_server(ws)
     return KnowledgeLost(
-        f"The knowledge base was in {kb}, and its file is missing. Uncommitted documents, and revisions "
+        f"the knowledge base was in {kb}, and its file is missing. Uncommitted documents, and revisions "
         "that were not pushed, were only in that file.",
         hint="restore the file from a backup; or, without these documents: "
         + ("vmrag clone" if pushed else _format_start_over(ws)),
@@ -91,20 +93,22 @@ def explain_unusable(ws: WorkTree, target: Target) -> VmragError:
     if target.problem:
         return target.problem
     if target.state == "missing":
-        missing = f"The pin names revision {target.revision}, which is not in this knowledge base."
+        missing = f"the pin names revision {target.revision}, which is not in this knowledge base."
         why = ws.unreached or explain_other_engine(ws, target.revision) or _explain_untrusted(ws)
         if why is None and background.is_running(background.get_sync_job(ws.places)):
             return PinRevisionMissing(
                 f"{missing} A sync in the background fetches it.", hint="vmrag sync", revision=target.revision
             )
         if isinstance(why, RemoteNotTrusted):
-            return RemoteNotTrusted(f"{missing} {why.message}", hint=why.hint, revision=target.revision, **why.details)
+            return RemoteNotTrusted(
+                f"{missing.removesuffix('.')}: {why.message}", hint=why.hint, revision=target.revision, **why.details
+            )
         return explain_missing_revision(missing, target.revision, why)
     if target.state == "pinned":  # the pin was not followed yet, as in a fresh clone
-        return KnowledgeMoved("This work tree is not at the pinned revision yet.", hint="vmrag sync")
+        return KnowledgeMoved("this work tree is not at the pinned revision yet.", hint="vmrag sync")
     # `vmrag pin` pins the current revision. Without one, a knowledge base must be created.
     return PinMissing(
-        "This code commit has no pin.",
+        "this code commit has no pin.",
         hint="vmrag pin" if ws.current_revision else "vmrag init --knowledge-base",
     )
 
@@ -119,7 +123,7 @@ def explain_other_engine(ws: WorkTree, revision: str) -> PinRevisionMissing | No
     if engine in (None, made_by) or migrated.map_path(ws.places.kb, engine).exists():
         return None
     return PinRevisionMissing(
-        f"It was made with the engine {made_by}, but the knowledge base in this clone still uses {engine}.",
+        f"it was made with the engine {made_by}, but the knowledge base in this clone still uses {engine}.",
         hint=f"vmrag migrate --to {made_by}",
         engine=made_by,
     )
@@ -132,7 +136,9 @@ def explain_missing_revision(missing: str, revision: str, why: VmragError | None
     if why is None:
         return PinRevisionMissing(missing, hint="vmrag fetch", revision=revision)
     hint = why.hint if "vmrag " in why.hint else "; then: ".join(filter(None, (why.hint, "vmrag fetch")))
-    return PinRevisionMissing(f"{missing} {why.message}", hint=hint, revision=revision, cause=why.cause)
+    return PinRevisionMissing(
+        f"{missing.removesuffix('.')}: {why.message}", hint=hint, revision=revision, cause=why.cause
+    )
 
 
 def explain_difference(ws: WorkTree, target: Target, revision: str) -> tuple[str, ...]:

@@ -199,7 +199,7 @@ class Sources:
                     return
                 damaged = True
         raise Busy(
-            f"Files of sources changed {ATTEMPTS} times while they were read.",
+            f"files of sources changed {ATTEMPTS} times while they were read.",
             hint="Run the command again when no other program writes them.",
         )
 
@@ -369,7 +369,7 @@ class Sources:
                     )
                     return
         raise Busy(
-            f"Other processes removed the index of sources {ATTEMPTS} times while it was opened.",
+            f"other processes removed the index of sources {ATTEMPTS} times while it was opened.",
             hint="Run the command again.",
         )
 
@@ -556,7 +556,7 @@ def require_complete(
     for name, why in unavailable.items():
         if why != STORED:
             raise SourcesIncomplete(
-                f"The collection {name!r} is unavailable: {why}.",
+                f"the collection {name!r} is unavailable: {why}.",
                 hint="vmrag sources   (shows how to fix it)",
                 collection_name=name,
             )
