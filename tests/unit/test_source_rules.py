@@ -163,7 +163,7 @@ def test_rules_are_not_asked_of_what_is_no_document_anyway(monkeypatch):
 def test_one_blob_under_many_names_counts_as_often(monkeypatch):
     monkeypatch.setattr(selection, "_MOST_BYTES", 39)
     named = {path: Candidate(path, "100644", "b") for path in ("a.md", "b.md", "c.md", "d.md")}
-    with pytest.raises(LimitExceeded, match="at most 39") as caught:
+    with pytest.raises(LimitExceeded, match="more than 39") as caught:
         _select(named, TreeAttributes({}, FOR_LISTING))
     assert "exclude" in caught.value.hint
     assert "sources_max_bytes" in caught.value.hint

@@ -126,7 +126,8 @@ def has_credentials(places: Places, server: str) -> bool:
     """
     settings = read_credentials(places)
     headers = [setting for setting in settings if setting.key.endswith(_HEADER)]
-    if any(_is_authorization(header.value) and _have_common_part(header.url, server) for header in headers):
+    authorized = [header.url for header in headers if header.value.lower().startswith("authorization:")]
+    if any(_is_below(url, server) or _is_below(server, url) for url in authorized):
         return True
     urls = [
         url
@@ -148,14 +149,6 @@ def _find_user_host(url: str) -> str | None:
         parts = urlsplit(url)
         return parts.hostname if parts.username else None
     return None
-
-
-def _is_authorization(header: str) -> bool:
-    return header.lower().startswith("authorization:")
-
-
-def _have_common_part(one: str, other: str) -> bool:
-    return _is_below(one, other) or _is_below(other, one)
 
 
 def _helper_answers(places: Places, url: str) -> bool:

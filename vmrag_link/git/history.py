@@ -65,7 +65,7 @@ def walk_range(places: Places, tip: str, *, without: str | None = None) -> Walk:
 
     Raises `GitFailed`.
     """
-    parents = _list_reached(places, [tip], without)
+    parents = list_commits(places, [tip], without=without)
     changes = tuple(_list_changes(places, parents))
     entries = {entry for change in changes for entry in (change.after, *change.before) if entry and entry.is_file}
     objects.fetch_blobs(places, (entry.name for entry in entries))
@@ -80,7 +80,9 @@ def list_commits(places: Places, tips: Iterable[str], *, without: str | None = N
     Parents come before children. Parents that a shallow clone lacks are left out. Raises
     `GitFailed`.
     """
-    return _list_reached(places, tips, without)
+    revisions = [*tips, *([f"^{without}"] if without else [])]
+    lines = _run_history(places, "rev-list", "--topo-order", "--reverse", "--parents", *revisions).text.splitlines()
+    return {commit: tuple(parents) for commit, *parents in map(str.split, lines)}
 
 
 def read_accepted_drops(places: Places, tip: str, *, without: str | None = None) -> dict[str, str]:
@@ -343,12 +345,6 @@ def _run_history(places: Places, *arguments: str, lines: Iterable[str] | None = 
         reason = finished.failure
         raise GitFailed(f"cannot read the history of {PIN_NAME}: {reason}", hint="git fsck", said=reason)
     return finished
-
-
-def _list_reached(places: Places, tips: Iterable[str], without: str | None) -> dict[str, tuple[str, ...]]:
-    revisions = [*tips, *([f"^{without}"] if without else [])]
-    lines = _run_history(places, "rev-list", "--topo-order", "--reverse", "--parents", *revisions).text.splitlines()
-    return {commit: tuple(before) for commit, *before in map(str.split, lines)}
 
 
 def _list_changes(places: Places, parents: dict[str, tuple[str, ...]]) -> Iterator[PinChange]:

@@ -197,15 +197,12 @@ def read_stamp(places: Places) -> str:
     tell.
     """
     common = places.common
-    files = [common / "packed-refs", common / "reftable" / "tables.list", *_list_folders(common / REMOTES)]
+    folders = (Path(folder) for folder, _, _ in os.walk(common / REMOTES))
+    files = [common / "packed-refs", common / "reftable" / "tables.list", *folders]
     times = [(str(path), changed) for path in files if (changed := _read_changed_ns(path))]
     if any(time.time_ns() - changed < _SETTLED_SECONDS * 1e9 for _, changed in times):
         return ""
     return "\n".join(f"{changed} {path}" for path, changed in times) or "none"
-
-
-def _list_folders(top: Path) -> list[Path]:
-    return [Path(folder) for folder, _, _ in os.walk(top)]
 
 
 def _read_changed_ns(path: Path) -> int:

@@ -161,13 +161,14 @@ def make_repository(places: Places, folder: Path) -> Places:
     """
     kind = configuration.read_object_format(places)
     repository = locate_repository(places, folder)
+    mode = folder_mode(read_shared_setting(places))  # git keeps the repository as open from then on
     arguments = (
         "init",
         "--quiet",
         "--bare",
         "--template=",
         f"--object-format={kind}",
-        *_shared_option(places),
+        *([f"--shared=0{mode & 0o666:o}"] if mode else []),
         str(folder),
     )
     finished = run_git_in(folder, *arguments)
@@ -193,14 +194,6 @@ def pack_objects(repository: Places) -> None:
     loose, packs = (sum(1 for _ in objects.glob(pattern)) for pattern in ("17/*", "pack/*.pack"))
     if loose > _LOOSE // 256 or packs > _PACKS:
         check_git(repository, "gc", "--auto", "--quiet")
-
-
-def _shared_option(places: Places) -> list[str]:
-    """Return the option that makes a repository as open as vmrag's other folders. git applies it
-    from then on.
-    """
-    mode = folder_mode(read_shared_setting(places))
-    return [f"--shared=0{mode & 0o666:o}"] if mode else []
 
 
 @contextlib.contextmanager

@@ -114,13 +114,13 @@ def _parse_query(node: Node) -> GoldenQuery:
         line=line,
         collections=parse_optional("collection", lambda entry: tuple(_parse_names(entry))),
         mode=parse_optional("mode", _parse_mode),
-        k=parse_optional("k", _parse_k),
+        k=parse_optional("k", lambda entry: _parse_number(entry, 1)),
         where=parse_optional("where", lambda entry: _parse_filter(entry, filters.normalize_where)),
         where_document=parse_optional("where_document", lambda entry: _parse_filter(entry, _check_text_filter)),
         expect=tuple(_parse_document(item) for item in _parse_items(entries.get("expect"), "expect")),
         first=parse_optional("first", lambda entry: _parse_document(entry.value)),
         order=parse_optional("order", lambda entry: tuple(map(_parse_document, _parse_list(entry, "order")))),
-        within=parse_optional("within", _parse_within) or 0,
+        within=parse_optional("within", lambda entry: _parse_number(entry, 0)) or 0,
         ranking=parse_optional("ranking", lambda entry: tuple(map(_parse_chunk, _parse_list(entry, "ranking")))),
         id=parse_optional("id", lambda entry: _parse_text(entry.value, "id", most=MAX_ID)) or "",
     )
@@ -155,14 +155,6 @@ def _parse_mode(entry: MappingEntry) -> Mode:
             "Write `mode: hybrid`.",
         )
     return Mode(text)
-
-
-def _parse_k(entry: MappingEntry) -> int:
-    return _parse_number(entry, 1)
-
-
-def _parse_within(entry: MappingEntry) -> int:
-    return _parse_number(entry, 0)
 
 
 def _parse_number(entry: MappingEntry, least: int) -> int:

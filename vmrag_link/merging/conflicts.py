@@ -164,13 +164,10 @@ def update_choices(choices: Choices, new: Choices) -> dict[str, Choice]:
 
     A choice for a field replaces those for its parts. A choice for a hunk replaces an edited text.
     """
-    replaced = {CONTENT} if any(part.startswith(f"{CONTENT}#") for part in new) and _is_edited(choices) else set()
+    is_edited = CONTENT in choices and choices[CONTENT].take == "edited"
+    replaced = {CONTENT} if is_edited and any(part.startswith(f"{CONTENT}#") for part in new) else set()
     replaced |= {part for part in choices for field in (CONTENT, METADATA) if field in new and part.startswith(field)}
     return {part: choice for part, choice in choices.items() if part not in replaced} | dict(new)
-
-
-def _is_edited(choices: Choices) -> bool:
-    return CONTENT in choices and choices[CONTENT].take == "edited"
 
 
 def _resolve_hunk(hunk: Hunk, choice: Choice) -> str:

@@ -194,8 +194,9 @@ class Markers(Record, frozen=True):
         `middle`: a line of only `=` is also a marker. Elsewhere it may underline a heading.
         """
         start, before, between, end = self._marker_lines
-        sought = {start, before, end} | ({between} if middle else set())
-        return next(((number, line) for number, line in enumerate(_without_line_ends(text), 1) if line in sought), None)
+        markers = {start, before, end} | ({between} if middle else set())
+        lines = (line.rstrip() for line in text.split("\n"))
+        return next(((number, line) for number, line in enumerate(lines, 1) if line in markers), None)
 
     @property
     def _marker_lines(self) -> tuple[str, str, str, str]:
@@ -203,10 +204,6 @@ class Markers(Record, frozen=True):
         names = (self.labels.ours, self.labels.base, "", self.labels.theirs)
         start, base, middle, end = (f"{mark} {name}".rstrip() for mark, name in zip(marks, names, strict=True))
         return start, base, middle, end
-
-
-def _without_line_ends(text: str) -> list[str]:
-    return [line.rstrip() for line in text.split("\n")]
 
 
 def join_texts(ours: str, theirs: str) -> str:

@@ -20,7 +20,6 @@ from vmrag_link.merging.rows import R
 from vmrag_link.models import (
     At,
     Collection,
-    CollectionChange,
     Difference,
     Document,
     DocumentChange,
@@ -315,7 +314,8 @@ def _list_collections(our_changes: Difference, their_changes: Difference) -> dic
     sides = {}
     for name in sorted(theirs.keys() | (removed & written)):
         one, other = ours.get(name), theirs.get(name)
-        base = _get_base(one, other)
+        change = one or other
+        base = change.before if change else None
         sides[name] = _Sides(
             base,
             one.after if one else base,
@@ -324,8 +324,3 @@ def _list_collections(our_changes: Difference, their_changes: Difference) -> dic
             other is not None or name in written,
         )
     return sides
-
-
-def _get_base(one: CollectionChange | None, other: CollectionChange | None) -> Collection | None:
-    change = one or other
-    return change.before if change else None

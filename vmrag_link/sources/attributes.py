@@ -128,7 +128,7 @@ class TreeAttributes:
 def require_few_bytes(size: int) -> None:
     """Raise `LimitExceeded` if all attribute files together have too many bytes."""
     if size > _MOST_BYTES_TOGETHER:
-        raise _build_limit_error(f"{size:,} bytes; at most {_MOST_BYTES_TOGETHER:,} are read")
+        raise _build_limit_error(f"{size:,} bytes, more than {_MOST_BYTES_TOGETHER:,}")
 
 
 def _build_limit_error(what: str) -> LimitExceeded:

@@ -212,7 +212,7 @@ def build_document(source: SourceSettings, file: TreeFile, read: SourceText) -> 
 
 def _add_pieces(document: Document, answer: Sequence[CodePiece] | CodeUnparsed) -> Document | NoDocument:
     if isinstance(answer, CodeUnparsed):
-        return NoDocument(str(answer), here=True)
+        return NoDocument(str(answer), is_local=True)
     text = document.content
     pieces, line, last = [], 1, 0
     for piece in answer:

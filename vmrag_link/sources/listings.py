@@ -53,12 +53,12 @@ class LeftOutFile(Record, frozen=True):
 
 
 class NoDocument(Record, frozen=True):
-    """Why a file is not a document: `reason` completes `it …`. `here`: the reason is limited to
+    """Why a file is not a document: `reason` completes `it …`. `is_local`: the reason is limited to
     this machine.
     """
 
     reason: str
-    here: bool = False
+    is_local: bool = msgspec.field(default=False, name="here")
 
 
 class SourceListing(Record, frozen=True):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import hashlib
+import itertools
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -79,7 +80,7 @@ class Survey:
     def build_listing(self, *, max_bytes: int, untracked: bool) -> SourceListing | None:
         """Return the listing, or None if the caller must survey again."""
         seen = self._before.seen
-        self._changes_before = {os.fsdecode(candidate.path): candidate for candidate in seen.changed} if seen else {}
+        self._changes_before = {os.fsdecode(file.path): file for file in seen.changed} if seen else {}
         if (statuses := self._compare_with_index()) is None:
             return None
         self._statuses = statuses
@@ -115,8 +116,7 @@ class Survey:
             max_bytes=max_bytes,
             read=lambda candidate: self._hash_candidate(candidate, max_bytes),
         )
-        every = {path for named in shown for path in named}
-        removed = self._list_removed(entries, staged) - every
+        removed = self._list_removed(entries, staged).difference(*shown)
         unsearched = [source for source in self._sources if source not in searched]
         listing = selected.build_listing(
             removed=removed, untracked=count_untracked_files(self._places, unsearched) if unsearched else 0
@@ -309,22 +309,22 @@ class Survey:
     def _list_removed(self, entries: Iterable[Iterable[IndexEntry]], staged: Mapping[str, RawChange]) -> set[str]:
         """Return the files of HEAD that are missing, or that git no longer tracks."""
         removed = set()
-        absent = {_DELETED, _UNMERGED} & set(self._statuses.values())
-        for entry in (entry for some in entries for entry in some) if absent else ():
+        is_any_missing = not {_DELETED, _UNMERGED}.isdisjoint(self._statuses.values())
+        for entry in itertools.chain.from_iterable(entries) if is_any_missing else ():
             change = staged.get(entry.path)
             if entry.absent or entry.stage not in (0, _OURS):
                 continue
-            gone = self._statuses.get(entry.path) == _DELETED or (
+            is_missing = self._statuses.get(entry.path) == _DELETED or (
                 entry.stage and self._disk.read_state(entry.path) is None
             )
-            was = entry.mode if change is None or entry.stage else change.old_mode
-            if gone and was in REGULAR:
+            old_mode = entry.mode if change is None or entry.stage else change.old_mode
+            if is_missing and old_mode in REGULAR:
                 removed.add(entry.path)
-        if self._commit and any(entry.status == _DELETED for entry in staged.values()):
+        if self._commit and any(change.status == _DELETED for change in staged.values()):
             for source in self._sources:
                 specs = rules.build_pathspecs(source)
-                gone_files = raw_changes.list_staged(self._places, self._commit, specs, "--diff-filter=D")
-                removed |= {gone_file.path for gone_file in gone_files if gone_file.old_mode in REGULAR}
+                deletions = raw_changes.list_staged(self._places, self._commit, specs, "--diff-filter=D")
+                removed |= {deletion.path for deletion in deletions if deletion.old_mode in REGULAR}
         return removed
 
 

@@ -156,7 +156,7 @@ def note_applied(places: Places, trigger: Trigger) -> None:
 def list_bindings(places: Places) -> list[Binding]:
     """Return the distinct bindings of the repository's work trees, the newest first."""
     dated = []
-    for path in _list_files(places):
+    for path in (folder / WORKSPACE for folder in list_worktree_folders(places)):
         with contextlib.suppress(FileNotFoundError):
             written_at = path.stat().st_mtime_ns
             if binding := read_binding_file(path):
@@ -167,10 +167,6 @@ def list_bindings(places: Places) -> list[Binding]:
 def list_bound_views(places: Places) -> set[Path]:
     """Return the views that answer in some work tree."""
     return {places.views / binding.view for binding in list_bindings(places)}
-
-
-def _list_files(places: Places) -> Iterator[Path]:
-    return (folder / WORKSPACE for folder in list_worktree_folders(places))
 
 
 def list_worktree_folders(places: Places) -> Iterator[Path]:

@@ -228,10 +228,10 @@ class SourceIndexer(NamedTuple):
         for name, tags in contents.tags.items():
             left_out_before, kept = before.left_out.get(name, {}), stay.get(name, set())
             left_out[name] = {
-                path: reason for path, reason in left_out_before.items() if path in kept and not reason.here
+                path: reason for path, reason in left_out_before.items() if path in kept and not reason.is_local
             }
             # Files that failed on this machine come last, because they may be slow again.
-            again = [path for path, reason in left_out_before.items() if reason.here and path in tags]
+            again = [path for path, reason in left_out_before.items() if reason.is_local and path in tags]
             new[name] = [*(path for path in tags if path not in kept and path not in again), *again]
         unread = {name: set(paths) for name, paths in new.items()}
 

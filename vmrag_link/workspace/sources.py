@@ -499,9 +499,9 @@ class Sources:
             places = self.get_reading_places(config, commit)
             return documents.build_documents(by_name[collection], files, read_texts(places, files), budget)
 
-        return SourceIndexer(self.views, read_documents, self._document_indexer, self._ws.progress)
+        return SourceIndexer(self.views, read_documents, self._create_document_indexer, self._ws.progress)
 
-    def _document_indexer(self) -> DocumentIndexer:
+    def _create_document_indexer(self) -> DocumentIndexer:
         from vmrag_link.sync.adding import DocumentIndexer
 
         return DocumentIndexer(self._ws.embedding_cache, self._ws.models.load_for, self._ws.progress)
@@ -608,4 +608,4 @@ def _list_failed(folder: Path) -> tuple[str, ...]:
     from vmrag_link.sync import source_views
 
     left_out = source_views.read_contents(folder).left_out
-    return tuple(path for files in left_out.values() for path, file in files.items() if file.here)
+    return tuple(path for files in left_out.values() for path, file in files.items() if file.is_local)
