@@ -163,13 +163,11 @@ class FileLine(Record, frozen=True):
 
 
 class BlamedFile(Record, frozen=True):
-    """A file with the commit of each line.
-
-    `commits`: the commits of the lines, by hash, without their parents.
-    """
+    """A file with the commit of each line."""
 
     lines: list[FileLine]
     commits: dict[str, CommitInfo]
+    """The commits of the lines, by hash, without their parents."""
 
 
 def blame_file(places: Places, path: str, commit: str | None) -> BlamedFile:

@@ -37,7 +37,7 @@ _MOST = 16_000_000
 """Maximum bytes of a jj file. A view contains each bookmark and each head."""
 
 _STATED = "checkout"
-"""In our directory: a copy of jj's file `checkout` from when HEAD and index were written."""
+"""In our directory: a copy of the jj file `checkout` from when HEAD and index were written."""
 
 _BARE_REFUSED = "safe.bareRepository"
 _BARE_HINT = "jj git colocation enable   (in the workspace that has the repository: git finds its .git then)"

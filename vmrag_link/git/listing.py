@@ -23,15 +23,14 @@ _INDEX = ("-c", "core.fsmonitor=false", "ls-files", "-z", "-t", "--stage")
 
 
 class IndexListing(Record, frozen=True):
-    """The index as paths from the top.
-
-    `tracked`: files and links. `hidden`: those of them that a sparse checkout leaves out of the
-    work tree (skip-worktree). `submodules`: paths of submodules.
-    """
+    """The index as paths from the top."""
 
     tracked: frozenset[str]
+    """Files and links."""
     hidden: frozenset[str]
+    """Tracked files that a sparse checkout leaves out of the work tree (skip-worktree)."""
     submodules: frozenset[str]
+    """Paths of submodules."""
 
 
 def read_index(places: Places) -> IndexListing:

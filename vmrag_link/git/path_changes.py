@@ -35,13 +35,13 @@ _HUNK = re.compile(r"@@ -\d+(?:,\d+)? \+(?P<start>\d+)(?:,(?P<count>\d+))? @@")
 
 
 class PathChange(Record, frozen=True):
-    """A changed file. `kind`: added, modified, removed or renamed. `old_path`: the earlier path of
-    a renamed file.
-    """
+    """A changed file."""
 
     kind: str
+    """Added, modified, removed or renamed."""
     path: str
     old_path: str = ""
+    """The earlier path of a renamed file."""
 
 
 class PatchHunk(Record, frozen=True):

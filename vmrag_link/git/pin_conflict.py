@@ -28,19 +28,19 @@ class Stages(NamedTuple):
 
 
 class StoppedOperation(Record, frozen=True):
-    """A git operation that stopped because of the pin. `commit`: the commit that it merges, picks
-    or reverts, empty for a stash.
-    """
+    """A git operation that stopped because of the pin."""
 
     operation: Operation
     commit: str
+    """The commit that it merges, picks or reverts, empty for a stash."""
 
 
 class UndecidedConflict(Record, frozen=True):
-    """A conflict without a decision. `closed`: `git add` closed it and left one side in the pin."""
+    """A conflict without a decision."""
 
     stages: Stages
     closed: bool
+    """True if `git add` closed it and left one side in the pin."""
 
 
 def read_stages(places: Places) -> Stages | None:

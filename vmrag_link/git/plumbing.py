@@ -251,12 +251,11 @@ def read_blob(places: Places, spec: str, *, limit: int | None = None) -> bytes |
 
 
 class FoundObject(NamedTuple):
-    """An object. `kind`: `blob`, `tree`, `commit` (also for a submodule) or `tag`. `size` in
-    bytes.
-    """
+    """An object. `size` in bytes."""
 
     name: str
     kind: str
+    """`blob`, `tree`, `commit` (also for a submodule) or `tag`."""
     size: int
 
 

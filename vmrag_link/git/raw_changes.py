@@ -39,12 +39,11 @@ _SUBMODULE = SUBMODULE.encode()
 class RawChange(Record, frozen=True):
     """A changed file with its modes and blobs before and after. The blob is zeros if git does not
     know it.
-
-    `status`: `A`, `D`, `M`, `T` (another kind of file), `U` (unmerged).
     """
 
     path: str
     status: str
+    """`A`, `D`, `M`, `T` (another kind of file), `U` (unmerged)."""
     old_mode: str
     mode: str
     old_blob: str
@@ -52,15 +51,14 @@ class RawChange(Record, frozen=True):
 
 
 class IndexEntry(Record, frozen=True):
-    """An entry of the index. `stage` is 0, or 1 to 3 for an unmerged path. `absent`: a sparse
-    checkout leaves it out of the work tree.
-    """
+    """An entry of the index. `stage` is 0, or 1 to 3 for an unmerged path."""
 
     path: str
     mode: str
     blob: str
     stage: int
     absent: bool
+    """True if a sparse checkout leaves it out of the work tree."""
 
 
 def require_countable(places: Places, commit: str) -> None:

@@ -39,12 +39,12 @@ _HINTS = {
 class Head(Record, frozen=True):
     """HEAD of a work tree.
 
-    `symbolic` such as `refs/heads/main`, None if detached. `commit`: full hash, None on an unborn
-    branch.
+    `symbolic` such as `refs/heads/main`, None if detached.
     """
 
     symbolic: str | None
     commit: str | None
+    """Full hash, None on an unborn branch."""
 
     @property
     def branch(self) -> str | None:

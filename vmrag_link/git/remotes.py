@@ -38,17 +38,17 @@ _CREDENTIALS = r"(://)(?:[^/\s]*@|[^/\s:@\[]*:(?!\d+(?:/|$))\S*@)"
 
 
 class Peer(NamedTuple):
-    """The other side of git: `remote` is the name of a configured remote or a URL.
-
-    `schemes`: the only transports that may be used, within git's own configuration. None: no
-    further restriction. `may_ask`: whether git may ask the user for a password. `ref`: the ref that
-    contains the knowledge base.
-    """
+    """The other side of git: `remote` is the name of a configured remote or a URL."""
 
     remote: str
     schemes: tuple[str, ...] | None = None
+    """The only transports that may be used, within git's own configuration. None: no further
+    restriction.
+    """
     may_ask: bool = False
+    """True if git may ask the user for a password."""
     ref: str = DATA_REF
+    """The ref that contains the knowledge base."""
 
 
 class _Urls(Record, frozen=True):

@@ -59,17 +59,18 @@ def read_targets(places: Places, links: Mapping[str, str]) -> dict[str, str]:
 
 
 class Submodule(NamedTuple):
-    """A submodule of a tree.
-
-    `path`: from the top of the outermost repository. `commit`: the commit that the tree names, or
-    in the work tree the one that HEAD names. None if HEAD names none. `places`: for git, which runs
-    in the repository around the submodule. None if the commit, or the work tree, is missing in this
-    clone.
-    """
+    """A submodule of a tree."""
 
     path: str
+    """Path from the top of the outermost repository."""
     commit: str | None
+    """The commit that the tree names, or in the work tree the one that HEAD names. None if HEAD
+    names none.
+    """
     places: Places | None
+    """Places for git, which runs in the repository around the submodule. None if the commit, or the
+    work tree, is missing in this clone.
+    """
 
 
 def find_submodules(

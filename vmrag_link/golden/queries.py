@@ -22,22 +22,18 @@ UPDATE = "vmrag check --update"
 
 
 class RankedChunk(Record, frozen=True):
-    """One rank of an answer. `document`: COLLECTION/DOC. `score`: as shown by a query, exact on
-    every machine with the model's vectors.
-    """
+    """One rank of an answer."""
 
     document: str
+    """Name of the document: COLLECTION/DOC."""
     chunk: int
     score: float
+    """Score as shown by a query, exact on every machine with the model's vectors."""
 
 
 class GoldenQuery(Record, frozen=True):
     """A query with its expectations. `line` counts from 1. Without `mode` or `k`, the settings
     apply. Other fields without a value are not checked.
-
-    `expect`: documents that must be among the first `k` chunks. `first`: the document of the best
-    chunk. `order`: the documents in the order of their best chunks, each at most `within` ranks
-    away. `ranking`: the whole answer. `id`: name of the test of this query, instead of the text.
     """
 
     text: str
@@ -48,10 +44,15 @@ class GoldenQuery(Record, frozen=True):
     where: Mapping[str, Any] | None = None
     where_document: Mapping[str, Any] | None = None
     expect: tuple[str, ...] = ()
+    """Documents that must be among the first `k` chunks."""
     first: str | None = None
+    """The document of the best chunk."""
     ranking: tuple[RankedChunk, ...] | None = None
+    """The whole answer."""
     id: str = ""
+    """Name of the test of this query, instead of the text."""
     order: tuple[str, ...] | None = None
+    """The documents in the order of their best chunks, each at most `within` ranks away."""
     within: int = 0
 
     @property
@@ -79,14 +80,12 @@ class GoldenQuery(Record, frozen=True):
 
 
 class GoldenNames(Record, frozen=True):
-    """Names of documents of an index.
-
-    `full`: the recorded name (COLLECTION/DOC) of a file, by the path that a user may write.
-    `shown`: the printed name by full name.
-    """
+    """Names of documents of an index."""
 
     full: Mapping[str, str] = {}
+    """The recorded name (COLLECTION/DOC) of a file, by the path that a user may write."""
     shown: Mapping[str, str] = {}
+    """The printed name by full name."""
 
     def show_name(self, document: str) -> str:
         return self.shown.get(document, document)

@@ -186,8 +186,7 @@ class Decision(Record, frozen=True):
     """A side for a whole conflict, for some `parts` of it, or a `text`.
 
     Parts are fields, `metadata.KEY`, and the results of `name_hunk_part`. `text` is the document's
-    text, or that of the hunk with the number `hunk`. `edited`: the text comes from an editor that
-    showed the sides between markers.
+    text, or that of the hunk with the number `hunk`.
     """
 
     side: Take | None = None
@@ -195,6 +194,7 @@ class Decision(Record, frozen=True):
     text: str | None = None
     hunk: int | None = None
     edited: bool = False
+    """True if the text comes from an editor that showed the sides between markers."""
 
 
 def name_hunk_part(number: int | str) -> str:

@@ -29,10 +29,7 @@ class Replayed(Record, frozen=True):
     """The result of a move.
 
     `documents` are uncommitted now or, with `kept_on`, in that branch's head because of
-    `conflicts`. If neither applies, the revision already contains them. `collections`: changes of
-    collections or projects are uncommitted. `remembered`: changes that the revision already
-    contains return with the pin. `hidden`: the branch of earlier changes that are not shown because
-    of conflicts. `silent`: nothing was uncommitted before and after.
+    `conflicts`. If neither applies, the revision already contains them.
     """
 
     branch: str
@@ -41,9 +38,13 @@ class Replayed(Record, frozen=True):
     kept_on: str = ""
     conflicts: int = 0
     collections: bool = False
+    """True if changes of collections or projects are uncommitted."""
     remembered: bool = False
+    """True if changes that the revision already contains return with the pin."""
     hidden: str = ""
+    """The branch of earlier changes that are not shown because of conflicts."""
     silent: bool = False
+    """True if nothing was uncommitted before and after."""
 
     @property
     def note(self) -> str:
@@ -195,13 +196,12 @@ class _Changes(Record, frozen=True):
 
 
 class _RememberedChanges(Record, frozen=True):
-    """Remembered changes. `shown`: the state of the KB branch, with uncommitted changes, after it
-    moved to `head`.
-    """
+    """Remembered changes."""
 
     branch: KbBranch
     changes: _Changes
     shown: str
+    """The state of the KB branch, with uncommitted changes, after it moved to `head`."""
     head: str
 
 

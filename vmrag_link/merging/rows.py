@@ -61,12 +61,12 @@ R = TypeVar("R", bound=Row)
 class MergedRow(NamedTuple, Generic[R]):
     """A merged row. In cells that conflict, `row` has ours.
 
-    `fields`: the conflicting cells. `hunks` and `keys`: the conflicting parts of the content and
-    the metadata.
+    `hunks` and `keys`: the conflicting parts of the content and the metadata.
     """
 
     row: R
     fields: tuple[str, ...]
+    """The conflicting cells."""
     hunks: tuple[Hunk, ...]
     keys: tuple[str, ...]
 

@@ -31,11 +31,11 @@ class Hunk(Record, frozen=True):
     """Lines that the sides changed differently, each with its line end. A side without such lines
     is empty.
 
-    `line`: number of the first line in our text, from 1. `key` identifies the hunk in its text, and
-    stays the same as long as the hunk does.
+    `key` identifies the hunk in its text, and stays the same as long as the hunk does.
     """
 
     line: int
+    """Number of the first line in our text, from 1."""
     base: str
     ours: str
     theirs: str

@@ -46,11 +46,11 @@ _NAME = re.compile(r"[\w.+@-]+\Z")
 class Citation(Record, frozen=True):
     """A cited file or part of a file.
 
-    `paths`: the possible files, the most probable one first. `first` and `last` are line numbers
-    from 1. Both are 0 for the whole file.
+    `first` and `last` are line numbers from 1. Both are 0 for the whole file.
     """
 
     paths: tuple[str, ...]
+    """The possible files, the most probable one first."""
     first: int = 0
     last: int = 0
 

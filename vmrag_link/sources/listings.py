@@ -20,22 +20,26 @@ from vmrag_link.paths import FileStamp, write_atomically
 class TreeFile(NamedTuple):
     """A file of a source.
 
-    `path`: from the top of the repository, with `/`. `blob`: git's name of its content. In the work
-    tree, it is the content that a commit would store, according to git's settings and attributes.
-    `size` in bytes. `uncommitted`: how it differs from HEAD, empty at a commit. `handwritten`:
-    attributes mark it as not generated, even if it looks generated. `encoding`: the encoding on
-    disk, if attributes name one. Blobs are UTF-8. `note_id`: the id of a note, if it is not its
-    path. `text_limit`: maximum bytes of its text, if the file has more.
+    `size` in bytes.
     """
 
     path: str
+    """Path from the top of the repository, with `/`."""
     blob: str
+    """Name of its content in git. In the work tree, it is the content that a commit would store,
+    according to git's settings and attributes.
+    """
     size: int
     uncommitted: Literal["", "added", "modified", "unmerged"] = ""
+    """How it differs from HEAD, empty at a commit."""
     handwritten: bool = False
+    """True if attributes mark it as not generated, even if it looks generated."""
     encoding: str = ""
+    """The encoding on disk, if attributes name one. Blobs are UTF-8."""
     note_id: str = ""
+    """The id of a note, if it is not its path."""
     text_limit: int = 0
+    """Maximum bytes of its text, if the file has more."""
 
     @property
     def doc_id(self) -> str:
@@ -53,29 +57,27 @@ class LeftOutFile(Record, frozen=True):
 
 
 class NoDocument(Record, frozen=True):
-    """Why a file is not a document: `reason` completes `it …`. `is_local`: the reason is limited to
-    this machine.
-    """
+    """Why a file is not a document: `reason` completes `it …`."""
 
     reason: str
     is_local: bool = msgspec.field(default=False, name="here")
+    """True if the reason is limited to this machine."""
 
 
 class SourceListing(Record, frozen=True):
-    """The files of all sources at one place, by collection, each sorted by path.
-
-    `left_out`: files that a source names and that are not documents. `missing`: paths whose blobs
-    are missing in this clone. `removed`: files of HEAD that are missing in the work tree.
-    `untracked`: number of files that would belong to a source if git tracked them. `claims`: the
-    ids in the front matter of notes, by blob.
-    """
+    """The files of all sources at one place, by collection, each sorted by path."""
 
     files: Mapping[str, Sequence[TreeFile]]
     left_out: tuple[LeftOutFile, ...] = ()
+    """Files that a source names and that are not documents."""
     missing: tuple[str, ...] = ()
+    """Paths whose blobs are missing in this clone."""
     removed: tuple[str, ...] = ()
+    """Files of HEAD that are missing in the work tree."""
     untracked: int = 0
+    """Number of files that would belong to a source if git tracked them."""
     claims: Mapping[str, str] = {}
+    """The ids in the front matter of notes, by blob."""
 
 
 def compute_token(listing: SourceListing) -> str:
@@ -96,29 +98,28 @@ disks that store seconds only.
 class ChangedFile(Record, frozen=True):
     """A file that differs from the index. `status` is git's, or `?` for an untracked file.
 
-    `listed`: a source names it, or it contains attributes, so each change of it matters. `blob` is
-    empty for a file that was not read.
+    `blob` is empty for a file that was not read.
     """
 
     path: bytes
     status: str
     listed: bool
+    """True if a source names it, or it contains attributes, so each change of it matters."""
     stamp: FileStamp | None
     blob: str
 
 
 class SeenState(Record, frozen=True):
-    """The state from which a listing was made.
-
-    `question`: the arguments of the listing. `place`: identifies index, HEAD and configuration.
-    `storing`: identifies the settings that decide about blobs. `at`: the time before a file was
-    read, by the disk's clock, in nanoseconds.
-    """
+    """The state from which a listing was made."""
 
     question: str
+    """Text that identifies the arguments of the listing."""
     place: str
+    """Text that identifies index, HEAD and configuration."""
     storing: str
+    """Text that identifies the settings that decide about blobs."""
     at: int
+    """The time before a file was read, by the disk's clock, in nanoseconds."""
     changed: list[ChangedFile]
     token: str
 

@@ -40,17 +40,15 @@ _MOST_BYTES = 20_000_000
 
 
 class ChangedCitation(Record, frozen=True):
-    """A cited place that changed, such as `src/auth.py:10-42`.
-
-    `commits`: number of commits that changed it after the note's last commit. `uncommitted`: it
-    also differs between the working tree and the newest commit. `deleted`: the file no longer
-    exists.
-    """
+    """A cited place that changed, such as `src/auth.py:10-42`."""
 
     place: str
     commits: int
+    """Number of commits that changed it after the note's last commit."""
     uncommitted: bool = False
+    """True if it also differs between the working tree and the newest commit."""
     deleted: bool = False
+    """True if the file no longer exists."""
 
     def __str__(self) -> str:
         if self.deleted:
@@ -62,10 +60,11 @@ class ChangedCitation(Record, frozen=True):
 
 
 class OutdatedNote(Record, frozen=True):
-    """A note with changed citations. `commit`: the last one that changed the note."""
+    """A note with changed citations."""
 
     path: str
     commit: str
+    """The last one that changed the note."""
     citations: tuple[ChangedCitation, ...]
 
     def __str__(self) -> str:
@@ -73,12 +72,12 @@ class OutdatedNote(Record, frozen=True):
 
 
 class NoteCheck(Record, frozen=True):
-    """Result of a check. `outdated`: by the note's path. `unknown`: notes whose citations could not
-    be compared.
-    """
+    """Result of a check."""
 
     outdated: dict[str, OutdatedNote]
+    """Outdated notes by path."""
     unknown: tuple[str, ...] = ()
+    """Notes whose citations could not be compared."""
 
 
 class CitingNote(Record, frozen=True):
@@ -373,14 +372,15 @@ class _Span(NamedTuple):
     """Lines of a file from `start` up to `end`, counted from 0. For the whole file, `end` has no
     value.
 
-    `clean`: no commit changed them since the note's last one. `deleted`: the blob of the file when
-    a commit deleted or moved it. `was_clean` is the value of `clean` before that.
+    `was_clean` is the value of `clean` before that.
     """
 
     start: int
     end: int | None
     clean: bool = True
+    """True if no commit changed them since the note's last one."""
     deleted: str = ""
+    """The blob of the file when a commit deleted or moved it."""
     was_clean: bool = True
 
 

@@ -68,15 +68,13 @@ _Role = Literal["document", "text", "man", "api", "code", "lines", "script", ""]
 
 
 class _Roles(NamedTuple):
-    """Files by role and pattern.
-
-    `uncertain`: files whose role depends on their beginning. `no_code`: all files that are neither
-    code nor possibly a script.
-    """
+    """Files by role and pattern."""
 
     patterns: dict[str, Counter[str]]
     uncertain: dict[str, list[str]]
+    """Files whose role depends on their beginning."""
     no_code: list[str]
+    """All files that are neither code nor possibly a script."""
     excluded: set[str]
 
 

@@ -31,18 +31,17 @@ _MOST_BYTES = 2_000_000_000
 
 
 class Candidate(NamedTuple):
-    """A file that a source names.
-
-    `size`: None means the size of its blob. `blob`: empty if the file must be read. `flaw`: why it
-    cannot be read.
-    """
+    """A file that a source names."""
 
     path: str
     mode: str
     blob: str
+    """Name of its content in git. Empty if the file must be read."""
     uncommitted: Uncommitted = ""
     size: int | None = None
+    """Size in bytes. None means the size of its blob."""
     flaw: str = ""
+    """Why it cannot be read, or an empty text."""
 
 
 def build_unread(candidate: Candidate) -> Candidate:

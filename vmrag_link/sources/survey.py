@@ -39,9 +39,10 @@ _SOME_NAME = {"sha256": "0" * 64}
 
 
 class PreviousSurvey(NamedTuple):
-    """Results of an earlier survey. `at`: the start of the present survey, by the disk's clock."""
+    """Results of an earlier survey."""
 
     at: int = 0
+    """The start of the present survey, by the disk's clock."""
     seen: SeenState | None = None
     stored: StoredListing | None = None
 

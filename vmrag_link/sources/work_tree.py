@@ -123,14 +123,14 @@ def read_unchanged_token(
 
 
 class _IndexPlace(NamedTuple):
-    """State of the index.
-
-    `name`: identifies index, HEAD and configuration together. `copy`: a copy of this index, for
-    this configuration and question, because `raw_changes.settle_copy` considers no other files.
-    """
+    """State of the index."""
 
     name: str
+    """Text that identifies index, HEAD and configuration together."""
     copy: Path
+    """A copy of this index, for this configuration and question, because `raw_changes.settle_copy`
+    considers no other files.
+    """
     commit: str | None
 
 

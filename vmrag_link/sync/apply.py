@@ -51,8 +51,7 @@ class SyncReport(Record, frozen=True, rename={"from_": "from"}):
 
     `from_` and `to` are revisions. `plan` counts the documents that differ between them. If `state`
     is not `pinned`, nothing changed. `notes` describe uncommitted documents and left revisions,
-    beginning with stashed documents. `chroma`: the state of Chroma's store, if the user requested
-    this sync.
+    beginning with stashed documents.
     """
 
     state: State
@@ -65,6 +64,7 @@ class SyncReport(Record, frozen=True, rename={"from_": "from"}):
     attachment: Attachment
     notes: tuple[str, ...] = ()
     chroma: ChromaState | None = None
+    """The state of Chroma's store, if the user requested this sync."""
     server: SharingState | None = None
 
 

@@ -48,15 +48,13 @@ class NotShared(Record, frozen=True):
 
 
 class Sharing(NamedTuple):
-    """The views of a repository's work trees, and a server, if `address` names one.
-
-    `mode`: the setting `chroma.share`.
-    """
+    """The views of a repository's work trees, and a server, if `address` names one."""
 
     places: Places
     views: Views
     address: ServerAddress | None
     mode: Mode
+    """The setting `chroma.share`."""
 
     def list_unshared(self) -> list[str]:
         """Return the bound revisions that are not recorded as shared or failed."""

@@ -44,15 +44,17 @@ RETRY = "vmrag sync --wait"
 class ChromaState(Record, frozen=True):
     """State of Chroma's store of the bound index. It does not affect answers.
 
-    `revision`: the bound index's. `commit`: the git commit whose files are in the store. `path`:
-    the store's directory, if it is `ready`. `done` of `total` chunks while it is being built.
-    `error` and `hint`: why it `failed`, and the command to run.
+    `done` of `total` chunks while it is being built. `error` and `hint`: why it `failed`, and the
+    command to run.
     """
 
     state: State
     revision: str | None = None
+    """The revision of the bound index."""
     commit: str | None = None
+    """The git commit whose files are in the store."""
     path: str | None = None
+    """The store's directory, if it is `ready`."""
     done: int = 0
     total: int = 0
     error: str = ""
@@ -62,31 +64,31 @@ class ChromaState(Record, frozen=True):
 class SharingState(Record, frozen=True):
     """State of the bound index on the configured Chroma server. It does not affect answers.
 
-    `server`: its printed form. `off`: nothing is shared. `error` and `hint`: why it `failed`, and
-    the command to run.
+    `off`: nothing is shared. `error` and `hint`: why it `failed`, and the command to run.
     """
 
     state: State
     server: str = ""
+    """Printed form of its address."""
     revision: str | None = None
     error: str = ""
     hint: str = ""
 
 
 class Failure(Record, frozen=True):
-    """Why a store was not built. `begun`: number of attempts that did not end."""
+    """Why a store was not built."""
 
     message: str = ""
     hint: str = ""
     begun: int = 0
+    """Number of attempts that did not end."""
 
 
 class WantedStore(Record, frozen=True):
-    """Bound views, and the store to build from them. `revision`: the revision of the stored
-    documents.
-    """
+    """Bound views, and the store to build from them."""
 
     revision: str | None
+    """The revision of the stored documents."""
     views: tuple[Path, ...]
     store: Path
 
@@ -117,17 +119,17 @@ def read_committed(folder: Path) -> CommittedFiles | None:
 
 
 class ChromaStores(NamedTuple):
-    """The stores of a repository's work trees.
-
-    `setting`: `index.chroma`. `rules`: a text that differs if other files of the same commit are in
-    a store. It is empty if no files are.
-    """
+    """The stores of a repository's work trees."""
 
     places: Places
     views: Views
     stores: Stores
     setting: ChromaSetting
+    """`index.chroma`."""
     rules: str = ""
+    """A text that differs if other files of the same commit are in a store. It is empty if no files
+    are.
+    """
 
     @property
     def mode(self) -> Mode:

@@ -36,14 +36,11 @@ class Built(Record, frozen=True):
 
 
 class SyncContext(NamedTuple):
-    """One work tree, its knowledge base and its indexes.
-
-    `index_file`: the index of the git commit whose hook this is. `derived`: returns which files
-    need no stored document.
-    """
+    """One work tree, its knowledge base and its indexes."""
 
     places: Places
     index_file: Path | None
+    """The index of the git commit whose hook this is."""
     engine: Engine
     views: Views
     chroma: ChromaStores
@@ -52,6 +49,7 @@ class SyncContext(NamedTuple):
     indexer: Callable[[], Indexer]
     progress: Progress
     derived: Derived
+    """Return True if a file needs no stored document."""
 
     def working_copy(self, kb_branch: str, base: str) -> WorkingCopy:
         """Return the index of the uncommitted documents of a KB branch on a revision. It may not

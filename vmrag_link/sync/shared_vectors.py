@@ -123,18 +123,17 @@ _POLL_SECONDS = 0.5
 
 
 class _VectorLookup(NamedTuple):
-    """A request for the vectors of a collection.
-
-    `records`: its records by id. `cached`: the vectors of its texts in the cache. `digests`: the
-    accepted digests of all vectors together.
-    """
+    """A request for the vectors of a collection."""
 
     collection: Collection
     name: str
     model: Model
     records: Mapping[str, ExpectedRecord]
+    """Its records by id."""
     cached: Mapping[str, bytes]
+    """The vectors of its texts in the cache."""
     digests: AbstractSet[str]
+    """The accepted digests of all vectors together."""
 
 
 class SharedVectors:

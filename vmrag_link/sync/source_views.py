@@ -47,13 +47,12 @@ Tags = Mapping[str, Mapping[str, str]]
 
 
 class SourceContents(Record, frozen=True):
-    """The content of a view of sources. `left_out`: files without a document, by collection and
-    path.
-    """
+    """The content of a view of sources."""
 
     collections: tuple[Collection, ...]
     tags: Tags
     left_out: Mapping[str, Mapping[str, NoDocument]] = {}
+    """Files without a document, by collection and path."""
     paths: Mapping[str, Mapping[str, str]] = {}
     """The files of notes, by collection and id."""
 
@@ -68,18 +67,17 @@ class SourceContents(Record, frozen=True):
 
 
 class SourceBinding(Record, frozen=True):
-    """The view of a work tree, by the name of its folder.
-
-    `token`: identifies the state of the files. `settings`: identifies the settings with which they
-    were read. `ephemeral`: some files are in no commit. `more`: further encoded data about the
-    view.
-    """
+    """The view of a work tree, by the name of its folder."""
 
     token: str
+    """Text that identifies the state of the files."""
     settings: str
+    """Text that identifies the settings with which the files were read."""
     view: str
     ephemeral: bool
+    """True if some files are in no commit."""
     more: bytes
+    """Further encoded data about the view."""
 
 
 Read = Callable[[str, Sequence[str]], Iterable[tuple[str, Document | NoDocument]]]

@@ -43,16 +43,15 @@ ATTEMPTS = 5
 class Moment(Record, frozen=True):
     """The position of a work tree at one moment: HEAD's commit, the target of its pin, and the
     revision that is read.
-
-    `branch`: the KB branch, if it is at the revision. `dirty`: it has uncommitted documents, which
-    are also read.
     """
 
     git_head: str | None
     target: Target
     revision: str
     branch: str | None
+    """The KB branch, if it is at the revision."""
     dirty: bool
+    """True if it has uncommitted documents, which are also read."""
 
     @property
     def at(self) -> At:
@@ -65,8 +64,7 @@ class View(Record, frozen=True):
     documents.
 
     `git_head` is the commit that was checked out when the view was opened. `notes` explain
-    differences from the commit's pin. `sources`: files of the tree that also answer. `files_note`:
-    why no files answer although there are sources.
+    differences from the commit's pin.
     """
 
     folder: Path
@@ -76,7 +74,9 @@ class View(Record, frozen=True):
     git_head: str | None = None
     notes: tuple[str, ...] = ()
     sources: OpenSources | None = None
+    """Files of the tree that also answer."""
     files_note: str = ""
+    """Why no files answer although there are sources."""
 
     @property
     def more(self) -> tuple[Path, ...]:

@@ -28,28 +28,29 @@ STORED = "the knowledge base stores a collection of that name"
 
 
 class OpenSources(Record, frozen=True):
-    """The view of sources at one place. No other process removes it meanwhile.
-
-    `folder`: the view. `commit`: whose tree it is, None before the first commit. `uncommitted`: how
-    files of the work tree differ from the commit, by collection and path. `removed`: files that are
-    missing in the work tree. `untracked`: number of files that would be documents if git tracked
-    them. `missing`: paths whose blobs are missing in this clone. `unavailable`: why collections
-    cannot be searched here, by name. `failed`: files that could not be cut on this machine.
-    `indexed`: percentage of the files that are indexed. The next query continues indexing.
-    """
+    """The view of sources at one place. No other process removes it meanwhile."""
 
     folder: Path
+    """The view."""
     collections: tuple[str, ...]
     commit: str | None
+    """Commit whose tree it is, None before the first commit."""
     uncommitted: Mapping[str, Mapping[str, str]] = {}
+    """How files of the work tree differ from the commit, by collection and path."""
     removed: tuple[str, ...] = ()
+    """Files that are missing in the work tree."""
     untracked: int = 0
+    """Number of files that would be documents if git tracked them."""
     missing: tuple[str, ...] = ()
+    """Paths whose blobs are missing in this clone."""
     objects: tuple[Path, ...] = ()
     """The folders with objects of submodules that the sources read at a commit."""
     unavailable: Mapping[str, str] = {}
+    """Why collections cannot be searched here, by name."""
     failed: tuple[str, ...] = ()
+    """Files that could not be cut on this machine."""
     indexed: int = 100
+    """Percentage of the files that are indexed. The next query continues indexing."""
 
 
 class TreeSources(Protocol):
