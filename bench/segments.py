@@ -72,7 +72,7 @@ class _Index:
             else []
         )
         return build.build_view(
-            revision, engine=self.engine, kept=self.views, bases=bases, indexer=lambda: self.indexer
+            revision, engine=self.engine, existing=self.views, bases=bases, indexer=lambda: self.indexer
         ).path
 
     def change(self, branch: str, at: str, number: int) -> str:

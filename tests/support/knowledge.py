@@ -128,7 +128,7 @@ class Knowledge:
         return build_view(
             revision,
             engine=self.engine,
-            kept=self.views,
+            existing=self.views,
             bases=[self.base(base)] if base else [],
             indexer=lambda: self.indexer,
         )

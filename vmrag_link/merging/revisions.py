@@ -197,8 +197,8 @@ def _is_merged(engine: Engine, info: RevisionInfo, base: str, theirs: str) -> bo
         return True
     merged = merge(engine, base=base, ours=info.parents[0], theirs=theirs)
     changed = _map_rows(convert_to_rows(engine.diff(info.parents[0], info.revision)))
-    finished = {name for name, row in _map_rows(merged.rows).items() if name in changed and changed[name] == row}
-    lacking = (_map_rows(remaining.rows).keys() | {conflict.id for conflict in remaining.conflicts}) - finished
+    applied = {name for name, row in _map_rows(merged.rows).items() if name in changed and changed[name] == row}
+    lacking = (_map_rows(remaining.rows).keys() | {conflict.id for conflict in remaining.conflicts}) - applied
     return lacking <= {conflict.id for conflict in merged.conflicts}
 
 

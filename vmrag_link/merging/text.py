@@ -84,12 +84,12 @@ def _list_chunks(base: list[str], ours: list[str], theirs: list[str]) -> Iterato
     Chunks alternate between lines that at least one side changed, and lines that all three have.
     """
     i = j = k = 0
-    for start, stable_run, right, length in _list_stable_runs(base, ours, theirs):
-        if (i, j, k) != (start, stable_run, right):
-            yield slice(i, start), slice(j, stable_run), slice(k, right)
-        i, j, k = start + length, stable_run + length, right + length
+    for base_start, our_start, their_start, length in _list_stable_runs(base, ours, theirs):
+        if (i, j, k) != (base_start, our_start, their_start):
+            yield slice(i, base_start), slice(j, our_start), slice(k, their_start)
+        i, j, k = base_start + length, our_start + length, their_start + length
         if length:
-            yield slice(start, i), slice(stable_run, j), slice(right, k)
+            yield slice(base_start, i), slice(our_start, j), slice(their_start, k)
 
 
 def _list_stable_runs(base: list[str], ours: list[str], theirs: list[str]) -> Iterator[tuple[int, int, int, int]]:

@@ -83,9 +83,9 @@ def move_to_pin(context: SyncContext) -> tuple[str, ...]:
         if target.state != "pinned":
             _report_unusable_pin(context, target)
             return ()
-        switched = _switch_work_tree(context, target, None) if _take_lease(context, target) else None
-        if switched is not None:
-            return switched[1]
+        result = _switch_work_tree(context, target, None) if _take_lease(context, target) else None
+        if result is not None:
+            return result[1]
     raise _build_unstable_error("the knowledge base was brought to the pin")
 
 
@@ -115,13 +115,11 @@ def reconcile(context: SyncContext, *, rebuild: bool = False) -> SyncReport:
         if not _take_lease(context, target):
             continue
         with context.views.lock_for_reading(built.path):  # other processes cannot evict it in this block
-            switched = (
-                None if context.views.find_problem(target.revision) else _switch_work_tree(context, target, built)
-            )
-        if switched is None:
+            result = None if context.views.find_problem(target.revision) else _switch_work_tree(context, target, built)
+        if result is None:
             continue  # HEAD or the pin has moved, and the new view is kept as a spare, or the view was evicted
         remove_leftovers(context)
-        attachment, notes = switched
+        attachment, notes = result
         return SyncReport(
             state="pinned",
             from_=bound.revision if bound else None,

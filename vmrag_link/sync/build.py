@@ -31,7 +31,7 @@ def provide_view(context: SyncContext, revision: str, *, bases: Iterable[Base]) 
     problem = context.views.find_problem(revision)
     if problem and context.views.view_path(revision).is_dir():
         context.progress.note(f"The index of {revision[:7]} does not verify: {problem}. It is built again.")
-    return build_view(revision, engine=context.engine, kept=context.views, bases=bases, indexer=context.indexer)
+    return build_view(revision, engine=context.engine, existing=context.views, bases=bases, indexer=context.indexer)
 
 
 def rebuild_view(context: SyncContext, revision: str) -> Built:
@@ -44,10 +44,10 @@ def rebuild_view(context: SyncContext, revision: str) -> Built:
     built = build_view(
         revision,
         engine=context.engine,
-        kept=context.views,
+        existing=context.views,
         bases=[],
         indexer=context.indexer,
-        instead=context.lock_timeout,
+        replace_within=context.lock_timeout,
     )
     for path in context.views.list_newest_first():
         if not replaced.isdisjoint(list_segments(path)):
@@ -127,28 +127,30 @@ def build_view(
     revision: str,
     *,
     engine: Engine,
-    kept: Views,
+    existing: Views,
     bases: Iterable[Base],
     indexer: Callable[[], Indexer],
-    instead: float | None = None,
+    replace_within: float | None = None,
 ) -> Built:
     """Return a usable view of the revision. `indexer` is called only if something must be indexed.
 
-    `instead`: build a view in any case, and replace the existing one, which answers until then.
-    Waits at most this many seconds for its readers, then raises `Busy`.
+    `replace_within`: build a view in any case, and replace the existing one, which answers until
+    then. Waits at most this many seconds for its readers, then raises `Busy`.
     """
     watch = Stopwatch()
-    path = kept.view_path(revision)
-    if instead is None and not kept.find_problem(revision):
-        kept.mark_used(path)
+    path = existing.view_path(revision)
+    if replace_within is None and not existing.find_problem(revision):
+        existing.mark_used(path)
         return Built(path, "reused", ChangeCounts(), ChunkCounts(), watch.seconds())
-    with kept.segments.pause_collection(), kept.temporary_folder() as folder:
+    with existing.segments.pause_collection(), existing.temporary_folder() as folder:
         base, update = _fill_view(
-            kept.segments, folder, revision, engine=engine, bases=bases, indexer=indexer, watch=watch
+            existing.segments, folder, revision, engine=engine, bases=bases, indexer=indexer, watch=watch
         )
         watch.lap("apply")
         path = (
-            kept.publish(folder, revision) if instead is None else kept.replace_view(folder, revision, timeout=instead)
+            existing.publish(folder, revision)
+            if replace_within is None
+            else existing.replace_view(folder, revision, timeout=replace_within)
         )
         watch.lap("publish")
     return Built(path, "delta" if base else "fresh", update.plan.changes, update.chunks, watch.seconds())

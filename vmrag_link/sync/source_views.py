@@ -101,13 +101,13 @@ def read_binding(places: Places) -> SourceBinding | None:
 
 def write_binding(places: Places, binding: SourceBinding) -> None:
     """Bind a view to a work tree. The previous view is removed if it had uncommitted files."""
-    before = read_binding(places)
+    previous = read_binding(places)
     write_atomically(places.source_state / BINDING_NAME, msgspec.msgpack.encode(binding), durable=False)
-    kept = Views(places.source_views)
-    if before and before.ephemeral and before.view != binding.view:
-        if kept.remove_if_unused(kept.root / before.view, unless=lambda: list_bound_views(places)):
-            remove_orphaned_lock(lock_path(kept.root / before.view))
-        kept.segments.collect_garbage(places.view_folders)
+    existing = Views(places.source_views)
+    if previous and previous.ephemeral and previous.view != binding.view:
+        if existing.remove_if_unused(existing.root / previous.view, unless=lambda: list_bound_views(places)):
+            remove_orphaned_lock(lock_path(existing.root / previous.view))
+        existing.segments.collect_garbage(places.view_folders)
 
 
 def list_bound_views(places: Places) -> set[Path]:
@@ -121,9 +121,9 @@ def list_bound_views(places: Places) -> set[Path]:
 
 def evict_views(places: Places, *, keep_bytes: int) -> None:
     """Remove the spare views of sources beyond the limit, and files of killed builders."""
-    kept = Views(places.source_views)
-    kept.remove_unfinished()
-    kept.evict_spare(bound=lambda: list_bound_views(places), keep_bytes=keep_bytes)
+    existing = Views(places.source_views)
+    existing.remove_unfinished()
+    existing.evict_spare(bound=lambda: list_bound_views(places), keep_bytes=keep_bytes)
 
 
 def _read_binding(path: Path) -> SourceBinding | None:
@@ -166,23 +166,23 @@ class SourceIndexer(NamedTuple):
 
     def make_view(self, contents: SourceContents, *, durable: bool, most: int | None) -> SourceView:
         """Provide a view in one place. Raises if it cannot be written."""
-        kept = self.views
-        with kept.segments.pause_collection(), contextlib.ExitStack() as held:
-            base = _find_nearest(kept, contents, held) if kept.find_problem(contents.key) else None
+        existing = self.views
+        with existing.segments.pause_collection(), contextlib.ExitStack() as held:
+            base = _find_nearest(existing, contents, held) if existing.find_problem(contents.key) else None
             remaining = 0
-            if most is not None and kept.find_problem(contents.key):
+            if most is not None and existing.find_problem(contents.key):
                 contents, remaining = _select_part(contents, read_contents(base).tags if base else {}, most)
-            if not kept.find_problem(contents.key):
-                path = kept.view_path(contents.key)
-                kept.mark_used(path)
+            if not existing.find_problem(contents.key):
+                path = existing.view_path(contents.key)
+                existing.mark_used(path)
                 return SourceView(path, remaining, is_new=False)
             path, unread = self._derive_view(contents, base, durable=durable)
             return SourceView(path, remaining + unread, is_new=True)
 
     def _derive_view(self, contents: SourceContents, base: Path | None, *, durable: bool) -> tuple[Path, int]:
         """Return a new view, and the number of the files that it lacks."""
-        kept = self.views
-        with kept.temporary_folder() as folder:
+        existing = self.views
+        with existing.temporary_folder() as folder:
             try:
                 held = self._build_view(folder, contents, base, durable=durable)
             except IndexFailed:  # reusing a segment may reveal damage
@@ -191,9 +191,9 @@ class SourceIndexer(NamedTuple):
                 held = self._build_view(folder, contents, None, durable=durable)
             unread = _count_files(contents.tags) - _count_files(held.tags)
             if durable:
-                return kept.publish(folder, held.key), unread
-            path = kept.view_path(held.key)
-            kept.move_into_place(folder, path, problem=lambda: kept.find_problem(held.key))
+                return existing.publish(folder, held.key), unread
+            path = existing.view_path(held.key)
+            existing.move_into_place(folder, path, problem=lambda: existing.find_problem(held.key))
             return path, unread
 
     def _build_view(self, folder: Path, sources: SourceContents, base: Path | None, *, durable: bool) -> SourceContents:
@@ -248,11 +248,11 @@ class SourceIndexer(NamedTuple):
         return left_out, unread
 
 
-def _find_nearest(kept: Views, contents: SourceContents, held: contextlib.ExitStack) -> Path | None:
+def _find_nearest(existing: Views, contents: SourceContents, held: contextlib.ExitStack) -> Path | None:
     """Return the intact view with the fewest differing files, locked in `held`."""
     best: tuple[int, Path] | None = None
     total = _count_files(contents.tags)
-    for view in kept.list_views()[:MOST_BASES]:
+    for view in existing.list_views()[:MOST_BASES]:
         with contextlib.suppress(IndexFailed):
             differing = _count_differing(read_contents(view.path).tags, contents.tags)
             if best is None or differing < best[0]:
@@ -263,8 +263,8 @@ def _find_nearest(kept: Views, contents: SourceContents, held: contextlib.ExitSt
         return None
     path = best[1]
     with contextlib.ExitStack() as reading:
-        reading.enter_context(kept.lock_for_reading(path))
-        if kept.find_problem(path.name.removesuffix(f"-{SUFFIX}")):
+        reading.enter_context(existing.lock_for_reading(path))
+        if existing.find_problem(path.name.removesuffix(f"-{SUFFIX}")):
             return None
         held.enter_context(reading.pop_all())
     return path

@@ -209,16 +209,18 @@ class LocalReader:
         Raises `FileFailed` if it cannot be updated, and the models' errors.
         """
         store, index = self._store, self._store.get_index()
-        followed = False
+        is_updated = False
         for _ in range(ATTEMPTS):
             with index.lock_for_reading() as problem:
-                if not (index.find_damage() if followed else problem):  # documents stored in between are not waited for
+                if not (
+                    index.find_damage() if is_updated else problem
+                ):  # documents stored in between are not waited for
                     head = plumbing.read_head(store.places).commit
                     yield View(index.path, store.base, BRANCH, dirty=True, git_head=head)
                     return
-            with file_failures(), index.lock_for_writing() as stood, store.engine.write_lock("index documents"):
-                self._update_index_to_rows(index.path, whole=stood != "gone")
-            followed = True
+            with file_failures(), index.lock_for_writing() as state, store.engine.write_lock("index documents"):
+                self._update_index_to_rows(index.path, whole=state != "gone")
+            is_updated = True
         raise Busy(
             f"other processes damaged or removed the index {ATTEMPTS} times while it was to be read.",
             hint="Run the command again when they have finished.",

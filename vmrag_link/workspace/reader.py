@@ -104,9 +104,9 @@ class Reader:
         and `Busy` if the position keeps changing.
         """
         for _ in range(ATTEMPTS):
-            seen = self._read_position(self._ws.require_revision())
-            if _is_same_moment(seen, self._read_position(self._ws.require_revision())):
-                return seen
+            moment = self._read_position(self._ws.require_revision())
+            if _is_same_moment(moment, self._read_position(self._ws.require_revision())):
+                return moment
         raise _build_unstable_error("this work tree")
 
     def read(self, action: Callable[[View], T], *, files: bool = True) -> T:
@@ -138,20 +138,20 @@ class Reader:
         """
         self._failures.clear()
         for _ in range(ATTEMPTS):
-            seen = self._read_position(self._ws.require_indexed_revision())
-            revision, copied = seen.revision, self._find_copied_branch(seen)
-            failed = self._failures.get((copied, revision)) if copied else None
+            moment = self._read_position(self._ws.require_indexed_revision())
+            revision, copied_branch = moment.revision, self._find_copied_branch(moment)
+            failure = self._failures.get((copied_branch, revision)) if copied_branch else None
             # The files first: indexing them may take long, and writers of documents must not wait.
             with (
                 self._open_sources(files) as sources,
-                self._open_answering_index(revision, None if failed else copied) as folder,
+                self._open_answering_index(revision, None if failure else copied_branch) as folder,
             ):
-                if folder and _is_same_moment(seen, self._read_position(self._ws.require_indexed_revision())):
-                    notes = reasons.explain_difference(self._ws, seen.target, revision)
-                    if failed:
-                        notes += (f"The uncommitted documents are left out of this answer: {failed.message}",)
-                    dirty = seen.dirty and not failed
-                    view = View(folder, revision, seen.branch, dirty, seen.git_head, notes)
+                if folder and _is_same_moment(moment, self._read_position(self._ws.require_indexed_revision())):
+                    notes = reasons.explain_difference(self._ws, moment.target, revision)
+                    if failure:
+                        notes += (f"The uncommitted documents are left out of this answer: {failure.message}",)
+                    dirty = moment.dirty and not failure
+                    view = View(folder, revision, moment.branch, dirty, moment.git_head, notes)
                     with self._add_sources(view, sources) as whole:
                         yield whole
                     return
@@ -193,35 +193,35 @@ class Reader:
         """
         from vmrag_link.sync import apply, build
 
-        kept = self._ws.views
-        path = kept.view_path(revision)
-        built = False
+        existing = self._ws.views
+        path = existing.view_path(revision)
+        is_new = False
         try:
             for _ in range(ATTEMPTS):
-                with kept.lock_for_reading(path):
-                    if not kept.find_problem(revision):
-                        kept.mark_used(path)
+                with existing.lock_for_reading(path):
+                    if not existing.find_problem(revision):
+                        existing.mark_used(path)
                         yield path
                         return
                 context = self._ws.sync_context
                 try:
                     build.provide_view(context, revision, bases=build.list_bases(context))
-                    built = True
+                    is_new = True
                 except (OSError, FileFailed, IndexFailed) as error:
                     if not refuses_writing(error):
                         raise
-                    in_memory = context._replace(views=MemoryViews(kept.root))
+                    in_memory = context._replace(views=MemoryViews(existing.root))
                     build.provide_view(in_memory, revision, bases=build.list_bases(in_memory))
         finally:
-            if built:
+            if is_new:
                 apply.evict_views(self._ws.sync_context)
         raise _build_unstable_error(f"revision {revision[:7]}")
 
     def rebuild_copy(self) -> None:
         """Build the working copy again from the revision's view, if the copy is what answers."""
-        seen = self.read_moment()
-        if branch := self._find_copied_branch(seen):
-            revision = seen.revision
+        moment = self.read_moment()
+        if branch := self._find_copied_branch(moment):
+            revision = moment.revision
             copy = self._ws.sync_context.working_copy(branch, revision)
             with self._ws.views.segments.pause_collection():  # until the copy has its name
                 copy.rebuild_copy(lambda folder: self.update_copy(folder, branch, revision, whole=False))
@@ -275,8 +275,8 @@ class Reader:
         with contextlib.ExitStack() as held:
             base = folder if whole else held.enter_context(self.open_index(revision))
             in_memory = folder in seal.MEMORY_FOLDERS
-            kept = MemoryViews(self._ws.views.root) if in_memory else self._ws.views
-            draft = held.enter_context(Draft(kept.segments, views.read_view(base)))
+            target_views = MemoryViews(self._ws.views.root) if in_memory else self._ws.views
+            draft = held.enter_context(Draft(target_views.segments, views.read_view(base)))
             self._ws.create_indexer().update_index(draft, WorkingSet(branch), base=revision, changed=changed)
             alter(draft)
             draft.publish(folder, revision=revision, durable=False)
@@ -287,10 +287,10 @@ class Reader:
         attached = branch.name if branch and branch.head == revision else None
         return Moment(head.commit, target, revision, attached, bool(branch and attached and branch.dirty))
 
-    def _find_copied_branch(self, seen: Moment) -> str | None:
+    def _find_copied_branch(self, moment: Moment) -> str | None:
         """Return the KB branch whose working copy answers, or None if the revision's view does."""
-        branch, revision = seen.branch, seen.revision
-        if branch and (seen.dirty or self._ws.sync_context.working_copy(branch, revision).holds_given_vectors):
+        branch, revision = moment.branch, moment.revision
+        if branch and (moment.dirty or self._ws.sync_context.working_copy(branch, revision).holds_given_vectors):
             return branch
         return None
 
@@ -313,8 +313,8 @@ class Reader:
                     f"The index of uncommitted documents does not verify: {problem}. It is built again."
                 )
         try:
-            with file_failures(), copy.lock_for_writing() as stood:
-                self.update_copy(copy.path, branch, revision, whole=stood != "gone")
+            with file_failures(), copy.lock_for_writing() as state:
+                self.update_copy(copy.path, branch, revision, whole=state != "gone")
         except (FileSystemError, LimitExceeded, IndexFailed) as why:
             if not refuses_writing(why):
                 if isinstance(why, IndexFailed):
