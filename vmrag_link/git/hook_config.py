@@ -67,6 +67,7 @@ def format_install_command(places: Places) -> str:
 
 
 def is_limited(places: Places) -> bool:
+    """Return whether the hooks act only in marked work trees."""
     return _limit_path(places).exists()
 
 

@@ -135,6 +135,7 @@ def parse_shim_version(content: bytes) -> int | None:
 
 
 def is_ours(path: Path) -> bool:
+    """Return whether the hook is a vmrag shim."""
     return parse_shim_version(read_head(path)) is not None
 
 

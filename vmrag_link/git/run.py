@@ -179,6 +179,9 @@ def check_git(
 
 
 def build_failure(arguments: tuple[str, ...], finished: proc.FinishedProcess, *, hint: str = "") -> GitFailed:
+    """Return the error for a failed git command. By default the hint is about a lock file, or
+    repeats the command.
+    """
     reason = finished.failure
     return GitFailed(
         f"git {arguments[0]} failed: {reason}",

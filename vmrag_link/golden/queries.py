@@ -140,6 +140,7 @@ class Miss(Record, frozen=True):
 
     @property
     def sides(self) -> list[str]:
+        """Lines that compare the expected and the actual answer."""
         return [f"wanted: {self.wanted}", f"got:    {self.got}"] if self.wanted else []
 
 
@@ -157,6 +158,7 @@ def name_queries(queries: Iterable[GoldenQuery]) -> list[str]:
 
 
 def build_recording(ranking: Ranking, settings: RetrievalSettings) -> Recording:
+    """Return the conditions under which rankings are recorded now."""
     return Recording(
         version=ranking.version,
         mode=settings.mode,
@@ -177,6 +179,7 @@ def describe_changes(recorded: Recording, now: Recording) -> list[str]:
 
 
 def rank_chunks(hits: Sequence[Hit]) -> tuple[RankedChunk, ...]:
+    """Return the results of a search as a ranking."""
     return tuple(RankedChunk(f"{hit.collection}/{hit.doc_id}", hit.chunk, hit.score) for hit in hits)
 
 

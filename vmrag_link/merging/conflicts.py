@@ -139,10 +139,12 @@ def format_project_id(project_id: str) -> str:
 
 
 def name_hunk_field(hunk: Hunk) -> str:
+    """Return the key of a hunk in `Choices`."""
     return f"{CONTENT}#{hunk.key}"
 
 
 def name_key_field(key: str) -> str:
+    """Return the key of a metadata key in `Choices`."""
     return f"{METADATA}.{key}"
 
 

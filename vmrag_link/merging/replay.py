@@ -48,6 +48,7 @@ class Replayed(Record, frozen=True):
 
     @property
     def note(self) -> str:
+        """The note for the user, or an empty text."""
         back = f"To bring them back: vmrag merge {quoted(self.kept_on)}"
         some = f"{plural(self.documents, 'uncommitted document')} of {self.branch!r}"
         if self.conflicts:

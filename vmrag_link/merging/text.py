@@ -207,6 +207,7 @@ class Markers(Record, frozen=True):
 
 
 def join_texts(ours: str, theirs: str) -> str:
+    """Return both texts between conflict markers."""
     return Markers.from_texts((ours, theirs)).format_conflict(ours, theirs)
 
 

@@ -250,6 +250,7 @@ def is_binary(values: Mapping[str, Value]) -> bool:
 
 
 def is_set(value: Value | None) -> bool:
+    """Return whether an attribute is set. Like in linguist, the value `false` counts as unset."""
     return value is not None and value not in (False, "false")
 
 

@@ -42,6 +42,8 @@ POLL_SECONDS = 0.05
 
 
 class SnapshotReport(Record, frozen=True):
+    """The view that was bound, and how it was provided."""
+
     path: str
     how: How
 

@@ -115,11 +115,13 @@ class Stopwatch:
         self._steps: dict[str, float] = {}
 
     def lap(self, step: str) -> None:
+        """Record the time since the last step under this name."""
         now = time.perf_counter()
         self._steps[step] = round(now - self._last, 4)
         self._last = now
 
     def seconds(self) -> dict[str, float]:
+        """Return the seconds by step, with their total."""
         return {**self._steps, "total": round(time.perf_counter() - self._start, 4)}
 
 

@@ -177,6 +177,7 @@ class ChromaStores(NamedTuple):
 
     @property
     def file_views(self) -> Views:
+        """The views of files of commits."""
         return Views(self.places.source_views)
 
     def list_views(self, sealed: str) -> tuple[Path, ...]:

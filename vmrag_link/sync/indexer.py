@@ -40,6 +40,8 @@ collection.
 
 
 class IndexUpdate(Record, frozen=True):
+    """The plan of an update and the number of its chunks."""
+
     plan: Plan
     chunks: ChunkCounts
 

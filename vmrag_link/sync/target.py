@@ -65,6 +65,7 @@ class Target(Record, frozen=True):
 
     @property
     def revision(self) -> str:
+        """The pinned revision, in the states `pinned` and `missing`."""
         assert self.pin is not None  # noqa: S101  used only in the states `pinned` and `missing`
         return self.pin.dolt_commit
 
@@ -168,10 +169,13 @@ def describe_left_behind(target: Target) -> tuple[str, ...]:
 
 
 def describe_held(branch: KbBranch, pinned: str) -> str:
+    """Return the statement that uncommitted documents are on another revision than the pinned one.
+    """
     return f"Uncommitted documents of {branch.name!r} were written on revision {branch.head[:7]}, while the pin names {pinned[:7]}."
 
 
 def describe_unpinned(branch: KbBranch, pinned: str) -> str:
+    """Return the statement that the branch is at another revision than the pinned one."""
     return f"KB branch {branch.name!r} is at {branch.head[:7]}, while the pin names {pinned[:7]}."
 
 
@@ -189,4 +193,5 @@ def describe_left_revision(branch: KbBranch) -> str:
 
 
 def describe_stay(code_branch: str) -> str:
+    """Return the note about uncommitted documents that stay with a code branch."""
     return f"uncommitted documents stay with {code_branch!r}; to get them back: git switch {quoted(code_branch)}"

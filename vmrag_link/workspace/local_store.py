@@ -108,6 +108,7 @@ class LocalStore(StoreBesideWorkTree):
             self.__dict__.pop("base", None)  # another store may exist when it is opened again
 
     def create_indexer(self) -> Indexer:
+        """Return an indexer for the rows of this store."""
         from vmrag_link.sync.indexer import Indexer
 
         return Indexer(self.engine, self.embedding_cache, self.models.load_for, self.progress)
@@ -176,6 +177,7 @@ class LocalStore(StoreBesideWorkTree):
     # -- index -------------------------------------------------------------------------------------
 
     def get_index(self) -> WorkingCopy:
+        """Return the index of the documents. It may not exist yet."""
         return WorkingCopy(self.places.local_index, kb_branch=BRANCH, base=self.base, timeout=self.lock_timeout)
 
 

@@ -66,6 +66,7 @@ class SourceTree:
         return tuple(self._sources.values())
 
     def find_source(self, collection: str) -> SourceSettings | None:
+        """Return the source of a collection, or None."""
         return self._sources.get(collection)
 
     def find_note(self, path: str) -> Key | None:

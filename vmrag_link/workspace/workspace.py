@@ -187,6 +187,7 @@ class Workspace:
 
     @property
     def is_initialized(self) -> bool:
+        """True if the knowledge base exists in this clone."""
         return opening.engine_exists(self.places.kb)
 
     @property
@@ -265,6 +266,9 @@ class Workspace:
         return EmbeddingCache(self.places.embeddings, progress=self.progress)
 
     def create_indexer(self) -> Indexer:
+        """Return an indexer for the knowledge base, which fetches vectors from the Chroma server if
+        there is one.
+        """
         from vmrag_link.sync.indexer import Indexer
 
         cache, address = self.embedding_cache, self.chroma.server
