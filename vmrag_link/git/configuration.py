@@ -187,15 +187,14 @@ def read_section(places: Places, prefix: str) -> dict[str, str]:
 
 
 class KbMapping(NamedTuple):
-    """A code branch and the KB branch on which its documents are written.
-
-    `tree` is the key of the linked work tree to which the mapping is limited. If it is empty, the
-    mapping applies to all work trees.
-    """
+    """A code branch and the KB branch on which its documents are written."""
 
     code: str
     kb_branch: str
     tree: str = ""
+    """The key of the linked work tree to which the mapping is limited. If it is empty, the mapping
+    applies to all work trees.
+    """
 
 
 def list_kb_mappings(places: Places) -> list[KbMapping]:

@@ -35,29 +35,26 @@ class PinEntry(Record, frozen=True):
 
 
 class PinChange(Record, frozen=True):
-    """A commit whose pin differs from a parent's pin, or a root commit with a pin.
-
-    `before` has the pin of each parent, or None for a parent without a pin.
-    """
+    """A commit whose pin differs from a parent's pin, or a root commit with a pin."""
 
     commit: str
     parents: tuple[str, ...]
     before: tuple[PinEntry | None, ...]
+    """The pin of each parent, or None for a parent without a pin."""
     after: PinEntry | None
 
 
 class Walk(Record, frozen=True):
     """The commits of a range with their parents, and the changes of the pin. Parents come before
     children.
-
-    `contents` are the contents of the pins that are files, by object name, up to 8 KiB each. `cut`
-    are the commits whose parents are missing in a shallow clone.
     """
 
     parents: dict[str, tuple[str, ...]]
     changes: tuple[PinChange, ...]
     contents: dict[str, bytes]
+    """The contents of the pins that are files, by object name, up to 8 KiB each."""
     cut: frozenset[str]
+    """The commits whose parents are missing in a shallow clone."""
 
 
 def walk_range(places: Places, tip: str, *, without: str | None = None) -> Walk:
@@ -130,19 +127,18 @@ def list_pins(places: Places, *, reflogs: bool = True, also: Iterable[str] = ())
     """
     touching = _read_touching(places, also, before=("--all", "--reflog") if reflogs else ("--all",))
     objects.fetch_blobs_at(places, touching, PIN_NAME)
-    return _group_by_content(_read_pins(places, touching)[0])
+    return _group_by_content(_read_introduced_and_tips(places, touching)[0])
 
 
 class LoggedPins(NamedTuple):
-    """Pins for a log.
-
-    `introduced` maps pins to the commits that introduced them, newest first. `by_tip` has the pin
-    of each tip. `subjects` has the subjects of all commits that touch the pin.
-    """
+    """Pins for a log."""
 
     introduced: dict[bytes, list[str]]
+    """The commits that introduced a pin, newest first, by pin."""
     by_tip: dict[str, bytes]
+    """The pin of each tip."""
     subjects: dict[str, str]
+    """The subjects of all commits that touch the pin."""
 
 
 def read_logged_pins(places: Places, tips: Iterable[str], *, also: Iterable[str] = ()) -> LoggedPins:
@@ -155,7 +151,7 @@ def read_logged_pins(places: Places, tips: Iterable[str], *, also: Iterable[str]
         commit, *parents = names.split()
         touching[commit], subjects[commit] = parents, subject
     objects.fetch_blobs_at(places, touching, PIN_NAME)
-    introduced, by_tip = _read_pins(places, touching, tips)
+    introduced, by_tip = _read_introduced_and_tips(places, touching, tips)
     return LoggedPins(_group_by_content(introduced), by_tip, subjects)
 
 
@@ -163,7 +159,7 @@ def list_new_pins(places: Places, tips: Iterable[str]) -> dict[bytes, list[str]]
     """Return the pins, as in `list_pins`, of the commits that the tips reach and no remote-tracking
     branch reaches.
     """
-    return _group_by_content(_read_pins(places, _read_touching(places, tips, *_NO_REMOTE))[0])
+    return _group_by_content(_read_introduced_and_tips(places, _read_touching(places, tips, *_NO_REMOTE))[0])
 
 
 def list_reachable_pins(places: Places, tips: Iterable[str]) -> dict[bytes, list[str]]:
@@ -171,21 +167,20 @@ def list_reachable_pins(places: Places, tips: Iterable[str]) -> dict[bytes, list
 
     A tip that begins with ^ excludes the commits that it reaches.
     """
-    return _group_by_content(_read_pins(places, _read_touching(places, tips))[0])
+    return _group_by_content(_read_introduced_and_tips(places, _read_touching(places, tips))[0])
 
 
 class PushedPins(Record, frozen=True):
-    """Pins of the commits that a push transfers.
-
-    `new` are the pins that `list_new_pins` returns. `incoming` are the pins of commits that were
-    not reachable from the other side before. `by_tip` has the pin of each tip, and `by_commit` what
-    each commit introduces that was read.
-    """
+    """Pins of the commits that a push transfers."""
 
     new: dict[bytes, list[str]]
+    """The pins that `list_new_pins` returns."""
     incoming: dict[bytes, list[str]]
+    """The pins of commits that were not reachable from the other side before."""
     by_tip: dict[str, bytes]
+    """The pin of each tip."""
     by_commit: dict[str, bytes | None]
+    """The pin that each commit introduces that was read."""
 
     def list_reachable(self, places: Places, tips: Iterable[str]) -> dict[bytes, list[str]]:
         """Return the pins like `list_reachable_pins`. git reads only commits that are not in
@@ -194,7 +189,9 @@ class PushedPins(Record, frozen=True):
         touching = _read_touching(places, tips)
         by_commit = (
             self.by_commit
-            | _read_pins(places, {commit: touching[commit] for commit in touching.keys() - self.by_commit})[0]
+            | _read_introduced_and_tips(
+                places, {commit: touching[commit] for commit in touching.keys() - self.by_commit}
+            )[0]
         )
         return _group_by_content({commit: pin for commit in touching if (pin := by_commit.get(commit)) is not None})
 
@@ -206,7 +203,7 @@ def read_pushed_pins(places: Places, tips: Iterable[str], before: Iterable[str])
     distinct = list(dict.fromkeys(tips))
     new = _read_touching(places, distinct, *_NO_REMOTE)
     incoming = _read_touching(places, [*distinct, *(f"^{commit}" for commit in before)])
-    introduced, by_tip = _read_pins(places, new | incoming, distinct)
+    introduced, by_tip = _read_introduced_and_tips(places, new | incoming, distinct)
     first, second = (
         _group_by_content({commit: introduced[commit] for commit in commits if commit in introduced})
         for commits in (new, incoming)
@@ -257,7 +254,7 @@ def read_pins(places: Places, commits: Iterable[str]) -> dict[str, bytes]:
     """Return the pins of these commits or tags by the given name. Commits without a pin are left
     out.
     """
-    return _read_pins(places, {}, commits)[1]
+    return _read_introduced_and_tips(places, {}, commits)[1]
 
 
 def read_introduced_pins(places: Places, commits: Iterable[str]) -> dict[str, bytes]:
@@ -265,10 +262,10 @@ def read_introduced_pins(places: Places, commits: Iterable[str]) -> dict[str, by
 
     Missing commits are left out.
     """
-    return _read_pins(places, _read_parents(places, commits))[0]
+    return _read_introduced_and_tips(places, _read_parents(places, commits))[0]
 
 
-def _read_pins(
+def _read_introduced_and_tips(
     places: Places, parents: Mapping[str, Sequence[str]], tips: Iterable[str] = ()
 ) -> tuple[dict[str, bytes], dict[str, bytes]]:
     """Return the pins that the commits with these parents introduce, and the pins of the tips."""

@@ -87,13 +87,11 @@ class LoggedFileChange(NamedTuple):
 
 
 class LoggedCommit(NamedTuple):
-    """A commit of a log.
-
-    `changes` maps each parent to its changes by path. A root commit has the key `""`.
-    """
+    """A commit of a log."""
 
     parents: tuple[str, ...]
     changes: dict[str, dict[str, LoggedFileChange]]
+    """The changes by path, for each parent. A root commit has the key `""`."""
 
     def compare_with(self, parent: str, path: str) -> LoggedFileChange | None:
         """Return how a file differs from a parent's, or None if it does not."""

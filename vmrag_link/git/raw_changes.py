@@ -51,12 +51,13 @@ class RawChange(Record, frozen=True):
 
 
 class IndexEntry(Record, frozen=True):
-    """An entry of the index. `stage` is 0, or 1 to 3 for an unmerged path."""
+    """An entry of the index."""
 
     path: str
     mode: str
     blob: str
     stage: int
+    """Stage in the index: 0, or 1 to 3 for an unmerged path."""
     absent: bool
     """True if a sparse checkout leaves it out of the work tree."""
 

@@ -52,9 +52,10 @@ class Peer(NamedTuple):
 
 
 class _Urls(Record, frozen=True):
-    """A remote's URLs, with `insteadOf` applied. `fetch` is empty for a remote without a URL."""
+    """A remote's URLs, with `insteadOf` applied."""
 
     fetch: list[str]
+    """Empty for a remote without a URL."""
     push: list[str]
 
 

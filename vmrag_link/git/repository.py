@@ -16,15 +16,13 @@ _CREDENTIALS = re.compile(r"^([a-z][a-z0-9+.-]*://)[^/@]*@", re.IGNORECASE)
 
 
 class CodeCommit(NamedTuple):
-    """A commit of a repository. A bare repository has no `places`.
-
-    `branch` is HEAD's branch, if HEAD is this commit. `url` is `origin`'s without credentials, or
-    empty.
-    """
+    """A commit of a repository. A bare repository has no `places`."""
 
     commit: str
     branch: str | None
+    """HEAD's branch, if HEAD is this commit."""
     url: str
+    """The URL of `origin` without credentials, or empty."""
     places: Places | None
 
 

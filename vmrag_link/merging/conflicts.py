@@ -29,10 +29,8 @@ class Conflict(Record, frozen=True):
     """A row that the sides changed differently, in `fields`. A side without the row has the value
     None.
 
-    `doc_id` is empty for a collection's settings, and `collection` for a project. `merged` is the
-    row with everything merged except the conflicts. `documents` is their number in a collection
-    that the other side removed. `hunks` are the conflicting parts of the content, and `keys` those
-    of the metadata.
+    `doc_id` is empty for a collection's settings, and `collection` for a project. `hunks` are the
+    conflicting parts of the content, and `keys` those of the metadata.
     """
 
     collection: str
@@ -42,7 +40,9 @@ class Conflict(Record, frozen=True):
     ours: Row | None
     theirs: Row | None
     merged: Row | None
+    """The row with everything merged except the conflicts."""
     documents: int = 0
+    """Number of documents in a collection that the other side removed."""
     hunks: tuple[Hunk, ...] = ()
     keys: tuple[str, ...] = ()
 
@@ -187,13 +187,13 @@ def _replace_values(row: Row | None, values: dict[str, Any]) -> Row:
 class Decision(Record, frozen=True):
     """A side for a whole conflict, for some `parts` of it, or a `text`.
 
-    Parts are fields, `metadata.KEY`, and the results of `name_hunk_part`. `text` is the document's
-    text, or that of the hunk with the number `hunk`.
+    Parts are fields, `metadata.KEY`, and the results of `name_hunk_part`.
     """
 
     side: Take | None = None
     parts: Mapping[str, Take] = {}
     text: str | None = None
+    """The document's text, or that of the hunk with the number `hunk`."""
     hunk: int | None = None
     edited: bool = False
     """True if the text comes from an editor that showed the sides between markers."""

@@ -188,12 +188,11 @@ def _restore_changes(engine: Engine, entry: ReplayEntry, derived: Derived) -> Re
 
 
 class _Changes(Record, frozen=True):
-    """Uncommitted changes of the revision `base`. `state` is a revision that contains all of
-    them.
-    """
+    """Uncommitted changes of the revision `base`."""
 
     base: str
     state: str
+    """A revision that contains all of them."""
 
 
 class _RememberedChanges(Record, frozen=True):

@@ -42,14 +42,12 @@ def stored_alone(_collection: Collection, _source: str) -> bool:
 
 
 class MergeResult(Record, frozen=True):
-    """The result of a merge. `rows` turn our side into the result, except undecided `conflicts`.
-
-    `decided` are the conflicts that the decisions resolved.
-    """
+    """The result of a merge. `rows` turn our side into the result, except undecided `conflicts`."""
 
     rows: Write
     conflicts: tuple[Conflict, ...]
     decided: tuple[Conflict, ...]
+    """The conflicts that the decisions resolved."""
 
     @classmethod
     def from_nothing(cls) -> MergeResult:

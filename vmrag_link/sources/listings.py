@@ -96,17 +96,16 @@ disks that store seconds only.
 
 
 class ChangedFile(Record, frozen=True):
-    """A file that differs from the index. `status` is git's, or `?` for an untracked file.
-
-    `blob` is empty for a file that was not read.
-    """
+    """A file that differs from the index."""
 
     path: bytes
     status: str
+    """Status in git, or `?` for an untracked file."""
     listed: bool
     """True if a source names it, or it contains attributes, so each change of it matters."""
     stamp: FileStamp | None
     blob: str
+    """Empty for a file that was not read."""
 
 
 class SeenState(Record, frozen=True):

@@ -371,8 +371,6 @@ class _LogWalk:
 class _Span(NamedTuple):
     """Lines of a file from `start` up to `end`, counted from 0. For the whole file, `end` has no
     value.
-
-    `was_clean` is the value of `clean` before that.
     """
 
     start: int
@@ -382,6 +380,7 @@ class _Span(NamedTuple):
     deleted: str = ""
     """The blob of the file when a commit deleted or moved it."""
     was_clean: bool = True
+    """True if the value of `clean` before that."""
 
 
 class _Moved(NamedTuple):

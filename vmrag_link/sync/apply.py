@@ -52,8 +52,7 @@ class SyncReport(Record, frozen=True, rename={"from_": "from"}):
     """The result of a sync.
 
     `from_` and `to` are revisions. `plan` counts the documents that differ between them. If `state`
-    is not `pinned`, nothing changed. `notes` describe uncommitted documents and left revisions,
-    beginning with stashed documents.
+    is not `pinned`, nothing changed.
     """
 
     state: State
@@ -65,6 +64,7 @@ class SyncReport(Record, frozen=True, rename={"from_": "from"}):
     seconds: dict[str, float]
     attachment: Attachment
     notes: tuple[str, ...] = ()
+    """Notes about uncommitted documents and left revisions, beginning with stashed documents."""
     chroma: ChromaState | None = None
     """The state of Chroma's store, if the user requested this sync."""
     server: SharingState | None = None

@@ -73,8 +73,7 @@ def get_index_job(places: Places, commit: str = "") -> Job:
 class JobReport(Record, frozen=True):
     """State of a job: `done` of `total` steps.
 
-    After the process has ended: `error` is the reason of a failure, and `code` its code. `unsaid`
-    are notes for the user that were not printed yet.
+    After the process has ended: `error` is the reason of a failure, and `code` its code.
     """
 
     pid: int
@@ -84,6 +83,7 @@ class JobReport(Record, frozen=True):
     error: str = ""
     code: str = ""
     unsaid: tuple[str, ...] = ()
+    """Notes for the user that were not printed yet."""
 
 
 def request_or_start(job: Job, start: Callable[[], int]) -> None:

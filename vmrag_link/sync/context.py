@@ -24,15 +24,14 @@ How = Literal["reused", "delta", "fresh"]
 
 
 class Built(Record, frozen=True):
-    """A provided view. `changes` and `chunks` count what the base did not have. `seconds` are by
-    step.
-    """
+    """A provided view. `changes` and `chunks` count what the base did not have."""
 
     path: Path
     how: How
     changes: ChangeCounts
     chunks: ChunkCounts
     seconds: dict[str, float]
+    """Seconds by step."""
 
 
 class SyncContext(NamedTuple):

@@ -142,11 +142,12 @@ class SourceView(NamedTuple):
 
 
 class SourceIndexer(NamedTuple):
-    """Build views of sources. `indexer` is called only if something must be indexed."""
+    """Build views of sources."""
 
     views: Views
     read_files: Read
     indexer: Callable[[], DocumentIndexer]
+    """Create an indexer. Called only if something must be indexed."""
     progress: Progress
 
     def provide_view(self, contents: SourceContents, *, durable: bool, most: int | None = None) -> SourceView:

@@ -62,9 +62,6 @@ class Moment(Record, frozen=True):
 class View(Record, frozen=True):
     """An index that can be read now: its directory, its revision, and whether it has uncommitted
     documents.
-
-    `git_head` is the commit that was checked out when the view was opened. `notes` explain
-    differences from the commit's pin.
     """
 
     folder: Path
@@ -72,7 +69,9 @@ class View(Record, frozen=True):
     branch: str | None
     dirty: bool
     git_head: str | None = None
+    """The commit that was checked out when the view was opened."""
     notes: tuple[str, ...] = ()
+    """Differences from the commit's pin."""
     sources: OpenSources | None = None
     """Files of the tree that also answer."""
     files_note: str = ""
