@@ -195,7 +195,7 @@ class IndexState(Record, frozen=True):
 
 
 def read_index_state(places: Places) -> IndexState:
-    """Return the present state of git's index."""
+    """Return the present state of the index."""
     path = places.index_file
     stamp = read_file_stamp(path)
     try:
