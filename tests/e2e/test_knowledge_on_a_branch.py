@@ -101,7 +101,7 @@ def test_a_branch_of_code_that_a_pin_names_all_the_same_is_never_replaced(world:
     ada.vmrag("pin")
     assert "vmrag gc --remote --apply" in ada.vmrag("push", code=None).err
     done = ada.vmrag("gc", "--remote", "--apply", code=None)
-    assert (done.code, "it is not replaced" in done.err) == (2, True)
+    assert (done.code, "did not replace" in done.err) == (2, True)
     assert world.hub.git("for-each-ref") == before
 
 

@@ -221,7 +221,7 @@ def test_the_same_with_a_remote_that_is_no_git_repository(world):
 
     bob = world.join("bob")
     done = bob.vmrag("query", "where", code=2)
-    assert "was not contacted: nobody here has agreed to it." in done.err
+    assert "did not contact the untrusted remote" in done.err
     bob.vmrag("trust", "--yes")
     done = bob.vmrag("query", "where", code=2)  # the settings name it, but not on Bob's machine
     assert f"git config --add vmrag.fileRoot {folder}" in done.err
@@ -271,7 +271,7 @@ def test_a_push_whose_knowledge_reaches_nobody_is_refused_or_warned_about(world,
     before = world.hub.git("rev-parse", "main")
     blocks = policy == "block"
     (line,) = ada.said("push", "-q", code=int(blocks))
-    assert line.startswith(f"vmrag: The knowledge that these commits pin was not pushed: {url} cannot be reached")
+    assert line.startswith(f"vmrag: The knowledge that these commits pin was not pushed: cannot reach {url}")
     assert line.endswith("or push the code alone: git push --no-verify)")
     assert (world.hub.git("rev-parse", "main") == before) == blocks
 

@@ -448,7 +448,12 @@ class Strangers:
     def vet(self, *revisions: str, limits: Limits = USUAL_LIMITS) -> list[str]:
         into = self.folder / "vetted.doltlite"
         return self.ours.vet_revisions(
-            f"file://{self.theirs}", revisions, known=[self.known], into=into, limits=limits, sound=adopt.check_row
+            f"file://{self.theirs}",
+            revisions,
+            known_heads=[self.known],
+            into=into,
+            limits=limits,
+            sound=adopt.check_row,
         )
 
     def refuses(self, *revisions: str, limits: Limits = USUAL_LIMITS) -> str:
@@ -482,7 +487,7 @@ def strangers(_beginning: tuple[Path, str], tmp_path: Path) -> Iterator[Stranger
 @pytest.mark.parametrize("flaw", [*SCHEMAS, *ROWS])
 def test_a_revision_that_no_command_of_ours_could_have_made_is_refused(strangers, flaw):
     bad = strangers.evil(*(SCHEMAS | ROWS)[flaw].split("; "))
-    assert strangers.refuses(bad).startswith(f"Revision {bad[:12]} was refused, and nothing of it was taken: ")
+    assert strangers.refuses(bad).startswith(f"refused revision {bad[:12]}, nothing was imported: ")
 
 
 @pytest.mark.parametrize("flaw", ["an extra table", "a text that is not UTF-8", "an unknown distance", "a NUL"])
@@ -616,7 +621,7 @@ def test_another_knowledge_base_is_refused(world):
     strange = other.record("strange")
     other.push("fork", revisions=(strange,))
     world.pins(strange)
-    assert "another one" in world.refuses()["message"]
+    assert "no common history" in world.refuses()["message"]
     other.close()
 
 
@@ -695,9 +700,9 @@ def test_a_file_that_is_too_large_is_refused_with_the_option_that_takes_it(world
 # -- kills, and others at work ---------------------------------------------------------------------
 
 DEATHS = {
-    "while it fetches": "from vmrag_link.transport import segments\nsegments.restore = die",
+    "while it fetches": "from vmrag_link.transport import segments\nsegments.restore_file = die",
     "while it looks": "from vmrag_link.ops.publish import adopt\nadopt.check = die",
-    "before what came is anchored": "from vmrag_link.engines.doltlite.engine import DoltliteEngine\nDoltliteEngine.anchor = die",
+    "before what came is anchored": "from vmrag_link.engines.doltlite.engine import DoltliteEngine\nDoltliteEngine.anchor_revision = die",
     "before it pushes": "from vmrag_link.ops.publish import adopt\nadopt.publish_to = die",
 }
 

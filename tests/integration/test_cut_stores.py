@@ -50,9 +50,9 @@ def test_a_cut_knowledge_base_is_an_error_that_names_the_way_out(project, share)
     for command in (["status"], ["list"], ["query", "draft"], ["commit", "-m", "x"]):
         done = project.vmrag(*command, "--json", code=None)
         assert done.error["code"] == "DATABASE_ERROR", command
-        assert f"of the {before:,} that were written" in done.error["message"]
+        assert f"of {before:,} bytes" in done.error["message"]
         assert str(file) in done.error["message"]
-    assert "of the" in doctor(project)
+    assert " bytes. " in doctor(project)
     if share > 0.9:
         obey(project, done.error["hint"])
         assert "draft.md" not in project.marks()

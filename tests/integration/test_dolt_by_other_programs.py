@@ -333,7 +333,7 @@ def test_commands_report_open_merge_conflict_of_another_program(kettle: Known) -
     for command in (["status"], ["commit", "-m", "x"], ["query", "kettle"]):
         refused = kettle.vmrag(*command, "--json", code=None).error
         assert "CALL dolt_merge('--abort')" in refused["hint"]
-    assert "has an open merge of another program" in kettle.vmrag("doctor", code=None).out
+    assert "has an unfinished merge of another program" in kettle.vmrag("doctor", code=None).out
     kettle.sql("CALL dolt_merge('--abort')")
     assert kettle.status()["in_sync"]
 

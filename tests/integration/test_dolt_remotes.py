@@ -245,7 +245,7 @@ STRANGE = {
             "INSERT INTO issue_logs SELECT 'i', 'x', 1, title, content, content_hash, '', '', '', '{}' FROM documents LIMIT 1",
             "UPDATE documents SET collection_name = 'issues_x', doc_id = 'i' LIMIT 1",
         ],
-        "name of a document",
+        "same name as a document",
     ),
     "no version": (["DELETE FROM vmrag_meta"], "schema"),
 }
@@ -417,7 +417,7 @@ def test_sound_revisions_leave_the_quarantine(two: Two, tmp_path: Path) -> None:
     into = tmp_path / "room" / "vetted"
     into.parent.mkdir()
     new = two.bob.vet_revisions(
-        two.url, [second, "v" * 32], known=[known], into=into, limits=USUAL_LIMITS, sound=seen.append
+        two.url, [second, "v" * 32], known_heads=[known], into=into, limits=USUAL_LIMITS, sound=seen.append
     )
     assert sorted(new) == sorted([first, second])
     assert {each.key for each in seen} == {("guide", "one"), ("guide", "two"), ("guide", "three")}
@@ -441,7 +441,9 @@ def test_strange_revisions_do_not_leave_the_quarantine(two: Two, tmp_path: Path,
     into = tmp_path / "room" / "vetted"
     into.parent.mkdir()
     with pytest.raises(KnowledgeRefused):
-        two.bob.vet_revisions(two.url, [strange], known=[known], into=into, limits=USUAL_LIMITS, sound=no_objection)
+        two.bob.vet_revisions(
+            two.url, [strange], known_heads=[known], into=into, limits=USUAL_LIMITS, sound=no_objection
+        )
     assert not into.exists()
     assert not two.bob.has_revision(strange)
 
@@ -455,4 +457,4 @@ def test_another_knowledge_base_is_refused_in_quarantine(two: Two, tmp_path: Pat
     into = tmp_path / "room" / "vetted"
     into.parent.mkdir()
     with pytest.raises(KnowledgeRefused):
-        two.bob.vet_revisions(url, [strange], known=[], into=into, limits=USUAL_LIMITS, sound=no_objection)
+        two.bob.vet_revisions(url, [strange], known_heads=[], into=into, limits=USUAL_LIMITS, sound=no_objection)

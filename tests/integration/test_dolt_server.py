@@ -146,7 +146,7 @@ def test_a_garbage_collection_that_ends_all_sessions_ends_no_command(tmp_path):
 def test_a_writer_on_another_machine_is_waited_for_and_named(engine, other):
     with engine.writing("import a library"):
         begun = time.monotonic()
-        with pytest.raises(Busy, match=r"root on .* has held the knowledge base kb_\w+ on 127.0.0.1:\d+") as busy:
+        with pytest.raises(Busy, match=r"root on .* has locked the knowledge base kb_\w+ on 127.0.0.1:\d+") as busy:
             other.create_branch("main", root(other))
         assert 0.3 <= time.monotonic() - begun < 5 * slack()
         assert "KILL" in busy.value.hint
@@ -158,7 +158,7 @@ def rows():
     yield document('lost')
     print('writing', flush=True)
     input()
-with engine.writing('hold on'):
+with engine.write_lock('hold on'):
     put(engine, 'main', document('kept'))
     engine.write('main', Write(put_documents=rows()), expected=head(engine, 'main'))
 """
@@ -246,7 +246,7 @@ def test_a_wrong_password_is_said_and_none_is_shown(dolt_server, tmp_path):
     folder = tmp_path / "kb"
     create(dolt_server, folder).close()
     access = dolt_server.access(password="wrong-guess")
-    with pytest.raises(LoginRefused, match="does not let in the user 'root'") as refused:
+    with pytest.raises(LoginRefused, match="refused the login of 'root'") as refused:
         DoltEngine.open(folder, access=access).list_branches()
     said = f"{refused.value.to_dict()} {access!r} {refused.value.__cause__!r}"
     assert "wrong-guess" not in said

@@ -55,7 +55,7 @@ def test_a_row_without_an_end_is_not_waited_for():
 def test_what_is_no_text_and_no_number_is_refused(column):
     error, _ = ask(answering(lambda it: it.say_rows([column], [b"\xff\xfe"])))
     assert isinstance(error, EngineFailed)
-    assert "bytes in place of a text" in error.message
+    assert "bytes instead of a text" in error.message
 
 
 @pytest.mark.parametrize(
@@ -105,7 +105,7 @@ def test_no_password_is_sent_that_whoever_answers_could_decrypt():
 
     error, _ = ask(speak)
     assert isinstance(error, ServerUnreachable)
-    assert "in the clear" in error.message
+    assert "unencrypted" in error.message
 
 
 def test_nothing_is_said_to_a_server_that_offers_no_encryption_where_it_is_demanded():
@@ -149,7 +149,7 @@ def test_a_server_that_never_answers_is_given_up(monkeypatch):
 
 
 def test_a_server_that_says_a_byte_now_and_then_is_given_up(monkeypatch):
-    monkeypatch.setattr(server_session, "LONGEST_STATEMENT", 0.3)
+    monkeypatch.setattr(server_session, "STATEMENT_SECONDS", 0.3)
 
     def drip(it):
         it.client.sendall(b"\xff\xff\xff\x01")

@@ -123,7 +123,7 @@ def test_damaged_copy_of_remote_is_found_and_made_again(pair: Pair) -> None:
     stamp = table.stat()
     table.write_bytes(content)
     os.utime(table, ns=(stamp.st_atime_ns, stamp.st_mtime_ns))
-    assert git_transport.find_copy_damage(pair.bob.places, "dolt", key) == f"{table.name} is not what was fetched"
+    assert git_transport.find_copy_damage(pair.bob.places, "dolt", key) == f"{table.name} differs from the fetched data"
     os.utime(table)
     revision = pair.ada.record("two")
     pair.ada.push("origin", "main")
@@ -282,10 +282,10 @@ def test_copy_of_remote_is_sound_after_project_moves(pair: Pair) -> None:
 
 
 MOMENTS = {
-    "the engine pushed": "from vmrag_link.transport.copies import DoltCopy\nDoltCopy.store = die",
+    "the engine pushed": "from vmrag_link.transport.copies import DoltCopy\nDoltCopy.store_commit = die",
     "git pushed": "from vmrag_link.git import transfer\nreal = transfer.set_ref\n"
     "transfer.set_ref = lambda where, ref, to: die() if 'remotes' in ref else real(where, ref, to)",
-    "the note was written": "from vmrag_link.transport.copies import DoltCopy\nDoltCopy.note = die",
+    "the note was written": "from vmrag_link.transport.copies import DoltCopy\nDoltCopy.note_commit = die",
 }
 """Where a push is killed: right before this is done."""
 
@@ -387,7 +387,7 @@ def world(_dolt_world: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
 def test_git_push_takes_the_knowledge_along_and_git_pull_brings_it(world: World) -> None:
     ada, bob = world.ada, world.join("bob")
     missing = bob.vmrag("clone", code=None, env={"VMRAG_DOLT_BINARY": "/nowhere/dolt"})
-    assert "/nowhere/dolt cannot be run" in missing.err
+    assert "cannot run /nowhere/dolt" in missing.err
     assert not bob.top.joinpath(".git/vmrag/remotes.git").exists()  # it was asked before anything was fetched
     assert bob.vmrag("clone").out.startswith("Fetched the knowledge base from origin")
     bob.vmrag("install", "-q")

@@ -461,14 +461,14 @@ def test_what_a_kill_left_of_an_anchor_keeps_nothing_and_is_dropped(engine: Dolt
 KILLED_AT = """
 import signal
 left = {statements}
-prepared = Connection._prepared
+prepared = Connection._prepare_statement
 def counted(self, sql):
     global left
     left -= 1
     if left < 0:
         os.kill(os.getpid(), signal.SIGKILL)
     return prepared(self, sql)
-Connection._prepared = counted
+Connection._prepare_statement = counted
 revision, theirs = {revision!r}, {theirs!r}
 {what}
 """

@@ -69,7 +69,7 @@ def test_a_push_is_refused_and_what_the_hint_says_sends_it(world, folder, url):
     for arguments in ((), ("--force",), ("--branch", "main"), ("--delete", "main")):
         error = ada.vmrag("push", url, *arguments, "--json", code=None).error
         assert (error["code"], error["hint"].partition("   ")[0]) == ("INVALID_REMOTE_URL", GIT)
-        assert error["message"] == f"Knowledge is fetched from a doltlite server, not pushed to it: {url}."
+        assert error["message"] == f"vmrag cannot push to a doltlite server, only fetch from it: {url}."
     planted = ada.vmrag("push", url.replace("handbook", "planted"), "--json", code=None).error
     assert planted["hint"].partition("   ")[0] == GIT
     assert names(folder) == ["handbook"]
@@ -86,12 +86,12 @@ def test_pins_that_name_it_are_pushed_once_it_has_them_or_they_name_git(world, f
     assert json.loads((ada.top / ".dolt-version").read_text())["dolt_remote"] == url
     done = ada.run("push", "-q", env=people.ON)
     assert done.returncode != 0
-    assert f"not pushed to it: {url}. ({GIT}" in done.stderr
+    assert f"only fetch from it: {url}. ({GIT}" in done.stderr
     ada.vmrag("push", f"file://{folder}/handbook")  # whoever has the folder
     ada.git("push", "-q")
 
     bob.git("pull", "-q")
-    assert "was not contacted: nobody here has agreed to it." in bob.vmrag("query", "where", code=2).err
+    assert "did not contact the untrusted remote" in bob.vmrag("query", "where", code=2).err
     bob.vmrag("trust", "--yes")
     bob.vmrag("install")
     assert (bob.pinned, bob.fingerprint()) == (ada.pinned, ada.fingerprint())

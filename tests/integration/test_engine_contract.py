@@ -901,7 +901,7 @@ def test_a_writer_that_waits_in_vain_is_told_for_whom(engines: Engines, engine: 
     engine.create_branch("main", root(engine))
     waiting = engines.open(engine.folder, lock_timeout=0.1)
     with engines.child(
-        engine.folder, "with engine.writing('import a library'): print('held', flush=True); input()"
+        engine.folder, "with engine.write_lock('import a library'): print('held', flush=True); input()"
     ) as child:
         assert child.stdout.readline() == "held\n"
         with pytest.raises(Busy) as busy:
@@ -933,7 +933,7 @@ def test_what_another_process_did_is_seen_at_once(engines: Engines, engine: Engi
 
 
 KILLED = """
-number = engine.count(Working('main')) // 20
+number = engine.count_documents(WorkingSet('main')) // 20
 print('ready', flush=True)
 while True:
     put(engine, 'main', *(document(f'{number:06}-{i:02}', 'x' * 500) for i in range(20)))

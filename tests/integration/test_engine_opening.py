@@ -77,7 +77,7 @@ def test_the_embedded_engine_does_without_the_modules_of_dolts(tmp_path):
 
 def test_a_database_on_a_server_that_nobody_agreed_to_is_not_opened(tmp_path):
     (tmp_path / SERVER_FILE).write_text('{"format": 1, "database": "kb"}')
-    with pytest.raises(ConfigInvalid, match=r"is a database of a Dolt server, and no settings that count") as raised:
+    with pytest.raises(ConfigInvalid, match=r"is a database of a Dolt server, and no trusted setting") as raised:
         opening.open_engine(tmp_path)
     assert "vmrag trust" in raised.value.hint
     assert "vmrag.dolt.server" in raised.value.hint
@@ -143,7 +143,7 @@ def test_a_write_changes_the_folders_stamp_and_reading_does_not(tmp_path, engine
 def test_without_dolt_nothing_is_begun_on_it(project, git_alone):
     before = project.git("status", "--porcelain")
     said = project.vmrag("init", "--knowledge-base", "--no-sources", "--engine", "dolt", code=2)
-    assert "error: There is no dolt on PATH" in said.err
+    assert "error: the knowledge base needs the program dolt, which is not on PATH" in said.err
     assert "docs.dolthub.com" in said.err
     assert project.git("status", "--porcelain") == before
     assert not (project.shared / "kb").exists()
@@ -175,7 +175,7 @@ def test_a_cloned_file_names_no_program_and_no_server(project, git_alone):
     project.git("add", "-A")
     project.git("commit", "-q", "-m", "a stranger's")
     said = project.vmrag("init", "--knowledge-base", "--no-sources", "--engine", "dolt", code=2).err
-    assert "There is no dolt on PATH" in said
+    assert "dolt, which is not on PATH" in said
 
 
 def test_the_program_of_the_settings_is_the_one_that_is_asked(project, git_alone, tmp_path, monkeypatch):
@@ -240,7 +240,7 @@ def afresh(project: Project, body: str, *arguments: str) -> Done:
     return start(project, *arguments, program=(sys.executable, "-c", code)).done()
 
 
-ONLY = "The embedded engine, doltlite, is made for Linux with glibc (x86-64 and arm64) and macOS on Apple silicon only."
+ONLY = "the embedded engine, doltlite, is made for Linux with glibc (x86-64 and arm64) and macOS on Apple silicon only."
 INSTEAD = f"{extras.format_install_command('dolt')}, then: vmrag init --engine dolt"
 
 
@@ -300,7 +300,7 @@ def test_a_clone_of_knowledge_in_dolt_says_what_a_machine_without_dolt_lacks(pro
         for command in (["clone"], ["list"], ["query", "kettle"]):
             said = clone.vmrag(*command, code=None)
             assert said.code in (1, 2)
-            assert "There is no dolt on PATH" in said.err + said.out, command
+            assert "dolt, which is not on PATH" in said.err + said.out, command
         moved = clone.run("switch", "-q", "other")
         assert (moved.returncode, "Traceback" in moved.stderr) == (0, False)
         assert len(moved.stderr.splitlines()) <= 1

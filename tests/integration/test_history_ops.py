@@ -122,7 +122,7 @@ def test_old_texts_are_read_only_where_they_are_shown(project, monkeypatch):
             read.extend(ids if isinstance(at, str) else ())
             return real(self, at, collection=collection, ids=ids)
 
-        monkeypatch.setattr(engine, "documents", documents)
+        monkeypatch.setattr(engine, "read_documents", documents)
         for detail, expected in (("names", []), ("stat", ["faq.md"]), ("text", ["faq.md", "setup.md"])):
             read.clear()
             report = compare_places(ws, [], detail=detail).form_report()

@@ -311,14 +311,14 @@ def _around(victim: Victim) -> set[Path]:
 @pytest.mark.sample(3)
 def test_a_pin_of_an_unknown_revision_makes_nobody_contact_a_stranger(victim, scene, what):
     remote = scene.filled(UNTRUSTED[what])
-    assert "was not contacted: nobody here has agreed to it" in victim.check_out("missing", what)
+    assert "did not contact the untrusted remote" in victim.check_out("missing", what)
     status = victim.status()
     assert (status["state"], status["pin"]["dolt_remote"]) == ("missing", remote)
     for command in (("sync",), ("fetch",), ("pull",), ("push",)):
         error = victim.fails(*command)
         assert (error["code"], error["details"]["remote"]) == ("REMOTE_NOT_TRUSTED", remote)
         assert shlex.split(error["hint"].partition("   (")[0]) == ["vmrag", "remote", "--trust", remote]
-    assert "nobody here has agreed" in victim.answers_from_before().out
+    assert "did not contact the untrusted remote" in victim.answers_from_before().out
     assert victim.ask("remote")["remotes"] == []
 
 
@@ -364,7 +364,7 @@ def test_a_fresh_clone_of_a_strangers_branch_fetches_no_knowledge(victim, tmp_pa
     clone = Victim(tmp_path / "elsewhere", victim.outside)
     clone.vmrag("install", code=None)
     for command in (("query", "x"), ("sync",), ("clone",)):
-        assert "nobody here has agreed" in clone.fails(*command)["message"]
+        assert "did not contact the untrusted remote" in clone.fails(*command)["message"]
     assert clone.status()["state"] == "not_initialized"
     assert not (clone.top / ".git" / "vmrag" / "kb").exists()
 
@@ -375,7 +375,7 @@ def test_a_strangers_pin_in_the_middle_of_a_history_does_not_stop_its_push(victi
     victim.git("commit", "-q", "-m", "back to git:")
     pushed = victim.run("push", "origin", "HEAD:mended")
     assert pushed.returncode == 0, pushed.stderr
-    assert "nobody here has agreed" in pushed.stderr
+    assert "did not contact the untrusted remote" in pushed.stderr
 
 
 def test_going_back_to_the_own_branch_forgets_the_strangers(victim):

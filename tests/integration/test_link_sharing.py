@@ -260,7 +260,7 @@ def test_nothing_is_taken_of_a_remote_whose_links_hide_under_another_name(pair: 
 @pytest.mark.sample(1)
 def test_what_nobody_else_could_take_is_not_pushed(pair: Pair) -> None:
     assert pair.bob.fetch()
-    with pytest.raises(Exception, match="No remote takes this"):
+    with pytest.raises(Exception, match="invalid link"):
         push_links(pair.bob, link(pair.bob, 1, git_branch="\x1b"))
 
 

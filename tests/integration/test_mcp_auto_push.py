@@ -165,5 +165,5 @@ def test_a_pin_that_names_a_stranger_sends_nothing_there(world, bob):
     bob.git("commit", "-q", "-m", "memo")
     pygit2.Repository(bob.top).remotes["origin"].push(["refs/heads/main"])
     [sentence] = sentences(tools("chroma_list_collections"), "NOT_PUSHED")
-    assert "nobody here has agreed to it" in sentence
+    assert "untrusted remote" in sentence
     assert stranger.git("for-each-ref") == ""

@@ -236,7 +236,7 @@ def test_uncommitted_documents_an_open_merge_and_a_missing_program_stop_it(world
     assert "git is in the middle of a bisect" in ada.vmrag("migrate", "--to", "dolt", code=3).err
     ada.git("bisect", "reset")
     missing = ada.vmrag("migrate", "--to", "dolt", code=2, env={"PATH": "/usr/bin:/bin"})
-    assert "no dolt on PATH" in missing.err
+    assert "dolt, which is not on PATH" in missing.err
     assert not (ada.shared / "migration").exists()
 
 

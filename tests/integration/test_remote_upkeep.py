@@ -295,7 +295,7 @@ def test_who_goes_on_with_another_knowledge_base_does_what_the_refusal_says(proj
     stranger.git("fetch", "-q", "origin")
     stranger.git("checkout", "-q", "-B", "main", "-f", "origin/main")
     error = stranger.vmrag("fetch", "--json", code=3).error
-    commands = error["hint"].partition("what is there: ")[2].partition(", then")[0]
+    commands = error["hint"].partition("knowledge base instead: ")[2].partition(", then")[0]
     assert stranger.status()["state"] != "in_sync"
     move, _, clone = commands.partition(" && ")
     assert background.wait_for_end(background.get_sync_job(plumbing.locate_work_tree(stranger.top)), within=60)

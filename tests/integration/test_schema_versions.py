@@ -461,7 +461,7 @@ def test_an_older_program_refuses_a_newer_revision_everywhere_and_goes_on_with_t
             lambda: engine.build_keep_head(None, new, reason="it is pinned"),
         ):
             with pytest.raises(
-                SchemaTooNew, match=r"has schema version 2; this program knows versions up to 1"
+                SchemaTooNew, match=r"has schema version 2; this program supports versions up to 1"
             ) as caught:
                 ask()
             assert "pip install --upgrade" in caught.value.hint
@@ -476,7 +476,7 @@ def test_an_older_program_refuses_a_newer_revision_everywhere_and_goes_on_with_t
             engine.vet_revisions(
                 f"file://{tmp_path / 'remote'}",
                 [new],
-                known=[old],
+                known_heads=[old],
                 into=tmp_path / "vetted",
                 limits=USUAL_LIMITS,
                 sound=lambda _: None,
@@ -547,7 +547,7 @@ def pushed(engine: DoltliteEngine, url: str, **heads: str) -> str:
                 "INSERT INTO documents SELECT 'issues_x', 'a', title, content, content_hash, '{}', '', '', '', '', '', ''"
                 " FROM documents LIMIT 1"
             ),
-            "name of a document",
+            "same name as a document",
         ),
     ],
 )
@@ -568,7 +568,7 @@ def test_rows_of_the_new_tables_that_none_of_our_commands_writes_are_not_fetched
         other.vet_revisions(
             f"file://{tmp_path / 'remote'}",
             [bad],
-            known=[good],
+            known_heads=[good],
             into=tmp_path / "vetted",
             limits=USUAL_LIMITS,
             sound=adopt.check_row,

@@ -236,7 +236,7 @@ def test_what_a_killed_git_leaves_beside_our_refs_is_in_nobodys_way(world):
 Step = Callable[..., object]
 
 PUSHING: tuple[Step, ...] = (
-    publish._carry_out,
+    publish._push_plan,
     segments.store_file,
     transfer.push,
     transfer.set_ref,

@@ -342,7 +342,7 @@ def test_a_ref_that_two_put_back_at_once_is_put_back(pair: Pair, monkeypatch: py
         pair.ada.push()
         return real(self)
 
-    monkeypatch.setattr(git_transport.GitTransport, "put_back", other_first)
+    monkeypatch.setattr(git_transport.GitTransport, "restore_remote", other_first)
     pair.bob.push("origin", "bob")
     assert pair.ada.fetch()
     assert pair.ada.heads().keys() == {"main", "bob"}

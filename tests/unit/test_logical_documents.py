@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from tests.support.engines import knowledge, log
 from vmrag_link.engines import logical
-from vmrag_link.engines.tables import ISSUE_LOGS, KNOWLEDGE_DOCS
+from vmrag_link.engines.tables import ISSUE_LOGS, KNOWLEDGE_DOCS, find_table
 from vmrag_link.models import encode_canonical_json
 from vmrag_link.workspace.documents import collections
 
@@ -54,7 +54,7 @@ JSON = st.recursive(
 def test_a_row_holds_all_of_a_document(metadata: dict, number: int) -> None:
     given = json.dumps(metadata)
     for each in (log("i", "text", issue_number=number, metadata=given), knowledge("k", metadata=given)):
-        table = logical.find_document_table(each)
+        table = find_table(each)
         row = logical.row_from_document(each)
         assert len(row) == len(table.columns)
         assert logical.document_from_row(table, row) == each == logical.normalize_document(each)

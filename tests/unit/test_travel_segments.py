@@ -135,9 +135,9 @@ def test_only_segments_that_differ_are_read(places: Places, monkeypatch: pytest.
 @pytest.mark.parametrize(
     ("limits", "content", "said"),
     [
-        (Limits(file_bytes=99), bytes(100), "at most 0 MB"),
+        (Limits(file_bytes=99), bytes(100), "limit of 0 MB"),
         (Limits(text_bytes=10 * SIZE), bytes(100 * SIZE), "one segment 100 times"),
-        (Limits(), bytes(5000), "cut into 5,000 segments"),
+        (Limits(), bytes(5000), "has 5,000 segments"),
     ],
 )
 def test_what_is_more_than_the_limits_is_refused_unread(places, limits, content, said) -> None:

@@ -107,7 +107,7 @@ def test_an_accepted_folder_counts_below_an_allowed_root_only(repo, monkeypatch,
     found = refusal(repo, remote, accepted=remote)
     assert (found is None) is trusted
     if found:
-        assert "outside of the folders that are allowed" in found.message
+        assert "outside of the allowed folders" in found.message
 
 
 def test_agreeing_to_one_folder_needs_no_root(repo, tmp_path):
@@ -123,7 +123,7 @@ def test_the_hint_agrees_to_exactly_what_was_named_and_survives_a_shell(repo):
     assert (error.code, error.exit_code) == ("REMOTE_NOT_TRUSTED", 1)
     command, _, remark = error.hint.partition("   (")
     assert shlex.split(command) == ["vmrag", "remote", "--trust", remote]
-    assert remark == "only if you know whose it is)"
+    assert remark == "only if you know its owner)"
 
 
 def test_what_the_maintainers_accepted_is_asked_for_only_where_it_matters(repo):

@@ -134,7 +134,7 @@ def test_what_a_merge_queue_waits_for_runs_in_it(name: str) -> None:
 @pytest.mark.parametrize(
     ("said", "code", "passes"),
     [
-        ("error: The embedded engine, doltlite, is made for this and that only.", 3, True),
+        ("error: the embedded engine, doltlite, is made for this and that only.", 3, True),
         ("error: vmrag runs on Linux and macOS, not on Windows.", 2, True),
         ("Traceback (most recent call last):\nNo module named 'fcntl'\nnot on Windows.", 1, False),
         ("error: There is no git on PATH.", 3, False),

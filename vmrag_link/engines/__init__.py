@@ -1,1 +1,1 @@
-"""What stores the knowledge base."""
+"""Engines, which store the knowledge base."""

@@ -1,7 +1,7 @@
-"""The contract of an engine: versioned tables, branches with a working set each, no data lost.
+"""The contract of an engine: versioned tables, branches with one working set each, no lost data.
 
-`tests/integration/test_engine_contract.py` runs against every engine. Methods raise `errors.Engine`
-families only.
+`tests/integration/test_engine_contract.py` runs against every engine. Methods raise only errors of
+the `errors.Engine` families.
 """
 
 from __future__ import annotations
@@ -39,64 +39,83 @@ KEEP_BRANCH = "vmrag_keep"
 ROOT_BRANCH = "vmrag_root"
 LINKS_BRANCH = "vmrag_links"
 MIGRATED_BRANCH = "vmrag_migrated"
-"""Which revisions of another engine became which ones here (`engines.migrated`)."""
+"""The branch that maps revisions of a previous engine to revisions of this one
+(`engines.migrated`).
+"""
 VECTORS_BRANCH = "vmrag_vectors"
-"""What a Chroma server has to serve (`sync.shared_vectors`). It is pushed, and never pinned."""
+"""The branch with the vectors that a Chroma server serves (`sync.shared_vectors`).
+
+It is pushed, and never pinned.
+"""
 
 PINNED_BRANCH = "vmrag_pinned"
-"""The branch that reaches what was pinned here last (`Engine.protect`). It is never pushed."""
+"""The branch that reaches the revisions that were pinned here last (`Engine.protect_revision`).
+
+It is never pushed.
+"""
 
 UNFINISHED_BRANCH = "vmrag_unfinished"
-"""The branch on which an engine makes a revision. It counts as none: a kill leaves nothing that it
-keeps.
+"""The branch on which an engine creates a revision.
+
+It is not listed as a branch and does not keep a revision, so a killed command leaves nothing
+behind.
 """
 
 RESERVED_PREFIX = "vmrag"
 _ROOT_DEPTH = 2
-"""How many revisions the root's history has: itself, and the engine's own initial commit."""
+"""Number of revisions in the root's history: the root itself, and the engine's initial commit."""
 
 DOLTLITE_FILE = "kb.doltlite"
 DOLT_FOLDER = ".dolt"
 SERVER_FILE = "server.json"
-"""What makes a folder a knowledge base: the embedded engine's file, Dolt's own folder, or a note
-that it is a database of a running Dolt server.
+"""The names that make a folder a knowledge base: the file of the embedded engine, the folder of
+Dolt, or a note that it is a database of a running Dolt server.
 """
 
 LOCK_NAME = "write.lock"
-"""The lock file in the knowledge base's folder that whoever writes holds."""
+"""The lock file in the knowledge base's folder. Each writer holds it."""
 
 UNCOMMITTED_NAME = "uncommitted"
-"""A file in the knowledge base's folder. Without it no branch has uncommitted rows; shell scripts
-test for it.
+"""A file in the knowledge base's folder that marks uncommitted rows.
+
+Without it no branch has uncommitted rows. Shell scripts test for it.
 """
 
 ASIDE_PREFIX = "vmrag/wip/"
-"""The prefix of branches with uncommitted documents of a KB branch that conflict with a moved pin.
+"""The prefix of branches that hold uncommitted documents of a KB branch that conflict with a moved
+pin.
 """
 
 CARRIED_SUFFIX = ".carried"
-"""The end of the names of those that remember changes which a revision already contains (see
+"""The suffix of branches that remember changes which a revision already contains (see
 `merging.replay`).
 """
 
 
 def has_remembered_changes(engine: Engine) -> bool:
-    """Whether uncommitted changes of any KB branch are remembered (see `merging.replay`)."""
+    """Return whether a branch remembers uncommitted changes of any KB branch (see
+    `merging.replay`).
+    """
     return any(is_memory_branch(branch.name) for branch in engine.list_branches())
 
 
 def is_memory_branch(branch: str) -> bool:
-    """Return True if a branch of this name remembers uncommitted changes."""
+    """Return whether a branch of this name remembers uncommitted changes."""
     return branch.startswith(ASIDE_PREFIX) and branch.endswith(CARRIED_SUFFIX)
 
 
 def is_reserved(branch: str) -> bool:
-    """Whether a branch is reserved for the tool; branches with documents set aside are."""
+    """Return whether a branch is reserved for vmrag.
+
+    Branches with stashed documents are reserved too.
+    """
     return branch.startswith(RESERVED_PREFIX)
 
 
 def read_root(engine: Engine) -> str:
-    """Return the revision of `vmrag_root`. Knowledge bases with different roots share no history.
+    """Return the revision of `vmrag_root`.
+
+    Knowledge bases with different roots share no history.
 
     Raises `BranchMissing`.
     """
@@ -109,13 +128,13 @@ def read_root(engine: Engine) -> str:
 def missing_branch_error(name: str) -> BranchMissing:
     """Return the error for a branch that does not exist."""
     hint = "vmrag doctor --fix" if name == ROOT_BRANCH else "vmrag branch"
-    return BranchMissing(f"The knowledge base has no branch {name!r}.", hint=hint, branch=name)
+    return BranchMissing(f"the knowledge base has no branch {name!r}.", hint=hint, branch=name)
 
 
 def find_correct_root(engine: Engine) -> str:
-    """Return the revision that `vmrag_root` should name; empty if it names it.
+    """Return the revision that `vmrag_root` should point to, or an empty text if it is correct.
 
-    It is the first revision with tables, the child of the engine's own initial commit.
+    The correct root is the first revision with tables, the child of the engine's initial commit.
     """
     root = engine.find_branch(ROOT_BRANCH)
     if root and len([*engine.log(root.head, limit=3)]) == _ROOT_DEPTH:
@@ -130,27 +149,28 @@ def find_correct_root(engine: Engine) -> str:
 
 
 def list_revisions_ahead(engine: Engine, revision: str, other: str) -> list[RevisionInfo]:
-    """What a revision contains and the other does not, parents before children, in an order that
-    the history alone decides.
+    """Return the revisions that `revision` contains and `other` does not, parents before children.
+
+    The history alone decides the order.
     """
-    found: dict[str, RevisionInfo] = {}
+    visited: dict[str, RevisionInfo] = {}
     infos = {revision: engine.read_revision(revision)}
     if infos[revision].parents == (other,):
         return [*infos.values()]
-    common, left = engine.map_parents([other]), [revision]
-    while left:
-        info = infos[left[-1]]
-        ahead = next((parent for parent in info.parents if parent not in common and parent not in found), None)
-        if ahead is None:
-            found[left.pop()] = info
+    common, stack = engine.map_parents([other]), [revision]
+    while stack:
+        info = infos[stack[-1]]
+        next_parent = next((parent for parent in info.parents if parent not in common and parent not in visited), None)
+        if next_parent is None:
+            visited[stack.pop()] = info
         else:
-            infos[ahead] = infos.get(ahead) or engine.read_revision(ahead)
-            left.append(ahead)
-    return [info for each, info in found.items() if each not in common]
+            infos[next_parent] = infos.get(next_parent) or engine.read_revision(next_parent)
+            stack.append(next_parent)
+    return [info for visited_revision, info in visited.items() if visited_revision not in common]
 
 
 def is_readable(engine: Engine, revision: str) -> bool:
-    """Whether a revision is here, in a version of the schema that this program knows."""
+    """Return whether a revision exists here, with a supported version of the schema."""
     if not engine.has_revision(revision):
         return False
     try:
@@ -165,7 +185,7 @@ class Write(Record, frozen=True):
 
     `put_*` inserts or replaces whole rows. Removing a collection removes its documents. A document
     of another table than `documents` is stored there, in the collection that its metadata implies.
-    Where the schema is too old for them, it is upgraded in the same transaction.
+    If the schema is too old for the rows, the same transaction upgrades it.
     """
 
     put_collections: Sequence[Collection] = ()
@@ -179,19 +199,19 @@ class Write(Record, frozen=True):
     def schema_version(self) -> int:
         """The oldest version of the schema that can hold the rows.
 
-        What a version lacks is empty there, so rows that are empty in it need no newer one.
-        Documents that come as a stream are rows of `documents`.
+        A column that a version lacks reads as empty, so rows with an empty value in it do not need
+        a newer version. Documents passed as a stream are rows of `documents`.
         """
         listed = self.put_documents if isinstance(self.put_documents, list | tuple) else ()
-        later = (
+        needs_version_2 = (
             self.put_projects
             or any(
                 put_collection.import_base or put_collection.chunking.strategy != "characters"
                 for put_collection in self.put_collections
             )
-            or any(each.table != "documents" for each in listed)
+            or any(document.table != "documents" for document in listed)
         )
-        return 2 if later else 1
+        return 2 if needs_version_2 else 1
 
     @property
     def is_empty(self) -> bool:
@@ -199,10 +219,10 @@ class Write(Record, frozen=True):
 
 
 def detect_engine(folder: Path) -> EngineName | None:
-    """The engine of the knowledge base in a folder; None where there is none.
+    """Return the engine of the knowledge base in a folder, or None if the folder has none.
 
-    A creation that was killed leaves none. Where two lie there, a migration is about to replace
-    Dolt's, or has just done so.
+    A killed creation leaves none. If the folder has files of both engines, a migration is about to
+    replace Dolt's, or has just replaced them.
     """
     if (folder / DOLTLITE_FILE).exists():
         return "doltlite"
@@ -210,7 +230,7 @@ def detect_engine(folder: Path) -> EngineName | None:
 
 
 class RowSource(Protocol):
-    """What an index is made of: a knowledge base, or what can be read like one."""
+    """The source of an index: a knowledge base, or another object that is read like one."""
 
     def list_collections(self, at: At) -> list[Collection]: ...
 
@@ -230,8 +250,9 @@ class RowSource(Protocol):
 
 
 class Engine(Protocol):
-    """One knowledge base, open. Safe for several processes; one instance belongs to one thread at a
-    time.
+    """An open knowledge base.
+
+    Several processes may use it at the same time. One instance belongs to one thread at a time.
     """
 
     @property
@@ -243,16 +264,19 @@ class Engine(Protocol):
 
     @property
     def limits(self) -> Limits:
-        """How much is taken of what remotes hold."""
+        """The limits for data that remotes hold."""
 
     @property
     def shared(self) -> bool:
-        """Whether other repositories' branches are in it: it is on a server."""
+        """True if the knowledge base is on a server, which may also hold branches of other
+        repositories.
+        """
 
     def close(self) -> None: ...
 
     def find_damage(self) -> str:
-        """The result of the engine's own check of everything, as a sentence; empty if it is sound.
+        """Run the engine's own check of all data; return a sentence, or an empty text if it is
+        sound.
 
         Takes 2 ms per megabyte.
         """
@@ -260,79 +284,89 @@ class Engine(Protocol):
     # -- writing is serialised: one write lock per knowledge base, re-entrant within an instance ---
 
     def write_lock(self, purpose: str, *, timeout: float | None = None) -> AbstractContextManager[None]:
-        """Hold the write lock. Raises `Busy` naming the holder when `timeout` seconds (default: the
-        engine's) pass.
+        """Hold the write lock. `purpose` completes "cannot ..." in the message for others.
 
-        Every mutating method takes it by itself; hold it around several that belong together.
+        Raises `Busy`, with the holder, after `timeout` seconds (default: the engine's timeout).
+        Each mutating method takes the lock itself. Hold it around several calls that belong
+        together.
         """
 
     def read_stamp(self) -> object:
-        """Equal to an earlier one only if nothing was written in between, by anybody."""
+        """Return a value that differs from earlier ones if any program wrote in between."""
 
     # -- revisions ---------------------------------------------------------------------------------
 
     def has_revision(self, revision: str) -> bool:
-        """Whether this full hash names a revision that is here. Takes any text; it is never read as
-        a branch name.
+        """Return whether this full hash is a revision that exists here.
+
+        Accepts any text, and never resolves it as a branch name.
         """
 
     def read_revision(self, revision: str) -> RevisionInfo:
-        """Raises `RevisionMissing`."""
+        """Return the message, author, date and parents of a revision. Raises `RevisionMissing`."""
 
     def log(self, revision: str, *, limit: int | None = None) -> Iterator[RevisionInfo]:
-        """The revision and its ancestors, newest first, children before parents.
+        """Yield the revision and its ancestors, newest first, children before parents.
 
         The engine's own initial commits are included.
         """
 
     def is_ancestor(self, ancestor: str, descendant: str) -> bool:
-        """Whether `descendant` contains `ancestor` (a revision contains itself).
+        """Return whether `descendant` contains `ancestor`. A revision contains itself.
 
         Raises `RevisionMissing`.
         """
 
     def map_parents(self, revisions: Iterable[str]) -> dict[str, tuple[str, ...]]:
-        """The parents of these revisions and of all their ancestors; unknown revisions are left
-        out.
+        """Return the parents of these revisions and of all their ancestors, by revision.
 
-        Takes any texts. One walk through the history, however many they are.
+        Accepts any texts and leaves out unknown revisions. Walks the history once for all of them.
         """
 
     def is_bare(self, revision: str) -> bool:
-        """Whether a revision has no tables: an anchor, or the engine's own initial commit.
+        """Return whether a revision has no tables: an anchor, or the engine's own initial commit.
 
         Raises `RevisionMissing`.
         """
 
     def merge_base(self, one: str, other: str) -> str | None:
-        """The best common ancestor; None for unrelated histories. Raises `RevisionMissing`."""
+        """Return the best common ancestor, or None for unrelated histories.
+
+        Raises `RevisionMissing`.
+        """
 
     # -- branches ----------------------------------------------------------------------------------
 
     def list_branches(self) -> list[KbBranch]:
-        """All branches, the reserved ones (`vmrag…`) included, sorted by name."""
+        """Return all branches, sorted by name. The reserved ones (`vmrag…`) are included."""
 
     def find_branch(self, name: str) -> KbBranch | None: ...
 
     def is_legal_branch_name(self, name: str) -> bool:
-        """Whether this engine can carry a branch of that name, whether or not it exists already."""
+        """Return whether this engine can store a branch of that name, existing or not."""
 
     def create_branch(self, name: str, at: str) -> None:
-        """Raises `BranchExists` (names that differ only in case collide), `RevisionMissing`,
+        """Create a branch at a revision.
+
+        Raises `BranchExists` (also for names that differ only in case), `RevisionMissing` and
         `NameInvalid`.
         """
 
     def move_branch(self, name: str, to: str, *, expected: str) -> None:
-        """Make `to` the head. The old head is anchored first unless something else reaches it.
+        """Move the branch to the revision `to`.
 
-        Refuses a dirty branch (`Uncommitted`) and one whose head is not `expected`
-        (`KnowledgeMoved`).
+        Anchor the old head first if nothing else reaches it.
+
+        Raises `Uncommitted` for a dirty branch, and `KnowledgeMoved` if its head is not `expected`.
         """
 
     def delete_branch(self, name: str, *, expected: str) -> None:
-        """Anchors and refuses as `move_branch` does."""
+        """Delete a branch. Anchor its head first if nothing else reaches it.
 
-    # -- anchors: what no branch reaches is dropped by garbage collection --------------------------
+        Raises `Uncommitted` for a dirty branch, and `KnowledgeMoved` if its head is not `expected`.
+        """
+
+    # -- anchors: garbage collection deletes revisions that no branch reaches ----------------------
 
     def anchor_revision(self, revision: str, *, reason: str) -> None:
         """Make `vmrag_keep` reach this revision, unless a branch reaches it already."""
@@ -340,122 +374,135 @@ class Engine(Protocol):
     def protect_revision(self, revision: str) -> None:
         """Make an internal branch reach a revision that is about to be pinned.
 
-        Other programs may move every KB branch, and collect garbage. Raises `RevisionMissing`.
+        This is necessary because other programs may move every KB branch and collect garbage.
+        Raises `RevisionMissing`.
         """
 
     def build_keep_head(self, head: str | None, revision: str, *, reason: str) -> str:
-        """The next head of a remote's `vmrag_keep`, made to reach the revision too.
+        """Create the next head of a remote's `vmrag_keep`, which also reaches `revision`; return
+        it.
 
-        `head` is its present one; None if there is none. Hold the write lock until the result is
-        pushed, because nothing here reaches it.
+        `head` is the current head, or None if the remote has none. Hold the write lock until the
+        result is pushed, because nothing here reaches it.
         """
 
     def find_unreachable(self, revisions: Iterable[str], *, heads: Iterable[str] | None = None) -> list[str]:
-        """Those revisions that are here and that none of the heads reaches, in the given order.
+        """Return the revisions that exist here and that none of the heads reaches, in the given
+        order.
 
-        `heads`: by default those of all branches, `vmrag_keep` included. Takes any texts. One walk
-        through the history, however many they are.
+        `heads` are by default those of all branches, including `vmrag_keep`. Accepts any texts.
+        Walks the history once for all of them.
         """
 
     def collect_garbage(self) -> None:
-        """Drop what no branch reaches and give its space back. Working sets survive."""
+        """Delete what no branch reaches and free its space. Working sets survive."""
 
-    # -- remotes: `remote` is a short name for what was fetched or pushed last ---------------------
+    # -- remotes: `remote` is a short name ---------------------------------------------------------
 
     def remote_heads(self, remote: str) -> dict[str, str]:
-        """The head of each of its branches, as of the last fetch or push; empty for an unknown
-        remote.
+        """Return the head of each branch of a remote, as of the last fetch or push.
+
+        The result is empty for an unknown remote.
         """
 
     def foreign_heads(self, remote: str) -> dict[str, str]:
-        """The heads of its branches that have tables of another program, as of the last fetch.
+        """Return the heads of a remote's branches with tables of another program, as of the last
+        fetch.
 
-        They are here, are never read, and are not among `remote_heads`.
+        They exist here, are never read, and are not among `remote_heads`.
         """
 
     def all_remote_heads(self, branch: str | None = None) -> set[str]:
-        """The heads of the branches of all remotes, or of those with one name, as of the last fetch
-        or push.
+        """Return the heads of the branches of all remotes, as of the last fetch or push.
+
+        With `branch`, return only those of the branches with this name.
         """
 
     def peek_heads(self, url: str) -> dict[str, str] | None:
-        """The head of each branch of the file at a `file://` URL; None for a server.
+        """Return the head of each branch of the file at a `file://` URL, or None for a server.
 
-        Nothing is fetched. Raises `RemoteMissing`, `RemoteDamaged`.
+        This fetches nothing. Raises `RemoteMissing` and `RemoteDamaged`.
         """
 
     def fetch(self, remote: str, url: str) -> None:
-        """Fetch everything that the branches at a `file://` or `http://` URL reach; no branch of
-        ours moves.
+        """Fetch everything that the branches at a `file://` or `http://` URL reach.
+
+        No branch here moves.
 
         Raises `RemoteUnreachable`, `RemoteMissing`, `RemoteDamaged`, `AuthenticationFailed`, and
-        `KnowledgeRefused` where a branch's head has other tables than ours or exceeds the limits.
-        Then nothing was taken.
+        `KnowledgeRefused` if the head of a branch has other tables than ours or exceeds the limits.
+        If it raises, nothing was fetched.
         """
 
     def find_refusal(self, revision: str) -> KnowledgeRefused | None:
-        """The reason why a revision that is here must not be read.
+        """Return the reason why a revision that exists here must not be read, or None.
 
         Any program may have written it.
         """
 
     def require_valid_rows(self, at: At, *, since: str) -> None:
-        """Look at the rows in which a place differs from a revision that is sound: any program may
-        have written them. Costs by their number.
+        """Check the rows in which a place differs from a sound revision: any program may have
+        written them.
 
-        Raises `RowsInvalid` for the first that none of our commands could have written; and as
-        reading `at`.
+        The cost grows with their number. Raises `RowsInvalid` for the first row that no vmrag
+        command could have written, and the errors of `require_readable` for `at`.
         """
 
     def push(self, remote: str, url: str, heads: Mapping[str, str], *, force: bool = False) -> None:
-        """Make revisions the heads of branches there, one after the other.
+        """Make revisions the heads of branches at a URL, one after the other.
 
-        Where other programs write, too, they are looked at as `fetch` does: nobody could fetch what
-        that refuses, and nothing is pushed.
+        Missing branches are created, and an empty revision deletes a branch. If other programs also
+        write here, the heads are checked first like fetched ones. If one of them is refused,
+        nothing is pushed, because no clone could fetch it.
 
-        Missing branches are created; an empty revision deletes. Raises `RemoteMoved` for what is no
-        fast-forward (with `force`: for a branch that moved since it was last fetched),
-        `RemoteInvalid` for a server that is only fetched from, and as `fetch`.
+        Raises `RemoteMoved` if a push is not a fast-forward (with `force`: if a branch moved since
+        it was last fetched), `RemoteInvalid` for a server that only supports fetching, and the
+        errors of `fetch`.
         """
 
     def forget_remote(self, remote: str) -> None:
-        """Fine for one that is not known."""
+        """Forget a remote and its heads. An unknown remote is not an error."""
 
     def vet_revisions(
         self,
         url: str,
         revisions: Sequence[str],
         *,
-        known: Iterable[str],
+        known_heads: Iterable[str],
         into: Path,
         limits: Limits,
         sound: Callable[[Row], None],
     ) -> list[str]:
-        """Check what a stranger's `url` holds and write its sound revisions to `into`, a place for
-        `fetch` that is not there yet.
+        """Check the knowledge base at an untrusted `url` and write its sound revisions to `into`.
 
-        Those are the given revisions that are there, with their ancestors. Returns the ones
-        that the heads `known` do not reach. These were checked: they descend from `known`, their
-        tables are exactly ours, and their rows are records. `sound` was called with every
-        row of the newest, and with those that the others changed; it raises an
-        `Engine` error for one that must not be taken.
+        `into` is the path of a new remote for `fetch`. It receives those of `revisions` that exist
+        at `url`, with their ancestors. Return the ones that the heads `known_heads` do not reach.
 
-        Nothing of it is executed, and nothing here changes. Raises `KnowledgeRefused`, also
-        above the limits.
+        Each of these was checked: it descends from `known_heads`, its tables are exactly ours, and
+        its rows are records. `sound` is called with every row of the newest revisions, and with the
+        rows that the others changed. It raises an `Engine` error for a row that must be refused.
+
+        This executes nothing from `url` and changes nothing here. Raises `KnowledgeRefused`, also
+        if the limits are exceeded.
         """
 
     def list_docs_and_tags(self, revisions: Iterable[str]) -> list[str]:
-        """Return the names of Dolt's docs and tags, which no other engine stores."""
+        """Return the names of Dolt's docs and tags at these revisions.
+
+        No other engine stores them.
+        """
 
     def find_undefined_collections(self, branch: str, *, since: str) -> list[str]:
         """Return the collections without a row whose documents changed on a branch since a
-        revision: other programs insert documents alone.
+        revision.
+
+        Other programs may insert documents without their collection.
         """
 
     # -- reading -----------------------------------------------------------------------------------
 
     def list_collections(self, at: At) -> list[Collection]:
-        """Sorted by name."""
+        """Return the collections at a place, sorted by name."""
 
     def read_documents(
         self,
@@ -465,75 +512,82 @@ class Engine(Protocol):
         ids: Iterable[str] | None = None,
         table: DocumentTable | None = None,
     ) -> Iterator[Document]:
-        """A stream sorted by (collection, doc_id) as bytes; issue logs and knowledge docs are among
-        them. Its memory does not grow with the number of documents.
+        """Yield documents sorted by (collection, doc_id) as bytes, including issue logs and
+        knowledge docs.
 
-        `ids`: only these, if they are there; each is looked up. `table`: only documents of this
-        one.
+        Memory does not grow with the number of documents. With `ids`, yield only existing documents
+        with these ids; each is looked up. With `table`, yield only documents of this table.
         """
 
     def read_headers(
         self, at: At, *, collection: str | None = None, ids: Iterable[str] | None = None
     ) -> Generator[DocumentHeader, None, None]:
-        """As `documents`, without the texts.
+        """Yield the headers of documents: the same as `read_documents`, without reading the texts.
 
-        Close it where it is left before its end: until then it holds what it reads from.
+        Close the generator if you leave it before its end: until then it holds a connection.
         """
 
     def read_projects(self, at: At, *, ids: Iterable[str] | None = None) -> Iterator[Project]:
-        """Sorted by id; none where the schema is older than their table.
+        """Yield the projects sorted by id; none if the schema is older than their table.
 
-        `ids`: only these, if they are there.
+        With `ids`, yield only existing projects with these ids.
         """
 
     def list_sources(self, at: At, collection: str) -> list[tuple[str, str]]:
-        """(id, source) of each document of a collection that has one; sorted by id as bytes."""
+        """Return (id, source) of each document of a collection that has a source, sorted by id as
+        bytes.
+        """
 
     def list_ids(self, at: At, collection: str, *, prefix: str) -> list[str]:
-        """Which ids of a collection's documents of the table `documents` begin with a text, which
-        is not empty. Sorted as bytes; the others are not looked at.
+        """Return the ids in a collection that begin with a non-empty prefix, sorted as bytes.
+
+        Only documents of the table `documents` are searched. Other ids are not read.
         """
 
     def find_document(self, at: At, collection: str, doc_id: str) -> Document | None: ...
 
     def require_readable(self, at: At) -> None:
-        """Raise the error that reading documents there raises, if any: `RevisionMissing`,
-        `BranchMissing`, `KnowledgeRefused`, `SchemaTooNew`.
+        """Raise the error that reading documents at a place would raise, if any.
+
+        These are `RevisionMissing`, `BranchMissing`, `KnowledgeRefused` and `SchemaTooNew`.
         """
 
     def count_documents(self, at: At, *, collection: str | None = None) -> int:
-        """Number of documents."""
+        """Return the number of documents at a place, or in one of its collections."""
 
     def diff(self, old: At, new: At) -> Difference:
-        """The changes from `old` to `new`: any two revisions or working sets, related or not.
+        """Return the changes from `old` to `new`: any two revisions or working sets, related or
+        not.
 
-        Costs by the number of changes. Documents that differ only in `updated_at` or
+        The cost grows with the number of changes. Documents that differ only in `updated_at` or
         `last_modified` are equal.
         """
 
     def diff_headers(self, old: At, new: At, *, times: bool = False) -> HeaderDifference:
-        """As `diff`, without reading the texts.
+        """Return the changes from `old` to `new` without reading the texts.
 
-        `times`: between two revisions, documents that differ in their times alone are among them.
+        With `times`, documents of two revisions that differ only in their times are included.
         """
 
     def read_document_history(self, revision: str, collection: str, doc_id: str) -> dict[str, DocumentHeader]:
-        """What the document was in each of these revisions that has it: `revision` and its
-        ancestors. Its texts are not read. Raises `RevisionMissing`.
+        """Return the document's header in `revision` and in each of its ancestors that has the
+        document.
+
+        Its texts are not read. Raises `RevisionMissing`.
         """
 
     def count_changes(self, old: At, new: At) -> ChangeCounts:
-        """The numbers of `diff`, without reading the texts."""
+        """Return the numbers of changes from `old` to `new` without reading the texts."""
 
-    # -- links: which code commit belongs to which revision, on the branch `vmrag_links` -----------
+    # -- links between code commits and revisions, on the branch `vmrag_links` ---------------------
 
     def list_links(
         self, *, git_commit: str | None = None, dolt_commit: str | None = None, at: str | None = None
     ) -> list[Link]:
-        """All links, or those of one commit or revision; sorted by git commit.
+        """Return all links, or those of one commit or revision, sorted by git commit.
 
-        `at`: a revision of another knowledge base's `vmrag_links`, in place of ours. Raises
-        `RevisionMissing`, `KnowledgeRefused`, `SchemaTooNew`.
+        With `at`, read that revision of another knowledge base's `vmrag_links` instead of the
+        branch here. Raises `RevisionMissing`, `KnowledgeRefused` and `SchemaTooNew`.
         """
 
     def write_links(
@@ -545,10 +599,11 @@ class Engine(Protocol):
         """
 
     def build_links_head(self, head: str | None, put: Sequence[Link], *, message: str, author: str, date: str) -> str:
-        """The next head of a remote's `vmrag_links`, with these links put; ours stays as it is.
+        """Create the next head of a remote's `vmrag_links` with these links, and return it.
 
-        `head` is its present one; None if there is none. Hold the write lock until the result is
-        pushed, because nothing here reaches it. Raises as `links`.
+        The branch here does not move. `head` is the remote's current head, or None if it has none.
+        Hold the write lock until the result is pushed, because nothing here reaches it. Raises
+        `RevisionMissing`, `KnowledgeRefused` and `SchemaTooNew`.
         """
 
     # -- writing -----------------------------------------------------------------------------------
@@ -556,45 +611,46 @@ class Engine(Protocol):
     def write(self, branch: str, rows: Write, *, expected: str) -> None:
         """Change the branch's working set in one transaction: all or nothing, durable on return.
 
-        Raises `KnowledgeMoved` when the branch's head is not `expected`, `BranchMissing`,
-        `ContentRefused` (NUL, lone surrogates), `EngineFailed` (disk full …).
+        Raises `KnowledgeMoved` if the branch's head is not `expected`, `BranchMissing`,
+        `ContentRefused` (NUL, lone surrogates) and `EngineFailed` (for example a full disk).
         """
 
     def commit(self, branch: str, *, message: str, author: str, date: str, expected: str) -> str:
-        """Commit the branch's whole working set; returns the new revision. `author` is
-        `Name <email>`, `date` ISO UTC.
+        """Commit the branch's whole working set and return the new revision.
 
-        Equal parent, content, message, author and date give equal revisions. Raises `NoChanges`,
-        `KnowledgeMoved`.
+        `author` is `Name <email>`, `date` is ISO UTC. Equal parent, content, message, author and
+        date give equal revisions. Raises `NoChanges` and `KnowledgeMoved`.
         """
 
     def commit_onto(
         self, revision: str, rows: Sequence[Write], *, joining: str | None = None, message: str, author: str, date: str
     ) -> str:
-        """Commit `rows`, one after the other, on top of a revision. No branch moves; the result is
-        anchored.
+        """Commit `rows`, one after the other, on top of a revision, and return the anchored result.
 
-        `joining` becomes the second parent, unless `revision` contains it. Its content does not
-        matter: the result is `revision` with `rows`. Nothing to commit gives `revision` itself.
-        Deterministic as `commit`.
+        No branch moves. `joining` becomes the second parent, unless `revision` contains it. Its
+        content does not matter: the result is `revision` with `rows`. If there is nothing to
+        commit, the result is `revision` itself. Equal arguments give equal revisions.
 
-        Raises `RevisionMissing`, `ContentRefused`, and `EngineFailed` where `joining` has no
-        history in common with `revision`.
+        Raises `RevisionMissing`, `ContentRefused`, and `EngineFailed` if `joining` and `revision`
+        have no common history.
         """
 
     def recreate_revision(
         self, parents: Sequence[str], rows: Iterable[Write], *, message: str, author: str, date: str
     ) -> str:
-        """Commit the first parent with `rows`, stored one after the other, whether or not anything
-        changes. Deterministic as `commit`.
+        """Commit the first of one or two parents with `rows`, stored one after the other; return
+        it.
 
-        One or two parents. No branch moves, and nothing anchors the result: hold the write lock
-        until something reaches it. Raises as `commit_onto`, and `EngineFailed` where the engine
-        cannot make a revision of these parents.
+        The commit is created even if nothing changes. Equal arguments give equal revisions. No
+        branch moves and nothing anchors the result: hold the write lock until something reaches it.
+
+        Raises `RevisionMissing`, `ContentRefused`, and `EngineFailed` if the parents have no common
+        history or the engine cannot create a revision with these parents.
         """
 
     def discard_saved_rows(self, branch: str, *, kept: str, expected: str) -> None:
-        """Make a branch clean, whose uncommitted rows the revision `kept` holds, too.
+        """Discard the uncommitted rows of a branch, all of which the revision `kept` also holds.
 
-        Raises `Uncommitted` when it does not hold them all, `KnowledgeMoved`, `BranchMissing`.
+        Raises `Uncommitted` if the revision does not hold them all, `KnowledgeMoved` and
+        `BranchMissing`.
         """

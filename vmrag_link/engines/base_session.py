@@ -1,5 +1,7 @@
-"""What every engine does alike with an open knowledge base: its write lock, the rules of branches
-and anchors, and the stamp, which is another one after anything was written in the folder.
+"""The parts of an open knowledge base that all engines share: the write lock, the rules for
+branches and anchors, and the stamps.
+
+A stamp changes whenever something in the folder was written.
 """
 
 from __future__ import annotations
@@ -44,8 +46,9 @@ _REVISION = r"(?i)[0-9a-f]{40}|[0-9a-v]{32}"
 
 
 def is_legal_branch_name(name: str) -> bool:
-    """Whether each engine can carry a branch of that name, so that a knowledge base can change its
-    engine.
+    """Return whether every engine can store a branch of that name.
+
+    So a knowledge base can change its engine.
     """
     return (
         0 < len(name) <= _LONGEST
@@ -56,11 +59,11 @@ def is_legal_branch_name(name: str) -> bool:
 
 
 P = TypeVar("P")
-"""A place that a transaction is in: a branch, as an engine reaches it."""
+"""A place of a transaction: a branch, as an engine addresses it."""
 
 
 class BaseSession(ABC, Generic[P]):
-    """The contracts of what is public here are those of `engines.base.Engine`."""
+    """An open knowledge base. `engines.base.Engine` documents its public methods."""
 
     engine: ClassVar[EngineName]
 
@@ -70,17 +73,19 @@ class BaseSession(ABC, Generic[P]):
         self._lock_timeout = lock_timeout
         self._lock_depth = 0
 
-    # -- what an engine does in its own way
+    # -- implemented by each engine
 
     @abstractmethod
     def require_readable(self, at: At) -> None:
-        """Raises `RevisionMissing`, `BranchMissing`, and what is said of a place that is not ours:
-        `KnowledgeRefused`, `SchemaTooNew`.
+        """Raise the error of a place that must not be read.
+
+        These are `RevisionMissing`, `BranchMissing`, `KnowledgeRefused` (other tables than ours)
+        and `SchemaTooNew`.
         """
 
     @abstractmethod
     def require_revision(self, revision: str) -> None:
-        """Raises `RevisionMissing`. It may hold anything."""
+        """Require that a revision exists, with any content. Raises `RevisionMissing`."""
 
     @abstractmethod
     def has_revision(self, revision: str) -> bool: ...
@@ -93,7 +98,7 @@ class BaseSession(ABC, Generic[P]):
 
     @abstractmethod
     def find_unreachable(self, revisions: Iterable[str], *, without: str = "") -> list[str]:
-        """Those that no branch other than `without` reaches."""
+        """Return the revisions that no branch other than `without` reaches."""
 
     @abstractmethod
     def list_branches(self) -> list[KbBranch]: ...
@@ -103,43 +108,49 @@ class BaseSession(ABC, Generic[P]):
 
     @abstractmethod
     def set_branch(self, name: str, to: str) -> None:
-        """Make a branch, or move it. Its uncommitted rows are discarded silently."""
+        """Create a branch, or move it. Its uncommitted rows are discarded silently."""
 
     @abstractmethod
     def drop_branch(self, name: str) -> None:
-        """Its uncommitted rows are discarded silently."""
+        """Delete a branch. Its uncommitted rows are discarded silently."""
 
     @abstractmethod
     def join_histories(self, head: str, revision: str, message: str) -> str:
-        """A revision without tables that has both in its history, which have one in common.
+        """Create a revision without tables whose parents reach both revisions, and return it.
 
-        A merge of the two would store content that nobody reads, and could conflict in tables. So
-        both sides are commits without tables: a child of `revision`, and a child of `head` unless
-        that has no tables already. They are made on `UNFINISHED_BRANCH`; no other branch moves.
+        The revisions must have a common ancestor. A plain merge would store content that no command
+        reads, and could conflict. So both parents are commits without tables: a child of
+        `revision`, and a child of `head` (or `head` itself if it has no tables). They are created
+        on `UNFINISHED_BRANCH`. No other branch moves.
         """
 
     @abstractmethod
     def map_parents(self, revisions: Iterable[str]) -> dict[str, tuple[str, ...]]: ...
 
-    def read_known_history(self, known: Iterable[str]) -> tuple[str, set[str]]:
-        """The root, and what it and `known` reach from it on: what is asked of a stranger's history
-        must descend from that.
+    def read_known_history(self, known_heads: Iterable[str]) -> tuple[str, set[str]]:
+        """Return the root, and the set of revisions that it and `known_heads` reach, starting at
+        the root.
+
+        The history of an untrusted knowledge base must descend from one of them.
         """
         root = self.require_branch(ROOT_BRANCH).head
         before = self.map_parents([root]).keys() - {root}
-        return root, self.map_parents([root, *known]).keys() - before
+        return root, self.map_parents([root, *known_heads]).keys() - before
 
     @abstractmethod
     def read_parents(self, revision: str) -> tuple[str, ...]:
-        """The parents of a revision that is here."""
+        """Return the parents of an existing revision."""
 
     @abstractmethod
     def branch_transaction(self, branch: str, purpose: str, expected: str) -> AbstractContextManager[P]:
-        """A transaction on a branch whose head is the expected one until its end."""
+        """Open a transaction on a branch whose head stays the expected one until the end of the
+        block.
+        """
 
     @abstractmethod
     def revision_transaction(self, revision: str) -> AbstractContextManager[P]:
-        """A transaction on `UNFINISHED_BRANCH`, which is made at the revision and then dropped.
+        """Open a transaction on `UNFINISHED_BRANCH`, created at the revision and dropped at the
+        end.
 
         Do not nest. The caller holds the write lock until the result is anchored.
         """
@@ -149,17 +160,19 @@ class BaseSession(ABC, Generic[P]):
 
     @abstractmethod
     def commit(self, place: P, message: str, author: str, date: str, *options: str) -> str:
-        """Commit everything there; returns the revision."""
+        """Commit all changes at a place and return the revision."""
 
     @abstractmethod
     def discard_changes(self, branch: str) -> None:
-        """Make a branch clean. Hold the write lock."""
+        """Discard the uncommitted rows of a branch. Hold the write lock."""
 
     def note_new_revision(self, revision: str, parent: str) -> None:
-        """A revision was made here, of rows alone: it has the tables of its parent."""
+        """Note that `revision` was created here from rows alone, so it has the tables of its
+        parent.
+        """
 
     def compact_if_grown(self) -> None:
-        """Collect garbage where much was appended since the last time."""
+        """Collect garbage if much was appended since the last collection."""
 
     @abstractmethod
     def collect_garbage(self) -> None: ...
@@ -168,11 +181,11 @@ class BaseSession(ABC, Generic[P]):
     def close(self) -> None: ...
 
     def server_lock(self, purpose: str, seconds: float) -> AbstractContextManager[None]:  # noqa: ARG002
-        """Keep other machines from writing, where there are any."""
+        """Keep other machines from writing, if the knowledge base is on a server."""
         return contextlib.nullcontext()
 
     def watch_writes(self) -> AbstractContextManager[None]:
-        """Around everything that is written under one hold of the write lock."""
+        """Surround everything that is written while the write lock is held."""
         return contextlib.nullcontext()
 
     # -- the write lock
@@ -193,23 +206,29 @@ class BaseSession(ABC, Generic[P]):
                 self._lock_depth -= 1
 
     def _require_not_migrated(self) -> None:
-        """What is open still would be written, and nobody would read it any more."""
-        found = detect_engine(self.folder)
-        if found not in (None, self.engine):
+        """Raise `KnowledgeMoved` if another process migrated the knowledge base while it was open
+        here.
+
+        Its old files would still accept rows, but nothing would read them.
+        """
+        engine = detect_engine(self.folder)
+        if engine not in (None, self.engine):
             raise KnowledgeMoved(
-                f"The knowledge base was migrated to {found} meanwhile; nothing was written.",
-                hint="Run the command again.",
-                engine=found,
+                f"another process migrated the knowledge base to {engine}; nothing was written.",
+                hint="run the command again",
+                engine=engine,
             )
 
     # -- the note of uncommitted rows
 
     def note_uncommitted(self) -> None:
-        """Before rows change: a kill in between leaves a note too many, never one too few."""
+        """Create the note before rows change: a kill in between leaves a superfluous note, not a
+        missing one.
+        """
         permissions.make_file(self.folder / UNCOMMITTED_NAME)
 
     def note_committed(self) -> None:
-        """Remove the note, if no branch has uncommitted rows any more."""
+        """Remove the note if no branch has uncommitted rows."""
         with self.write_lock("note what is committed"):
             if not any(branch.dirty for branch in self.list_branches()):
                 (self.folder / UNCOMMITTED_NAME).unlink(missing_ok=True)
@@ -222,7 +241,7 @@ class BaseSession(ABC, Generic[P]):
         except KnowledgeRefused as error:
             return error
         except SchemaTooNew:
-            pass  # its readers are told
+            pass  # readers of this revision get the error
         return None
 
     def require_branch(self, name: str) -> KbBranch:
@@ -232,25 +251,25 @@ class BaseSession(ABC, Generic[P]):
         return branch
 
     def require_head(self, name: str, expected: str) -> KbBranch:
-        found = self.require_branch(name)
-        if found.head != expected:
+        branch = self.require_branch(name)
+        if branch.head != expected:
             raise KnowledgeMoved(
-                f"The branch {name!r} is at {found.head[:12]}, not at {expected[:12]} any more; nothing was written.",
-                hint="Look at what changed and try again: vmrag status",
+                f"branch {name!r} has moved from {expected[:12]} to {branch.head[:12]}; nothing was written.",
+                hint="see what changed: vmrag status; then run the command again",
                 branch=name,
-                head=found.head,
+                head=branch.head,
                 expected=expected,
             )
-        return found
+        return branch
 
     def create_branch(self, name: str, at: str) -> None:
         if not is_legal_branch_name(name):
-            raise NameInvalid(f"A knowledge base cannot carry a branch named {name[:80]!r}.", name=name)
+            raise NameInvalid(f"invalid KB branch name {name[:80]!r}.", name=name)
         with self.write_lock(f"create the branch {name}"):
             self.require_revision(at)
             for taken in self.list_branches():
                 if taken.name.lower() == name.lower():
-                    raise BranchExists(f"The knowledge base has a branch {taken.name!r} already.", branch=taken.name)
+                    raise BranchExists(f"the knowledge base already has a branch {taken.name!r}.", branch=taken.name)
             self.set_branch(name, at)
 
     def move_branch(self, name: str, to: str, *, expected: str) -> None:
@@ -270,7 +289,7 @@ class BaseSession(ABC, Generic[P]):
     def _require_clean(self, name: str, expected: str) -> None:
         if self.require_head(name, expected).dirty:
             raise Uncommitted(
-                f"The branch {name!r} carries uncommitted documents.", hint="Commit them: vmrag commit", branch=name
+                f"branch {name!r} has uncommitted documents.", hint="commit them: vmrag commit", branch=name
             )
 
     # -- anchors
@@ -285,7 +304,7 @@ class BaseSession(ABC, Generic[P]):
             self.set_branch(KEEP_BRANCH, self.build_keep_head(before.head if before else None, revision, reason=reason))
 
     def anchor_sound_heads(self, heads: Iterable[str]) -> None:
-        """Anchor what a remote held before, where nothing else may reach it, and it may be read.
+        """Anchor the readable ones of these former heads of a remote, if nothing else reaches them.
 
         Hold the write lock.
         """
@@ -294,14 +313,14 @@ class BaseSession(ABC, Generic[P]):
                 self.anchor_revision(head, "what a remote held")
 
     def build_keep_head(self, head: str | None, revision: str, *, reason: str) -> str:
-        for each in (revision, *([head] if head else [])):
-            self.require_readable(each)
+        for required in (revision, *([head] if head else [])):
+            self.require_readable(required)
         if head is None:
             return revision
         if self.merge_base(head, revision) is None:
             raise EngineFailed(
-                f"The revision {revision[:12]} has no history in common with what is kept already.",
-                hint="Give it a branch of its own.",
+                f"revision {revision[:12]} has no common history with the revisions in vmrag_keep.",
+                hint="create a KB branch at that revision",
                 revision=revision,
             )
         return self.join_histories(head, revision, f"Keep {revision}: {reason}")
@@ -314,23 +333,23 @@ _MANIFEST = f"{DOLT_FOLDER}/noms/manifest"
 
 
 def read_doltlite_stamp(folder: Path) -> Stamp:
-    """The file grows with everything that is written. Raises `FileNotFoundError`."""
-    return _stamp(folder / DOLTLITE_FILE)
+    """Return the stamp of the file, which grows with each write. Raises `FileNotFoundError`."""
+    return _stamp_file(folder / DOLTLITE_FILE)
 
 
 def read_dolt_stamp(folder: Path) -> Stamp:
-    """The journal grows with everything that is written, and is new after a garbage collection;
-    reading touches it.
+    """Return the stamp of Dolt's journal, or of its manifest if there is no journal.
 
-    Where there is none, every change writes the manifest anew, and so does the end of each session.
-    Raises `FileNotFoundError`.
+    The journal grows with each write and is new after a garbage collection. Reading only changes
+    its time, so the time is ignored. Without a journal, each change rewrites the manifest; the end
+    of each session also does. Raises `FileNotFoundError`.
     """
     try:
-        return _stamp(folder / _JOURNAL)[:2]
+        return _stamp_file(folder / _JOURNAL)[:2]
     except FileNotFoundError:
-        return _stamp(folder / _MANIFEST)
+        return _stamp_file(folder / _MANIFEST)
 
 
-def _stamp(path: Path) -> Stamp:
-    found = os.stat(path)  # noqa: PTH116  Path's own is slower, and every call of a tool asks
-    return found.st_ino, found.st_size, found.st_mtime_ns
+def _stamp_file(path: Path) -> Stamp:
+    state = os.stat(path)  # noqa: PTH116  Path.stat is slower, and every call of a tool needs this
+    return state.st_ino, state.st_size, state.st_mtime_ns

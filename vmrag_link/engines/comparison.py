@@ -1,4 +1,7 @@
-"""Differences, of which the latest is kept, and the rows before and after that they are made of."""
+"""Differences between two states, built from the rows before and after.
+
+The latest one is cached.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +41,7 @@ from vmrag_link.models import (
 )
 
 RowSides = tuple[Row | None, Row | None]
-"""A row before and after; None where there is none."""
+"""A row before and after; None if that side has no row."""
 
 DocumentSides = tuple[DocumentHeader | None, Document | None]
 HeaderSides = tuple[DocumentHeader | None, DocumentHeader | None]
@@ -50,7 +53,9 @@ S = TypeVar("S", bound=BaseSession[Any])
 
 
 class RowComparison(ABC, Generic[S]):
-    """Keeps the latest difference between revisions: a sync asks for it several times."""
+    """Computes differences and keeps the latest one between revisions: a sync uses it several
+    times.
+    """
 
     def __init__(self, session: S) -> None:
         self._session = session
@@ -58,13 +63,15 @@ class RowComparison(ABC, Generic[S]):
 
     @abstractmethod
     def open_states(self, old: At, new: At) -> AbstractContextManager[ComparedStates]:
-        """The two states, as they are at the beginning; each working set is a dirty branch's.
+        """Open the two states, as they are at the beginning.
 
-        Raises as `BaseSession.require`.
+        Each working set belongs to a dirty branch.
+
+        Raises `RevisionMissing`, `BranchMissing`, `KnowledgeRefused` and `SchemaTooNew`.
         """
 
     def compute_diff(self, old: At, new: At) -> Difference:
-        """What turns `old` into `new`."""
+        """Return the changes that turn `old` into `new`."""
         with self.open_states(old, new) as sides:
             documents = merge_table_changes(sides.diff_documents(), sides.diff_logical_tables())
             return Difference(
@@ -74,7 +81,7 @@ class RowComparison(ABC, Generic[S]):
             )
 
     def diff(self, old: At, new: At) -> Difference:
-        old, new = self._committed(old), self._committed(new)
+        old, new = self._resolve_clean_branch(old), self._resolve_clean_branch(new)
         if isinstance(old, WorkingSet) or isinstance(new, WorkingSet):
             return self.compute_diff(old, new)
         if self._latest is None or self._latest[0] != (old, new):
@@ -82,12 +89,12 @@ class RowComparison(ABC, Generic[S]):
         return self._latest[1]
 
     def diff_headers(self, old: At, new: At, *, times: bool = False) -> HeaderDifference:
-        old, new = self._committed(old), self._committed(new)
+        old, new = self._resolve_clean_branch(old), self._resolve_clean_branch(new)
         if isinstance(old, WorkingSet) and isinstance(new, WorkingSet):
-            found = self.compute_diff(old, new)
-            sides = {document.key: (document.before, document.after) for document in found.documents}
-            return HeaderDifference(found.collections, make_changes(HeaderChange, drop_texts(sides)))
-        with self.open_states(old, new) as compared:  # without reading the texts; one side at least is a revision
+            difference = self.compute_diff(old, new)
+            sides = {document.key: (document.before, document.after) for document in difference.documents}
+            return HeaderDifference(difference.collections, make_changes(HeaderChange, drop_texts(sides)))
+        with self.open_states(old, new) as compared:  # at least one side is a revision, so the texts need not be read
             documents = merge_table_changes(
                 compared.diff_headers(times=times), drop_texts(compared.diff_logical_tables(times=times))
             )
@@ -96,7 +103,7 @@ class RowComparison(ABC, Generic[S]):
             )
 
     def count_changes(self, old: At, new: At) -> ChangeCounts:
-        old, new = self._committed(old), self._committed(new)
+        old, new = self._resolve_clean_branch(old), self._resolve_clean_branch(new)
         if isinstance(old, WorkingSet) or isinstance(new, WorkingSet):
             return self.compute_diff(old, new).count_changes()
         if self._latest is not None and self._latest[0] == (old, new):
@@ -108,84 +115,98 @@ class RowComparison(ABC, Generic[S]):
                 )
         return self.diff(old, new).count_changes()
 
-    def _committed(self, at: At) -> At:
-        """A clean branch's head, in place of its working set, which may have no name before the
-        first write.
+    def _resolve_clean_branch(self, at: At) -> At:
+        """Return the head of a clean branch instead of its working set.
+
+        Such a working set may have no name before the first write.
         """
         if isinstance(at, str):
             return at
-        found = self._session.require_branch(at.branch)
-        return at if found.dirty else found.head
+        branch = self._session.require_branch(at.branch)
+        return at if branch.dirty else branch.head
 
 
 class ComparedStates(ABC):
-    """Two states, and the `steps` by which an engine gets from the one to the other: one, or two
-    that meet at a revision, or none between equal states.
+    """Two states, and the `steps` by which an engine gets from one to the other.
+
+    There is one step, or two that meet at a revision, or none between equal states.
     """
 
     changed_sql: ClassVar[str]
-    """SQL for what differs in `documents` by more than its times."""
+    """SQL condition for rows of `documents` that differ in more than their times."""
 
     def __init__(self, steps: Sequence[Any]) -> None:
         self._steps = steps
 
     @abstractmethod
     def can_compare(self, table: Table) -> bool:
-        """Whether the engine can compare the table, which costs by the number of changes."""
+        """Return whether the engine can compare the table at a cost that grows with the number of
+        changes.
+        """
 
     @abstractmethod
     def read_differences(
         self, step: Any, table: Table, columns: tuple[Sequence[str], Sequence[str]], where: str
     ) -> Iterator[tuple[tuple[Any, ...], tuple[Any, ...]]]:
-        """The columns before and the columns after; `()` where a side has no row. A row may come
-        twice.
+        """Yield the columns before and after of each changed row; `()` if a side has no row.
+
+        A row may be yielded twice.
         """
 
     @abstractmethod
     def read_both_tables(self, table: Table) -> tuple[Iterable[Row], Iterable[Row]]:
-        """All rows of a table with one key, before and after."""
+        """Return all rows of a table with one key column, before and after."""
 
     @abstractmethod
     def find_old_document(self, key: DocumentKey) -> Document | None: ...
 
     @abstractmethod
     def count_changes(self) -> ChangeCounts:
-        """The numbers of changed rows of `documents`, without reading them; between revisions."""
+        """Return the numbers of changed rows of `documents`, without reading them.
+
+        Only between revisions.
+        """
 
     def diff_table(self, table: Table) -> dict[Any, RowSides]:
-        """The changed rows of a table, by key."""
+        """Return the changed rows of a table, by key."""
         if self.can_compare(table):
-            return select_unequal(self._all_steps(lambda step: self._changed_rows(step, table)))
-        before, after = ({records.primary_key(each): each for each in side} for side in self.read_both_tables(table))
+            return select_unequal(self._combine_steps(lambda step: self._read_changed_rows(step, table)))
+        before, after = ({records.primary_key(row): row for row in side} for side in self.read_both_tables(table))
         return select_unequal({key: (before.get(key), after.get(key)) for key in before.keys() | after.keys()})
 
     def diff_logical_tables(self, *, times: bool = False) -> dict[DocumentKey, DocumentSides]:
+        """Return the changed issue logs and knowledge docs as changes of documents."""
         return diff_logical_rows(map(self.diff_table, LOGICAL_TABLES), times=times)
 
     def diff_documents(self) -> dict[DocumentKey, DocumentSides]:
-        """The changed rows of `documents`, before and after."""
+        """Return the changed rows of `documents`, before and after."""
         columns = (HEADER_COLUMNS, DOCUMENTS.columns)
-        found = self._all_steps(
-            lambda step: self._changed_documents(step, columns, records.parse_document, self.changed_sql)
+        changes = self._combine_steps(
+            lambda step: self._read_changed_documents(step, columns, records.parse_document, self.changed_sql)
         )
         if len(self._steps) == 1:
-            return found
-        # The second step may undo what the first one does; what the first one found are headers.
+            return changes
+        # The second step may undo changes of the first one. The old sides are headers.
         return {
             key: (before, after)
-            for key, (before, after) in found.items()
+            for key, (before, after) in changes.items()
             if (before or after) and not (before and after and is_equal_document(self.find_old_document(key), after))
         }
 
     def diff_headers(self, *, times: bool) -> dict[DocumentKey, HeaderSides]:
-        """As `documents`, without the texts. `times`: also what differs in times alone."""
-        columns, where = (HEADER_COLUMNS, HEADER_COLUMNS), "TRUE" if times else self.changed_sql
-        return self._all_steps(lambda step: self._changed_documents(step, columns, records.parse_header, where))
+        """Return the changed rows of `documents` without their texts.
 
-    def _all_steps(self, changes: Callable[[Any], dict[Any, Any]]) -> dict[Any, Any]:
+        With `times`, rows that differ only in their times are included.
+        """
+        columns, where = (HEADER_COLUMNS, HEADER_COLUMNS), "TRUE" if times else self.changed_sql
+        return self._combine_steps(
+            lambda step: self._read_changed_documents(step, columns, records.parse_header, where)
+        )
+
+    def _combine_steps(self, changes: Callable[[Any], dict[Any, Any]]) -> dict[Any, Any]:
         return functools.reduce(join_steps, map(changes, self._steps), {})
 
-    def _changed_documents(
+    def _read_changed_documents(
         self, step: Any, columns: tuple[Sequence[str], Sequence[str]], after: Callable[[Sequence[Any]], Any], where: str
     ) -> dict[DocumentKey, Any]:
         return {
@@ -193,19 +214,19 @@ class ComparedStates(ABC):
             for old, new in self.read_differences(step, DOCUMENTS, columns, where)
         }
 
-    def _changed_rows(self, step: Any, table: Table) -> dict[Any, RowSides]:
-        found: dict[Any, RowSides] = {}
+    def _read_changed_rows(self, step: Any, table: Table) -> dict[Any, RowSides]:
+        changes: dict[Any, RowSides] = {}
         for old, new in self.read_differences(step, table, (table.columns, table.columns), "TRUE"):
             before = records.parse_record(table, old) if old else None
             after = records.parse_record(table, new) if new else None
             if row := after or before:
-                found[records.primary_key(row)] = (before, after)
-        return found
+                changes[records.primary_key(row)] = (before, after)
+        return changes
 
 
 def make_changes(make: type[Any], sides: Mapping[Any, tuple[Record | None, Record | None]]) -> tuple[Any, ...]:
-    """Records of a kind of change (`CollectionChange`, …), sorted by key."""
-    # Code points order as UTF-8 bytes do.
+    """Return records of a kind of change (for example `CollectionChange`), sorted by key."""
+    # Code points have the same order as UTF-8 bytes.
     return tuple(make(_kind_of(*sides[key]), *sides[key]) for key in sorted(sides))
 
 
@@ -219,7 +240,9 @@ def join_steps(
     first: Mapping[Any, tuple[_Before | None, _After | None]],
     second: Mapping[Any, tuple[_Before | None, _After | None]],
 ) -> dict[Any, tuple[_Before | None, _After | None]]:
-    """For each key in either: what stood before the first, and what stands after the second."""
+    """Combine two steps: for each key, the side before the first and the side after the second
+    step.
+    """
     sides = dict(first)
     for key, (before, after) in second.items():
         sides[key] = (sides[key][0] if key in sides else before, after)
@@ -233,26 +256,26 @@ def select_unequal(sides: Mapping[Any, RowSides]) -> dict[Any, RowSides]:
 def diff_logical_rows(
     tables: Iterable[Mapping[Any, tuple[Any, Any]]], *, times: bool = False
 ) -> dict[DocumentKey, DocumentSides]:
-    """The changed rows of `tables.LOGICAL`, which are documents, as changes of documents.
+    """Convert changed rows of `tables.LOGICAL_TABLES` to changes of documents.
 
-    One that implies another collection than before is removed there and added here. `times`: what
-    differs in its times alone counts as changed.
+    A row that implies another collection than before is removed there and added here. With `times`,
+    rows that differ only in their times are included.
     """
-    found: dict[DocumentKey, DocumentSides] = {}
+    changes: dict[DocumentKey, DocumentSides] = {}
     for before, after in itertools.chain.from_iterable(table.values() for table in tables):
         if before and after and before.key == after.key:
             if times or not is_equal_document(before, after):
-                found[after.key] = before.header, after
+                changes[after.key] = before.header, after
             continue
         if before:
-            found[before.key] = before.header, None
+            changes[before.key] = before.header, None
         if after:
-            found[after.key] = None, after
-    return found
+            changes[after.key] = None, after
+    return changes
 
 
 def drop_texts(sides: Mapping[DocumentKey, DocumentSides]) -> dict[DocumentKey, HeaderSides]:
-    """The same changes without the texts."""
+    """Return the same changes without the texts."""
     return {key: (before, after.header if after else None) for key, (before, after) in sides.items()}
 
 
@@ -260,14 +283,15 @@ def merge_table_changes(
     stored: Mapping[DocumentKey, tuple[DocumentHeader | None, _After | None]],
     others: Mapping[DocumentKey, tuple[DocumentHeader | None, _After | None]],
 ) -> dict[DocumentKey, tuple[DocumentHeader | None, _After | None]]:
-    """The changes of `documents` and those of `logical`: a document that only changed its table is
-    one change.
+    """Merge the changes of `documents` with those of the logical tables.
+
+    A document that only moved to another table is one change.
     """
-    found = dict(stored)
+    merged = dict(stored)
     for key, (before, after) in others.items():
-        there = found.get(key, (None, None))
-        found[key] = (before or there[0], after or there[1])
-    return found
+        stored_sides = merged.get(key, (None, None))
+        merged[key] = (before or stored_sides[0], after or stored_sides[1])
+    return merged
 
 
 def is_equal_document(one: Document | None, other: Document) -> bool:

@@ -1,6 +1,4 @@
-"""How much is taken of what remotes hold, and what making a knowledge base has in common in every
-engine.
-"""
+"""Limits for the data of remotes, and helpers that every engine uses to create a knowledge base."""
 
 from __future__ import annotations
 
@@ -13,18 +11,20 @@ from vmrag_link.models import Record
 
 
 class Limits(Record, frozen=True):
-    """The limits for a remote's file.
-
-    Bytes and branches of the file, its new revisions, collections and documents in one revision,
-    and bytes of one text.
-    """
+    """The limits for a remote's file."""
 
     file_bytes: int = 1_000_000_000
+    """Bytes of the file."""
     revisions: int = 1000
+    """Number of new revisions."""
     collections: int = 10_000
+    """Number of collections in one revision."""
     documents: int = 1_000_000
+    """Number of documents in one revision."""
     text_bytes: int = 64 << 20
+    """Bytes of one text."""
     branches: int = 10_000
+    """Number of branches of the file."""
 
 
 USUAL_LIMITS = Limits()
@@ -32,50 +32,50 @@ MEGABYTE = 1_000_000
 
 
 def too_large_error(size: int, most: int) -> KnowledgeRefused:
-    """What a remote holds has more bytes than are taken."""
+    """Return the error for a remote's knowledge base with more bytes than the limit."""
     return KnowledgeRefused(
-        f"The remote's knowledge base has {size / MEGABYTE:,.1f} MB; at most {most / MEGABYTE:,.0f} MB are taken. Nothing of it was.",
-        hint=f"If that is what you expect: git config vmrag.limits.knowledge-mb {-(-size // MEGABYTE)}",
+        f"the remote's knowledge base has {size / MEGABYTE:,.1f} MB, above the limit of {most / MEGABYTE:,.0f} MB; nothing was fetched.",
+        hint=f"if you expect this size: git config vmrag.limits.knowledge-mb {-(-size // MEGABYTE)}",
         bytes=size,
     )
 
 
 CREATING_NAME = ".creating"
-"""The folder in which one is made, until it is moved to its place."""
+"""The folder in which a knowledge base is created before it is moved to its place."""
 
 
 def continuation_message(origin: str) -> str:
-    """The message of an engine's own initial commit where a knowledge base continues another one.
+    """Return the message of the initial commit of a knowledge base that continues another one.
 
-    That commit is timestamped. It is made anew, so that equal knowledge bases are continued by
-    equal ones, and different ones by such as have nothing in common.
+    The engine's own initial commit has a timestamp. With this message it is recreated, so that
+    equal knowledge bases are continued by equal ones, and different ones by unrelated ones.
     """
     return f"Continue the knowledge base {origin}"
 
 
 def already_exists_error(folder: Path) -> AlreadyInitialized:
-    return AlreadyInitialized(f"There is a knowledge base in {folder} already.", hint="See what it holds: vmrag status")
+    return AlreadyInitialized(f"{folder} already holds a knowledge base.", hint="show its state: vmrag status")
 
 
 @contextlib.contextmanager
 def translate_os_errors(folder: Path) -> Iterator[None]:
-    """What the machine refuses in the block is raised as `EngineFailed`."""
+    """Raise `EngineFailed` if the operating system refuses an operation in the block."""
     try:
         yield
     except OSError as error:
         raise EngineFailed(
-            f"The folder {folder} cannot be written: {error.strerror}.",
-            hint="Check that you may write there and that the disk has space.",
+            f"cannot write to the folder {folder}: {error.strerror}.",
+            hint="check that you may write there, and that the disk has space",
             path=str(folder),
         ) from error
 
 
-def require_parents(revision: str, found: Sequence[str], wanted: Sequence[str]) -> None:
-    """Raise `EngineFailed` where an engine gave a revision other parents than it should have."""
-    if tuple(found) != tuple(wanted):
+def require_parents(revision: str, actual: Sequence[str], expected: Sequence[str]) -> None:
+    """Raise `EngineFailed` if an engine gave a revision other parents than requested."""
+    if tuple(actual) != tuple(expected):
         raise EngineFailed(
-            f"The engine cannot make a revision whose parents are {' and '.join(each[:12] for each in wanted)}:"
-            f" {revision[:12]} has {' and '.join(each[:12] for each in found) or 'none'}.",
+            f"the engine cannot create a revision with the parents {' and '.join(parent[:12] for parent in expected)}:"
+            f" {revision[:12]} has {' and '.join(parent[:12] for parent in actual) or 'none'}.",
             hint="vmrag doctor",
             revision=revision,
         )

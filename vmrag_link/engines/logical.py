@@ -1,9 +1,9 @@
-"""Issue logs and knowledge docs as documents, and back.
+"""Conversion between rows of logical tables (issue logs, knowledge docs) and documents.
 
-Their tables have columns of their own, for SQL; to everything above the engines a row is a document
-of the collection that it implies: `issues_<project>`, `knowledge_<tool>`. What the other tables'
-documents have no field for are keys of its metadata. So what compares, merges, indexes or shows
-documents knows nothing of these tables. Rows are read in the order in which documents come.
+These tables have their own columns, for SQL. Above the engines, each row is a document of the
+collection that it implies: `issues_<project>` or `knowledge_<tool>`. Columns that have no field in
+a document become keys of its metadata. So code that compares, merges, indexes or shows documents
+does not need to know these tables. Rows are read in the order of documents.
 """
 
 from __future__ import annotations
@@ -19,7 +19,15 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from vmrag_link.engines.tables import DOCUMENTS, ISSUE_LOGS, KNOWLEDGE_DOCS, LOGICAL_TABLES, ROWS_HINT, Table
+from vmrag_link.engines.tables import (
+    DOCUMENTS,
+    ISSUE_LOGS,
+    KNOWLEDGE_DOCS,
+    LOGICAL_TABLES,
+    ROWS_HINT,
+    Table,
+    find_table,
+)
 from vmrag_link.errors import RowsInvalid
 from vmrag_link.models import (
     ISSUES,
@@ -37,23 +45,26 @@ D = TypeVar("D", Document, DocumentHeader)
 BATCH = 500
 
 NO_NUMBER = -1
-"""The number of an issue log whose metadata holds none: of one that merges left without."""
+"""The number of an issue log whose metadata has none, for example after a merge dropped it."""
 
-_KEPT = r"(?!.*\.\.)(?!(?:.*-)?[0-9a-f]{8}\Z)[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?"
-"""Names that a collection's name can hold as they are, and that none with a hash looks like."""
+_PLAIN_NAME = r"(?!.*\.\.)(?!(?:.*-)?[0-9a-f]{8}\Z)[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?"
+"""Names that a collection's name can contain unchanged, and that do not look like a name with a
+hash.
+"""
 
 _LONGEST = 200
 
 
 class _Form(Record, frozen=True):
-    """`keys`: the columns that are keys of the metadata. `implied_by`: the one that names the
-    collection, which is of this `kind`, with which its name begins.
-    """
+    """How rows of a logical table become documents."""
 
     table: DocumentTable
     kind: str
+    """The kind of their collections, and the prefix of the collections' names."""
     keys: tuple[str, ...]
+    """The columns that become keys of the metadata."""
     implied_by: str
+    """The column that implies the collection."""
 
 
 _FORMS = {
@@ -62,54 +73,56 @@ _FORMS = {
 }
 
 IMPLIED_BY = {form.kind: form.implied_by for form in _FORMS.values()}
-"""By kind, the metadata key of its documents that names their collection."""
+"""The metadata key that names the collection of a document, by kind."""
 
 METADATA_KEYS: Mapping[str, tuple[str, ...]] = {form.table: form.keys for form in _FORMS.values()}
-"""By table, the keys of metadata that are columns there."""
+"""The metadata keys that are columns of a table, by table."""
 
 
 @functools.lru_cache(1024)
 def collection_name(kind: str, name: str) -> str:
-    """The collection that a project or a tool implies.
+    """Return the collection that a project or a tool implies.
 
-    What a collection's name cannot hold is replaced, and 32 bits of a hash of the name are added:
-    who looks for two names that share a collection finds them, and their rows stay apart by id.
+    Characters that a collection's name cannot have are replaced, and 32 bits of a hash of the name
+    are added. Two names can be constructed that share a collection, but their rows stay separate by
+    id.
     """
-    if re.fullmatch(_KEPT, name) and len(name) <= _LONGEST:
+    if re.fullmatch(_PLAIN_NAME, name) and len(name) <= _LONGEST:
         return f"{kind}_{name}"
     plain = re.sub(r"[^A-Za-z0-9_-]+", "-", name)[:_LONGEST].strip("-_")
-    import hashlib  # OpenSSL, which a way back to a view that is there does not need
+    import hashlib  # loads OpenSSL, which returning to an existing view does not need
 
     digest = hashlib.sha256(name.encode()).hexdigest()[:8]
     return "_".join(filter(None, (kind, f"{plain}-{digest}" if plain else digest)))
 
 
 def implied_collection(table: Table, name: str) -> str:
-    """The collection of a row of this table whose `implied_by` column holds `name`."""
+    """Return the collection of a row of this table whose `implied_by` column holds `name`."""
     return collection_name(_FORMS[table.name].kind, name)
 
 
 def collections_prefix(table: Table) -> str:
-    """What the name of each collection of this table's documents begins with."""
+    """Return the prefix of the names of all collections with documents of this table."""
     return f"{_FORMS[table.name].kind}_"
 
 
 def implying_column(table: Table) -> str:
-    """The column that implies the collection of a row."""
+    """Return the column that implies the collection of a row."""
     return _FORMS[table.name].implied_by
 
 
 @functools.lru_cache(1024)
 def implied_table(collection: str) -> Table | None:
-    """The table of which documents may lie in a collection of this name, beside `documents`."""
-    return next((each for each in LOGICAL_TABLES if collection.startswith(collections_prefix(each))), None)
+    """Return the logical table whose documents may be in a collection of this name, or None."""
+    return next((table for table in LOGICAL_TABLES if collection.startswith(collections_prefix(table))), None)
 
 
 def document_from_row(table: Table, row: Sequence[Any]) -> Document:
-    """The document of a row, whose values stand in the order of `Table.columns` and have been
-    checked for their types.
+    """Return the document of a row.
 
-    Raises `msgspec.DecodeError` where its metadata is no JSON object.
+    Its values are in the order of `Table.columns` and have valid types.
+
+    Raises `msgspec.DecodeError` if its metadata is not a JSON object.
     """
     form, values = _FORMS[table.name], dict(zip(table.columns, row, strict=True))
     stated = {key: values[key] for key in form.keys}
@@ -128,13 +141,14 @@ def document_from_row(table: Table, row: Sequence[Any]) -> Document:
 
 
 def row_from_document(document: Document) -> tuple[str | int, ...]:
-    """What the document's table stores of it, in the order of `Table.columns`.
+    """Return the row that stores a document, in the order of `Table.columns`.
 
-    Any metadata will do: a text stands for a value that is none, NO_NUMBER for no number.
+    Accepts any metadata: other values are stored as JSON text, and a missing or invalid number as
+    NO_NUMBER.
     """
-    table = find_document_table(document)
+    table = find_table(document)
     metadata = parse_metadata(document)
-    stated = {key: _column(table, key, metadata.pop(key, "")) for key in _FORMS[table.name].keys}
+    stated = {key: _column_value(table, key, metadata.pop(key, "")) for key in _FORMS[table.name].keys}
     values = stated | {"metadata": encode_canonical_json(metadata)}
     return (
         document.doc_id,
@@ -143,80 +157,73 @@ def row_from_document(document: Document) -> tuple[str | int, ...]:
 
 
 def select_logical_tables(table: DocumentTable | None) -> tuple[Table, ...]:
-    """Those of `LOGICAL` that a name means; all of them for None."""
-    return tuple(each for each in LOGICAL_TABLES if table in (None, each.name))
-
-
-def find_document_table(document: Document) -> Table:
-    return next((each for each in LOGICAL_TABLES if each.name == document.table), DOCUMENTS)
+    """Return the logical table with this name, or all of them for None."""
+    return tuple(logical_table for logical_table in LOGICAL_TABLES if table in (None, logical_table.name))
 
 
 def group_by_table(documents: Iterable[Document]) -> Iterator[tuple[Table, Iterable[Document]]]:
-    """Documents for each table in turn; listed ones in the order of its key.
+    """Yield the documents of each table; listed ones in the order of its key.
 
-    In that order they are stored three times faster, in half the file. A stream is one of rows of
-    `documents`: see `Write.schema_version`.
+    In that order, storing is three times faster and the file half as large. A stream holds only
+    rows of `documents` (see `Write.schema_version`).
     """
     if not isinstance(documents, list | tuple):
         yield DOCUMENTS, documents
         return
     for table in (DOCUMENTS, *LOGICAL_TABLES):
-        some = [each for each in documents if find_document_table(each) is table]
-        if some:
-            yield table, sorted(some, key=lambda each: each.key if table is DOCUMENTS else each.doc_id)
+        rows = [document for document in documents if find_table(document) is table]
+        if rows:
+            yield table, sorted(rows, key=lambda row: row.key if table is DOCUMENTS else row.doc_id)
 
 
 def find_twins(documents: Iterable[Document]) -> tuple[list[tuple[str, str]], list[tuple[str, str]]]:
-    """The keys of what these take the place of in the other table: in `documents`, in `LOGICAL`.
+    """Return the keys of rows that these documents replace in the other table.
 
-    A document has one place: no two rows may be called by the same name. A stream has no rows of
-    that kind, as in `by_table`.
+    The first list has keys of `documents`, the second of logical tables. No two rows may have the
+    same document name. A stream holds no documents of logical tables (see `group_by_table`).
     """
-    found = documents if isinstance(documents, list | tuple) else ()
-    named = [each for each in found if implied_table(each.collection)]
+    listed = documents if isinstance(documents, list | tuple) else ()
+    in_implied = [document for document in listed if implied_table(document.collection)]
     return (
-        [each.key for each in named if each.table != DOCUMENTS.name],
-        [each.key for each in named if each.table == DOCUMENTS.name],
+        [document.key for document in in_implied if document.table != DOCUMENTS.name],
+        [document.key for document in in_implied if document.table == DOCUMENTS.name],
     )
 
 
 def normalize_document(given: Document) -> Document:
-    """The document as it comes back from its table: in the collection that its metadata implies."""
-    return (
-        given
-        if given.table == DOCUMENTS.name
-        else document_from_row(find_document_table(given), row_from_document(given))
-    )
+    """Return the document as its table returns it: in the collection that its metadata implies."""
+    return given if given.table == DOCUMENTS.name else document_from_row(find_table(given), row_from_document(given))
 
 
-def _column(table: Table, name: str, value: Any) -> str | int:
+def _column_value(table: Table, name: str, value: Any) -> str | int:
     if name in table.number_columns:
         return value if type(value) is int and 0 <= value < 2**63 else NO_NUMBER
     return value if isinstance(value, str) else encode_canonical_json(value)
 
 
 class LogicalRows(ABC):
-    """The rows at a place of the knowledge base, as an engine reads them."""
+    """The rows of logical tables at a place of the knowledge base, as an engine reads them."""
 
     @abstractmethod
     def read_keys(self, table: Table, ids: Iterable[str] | None) -> Iterable[tuple[str, str]]:
-        """The id of each row, and what implies its collection; none where there is no such table.
+        """Yield the id of each row and the value that implies its collection.
 
-        `ids`: only these, if they are there.
+        Yields nothing if the table does not exist. With `ids`, yields only existing rows with these
+        ids.
         """
 
     @abstractmethod
     def read_rows(self, table: Table, ids: list[str], *, texts: bool) -> Iterable[Document]:
-        """The rows with these ids, in any order; without `texts` their contents are empty."""
+        """Yield the rows with these ids, in any order. Without `texts` their contents are empty."""
 
     @abstractmethod
     def count_rows(self, table: Table) -> int:
-        """The number of rows; 0 where there is no such table."""
+        """Return the number of rows; 0 if the table does not exist."""
 
     def count_logical_documents(self, collection: str | None) -> int:
         if collection is None:
             return sum(map(self.count_rows, LOGICAL_TABLES))
-        return sum(1 for _ in self._places(collection, None))
+        return sum(1 for _ in self._list_places(collection, None))
 
     def find_logical_document(self, collection: str, doc_id: str) -> Document | None:
         return next(self.read_logical_documents(collection, [doc_id]), None)
@@ -229,61 +236,68 @@ class LogicalRows(ABC):
         texts: bool = True,
         tables: Iterable[Table] = LOGICAL_TABLES,
     ) -> Iterator[Document]:
-        """Sorted by (collection, doc_id); memory grows with the number of ids, not of texts."""
-        places = self._places(collection, ids, tables)
+        """Yield documents sorted by (collection, doc_id).
+
+        Memory grows with the number of ids, not of texts.
+        """
+        places = self._list_places(collection, ids, tables)
         # The tables' collections never mix, because a name begins with its kind.
-        for table, some in itertools.groupby(places, key=lambda place: implied_table(place[0])):
+        for table, table_places in itertools.groupby(places, key=lambda place: implied_table(place[0])):
             assert table is not None  # noqa: S101  a row implies a collection of its table
-            while batch := [doc_id for _, doc_id in itertools.islice(some, BATCH)]:
-                found = {each.doc_id: each for each in self.read_rows(table, batch, texts=texts)}
-                yield from (found[doc_id] for doc_id in batch if doc_id in found)
+            while batch := [doc_id for _, doc_id in itertools.islice(table_places, BATCH)]:
+                by_id = {document.doc_id: document for document in self.read_rows(table, batch, texts=texts)}
+                yield from (by_id[doc_id] for doc_id in batch if doc_id in by_id)
 
     def read_logical_headers(
         self, collection: str | None, ids: Iterable[str] | None = None
     ) -> Iterator[DocumentHeader]:
-        return (each.header for each in self.read_logical_documents(collection, ids, texts=False))
+        return (document.header for document in self.read_logical_documents(collection, ids, texts=False))
 
     def group_removed_ids(
         self, documents: Iterable[tuple[str, str]], collections: Iterable[str]
     ) -> dict[Table, list[str]]:
-        """The ids of the rows, by table, that are these documents or lie in these collections."""
-        found: dict[Table, list[str]] = {}
-        places = {place for name in collections for place in self._places(name, None)}
+        """Return the ids of the rows that are these documents or are in these collections, by
+        table.
+        """
+        removed: dict[Table, list[str]] = {}
+        places = {place for name in collections for place in self._list_places(name, None)}
         by_collection: dict[str, list[str]] = {}
         for name, doc_id in documents:
             by_collection.setdefault(name, []).append(doc_id)
         for name, ids in by_collection.items():
-            places.update(self._places(name, ids))
+            places.update(self._list_places(name, ids))
         for name, doc_id in places:
             table = implied_table(name)
             assert table is not None  # noqa: S101  a row implies a collection of its table
-            found.setdefault(table, []).append(doc_id)
-        return found
+            removed.setdefault(table, []).append(doc_id)
+        return removed
 
-    def _places(
+    def _list_places(
         self, collection: str | None, ids: Iterable[str] | None, tables: Iterable[Table] = LOGICAL_TABLES
     ) -> list[tuple[str, str]]:
         if collection is not None:
-            tables = [each for each in tables if each is implied_table(collection)]
-        asked = None if ids is None else list(ids)
-        found = (
+            tables = [table for table in tables if table is implied_table(collection)]
+        row_ids = None if ids is None else list(ids)
+        places = (
             (implied_collection(table, name), doc_id)
             for table in tables
-            for doc_id, name in self.read_keys(table, asked)
+            for doc_id, name in self.read_keys(table, row_ids)
         )
-        return sorted(place for place in found if collection in (None, place[0]))
+        return sorted(place for place in places if collection in (None, place[0]))
 
 
 def merge_sorted(stored: Iterator[D], others: Iterator[D]) -> Iterator[D]:
-    """Two streams of documents, both in order, as one."""
+    """Merge two sorted streams of documents."""
     first = next(others, None)
-    return stored if first is None else _merged(stored, itertools.chain([first], others))
+    return stored if first is None else _merge_streams(stored, itertools.chain([first], others))
 
 
-def _merged(stored: Iterator[D], others: Iterator[D]) -> Iterator[D]:
+def _merge_streams(stored: Iterator[D], others: Iterator[D]) -> Iterator[D]:
     before = None
-    for each in heapq.merge(stored, others, key=attrgetter("key")):
-        if each.key == before:  # a fetch refuses them
-            raise RowsInvalid(f"The knowledge base holds two documents {'/'.join(each.key)!r}.", hint=ROWS_HINT)
-        before = each.key
-        yield each
+    for document in heapq.merge(stored, others, key=attrgetter("key")):
+        if document.key == before:  # a fetch refuses such rows
+            raise RowsInvalid(
+                f"the knowledge base holds two documents named {'/'.join(document.key)!r}.", hint=ROWS_HINT
+            )
+        before = document.key
+        yield document

@@ -1,4 +1,4 @@
-"""Looking at places of a stranger's knowledge base without executing anything of it.
+"""Inspection of places in an untrusted knowledge base, without executing anything from it.
 
 A place may hold anything: tables that are views, triggers, rows of other types, texts that fill the
 memory. So its tables are read only after its whole schema proved to be ours, and always under
@@ -24,44 +24,45 @@ from vmrag_link.errors import EngineError, KnowledgeRefused, SchemaTooNew
 from vmrag_link.models import Link, Row
 
 UNREADABLE = (EngineError, msgspec.DecodeError, UnicodeDecodeError, ValueError)
-"""What reading rows raises that are not records."""
+"""Errors of reading rows that are not records."""
 
 ParentMap = Mapping[str, tuple[str, ...]]
 """The parents of revisions."""
 
 
 class InspectedPlace(ABC):
-    """At one place."""
+    """The tables and rows at one place."""
 
     @abstractmethod
     def describe_foreign_objects(self, *, with_links: bool = False) -> str:
-        """What stands there beside our tables, or instead of them; empty for nothing.
+        """Describe the first object that is not one of our tables; return an empty text if all are
+        ours.
 
-        `with_links`: the table of links may. Raises `SchemaTooNew`. Nothing else may be asked
-        before.
+        With `with_links`, the table of links is also allowed. Raises `SchemaTooNew`. Call this
+        before any other method.
         """
 
     @abstractmethod
     def read_version(self) -> int:
-        """The schema's version; 0 where there is no table."""
+        """Return the version of the schema, or 0 if there are no tables."""
 
     @abstractmethod
     def read_meta(self) -> list[tuple[Any, ...]]:
-        """The first two rows of `vmrag_meta`."""
+        """Return the first two rows of `vmrag_meta`."""
 
     @abstractmethod
     def query_values(self, queries: Sequence[str]) -> list[Any]:
-        """The one value of the first row of each query; None where there is no row."""
+        """Return the single value of the first row of each query, or None if it has no row."""
 
     @abstractmethod
     def changed_rows_sql(self, table: Table, since: str) -> str:
-        """SQL for the rows of a table that differ, with the columns of now as `to_…`."""
+        """Return SQL for the rows of a table that differ, with the current columns as `to_…`."""
 
     @abstractmethod
     def read_stored(self, table: Table, since: str | None) -> Iterator[Row]:
-        """The rows of a table, or those that came or changed `since`.
+        """Yield the rows of a table, or those that were added or changed `since` a revision.
 
-        Raises one of UNREADABLE for one that is no record.
+        Raises one of UNREADABLE for a row that is not a record.
         """
 
     @abstractmethod
@@ -71,7 +72,7 @@ class InspectedPlace(ABC):
     def list_links(self) -> Sequence[Link]: ...
 
     def describe_odd_types(self, since: str | None) -> str:  # noqa: ARG002
-        """What holds something else than its column's type, where an engine allows that."""
+        """Describe a value of another type than its column, if the engine allows such values."""
         return ""
 
     def list_tables(self) -> list[Table]:
@@ -79,34 +80,41 @@ class InspectedPlace(ABC):
         return [table for table in TABLES if table.since <= version]
 
     def read_rows(self, since: str | None) -> Iterator[Row]:
-        """The rows that are records; raises as `stored`."""
+        """Yield the rows of all tables as records.
+
+        Raises one of UNREADABLE for a row that is not one.
+        """
         for table in self.list_tables():
-            for each in self.read_stored(table, since):
-                records.to_row(msgspec.convert(msgspec.structs.asdict(each), type=type(each)))
-                yield each
+            for row in self.read_stored(table, since):
+                records.to_row(msgspec.convert(msgspec.structs.asdict(row), type=type(row)))
+                yield row
 
     def describe_excess_rows(self, limits: Limits) -> str:
-        """What there is too much of, as `more than 10 documents`; empty if nothing."""
+        """Describe which rows exceed the limits, such as `more than 10 documents`, or return an
+        empty text.
+        """
         tables = self.list_tables()
-        counts = self.query_values([f"SELECT count(*) AS v FROM {each.name}" for each in tables])
+        counts = self.query_values([f"SELECT count(*) AS v FROM {table.name}" for table in tables])
         for table, count in zip(tables, counts, strict=True):
             most = limits.collections if table is COLLECTIONS else limits.documents
             if int(count) > most:
-                return f"more than {most:,} {_words(table)}"
+                return f"more than {most:,} {_table_words(table)}"
         return ""
 
     def describe_twins(self) -> str:
-        """What two rows share a name, as a sentence; empty if none.
+        """Describe two rows that share a document name, or return an empty text.
 
-        Two documents of one name could not be told apart. None of our programs makes such an id
+        Two documents of one name could not be distinguished. No vmrag program creates such an id
         twice.
         """
         tables = [table for table in self.list_tables() if table in LOGICAL_TABLES]
-        found = zip(tables, self.query_values([_twins_query(table) for table in tables]), strict=True)
-        return next((f"a row of {each.name} has the name of a document" for each, row in found if row is not None), "")
+        answers = zip(tables, self.query_values([_twins_query(table) for table in tables]), strict=True)
+        return next(
+            (f"a row of {table.name} has the same name as a document" for table, row in answers if row is not None), ""
+        )
 
     def has_longer_text(self, since: str | None, most: int) -> bool:
-        """Whether a text, or one that differs from `since`, is longer than so many bytes."""
+        """Return whether a text, or one that differs from `since`, is longer than `most` bytes."""
         texts = [table for table in self.list_tables() if table in TEXT_TABLES]
         longer = [
             f"{text.name} WHERE octet_length(content) > {most:d}"
@@ -116,17 +124,17 @@ class InspectedPlace(ABC):
         ]
         return any(
             answer is not None
-            for answer in self.query_values([f"SELECT 1 AS v FROM {each} LIMIT 1" for each in longer])
+            for answer in self.query_values([f"SELECT 1 AS v FROM {selection} LIMIT 1" for selection in longer])
         )
 
     def describe_excess_links(self) -> str:
-        """What stands beside links, or what of them is too large; empty if nothing."""
+        """Describe rows other than links, or links above the limits, or return an empty text."""
         tables = self.list_tables()
-        beside = zip(
-            tables, self.query_values([f"SELECT 1 AS v FROM {each.name} LIMIT 1" for each in tables]), strict=True
+        answers = zip(
+            tables, self.query_values([f"SELECT 1 AS v FROM {table.name} LIMIT 1" for table in tables]), strict=True
         )
-        if table := next((each for each, row in beside if row is not None), None):
-            return f"{_words(table)} beside links"
+        if table := next((table for table, row in answers if row is not None), None):
+            return f"{_table_words(table)} next to the links"
         if not self.has_links():
             return ""
         size = " + ".join(f"ifnull(octet_length({struct_field}), 0)" for struct_field in Link.__struct_fields__)
@@ -138,10 +146,10 @@ class InspectedPlace(ABC):
 
 
 class Inspector(ABC):
-    """Looks at revisions that came from elsewhere."""
+    """Inspects revisions that came from elsewhere."""
 
     unreadable: ClassVar[tuple[type[Exception], ...]] = ()
-    """What any look at a head may raise that refuses the head."""
+    """Errors of inspecting a head that refuse the head."""
 
     limits: Limits
 
@@ -150,16 +158,16 @@ class Inspector(ABC):
 
     @abstractmethod
     def can_compare_with(self, revision: str) -> bool:
-        """Whether the revision is here and has our tables, so that another one can be compared
-        with it.
+        """Return whether the revision exists here and has our tables, so that others can be
+        compared with it.
         """
 
     @abstractmethod
     def require_readable_info(self, revision: str) -> None:
-        """Raises where the revision's own message, author and date cannot be read."""
+        """Raise an error if the revision's message, author or date cannot be read."""
 
     def describe_error(self, error: Exception) -> str:
-        """Why a revision is refused that cannot be read."""
+        """Describe why a revision that cannot be read is refused."""
         return error.message if isinstance(error, EngineError) else str(error)
 
     # -- heads of branches
@@ -168,40 +176,45 @@ class Inspector(ABC):
         self,
         heads: Mapping[str, str],
         *,
-        known: Mapping[str, str],
+        checked_heads: Mapping[str, str],
         whose: str = " of the remote",
         may_be_foreign: Callable[[str], bool] = lambda _: False,
     ) -> dict[str, str]:
-        """Look at the heads of a remote's branches, except those that were looked at before
-        (`known`).
+        """Check the heads of a remote's branches, except those that were checked before
+        (`checked_heads`).
 
-        Returns the heads with tables of another program, of the branches that `may_be_foreign`.
-        Raises `KnowledgeRefused`. A newer program's schema is no reason to refuse the rest, because
-        nothing reads it here.
+        Return the heads with tables of another program, for branches that `may_be_foreign` accepts.
+        Raises `KnowledgeRefused`. A newer program's schema is not a reason to refuse the other
+        branches, because nothing reads it here.
         """
         foreign: dict[str, str] = {}
         inspection.require_few_branches(heads, self.limits)
-        seen = {(head, name == LINKS_BRANCH) for name, head in known.items()}  # what is allowed there differs
-        nearby = next((head for name, head in known.items() if name != LINKS_BRANCH), None)
+        seen = {
+            (head, name == LINKS_BRANCH) for name, head in checked_heads.items()
+        }  # the branch of links allows other tables
+        nearby = next((head for name, head in checked_heads.items() if name != LINKS_BRANCH), None)
         for name, head in heads.items():
             of_links = name == LINKS_BRANCH
             if (head, of_links) in seen:
                 continue
             seen.add((head, of_links))
-            where = f"Revision {head[:12]} (KB branch {name[:80]!a}{whose})"
+            where = f"revision {head[:12]} (KB branch {name[:80]!a}{whose})"
             try:
-                ours = self._has_tables(head, where, known.get(name) or nearby, of_links=of_links)
+                ours = self._has_tables(head, where, checked_heads.get(name) or nearby, of_links=of_links)
             except ForeignTables:
                 if not may_be_foreign(name):
                     raise
                 foreign[name] = head
                 continue
             if ours and not of_links:
-                nearby = nearby or head  # what the next one shares with it is not looked at twice
+                nearby = nearby or head  # later branches are compared with this one
         return foreign
 
     def _has_tables(self, head: str, where: str, base: str | None, *, of_links: bool) -> bool:
-        """Whether a head has our tables and is sound. Only what differs from `base` is read."""
+        """Check a head and return whether it has our tables.
+
+        Only the difference from `base` is read.
+        """
         try:
             unreadable = UNREADABLE if of_links else self.unreadable
             with inspection.refusing_head(where, self.limits, *unreadable), self.open_place(head) as look:
@@ -233,19 +246,19 @@ class Inspector(ABC):
     # -- single revisions
 
     def require_sound_revisions(self, new: ParentMap, sound: RowCheck) -> None:
-        """Look at all rows of new revisions: of each, what it has changed since its first parent.
+        """Check all rows of new revisions: for each, those that changed since its first parent.
 
-        Raises `KnowledgeRefused`, but `SchemaTooNew` for what a newer program wrote.
+        Raises `KnowledgeRefused`, or `SchemaTooNew` for revisions of a newer program.
         """
         inner = list_inner_revisions(new)
         for parent in {parents[0] for parents in new.values()} - new.keys():
-            self._examine(parent)  # otherwise nothing could be said about what has changed since
-        for each in TopologicalSorter(new).static_order():
-            if each in new:
-                self._examine(each, sound, since=new[each][0] if each in inner else None)
+            self._check_revision(parent)  # the parent must be readable to compare with it
+        for revision in TopologicalSorter(new).static_order():
+            if revision in new:
+                self._check_revision(revision, sound, since=new[revision][0] if revision in inner else None)
 
-    def _examine(self, revision: str, sound: RowCheck | None = None, *, since: str | None = None) -> None:
-        """The schema of a revision and, with `sound`, its rows, or those that changed `since`."""
+    def _check_revision(self, revision: str, sound: RowCheck | None = None, *, since: str | None = None) -> None:
+        """Check the schema of a revision and, with `sound`, its rows (or those changed `since`)."""
         try:
             with self.open_place(revision) as look:
                 _require_schema(look, revision)
@@ -265,7 +278,7 @@ class Inspector(ABC):
         if twins := look.describe_twins():
             raise inspection.vetting_error(twins, revision)
         if look.has_longer_text(since, self.limits.text_bytes):
-            raise inspection.vetting_error("it holds a document that is too long", revision)
+            raise inspection.vetting_error("it holds a document above the size limit", revision)
 
 
 def _require_links(look: InspectedPlace, where: str) -> None:
@@ -280,38 +293,36 @@ def _require_schema(look: InspectedPlace, revision: str) -> None:
     if odd or not (version := look.read_version()):
         raise inspection.vetting_error(odd or "it has no tables", revision)
     if look.read_meta() != [("schema_version", str(version))]:
-        raise inspection.vetting_error(f"its schema does not call itself version {version}", revision)
+        raise inspection.vetting_error(f"its vmrag_meta does not contain schema version {version}", revision)
 
 
 def list_inner_revisions(new: ParentMap) -> set[str]:
-    """The revisions that others descend from."""
+    """Return the revisions from which others descend."""
     return {parent for parents in new.values() for parent in parents}
 
 
 def name_vetted_heads(new: ParentMap) -> dict[str, str]:
-    """The new revisions that no other one descends from, by the names of branches for them."""
+    """Return the new revisions from which no other descends, by names of branches for them."""
     inner = list_inner_revisions(new)
-    return {f"vetted-{number}": each for number, each in enumerate(each for each in new if each not in inner)}
+    return {f"vetted-{number}": head for number, head in enumerate(head for head in new if head not in inner)}
 
 
 def collect_new_ancestors(
-    parents: Mapping[str, tuple[str, ...]], heads: Collection[str], known: Collection[str]
+    parents: Mapping[str, tuple[str, ...]], heads: Collection[str], known_revisions: Collection[str]
 ) -> dict[str, tuple[str, ...]]:
-    """What is not known of these revisions and their ancestors."""
-    found: dict[str, tuple[str, ...]] = {}
-    left = list(heads)
-    while left:
-        revision = left.pop()
-        if revision not in found and revision not in known:
-            found[revision] = parents.get(revision, ())  # a shallow clone has less than it names
-            left += found[revision]
-    return found
+    """Return those of the heads and their ancestors that are not known, with their parents."""
+    ancestors: dict[str, tuple[str, ...]] = {}
+    stack = list(heads)
+    while stack:
+        revision = stack.pop()
+        if revision not in ancestors and revision not in known_revisions:
+            ancestors[revision] = parents.get(revision, ())  # a shallow clone lacks some parents
+            stack += ancestors[revision]
+    return ancestors
 
 
 def _twins_query(table: Table) -> str:
-    """SQL that finds an id of a `tables.LOGICAL` table in `documents`, in a collection of its
-    kind.
-    """
+    """Return SQL that finds an id of a logical table in `documents`, in its kind of collection."""
     prefix = logical.collections_prefix(table)
     after = prefix[:-1] + chr(ord(prefix[-1]) + 1)
     return (
@@ -320,5 +331,5 @@ def _twins_query(table: Table) -> str:
     )
 
 
-def _words(table: Table) -> str:
+def _table_words(table: Table) -> str:
     return table.name.replace("_", " ")

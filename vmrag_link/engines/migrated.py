@@ -1,9 +1,9 @@
-"""What revisions are called since the knowledge base was migrated to another engine.
+"""Names of revisions after a migration to another engine.
 
-Pins of older code commits go on naming revisions of the engine of before. `read_pin` is the one
-place where such a name becomes the revision that is here: whatever reads a pin goes through it. The
-names lie in a file beside the knowledge base. It is made of the branch `vmrag_migrated`, of rows
-that were checked (`ops.remotes.revision_map`).
+Pins of older code commits still contain revisions of the previous engine. `read_pin` is the only
+place that translates such a revision to the current one, so all code that reads a pin calls it. The
+names are in a file next to the knowledge base. It is built from the branch `vmrag_migrated`, from
+rows that were checked (`ops.remotes.revision_map`).
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ _HEADER = "vmrag-migrated 1"
 
 
 def read_pin(kb: Path, data: bytes, *, source: str = PIN_NAME) -> Pin:
-    """The pin, naming the revision that its own became in the knowledge base of a folder.
+    """Parse a pin, and translate its revision to the one in the knowledge base of a folder.
 
-    Raises `PinMalformed`, as `pin.parse`.
+    Raises `PinMalformed`.
     """
     pin = pins.parse_pin(data, source=source)
     revision = translate_revision(kb, pin.dolt_commit)
@@ -34,7 +34,7 @@ def read_pin(kb: Path, data: bytes, *, source: str = PIN_NAME) -> Pin:
 
 
 def try_read_pin(kb: Path, data: bytes | None) -> Pin | None:
-    """Return a pin as `read_pin` reads it, or None if there is none that can be read."""
+    """Return the pin, or None if there is none that can be parsed."""
     try:
         return read_pin(kb, data) if data is not None else None
     except PinMalformed:
@@ -42,28 +42,30 @@ def try_read_pin(kb: Path, data: bytes | None) -> Pin | None:
 
 
 def translate_revision(kb: Path, revision: str) -> str:
-    """What a revision became in the knowledge base of a folder; itself where it was not
-    migrated.
+    """Return the revision that replaced this one in the knowledge base of a folder.
+
+    Return the revision itself if it was not migrated.
     """
     for engine in MAP_NAMES:
         stamp = read_file_stamp(map_path(kb, engine))
         if stamp is not None and engine == detect_engine(kb):
-            return _names(str(map_path(kb, engine)), stamp)[1].get(revision, revision)
+            return _read_map(str(map_path(kb, engine)), stamp)[1].get(revision, revision)
     return revision
 
 
 def map_path(kb: Path, engine: EngineName) -> Path:
-    """Where the names lie for a knowledge base of an engine.
+    """Return the path of the file with the names for a knowledge base of an engine.
 
-    Each has its own: a migration makes it before its knowledge base takes the other one's place.
+    Each engine has its own file: a migration writes it before the new knowledge base replaces the
+    old one.
     """
     return kb / MAP_NAMES[engine]
 
 
 def read_map_head(kb: Path, engine: EngineName) -> str:
-    """The head of `vmrag_migrated` of which the file was made; empty where there is none."""
+    """Return the head of `vmrag_migrated` from which the file was built, or an empty text."""
     stamp = read_file_stamp(map_path(kb, engine))
-    return "" if stamp is None else _names(str(map_path(kb, engine)), stamp)[0]
+    return "" if stamp is None else _read_map(str(map_path(kb, engine)), stamp)[0]
 
 
 def write_map(kb: Path, engine: EngineName, head: str, names: Mapping[str, str]) -> None:
@@ -75,9 +77,10 @@ MAP_NAMES: Mapping[EngineName, str] = {"doltlite": "migrated.doltlite", "dolt": 
 
 
 @functools.lru_cache(4)
-def _names(file: str, _: FileStamp) -> tuple[str, Mapping[str, str]]:
-    """The head that a file stands for, and its names. One of another format counts as empty: it
-    is made again.
+def _read_map(file: str, _: FileStamp) -> tuple[str, Mapping[str, str]]:
+    """Return the head of a file and its names.
+
+    A file of another format is empty: it will be rebuilt.
     """
     try:
         first, *lines = Path(file).read_text("ascii").splitlines()

@@ -1,7 +1,7 @@
-"""Which engine a knowledge base's folder holds, and the way to it.
+"""Functions that detect, open, create, join and clone a knowledge base.
 
-An engine's modules are imported when a knowledge base of it is opened: a command on the embedded
-engine does not load the other one.
+The modules of an engine are imported when a knowledge base of it is opened, so a command on the
+embedded engine does not load Dolt's.
 """
 
 from __future__ import annotations
@@ -18,13 +18,15 @@ NO_ACCESS = DoltAccess()
 
 
 def engine_exists(folder: Path) -> bool:
-    """Whether `open_engine` would find something."""
+    """Return whether the folder holds a knowledge base that `open_engine` would find."""
     return detect_engine(folder) is not None
 
 
 def is_lost(folder: Path) -> bool:
-    """Return whether the engine's file or repository is missing, and other files show that it was
-    in the folder. A creation that was killed leaves only locks and what was unfinished.
+    """Return whether the engine's file or repository is missing although other files show it
+    existed.
+
+    A killed creation leaves only locks and unfinished files.
     """
     if engine_exists(folder) or not folder.is_dir():
         return False
@@ -33,9 +35,9 @@ def is_lost(folder: Path) -> bool:
 
 
 def read_stamp(folder: Path) -> Stamp:
-    """Equal to an earlier one only if nothing was written here in between, by anybody.
+    """Return a value that differs from earlier ones if any program wrote in this folder in between.
 
-    Nothing is opened for it, so what others write to a server does not show.
+    This opens nothing, so writes of other clients to a server do not show.
     """
     name = detect_engine(folder)
     try:
@@ -47,15 +49,15 @@ def read_stamp(folder: Path) -> Stamp:
 def open_engine(
     folder: Path, *, lock_timeout: float = 30.0, limits: Limits = USUAL_LIMITS, access: DoltAccess = NO_ACCESS
 ) -> Engine:
-    """Open an existing knowledge base; nothing is ever created.
+    """Open an existing knowledge base. This never creates one.
 
-    `lock_timeout`: seconds to wait for another writer. Raises `NotInitialized`, `SchemaTooNew`,
-    `EngineFailed` for what is no knowledge base, `DoltMissing`, and `ConfigInvalid` where it is on
-    a server and no settings that count name one.
+    `lock_timeout` is in seconds, to wait for another writer. Raises `NotInitialized`,
+    `SchemaTooNew`, `EngineFailed` if the files are not a knowledge base, `DoltMissing`, and
+    `ConfigInvalid` if it is on a server and no trusted setting gives its address.
     """
     name = detect_engine(folder)
     if name is None:
-        raise NotInitialized(f"There is no knowledge base in {folder}.", hint="vmrag init --knowledge-base")
+        raise NotInitialized(f"no knowledge base found in {folder}.", hint="vmrag init --knowledge-base")
     if name == "doltlite":
         from vmrag_link.engines.doltlite.engine import DoltliteEngine
 
@@ -68,11 +70,11 @@ def open_engine(
 def create_engine(
     name: EngineName, folder: Path, *, author: str, date: str, access: DoltAccess = NO_ACCESS, origin: str = ""
 ) -> Engine:
-    """Make a knowledge base whose first revision holds the empty tables.
+    """Create a knowledge base whose first revision holds the empty tables.
 
-    `author` is `Name <email>`, `date` ISO UTC. `origin`: the first revision of another engine's
-    knowledge base that this one continues; then equal arguments give equal revisions. Raises
-    `AlreadyInitialized`, and as `require`.
+    `author` is `Name <email>`, `date` is ISO UTC. `origin` is the first revision of another
+    engine's knowledge base that this one continues; then equal arguments give equal revisions.
+    Raises `AlreadyInitialized` and the errors of `require_runnable`.
     """
     require_runnable(name, access)
     if name == "doltlite":
@@ -85,9 +87,9 @@ def create_engine(
 
 
 def join_server_database(folder: Path, access: DoltAccess) -> Engine:
-    """Use the knowledge base that the Dolt server of `access` has already.
+    """Use the existing knowledge base in the Dolt server's database that `access` describes.
 
-    Raises `AlreadyInitialized`, `KnowledgeMissing`, and as `require`.
+    Raises `AlreadyInitialized`, `KnowledgeMissing` and the errors of `require_runnable`.
     """
     require_runnable("dolt", access)
     from vmrag_link.engines.dolt import server_database
@@ -99,9 +101,9 @@ def join_server_database(folder: Path, access: DoltAccess) -> Engine:
 def clone_engine(
     name: EngineName, folder: Path, remote: str, url: str, *, limits: Limits, access: DoltAccess = NO_ACCESS
 ) -> Engine:
-    """Make a knowledge base of what `url` holds, for which `remote` is the short name.
+    """Create a knowledge base from the contents at `url`; `remote` becomes its short name.
 
-    Raises as `create` and `Engine.fetch`.
+    Raises the errors of `create_engine` and `Engine.fetch`.
     """
     require_runnable(name, access)
     if name == "doltlite":
@@ -114,10 +116,9 @@ def clone_engine(
 
 
 def require_runnable(name: EngineName, access: DoltAccess) -> None:
-    """Raise `DoltMissing`, `ConfigInvalid`, or `EngineFailed` for the embedded one, where this
-    machine cannot run an engine.
+    """Raise an error if this machine cannot run an engine. Call this before you change anything.
 
-    To be asked before anything is changed.
+    The errors are `DoltMissing`, `ConfigInvalid`, and `EngineFailed` for the embedded engine.
     """
     if name == "doltlite":
         from vmrag_link.engines.doltlite import library

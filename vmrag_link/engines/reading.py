@@ -1,5 +1,6 @@
-"""Documents and collections at one place, a revision or a working set: those that are stored as
-such, and the rows that are shown as documents.
+"""Documents and collections at one place, a revision or a working set.
+
+Documents are rows of the table `documents`, and rows of logical tables that are shown as documents.
 """
 
 from __future__ import annotations
@@ -15,27 +16,34 @@ from vmrag_link.models import Document, DocumentHeader, DocumentTable, Row
 
 
 class PlaceRows(LogicalRows):
-    """`Engine` has the contracts of what reads; nothing is there where there are no tables."""
+    """Reads the rows at a place.
+
+    `Engine` documents its methods. Without tables, all results are empty.
+    """
 
     @property
     @abstractmethod
     def version(self) -> int:
-        """The schema's version; 0 where there is no table. Raises as `BaseSession.require`."""
+        """The version of the schema, or 0 without tables.
+
+        Raises `RevisionMissing`, `BranchMissing`, `KnowledgeRefused` and `SchemaTooNew`.
+        """
 
     @abstractmethod
     def read_table(self, table: Table, ids: Iterable[str] | None = None) -> Iterator[Row]:
-        """The rows of a table with one key, sorted by it; none where the schema is older."""
+        """Yield the rows of a table with one key column in its order; none for an older schema."""
 
     @abstractmethod
     def read_stored(
         self, columns: Sequence[str], collection: str | None, ids: Iterable[str] | None
     ) -> Iterator[Sequence[Any]]:
-        """The rows of `documents`, sorted by key. Ask only where there are tables."""
+        """Yield the rows of `documents`, sorted by key. Call this only if there are tables."""
 
     @abstractmethod
     def select_texts(self, columns: Sequence[str], conditions: Mapping[str, str]) -> Iterator[Sequence[str]]:
-        """Texts of a collection's rows of `documents`, sorted by id: those for which each of the
-        conditions, as `doc_id >=`, holds for its value.
+        """Yield text columns of a collection's rows of `documents`, sorted by id.
+
+        `conditions` maps each condition, such as `doc_id >=`, to the value for which it must hold.
         """
 
     @abstractmethod
@@ -43,8 +51,8 @@ class PlaceRows(LogicalRows):
 
     @abstractmethod
     def read_past_rows(self, table: Table, columns: Sequence[str], key: Mapping[str, str]) -> Iterator[Sequence[Any]]:
-        """Of each revision that this one reaches and that has the row: its hash, and these
-        columns.
+        """Yield the hash and these columns for each revision in this one's history that has the
+        row.
         """
 
     def read_documents(
@@ -69,26 +77,28 @@ class PlaceRows(LogicalRows):
         return next(self.read_documents(collection, [doc_id]), None)
 
     def list_sources(self, collection: str) -> list[tuple[str, str]]:
-        asked = {"collection_name =": collection, "source <>": ""}
-        found = self.select_texts(("collection_name", "doc_id", "source"), asked) if self.version else ()
-        return [(doc_id, source) for _, doc_id, source in found]
+        conditions = {"collection_name =": collection, "source <>": ""}
+        rows = self.select_texts(("collection_name", "doc_id", "source"), conditions) if self.version else ()
+        return [(doc_id, source) for _, doc_id, source in rows]
 
     def list_ids(self, collection: str, prefix: str) -> list[str]:
-        asked = {"collection_name =": collection, "doc_id >=": prefix, "doc_id <": prefix_end(prefix)}
-        found = self.select_texts(("collection_name", "doc_id"), asked) if self.version else ()
-        return [doc_id for _, doc_id in found]
+        conditions = {"collection_name =": collection, "doc_id >=": prefix, "doc_id <": prefix_end(prefix)}
+        rows = self.select_texts(("collection_name", "doc_id"), conditions) if self.version else ()
+        return [doc_id for _, doc_id in rows]
 
     def count_documents(self, collection: str | None) -> int:
         return self.count_stored(collection) + self.count_logical_documents(collection) if self.version else 0
 
     def read_history(self, collection: str, doc_id: str) -> dict[str, DocumentHeader]:
-        """The document in each revision that this one reaches and that has it, by key: a tenth of a
-        millisecond a revision.
+        """Return the document's header in each revision of this one's history that has it, by
+        revision.
+
+        Takes a tenth of a millisecond per revision.
         """
         if not self.version:
             return {}
         key = {"collection_name": collection, "doc_id": doc_id}
-        found = {
+        headers = {
             revision: records.parse_header(row)
             for revision, *row in self.read_past_rows(DOCUMENTS, HEADER_COLUMNS, key)
         }
@@ -99,5 +109,5 @@ class PlaceRows(LogicalRows):
                 values = dict(zip(columns, row, strict=True))
                 document = records.parse_logical_document(implied, [values.get(name, "") for name in implied.columns])
                 if document.collection == collection:
-                    found[revision] = document.header
-        return found
+                    headers[revision] = document.header
+        return headers

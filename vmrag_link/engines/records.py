@@ -1,4 +1,7 @@
-"""The one place where rows become records, and records rows; and documents by their keys."""
+"""Conversion between rows and records, and reading of documents by key.
+
+This is the only module that does this conversion.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,7 @@ import msgspec
 from vmrag_link import terminal_text
 from vmrag_link.engines import logical
 from vmrag_link.engines.base import RowSource
-from vmrag_link.engines.tables import COLLECTIONS, DOCUMENTS, HEADER_COLUMNS, PROJECTS, ROWS_HINT, Table
+from vmrag_link.engines.tables import COLLECTIONS, DOCUMENTS, HEADER_COLUMNS, PROJECTS, ROWS_HINT, Table, find_table
 from vmrag_link.errors import ContentRefused, RowsInvalid, quoted
 from vmrag_link.models import (
     EXTERNAL,
@@ -30,7 +33,7 @@ from vmrag_link.models import (
 )
 
 Value = str | int | None
-"""What a column holds, and a statement takes."""
+"""The value of a column or of a statement's argument."""
 
 _DISTANCES = get_args(Distance)
 _NAME_LENGTH = 255
@@ -38,68 +41,75 @@ _MOST_SHOWN = 300
 
 
 def require_storable(text: str, what: str) -> str:
-    """The text, if every engine stores it as it is. Raises `ContentRefused` that names `what`."""
+    """Return the text if every engine can store it exactly.
+
+    Raises `ContentRefused`, whose message begins with `what`.
+    """
     if "\0" in text:
         at = text.index("\0") + 1
-        hint = "Remove it; no database stores it exactly."
-        raise ContentRefused(f"{what} holds a NUL character, at character {at}.", hint=hint)
+        hint = "remove it, because no database stores it exactly"
+        raise ContentRefused(f"{what} contains a NUL character at position {at}.", hint=hint)
     try:
         text.encode()
     except UnicodeEncodeError as error:
         raise ContentRefused(
-            f"{what} holds a lone surrogate at character {error.start + 1}.",
-            hint="Decode the source with its right encoding.",
+            f"{what} contains a lone surrogate at position {error.start + 1}.",
+            hint="decode the source with its correct encoding",
         ) from error
     return text
 
 
 def to_row(record: Row) -> tuple[Value, ...]:
-    """What is stored of a record, in the order of `Table.columns`. Raises `ContentRefused`."""
+    """Return the stored values of a record, in the order of `Table.columns`.
+
+    Raises `ContentRefused`.
+    """
     if isinstance(record, Collection):
         return collection_row(record)
     return document_row(record) if isinstance(record, Document) else project_row(record)
 
 
 def collection_row(collection: Collection) -> tuple[Value, ...]:
-    what = f"Collection {collection.name!r}"
-    _name(collection.name, what)
+    what = f"collection {collection.name!r}"
+    _require_name_length(collection.name, what)
     fields = msgspec.structs.astuple(
         msgspec.structs.replace(collection, chunking=encode_canonical_json(collection.chunking))
     )
-    return _exact_fields(what, COLLECTIONS.columns, fields)
+    return _require_storable_fields(what, COLLECTIONS.columns, fields)
 
 
 def document_row(document: Document) -> tuple[Value, ...]:
-    what = f"Document {document.collection}/{document.doc_id}"
-    _name(document.collection, what)
-    _name(document.doc_id, what)
-    table = logical.find_document_table(document)
+    what = f"document {document.collection}/{document.doc_id}"
+    _require_name_length(document.collection, what)
+    _require_name_length(document.doc_id, what)
+    table = find_table(document)
     fields = msgspec.structs.astuple(document)[:-1] if table is DOCUMENTS else logical.row_from_document(document)
-    return _exact_fields(what, table.columns, fields)
+    return _require_storable_fields(what, table.columns, fields)
 
 
 def project_row(project: Project) -> tuple[Value, ...]:
-    what = f"Project {project.project_id}"
-    _name(project.project_id, what)
-    return _exact_fields(what, PROJECTS.columns, msgspec.structs.astuple(project))
+    what = f"project {project.project_id}"
+    _require_name_length(project.project_id, what)
+    return _require_storable_fields(what, PROJECTS.columns, msgspec.structs.astuple(project))
 
 
 def link_row(link: Link) -> tuple[str, ...]:
     fields = msgspec.structs.asdict(link)
-    return tuple(require_storable(text, f"The link of {link.git_commit}: {name}") for name, text in fields.items())
+    return tuple(require_storable(text, f"the link of {link.git_commit}: {name}") for name, text in fields.items())
 
 
 @functools.cache
 def column_defaults(table: Table) -> Mapping[str, Value]:
-    """What a column stands for where another program left it NULL; keys and `content_hash`, which
-    follows from the text, have none.
+    """Return the value of each column that another program left NULL.
+
+    Keys have no default, and neither has `content_hash`, which follows from the text.
     """
     if table is COLLECTIONS:
         empty = collection_row(Collection("-"))
     elif table is PROJECTS:
         empty = project_row(Project("-"))
     else:
-        empty = document_row(Document("-", "-", "", "", "", table=table.name))  # type: ignore[arg-type]  # one of them
+        empty = document_row(Document("-", "-", "", "", "", table=table.name))  # type: ignore[arg-type]  # a DocumentTable
     values = dict(zip(table.columns, empty, strict=True))
     return {
         name: value for name, value in values.items() if name not in (*table.columns[: table.key_count], "content_hash")
@@ -107,31 +117,32 @@ def column_defaults(table: Table) -> Mapping[str, Value]:
 
 
 def canonicalize_metadata(text: str) -> str:
-    """The canonical JSON of a metadata that another program wrote.
+    """Return the canonical JSON of metadata that another program wrote.
 
-    Raises `ValueError`, whose message completes `metadata …`, for what is no object, or cannot be
-    stored exactly.
+    Raises `ValueError` if it is not an object or cannot be stored exactly. The message completes
+    `metadata …`.
     """
     try:
         if encode_canonical_json(msgspec.json.decode(text, type=dict[str, Any])) == text:
             return text
     except (ValueError, RecursionError):
-        pass  # the careful parser says what is wrong
+        pass  # `json_from_user` raises a better error
     value = parse_user_json(text)
     if not isinstance(value, dict):
-        raise ValueError("is not the JSON of an object")  # noqa: TRY004  a value of a stranger's
+        raise ValueError("is not the JSON of an object")  # noqa: TRY004  the value is untrusted data
     return encode_canonical_json(value)
 
 
 def invalid_row_error(table: Table, key: Sequence[object], column: str, why: str) -> RowsInvalid:
-    """The error for a row that cannot be taken; `why` completes `its COLUMN …`. A stranger's words
-    may be in both.
+    """Return the error for a row that must be refused. `why` completes `its COLUMN …`.
+
+    Key and `why` may contain untrusted text.
     """
     name = "/".join(map(str, key))
     shown, why = terminal_text.escape_line(name), terminal_text.escape_line(why)[:_MOST_SHOWN].rstrip(".")
     return RowsInvalid(
-        f"The row {shown!r} of the table {table.name} cannot be taken: its {column} {why}.",
-        hint=f"Put it right where it was written, or give up what it holds: vmrag restore {quoted(name)}",
+        f"invalid row {shown!r} in table {table.name}: its {column} {why}.",
+        hint=f"correct the row with the program that wrote it, or discard it: vmrag restore {quoted(name)}",
         table=table.name,
         row=name,
         column=column,
@@ -140,27 +151,31 @@ def invalid_row_error(table: Table, key: Sequence[object], column: str, why: str
 
 
 def parse_collection(row: Sequence[Any]) -> Collection:
-    """A record from a row of the table `collections`.
+    """Return the record of a row of the table `collections`.
 
-    A stranger may have written it: impossible values are refused.
+    The row may be from an untrusted program. Raises `RowsInvalid` for impossible values.
     """
     _require_types(COLLECTIONS, COLLECTIONS.columns, row)
     name, kind, metadata, function, model, dimensions, distance, chunking, created_at, import_base = row
     if distance not in _DISTANCES:
-        raise invalid_row_error(COLLECTIONS, [name], "distance", f"is {distance!r}, which this program does not know")
+        raise invalid_row_error(
+            COLLECTIONS, [name], "distance", f"is {distance!r}, which this version does not support"
+        )
     try:
         pieces = msgspec.json.decode(chunking, type=Chunking)
     except ValueError as error:
-        raise invalid_row_error(COLLECTIONS, [name], "chunking", f"is none that this program knows: {error}") from error
+        raise invalid_row_error(
+            COLLECTIONS, [name], "chunking", f"is not supported by this version: {error}"
+        ) from error
     if pieces.strategy == "code":
-        raise invalid_row_error(COLLECTIONS, [name], "chunking", "is that of code, which is never stored")
+        raise invalid_row_error(COLLECTIONS, [name], "chunking", "has the strategy of code, which is never stored")
     if kind in (SOURCE, EXTERNAL):
         raise invalid_row_error(COLLECTIONS, [name], "kind", f"is {kind!r}, which is never stored")
     return Collection(name, kind, metadata, function, model, dimensions, distance, pieces, created_at, import_base)
 
 
 def parse_record(table: Table, row: Sequence[Any]) -> Row:
-    """A record from a row of any table, in the order of `Table.columns`."""
+    """Return the record of a row of any table. The row is in the order of `Table.columns`."""
     if table is COLLECTIONS:
         return parse_collection(row)
     if table is DOCUMENTS:
@@ -172,37 +187,40 @@ def parse_record(table: Table, row: Sequence[Any]) -> Row:
 
 
 def primary_key(row: Row) -> str:
-    """Of a row of any table but `documents`, which has two."""
+    """Return the key of a row of a table with one key column (every table except `documents`)."""
     return row.doc_id if isinstance(row, Document) else row.key
 
 
 def parse_logical_document(table: Table, row: Sequence[Any]) -> Document:
-    """A record from a row of one of the tables `tables.LOGICAL`."""
+    """Return the document of a row of one of `tables.LOGICAL_TABLES`."""
     _require_types(table, table.columns, row)
     try:
         return logical.document_from_row(table, row)
-    except (ValueError, RecursionError) as error:  # of metadata that is no JSON object, or holds what is none
+    except (ValueError, RecursionError) as error:  # the metadata is not a JSON object, or is nested too deeply
         raise invalid_row_error(table, row[:1], "metadata", f"cannot be read: {error}") from error
 
 
 def parse_document(row: Sequence[Any]) -> Document:
-    """A record from a row of the table `documents`."""
+    """Return the document of a row of the table `documents`."""
     _require_types(DOCUMENTS, DOCUMENTS.columns, row)
     return Document(*row)
 
 
 def parse_header(row: Sequence[Any]) -> DocumentHeader:
-    """A record from a row of HEADER_COLUMNS."""
+    """Return the header of a row of HEADER_COLUMNS."""
     _require_types(DOCUMENTS, HEADER_COLUMNS, row)
     return DocumentHeader(*row)
 
 
 def require_texts(row: Sequence[Any]) -> Sequence[str]:
-    """The row, if all of it is text: a column takes values of any type. Raises `RowsInvalid`."""
-    for each in row:
-        if type(each) is not str:
+    """Return the row if all its values are texts, because a column accepts any type.
+
+    Raises `RowsInvalid`.
+    """
+    for value in row:
+        if type(value) is not str:
             raise RowsInvalid(
-                f"The knowledge base holds a row with {_kind(each)} where no command of ours writes that.",
+                f"the knowledge base holds a row with {_describe_kind(value)}, which no vmrag command writes there.",
                 hint=ROWS_HINT,
             )
     return row
@@ -212,22 +230,25 @@ def _require_types(table: Table, columns: Sequence[str], row: Sequence[Any]) -> 
     for name, value in zip(columns, row, strict=True):
         if type(value) is not (int if name in table.number_columns else str):
             raise invalid_row_error(
-                table, row[: table.key_count], name, f"holds {_kind(value)}, which no command of ours writes there"
+                table,
+                row[: table.key_count],
+                name,
+                f"holds {_describe_kind(value)}, which no vmrag command writes there",
             )
 
 
-def _kind(found: object) -> str:
-    return {bytes: "bytes", int: "a number", float: "a number", str: "a text"}.get(type(found), "nothing")
+def _describe_kind(value: object) -> str:
+    return {bytes: "bytes", int: "a number", float: "a number", str: "a text"}.get(type(value), "nothing")
 
 
-def _name(name: str, what: str) -> None:
+def _require_name_length(name: str, what: str) -> None:
     if not 0 < len(name) <= _NAME_LENGTH:
-        raise ContentRefused(f"{what[:80]}: a name has 1 to {_NAME_LENGTH} characters, this one {len(name)}.")
+        raise ContentRefused(f"{what[:80]}: the name has {len(name)} characters; it must have 1 to {_NAME_LENGTH}.")
 
 
-def _exact_fields(what: str, columns: Sequence[str], fields: Sequence[Any]) -> tuple[Value, ...]:
+def _require_storable_fields(what: str, columns: Sequence[str], fields: Sequence[Any]) -> tuple[Value, ...]:
     named = dict(zip(columns, fields, strict=True))
-    for column in sorted(named, key=lambda column: column != "content"):  # from which a title may be derived
+    for column in sorted(named, key=lambda column: column != "content"):  # a title may be derived from the content
         if isinstance(field := named[column], str):
             require_storable(field, f"{what}: {column}")
     return tuple(fields)
@@ -237,7 +258,10 @@ Key = tuple[str, str]
 
 
 def read_documents_by_key(rows: RowSource, at: At, keys: Iterable[Key]) -> dict[Key, Document]:
-    """Those that are there, with one look-up a collection. All of them are in memory."""
+    """Return the existing documents with these keys. All of them are in memory.
+
+    There is one query per collection.
+    """
     ids: dict[str, list[str]] = {}
     for collection, doc_id in keys:
         ids.setdefault(collection, []).append(doc_id)

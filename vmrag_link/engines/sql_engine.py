@@ -1,6 +1,6 @@
-"""The part of `engines.base.Engine` that every engine for SQL does alike.
+"""The part of `engines.base.Engine` that all SQL engines share.
 
-An engine brings its session, its comparison, its reading and storing of rows, and its transfer.
+An engine adds its session, its comparison, its reading and storing of rows, and its transfer.
 """
 
 from __future__ import annotations
@@ -44,45 +44,47 @@ P = TypeVar("P")
 
 
 class SqlEngine(Engine, ABC, Generic[S, P]):
-    """`Engine` has the contract of each method."""
+    """Base of engines that use SQL. `Engine` documents its methods."""
 
     def __init__(self, session: S) -> None:
         self._session = session
 
-    # -- what an engine does in its own way
+    # -- implemented by each engine
 
     @property
     @abstractmethod
     def _comparison(self) -> RowComparison[S]: ...
 
     @abstractmethod
-    def _rows(self, at: At) -> AbstractContextManager[PlaceRows]: ...
+    def _open_rows(self, at: At) -> AbstractContextManager[PlaceRows]: ...
 
     @abstractmethod
-    def _link_rows(self, place: str, wanted: Mapping[str, str]) -> list[Link]:
-        """The links at a branch or a revision that have these values in these columns."""
+    def _select_links(self, place: str, conditions: Mapping[str, str]) -> list[Link]:
+        """Return the links at a branch or a revision that have these values in these columns."""
 
     @abstractmethod
     def _commit_links(
         self, start: str | None, put: Sequence[Link], remove: Sequence[str], *, message: str, author: str, date: str
     ) -> str | None:
-        """Commit links on their branch, or onto the revision `start`, to which no branch need lead.
+        """Commit links on their branch, or on top of the revision `start`, which may be on no
+        branch.
 
-        The new revision; None if nothing changed. The caller holds the write lock.
+        Return the new revision, or None if nothing changed. The caller holds the write lock.
         """
 
     @abstractmethod
-    def _store(self, place: P, rows: Write) -> None:
-        """Change the rows at a place of the session's; call it in a transaction there."""
+    def _store_rows(self, place: P, rows: Write) -> None:
+        """Change the rows at a place of the session. Call this in a transaction at that place."""
 
-    def _complete(self, place: P, head: str) -> None:
-        """Mend the uncommitted rows of a branch with this head, where other programs write them."""
+    def _complete_rows(self, place: P, head: str) -> None:
+        """Repair the uncommitted rows of a branch with this head, if other programs write here."""
 
     @abstractmethod
     def _begin_merge(self, place: P, joining: str) -> None:
         """Begin a merge in the open transaction: the next commit has `joining` as another parent.
 
-        Rows in conflict stay as they are on this side. Costs by what either changed.
+        Rows in conflict stay as they are on this side. The cost grows with the changes of both
+        sides.
         """
 
     # -- the knowledge base
@@ -150,7 +152,7 @@ class SqlEngine(Engine, ABC, Generic[S, P]):
     # -- anchors
 
     def anchor_revision(self, revision: str, *, reason: str) -> None:
-        records.require_storable(reason, "The reason")
+        records.require_storable(reason, "the reason")
         with self.write_lock("keep a revision"):
             self._session.require_revision(revision)
             self._session.anchor_revision(revision, reason)
@@ -181,12 +183,12 @@ class SqlEngine(Engine, ABC, Generic[S, P]):
         return self._session.find_refusal(revision)
 
     def list_collections(self, at: At) -> list[Collection]:
-        with self._rows(at) as rows:
-            return list(rows.read_table(COLLECTIONS))  # type: ignore[arg-type]  # that is what its rows are
+        with self._open_rows(at) as rows:
+            return list(rows.read_table(COLLECTIONS))  # type: ignore[arg-type]  # rows of this table
 
     def read_projects(self, at: At, *, ids: Iterable[str] | None = None) -> Iterator[Project]:
-        with self._rows(at) as rows:
-            yield from rows.read_table(PROJECTS, ids)  # type: ignore[misc]  # that is what its rows are
+        with self._open_rows(at) as rows:
+            yield from rows.read_table(PROJECTS, ids)  # type: ignore[misc]  # rows of this table
 
     def read_documents(
         self,
@@ -196,36 +198,36 @@ class SqlEngine(Engine, ABC, Generic[S, P]):
         ids: Iterable[str] | None = None,
         table: DocumentTable | None = None,
     ) -> Iterator[Document]:
-        with self._rows(at) as rows:
+        with self._open_rows(at) as rows:
             yield from rows.read_documents(collection, ids, table)
 
     def read_headers(
         self, at: At, *, collection: str | None = None, ids: Iterable[str] | None = None
     ) -> Generator[DocumentHeader, None, None]:
-        with self._rows(at) as rows:
+        with self._open_rows(at) as rows:
             yield from rows.read_headers(collection, ids)
 
     def list_sources(self, at: At, collection: str) -> list[tuple[str, str]]:
-        with self._rows(at) as rows:
+        with self._open_rows(at) as rows:
             return rows.list_sources(collection)
 
     def list_ids(self, at: At, collection: str, *, prefix: str) -> list[str]:
-        with self._rows(at) as rows:
+        with self._open_rows(at) as rows:
             return rows.list_ids(collection, prefix)
 
     def find_document(self, at: At, collection: str, doc_id: str) -> Document | None:
-        with self._rows(at) as rows:
+        with self._open_rows(at) as rows:
             return rows.find_document(collection, doc_id)
 
     def require_readable(self, at: At) -> None:
         self._session.require_readable(at)
 
     def count_documents(self, at: At, *, collection: str | None = None) -> int:
-        with self._rows(at) as rows:
+        with self._open_rows(at) as rows:
             return rows.count_documents(collection)
 
     def read_document_history(self, revision: str, collection: str, doc_id: str) -> dict[str, DocumentHeader]:
-        with self._rows(revision) as rows:
+        with self._open_rows(revision) as rows:
             return rows.read_history(collection, doc_id)
 
     def diff(self, old: At, new: At) -> Difference:
@@ -247,8 +249,8 @@ class SqlEngine(Engine, ABC, Generic[S, P]):
         elif self.find_branch(LINKS_BRANCH) is None:
             return []
         values = {"git_commit": git_commit, "dolt_commit": dolt_commit}
-        wanted = {column: value for column, value in values.items() if value is not None}
-        return self._link_rows(at or LINKS_BRANCH, wanted)
+        conditions = {column: value for column, value in values.items() if value is not None}
+        return self._select_links(at or LINKS_BRANCH, conditions)
 
     def write_links(
         self, put: Sequence[Link], *, remove: Sequence[str] = (), message: str, author: str, date: str
@@ -269,16 +271,16 @@ class SqlEngine(Engine, ABC, Generic[S, P]):
     def write(self, branch: str, rows: Write, *, expected: str) -> None:
         with self._session.branch_transaction(branch, f"write to the branch {branch}", expected) as place:
             self._session.note_uncommitted()
-            self._store(place, rows)
+            self._store_rows(place, rows)
 
     def commit(self, branch: str, *, message: str, author: str, date: str, expected: str) -> str:
         with self._session.branch_transaction(branch, f"commit on the branch {branch}", expected) as place:
-            self._complete(place, expected)
+            self._complete_rows(place, expected)
             dirty = self._session.is_dirty(place)
             revision = self._session.commit(place, message, author, date) if dirty else ""
         self._session.note_committed()
         if not dirty:
-            raise NoChanges(f"The branch {branch!r} has nothing to commit.", branch=branch)
+            raise NoChanges(f"branch {branch!r} has nothing to commit.", branch=branch)
         self._session.compact_if_grown()
         return revision
 
@@ -314,30 +316,30 @@ class SqlEngine(Engine, ABC, Generic[S, P]):
             limits.require_parents(made, session.read_parents(made), parents)
         return made
 
-    def _undo_merges(self, revision: str, joined: Sequence[str]) -> dict[str, Write]:
-        """For each revision that is joined, the rows that take back what the engine's merge brings.
+    def _undo_merges(self, revision: str, others: Sequence[str]) -> dict[str, Write]:
+        """Return the rows that undo the changes of the engine's merge, for each joined revision.
 
-        The engine merges its tables, too, so it is required to be ours.
+        The engine also merges the tables of the joined revision, so these must be ours.
         """
-        for each in joined:
-            self._session.require_readable(each)
-        return {each: _undo_merge(self, revision, each) for each in joined}
+        for other in others:
+            self._session.require_readable(other)
+        return {other: _undo_merge(self, revision, other) for other in others}
 
     def _store_merged(self, place: P, taken_back: Mapping[str, Write], rows: Iterable[Write]) -> None:
-        """Join revisions without what they bring, and change the rows; in a transaction."""
+        """Join revisions without their changes, then store the rows. Call this in a transaction."""
         for joining, undo in taken_back.items():
             self._begin_merge(place, joining)
-            self._store(place, undo)
+            self._store_rows(place, undo)
         for row in rows:
-            self._store(place, row)
+            self._store_rows(place, row)
 
     def discard_saved_rows(self, branch: str, *, kept: str, expected: str) -> None:
         with self.write_lock(f"clean the branch {branch}"):
             if self._session.require_head(branch, expected).dirty:
                 if not self.diff(kept, WorkingSet(branch)).is_empty:
                     raise Uncommitted(
-                        f"The revision {kept[:12]} does not hold all uncommitted documents of {branch!r}.",
-                        hint="Commit them: vmrag commit",
+                        f"revision {kept[:12]} does not hold all uncommitted documents of {branch!r}.",
+                        hint="commit them: vmrag commit",
                         branch=branch,
                     )
                 self._session.discard_changes(branch)
@@ -345,22 +347,22 @@ class SqlEngine(Engine, ABC, Generic[S, P]):
 
 
 def _undo_merge(engine: Engine, revision: str, joining: str) -> Write:
-    """The rows that turn the engine's own merge of two revisions into `revision` again.
+    """Return the rows that turn the engine's merge of two revisions into `revision` again.
 
-    An engine merges from its own merge base and cannot be told what to make of it. So whatever
-    `joining` changed since then is undone. Raises `EngineFailed` for unrelated histories.
+    An engine merges from its own merge base and offers no way to choose the result. So everything
+    that `joining` changed since then is undone. Raises `EngineFailed` for unrelated histories.
     """
     base = engine.merge_base(revision, joining)
     if base is None:
         raise EngineFailed(
-            f"The revisions {revision[:12]} and {joining[:12]} have no history in common.",
-            hint="They come from two knowledge bases; take the documents over by: vmrag show, vmrag import",
+            f"revisions {revision[:12]} and {joining[:12]} have no common history.",
+            hint="they are from two knowledge bases; copy documents with: vmrag show, vmrag import",
             revisions=[revision, joining],
         )
     brought = engine.diff(base, joining)
     names = [change.key for change in brought.collections]
     held = {collection.name: collection for collection in engine.list_collections(revision)}
-    documents = {each.key: each for each in _documents_of(engine, revision, brought)}
+    documents = {document.key: document for document in _read_current_documents(engine, revision, brought)}
     projects = {
         project.key: project
         for project in engine.read_projects(revision, ids=[project.key for project in brought.projects])
@@ -375,20 +377,20 @@ def _undo_merge(engine: Engine, revision: str, joining: str) -> Write:
     )
 
 
-def _documents_of(engine: Engine, revision: str, brought: Difference) -> Iterable[Document]:
-    """What a revision holds of the documents of a difference.
+def _read_current_documents(engine: Engine, revision: str, brought: Difference) -> Iterable[Document]:
+    """Yield the documents of a difference as they are in a revision.
 
-    A row of another table may lie in another collection there.
+    There, a row of a logical table may be in another collection.
     """
     for name in dict.fromkeys(change.key[0] for change in brought.documents):
         ids = [change.key[1] for change in brought.documents if change.key[0] == name]
         yield from engine.read_documents(revision, collection=name, ids=ids, table="documents")
     for table in TABLE_OF_KIND.values():
-        ids = [doc_id for name, doc_id in (change.key for change in brought.documents) if _implies(name, table)]
+        ids = [doc_id for name, doc_id in (change.key for change in brought.documents) if _implies_table(name, table)]
         if ids:
             yield from engine.read_documents(revision, ids=ids, table=table)
 
 
-def _implies(collection: str, table: str) -> bool:
-    found = implied_table(collection)
-    return found is not None and found.name == table
+def _implies_table(collection: str, table: str) -> bool:
+    implied = implied_table(collection)
+    return implied is not None and implied.name == table

@@ -4,43 +4,41 @@ from __future__ import annotations
 
 from vmrag_link.models import Collection, Document, Project, Record, Row
 
-ROWS_HINT = (
-    "Ask who pushed it what that is. Revisions that are sound are listed, and pinned, by: vmrag log, vmrag pin REVISION"
-)
-"""What helps where a row that somebody pushed is not ours."""
+ROWS_HINT = "ask who pushed it. Find a sound revision and pin it: vmrag log, vmrag pin REVISION"
+"""The hint for a pushed row that is not ours."""
 
 
 class Table(Record, frozen=True):
-    """A table of the newest version; `columns`, keys first.
+    """A table of the newest version. `columns` begins with the keys.
 
-    They are in the order of the record's fields, but for `LOGICAL` tables.
+    The columns are in the order of the record's fields, except in logical tables.
     """
 
     name: str
     record: type[Record]
     columns: tuple[str, ...]
     number_columns: frozenset[str] = frozenset()
-    """Columns that hold whole numbers; all others hold texts."""
+    """Columns with whole numbers. All others hold texts."""
 
     key_count: int = 1
     since: int = 1
-    """The version of the schema that has it first."""
+    """The first version of the schema with this table."""
     later_columns: tuple[tuple[str, int], ...] = ()
-    """Columns that a later version has first, each with that version."""
+    """Columns that a later version added, each with that version."""
 
     def columns_in(self, version: int) -> tuple[str, ...]:
-        """The columns that the table has in this version."""
+        """Return the columns of the table in this version."""
         later = dict(self.later_columns)
         return tuple(column for column in self.columns if later.get(column, 1) <= version)
 
     def select_list(self, version: int, prefix: str = "") -> list[str]:
-        """All columns as SQL; what a version lacks is empty.
+        """Return all columns as SQL. A column that the version lacks is empty.
 
-        So is what a row lacks that was written before its table had the column.
+        A row that was written before its table had the column also reads as empty.
         """
-        return [self._selected(column, version, prefix) for column in self.columns]
+        return [self._column_sql(column, version, prefix) for column in self.columns]
 
-    def _selected(self, column: str, version: int, prefix: str) -> str:
+    def _column_sql(self, column: str, version: int, prefix: str) -> str:
         since = dict(self.later_columns).get(column)
         if since is None:
             return f"{prefix}{column}"
@@ -71,7 +69,9 @@ KNOWLEDGE_DOCS = Table(
     since=2,
 )
 LOGICAL_TABLES = (ISSUE_LOGS, KNOWLEDGE_DOCS)
-"""Tables whose rows are shown as documents of collections that they imply: `logical`."""
+"""Tables whose rows are shown as documents of the collections that they imply (see
+`engines.logical`).
+"""
 
 TEXT_TABLES = (DOCUMENTS, *LOGICAL_TABLES)
 """Tables whose column `content` holds texts of any length."""
@@ -80,7 +80,7 @@ TABLES = (COLLECTIONS, DOCUMENTS, PROJECTS, *LOGICAL_TABLES)
 
 
 def find_table(row: Row) -> Table:
-    """The table that a record is a row of."""
+    """Return the table that stores a record."""
     if isinstance(row, Document):
         return next(text for text in TEXT_TABLES if text.name == row.table)
     return COLLECTIONS if isinstance(row, Collection) else PROJECTS
@@ -88,13 +88,13 @@ def find_table(row: Row) -> Table:
 
 HEADER_COLUMNS = ("collection_name", "doc_id", "title", "content_hash", "metadata")
 COMPARED_COLUMNS = ("title", "content", "content_hash", "metadata", "source", "source_key", "file_type")
-"""What makes two documents with the same key differ: everything but times."""
+"""The columns in which two different documents with the same key differ: all except times."""
 
 
 def prefix_end(prefix: str) -> str:
-    """The first text, in the order of keys, after all that begin with this one.
+    """Return the first text, in the order of keys, after all texts with this prefix.
 
-    It has a last character, and one that is not the last of Unicode.
+    The prefix is not empty, and its last character is not the last of Unicode.
     """
     following = ord(prefix[-1]) + 1
-    return prefix[:-1] + chr(0xE000 if following == 0xD800 else following)  # noqa: PLR2004  between them nothing is stored
+    return prefix[:-1] + chr(0xE000 if following == 0xD800 else following)  # noqa: PLR2004  surrogates cannot be stored

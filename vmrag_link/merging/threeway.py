@@ -13,7 +13,7 @@ import msgspec
 
 from vmrag_link.engines import logical
 from vmrag_link.engines.base import Engine, Write
-from vmrag_link.engines.tables import DOCUMENTS
+from vmrag_link.engines.tables import DOCUMENTS, find_table
 from vmrag_link.merging.choices import Choices, Decisions
 from vmrag_link.merging.conflicts import COLLECTION, DOCUMENT, PROJECT, Conflict, find_conflict
 from vmrag_link.merging.rows import R
@@ -284,7 +284,7 @@ def _group_by_key(changes: Sequence[DocumentChange]) -> dict[Key, DocumentChange
     }
     for change in changes:
         if change.kind == "added" and change.after and change.after.table != DOCUMENTS.name:
-            before = removed.get((logical.find_document_table(change.after), change.after.doc_id))
+            before = removed.get((find_table(change.after), change.after.doc_id))
             if before:
                 del by_key[change.key]
                 by_key[before.key] = DocumentChange("modified", before.before, change.after)

@@ -230,7 +230,7 @@ def _take(
         theirs = room.fetch_knowledge(engine.name, peer, limits=limits)
         task.advance(1)
     sound = functools.partial(check_row, allowed=services, known=_services_in_use(engine, known))
-    new = engine.vet_revisions(theirs, wanted, known=known, into=room.vetted, limits=limits, sound=sound)
+    new = engine.vet_revisions(theirs, wanted, known_heads=known, into=room.vetted, limits=limits, sound=sound)
     came = [each for each in wanted if each in new]
     if came:
         _anchor(engine, room, came)

@@ -1,7 +1,8 @@
-"""Addresses of remotes: `remote:`, a pin's `dolt_remote`, or the argument of a command; and whether
-one may be contacted unasked, because pin and settings may be a stranger's.
+"""Addresses of remotes: parsing them, and checking whether vmrag may contact them.
 
-What an address can be depends on the engine of the knowledge base.
+An address comes from `remote:`, a pin's `dolt_remote`, or the argument of a command. Pin and
+settings may be untrusted, so a remote is contacted only if git's configuration or the user allows
+it. The engine of the knowledge base decides which forms of addresses are possible.
 """
 
 from __future__ import annotations
@@ -29,77 +30,79 @@ from vmrag_link.pin_values import (
 
 _NETWORK = ("https", "ssh")
 _GIT_SCHEMES = {"git+file": ("file",), "git+http": ("http", *_NETWORK), "git+https": _NETWORK, "git+ssh": _NETWORK}
-"""The transports that git may use, whatever an `insteadOf` or a redirection says.
+"""The transports that git may use, even if an `insteadOf` or a redirection names another one.
 
-None of them is less guarded than the one that was named.
+Each of them is at least as secure as the one in the address.
 """
 
 _ENGINE_SCHEMES = ("file", "http", "https")
 _DOLT_SCHEMES = (*_ENGINE_SCHEMES, "ssh", "aws", "gs", "az", "oci", "oss", "s3")
-"""Cloud buckets and ssh are Dolt's own; nothing of ours was tried on them."""
+"""Dolt itself supports cloud buckets and ssh. vmrag was not tested with them."""
 
 
 class Address(Record, frozen=True):
-    """One remote. git talks to `peer`, or (None) the engine to `url`.
-
-    `key`: its short name in engine and git, made from its URL: a git remote that gets another URL
-    is another place, and so is another ref. `text`: for people, without credentials.
-    """
+    """One remote. git contacts `peer`; without `peer`, the engine contacts `url`."""
 
     key: str
+    """The short name in engine and git, made from the URL.
+
+    A git remote that gets another URL is another place, and so is another ref.
+    """
     text: str
+    """The address to show, without credentials."""
     peer: Peer | None = None
     url: str = ""
 
 
 def list_code_addresses(places: Places, branch: str | None, *, ref: str = DATA_REF, ask: bool = False) -> list[Address]:
-    """The addresses that `git:` names on a code branch, the preferred one first.
+    """Return the addresses that `git:` means on a code branch, the preferred one first.
 
-    `ref`: where they hold the knowledge base.
-
-    Raises `RemoteMissing` where git has no remote.
+    `ref` is the ref with the knowledge base. Raises `RemoteMissing` if git has no remote.
     """
-    return _addresses(places, remotes.list_for_reading(places, branch), ref=ref, ask=ask)
+    return _list_addresses(places, remotes.list_for_reading(places, branch), ref=ref, ask=ask)
 
 
 def list_code_push_addresses(
     places: Places, branch: str | None, *, ref: str = DATA_REF, ask: bool = False
 ) -> list[Address]:
-    """As `of_code`, where `git push` goes to on that branch."""
-    return _addresses(places, remotes.list_for_writing(places, branch), ref=ref, ask=ask)
+    """Return the addresses to which `git push` pushes on a code branch, the preferred one first.
+
+    Raises `RemoteMissing` if git has no remote.
+    """
+    return _list_addresses(places, remotes.list_for_writing(places, branch), ref=ref, ask=ask)
 
 
-def _addresses(places: Places, found: list[str], *, ref: str, ask: bool) -> list[Address]:
-    if found:
-        return [remote_address(places, name, ref=ref, ask=ask) for name in found]
+def _list_addresses(places: Places, names: list[str], *, ref: str, ask: bool) -> list[Address]:
+    if names:
+        return [remote_address(places, name, ref=ref, ask=ask) for name in names]
     if remotes.list_remotes(places):
         raise RemoteMissing(
-            "It is not clear which of the git remotes the knowledge base travels to.",
-            hint="git config vmrag.remote NAME (or see what there is: git remote -v)",
+            "cannot choose one of several git remotes for the knowledge base.",
+            hint="list them: git remote -v; then choose one: git config vmrag.remote NAME",
         )
-    raise RemoteEmpty(
-        "This repository has no git remote that its knowledge base could travel to.", hint="git remote add origin URL"
-    )
+    raise RemoteEmpty("this repository has no git remote.", hint="add one: git remote add origin URL")
 
 
 def remote_address(places: Places, name: str, *, ref: str = DATA_REF, ask: bool = False) -> Address:
-    """A configured git remote, as it is fetched from."""
+    """Return the address of a configured git remote for fetching."""
     return Address(_git_key(remotes.read_url(places, name), ref), name, Peer(name, may_ask=ask, ref=ref))
 
 
 def pushed_address(places: Places, name: str, url: str, *, ref: str = DATA_REF, ask: bool = False) -> Address:
-    """The place to which `git push` goes, as it tells its hook.
+    """Return the address to which `git push` pushes, as it tells its hook.
 
-    Two URLs of one remote are two places; the name stands for the one that is fetched.
+    Two URLs of one remote are two places. The name stands for the one that is fetched.
     """
-    known = name in remotes.list_remotes(places) and remotes.read_url(places, name) == url
-    alone = known and remotes.read_push_urls(places, name) == [url]
-    peer = Peer(name if alone else url, may_ask=ask, ref=ref)
-    return Address(_git_key(url, ref), name if known else remotes.redact_url(url), peer)
+    is_configured = name in remotes.list_remotes(places) and remotes.read_url(places, name) == url
+    is_only = is_configured and remotes.read_push_urls(places, name) == [url]
+    peer = Peer(name if is_only else url, may_ask=ask, ref=ref)
+    return Address(_git_key(url, ref), name if is_configured else remotes.redact_url(url), peer)
 
 
 def list_push_targets(places: Places, address: Address) -> list[Address]:
-    """The places to which `git push` would go: a remote may have several URLs for that."""
+    """Return the places to which `git push` would push, because a remote may have several push
+    URLs.
+    """
     peer = address.peer
     if peer is None or peer.remote not in remotes.list_remotes(places):
         return [address]
@@ -108,38 +111,38 @@ def list_push_targets(places: Places, address: Address) -> list[Address]:
 
 
 def parse_url(text: str, *, engine: EngineName = "doltlite", ask: bool = False) -> Address:
-    """Any other form of `remote:`.
+    """Parse any other form of `remote:`.
 
-    Raises `RemoteInvalid` for anything else and for what only another engine reaches.
+    Raises `RemoteInvalid` for anything else, and for addresses that only another engine can reach.
     """
     if flaw := find_remote_flaw(text):
-        raise RemoteInvalid(f"A remote {flaw}", hint="vmrag remote")
-    scheme = _scheme(text)
+        raise RemoteInvalid(f"invalid remote: it {flaw}", hint="vmrag remote")
+    scheme = _parse_scheme(text)
     seen = remotes.redact_url(text)
     if scheme in _GIT_SCHEMES:
         url = text.removeprefix("git+")
         ref = ENGINE_DATA_REFS[engine]
         return Address(_git_key(url, ref), seen, Peer(url, schemes=_GIT_SCHEMES[scheme], may_ask=ask, ref=ref))
     if scheme in _ENGINE_SCHEMES or (engine == "dolt" and (scheme in _DOLT_SCHEMES or is_hosted_database(text))):
-        return Address(f"url-{_hash(text)}", seen, url=f"file://{_path(text)}" if scheme == "file" else text)
+        return Address(f"url-{_short_hash(text)}", seen, url=f"file://{_url_path(text)}" if scheme == "file" else text)
     raise RemoteInvalid(
-        f"{quote_untrusted(text)} needs the engine dolt; the embedded engine travels by git:, git+https|ssh|file://, file:// or http://.",
-        hint='Write remote: "git:" into .vmrag.yaml, then: vmrag trust',
+        f"{quote_untrusted(text)} needs the engine dolt; the embedded engine supports git:, git+https|ssh|file://, file:// and http://.",
+        hint='set remote: "git:" in .vmrag.yaml, then: vmrag trust',
         remote=text,
     )
 
 
 def local_folder(text: str) -> Path | None:
-    """Where a remote lies that is reached without a network; None for all others."""
-    return Path(_path(text)) if _scheme(text) in ("file", "git+file") else None
+    """Return the folder of a remote that needs no network, or None for all others."""
+    return Path(_url_path(text)) if _parse_scheme(text) in ("file", "git+file") else None
 
 
-def _scheme(text: str) -> str:
+def _parse_scheme(text: str) -> str:
     return text.partition("://")[0] if "://" in text else ""
 
 
-def _path(text: str) -> str:
-    """What git and the engine open, letter by letter: for neither does a `?` or a `#` end it."""
+def _url_path(text: str) -> str:
+    """Return the path that git and the engine open. For both, `?` and `#` are part of the path."""
     return unquote(text.partition("://")[2])
 
 
@@ -152,29 +155,32 @@ def parse_remote(
     ref: str = "",
     ask: bool = False,
 ) -> list[Address]:
-    """A remote on the command line: a git remote (name or URL), a URL, `git:`.
+    """Parse a remote on the command line: a git remote (name or URL), a URL, or `git:`.
 
-    `ref`: where the code's remotes hold the knowledge base, if not where its engine's lie. Raises
-    `RemoteMissing`, `RemoteInvalid`.
+    `ref` is the ref of the code's remotes with the knowledge base, if it is not the engine's.
+    Raises `RemoteMissing` and `RemoteInvalid`.
     """
     data = ENGINE_DATA_REFS[engine]
-    if own := parse_git_ref(text, data=data):
-        return list_code_addresses(places, branch, ref=own, ask=ask)
+    if code_ref := parse_git_ref(text, data=data):
+        return list_code_addresses(places, branch, ref=code_ref, ask=ask)
     if name := remotes.find_name(places, text):
         return [remote_address(places, name, ref=ref or data, ask=ask)]
     if "://" not in text and "/" not in text:
-        raise RemoteMissing(f"There is no git remote {text[:80]!r}.", hint="git remote -v", remote=text)
+        raise RemoteMissing(f"no such git remote: {text[:80]!r}.", hint="git remote -v", remote=text)
     return [parse_url(text, engine=engine, ask=ask)]
 
 
 def _git_key(url: str, ref: str) -> str:
-    """The key of a git repository, by any of its names; a changed password makes no other place."""
+    """Return the key of a git repository, for any of its names.
+
+    A changed password does not change it.
+    """
     place = remotes.redact_url(url)
-    return f"git-{_hash(place if ref == DATA_REF else f'{place} {ref}')}"
+    return f"git-{_short_hash(place if ref == DATA_REF else f'{place} {ref}')}"
 
 
-def _hash(text: str) -> str:
-    import hashlib  # a checkout names no remote
+def _short_hash(text: str) -> str:
+    import hashlib  # a checkout does not need it
 
     return hashlib.sha256(text.encode(errors="surrogateescape")).hexdigest()[:16]
 
@@ -184,19 +190,18 @@ ROOTS_KEY = "vmrag.fileRoot"
 
 
 def require_trusted(places: Places, remote: str, *, accepted: Callable[[], str | None]) -> None:
-    """Raises `RemoteNotTrusted` for a remote that neither git's configuration here names nor the
-    person agreed to.
+    """Raise `RemoteNotTrusted` unless git's configuration here or the user allows the remote.
 
-    `git:` is the code's own remote, which is contacted for the code anyway. `accepted` gives the
-    `remote` of the settings that count here; a folder of this machine that it names must lie below
-    a `vmrag.fileRoot` of git's configuration.
+    `git:` is the code's own remote, which git contacts for the code in any case. `accepted` returns
+    the `remote` of the trusted settings. A local folder in it must also be below a git setting
+    `vmrag.fileRoot`.
     """
     if is_configured_here(places, remote):
         return
     if remote != accepted():
         raise RemoteNotTrusted(
-            f"The remote {quote_untrusted(remote)} was not contacted: nobody here has agreed to it.",
-            hint=f"{_agree(remote)}   (only if you know whose it is)",
+            f"did not contact the untrusted remote {quote_untrusted(remote)}.",
+            hint=f"{_trust_command(remote)}   (only if you know its owner)",
             remote=remote,
         )
     require_below_root(places, remote)
@@ -205,26 +210,26 @@ def require_trusted(places: Places, remote: str, *, accepted: Callable[[], str |
 def require_trusted_for_agent(
     places: Places, remote: str, *, accepted: Callable[[], str | None], agreed: Collection[str]
 ) -> None:
-    """As `require`, for an address in an agent's arguments, which a stranger's text may have put
-    there.
+    """Raise `RemoteNotTrusted` for an address in an agent's arguments, unless the user allows it.
 
-    `agreed` are the addresses that the person confirmed. If asking could help, the error's details
-    hold `ask`: never for a folder outside of the roots, into which a push would write.
+    Untrusted text may have put it there. `agreed` are the addresses that the user confirmed. The
+    details of the error hold `ask` if a question to the user could help. They never do for a folder
+    outside of the roots, because a push would write there.
     """
     if is_configured_here(places, remote):
         return
     require_below_root(places, remote)
     if remote not in agreed and remote != accepted():
         raise RemoteNotTrusted(
-            f"{quote_untrusted(remote)} was not contacted: no remote of this repository has this address, and it is not trusted.",
-            hint=f"{_agree(remote)}   (only if you know whose it is)",
+            f"did not contact {quote_untrusted(remote)}: it is not a remote of this repository, and you have not trusted it.",
+            hint=f"{_trust_command(remote)}   (only if you know its owner)",
             remote=remote,
             ask=True,
         )
 
 
 def is_configured_here(places: Places, remote: str) -> bool:
-    """Whether this machine's git configuration names a remote, as trusted or as the code's."""
+    """Return whether this machine's git configuration has a remote, as trusted or as the code's."""
     return (
         parse_git_ref(remote) is not None
         or remote in read_config_values(places, TRUSTED_KEY)
@@ -233,40 +238,42 @@ def is_configured_here(places: Places, remote: str) -> bool:
 
 
 def require_below_root(places: Places, remote: str) -> None:
-    """Raises `RemoteNotTrusted` for a local folder that is not below a `vmrag.fileRoot` of git's
-    configuration.
-    """
+    """Raise `RemoteNotTrusted` for a local folder outside of each git setting `vmrag.fileRoot`."""
     place = local_folder(remote)
     if place is not None and not is_below_root(places, place):
         raise RemoteNotTrusted(
-            f"The remote {quote_untrusted(remote)} was not opened: it lies outside of the folders that are allowed.",
-            hint=f"{_agree(remote)}   (or all that lies beside it: git config --add {ROOTS_KEY} {quoted(_real(place).parent)})",
+            f"did not open the remote {quote_untrusted(remote)}: it is outside of the allowed folders.",
+            hint=f"{_trust_command(remote)}   (or allow its parent folder: "
+            f"git config --add {ROOTS_KEY} {quoted(_resolve_path(place).parent)})",
             remote=remote,
         )
 
 
 def is_below_root(places: Places, path: Path) -> bool:
-    """Whether a path, links resolved, lies below a `vmrag.fileRoot` of git's configuration."""
-    return any(_real(path).is_relative_to(root) for root in _roots(places))
+    """Return whether a path, with links resolved, is below a git setting `vmrag.fileRoot`."""
+    return any(_resolve_path(path).is_relative_to(root) for root in _list_roots(places))
 
 
-def _agree(remote: str) -> str:
+def _trust_command(remote: str) -> str:
     return f"vmrag remote --trust {quoted(remote)}"
 
 
 def _is_git_remote(places: Places, remote: str) -> bool:
-    """Whether it is one of the configured git remotes by its URL."""
+    """Return whether a remote is the URL of a configured git remote."""
     return remote.startswith("git+") and remote.removeprefix("git+") in read_config_values(
         places, r"remote\..*\.(url|pushurl)"
     )
 
 
-def _roots(places: Places) -> list[Path]:
-    """Only absolute ones: what a relative one is would depend on where a command is started."""
+def _list_roots(places: Places) -> list[Path]:
+    """Return the absolute roots.
+
+    The meaning of a relative one would depend on the current directory.
+    """
     roots = [Path(os.path.expanduser(root)) for root in read_config_values(places, ROOTS_KEY)]  # noqa: PTH111  never raises
-    return [_real(root) for root in roots if root.is_absolute()]
+    return [_resolve_path(root) for root in roots if root.is_absolute()]
 
 
-def _real(path: Path) -> Path:
-    """`..` and links resolved, as far as there is anything; a ring of links is not followed."""
+def _resolve_path(path: Path) -> Path:
+    """Resolve `..` and links as far as the path exists. A ring of links is not followed."""
     return Path(os.path.realpath(path))

@@ -1,7 +1,7 @@
 """An open connection to one remote, by one of two transports.
 
-An engine reaches files and servers by itself (`direct_transport`); git carries what every other
-remote holds (`git_transport`).
+An engine itself reaches files and servers (`direct_transport`). git transfers the knowledge base of
+every other remote (`git_transport`).
 """
 
 from __future__ import annotations
@@ -26,28 +26,28 @@ T = TypeVar("T")
 
 
 class Transport(Protocol):
-    """Call it with the remote's lock held, as `opened` does."""
+    """A connection to a remote. Hold the remote's lock, like `open_transport` does."""
 
     def read_heads(self) -> dict[str, str]:
-        """The remote's branches as of the last fetch or push; empty if that is not known."""
+        """Return the remote's branches as of the last fetch or push; empty if that is not known."""
 
     def fetch(self) -> bool:
-        """Fetch everything that it holds. False: it has no knowledge base.
+        """Fetch everything that the remote holds. Return False if it has no knowledge base.
 
         Raises `RemoteDamaged`, `RemoteTooNew`, `RemoteRejected` for another knowledge base than
-        ours, `KnowledgeRefused` for content that none of our commands makes or that is too large,
-        `FileFailed` where the disk has no room, and the errors of a remote that does not answer.
-        Then nothing has moved, and nothing of it is here.
+        ours, `KnowledgeRefused` for content that no vmrag command writes or that is too large,
+        `FileFailed` if the disk has no room, and the errors of a remote that does not answer. If it
+        raises, nothing has moved, and nothing from the remote is stored here.
         """
 
     def restore_remote(self) -> bool:
-        """Restore an empty remote to its state when it was last fetched, if that is known."""
+        """Restore an empty remote to its state at the last fetch; return False if it is unknown."""
 
     def is_current(self) -> bool:
-        """Ask whether it is still as it was when it was last fetched, without fetching."""
+        """Ask the remote whether it has not changed since it was last fetched, without fetching."""
 
     def push(self, write: Callable[[str], T]) -> T:
-        """Call `write` with a URL to push to; returns its result.
+        """Call `write` with a URL to push to, and return its result.
 
         Raises `RemoteMoved` if the remote has changed since it was last fetched.
         """
@@ -55,11 +55,11 @@ class Transport(Protocol):
 
 @contextlib.contextmanager
 def open_transport(places: Places, engine: Engine, address: Address, *, timeout: float) -> Iterator[Transport]:
-    """An open connection; one process of this repository at a time.
+    """Open a connection. Only one process of this repository has one to the same remote.
 
-    `timeout`: seconds to wait for another.
+    `timeout` is in seconds, to wait for another process.
     """
-    with _alone(places, address, f"talk to {address.text}", timeout):
+    with _remote_lock(places, address, f"talk to {address.text}", timeout):
         yield (
             DirectTransport(engine, address)
             if address.peer is None
@@ -69,20 +69,26 @@ def open_transport(places: Places, engine: Engine, address: Address, *, timeout:
 
 @contextlib.contextmanager
 def open_git_transport(places: Places, engine: Engine, address: Address, *, timeout: float) -> Iterator[GitTransport]:
-    """As `opened`. Raises `RemoteInvalid` for what git does not carry."""
+    """Open a connection to a remote that git transfers.
+
+    Raises `RemoteInvalid` for other remotes.
+    """
     if address.peer is None:
         raise RemoteInvalid(
-            f"Only a remote that git carries can be written anew; {address.text} is not.",
-            hint="Whoever runs a server has it collect its own garbage. For a folder, push to a new one, and name that as"
-            " the setting remote: vmrag push file:///NEW/FOLDER",
+            f"cannot rewrite {address.text}: vmrag only rewrites remotes that git transfers.",
+            hint="a server's administrator collects its garbage. For a folder, push to a new one, and set it as the"
+            " setting remote: vmrag push file:///NEW/FOLDER",
             remote=address.text,
         )
-    with _alone(places, address, f"talk to {address.text}", timeout):
+    with _remote_lock(places, address, f"talk to {address.text}", timeout):
         yield GitTransport(places, engine, address.key, address.peer)
 
 
 def read_remembered_heads(places: Places, engine: Engine, address: Address, *, timeout: float) -> dict[str, str]:
-    """The remote's branches as of the last fetch or push, without network; empty if not known."""
+    """Return the remote's branches as of the last fetch or push; empty if that is not known.
+
+    This does not use the network.
+    """
     if address.peer is None:
         return engine.remote_heads(address.key)
     with open_transport(places, engine, address, timeout=timeout) as peer:
@@ -90,7 +96,7 @@ def read_remembered_heads(places: Places, engine: Engine, address: Address, *, t
 
 
 @contextlib.contextmanager
-def _alone(places: Places, address: Address, purpose: str, timeout: float) -> Iterator[None]:
+def _remote_lock(places: Places, address: Address, purpose: str, timeout: float) -> Iterator[None]:
     sidecar_repo.prepare_folders(places)
     with locks.hold_exclusive(git_transport.lock_path(places, address.key), purpose=purpose, timeout=timeout):
         git_transport.remove_leftovers(places, address.key)
@@ -98,12 +104,12 @@ def _alone(places: Places, address: Address, purpose: str, timeout: float) -> It
 
 
 def is_in_use(places: Places, key: str) -> bool:
-    """Return whether a process talks to a remote now, and may write its copy."""
+    """Return whether a process is connected to a remote, and may write its copy."""
     return locks.is_held(git_transport.lock_path(places, key))
 
 
 def remove_copy(places: Places, key: str, *, timeout: float) -> None:
-    """Remove the copy of a remote. The next operation makes it again."""
+    """Remove the copy of a remote. The next operation creates it again."""
     with locks.hold_exclusive(
         git_transport.lock_path(places, key), purpose="remove the copy of a remote", timeout=timeout
     ):
@@ -119,12 +125,11 @@ def clone_remote(
     engine: EngineName,
     limits: Limits = USUAL_LIMITS,
 ) -> Engine | None:
-    """A knowledge base of an engine, which `make` creates from a short name and a URL; None if the
-    remote has none.
+    """Create a knowledge base from a remote; return None if the remote has none.
 
-    Raises as `Transport.fetch`.
+    `make` creates it from a short name and a URL. Raises the errors of `Transport.fetch`.
     """
-    with _alone(places, address, f"clone {address.text}", timeout):
+    with _remote_lock(places, address, f"clone {address.text}", timeout):
         if address.peer is None:
             try:
                 return make(address.key, address.url)

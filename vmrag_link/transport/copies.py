@@ -1,14 +1,13 @@
-"""What lies here of a knowledge base that git carries: a place that the engine takes for the
-remote.
+"""The local copy of a knowledge base that git transfers. The engine uses it as the remote.
 
-Each engine's remotes look different, and so does what git holds of them. A note beside the copy
-says for which commit it stands, and what the copy was like then.
+The remotes of each engine have another form, and so has their content in git. A note next to the
+copy contains the commit to which it corresponds, and the state of its files at that time.
 
-The copy of the engine dolt is a folder that Dolt takes for a remote. git has the same files as
-blobs on one ref, as Dolt itself writes them into a git repository. Dolt would start a hundred git
-processes to push there. So the ref travels as everything else does, with the user's credentials,
-within git's limits of time, and with a lease. The remote has one ref and no branch, and plain Dolt
-reads it: `dolt clone --ref refs/vmrag/dolt git+https://…`.
+The copy of the engine dolt is a folder in the format of a Dolt remote. git has the same files as
+blobs on one ref, in the format in which Dolt itself writes them into a git repository. Dolt would
+start a hundred git processes for a push, so vmrag transfers the ref like any other, with the user's
+credentials, within git's time limits, and with a lease. The remote has one ref and no branch, and
+plain Dolt can read it: `dolt clone --ref refs/vmrag/dolt git+https://…`.
 """
 
 from __future__ import annotations
@@ -42,7 +41,7 @@ from vmrag_link.transport import segments
 
 
 class Copy(Protocol):
-    """The copy of one remote. `url`: how the engine names it."""
+    """The copy of one remote. `url` is the engine's address of it."""
 
     @property
     def url(self) -> str: ...
@@ -50,59 +49,61 @@ class Copy(Protocol):
     @property
     def exists(self) -> bool: ...
 
-    def measure_size(self, there: Places, commit: str) -> int:
-        """Bytes of the knowledge base that a commit holds. Raises `RemoteDamaged`."""
+    def measure_size(self, repository: Places, commit: str) -> int:
+        """Return the bytes of the knowledge base in a commit. Raises `RemoteDamaged`."""
 
-    def require_acceptable(self, there: Places, commit: str, *, limits: Limits) -> None:
-        """Require that a stranger's commit describes a knowledge base within the limits, for which
-        the disk has room.
+    def require_acceptable(self, repository: Places, commit: str, *, limits: Limits) -> None:
+        """Require that an untrusted commit describes a knowledge base within the limits that fits
+        on the disk.
 
-        Called before any of it is looked at. Raises `KnowledgeRefused`, `RemoteDamaged`,
+        Call this before any of it is read. Raises `KnowledgeRefused`, `RemoteDamaged` and
         `FileFailed`.
         """
 
-    def check_out_commit(self, there: Places, commit: str) -> None:
-        """Let the copy be what a commit of the repository `there` holds.
+    def check_out_commit(self, repository: Places, commit: str) -> None:
+        """Replace the content of the copy by a commit of the repository `there`.
 
         An interruption leaves a mixture. Raises `RemoteDamaged`.
         """
 
     def is_at(self, commit: str) -> bool:
-        """Whether the copy is what was noted for the commit."""
+        """Return whether the copy is unchanged since it was noted for the commit."""
 
     def find_damage(self, commit: str) -> str:
-        """Return what is damaged of a copy that holds the commit or more, or an empty text.
+        """Describe the damage of a copy that holds the commit or more; return an empty text if it
+        is sound.
 
-        Reads all of it.
+        This reads the whole copy.
         """
 
     def note_commit(self, commit: str) -> None:
-        """Note that the copy stands for the commit, once it would survive a power cut."""
+        """Note that the copy corresponds to the commit, once it would survive a power cut."""
 
     def clear_note(self) -> None:
-        """From here on the copy may be anything."""
+        """Remove the note before the copy changes."""
 
     def store_commit(self, before: str | None) -> str:
-        """The commit of what the engine pushed here, on top of the commit `before`; None: on none.
+        """Return the commit with the copy's content, on top of the commit `before`, or on none.
 
-        It is `before` itself if nothing changed. Raises `RemoteDamaged` where that is not here.
+        It is `before` itself if nothing changed. Raises `RemoteDamaged` if the copy does not build
+        on it.
         """
 
     def create_empty(self) -> Copy:
-        """An empty copy beside this one."""
+        """Create an empty copy next to this one."""
 
     def discard(self) -> None: ...
 
 
 def open_copy(engine: EngineName, folder: Path, git: Places) -> Copy:
-    """The copy in a folder of its own. `git`: the repository for what is pushed from it."""
+    """Return the copy in a folder. `git` is the repository for commits of its content."""
     if engine == "dolt":
         return DoltCopy(folder, git)
     return FileCopy(folder / FILE_NAME, git)
 
 
 class FileCopy:
-    """A file of the embedded engine, of which git holds segments."""
+    """A file of the embedded engine. git holds it in segments."""
 
     def __init__(self, file: Path, git: Places) -> None:
         self._file, self._git = file, git
@@ -115,14 +116,14 @@ class FileCopy:
     def exists(self) -> bool:
         return self._file.exists()
 
-    def measure_size(self, there: Places, commit: str) -> int:
-        return segments.read_size(there, commit)
+    def measure_size(self, repository: Places, commit: str) -> int:
+        return segments.read_size(repository, commit)
 
-    def require_acceptable(self, there: Places, commit: str, *, limits: Limits) -> None:
-        segments.require_acceptable(there, commit, self._file, limits=limits)
+    def require_acceptable(self, repository: Places, commit: str, *, limits: Limits) -> None:
+        segments.require_acceptable(repository, commit, self._file, limits=limits)
 
-    def check_out_commit(self, there: Places, commit: str) -> None:
-        segments.restore_file(there, commit, self._file)
+    def check_out_commit(self, repository: Places, commit: str) -> None:
+        segments.restore_file(repository, commit, self._file)
 
     def is_at(self, commit: str) -> bool:
         return is_file_at(self._file, commit)
@@ -132,7 +133,7 @@ class FileCopy:
             whole = not self.exists or segments.begins_with(self._git, commit, self._file)
         except RemoteDamaged as error:
             return error.message
-        return "" if whole else f"{self._file.name} is not what was fetched"
+        return "" if whole else f"{self._file.name} differs from the fetched data"
 
     def note_commit(self, commit: str) -> None:
         note_file(self._file, commit)
@@ -146,7 +147,7 @@ class FileCopy:
 
     def create_empty(self) -> Copy:
         file = self._file.with_name("new.doltlite")
-        permissions.make_folder(file.parent)  # it may never have held anything that is sound
+        permissions.make_folder(file.parent)  # it may not exist yet
         discard_file(file)
         return FileCopy(file, self._git)
 
@@ -166,29 +167,29 @@ def note_path(file: Path) -> Path:
 
 
 def is_file_at(file: Path, commit: str) -> bool:
-    """Whether the file is what was noted for the commit."""
+    """Return whether the file is unchanged since it was noted for the commit."""
     try:
-        return note_path(file).read_bytes() == _note(file, commit)
+        return note_path(file).read_bytes() == _file_note(file, commit)
     except FileNotFoundError:
         return False
 
 
 def note_file(file: Path, commit: str) -> None:
-    """Note that the file stands for the commit, once it would survive a power cut.
+    """Note that the file corresponds to the commit, once it would survive a power cut.
 
-    A push adds to the file: what it lacked then would be gone from the remote.
+    A push adds to the file: data that it lacked then would be lost on the remote.
     """
     sync_to_disk(file)
-    permissions.apply_folder_mode(file.parent)  # doltlite's lock lies beside it
+    permissions.apply_folder_mode(file.parent)  # including doltlite's lock file
     noted = note_path(file)
     remove_temporaries(noted)
-    write_atomically(noted, _note(file, commit), durable=False)
+    write_atomically(noted, _file_note(file, commit), durable=False)
 
 
-def _note(file: Path, commit: str) -> bytes:
-    # Any other writer of the file changes its time.
-    found = file.stat()
-    return f"{commit} {found.st_size} {found.st_mtime_ns}".encode()
+def _file_note(file: Path, commit: str) -> bytes:
+    # Any other writer changes the time of the file.
+    state = file.stat()
+    return f"{commit} {state.st_size} {state.st_mtime_ns}".encode()
 
 
 def discard_file(file: Path) -> None:
@@ -199,7 +200,7 @@ def discard_file(file: Path) -> None:
 
 DOLT_NAME = "remote"
 _FORMER_NAME = "remote.git"
-"""What earlier versions of this program called the copy, which was a git repository."""
+"""The name of the copy in earlier versions of this program, which was a git repository."""
 
 _MESSAGE = "Knowledge base"
 _SIGNATURE = "vmrag <vmrag@localhost>"
@@ -209,15 +210,15 @@ _TABLE = re.compile(r"(?!v{32})[0-9a-v]{32}(\.darc)?")
 _ENTRY = re.compile(rf"{_MANIFEST}|{_TABLE.pattern}(\.records|\.tail)?(/[0-9]{{1,8}})?")
 _MOST_ENTRIES = 100_000
 _PART = 50 << 20
-"""Bytes of a blob, as Dolt cuts a large file: hosts refuse larger ones."""
+"""Bytes of a blob. Dolt cuts a large file into such parts, because hosts refuse larger blobs."""
 
 _LARGEST_PART = 2 * _PART
 _AT_ONCE = 64 << 20
-"""Bytes of blobs that are in memory at a time, unless one alone is larger."""
+"""Bytes of blobs in memory at a time, unless one blob alone is larger."""
 
 
 class _File(Record, frozen=True):
-    """The blobs that make a file, and its size and time when it was made of them."""
+    """The blobs of a file, and its size and time when it was created from them."""
 
     blobs: tuple[str, ...]
     size: int
@@ -225,14 +226,19 @@ class _File(Record, frozen=True):
 
 
 class _DoltNote(Record, frozen=True):
-    """`commit`: what the folder stands for; empty: maybe for nothing. `files`: by name."""
+    """The note of a folder."""
 
     commit: str
+    """The commit to which the folder corresponds; empty if it may correspond to none."""
     files: dict[str, _File]
+    """The files by name."""
 
 
 class DoltCopy:
-    """See `copies.Copy`. The note keeps the blobs of each file, so a file is read once."""
+    """A folder in the format of a Dolt remote; see `Copy`.
+
+    The note keeps the blobs of each file, so a file is read once.
+    """
 
     def __init__(self, folder: Path, git: Places, *, name: str = DOLT_NAME) -> None:
         self._folder, self._git = folder / name, git
@@ -247,55 +253,55 @@ class DoltCopy:
     def exists(self) -> bool:
         return (self._folder / _MANIFEST).exists()
 
-    def measure_size(self, there: Places, commit: str) -> int:
-        return sum(entry.size for entry in self._entries(there, commit).values())
+    def measure_size(self, repository: Places, commit: str) -> int:
+        return sum(entry.size for entry in self._list_entries(repository, commit).values())
 
-    def require_acceptable(self, there: Places, commit: str, *, limits: Limits) -> None:
-        size = self.measure_size(there, commit)
+    def require_acceptable(self, repository: Places, commit: str, *, limits: Limits) -> None:
+        size = self.measure_size(repository, commit)
         if size > limits.file_bytes:
             raise too_large_error(size, limits.file_bytes)
         require_space(self._folder, size, "the remote's knowledge base")
 
-    def check_out_commit(self, there: Places, commit: str) -> None:
-        """Tables go before the manifest that names them."""
-        parts = _files(self._entries(there, commit))
-        wanted = {name: tuple(entry.name for entry in entries) for name, entries in parts.items()}
+    def check_out_commit(self, repository: Places, commit: str) -> None:
+        """Write table files before the manifest that names them."""
+        parts = _group_parts(self._list_entries(repository, commit))
+        blobs = {name: tuple(entry.name for entry in entries) for name, entries in parts.items()}
         shutil.rmtree(self._folder.with_name(_FORMER_NAME), ignore_errors=True)
         permissions.make_folder(self._folder)
-        noted = self._unchanged()
+        noted = self._unchanged_blobs()
         for path in self._folder.iterdir():
-            if path.name not in wanted and path.name != _NOTE:
+            if path.name not in blobs and path.name != _NOTE:
                 shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink()
-        missing = [(name, each) for name in parts if noted.get(name) != wanted[name] for each in parts[name]]
-        for name, contents in itertools.groupby(_contents(there, missing), key=itemgetter(0)):
+        missing = [(name, part) for name in parts if noted.get(name) != blobs[name] for part in parts[name]]
+        for name, contents in itertools.groupby(_read_contents(repository, missing), key=itemgetter(0)):
             unfinished = self._folder / f"{name}.unfinished"
             with unfinished.open("wb") as out:
                 out.writelines(content for _, content in contents)
             unfinished.replace(self._folder / name)
-        self._blobs = wanted
+        self._blobs = blobs
 
     def is_at(self, commit: str) -> bool:
         note = self._read_note()
-        return note.commit == commit and self._unchanged().keys() == note.files.keys()
+        return note.commit == commit and self._unchanged_blobs().keys() == note.files.keys()
 
     def find_damage(self, commit: str) -> str:
         if not self.exists:
             return ""
         try:
-            named, held = self._table_files(), _files(self._entries(self._git, commit))
+            named, held = self._table_files(), _group_parts(self._list_entries(self._git, commit))
         except RemoteDamaged as error:
             return error.message
         for path in named:
             entries = held.get(path.name)
             if entries and not _is_made_of(path, entries):
-                return f"{path.name} is not what was fetched"
+                return f"{path.name} differs from the fetched data"
         return ""
 
     def note_commit(self, commit: str) -> None:
         permissions.apply_folder_mode(self._folder)
-        noted, unchanged = self._read_note().files, self._unchanged()
+        noted, unchanged = self._read_note().files, self._unchanged_blobs()
         files = {
-            name: noted[name] if unchanged.get(name) == blobs else _stamped(self._folder / name, blobs)
+            name: noted[name] if unchanged.get(name) == blobs else _stamp_file(self._folder / name, blobs)
             for name, blobs in self._blobs.items()
         }
         self._write_note(_DoltNote(commit, files))
@@ -305,53 +311,53 @@ class DoltCopy:
         self._write_note(_DoltNote("", self._read_note().files))
 
     def store_commit(self, before: str | None) -> str:
-        noted, unchanged = self._read_note().files, self._unchanged()
+        noted, unchanged = self._read_note().files, self._unchanged_blobs()
         if before and not noted:
-            raise RemoteDamaged("What was pushed does not build on what the remote held.", hint="vmrag push")
+            raise RemoteDamaged("the pushed data does not build on the content of the remote.", hint="vmrag push")
         writer = objects.ObjectWriter(self._git)
-        found = {
-            path.name: unchanged.get(path.name) or tuple(map(writer.write_blob, _parts(path)))
+        blobs_by_file = {
+            path.name: unchanged.get(path.name) or tuple(map(writer.write_blob, _read_parts(path)))
             for path in self._table_files()
         }
-        found[_MANIFEST] = (writer.write_blob((self._folder / _MANIFEST).read_bytes()),)
-        self._blobs = found
-        if before and found == {name: each.blobs for name, each in noted.items()}:
+        blobs_by_file[_MANIFEST] = (writer.write_blob((self._folder / _MANIFEST).read_bytes()),)
+        self._blobs = blobs_by_file
+        if before and blobs_by_file == {name: file.blobs for name, file in noted.items()}:
             return before
-        entries = {path: blob for name, blobs in found.items() for path, blob in _tree_paths(name, blobs)}
+        entries = {path: blob for name, blobs in blobs_by_file.items() for path, blob in _tree_paths(name, blobs)}
         return writer.write_commit(entries, parent=before, message=_MESSAGE, signature=_SIGNATURE)
 
     def create_empty(self) -> DoltCopy:
-        made = DoltCopy(self._folder.parent, self._git, name=f"new-{DOLT_NAME}")
-        made.discard()
-        permissions.make_folder(made._folder)
-        return made
+        copy = DoltCopy(self._folder.parent, self._git, name=f"new-{DOLT_NAME}")
+        copy.discard()
+        permissions.make_folder(copy._folder)
+        return copy
 
     def discard(self) -> None:
         shutil.rmtree(self._folder, ignore_errors=True)
 
-    def _entries(self, there: Places, commit: str) -> dict[str, TreeEntry]:
-        """As the function; a commit is listed once."""
+    def _list_entries(self, repository: Places, commit: str) -> dict[str, TreeEntry]:
+        """Return the files in a commit. A commit is listed once."""
         if self._listed[0] != commit:
-            self._listed = commit, _entries(there, commit)
+            self._listed = commit, _list_entries(repository, commit)
         return self._listed[1]
 
     def _table_files(self) -> list[Path]:
-        """The files that Dolt's manifest names. Raises `RemoteDamaged` where one is missing."""
+        """Return the files that Dolt's manifest names. Raises `RemoteDamaged` if one is missing."""
         from vmrag_link.engines.dolt import files
 
         try:
             names = files.parse_table_counts(files.read_manifest(self._folder))
         except OSError as error:
-            raise _strange() from error
+            raise _foreign_content_error() from error
         paths = [path for name in names or () if (path := files.find_table_file(self._folder, name))]
         if names is None or len(paths) < len(names):
-            raise RemoteDamaged("The copy of the remote lacks a file that its manifest names.", hint="vmrag push")
+            raise RemoteDamaged("the copy of the remote lacks a file in its manifest.", hint="vmrag push")
         return paths
 
-    def _unchanged(self) -> dict[str, tuple[str, ...]]:
-        """The blobs of the noted files that are as they were."""
+    def _unchanged_blobs(self) -> dict[str, tuple[str, ...]]:
+        """Return the blobs of the noted files that have not changed."""
         noted = self._read_note().files
-        return {name: each.blobs for name, each in noted.items() if _is_unchanged(self._folder / name, each)}
+        return {name: file.blobs for name, file in noted.items() if _is_unchanged(self._folder / name, file)}
 
     def _read_note(self) -> _DoltNote:
         try:
@@ -364,17 +370,19 @@ class DoltCopy:
         write_atomically(self._folder / _NOTE, msgspec.json.encode(note), durable=False)
 
 
-def _entries(places: Places, commit: str) -> dict[str, TreeEntry]:
-    """Dolt's files in a commit, by path. Raises `RemoteDamaged` for anything else."""
-    found = objects.read_tree(places, commit, deep=True)
-    odd = (path for path, each in found.items() if not 0 <= each.size <= _LARGEST_PART or not _ENTRY.fullmatch(path))
-    if _MANIFEST not in found or len(found) > _MOST_ENTRIES or any(True for _ in odd):
-        raise _strange()
-    return found
+def _list_entries(places: Places, commit: str) -> dict[str, TreeEntry]:
+    """Return Dolt's files in a commit, by path. Raises `RemoteDamaged` for other content."""
+    entries = objects.read_tree(places, commit, deep=True)
+    odd = (
+        path for path, entry in entries.items() if not 0 <= entry.size <= _LARGEST_PART or not _ENTRY.fullmatch(path)
+    )
+    if _MANIFEST not in entries or len(entries) > _MOST_ENTRIES or any(True for _ in odd):
+        raise _foreign_content_error()
+    return entries
 
 
-def _files(entries: Mapping[str, TreeEntry]) -> dict[str, list[TreeEntry]]:
-    """The parts of each file that Dolt opens, by name; the manifest comes last."""
+def _group_parts(entries: Mapping[str, TreeEntry]) -> dict[str, list[TreeEntry]]:
+    """Return the parts of each file that Dolt opens, by name. The manifest comes last."""
     files: dict[str, list[TreeEntry]] = {}
     for path in sorted(entries.keys() - {_MANIFEST}):
         name = path.partition("/")[0]
@@ -383,30 +391,30 @@ def _files(entries: Mapping[str, TreeEntry]) -> dict[str, list[TreeEntry]]:
     return files | {_MANIFEST: [entries[_MANIFEST]]}
 
 
-def _contents(places: Places, parts: Iterable[tuple[str, TreeEntry]]) -> Iterator[tuple[str, bytes]]:
-    """The contents of the parts of files, in the given order."""
+def _read_contents(places: Places, parts: Iterable[tuple[str, TreeEntry]]) -> Iterator[tuple[str, bytes]]:
+    """Yield the contents of the parts of files, in the given order."""
     group: list[tuple[str, TreeEntry]] = []
     for name, part in parts:
-        if group and sum(each.size for _, each in group) + part.size > _AT_ONCE:
-            yield from _group_contents(places, group)
+        if group and sum(entry.size for _, entry in group) + part.size > _AT_ONCE:
+            yield from _read_group(places, group)
             group = []
         group.append((name, part))
-    yield from _group_contents(places, group)
+    yield from _read_group(places, group)
 
 
-def _group_contents(places: Places, group: Sequence[tuple[str, TreeEntry]]) -> Iterator[tuple[str, bytes]]:
-    contents = objects.read_blobs(places, [each.name for _, each in group])
+def _read_group(places: Places, group: Sequence[tuple[str, TreeEntry]]) -> Iterator[tuple[str, bytes]]:
+    contents = objects.read_blobs(places, [part.name for _, part in group])
     return zip((name for name, _ in group), contents, strict=True)
 
 
 def _tree_paths(name: str, blobs: tuple[str, ...]) -> Iterable[tuple[str, str]]:
-    """The paths of a file's blobs in a tree, as Dolt has them: `NAME`, or `NAME/0001` and so on."""
+    """Return the paths of a file's blobs in a tree, like Dolt: `NAME`, or `NAME/0001` and so on."""
     if len(blobs) == 1:
         return [(name, blobs[0])]
     return [(f"{name}/{number:04d}", blob) for number, blob in enumerate(blobs, 1)]
 
 
-def _parts(path: Path) -> Iterator[bytes]:
+def _read_parts(path: Path) -> Iterator[bytes]:
     with path.open("rb") as source:
         yield source.read(_PART)
         while part := source.read(_PART):
@@ -419,23 +427,23 @@ def _is_made_of(path: Path, entries: Sequence[TreeEntry]) -> bool:
         return same and not source.read(1)
 
 
-def _stamped(path: Path, blobs: tuple[str, ...]) -> _File:
-    """A file with its blobs, once it would survive a power cut."""
+def _stamp_file(path: Path, blobs: tuple[str, ...]) -> _File:
+    """Return the note of a file with its blobs, once the file would survive a power cut."""
     sync_to_disk(path)
-    found = path.stat()
-    return _File(blobs, found.st_size, found.st_mtime_ns)
+    state = path.stat()
+    return _File(blobs, state.st_size, state.st_mtime_ns)
 
 
 def _is_unchanged(path: Path, noted: _File) -> bool:
     try:
-        found = path.stat()
+        state = path.stat()
     except FileNotFoundError:
         return False
-    return (found.st_size, found.st_mtime_ns) == (noted.size, noted.changed_ns)
+    return (state.st_size, state.st_mtime_ns) == (noted.size, noted.changed_ns)
 
 
-def _strange() -> RemoteDamaged:
+def _foreign_content_error() -> RemoteDamaged:
     return RemoteDamaged(
-        "What the remote holds there is none of Dolt's knowledge bases. Nothing of it was taken.",
-        hint="Somebody with a sound clone can put theirs there: vmrag gc --remote --apply",
+        "the ref on the remote does not hold a Dolt knowledge base; nothing was fetched.",
+        hint="replace it from a sound clone: vmrag gc --remote --apply",
     )

@@ -1,5 +1,6 @@
-"""A remote that the engine reaches by itself, a file or a server; and the fetch that takes nothing
-of another knowledge base, which every transport uses.
+"""A remote that the engine itself reaches (a file or a server), and `fetch_related`.
+
+Every transport uses `fetch_related` to refuse another knowledge base.
 """
 
 from __future__ import annotations
@@ -15,7 +16,10 @@ T = TypeVar("T")
 
 
 class DirectTransport:
-    """See `connection.Transport`. Such a remote can only be asked by fetching everything new."""
+    """See `connection.Transport`.
+
+    The only way to query such a remote is to fetch everything new.
+    """
 
     def __init__(self, engine: Engine, address: Address) -> None:
         self._engine, self._key, self._url = engine, address.key, address.url
@@ -47,23 +51,23 @@ class DirectTransport:
 
 
 def fetch_related(engine: Engine, key: str, url: str) -> None:
-    """As `Engine.fetch`. Raises `RemoteRejected` for another knowledge base than ours."""
-    before = engine.remote_heads(key)
-    # Dolt starts a program to look there. Once the remote was ours, only a fetch looks again.
-    there = None if before and engine.name == "dolt" else engine.peek_heads(url)
-    if there is not None and not _is_ours(engine, there):
-        raise _another(engine)
+    """Fetch like `Engine.fetch`. Raises `RemoteRejected` for another knowledge base than ours."""
+    known_heads = engine.remote_heads(key)
+    # Peeking starts the program of Dolt. If the remote was ours before, the fetch checks it.
+    remote_heads = None if known_heads and engine.name == "dolt" else engine.peek_heads(url)
+    if remote_heads is not None and not _is_ours(engine, remote_heads):
+        raise _unrelated_error(engine)
     engine.fetch(key, url)
-    if there is None and not _is_ours(engine, engine.remote_heads(key)):
-        for head in before.values():  # nothing else may reach what came from there
+    if remote_heads is None and not _is_ours(engine, engine.remote_heads(key)):
+        for head in known_heads.values():  # nothing else may reach these revisions
             engine.anchor_revision(head, reason="what a remote held")
         engine.forget_remote(key)
         engine.collect_garbage()
-        raise _another(engine)
+        raise _unrelated_error(engine)
 
 
 def replacement_command(engine: Engine) -> str:
-    """The command that replaces the knowledge base that is here by the pinned one."""
+    """Return the command that replaces the local knowledge base by the pinned one."""
     kb = engine.folder
     away = kb.with_name(f"{kb.name}-before")
     return f"mv {quoted(kb)} {quoted(away)} && vmrag clone, then import your own documents again: vmrag import"
@@ -73,8 +77,8 @@ def _is_ours(engine: Engine, heads: Mapping[str, str]) -> bool:
     return heads.get(ROOT_BRANCH) == read_root(engine)
 
 
-def _another(engine: Engine) -> RemoteRejected:
+def _unrelated_error(engine: Engine) -> RemoteRejected:
     return RemoteRejected(
-        "The remote holds another knowledge base, which has no history in common with this one. Nothing of it was taken.",
-        hint=f"vmrag remote (shows where that is); to go on with what is there: {replacement_command(engine)}",
+        "the remote holds another knowledge base, without common history with this one; nothing was fetched.",
+        hint=f"check the address: vmrag remote; to use the remote's knowledge base instead: {replacement_command(engine)}",
     )

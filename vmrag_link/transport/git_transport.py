@@ -1,15 +1,15 @@
-"""A remote that git carries, on one ref, through a repository of its own.
+"""A remote that git transfers, on one ref, through a separate repository.
 
-A copy of what it holds lies here (`copies`), and the engine uses it as any remote. The copy is
-brought to the tracking ref before it is used; the tracking ref is at the last state that proved
-sound. All of this is derived: if an operation fails and the repository or the copy is damaged, both
-are removed, and the operation starts again.
+A copy of its content is stored here (`copies`), and the engine uses it like any remote. Before use,
+the copy is brought to the tracking ref, which is at the last state that proved sound. All of this
+is derived data: if an operation fails and the repository or the copy is damaged, both are removed,
+and the operation starts again.
 
-Fetched objects arrive in a repository of their own. Only sound ones are moved on; the rest is
-removed with it.
+Fetched objects arrive in a temporary repository. Only sound ones are moved on. The rest is removed
+with it.
 
-The code's own repository gets none of this: `git log --all`, `git push --mirror` and its size stay
-what they were.
+The code's own repository gets no objects or refs of this, so `git log --all`, `git push --mirror`
+and its size do not change.
 """
 
 from __future__ import annotations
@@ -49,32 +49,31 @@ from vmrag_link.transport import copies, direct_transport
 
 T = TypeVar("T")
 
-_CERTAIN = (AuthenticationFailed, KnowledgeRefused, RemoteInvalid, RemoteMoved, RemoteTooNew)
-"""Errors that damage here does not cause."""
+_CERTAIN_ERRORS = (AuthenticationFailed, KnowledgeRefused, RemoteInvalid, RemoteMoved, RemoteTooNew)
+"""Errors that local damage does not cause."""
 
-_OF_OBJECTS = re.compile(r"(?i)object|pack|inflate|corrupt|sha1|bad config|reference")
-"""Words of git about its own files, which it does not use about a network."""
+_OBJECT_WORDS = re.compile(r"(?i)object|pack|inflate|corrupt|sha1|bad config|reference")
+"""Words that git uses about its own files and not about a network."""
 
 
 class _Rejected(Record, frozen=True):
-    """A commit that was refused.
-
-    `message` empty: try again, because damage may have been mended.
-    """
+    """A commit that was refused."""
 
     commit: str
     message: str
+    """The reason. It is empty if a retry may succeed, because local damage may have been repaired.
+    """
     hint: str
     limits: Limits
 
 
 class GitTransport:
-    """A remote that git carries; see `connection.Transport`."""
+    """A remote that git transfers; see `connection.Transport`."""
 
     def __init__(self, places: Places, engine: Engine, key: str, peer: Peer) -> None:
         self._places, self._engine, self._key, self._peer = places, engine, key, peer
         self._git = open_store(places)
-        self._ref = _tracking(key)
+        self._ref = _tracking_ref(key)
         self._folder = places.remotes / key
         self._copy = copies.open_copy(engine.name, self._folder, self._git)
         self._refused = self._folder / "refused.json"
@@ -84,7 +83,7 @@ class GitTransport:
         return transfer.read_tip(self._git, self._ref)
 
     def read_heads(self) -> dict[str, str]:
-        self._rebuild_and_retry(self._settle)
+        self._rebuild_and_retry(self._settle_copy)
         return self._engine.remote_heads(self._key)
 
     def fetch(self) -> bool:
@@ -104,62 +103,61 @@ class GitTransport:
 
         A remote that does not answer is not a reason to read the whole repository.
         """
-        suspicious = isinstance(why, EngineFailed | GitFailed | RemoteError) and not isinstance(why, _CERTAIN)
+        suspicious = isinstance(why, EngineFailed | GitFailed | RemoteError) and not isinstance(why, _CERTAIN_ERRORS)
         if isinstance(why, RemoteUnreachable):
-            suspicious = bool(_OF_OBJECTS.search(str(why.details.get("said", ""))))
+            suspicious = bool(_OBJECT_WORDS.search(str(why.details.get("said", ""))))
         if not suspicious or not self.find_damage():
             return False
         self.remove_copies()
         return True
 
     def find_damage(self) -> str:
-        """Return what is damaged of the repository and the copy, or an empty text."""
+        """Describe the damage of the repository and the copy; return an empty text if they are
+        sound.
+        """
         return sidecar_repo.find_damage(self._git) or (self._copy.find_damage(self._tip) if self._tip else "")
 
     def remove_copies(self) -> None:
-        """Remove the repository and the copy: a fetch brings them again."""
+        """Remove the repository and the copy. A fetch creates them again."""
         sidecar_repo.discard_repository(self._places, self._git.common)
         self._git = open_store(self._places)
-        self._discard()
+        self._discard_copy()
 
     def _fetch_sound(self) -> bool:
         self._require_news()
-        with self._arrivals() as there:
-            fetched = transfer.fetch(there, self._peer, self._peer.ref, DATA_REF)
+        with open_arrivals(self._places, self._git, self._key) as arrivals:
+            fetched = transfer.fetch(arrivals, self._peer, self._peer.ref, DATA_REF)
             if fetched is None:
                 return False
             tip = self._tip
-            stood = tip is not None and self._stands_at(tip)
-            if fetched != tip or not stood:
+            was_settled = tip is not None and self._stands_at(tip)
+            if fetched != tip or not was_settled:
                 try:
-                    self._copy.require_acceptable(there, fetched, limits=self._engine.limits)
-                    self._bring(fetched, there)
-                except (RemoteError, FileSystemError) as why:
-                    self._reject(fetched, why, stood=stood)
+                    self._copy.require_acceptable(arrivals, fetched, limits=self._engine.limits)
+                    self._bring_copy(fetched, arrivals)
+                except (RemoteError, FileSystemError) as error:
+                    self._reject_commit(fetched, error, was_settled=was_settled)
                     raise
-                sidecar_repo.keep_objects(there, self._git)
+                sidecar_repo.keep_objects(arrivals, self._git)
                 transfer.set_ref(self._git, self._ref, fetched)
                 sidecar_repo.pack_objects(self._git)
         self._refused.unlink(missing_ok=True)
         return True
 
-    def _arrivals(self) -> contextlib.AbstractContextManager[Places]:
-        return open_arrivals(self._places, self._git, self._key)
-
-    def _reject(self, commit: str, why: VmragError, *, stood: bool) -> None:
+    def _reject_commit(self, commit: str, error: VmragError, *, was_settled: bool) -> None:
         """Restore the copy and remember the refusal.
 
-        `stood`: engine and copy were at the tracking ref.
+        `was_settled`: engine and copy were at the tracking ref.
         """
-        tip, refused = self._tip, isinstance(why, KnowledgeRefused)
+        tip, refused = self._tip, isinstance(error, KnowledgeRefused)
         if tip is None:
-            self._discard()
+            self._discard_copy()
         elif not self._stands_at(tip):
-            with contextlib.suppress(VmragError):  # what is lost is found out, and mended, where it is needed
+            with contextlib.suppress(VmragError):  # the next operation repairs the copy
                 self._copy.check_out_commit(self._git, tip)
-                if stood and refused:  # then the engine knows what it knew before
+                if was_settled and refused:  # the engine still has the previous heads
                     self._copy.note_commit(tip)
-        note = _Rejected(commit, why.message if refused else "", why.hint, self._engine.limits)
+        note = _Rejected(commit, error.message if refused else "", error.hint, self._engine.limits)
         write_atomically(self._refused, msgspec.json.encode(note), durable=False)
 
     def _read_rejection(self) -> _Rejected | None:
@@ -169,18 +167,23 @@ class GitTransport:
             return None
 
     def _require_news(self) -> None:
-        """Refuse a known commit without fetching it again, while the remote and the limits are the
-        same.
+        """Refuse a known commit without fetching it again, unless the remote or the limits have
+        changed.
         """
-        known = self._read_rejection()
-        if known and known.message and known.limits == self._engine.limits and self._advertised() == known.commit:
-            raise KnowledgeRefused(known.message, hint=known.hint)
+        rejection = self._read_rejection()
+        if (
+            rejection
+            and rejection.message
+            and rejection.limits == self._engine.limits
+            and self._advertised_commit() == rejection.commit
+        ):
+            raise KnowledgeRefused(rejection.message, hint=rejection.hint)
 
-    def _advertised(self) -> str | None:
+    def _advertised_commit(self) -> str | None:
         return transfer.read_remote_ref(self._git, self._peer, self._peer.ref)
 
     def is_current(self) -> bool:
-        return self._rebuild_and_retry(self._advertised) == self._tip
+        return self._rebuild_and_retry(self._advertised_commit) == self._tip
 
     def push(self, write: Callable[[str], T]) -> T:
         with self._moved_if_damaged("vmrag push"):
@@ -188,33 +191,34 @@ class GitTransport:
 
     @contextlib.contextmanager
     def _moved_if_damaged(self, again: str) -> Iterator[None]:
-        """If the block fails because of damage here, remove it and raise `RemoteMoved`: the caller
-        has to fetch first.
+        """If the block fails because of damage here, remove it and raise `RemoteMoved`.
+
+        The caller has to fetch first.
         """
         try:
             yield
         except VmragError as why:
             if not self._removes_damage(why):
                 raise
-            raise RemoteMoved("The copy of the remote was damaged here, and was removed.", hint=again) from why
+            raise RemoteMoved("the local copy of the remote was damaged and was removed.", hint=again) from why
 
     def _push_once(self, write: Callable[[str], T]) -> T:
-        before = self._settle()
-        self._copy.clear_note()  # from here on copy and engine may be ahead of the remote
-        done = write(self._copy.url)
+        before = self._settle_copy()
+        self._copy.clear_note()  # from now on, copy and engine may be ahead of the remote
+        result = write(self._copy.url)
         commit = self._copy.store_commit(before)
         try:
             transfer.push(self._git, self._peer, commit, self._peer.ref, expected=before)
         except RemoteMoved:
-            raise  # what follows fetches
-        except VmragError:  # or the engine goes on saying that the remote has it
+            raise  # the caller fetches next
+        except VmragError:  # otherwise the engine would report that the remote has the revisions
             with contextlib.suppress(VmragError):
-                self._settle()
+                self._settle_copy()
             raise
         transfer.set_ref(self._git, self._ref, commit)
         self._copy.note_commit(commit)
         sidecar_repo.pack_objects(self._git)
-        return done
+        return result
 
     def restore_remote(self) -> bool:
         return self._rebuild_and_retry(self._put_back)
@@ -230,15 +234,15 @@ class GitTransport:
         """Replace the remote's content by what `write` pushes to an empty place, a short name and a
         URL.
 
-        Raises `RemoteMoved` unless the remote is as it was just now when it was fetched, or proved
+        Raises `RemoteMoved` unless the remote is unchanged since it was last fetched, or proved
         damaged.
         """
         with self._moved_if_damaged("vmrag gc --remote --apply"):
             self._replace_content(write)
 
     def _replace_content(self, write: Callable[[str, str], None]) -> None:
-        there = self._replaceable()
-        self._settle()  # a fetch of what is damaged may have left the engine anywhere
+        remote_commit = self._require_replaceable()
+        self._settle_copy()  # a fetch of damaged data may have left the engine at any state
         key, fresh = f"{self._key}-new", self._copy.create_empty()
         try:
             write(key, fresh.url)
@@ -246,70 +250,70 @@ class GitTransport:
         finally:
             self._engine.forget_remote(key)
             fresh.discard()
-        transfer.push(self._git, self._peer, commit, self._peer.ref, expected=there)
+        transfer.push(self._git, self._peer, commit, self._peer.ref, expected=remote_commit)
         transfer.set_ref(self._git, self._ref, commit)
-        self._settle()
+        self._settle_copy()
 
-    def _replaceable(self) -> str | None:
-        """The remote's commit, if it was fetched or refused last, or cannot be fetched.
+    def _require_replaceable(self) -> str | None:
+        """Return the remote's commit, if it was fetched or refused last, or cannot be fetched.
 
-        A pin may be a stranger's, and the branch that it names one of code.
+        A pin may be untrusted, and name a branch of code as its ref.
         """
-        there, rejected = self._advertised(), self._read_rejection()
-        if there and self._tip is None and self._peer.ref not in (DATA_REF, DOLT_DATA_REF):
+        remote_commit, rejected = self._advertised_commit(), self._read_rejection()
+        if remote_commit and self._tip is None and self._peer.ref not in (DATA_REF, DOLT_DATA_REF):
             raise RemoteInvalid(
-                f"{self._peer.ref} has never been a knowledge base as far as is known here; it is not replaced.",
-                hint="Name another branch in .vmrag.yaml (remote: git:refs/heads/vmrag/data), then: vmrag pin",
+                f"did not replace {self._peer.ref}: this repository never fetched a knowledge base from it.",
+                hint="set another branch in .vmrag.yaml (remote: git:refs/heads/vmrag/data), then: vmrag pin",
             )
-        if there == self._tip or (rejected and there == rejected.commit):
-            return there
+        if remote_commit == self._tip or (rejected and remote_commit == rejected.commit):
+            return remote_commit
         try:
-            with self._arrivals() as room:
-                transfer.fetch(room, self._peer, self._peer.ref, DATA_REF)
+            with open_arrivals(self._places, self._git, self._key) as arrivals:
+                transfer.fetch(arrivals, self._peer, self._peer.ref, DATA_REF)
         except RemoteDamaged:
-            return there
-        raise RemoteMoved(
-            "Somebody else pushed knowledge there meanwhile; nothing was changed.", hint="vmrag gc --remote"
-        )
+            return remote_commit
+        raise RemoteMoved("another clone pushed in the meantime; nothing was changed.", hint="vmrag gc --remote")
 
     def measure_size(self) -> tuple[int, int]:
-        """Bytes of what it held when it was last fetched, and the number of commits there."""
+        """Return the bytes of the remote's content at the last fetch, and the number of its
+        commits.
+        """
         return self._rebuild_and_retry(self._measure_size)
 
     def _measure_size(self) -> tuple[int, int]:
         tip = self._tip
         return (self._copy.measure_size(self._git, tip), transfer.count_commits(self._git, tip)) if tip else (0, 0)
 
-    def _settle(self) -> str | None:
+    def _settle_copy(self) -> str | None:
         """Bring copy and engine to the tracking ref, without network, and return it."""
         tip = self._tip
         if tip is None:
             if self._copy.exists or self._engine.remote_heads(self._key):
-                self._discard()
+                self._discard_copy()
         elif not self._stands_at(tip):
             try:
-                self._bring(tip, self._git)
+                self._bring_copy(tip, self._git)
             except (RemoteDamaged, RemoteRejected):
-                self._forget()
+                self._forget_state()
                 return None
         return tip
 
-    def _forget(self) -> None:
+    def _forget_state(self) -> None:
         """Forget a tracked state that is damaged here, or belongs to another knowledge base.
 
-        It was sound when it was fetched. git fetches again what no ref reaches.
+        It was sound when it was fetched. git fetches objects again that no ref reaches.
         """
         transfer.set_ref(self._git, self._ref, None)
-        self._discard()
+        self._discard_copy()
 
-    def _discard(self) -> None:
-        """The copy, and what the engine knows of the remote."""
+    def _discard_copy(self) -> None:
+        """Remove the copy, and the engine's heads of the remote."""
         self._engine.forget_remote(self._key)
         shutil.rmtree(self._folder, ignore_errors=True)
 
-    def _bring(self, commit: str, there: Places) -> None:
+    def _bring_copy(self, commit: str, repository: Places) -> None:
         self._copy.clear_note()
-        self._copy.check_out_commit(there, commit)
+        self._copy.check_out_commit(repository, commit)
         direct_transport.fetch_related(self._engine, self._key, self._copy.url)
         self._copy.note_commit(commit)
 
@@ -326,34 +330,34 @@ def clone_remote(
     *,
     limits: Limits,
 ) -> Engine | None:
-    """See `connection.clone`."""
+    """See `connection.clone_remote`."""
     if sidecar_repo.find_damage(sidecar_repo.locate_repository(places, places.remote_objects)):
         sidecar_repo.discard_repository(places, places.remote_objects)
-    there, folder = open_store(places), places.remotes / key
-    copy = copies.open_copy(engine, folder, there)
-    with open_arrivals(places, there, key) as room:
-        fetched = transfer.fetch(room, peer, peer.ref, DATA_REF)
+    repository, folder = open_store(places), places.remotes / key
+    copy = copies.open_copy(engine, folder, repository)
+    with open_arrivals(places, repository, key) as arrivals:
+        fetched = transfer.fetch(arrivals, peer, peer.ref, DATA_REF)
         if fetched is None:
             return None
         try:
-            copy.require_acceptable(room, fetched, limits=limits)
-            copy.check_out_commit(room, fetched)
-            made = make(key, copy.url)
+            copy.require_acceptable(arrivals, fetched, limits=limits)
+            copy.check_out_commit(arrivals, fetched)
+            cloned = make(key, copy.url)
         except (RemoteError, FileSystemError):
             shutil.rmtree(folder, ignore_errors=True)
             raise
-        sidecar_repo.keep_objects(room, there)
-        transfer.set_ref(there, _tracking(key), fetched)
+        sidecar_repo.keep_objects(arrivals, repository)
+        transfer.set_ref(repository, _tracking_ref(key), fetched)
     copy.note_commit(fetched)
-    return made
+    return cloned
 
 
-def open_arrivals(places: Places, there: Places, key: str) -> contextlib.AbstractContextManager[Places]:
-    """A repository for fetched objects until they prove sound; it is removed then."""
-    return sidecar_repo.open_incoming(places, there, _incoming(places, key))
+def open_arrivals(places: Places, repository: Places, key: str) -> contextlib.AbstractContextManager[Places]:
+    """Create a repository for fetched objects until they prove sound. It is removed at the end."""
+    return sidecar_repo.open_incoming(places, repository, _incoming_path(places, key))
 
 
-def _incoming(places: Places, key: str) -> Path:
+def _incoming_path(places: Places, key: str) -> Path:
     return places.remotes / f"{_INCOMING}{key}"
 
 
@@ -361,20 +365,22 @@ _INCOMING = "incoming-"
 
 
 def find_copy_damage(places: Places, engine: EngineName, key: str) -> str:
-    """Return what is damaged of the copy of a remote, or an empty text."""
+    """Describe the damage of the copy of a remote; return an empty text if it is sound."""
     repository = sidecar_repo.locate_repository(places, places.remote_objects)
-    tip = transfer.read_tip(repository, _tracking(key))
+    tip = transfer.read_tip(repository, _tracking_ref(key))
     return copies.open_copy(engine, places.remotes / key, repository).find_damage(tip) if tip else ""
 
 
 def list_copied_remotes(places: Places) -> list[str]:
-    """Return the keys of the remotes of which a copy exists."""
+    """Return the keys of the remotes that have a copy."""
     folders = sorted(places.remotes.iterdir()) if places.remotes.is_dir() else []
     return [folder.name for folder in folders if folder.is_dir() and not folder.name.startswith(_INCOMING)]
 
 
 def list_unfinished(places: Places) -> dict[Path, Path]:
-    """Return what exists only while a process talks to a remote, with the lock that it holds."""
+    """Return files that exist only while a process is connected to a remote, with the lock that it
+    holds.
+    """
     incoming = {path: path.name.removeprefix(_INCOMING) for path in places.remotes.glob(f"{_INCOMING}*")}
     made = [path for pattern in ("*.unfinished", "new*") for path in places.remotes.glob(f"*/{pattern}")]
     keys = incoming | {path: path.parent.name for path in made}
@@ -382,29 +388,35 @@ def list_unfinished(places: Places) -> dict[Path, Path]:
 
 
 def lock_path(places: Places, key: str) -> Path:
-    """The lock that a process holds while it talks to a remote."""
+    """Return the lock that a process holds while it is connected to a remote."""
     return places.locks / f"remote-{key}.lock"
 
 
 def read_last_commit(places: Places, key: str) -> str | None:
-    """The commit of the knowledge base when a remote was last fetched; None if it never was."""
-    there = places.remote_objects
-    return transfer.read_tip(sidecar_repo.locate_repository(places, there), _tracking(key)) if there.exists() else None
+    """Return the commit of the knowledge base at the last fetch of a remote, or None if there was
+    none.
+    """
+    repository = places.remote_objects
+    return (
+        transfer.read_tip(sidecar_repo.locate_repository(places, repository), _tracking_ref(key))
+        if repository.exists()
+        else None
+    )
 
 
 def remove_leftovers(places: Places, key: str) -> None:
-    """Remove what a killed process left of a fetch, and beside the remote's refs.
+    """Remove leftovers of a killed process: of a fetch, and next to the remote's refs.
 
     Hold the remote's lock.
     """
-    shutil.rmtree(_incoming(places, key), ignore_errors=True)
-    transfer.remove_stale_locks(sidecar_repo.locate_repository(places, places.remote_objects), _tracking(key))
+    shutil.rmtree(_incoming_path(places, key), ignore_errors=True)
+    transfer.remove_stale_locks(sidecar_repo.locate_repository(places, places.remote_objects), _tracking_ref(key))
 
 
 def open_store(places: Places) -> Places:
-    """The repository with the objects of all remotes; made if it is missing."""
+    """Return the repository with the objects of all remotes. It is created if it is missing."""
     return sidecar_repo.provide_repository(places, places.remote_objects)
 
 
-def _tracking(key: str) -> str:
+def _tracking_ref(key: str) -> str:
     return f"refs/remotes/{key}/data"

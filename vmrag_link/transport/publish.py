@@ -1,9 +1,10 @@
-"""Push revisions that a remote lacks. Whatever it held stays reachable there.
+"""Pushing revisions that a remote lacks, such that everything it held stays reachable there.
 
-Its branches are moved forward, or elsewhere or deleted after their old head was kept. Revisions
-that none of them reaches then go under its own `vmrag_keep`, which grows from its state there. Ours
-is not pushed: it holds much that was given up here. What a migration noted goes along, unless the
-remote's notes have something that ours have not: a fetch takes that.
+Its branches are moved forward, or, after their old head was anchored, moved elsewhere or deleted.
+Revisions that none of its branches then reaches are added to its own `vmrag_keep`, which grows from
+its state there. Our `vmrag_keep` is not pushed, because it holds much that was discarded here. The
+map of a migration is also pushed, unless the remote's map has entries that ours lacks: then a fetch
+adds them first.
 """
 
 from __future__ import annotations
@@ -26,134 +27,153 @@ _PAUSE_SECONDS = 0.25
 
 
 class PublishRequest(Record, frozen=True):
-    """`branches`: the remote's KB branches and their new heads.
-
-    `revisions`: what it must reach, newest first. `superseded`: by KB branch, the revisions that
-    the history of its code pins; called only where it matters. A branch at one of them was left
-    there by a revert, or by an older pin that is pinned again. A branch that cannot be moved
-    forward is moved all the same (from there, and those in `force`), or is no reason to fail
-    (`lenient`), or raises. `delete`: branches to delete, after all others. `links`: rows that its
-    `vmrag_links` is to say with its own.
-    """
+    """The state that a remote is to have."""
 
     branches: Mapping[str, str]
+    """The remote's KB branches and their new heads.
+
+    A branch that cannot be moved forward raises `RemoteDiverged`, unless `force`, `superseded` or
+    `lenient` allows something else.
+    """
     revisions: Sequence[str] = ()
+    """The revisions that the remote must reach, newest first."""
     force: Collection[str] = ()
+    """Branches that may be moved from any head."""
     lenient: bool = False
+    """Leave branches unchanged that cannot be moved forward."""
     superseded: Callable[[str], Collection[str]] = lambda _: ()
+    """Return the revisions that the history of a KB branch's code pins. Called only if needed.
+
+    A remote branch at one of them may be moved from there: a revert left it there, or an older pin
+    that is pinned again.
+    """
     delete: Collection[str] = ()
+    """Branches to delete, after all others."""
     replace_map: bool = False
-    """What a migration noted here takes the place of what the remote has of it."""
+    """Replace the remote's map of a migration by ours."""
     links: Sequence[Link] = ()
+    """Links to add to the remote's `vmrag_links`."""
 
 
 class BranchMove(Record, frozen=True):
-    """`old` None: the branch is new there."""
+    """A branch that moves at the remote."""
 
     branch: str
     old: str | None
+    """The head before, or None if the branch is new there."""
     new: str
 
 
 class Published(Record, frozen=True):
-    """`branches` that moved, `kept` revisions that `vmrag_keep` now reaches, `behind` branches that
-    stayed, `deleted` ones, `links` that are new or others there.
-    """
+    """The changes at the remote."""
 
     branches: tuple[BranchMove, ...] = ()
+    """The branches that moved."""
     kept: tuple[str, ...] = ()
+    """The revisions that `vmrag_keep` now reaches."""
     behind: tuple[str, ...] = ()
+    """The branches that were left unchanged."""
     deleted: tuple[str, ...] = ()
     links: tuple[Link, ...] = ()
+    """The links that were added or changed."""
 
     @property
     def empty(self) -> bool:
         return not (self.branches or self.kept or self.deleted or self.links)
 
 
-def publish(engine: Engine, key: str, transport: Transport, wanted: PublishRequest) -> Published:
-    """Push until the remote has everything, however many others push at the same time.
+def publish(engine: Engine, key: str, transport: Transport, request: PublishRequest) -> Published:
+    """Push until the remote has everything, even if others push at the same time.
 
-    Raises `RemoteDiverged`, and as `Transport`.
+    Raises `RemoteDiverged` and the errors of `Transport`.
     """
-    said = ""
+    message = ""
     for attempt in range(ATTEMPTS):
         try:
             if attempt and not transport.fetch():
                 transport.restore_remote()
-            plan = _plan(engine, transport.read_heads(), wanted)
+            plan = _plan_push(engine, transport.read_heads(), request)
             if not plan.empty:
-                transport.push(functools.partial(_carry_out, engine, key, plan))
+                transport.push(functools.partial(_push_plan, engine, key, plan))
                 return plan
             if attempt or transport.is_current():
                 return plan
         except RemoteMoved as error:
-            said = str(error.details.get("said", ""))
-            if attempt:  # not all waiting processes at once
+            message = str(error.details.get("said", ""))
+            if attempt:  # spread the attempts of waiting processes
                 time.sleep(random.uniform(0, _PAUSE_SECONDS * min(attempt, 8)))  # noqa: S311
         except RemoteDiverged:
             if attempt:
                 raise
     raise RemoteMoved(
-        f"Nothing was pushed: {ATTEMPTS} times, something else changed the remote's knowledge meanwhile. It said: {said}",
+        f"nothing was pushed: other pushes changed the remote during all {ATTEMPTS} attempts. Its message: {message}",
         hint="vmrag push",
-        said=said,
+        said=message,
     )
 
 
-def _plan(engine: Engine, heads: Mapping[str, str], wanted: PublishRequest) -> Published:
+def _plan_push(engine: Engine, heads: Mapping[str, str], request: PublishRequest) -> Published:
     moves, behind, displaced = [], [], []
     if not heads:
         moves.append(BranchMove(ROOT_BRANCH, None, read_root(engine)))
-    for name, head in wanted.branches.items():
+    for name, head in request.branches.items():
         old = heads.get(name)
         if old == head:
             continue
         if old is None or engine.is_ancestor(old, head):
             moves.append(BranchMove(name, old, head))
-        elif name in wanted.force or old in wanted.superseded(name):
+        elif name in request.force or old in request.superseded(name):
             moves.append(BranchMove(name, old, head))
             displaced.append(old)
         elif engine.is_ancestor(head, old):
             continue
-        elif wanted.lenient:
+        elif request.lenient:
             behind.append(name)
         else:
             raise RemoteDiverged(
-                f"The remote's KB branch {name!r} holds revisions that this one does not: {old[:12]} is not in {head[:12]}.",
+                f"the remote's KB branch {name!r} has revisions that yours lacks: {old[:12]} is not in {head[:12]}.",
                 hint=f"vmrag pull --branch {quoted(name)}",
                 branch=name,
                 remote_head=old,
             )
-    if noted := _notes_of_migration(engine, heads, force=wanted.replace_map):
+    if noted := _notes_of_migration(engine, heads, force=request.replace_map):
         moves.append(noted)
         if noted.old and not engine.is_ancestor(noted.old, noted.new):
             displaced.append(noted.old)
-    deleted = {name: heads[name] for name in wanted.delete if name in heads}
+    deleted = {name: heads[name] for name in request.delete if name in heads}
     after = {name: head for name, head in heads.items() if name not in deleted} | {
         move.branch: move.new for move in moves
     }
-    kept = engine.find_unreachable([*wanted.revisions, *displaced, *deleted.values()], heads=after.values())
-    links = _new_links(engine, heads.get(LINKS_BRANCH), wanted.links)
+    kept = engine.find_unreachable([*request.revisions, *displaced, *deleted.values()], heads=after.values())
+    links = _new_links(engine, heads.get(LINKS_BRANCH), request.links)
     return Published(tuple(moves), tuple(dict.fromkeys(kept)), tuple(behind), tuple(deleted), tuple(links))
 
 
 def _new_links(engine: Engine, head: str | None, rows: Sequence[Link]) -> list[Link]:
-    """Raises `ContentRefused` for what whoever fetches would have to refuse."""
-    there = engine.list_links(at=head) if head and rows else []
-    new = list_link_additions(there, rows)
-    for each in new:
+    """Return the links that the remote lacks.
+
+    Raises `ContentRefused` for links that every clone would refuse when it fetches them.
+    """
+    remote_links = engine.list_links(at=head) if head and rows else []
+    new = list_link_additions(remote_links, rows)
+    for link in new:
         try:
-            require_valid_link(each)
+            require_valid_link(link)
         except ValueError as error:
-            raise ContentRefused(f"No remote takes this: {error}.", hint="vmrag links list") from error
-    if len({each.git_commit for each in (*there, *new)}) > MOST_LINKS:
-        raise ContentRefused(f"A remote holds at most {MOST_LINKS:,} links.", hint="vmrag push, with link.share off")
+            raise ContentRefused(f"invalid link: {error}.", hint="vmrag links list") from error
+    if len({link.git_commit for link in (*remote_links, *new)}) > MOST_LINKS:
+        raise ContentRefused(
+            f"too many links: a remote holds at most {MOST_LINKS:,}.",
+            hint="push without links: git config vmrag.link.share false, then: vmrag push",
+        )
     return new
 
 
 def _notes_of_migration(engine: Engine, heads: Mapping[str, str], *, force: bool) -> BranchMove | None:
-    """Forward only, but by `force`: then a map that is refused everywhere can be put right."""
+    """Return the move of the remote's map of a migration, or None.
+
+    It only moves forward, unless `force`: then a map that is refused everywhere can be replaced.
+    """
     ours, old = engine.find_branch(MIGRATED_BRANCH), heads.get(MIGRATED_BRANCH)
     if ours is None or old == ours.head:
         return None
@@ -162,18 +182,20 @@ def _notes_of_migration(engine: Engine, heads: Mapping[str, str], *, force: bool
     return BranchMove(MIGRATED_BRANCH, old, ours.head)
 
 
-def _carry_out(engine: Engine, key: str, plan: Published, url: str) -> None:
-    """Keep first: a branch leaves its old head only when something else reaches it."""
+def _push_plan(engine: Engine, key: str, plan: Published, url: str) -> None:
+    """Push a plan. First anchor revisions, so that a branch leaves its old head only if another
+    reaches it.
+    """
     with engine.write_lock("push"):
         heads = engine.remote_heads(key)
         first = [move for move in plan.branches if move.branch == ROOT_BRANCH]
         engine.push(key, url, {move.branch: move.new for move in first})
         if plan.kept:
             head = heads.get(KEEP_BRANCH)
-            for revision in plan.kept:  # newest first: it often contains the next
+            for revision in plan.kept:  # newest first, because it often contains the next
                 if head is None or engine.find_unreachable([revision], heads=[head]):
                     head = engine.build_keep_head(head, revision, reason="pinned")
-            assert head is not None  # noqa: S101  there was one at least
+            assert head is not None  # noqa: S101  `plan.kept` is not empty
             engine.push(key, url, {KEEP_BRANCH: head})
         forced = {m.branch: m.new for m in plan.branches if m.old and not engine.is_ancestor(m.old, m.new)}
         forward = {m.branch: m.new for m in plan.branches if m not in first and m.branch not in forced}

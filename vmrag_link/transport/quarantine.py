@@ -1,6 +1,4 @@
-"""A place for a stranger's knowledge base while it is checked, apart from ours and removed
-afterwards.
-"""
+"""A temporary place for an untrusted knowledge base while it is checked, separate from ours."""
 
 from __future__ import annotations
 
@@ -22,49 +20,49 @@ from vmrag_link.pin_values import DATA_REF
 from vmrag_link.transport import copies
 
 QUARANTINE_KEY = "url-quarantine"
-"""The short name under which the engine fetches what came out of here; forgotten at once."""
+"""The short name under which the engine fetches checked revisions. It is forgotten right after."""
 
 _CODE = "refs/vmrag/code"
 
 
 class Quarantine(NamedTuple):
-    """`places`: a repository of its own. `vetted`: the path of a new remote of the engine's, for
-    what may leave.
-    """
+    """A repository and a folder for untrusted data."""
 
     places: Places
     folder: Path
 
     @property
     def vetted(self) -> Path:
+        """The path of a new remote of the engine, for checked revisions."""
         return self.folder / "vetted"
 
     def fetch_code(self, peer: Peer, ref: str) -> str | None:
-        """Fetch the commit of a ref with its history; None if there is no such ref.
+        """Fetch the commit of a ref with its history; return None if there is no such ref.
 
-        Raises as `transfer.fetch`.
+        Raises the errors of `transfer.fetch`.
         """
         return transfer.fetch(self.places, peer, ref, _CODE)
 
     def fetch_knowledge(self, engine: EngineName, peer: Peer, *, limits: Limits) -> str:
-        """A URL of its knowledge base on this machine, as the engine takes it.
+        """Fetch the knowledge base and return its URL on this machine, for the engine.
 
-        Raises as `code`, `RemoteMissing`, and as `Copy.require_acceptable`.
+        Raises `RemoteMissing`, `KnowledgeRefused`, and the errors of `transfer.fetch` and
+        `Copy.require_acceptable`.
         """
         where = remotes.redact_url(peer.remote)
         commit = transfer.fetch(self.places, peer, peer.ref, DATA_REF)
         if commit is None:
             raise RemoteMissing(
                 f"{where} has no knowledge base.",
-                hint="Ask whose it is to push it: vmrag push (git push does it with the hooks installed)",
+                hint="ask its owner to push it: vmrag push (with hooks installed, git push also does)",
                 remote=where,
             )
         copy = copies.open_copy(engine, self.folder / "copy", self.places)
         size, limit = copy.measure_size(self.places, commit), limits.file_bytes
         if size > limit:
             raise KnowledgeRefused(
-                f"The knowledge base of {where} has {size / MEGABYTE:,.1f} MB; at most {limit / MEGABYTE:,.0f} are looked at.",
-                hint=f"If that is what you expect: --max-mb {-(-size // MEGABYTE)}",
+                f"the knowledge base of {where} has {size / MEGABYTE:,.1f} MB, above the limit of {limit / MEGABYTE:,.0f} MB.",
+                hint=f"if you expect this size, add: --max-mb {-(-size // MEGABYTE)}",
                 remote=where,
                 bytes=size,
             )
@@ -75,12 +73,13 @@ class Quarantine(NamedTuple):
 
 @contextlib.contextmanager
 def open_quarantine(places: Places, *, timeout: float) -> Iterator[Quarantine]:
-    """One at a time; leftovers of killed ones go first.
+    """Open a quarantine. Only one exists at a time; leftovers of killed processes are removed
+    first.
 
-    `timeout`: seconds to wait for another one.
+    `timeout` is in seconds, to wait for another process.
     """
-    with locks.hold_exclusive(_lock(places), purpose="adopt knowledge", timeout=timeout):
-        _clear(places)
+    with locks.hold_exclusive(_lock_path(places), purpose="adopt knowledge", timeout=timeout):
+        _remove_folder(places)
         folder = places.quarantine / os.urandom(8).hex()
         store = folder / "git"
         try:
@@ -89,25 +88,25 @@ def open_quarantine(places: Places, *, timeout: float) -> Iterator[Quarantine]:
             sidecar_repo.add_alternates(places, strange)
             yield Quarantine(strange, folder)
         finally:
-            _clear(places)
+            _remove_folder(places)
 
 
 def list_leftovers(places: Places) -> list[Path]:
-    """The leftovers of killed processes, while nobody is at work here."""
-    there = places.quarantine
-    return [there] if there.exists() and not locks.is_held(_lock(places)) else []
+    """Return the leftovers of killed processes, unless a process uses the quarantine now."""
+    folder = places.quarantine
+    return [folder] if folder.exists() and not locks.is_held(_lock_path(places)) else []
 
 
 def remove_leftovers(places: Places) -> None:
-    """Remove it."""
-    with contextlib.suppress(Busy), locks.hold_exclusive(_lock(places), purpose="clear the quarantine", timeout=0):
-        _clear(places)
+    """Remove the leftovers of killed processes."""
+    with contextlib.suppress(Busy), locks.hold_exclusive(_lock_path(places), purpose="clear the quarantine", timeout=0):
+        _remove_folder(places)
 
 
-def _clear(places: Places) -> None:
+def _remove_folder(places: Places) -> None:
     if places.quarantine.exists():
         shutil.rmtree(places.quarantine)
 
 
-def _lock(places: Places) -> Path:
+def _lock_path(places: Places) -> Path:
     return places.locks / "quarantine.lock"

@@ -1,7 +1,7 @@
 """The differences between two revisions or working sets of a knowledge base.
 
-Dolt compares a table where both sides have it: that costs by the number of changes. Otherwise both
-sides are read.
+If both sides have a table, Dolt compares it at a cost that grows with the number of changes.
+Otherwise both sides are read.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from vmrag_link.engines.tables import COMPARED_COLUMNS, DOCUMENTS, Table
 from vmrag_link.models import At, ChangeCounts, Document, Row, WorkingSet
 
 WORKING = "WORKING"
-"""The working set of the branch at which a statement runs; no other branch's can be named."""
+"""The working set of the branch where a statement runs. Those of other branches have no name."""
 
 
 class DiffStep(NamedTuple):
-    """Two states that a statement at a place can compare; each is a revision or WORKING."""
+    """Two states that a statement at a place can compare. Each is a revision or WORKING."""
 
     at: str | None
     old: str
@@ -33,15 +33,15 @@ class DoltComparison(RowComparison[DoltSession]):
     @contextlib.contextmanager
     def open_states(self, old: At, new: At) -> Iterator[ComparedStates]:
         session = self._session
-        branches = [each.branch for each in (old, new) if isinstance(each, WorkingSet)]
+        branches = [state.branch for state in (old, new) if isinstance(state, WorkingSet)]
         # Rows come in pages, and uncommitted ones may change between two of them.
         with session.connection.snapshot(branches[0]) if branches else contextlib.nullcontext():
             both = session.read_version(old) == session.read_version(new) != 0
-            yield DoltCompared(session, old, new, _steps(session, old, new) if both else None)
+            yield DoltCompared(session, old, new, _plan_steps(session, old, new) if both else None)
 
 
 class DoltCompared(ComparedStates):
-    """`steps`: None where a side has no tables."""
+    """Compares two states. Without `steps`, one side has no tables."""
 
     changed_sql = " OR ".join(
         (
@@ -49,7 +49,7 @@ class DoltCompared(ComparedStates):
             *(
                 f"NOT ({reading.column_sql(DOCUMENTS, column, 'to_')} <=> {reading.column_sql(DOCUMENTS, column, 'from_')})"
                 for column in COMPARED_COLUMNS
-                if column != "content_hash"  # it follows from the content
+                if column != "content_hash"  # it is computed from the content
             ),
         )
     )
@@ -74,14 +74,16 @@ class DoltCompared(ComparedStates):
     def diff_documents(self) -> dict[DocumentKey, DocumentSides]:
         if self._comparable:
             return super().diff_documents()
-        found: dict[DocumentKey, DocumentSides] = {each.key: (each, None) for each in self._before.read_headers()}
-        return found | {each.key: (None, each) for each in self._after.read_documents()}
+        removed: dict[DocumentKey, DocumentSides] = {
+            header.key: (header, None) for header in self._before.read_headers()
+        }
+        return removed | {document.key: (None, document) for document in self._after.read_documents()}
 
     def diff_headers(self, *, times: bool) -> dict[DocumentKey, HeaderSides]:
         if self._comparable:
             return super().diff_headers(times=times)
-        found: dict[DocumentKey, HeaderSides] = {each.key: (each, None) for each in self._before.read_headers()}
-        return found | {each.key: (None, each) for each in self._after.read_headers()}
+        removed: dict[DocumentKey, HeaderSides] = {header.key: (header, None) for header in self._before.read_headers()}
+        return removed | {header.key: (None, header) for header in self._after.read_headers()}
 
     def find_old_document(self, key: DocumentKey) -> Document | None:
         return self._before.find_document(*key)
@@ -96,14 +98,14 @@ class DoltCompared(ComparedStates):
         return ChangeCounts(**{str(row["diff_type"]): int(row["v"]) for row in rows})
 
 
-def _steps(session: DoltSession, old: At, new: At) -> list[DiffStep]:
+def _plan_steps(session: DoltSession, old: At, new: At) -> list[DiffStep]:
     if isinstance(new, str):
         return [DiffStep(None, old, new) if isinstance(old, str) else DiffStep(old.branch, WORKING, new)]
     if isinstance(old, str):
         return [DiffStep(new.branch, old, WORKING)]
     if old == new:
         return []
-    # Any revision will do to meet at; the nearest is the old one's head.
+    # Any revision would do as the middle. The nearest is the head of the old branch.
     middle = session.require_branch(old.branch).head
     return [DiffStep(old.branch, WORKING, middle), DiffStep(new.branch, middle, WORKING)]
 
@@ -111,7 +113,7 @@ def _steps(session: DoltSession, old: At, new: At) -> list[DiffStep]:
 def read_differences(
     connection: SqlConnection, step: DiffStep, table: Table, columns: tuple[Sequence[str], Sequence[str]], where: str
 ) -> Iterator[tuple[tuple[Any, ...], tuple[Any, ...]]]:
-    """The columns before and the columns after; `()` where a side has no row."""
+    """Yield the columns before and after of each changed row; `()` if a side has no row."""
     before, after = columns
     sides = [*reading.select_list(table, before, "from_"), *reading.select_list(table, after, "to_")]
     query = f"SELECT {', '.join(['diff_type', *sides])} FROM dolt_diff({quote_literals([step.old, step.new, table.name])}) WHERE {where}"

@@ -40,10 +40,10 @@ from vmrag_link.models import (
 
 
 class DoltEngine(SqlEngine[DoltSession, str]):
-    """A knowledge base in Dolt; the modules beside this one do the work."""
+    """A knowledge base in Dolt. The modules of this package do the work."""
 
     def __init__(self, session: DoltSession, access: DoltAccess) -> None:
-        """Use `create`, `clone` or `open`."""
+        """Use `create`, `clone` or `open` instead."""
         super().__init__(session)
         self._access = access
 
@@ -61,9 +61,9 @@ class DoltEngine(SqlEngine[DoltSession, str]):
         access: DoltAccess = DoltAccess(),  # noqa: B008  frozen
         origin: str = "",
     ) -> DoltEngine:
-        """A new knowledge base; a database of the server, where `access` names one.
+        """Create a knowledge base, in a database of the server if `access` names one.
 
-        `opening.create` has the contract.
+        See `opening.create_engine` for the arguments.
         """
         make = server_database.create_database if access.server else schema.create_repository
         make(folder, author=author, date=date, access=access, origin=origin)
@@ -79,10 +79,11 @@ class DoltEngine(SqlEngine[DoltSession, str]):
         limits: Limits = USUAL_LIMITS,
         access: DoltAccess = DoltAccess(),  # noqa: B008  frozen
     ) -> DoltEngine:
-        """Make a knowledge base of what `url` holds.
+        """Create a knowledge base from the contents at `url`.
 
-        Only `vmrag_root` becomes a branch here; the others are known as the remote's. One without
-        it is another program's: `RemoteDamaged`. Raises as `create` and `fetch`.
+        Only `vmrag_root` becomes a branch here. The others are known as heads of the remote. Raises
+        `RemoteDamaged` if the remote has no `vmrag_root`, which means that another program wrote
+        it, and the errors of `create` and `fetch`.
         """
         transfer.clone_repository(folder, remote, url, limits, access)
         return cls.open(folder, limits=limits, access=access)
@@ -96,15 +97,14 @@ class DoltEngine(SqlEngine[DoltSession, str]):
         limits: Limits = USUAL_LIMITS,
         access: DoltAccess = DoltAccess(),  # noqa: B008  frozen
     ) -> DoltEngine:
-        """Open an existing knowledge base; nothing is ever created.
+        """Open an existing knowledge base. This never creates one.
 
-        `lock_timeout`: seconds to wait for another writer. `limits`: how much is taken of remotes.
-        Raises `NotInitialized`, `SchemaTooNew`, and `EngineFailed` for what is no knowledge base,
-        and where the program is missing. `ConfigInvalid` where it is on a server that `access`
-        does not name.
+        `lock_timeout` is in seconds, to wait for another writer. `limits` apply to data of remotes.
+        Raises `NotInitialized`, `SchemaTooNew`, `EngineFailed` if the files are not a knowledge
+        base, `DoltMissing`, and `ConfigInvalid` if it is on a server that `access` does not name.
         """
         if not cls.exists(folder):
-            raise NotInitialized(f"There is no knowledge base in {folder}.", hint="vmrag init --knowledge-base")
+            raise NotInitialized(f"no knowledge base found in {folder}.", hint="vmrag init --knowledge-base")
         longest = max_answer_bytes(limits)
         connection: SqlConnection
         if server_database.is_on_server(folder):
@@ -118,7 +118,7 @@ class DoltEngine(SqlEngine[DoltSession, str]):
 
     @staticmethod
     def exists(folder: Path) -> bool:
-        """Whether `open` would find something; a creation that was killed leaves nothing."""
+        """Return whether `open` would find a knowledge base. A killed creation leaves none."""
         return (folder / DOLT_FOLDER).exists() or server_database.is_on_server(folder)
 
     @property
@@ -129,7 +129,7 @@ class DoltEngine(SqlEngine[DoltSession, str]):
         if self.shared:
             return inspection.find_server_damage(self._session)
         with self._session.write_lock("check the knowledge base"):
-            self._session.connection.end_session()  # the check wants the repository for itself
+            self._session.connection.end_session()  # the check needs exclusive access to the repository
             try:
                 program.check_repository(self.folder, self._access.binary)
             except EngineFailed as error:
@@ -149,9 +149,9 @@ class DoltEngine(SqlEngine[DoltSession, str]):
 
     def find_unreachable(self, revisions: Iterable[str], *, heads: Iterable[str] | None = None) -> list[str]:
         connection = self._session.connection
-        found = history.find_unreachable(connection, revisions, heads=heads)
-        here = history.find_existing(connection, found)
-        return [each for each in found if each in here]
+        unreachable = history.find_unreachable(connection, revisions, heads=heads)
+        existing = history.find_existing(connection, unreachable)
+        return [revision for revision in unreachable if revision in existing]
 
     def protect_revision(self, revision: str) -> None:
         with self.write_lock("protect a pinned revision"):
@@ -166,8 +166,8 @@ class DoltEngine(SqlEngine[DoltSession, str]):
         return remotes.read_foreign_heads(self.folder, remote)
 
     def all_remote_heads(self, branch: str | None = None) -> set[str]:
-        noted = (each.heads for each in remotes.read_notes(self.folder).values())
-        return {head for heads in noted for name, head in heads.items() if branch in (None, name)}
+        all_heads = (note.heads for note in remotes.read_notes(self.folder).values())
+        return {head for heads in all_heads for name, head in heads.items() if branch in (None, name)}
 
     def peek_heads(self, url: str) -> dict[str, str] | None:
         return transfer.peek_heads(url, self._access)
@@ -182,7 +182,9 @@ class DoltEngine(SqlEngine[DoltSession, str]):
 
     @property
     def _remote_user(self) -> str:
-        """A server logs in at remotes by itself: it does not have our environment."""
+        """The user for remotes; empty on a server, which logs in on its own without our
+        environment.
+        """
         return "" if server_database.is_on_server(self.folder) else self._access.user
 
     def _require_reachable(self, url: str) -> None:
@@ -197,13 +199,13 @@ class DoltEngine(SqlEngine[DoltSession, str]):
         url: str,
         revisions: Sequence[str],
         *,
-        known: Iterable[str],
+        known_heads: Iterable[str],
         into: Path,
         limits: Limits,
         sound: Callable[[Row], None],
     ) -> list[str]:
         return transfer.vet_revisions(
-            self._session, self._access, url, revisions, known=known, into=into, limits=limits, sound=sound
+            self._session, self._access, url, revisions, known_heads=known_heads, into=into, limits=limits, sound=sound
         )
 
     def list_docs_and_tags(self, revisions: Iterable[str]) -> list[str]:
@@ -233,15 +235,15 @@ class DoltEngine(SqlEngine[DoltSession, str]):
         inspection.require_valid_rows(self._session, at, since)
 
     @contextlib.contextmanager
-    def _rows(self, at: At) -> Iterator[PlaceRows]:
+    def _open_rows(self, at: At) -> Iterator[PlaceRows]:
         yield reading.DoltRows(self._session, at)
 
     # -- writing
 
-    def _store(self, place: str, rows: Write) -> None:
+    def _store_rows(self, place: str, rows: Write) -> None:
         writing.store_rows(self._session, place, rows)
 
-    def _complete(self, place: str, head: str) -> None:
+    def _complete_rows(self, place: str, head: str) -> None:
         writing.complete_rows(self._session, place, head)
 
     def _begin_merge(self, place: str, joining: str) -> None:
@@ -249,9 +251,9 @@ class DoltEngine(SqlEngine[DoltSession, str]):
 
     # -- links
 
-    def _link_rows(self, place: str, wanted: Mapping[str, str]) -> list[Link]:
+    def _select_links(self, place: str, conditions: Mapping[str, str]) -> list[Link]:
         self._session.check_place(place, with_links=True)
-        return history.list_links(self._session.connection, place, wanted)
+        return history.list_links(self._session.connection, place, conditions)
 
     def _commit_links(
         self, start: str | None, put: Sequence[Link], remove: Sequence[str], *, message: str, author: str, date: str

@@ -1,6 +1,6 @@
-"""The files of a Dolt database: tables of pieces, and the manifests that name them.
+"""The files of a Dolt database: table files, and the manifests that name them.
 
-A repository of links lets Dolt open some of these files and change none.
+Dolt opens a linked repository with some of these files and changes none of them.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from vmrag_link.paths import read_regular, write_atomically
 
 MANIFEST = "manifest"
 JOURNAL = "v" * 32
-"""The table to which Dolt appends what is written here. A remote has none."""
+"""The table file to which Dolt appends new data. A remote has none."""
 
 _ARCHIVE = ".darc"
 _OLDER = "oldgen"
@@ -39,29 +39,29 @@ _EMPTY_CONTENT = bytes.fromhex(
     "776f726b696e67536574732f36154e8b35b1318cce345af10000000000000094ef2a5b38925b09f4bf895f87"
     "00000001000000000000008cffb5d8c22463ee50"
 )
-"""A table with the root of a database that has no branch, as Dolt writes one."""
+"""A table file with the root of a database that has no branch, in Dolt's format."""
 
 
 def read_manifest(folder: Path) -> bytes:
-    """The manifest of the tables in a folder. Raises `OSError`."""
+    """Return the manifest of the table files in a folder. Raises `OSError`."""
     return read_regular(folder / MANIFEST, _LONGEST_MANIFEST)
 
 
 def parse_table_counts(manifest: bytes) -> dict[str, str] | None:
-    """How many pieces each table has that a manifest names; None for any other text."""
-    found = _TABLES.fullmatch(manifest.decode(errors="replace"))
-    words = found[2].split(":")[1:] if found else []
-    return dict(zip(words[::2], words[1::2], strict=True)) if found else None
+    """Return the number of chunks of each table file in a manifest, or None for another text."""
+    match = _TABLES.fullmatch(manifest.decode(errors="replace"))
+    words = match[2].split(":")[1:] if match else []
+    return dict(zip(words[::2], words[1::2], strict=True)) if match else None
 
 
 def find_table_file(folder: Path, name: str) -> Path | None:
-    """The file of a table, of either format."""
+    """Return the path of a table file, in either format, or None."""
     return next((path for path in (folder / name, folder / f"{name}{_ARCHIVE}") if path.is_file()), None)
 
 
 @contextlib.contextmanager
 def linked_repository(manifest: bytes, tables: Iterable[Path]) -> Iterator[Path]:
-    """A repository in a temporary folder that has this manifest, and links to the tables."""
+    """Create a temporary repository with this manifest and links to the table files."""
     with tempfile.TemporaryDirectory(prefix="vmrag-dolt-") as folder:
         noms = Path(folder, DOLT_FOLDER, "noms")
         (noms / _OLDER).mkdir(parents=True)
@@ -73,9 +73,10 @@ def linked_repository(manifest: bytes, tables: Iterable[Path]) -> Iterator[Path]
 
 
 def require_valid_tables(folder: Path, binary: str) -> None:
-    """Check that every piece of the tables that came since the last check is what its hash names.
+    """Check that every chunk in new table files matches the hash that names it.
 
-    Dolt believes what a remote says. Raises `EngineFailed`.
+    Dolt does not check the data of a remote. Files that an earlier call checked are skipped. Raises
+    `EngineFailed`.
     """
     noms = folder / DOLT_FOLDER / "noms"
     tables = _tables_in(noms / _OLDER) | _tables_in(noms)
@@ -86,19 +87,21 @@ def require_valid_tables(folder: Path, binary: str) -> None:
         with linked_repository(manifest, new) as repository:
             (repository / DOLT_FOLDER / "noms" / _EMPTY_TABLE).write_bytes(_EMPTY_CONTENT)
             program.check_repository(repository, binary)
-    with contextlib.suppress(OSError):  # it spares the next fetch a check
+    with contextlib.suppress(OSError):  # the note only saves the next fetch a check
         write_atomically(folder / _CHECKED_NAME, msgspec.json.encode([path.name for path in tables]), durable=False)
 
 
 def _tables_in(folder: Path) -> dict[Path, str]:
-    """The tables that the manifest of a folder names, with their counts, but for the journal."""
+    """Return the table files that the manifest of a folder names, with their counts, without the
+    journal.
+    """
     try:
         counts = parse_table_counts(read_manifest(folder))
     except FileNotFoundError:
         return {}
     files = {find_table_file(folder, name): count for name, count in (counts or {}).items() if name != JOURNAL}
     if counts is None or None in files:
-        raise EngineFailed(f"The manifest in {folder} names files that are not there.", hint="vmrag doctor")
+        raise EngineFailed(f"the manifest in {folder} refers to missing files.", hint="vmrag doctor")
     return {path: count for path, count in files.items() if path}
 
 

@@ -1,8 +1,8 @@
-"""Revisions and branches as Dolt stores them, and the table `git_links`, which stands on a branch
-of its own that is never pinned or merged into content.
+"""Revisions, branches and the table `git_links` in Dolt.
 
-`vmrag_unfinished` counts as no branch: a revision that only it reaches is as good as gone.
-`dolt_commit_ancestors` answers for exactly the given commit, reachable or not.
+The links are on a branch of their own, which is never pinned or merged into content.
+`vmrag_unfinished` is not listed as a branch: a revision that only it reaches may be deleted.
+`dolt_commit_ancestors` finds exactly the given commit, reachable or not.
 """
 
 from __future__ import annotations
@@ -38,31 +38,34 @@ _BRANCHES = f"SELECT name, hash, dirty FROM dolt_branches WHERE name <> '{UNFINI
 
 
 def is_hash(text: str) -> bool:
-    """Whether it is the full hash of a revision, here or not: no branch is called so."""
+    """Return whether a text is the full hash of a revision, existing or not.
+
+    No branch has such a name.
+    """
     return bool(re.fullmatch(_REVISION, text))
 
 
 def find_existing(connection: SqlConnection, revisions: Iterable[str]) -> set[str]:
-    """Those of any texts that are revisions here."""
-    asked = {revision: None for revision in revisions if is_hash(revision)}
-    seen = asked.keys() & connection.seen_revisions
+    """Return those of any texts that are revisions here."""
+    hashes = {revision: None for revision in revisions if is_hash(revision)}
+    seen = hashes.keys() & connection.seen_revisions
     queries = [
         f"SELECT DISTINCT commit_hash AS v FROM dolt_commit_ancestors WHERE commit_hash IN ({quote_literals(part)})"
-        for part in split_batches([each for each in asked if each not in seen])
+        for part in split_batches([revision for revision in hashes if revision not in seen])
     ]
-    here = {str(row["v"]) for rows in (connection.run_queries(queries) if queries else []) for row in rows}
-    connection.seen_revisions.update(here)
-    return here | seen
+    existing = {str(row["v"]) for rows in (connection.run_queries(queries) if queries else []) for row in rows}
+    connection.seen_revisions.update(existing)
+    return existing | seen
 
 
 def require_revisions(connection: SqlConnection, *revisions: str) -> None:
-    """Raises `RevisionMissing` for the first that is not here."""
-    here = find_existing(connection, revisions)
+    """Raise `RevisionMissing` for the first revision that does not exist here."""
+    existing = find_existing(connection, revisions)
     for revision in revisions:
-        if revision not in here:
+        if revision not in existing:
             raise RevisionMissing(
-                f"The knowledge base has no revision {revision[:60]!r}.",
-                hint="vmrag log (shows the revisions that are here)",
+                f"the knowledge base has no revision {revision[:60]!r}.",
+                hint="list the revisions: vmrag log",
                 revision=revision,
             )
 
@@ -72,10 +75,10 @@ def log(connection: SqlConnection, revision: str, limit: int | None) -> Iterator
     query = _LOGGED.format(start=quote_literal(revision)) + ("" if limit is None else f" LIMIT {limit:d}")
     for row in connection.query_rows(query):
         author = f"{row['author']} <{row['email']}>"
-        yield RevisionInfo(row["revision"], _parents(row["parents"]), row["message"], author, row["date"])
+        yield RevisionInfo(row["revision"], _parse_parents(row["parents"]), row["message"], author, row["date"])
 
 
-def _parents(text: str | None) -> tuple[str, ...]:
+def _parse_parents(text: str | None) -> tuple[str, ...]:
     return tuple(re.findall(_REVISION, text or ""))
 
 
@@ -85,35 +88,35 @@ def is_ancestor(connection: SqlConnection, ancestor: str, descendant: str) -> bo
 
 
 def map_parents(connection: SqlConnection, revisions: Iterable[str]) -> dict[str, tuple[str, ...]]:
-    """The parents of these revisions and of all their ancestors. Takes any texts."""
-    here = sorted(find_existing(connection, revisions))
-    if not here:
+    """Return the parents of these revisions and of all their ancestors. Accepts any texts."""
+    existing = sorted(find_existing(connection, revisions))
+    if not existing:
         return {}
     rows = connection.query_rows(
-        f"SELECT commit_hash AS revision, parents FROM dolt_log({quote_literals(here)}, '--parents')"
+        f"SELECT commit_hash AS revision, parents FROM dolt_log({quote_literals(existing)}, '--parents')"
     )
-    return {str(row["revision"]): _parents(row["parents"]) for row in rows}
+    return {str(row["revision"]): _parse_parents(row["parents"]) for row in rows}
 
 
 def find_unreachable(
     connection: SqlConnection, revisions: Iterable[str], *, heads: Iterable[str] | None = None, without: str = ""
 ) -> list[str]:
-    """Those that none of the heads reaches, in the given order; not all need to be here.
+    """Return the revisions that none of the heads reaches, in the given order.
 
-    `heads`: by default those of all branches other than `without`.
+    They need not exist here. `heads` are by default those of all branches other than `without`.
     """
-    asked = list(dict.fromkeys(revisions))
+    candidates = list(dict.fromkeys(revisions))
     if heads is None:
-        heads = [each.head for each in list_branches(connection) if each.name != without]
-    reached = map_parents(connection, heads).keys() if asked else ()
-    return [each for each in asked if each not in reached]
+        heads = [branch.head for branch in list_branches(connection) if branch.name != without]
+    reached = map_parents(connection, heads).keys() if candidates else ()
+    return [revision for revision in candidates if revision not in reached]
 
 
 def read_parents(connection: SqlConnection, revision: str) -> tuple[str, ...]:
-    """The parents of a revision that is here."""
-    # A server fails where `dolt_commit_ancestors` is asked for one revision that has two parents.
+    """Return the parents of an existing revision."""
+    # On a server, `dolt_commit_ancestors` fails for a revision with two parents.
     rows = connection.query_rows(f"SELECT parents AS v FROM dolt_log({quote_literal(revision)}, '--parents') LIMIT 1")
-    return _parents(rows[0].get("v"))
+    return _parse_parents(rows[0].get("v"))
 
 
 def merge_base(connection: SqlConnection, one: str, other: str) -> str | None:
@@ -124,15 +127,15 @@ def merge_base(connection: SqlConnection, one: str, other: str) -> str | None:
 
 def list_branches(connection: SqlConnection) -> list[KbBranch]:
     rows = connection.query_rows(f"{_BRANCHES} ORDER BY name")
-    return sorted((_branch(row) for row in rows), key=lambda each: each.name)
+    return sorted((_parse_branch(row) for row in rows), key=lambda branch: branch.name)
 
 
 def find_branch(connection: SqlConnection, name: str) -> KbBranch | None:
     rows = connection.query_rows(f"{_BRANCHES} AND name = {quote_literal(name)}")
-    return _branch(rows[0]) if rows else None
+    return _parse_branch(rows[0]) if rows else None
 
 
-def _branch(row: SqlRow) -> KbBranch:
+def _parse_branch(row: SqlRow) -> KbBranch:
     return KbBranch(str(row["name"]), str(row["hash"]), parse_bool(row["dirty"]))
 
 
@@ -141,13 +144,13 @@ _FIELDS = Link.__struct_fields__
 _COLUMNS = ", ".join(map(quote_identifier, _FIELDS))
 
 
-def list_links(connection: SqlConnection, at: str, asked: Mapping[str, str]) -> list[Link]:
-    """The links in which these columns have these values; sorted by git commit."""
+def list_links(connection: SqlConnection, at: str, conditions: Mapping[str, str]) -> list[Link]:
+    """Return the links with these values in these columns, sorted by git commit."""
     if not has_links(connection, at):
         return []
-    where = " AND ".join(f"{quote_identifier(column)} = {quote_literal(value)}" for column, value in asked.items())
+    where = " AND ".join(f"{quote_identifier(column)} = {quote_literal(value)}" for column, value in conditions.items())
     query = f"SELECT {_COLUMNS} FROM {_TABLE} {f'WHERE {where}' if where else ''} ORDER BY git_commit"
-    return [_link(row) for row in connection.query_rows(query, at=at)]
+    return [_parse_link(row) for row in connection.query_rows(query, at=at)]
 
 
 def has_links(connection: SqlConnection, at: str) -> bool:
@@ -164,8 +167,10 @@ def commit_links(
     author: str,
     date: str,
 ) -> str:
-    """Replace and remove links on a branch; the revision, empty if nothing changed."""
-    replaced = [link_row(each) for each in put]
+    """Replace and remove links on a branch; return the revision, or an empty text if nothing
+    changed.
+    """
+    replaced = [link_row(link) for link in put]
     gone = [*remove, *(row[0] for row in replaced)]
     made = schema.LINKS[_TABLE].replace("CREATE TABLE", "CREATE TABLE IF NOT EXISTS", 1)
     with connection.transaction(at):
@@ -178,5 +183,5 @@ def commit_links(
         return schema.commit(connection, at, message, author, date) if schema.is_dirty(connection, at) else ""
 
 
-def _link(row: Mapping[str, Any]) -> Link:
+def _parse_link(row: Mapping[str, Any]) -> Link:
     return msgspec.convert({name: row.get(name) for name in _FIELDS}, type=Link)

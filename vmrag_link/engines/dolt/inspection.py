@@ -1,9 +1,9 @@
-"""Checks of the heads of a remote's branches, without executing anything of theirs, and of the
-soundness of a server's database.
+"""Checks of the heads of a remote's branches, and of a server's database.
 
-Older revisions are checked when they are opened (`DoltSession.check`); `vmrag adopt` checks all of
-them (`transfer.vet`). A server's files are the server's: whoever runs it checks them by
-`dolt fsck`, in its folder.
+These checks execute nothing from the remote. They only cover heads: older revisions are checked
+when they are opened (`DoltSession.check_place`), and `vmrag adopt` checks all revisions
+(`transfer.vet_revisions`). The files of a server belong to the server: its administrator checks
+them with `dolt fsck` in its folder.
 """
 
 from __future__ import annotations
@@ -47,14 +47,14 @@ class DoltInspectedPlace(InspectedPlace):
         return self._session.read_version(self._at) if self._version is None else self._version
 
     def read_meta(self) -> list[tuple[Any, ...]]:
-        found = self._session.connection.query_rows(
+        rows = self._session.connection.query_rows(
             "SELECT `key` AS k, value AS v FROM vmrag_meta LIMIT 2", at=self._place
         )
-        return [(row.get("k"), row.get("v")) for row in found]
+        return [(row.get("k"), row.get("v")) for row in rows]
 
     def query_values(self, queries: Sequence[str]) -> list[Any]:
-        found = self._session.connection.run_queries(queries, at=self._place) if queries else []
-        return [rows[0].get("v") if rows else None for rows in found]
+        results = self._session.connection.run_queries(queries, at=self._place) if queries else []
+        return [rows[0].get("v") if rows else None for rows in results]
 
     def changed_rows_sql(self, table: Table, since: str) -> str:
         return f"dolt_diff({quote_literals([since, self._place, table.name])})"
@@ -100,40 +100,53 @@ class DoltInspector(Inspector):
 
 
 def require_sound_heads(
-    session: DoltSession, heads: Mapping[str, str], *, known: Mapping[str, str], whose: str = " of the remote"
+    session: DoltSession, heads: Mapping[str, str], *, checked_heads: Mapping[str, str], whose: str = " of the remote"
 ) -> None:
-    """See `Looker.require_sound`. No branch may be foreign."""
-    DoltInspector(session).require_sound_heads(heads, known=_known_here(session, known), whose=whose)
+    """Check heads before a push, where no branch may have foreign tables.
 
-
-def find_foreign_heads(session: DoltSession, heads: Mapping[str, str], *, known: Mapping[str, str]) -> dict[str, str]:
-    """See `Looker.require_sound`. A branch that is neither `known` nor ours may be foreign."""
-    known = _known_here(session, known)
-    taken = {branch.name for branch in session.list_branches()} | known.keys()
-    return DoltInspector(session).require_sound_heads(
-        heads, known=known, may_be_foreign=lambda name: name not in taken and not is_reserved(name)
+    See `Inspector.require_sound_heads`.
+    """
+    DoltInspector(session).require_sound_heads(
+        heads, checked_heads=_existing_heads(session, checked_heads), whose=whose
     )
 
 
-def _known_here(session: DoltSession, known: Mapping[str, str]) -> dict[str, str]:
-    here = history.find_existing(session.connection, known.values())
-    return {name: head for name, head in known.items() if head in here}
+def find_foreign_heads(
+    session: DoltSession, heads: Mapping[str, str], *, checked_heads: Mapping[str, str]
+) -> dict[str, str]:
+    """Check fetched heads and return those with tables of another program.
+
+    Only a branch that is neither in `checked_heads` nor ours may have them. See
+    `Inspector.require_sound_heads`.
+    """
+    checked_heads = _existing_heads(session, checked_heads)
+    taken = {branch.name for branch in session.list_branches()} | checked_heads.keys()
+    return DoltInspector(session).require_sound_heads(
+        heads, checked_heads=checked_heads, may_be_foreign=lambda name: name not in taken and not is_reserved(name)
+    )
+
+
+def _existing_heads(session: DoltSession, heads: Mapping[str, str]) -> dict[str, str]:
+    existing = history.find_existing(session.connection, heads.values())
+    return {name: head for name, head in heads.items() if head in existing}
 
 
 def require_valid_rows(session: DoltSession, at: At, since: str) -> None:
-    """See `Engine.require_records`."""
+    """Check the rows that differ from a sound revision. See `Engine.require_valid_rows`."""
     if not session.read_version(at) or not DoltInspector(session).can_compare_with(since):
         return
     look, place = DoltInspectedPlace(session, at), at.branch if isinstance(at, WorkingSet) else at
     with session.connection.snapshot(place) if isinstance(at, WorkingSet) else contextlib.nullcontext():
         if twins := look.describe_twins():
-            raise RowsInvalid(f"What {place!r} holds cannot be taken: {twins}.", hint=ROWS_HINT)
+            raise RowsInvalid(f"invalid rows at {place!r}: {twins}.", hint=ROWS_HINT)
         for row in look.read_rows(since):
             inspection.require_valid_row(row)
 
 
 def find_server_damage(session: DoltSession) -> str:
-    """Have the server read all history and every row at every branch; why it cannot, or nothing."""
+    """Make the server read all history and every row at every branch; return its error, or an empty
+    text.
+    """
     connection = session.connection
     try:
         branches = history.list_branches(connection)
@@ -142,7 +155,7 @@ def find_server_damage(session: DoltSession) -> str:
         for branch in branches:
             _read_every_row(session, branch)
     except (ServerUnreachable, LoginRefused, KnowledgeMissing):
-        raise  # that says nothing of its soundness
+        raise  # not a sign of damage
     except EngineFailed as error:
         return error.message
     return ""
@@ -150,7 +163,7 @@ def find_server_damage(session: DoltSession) -> str:
 
 def _read_every_row(session: DoltSession, branch: KbBranch) -> None:
     if not session.check_place(branch.name):
-        return  # no tables: what is kept for garbage collection
+        return  # an anchor has no tables
     for table in TABLES:
         read = ", ".join(f"sum(length({quote_identifier(column)}))" for column in table.columns)
         session.connection.query_rows(f"SELECT {read} FROM {quote_identifier(table.name)}", at=branch.name)

@@ -1,11 +1,12 @@
 """Documents and collections at revisions or in working sets.
 
-Rows come in pages: each is one answer of Dolt's, of about PAGE_BYTES, so memory does not grow with
-their number, and nothing stays open between two pages. A revision never changes. The pages of a
-working set are read in one transaction and set aside.
+Rows are read in pages. Each page is one answer of Dolt, of about PAGE_BYTES, so memory does not
+grow with the number of rows, and nothing stays open between two pages. A revision never changes.
+The pages of a working set are read in one transaction and stored in a temporary file.
 
-Other programs write here, too. What derives is computed where it is read (`select_list`), so that
-no text is known by another one's hash; a row that can be no document is named (`values`).
+Other programs also write here. Derived values are computed when they are read (`select_list`), so
+that a text cannot have the hash of another one. A row that cannot be a document is reported with
+its key (`parse_values`).
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from vmrag_link.models import At, Document, Row, WorkingSet
 
 PAGE_BYTES = 200_000
 _FIRST_PAGE = 16
-"""Rows; as many as may be large."""
+"""Rows of the first page: few, because all of them may be large."""
 
 _LARGEST_PAGE = 2000
 _GROWTH = 4
@@ -39,7 +40,7 @@ Values = tuple[Any, ...]
 
 
 def read_pages(connection: SqlConnection, at: str | None, query: str) -> Iterator[SqlRow]:
-    """The rows of a query that Dolt answers in the same order each time.
+    """Yield the rows of a query that Dolt answers in the same order each time.
 
     Dolt runs the query again for each page, so pages grow.
     """
@@ -61,7 +62,7 @@ def read_pages(connection: SqlConnection, at: str | None, query: str) -> Iterato
 
 
 class DoltRows(PlaceRows):
-    """At a revision or in the working set of a branch."""
+    """Reads rows at a revision or in the working set of a branch."""
 
     def __init__(self, session: DoltSession, at: At) -> None:
         self._session, self._at = session, at
@@ -75,27 +76,30 @@ class DoltRows(PlaceRows):
         if not self.version:
             return iter(())
         selection = _Selection(self._place, table, table.columns)
-        asked = None if ids is None else sorted(set(ids))
-        rows = _stable(self._session, self._at, lambda: _selected(self._session.connection, selection, asked))
+        sorted_ids = None if ids is None else sorted(set(ids))
+        rows = _read_stable(
+            self._session, self._at, lambda: _read_selected(self._session.connection, selection, sorted_ids)
+        )
         return (records.parse_record(table, row) for row in rows)
 
     def read_stored(
         self, columns: Sequence[str], collection: str | None, ids: Iterable[str] | None
     ) -> Iterator[Sequence[Any]]:
-        asked = None if ids is None else sorted(set(ids))
+        sorted_ids = None if ids is None else sorted(set(ids))
         connection, place = self._session.connection, self._place
 
         def rows() -> Iterator[Values]:
             for name in [collection] if collection is not None else _collection_names(connection, place):
                 where = f"collection_name = {quote_literal(name)}"
-                yield from _selected(connection, _Selection(place, DOCUMENTS, columns, where), asked)
+                yield from _read_selected(connection, _Selection(place, DOCUMENTS, columns, where), sorted_ids)
 
-        return _stable(self._session, self._at, rows)
+        return _read_stable(self._session, self._at, rows)
 
     def select_texts(self, columns: Sequence[str], conditions: Mapping[str, str]) -> Iterator[Sequence[str]]:
-        where = " AND ".join(f"{each} {quote_literal(value)}" for each, value in conditions.items())
+        where = " AND ".join(f"{condition} {quote_literal(value)}" for condition, value in conditions.items())
         return map(
-            records.require_texts, _pages(self._session.connection, _Selection(self._place, DOCUMENTS, columns, where))
+            records.require_texts,
+            _read_selection_pages(self._session.connection, _Selection(self._place, DOCUMENTS, columns, where)),
         )
 
     def count_documents(self, collection: str | None) -> int:
@@ -112,21 +116,21 @@ class DoltRows(PlaceRows):
 
     def read_past_rows(self, table: Table, columns: Sequence[str], key: Mapping[str, str]) -> Iterator[Sequence[Any]]:
         names = ", ".join(["commit_hash", *select_list(table, columns)])
-        where = " AND ".join(f"{each} = {quote_literal(value)}" for each, value in key.items())
+        where = " AND ".join(f"{column} = {quote_literal(value)}" for column, value in key.items())
         query = f"SELECT {names} FROM dolt_history_{table.name} WHERE {where}"
-        found = read_pages(self._session.connection, self._place, query)
-        return ((row["commit_hash"], *parse_values(row, table, columns)) for row in found)
+        pages = read_pages(self._session.connection, self._place, query)
+        return ((row["commit_hash"], *parse_values(row, table, columns)) for row in pages)
 
     def read_keys(self, table: Table, ids: Iterable[str] | None) -> Iterable[tuple[str, str]]:
-        for row in self._asked(table, (table.columns[0], logical.implying_column(table)), ids):
+        for row in self._read_logical_rows(table, (table.columns[0], logical.implying_column(table)), ids):
             doc_id, name = records.require_texts(row)
             yield doc_id, name
 
     def read_rows(self, table: Table, ids: list[str], *, texts: bool) -> Iterable[Document]:
         columns = [name for name in table.columns if texts or name != "content"]
-        for row in self._asked(table, columns, ids):
-            found = dict(zip(columns, row, strict=True))
-            yield records.parse_logical_document(table, [found.get(name, "") for name in table.columns])
+        for row in self._read_logical_rows(table, columns, ids):
+            values = dict(zip(columns, row, strict=True))
+            yield records.parse_logical_document(table, [values.get(name, "") for name in table.columns])
 
     def count_rows(self, table: Table) -> int:
         if not self._session.check_place(self._place):
@@ -134,22 +138,24 @@ class DoltRows(PlaceRows):
         query = f"SELECT count(*) AS v FROM {table.name}"
         return int(self._session.connection.query_rows(query, at=self._place)[0]["v"])
 
-    def _asked(self, table: Table, columns: Sequence[str], ids: Iterable[str] | None) -> Iterator[Values]:
+    def _read_logical_rows(self, table: Table, columns: Sequence[str], ids: Iterable[str] | None) -> Iterator[Values]:
         if not self._session.check_place(self._place):
             return iter(())
         selection = _Selection(self._place, table, columns)
-        return _selected(self._session.connection, selection, None if ids is None else sorted(set(ids)))
+        return _read_selected(self._session.connection, selection, None if ids is None else sorted(set(ids)))
 
 
 def select_list(table: Table, columns: Sequence[str], prefix: str = "") -> list[str]:
-    """Columns as SQL, called as they are: NULL as `records.defaults` has it, and the hash of the
-    text that is there.
+    """Return columns as SQL, named like the columns.
+
+    NULL becomes the value in `records.column_defaults`, and `content_hash` is computed from the
+    text.
     """
     return [f"{column_sql(table, column, prefix)} AS {quote_identifier(prefix + column)}" for column in columns]
 
 
 def column_sql(table: Table, column: str, prefix: str = "") -> str:
-    """The value of a column as SQL, whatever another program has left in it."""
+    """Return SQL for the value of a column, whatever another program has stored there."""
     if column == "content_hash":
         text = f"ifnull({prefix}content, '')"
         return f"if(instr({text}, char(0)) > 0, char(0), sha2({text}, 256))"  # `values` refuses the one with NUL
@@ -158,45 +164,51 @@ def column_sql(table: Table, column: str, prefix: str = "") -> str:
 
 
 def parse_values(row: SqlRow, table: Table, columns: Sequence[str], prefix: str = "") -> Values:
-    """The columns of a row in this order; None where one is NULL.
+    """Return the columns of a row in this order; None for NULL.
 
-    Metadata is canonical, however it was written. Raises `RowsInvalid` for an empty key, a text
-    that no engine stores exactly, and metadata that is none.
+    Metadata becomes canonical. Raises `RowsInvalid` for an empty key, a text that no engine stores
+    exactly, and invalid metadata.
     """
-    found = []
+    parsed = []
     for column in columns:
         value = row.get(prefix + column)
         if column in table.number_columns:
-            value = _number(value)
+            value = _parse_number(value)
         elif isinstance(value, str):
             if "\0" in value:
                 where = "content" if column == "content_hash" else column
-                raise records.invalid_row_error(table, _key(row, table, prefix), where, "holds a NUL character")
+                raise records.invalid_row_error(
+                    table, _document_key(row, table, prefix), where, "contains a NUL character"
+                )
             if not value and column in table.columns[: table.key_count]:
-                raise records.invalid_row_error(table, _key(row, table, prefix), column, "is empty")
+                raise records.invalid_row_error(table, _document_key(row, table, prefix), column, "is empty")
             if column == "metadata" and value != "{}":
-                value = _metadata(row, table, value, prefix)
-        found.append(value)
-    return tuple(found)
+                value = _canonical_metadata(row, table, value, prefix)
+        parsed.append(value)
+    return tuple(parsed)
 
 
-def _metadata(row: SqlRow, table: Table, text: str, prefix: str) -> str:
+def _canonical_metadata(row: SqlRow, table: Table, text: str, prefix: str) -> str:
     try:
         return records.canonicalize_metadata(text)
     except ValueError as error:
-        raise records.invalid_row_error(table, _key(row, table, prefix), "metadata", str(error)) from error
+        raise records.invalid_row_error(table, _document_key(row, table, prefix), "metadata", str(error)) from error
 
 
-def _key(row: SqlRow, table: Table, prefix: str) -> list[str]:
-    """What a document of the row is called, as far as the row says it."""
+def _document_key(row: SqlRow, table: Table, prefix: str) -> list[str]:
+    """Return the name of the row's document, as far as the row has one."""
     key = [str(row.get(prefix + column, "")) for column in table.columns[: table.key_count]]
     if table.name in logical.METADATA_KEYS:
         return [logical.implied_collection(table, str(row.get(prefix + logical.implying_column(table), ""))), *key]
     return key
 
 
-def _number(value: object) -> object:
-    """A number that is one or, as `connection.truth` says, its text; any other value as it is."""
+def _parse_number(value: object) -> object:
+    """Return a decimal text as a number, because all values may be texts (see
+    `connection.parse_bool`).
+
+    Any other value is returned unchanged.
+    """
     return int(value) if isinstance(value, str) and value.removeprefix("-").isdecimal() else value
 
 
@@ -205,10 +217,7 @@ def _place_name(at: At) -> str:
 
 
 class _Selection(NamedTuple):
-    """Rows of a table at a place, in the order of a key, which ends the primary key.
-
-    `ids`: only rows with these keys; all rows if there are none.
-    """
+    """Rows of a table at a place, ordered by a key, which is the last column of the primary key."""
 
     place: str
     table: Table
@@ -222,15 +231,15 @@ class _Selection(NamedTuple):
 
     def query(self, after: str | None, size: int) -> str:
         names = ", ".join(select_list(self.table, self.columns))
-        # Named whole, the primary key is the order in which rows are found; else they are sorted.
+        # With the whole primary key, rows are found in order. Otherwise Dolt sorts them.
         order = ", ".join(self.table.columns[: self.table.key_count])
         where = self.where if after is None else f"{self.where} AND {self.key} > {quote_literal(after)}"
-        return f"SELECT {names} FROM {self._rows()} WHERE {where} ORDER BY {order} LIMIT {size}"
+        return f"SELECT {names} FROM {self._from_clause()} WHERE {where} ORDER BY {order} LIMIT {size}"
 
-    def _rows(self) -> str:
-        """Return what follows FROM.
+    def _from_clause(self) -> str:
+        """Return the SQL after FROM.
 
-        For 500 ids, Dolt needs a sixth of the time that it needs for a list after IN.
+        With 500 ids, Dolt needs a sixth of the time that it needs for a list after IN.
         """
         if not self.ids:
             return self.table.name
@@ -239,7 +248,7 @@ class _Selection(NamedTuple):
 
 
 def _collection_names(connection: SqlConnection, place: str) -> Iterator[str]:
-    """The collections that documents are in, each found by the key."""
+    """Yield the collections that contain documents. Each one is found by the key."""
     name: str | None = None
     while True:
         where = "TRUE" if name is None else f"collection_name > {quote_literal(name)}"
@@ -251,39 +260,44 @@ def _collection_names(connection: SqlConnection, place: str) -> Iterator[str]:
         yield name
 
 
-def _next_key(before: str | None, found: object) -> str:
-    """Raises `RowsInvalid` for a key that a stranger's program wrote so that what follows it is it
-    again: bytes that are no UTF-8 come as another text.
+def _next_key(before: str | None, key: object) -> str:
+    """Return the key that follows `before`.
+
+    Raises `RowsInvalid` for a key that is not a text or not in order. An untrusted program may have
+    written bytes that are not UTF-8. Dolt returns them as another text, and then the same rows
+    would follow again.
     """
-    if not isinstance(found, str) or (before is not None and found <= before):
-        raise RowsInvalid("The knowledge base holds a key that is no text.", hint=ROWS_HINT)
-    return found
+    if not isinstance(key, str) or (before is not None and key <= before):
+        raise RowsInvalid("the knowledge base holds an invalid key.", hint=ROWS_HINT)
+    return key
 
 
-def _selected(connection: SqlConnection, selection: _Selection, ids: Sequence[str] | None) -> Iterator[Values]:
-    """`ids`: only rows with these keys, which are sorted."""
+def _read_selected(connection: SqlConnection, selection: _Selection, ids: Sequence[str] | None) -> Iterator[Values]:
+    """Yield the selected rows. With `ids`, which are sorted, yield only rows with these keys."""
     if ids is None:
-        yield from _pages(connection, selection)
+        yield from _read_selection_pages(connection, selection)
         return
     start, size = 0, _FIRST_PAGE
-    while some_ids := ids[start : start + size]:  # as many as make one page: Dolt finds each id once
-        rows = list(_pages(connection, selection._replace(ids=some_ids), size=len(some_ids) + 1))
+    while some_ids := ids[start : start + size]:  # one page of ids, so that Dolt looks up each id once
+        rows = list(_read_selection_pages(connection, selection._replace(ids=some_ids), size=len(some_ids) + 1))
         yield from rows
         start += len(some_ids)
         size = min(BATCH_SIZE, _next_size(rows)) if rows else BATCH_SIZE
 
 
-def _pages(connection: SqlConnection, selection: _Selection, *, size: int = _FIRST_PAGE) -> Iterator[Values]:
+def _read_selection_pages(
+    connection: SqlConnection, selection: _Selection, *, size: int = _FIRST_PAGE
+) -> Iterator[Values]:
     index, after = selection.columns.index(selection.key), None
     while True:
         try:
-            found = connection.query_rows(selection.query(after, size), at=selection.place)
+            page = connection.query_rows(selection.query(after, size), at=selection.place)
         except LimitExceeded:
             if size == 1:
                 raise
             size = shrink_page(size)
             continue
-        rows = [parse_values(row, selection.table, selection.columns) for row in found]
+        rows = [parse_values(row, selection.table, selection.columns) for row in page]
         yield from rows
         if len(rows) < size:
             return
@@ -292,24 +306,25 @@ def _pages(connection: SqlConnection, selection: _Selection, *, size: int = _FIR
 
 
 def shrink_page(size: int) -> int:
-    """The rows to ask for where so many were too long for an answer: some may be much longer than
-    those before.
+    """Return a smaller page size, for use if the answer was too long.
+
+    Some rows may be much longer than those before.
     """
     return max(1, size // _SHRINKING)
 
 
 def _next_size(rows: Sequence[Values]) -> int:
-    """How many more rows like these make a page."""
-    length = sum(len(each) for row in rows for each in row if isinstance(each, str))
+    """Return how many more rows like these make a page."""
+    length = sum(len(value) for row in rows for value in row if isinstance(value, str))
     return max(1, min(_LARGEST_PAGE, len(rows) * PAGE_BYTES // (length + 1)))
 
 
-def _stable(session: DoltSession, at: At, rows: Callable[[], Iterator[Values]]) -> Iterator[Values]:
-    """The rows as they are now, whatever is written while they are read."""
-    return rows() if isinstance(at, str) else _set_aside(session, at.branch, rows)
+def _read_stable(session: DoltSession, at: At, rows: Callable[[], Iterator[Values]]) -> Iterator[Values]:
+    """Yield the rows as they are now, whatever is written while they are read."""
+    return rows() if isinstance(at, str) else _buffer_rows(session, at.branch, rows)
 
 
-def _set_aside(session: DoltSession, branch: str, rows: Callable[[], Iterator[Values]]) -> Iterator[Values]:
+def _buffer_rows(session: DoltSession, branch: str, rows: Callable[[], Iterator[Values]]) -> Iterator[Values]:
     with tempfile.SpooledTemporaryFile(_IN_MEMORY) as aside:
         number = 0
         encode = msgspec.msgpack.Encoder().encode

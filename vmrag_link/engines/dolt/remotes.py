@@ -1,9 +1,8 @@
-"""The contents of other places, as Dolt fetched them last; how it is told to fetch and push; and
-what it says when that fails, as errors of ours.
+"""Fetching and pushing with Dolt, the heads that remotes had last, and Dolt's messages as errors.
 
-Dolt's own tracking refs keep what was fetched from being collected as garbage. What they say
-counts only once it was looked at: `noted` says what a remote held then. So a fetch that was killed,
-or that brought what is refused, leaves the state before it.
+Dolt's own tracking refs protect fetched data from garbage collection. They are trusted only after a
+check: `read_notes` returns what a remote held then. So a fetch that was killed or refused leaves
+the previous state.
 """
 
 from __future__ import annotations
@@ -47,7 +46,7 @@ _GIT_CACHE = "git-remote-cache"
 _MANIFEST = "manifest"
 _IN_THE_CLEAR = r"http://(\[[^\]/?#@]*\]|[^/?#@:\\\[]+)(:[0-9]+)?(/|$)"
 _UNOPENABLE = frozenset("#?%")
-"""Dolt takes them for the end of the path of a folder, however they are written."""
+"""Characters that Dolt takes for the end of a folder's path, even if they are escaped."""
 
 _MOST_SAID = 200
 
@@ -59,105 +58,115 @@ _REJECTED = ("readonly", "read-only", "read only", "unimplemented", "not support
 
 
 class RemoteNote(Record, frozen=True):
-    """`url` of a remote, and the `heads` of its branches when it was fetched or pushed last.
-
-    `foreign`: the heads of the branches that have tables of another program.
-    """
+    """The URL of a remote, and the heads of its branches at the last fetch or push."""
 
     url: str
     heads: dict[str, str]
     foreign: dict[str, str] = field(default_factory=dict)
+    """The heads of the branches that have tables of another program."""
 
 
-# -- what is noted
+# -- notes
 
 
 def read_notes(folder: Path) -> dict[str, RemoteNote]:
-    """By the short names of the remotes."""
+    """Return the notes by the short names of the remotes."""
     try:
         return msgspec.json.decode((folder / _NOTES).read_bytes(), type=dict[str, RemoteNote])
     except (
         FileNotFoundError,
         UnicodeDecodeError,
         msgspec.DecodeError,
-    ):  # what is not noted is fetched and looked at again
+    ):  # without a note, a fetch checks everything again
         return {}
 
 
 def read_heads(folder: Path, remote: str) -> dict[str, str]:
-    known = read_notes(folder).get(remote)
-    return dict(known.heads) if known else {}
+    remote_note = read_notes(folder).get(remote)
+    return dict(remote_note.heads) if remote_note else {}
 
 
 def read_foreign_heads(folder: Path, remote: str) -> dict[str, str]:
-    known = read_notes(folder).get(remote)
-    return dict(known.foreign) if known else {}
+    remote_note = read_notes(folder).get(remote)
+    return dict(remote_note.foreign) if remote_note else {}
 
 
-def write_note(folder: Path, remote: str, known: RemoteNote | None) -> None:
-    """Hold the write lock."""
-    found = {name: each for name, each in read_notes(folder).items() if name != remote}
-    if known:
-        found[remote] = known
-    write_atomically(folder / _NOTES, msgspec.json.encode(found), durable=False)
+def write_note(folder: Path, remote: str, remote_note: RemoteNote | None) -> None:
+    """Write or remove the note of a remote. Hold the write lock."""
+    notes = {name: other_note for name, other_note in read_notes(folder).items() if name != remote}
+    if remote_note:
+        notes[remote] = remote_note
+    write_atomically(folder / _NOTES, msgspec.json.encode(notes), durable=False)
 
 
 # -- Dolt's own remotes
 
 
 def register_remote(folder: Path, connection: SqlConnection, remote: str, url: str) -> None:
-    """Let Dolt know the remote. There is no changing the URL of one.
+    """Add the remote to Dolt, which cannot change the URL of an existing one.
 
     Another URL under the same short name is the same place: its copy here was moved.
     """
-    known, address = read_notes(folder).get(remote), _address(folder, url)
-    if address == url and known and known.url == url and _is_registered(connection, remote):
+    remote_note, address = read_notes(folder).get(remote), _dolt_url(folder, url)
+    if address == url and remote_note and remote_note.url == url and _is_registered(connection, remote):
         return
     unregister_remote(folder, connection, remote)
-    connection.call("dolt_remote", "add", _name(remote), address)
-    write_note(folder, remote, RemoteNote(url, known.heads, known.foreign) if known else RemoteNote(url, {}))
+    connection.call("dolt_remote", "add", _dolt_name(remote), address)
+    write_note(
+        folder, remote, RemoteNote(url, remote_note.heads, remote_note.foreign) if remote_note else RemoteNote(url, {})
+    )
 
 
 def forget_remote(folder: Path, connection: SqlConnection, remote: str) -> None:
-    """The remote with all that was known of its branches."""
+    """Remove the remote with everything that is known of its branches."""
     unregister_remote(folder, connection, remote)
     write_note(folder, remote, None)
 
 
 def unregister_remote(folder: Path, connection: SqlConnection, remote: str) -> None:
-    """Let nothing reach what came from the remote; what was noted of its heads stays."""
+    """Remove the remote from Dolt, so that nothing reaches its data.
+
+    The note of its heads stays.
+    """
     if _is_registered(connection, remote):
-        connection.call("dolt_remote", "remove", _name(remote))
-    shutil.rmtree(folder / DOLT_FOLDER / _GIT_CACHE, ignore_errors=True)  # earlier versions let Dolt use git
+        connection.call("dolt_remote", "remove", _dolt_name(remote))
+    shutil.rmtree(folder / DOLT_FOLDER / _GIT_CACHE, ignore_errors=True)  # earlier versions used Dolt's support for git
 
 
 def read_tracked_heads(connection: SqlConnection, remote: str) -> dict[str, str]:
-    """The heads of the remote's branches as Dolt fetched them, looked at or not.
+    """Return the heads of the remote's branches as Dolt fetched them, checked or not.
 
     Names that no engine allows are left out.
     """
-    start = f"remotes/{_name(remote)}/"
+    start = f"remotes/{_dolt_name(remote)}/"
     rows = connection.query_rows("SELECT name, hash FROM dolt_remote_branches")
-    found = {str(row["name"]): str(row["hash"]) for row in rows}
-    names = {each.removeprefix(start): head for each, head in found.items() if each.startswith(start)}
+    tracked = {str(row["name"]): str(row["hash"]) for row in rows}
+    names = {
+        tracking_name.removeprefix(start): head
+        for tracking_name, head in tracked.items()
+        if tracking_name.startswith(start)
+    }
     return {name: head for name, head in names.items() if name.isprintable() and name != UNFINISHED_BRANCH}
 
 
 def fetch(connection: SqlConnection, remote: str, url: str, *, user: str, check: Callable[[], None]) -> None:
     """Fetch everything that the branches at `url` reach.
 
-    Dolt brings tags along, which would keep what is refused from being collected as garbage.
+    Dolt also fetches tags. They are deleted, because they would protect refused data from garbage
+    collection.
     """
     require_remote_exists(url)
-    before = _tags(connection)
+    before = _list_tags(connection)
     try:
-        _remotely(connection, url, [("dolt_fetch", "--prune", *login_options(url, user), _name(remote))], check)
+        _run_remotely(
+            connection, url, [("dolt_fetch", "--prune", *login_options(url, user), _dolt_name(remote))], check
+        )
     finally:
-        for tag in _tags(connection) - before:
+        for tag in _list_tags(connection) - before:
             connection.call("dolt_tag", "-d", tag)
 
 
-def _tags(connection: SqlConnection) -> set[str]:
+def _list_tags(connection: SqlConnection) -> set[str]:
     return {str(row["tag_name"]) for row in connection.query_rows("SELECT tag_name FROM dolt_tags")}
 
 
@@ -173,13 +182,13 @@ def push(
 ) -> None:
     """Make revisions the heads of branches at `url`, one after the other; an empty one deletes.
 
-    Raises `RemoteMoved` for one that is no fast-forward, unless `force`.
+    Raises `RemoteMoved` if one is not a fast-forward, unless `force`.
     """
-    options = (*login_options(url, user), *(("--force",) if force else ()), _name(remote))
-    _remotely(connection, url, [("dolt_push", *options, f"{to}:{branch}") for branch, to in heads.items()], check)
+    options = (*login_options(url, user), *(("--force",) if force else ()), _dolt_name(remote))
+    _run_remotely(connection, url, [("dolt_push", *options, f"{to}:{branch}") for branch, to in heads.items()], check)
 
 
-def _remotely(connection: SqlConnection, url: str, calls: list[tuple[str, ...]], check: Callable[[], None]) -> None:
+def _run_remotely(connection: SqlConnection, url: str, calls: list[tuple[str, ...]], check: Callable[[], None]) -> None:
     try:
         connection.run_remotely([f"CALL {name}({quote_literals(args)})" for name, *args in calls], check=check)
     except EngineFailed as error:
@@ -187,15 +196,16 @@ def _remotely(connection: SqlConnection, url: str, calls: list[tuple[str, ...]],
 
 
 def make_growth_check(folder: Path, most: int) -> Callable[[], None]:
-    """A function that raises `KnowledgeRefused` once the folder has grown by more than `most`
-    bytes, and `FileFailed` where the disk is nearly full.
+    """Return a function that raises `KnowledgeRefused` if the folder has grown by more than `most`
+    bytes.
 
-    Not every remote tells its size before.
+    It raises `FileFailed` if the disk is nearly full. It is needed because not every remote reports
+    its size in advance.
     """
-    before = _size(folder)
+    before = _folder_size(folder)
 
     def check() -> None:
-        grown = _size(folder) - before
+        grown = _folder_size(folder) - before
         if grown > most:
             raise too_large_error(grown, most)
         require_space(folder, 0, "the remote's knowledge base")
@@ -204,26 +214,28 @@ def make_growth_check(folder: Path, most: int) -> Callable[[], None]:
 
 
 def require_remote_exists(url: str) -> None:
-    """Raises `RemoteMissing` for a folder that holds no remote; Dolt would make one."""
+    """Raise `RemoteMissing` for a folder without a remote, because Dolt would create one."""
     folder = parse_folder(url)
     if folder is not None and not (folder / _MANIFEST).exists():
-        raise RemoteMissing(f"There is no knowledge base at {url}.", hint="vmrag remote", remote=url)
+        raise RemoteMissing(f"no knowledge base found at {url}.", hint="vmrag remote", remote=url)
 
 
 def parse_folder(url: str) -> Path | None:
-    """Where the remote of a `file://` URL lies; None for all others."""
+    """Return the folder of a `file://` URL, or None for all other URLs."""
     return Path(url.removeprefix(_FILE)) if url.startswith(_FILE) else None
 
 
 def measure_size(url: str) -> int:
-    """Bytes of a `file://` remote; 0 for what does not tell them before."""
+    """Return the bytes of a `file://` remote; 0 for remotes that do not report their size in
+    advance.
+    """
     folder = parse_folder(url)
-    return _size(folder) if folder and folder.exists() else 0
+    return _folder_size(folder) if folder and folder.exists() else 0
 
 
-def _size(folder: Path) -> int:
+def _folder_size(folder: Path) -> int:
     total = 0
-    for where, _, files in os.walk(folder):  # it passes over a folder that is gone
+    for where, _, files in os.walk(folder):  # os.walk ignores a folder that disappears
         for name in files:
             with contextlib.suppress(FileNotFoundError):  # Dolt moves its files while it works
                 total += Path(where, name).lstat().st_size
@@ -231,16 +243,17 @@ def _size(folder: Path) -> int:
 
 
 def login_options(url: str, user: str) -> tuple[str, ...]:
-    """Dolt sends the password of the environment as this user's.
+    """Return the options with which Dolt sends the password of the environment for this user.
 
-    Never in the clear to another machine: without it a server says what it wants.
+    The password is never sent unencrypted to another machine. Without it, the server reports that
+    it requires one.
     """
-    found = re.match(_IN_THE_CLEAR, url)
-    safe = url.startswith("https://") or (found and hosts.is_loopback(found[1]))
+    match = re.match(_IN_THE_CLEAR, url)
+    safe = url.startswith("https://") or (match and hosts.is_loopback(match[1]))
     return ("--user", user) if user and safe and env.has_dolt_remote_password() else ()
 
 
-def _address(folder: Path, url: str) -> str:
+def _dolt_url(folder: Path, url: str) -> str:
     """Return the URL by which Dolt opens a remote of the knowledge base in `folder`.
 
     Dolt escapes no character of a path. Raises `RemoteInvalid` for a folder of a server that has
@@ -252,7 +265,7 @@ def _address(folder: Path, url: str) -> str:
     if (folder / DOLT_FOLDER).is_dir():
         link = program.openable_path(Path(path))
         if link != Path(path):
-            Path(path).mkdir(parents=True, exist_ok=True)  # as Dolt does, which creates nothing by a link
+            Path(path).mkdir(parents=True, exist_ok=True)  # Dolt creates the folder too, but not through a link
         return f"{_FILE}{link}"
     if _UNOPENABLE.intersection(path):
         raise RemoteInvalid(
@@ -264,57 +277,61 @@ def _address(folder: Path, url: str) -> str:
 
 
 def _is_registered(connection: SqlConnection, remote: str) -> bool:
-    return bool(connection.query_rows(f"SELECT 1 AS v FROM dolt_remotes WHERE name = {quote_literal(_name(remote))}"))
+    return bool(
+        connection.query_rows(f"SELECT 1 AS v FROM dolt_remotes WHERE name = {quote_literal(_dolt_name(remote))}")
+    )
 
 
-def _name(remote: str) -> str:
-    assert re.fullmatch(_NAME, remote)  # noqa: S101  `transport.address` makes them
+def _dolt_name(remote: str) -> str:
+    assert re.fullmatch(_NAME, remote)  # noqa: S101  `transport.address` creates the names
     return _PREFIX + remote
 
 
 def translate_error(error: EngineFailed, url: str) -> VmragError:
-    """The error for a failed fetch from this URL or push to it."""
-    told = dolt_message(error)[:_MOST_SAID]
-    words = told.lower().replace(" ", "")
+    """Return the error for a failed fetch from this URL or push to it."""
+    message = dolt_message(error)[:_MOST_SAID]
+    words = message.lower().replace(" ", "")
     served = not url.startswith(_FILE)
-    details = {"remote": url, "said": told}
+    details = {"remote": url, "said": message}
 
     def says(parts: tuple[str, ...]) -> bool:
         return any(part.replace(" ", "") in words for part in parts)
 
-    if not told or (isinstance(error, EngineUnwritable) and not served):
+    if not message or (isinstance(error, EngineUnwritable) and not served):
         return error
     if says(_MOVED):
-        return RemoteMoved(f"{url} has moved on meanwhile; nothing was pushed.", hint="vmrag pull", **details)
+        return RemoteMoved(f"{url} has changed since the last fetch; nothing was pushed.", hint="vmrag pull", **details)
     if served:
-        return _of_server(says, told, url, details)
+        return _server_error(says, message, url, details)
     if says(_REJECTED):
-        return RemoteRejected(f"{url} does not take that: {told}.", hint="See who may write there.", **details)
-    return damaged_error(url, said=told)
+        return RemoteRejected(f"{url} rejected the push: {message}.", hint="check who may write there", **details)
+    return damaged_error(url, said=message)
 
 
 def damaged_error(url: str, *, said: str = "") -> RemoteDamaged:
     return RemoteDamaged(
-        f"The knowledge base at {url} is damaged, or is none. Nothing of it was taken.",
-        hint="vmrag remote (shows what is contacted)",
+        f"{url} does not hold a readable knowledge base; nothing was fetched.",
+        hint="check the address: vmrag remote",
         remote=url,
         said=said,
     )
 
 
-def _of_server(says: Callable[[tuple[str, ...]], bool], told: str, url: str, details: Mapping[str, str]) -> VmragError:
+def _server_error(
+    says: Callable[[tuple[str, ...]], bool], message: str, url: str, details: Mapping[str, str]
+) -> VmragError:
     if says(_SHUT_OUT):
         return AuthenticationFailed(
-            f"{url} did not let us in: {told}.",
-            hint="DOLT_REMOTE_PASSWORD=… vmrag fetch (the user is git config vmrag.dolt.user); on DoltHub: dolt login",
+            f"{url} refused the login: {message}.",
+            hint="set the password: DOLT_REMOTE_PASSWORD=… vmrag fetch; the user: git config vmrag.dolt.user NAME; on DoltHub: dolt login",
             **details,
         )
     if says(_MISSING):
-        return RemoteMissing(f"There is no knowledge base at {url}.", hint="vmrag remote", **details)
+        return RemoteMissing(f"no knowledge base found at {url}.", hint="vmrag remote", **details)
     if says(_UNREACHABLE):
         where = url if url.startswith("http") else "https://www.dolthub.com" if is_hosted_database(url) else ""
-        hint = f"See who answers: curl -sS {where}" if where else "vmrag remote (shows what is contacted)"
-        return RemoteUnreachable(f"{url} cannot be reached: {told}.", hint=hint, **details)
+        hint = f"check the server: curl -sS {where}" if where else "check the address: vmrag remote"
+        return RemoteUnreachable(f"cannot reach {url}: {message}.", hint=hint, **details)
     return RemoteRejected(
-        f"{url} does not take that: {told}.", hint="Ask who runs it what may be pushed there.", **details
+        f"{url} rejected the request: {message}.", hint="ask its administrator what may be pushed there", **details
     )

@@ -1,8 +1,8 @@
-"""The versioned tables in Dolt, whether a place holds them and nothing else, and a new repository
-with them in a folder: all of it or nothing, whatever happens meanwhile.
+"""The versioned tables in Dolt, the check that a place holds only them, and new repositories.
 
-The statements are written as `SHOW CREATE TABLE` writes them, so both can be compared. Knowledge
-bases of this engine begin with version 2 of the schema.
+A repository is created completely or not at all, even if the process is killed. The statements have
+the form of `SHOW CREATE TABLE`, so both can be compared. Knowledge bases of this engine begin with
+version 2 of the schema.
 """
 
 from __future__ import annotations
@@ -42,36 +42,43 @@ _ABORT = "CALL dolt_merge('--abort')"
 _CONFLICTS = {"dolt_conflicts": "table", "dolt_schema_conflicts": "table_name"}
 
 _EXECUTED = ("dolt_schemas", "dolt_procedures", "dolt_ignore", "dolt_nonlocal_tables")
-"""Dolt's own tables that change what other statements do: triggers and views, procedures, tables
-that are not committed, tables that stand for another branch's.
+"""Dolt's own tables that change the effect of other statements.
+
+They hold triggers and views, procedures, tables that are not committed, and tables that redirect to
+another branch.
 """
 
 _EMPTIED = ("dolt_ignore", "dolt_nonlocal_tables")
-"""Those whose rows can be deleted. The rows of the others show what to drop."""
+"""The tables whose rows can be deleted. The rows of the others show what to drop."""
 
 _NAMES = frozenset(
     "collection_name doc_id project_id log_id kind embedding_function embedding_model distance content_hash file_type"
     " log_type created_at updated_at last_modified".split()
 )
-"""Columns that are VARCHAR(255). Any other is LONGTEXT, or a number."""
+"""Columns of the type VARCHAR(255). Any other is LONGTEXT, or a number."""
 
 _END = ") ENGINE=InnoDB DEFAULT CHARSET=utf8mb4 COLLATE=utf8mb4_0900_bin"
 
 
-def _statement(table: Table) -> str:
+def _create_statement(table: Table) -> str:
     kinds = ((name, int if name in table.number_columns else str) for name in table.columns)
-    types = {each: "int" if kind is int else "varchar(255)" if each in _NAMES else "longtext" for each, kind in kinds}
+    types = {
+        column: "int" if kind is int else "varchar(255)" if column in _NAMES else "longtext" for column, kind in kinds
+    }
     keys = table.columns[: table.key_count]
-    lines = [f"`{each}` {kind}{' NOT NULL' if each in keys else ''}" for each, kind in types.items()]
+    lines = [f"`{column}` {kind}{' NOT NULL' if column in keys else ''}" for column, kind in types.items()]
     lines.append(f"PRIMARY KEY ({','.join(map(quote_identifier, keys))})")
     return f"CREATE TABLE `{table.name}` ({', '.join(lines)}{_END}"
 
 
 TABLES: Mapping[str, str] = {
     META: f"CREATE TABLE `{META}` (`key` varchar(255) NOT NULL, `value` longtext, PRIMARY KEY (`key`){_END}",
-    **{table.name: _statement(table) for table in tables.TABLES},
+    **{table.name: _create_statement(table) for table in tables.TABLES},
 }
-"""What makes the tables of the newest version, by name. A version, once released, never changes."""
+"""The statements that create the tables of the newest version, by name.
+
+A version, once released, never changes.
+"""
 
 LINKS: Mapping[str, str] = {
     "git_links": (
@@ -81,7 +88,7 @@ LINKS: Mapping[str, str] = {
         f" KEY `git_links_by_revision` (`dolt_commit`){_END}"
     )
 }
-"""The table of links, which stands on a branch of its own beside the others."""
+"""The table of links, which is on a branch of its own next to the other tables."""
 
 
 def create_tables(connection: SqlConnection, at: str) -> None:
@@ -92,11 +99,12 @@ def create_tables(connection: SqlConnection, at: str) -> None:
 def require_known_schema(
     connection: SqlConnection, at: str, where: str, *, also: Mapping[str, str] | None = None
 ) -> int:
-    """The schema's version at a place; 0 where there is no table at all.
+    """Return the version of the schema at a place, or 0 if there are no tables.
 
-    That is so in anchors and before the first revision. Raises `KnowledgeRefused`, which says
-    `where` it is, for a place with anything but our tables and those that may be there `also`;
-    `SchemaTooNew` where a newer program wrote it. Nothing else may be asked of a place before.
+    Anchors and the commit before the first revision have no tables. Raises `KnowledgeRefused`, with
+    `where` in the message, if the place holds anything except our tables and those in `also`, and
+    `SchemaTooNew` if a newer program wrote it. Call this before you read anything else from a
+    place.
     """
     odd, version = inspect_schema(connection, at, also=also)
     if odd:
@@ -105,26 +113,24 @@ def require_known_schema(
 
 
 class ForeignObject(Record, frozen=True):
-    """What a place holds that is not ours.
-
-    `removal`: the statement that removes it while it is not committed, or shows it.
-    """
+    """An object at a place that is not ours."""
 
     text: str
     removal: str
+    """The statement that removes the object while it is not committed, or shows it."""
 
 
 def inspect_schema(
     connection: SqlConnection, at: str, *, also: Mapping[str, str] | None = None
 ) -> tuple[ForeignObject | None, int]:
-    """Return what a place holds that is not ours, and the version of the schema."""
+    """Return the first object at a place that is not ours, and the version of the schema."""
     listed, *system = connection.run_queries(
-        ["SHOW FULL TABLES", *(f"SELECT 1 AS v FROM {each} LIMIT 1" for each in _EXECUTED)], at=at
+        ["SHOW FULL TABLES", *(f"SELECT 1 AS v FROM {system_table} LIMIT 1" for system_table in _EXECUTED)], at=at
     )
     for name, rows in zip(_EXECUTED, system, strict=True):
         if rows:
             verb = "DELETE" if name in _EMPTIED else "SELECT *"
-            return ForeignObject(f"there is something in {name}", f"{verb} FROM {name}"), 0
+            return ForeignObject(f"the table {name} is not empty", f"{verb} FROM {name}"), 0
     kinds = {_table_name(row): str(row["Table_type"]) for row in listed}
     if not kinds:
         return None, 0
@@ -132,28 +138,30 @@ def inspect_schema(
         version = _stored_version(connection, at)
         if version > SCHEMA_VERSION:
             raise SchemaTooNew(
-                f"The knowledge base has schema version {version}; this program knows versions up to {SCHEMA_VERSION}.",
-                hint="Install a newer vmrag-link: python -m pip install --upgrade vmrag-link",
+                f"the knowledge base has schema version {version}; this program supports versions up to {SCHEMA_VERSION}.",
+                hint="install a newer vmrag-link: python -m pip install --upgrade vmrag-link",
                 found=version,
                 known=SCHEMA_VERSION,
             )
-    allowed = {name: _blanked(sql) for name, sql in (*TABLES.items(), *(also or {}).items())}
-    # Only names of ours go into statements: the program takes a backslash for an escape in any
+    allowed = {name: _normalize_sql(sql) for name, sql in (*TABLES.items(), *(also or {}).items())}
+    # Statements only contain our names, because the program treats a backslash as an escape in any
     # quotes.
     odd = sorted(name for name, kind in kinds.items() if name not in allowed or kind != "BASE TABLE")
     odd = odd or sorted(TABLES.keys() - kinds.keys())
     if not odd:
-        there = sorted(kinds)
-        made = connection.run_queries([f"SHOW CREATE TABLE {quote_identifier(name)}" for name in there], at=at)
-        found = {name: _blanked(str(rows[0]["Create Table"])) for name, rows in zip(there, made, strict=True)}
-        odd = [name for name in there if found[name] != allowed[name]]
+        names = sorted(kinds)
+        results = connection.run_queries([f"SHOW CREATE TABLE {quote_identifier(name)}" for name in names], at=at)
+        statements = {
+            name: _normalize_sql(str(rows[0]["Create Table"])) for name, rows in zip(names, results, strict=True)
+        }
+        odd = [name for name in names if statements[name] != allowed[name]]
     if odd:
-        text = f"the table {terminal_text.escape_line(repr(odd[0][:_MOST_SHOWN]))} is not as the schema has it"
-        return ForeignObject(text, _removal(odd[0], kinds.get(odd[0], ""), ours=odd[0] in allowed)), 0
+        text = f"the table {terminal_text.escape_line(repr(odd[0][:_MOST_SHOWN]))} differs from the schema"
+        return ForeignObject(text, _removal_statement(odd[0], kinds.get(odd[0], ""), ours=odd[0] in allowed)), 0
     return None, version
 
 
-def _removal(name: str, kind: str, *, ours: bool) -> str:
+def _removal_statement(name: str, kind: str, *, ours: bool) -> str:
     if ours:
         return f"CALL dolt_checkout('{name}')"
     if not re.fullmatch(_PLAIN, name):
@@ -168,13 +176,13 @@ def require_no_conflict(connection: SqlConnection, at: str) -> None:
     if rows:
         table = terminal_text.escape_line(str(rows[0]["v"]))
         raise RowsInvalid(
-            f"Branch {at!r} has an open merge of another program, with conflicts in the table {table!r}.",
+            f"branch {at!r} has an unfinished merge of another program, with conflicts in the table {table!r}.",
             hint=f"resolve the conflicts with Dolt, or discard that merge: {connection.format_command(_ABORT, at)}",
         )
 
 
 def _table_name(row: Mapping[str, object]) -> str:
-    """The table in a row of SHOW FULL TABLES, whose column is called after the place."""
+    """Return the table in a row of SHOW FULL TABLES. Its column name contains the place."""
     return next(str(value) for column, value in row.items() if column != "Table_type")
 
 
@@ -182,22 +190,22 @@ def _stored_version(connection: SqlConnection, at: str) -> int:
     rows = connection.query_rows(f"SELECT value AS v FROM {META} WHERE `key` = 'schema_version'", at=at)
     said = re.fullmatch(_VERSION, str(rows[0].get("v"))) if rows else None
     if said is None:
-        raise RowsInvalid("The knowledge base does not say which schema it has.", hint=ROWS_HINT)
+        raise RowsInvalid("the knowledge base does not contain its schema version.", hint=ROWS_HINT)
     return int(said[0])
 
 
-def _blanked(sql: str) -> str:
-    """Without line ends and indentation, as `SHOW CREATE TABLE` writes them."""
+def _normalize_sql(sql: str) -> str:
+    """Return SQL without the line ends and indentation of `SHOW CREATE TABLE`."""
     return " ".join(sql.split()).replace("( ", "(").replace(" )", ")")
 
 
 def is_dirty(connection: SqlConnection, at: str) -> bool:
-    """Whether a branch has uncommitted rows."""
+    """Return whether a branch has uncommitted rows."""
     return bool(connection.query_rows("SELECT 1 AS v FROM dolt_status LIMIT 1", at=at))
 
 
 def commit(connection: SqlConnection, at: str, message: str, author: str, date: str, *options: str) -> str:
-    """Commit everything on a branch; returns the revision, empty for what `options` skip."""
+    """Commit everything on a branch. Return the revision, or an empty text if `options` skip it."""
     texts = (
         require_storable(message, "The message"),
         require_storable(author, "The author"),
@@ -211,9 +219,9 @@ _AUTHOR = r"(?s)(?P<name>[^<]*[^< ]) *<(?P<email>[^<>]+)>"
 
 
 def create_repository(folder: Path, *, author: str, date: str, access: DoltAccess, origin: str = "") -> None:
-    """Make a repository whose branch `vmrag_root` holds the empty tables in its first revision.
+    """Create a repository whose branch `vmrag_root` holds the empty tables in its first revision.
 
-    `origin`: see `opening.create`.
+    `origin`: see `opening.create_engine`.
     """
     program.find_program(access.binary)
     who = parse_author(author)
@@ -229,20 +237,21 @@ def create_repository(folder: Path, *, author: str, date: str, access: DoltAcces
 
 
 def parse_author(author: str) -> re.Match[str]:
-    """The `name` and the `email` of `Name <email>`."""
+    """Return the `name` and the `email` of `Name <email>` as a match. Raises `EngineFailed`."""
     who = re.fullmatch(_AUTHOR, author)
     if who is None:
         raise EngineFailed(
-            f"{author[:80]!r} is no author.", hint="git config user.name NAME; git config user.email ADDRESS"
+            f"invalid author {author[:80]!r}: use 'Name <email>'.",
+            hint="set your name: git config user.name NAME; and your address: git config user.email ADDRESS",
         )
     return who
 
 
 def create_empty_repository(folder: Path, access: DoltAccess) -> None:
-    """Make a repository in an empty folder, for what will be fetched into it.
+    """Create a repository in an empty folder, for data that will be fetched into it.
 
-    Its only branch is `vmrag_root`, with a revision that nobody keeps. Its configuration names no
-    author: a person who commits there by hand does so under their own name.
+    Its only branch is `vmrag_root`, with a revision that will be replaced. Its configuration has no
+    author, so a person who commits there by hand does so under their own name.
     """
     identity = ["--name", "vmrag", "--email", "vmrag@localhost"]
     program.run_dolt(["init", *identity, "-b", ROOT_BRANCH], cwd=folder, binary=access.binary)
@@ -250,7 +259,7 @@ def create_empty_repository(folder: Path, access: DoltAccess) -> None:
 
 
 def create_root(connection: SqlConnection, *, author: str, date: str, origin: str) -> None:
-    """Make the tables on the branch `vmrag_root`, and commit them."""
+    """Create the tables on the branch `vmrag_root`, and commit them."""
     if origin:
         commit(connection, ROOT_BRANCH, continuation_message(origin), author, date, "--amend", "--allow-empty")
     create_tables(connection, ROOT_BRANCH)
@@ -259,7 +268,7 @@ def create_root(connection: SqlConnection, *, author: str, date: str, origin: st
 
 @contextlib.contextmanager
 def open_repository(folder: Path, access: DoltAccess, limits: Limits = USUAL_LIMITS) -> Iterator[SqlConnection]:
-    """A connection to a repository that nobody else knows."""
+    """Open a connection to a repository that no other process uses."""
     connection = ShellConnection(folder, access, longest=max_answer_bytes(limits), timeout=30.0)
     try:
         yield connection
@@ -268,9 +277,9 @@ def open_repository(folder: Path, access: DoltAccess, limits: Limits = USUAL_LIM
 
 
 def install_repository(folder: Path, fill: Callable[[Path], None]) -> None:
-    """Let `fill` make a repository in an empty folder, and move it here.
+    """Let `fill` create a repository in an empty folder, and move it to `folder`.
 
-    Raises `AlreadyInitialized`. A kill leaves no knowledge base, a failure no trace.
+    Raises `AlreadyInitialized`. A kill leaves no knowledge base, and a failure leaves no files.
     """
     unfinished = folder / CREATING_NAME
     with (
@@ -282,9 +291,9 @@ def install_repository(folder: Path, fill: Callable[[Path], None]) -> None:
         permissions.make_folder(unfinished)
         try:
             fill(unfinished)
-            _configure(unfinished / DOLT_FOLDER / "config.json")
+            _write_configuration(unfinished / DOLT_FOLDER / "config.json")
             permissions.apply_folder_mode(unfinished / DOLT_FOLDER)
-            (folder / UNCOMMITTED_NAME).unlink(missing_ok=True)  # of a repository that was here before
+            (folder / UNCOMMITTED_NAME).unlink(missing_ok=True)  # left from a previous repository
             (unfinished / DOLT_FOLDER).rename(folder / DOLT_FOLDER)
         finally:
             shutil.rmtree(unfinished)
@@ -292,14 +301,16 @@ def install_repository(folder: Path, fill: Callable[[Path], None]) -> None:
 
 
 def require_no_engine(folder: Path) -> None:
-    """Raise `AlreadyInitialized` where the folder holds a knowledge base, its own or a server's."""
+    """Raise `AlreadyInitialized` if the folder holds a knowledge base or the note of one."""
     if (folder / DOLT_FOLDER).exists() or (folder / SERVER_FILE).exists():
         raise already_exists_error(folder)
 
 
-def _configure(configuration: Path) -> None:
-    """Keep Dolt from noting what is run here for its makers, in this user's home directory, and
-    from statistics, which it would write while it reads, for queries that are never made.
+def _write_configuration(configuration: Path) -> None:
+    """Disable Dolt's metrics and statistics in a repository.
+
+    Metrics record each command in this user's home directory and are sent to Dolt's makers.
+    Statistics are written while Dolt reads, for queries that are never made.
     """
     stated = json.loads(configuration.read_text()) if configuration.exists() else {}
     ours = {"metrics.disabled": "true", "sqlserver.global.dolt_stats_enabled": "0"}

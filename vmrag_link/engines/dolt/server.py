@@ -1,11 +1,11 @@
-"""A connection to a database on a running `dolt sql-server`, which other machines use, too.
+"""A connection to a database on a running `dolt sql-server`, which other machines also use.
 
-Reading asks again where a session was lost that nothing depended on. What changes something is
-never repeated: whether a lost server has stored it, nobody knows. With the session go the lock, and
-what a transaction had changed.
+A query is repeated if its session was lost and nothing depended on it. A statement that changes
+something is never repeated, because a lost server may already have stored it. A lost session also
+loses its lock and the changes of its transaction.
 
-A server that took long not to answer is not asked again for a minute: each command, and each hook
-of git's, would wait for it once more.
+If a server took long without an answer, it is not contacted again for a minute. Otherwise each
+command and each git hook would wait for it.
 """
 
 from __future__ import annotations
@@ -30,21 +30,24 @@ from vmrag_link.models import Record
 from vmrag_link.paths import write_atomically
 
 _PAUSE, _LONGEST_PAUSE = 0.02, 0.2
-"""Seconds between two tries for the lock. The server itself tries 10,000 times a second."""
+"""Seconds between two attempts to get the lock. The server itself tries 10,000 times a second."""
 
 T = TypeVar("T")
 
 SILENCE_NAME = "unreached.json"
-"""The note, in a knowledge base's folder, that a server did not answer."""
+"""The file in a knowledge base's folder that records that a server did not answer."""
 
 RETRY_SECONDS = 60.0
 LONG_SECONDS = 2.0
-"""What took less is asked again each time: it costs nobody anything."""
+"""A failure that took less time is not recorded: the next attempt is cheap."""
 
 
 class ServerConnection(SqlConnection):
-    """`longest`: bytes of one answer; a longer one raises `LimitExceeded`. `folder`: where it is
-    remembered that the server is silent.
+    """A connection to the server.
+
+    `longest`: bytes of one answer; a longer one raises `LimitExceeded`.
+
+    `folder`: where to record that the server does not answer.
     """
 
     def __init__(self, access: DoltAccess, *, longest: int, folder: Path | None = None) -> None:
@@ -64,13 +67,14 @@ class ServerConnection(SqlConnection):
             return [session.run_statement(query) for query in queries]
 
         with self._in_use:
-            return self._harmless(ask)
+            return self._retry_once(ask)
 
     def execute(self, statements: Sequence[str], *, at: str | None = None) -> list[SqlRow]:
         with self._in_use:
             if not self._bound:
-                self._harmless(lambda session: session.run_statement("SELECT 1"))  # it may have been lost long ago
-            session = self._current()
+                # The session may have been lost long ago.
+                self._retry_once(lambda session: session.run_statement("SELECT 1"))
+            session = self._current_session()
             session.use_place(at)
             rows: list[SqlRow] = []
             for statement in statements:
@@ -78,40 +82,40 @@ class ServerConnection(SqlConnection):
             return rows
 
     def run_anywhere(self, statement: str) -> list[SqlRow]:
-        """Run a statement that needs no database, or names it. It must be harmless twice."""
+        """Run a statement that needs no database, or names it. It may run twice."""
         with self._in_use:
-            return self._harmless(lambda session: session.run_anywhere(statement))
+            return self._retry_once(lambda session: session.run_anywhere(statement))
 
     @contextlib.contextmanager
     def server_lock(self, purpose: str, timeout: float) -> Iterator[None]:
-        """Hold MySQL's lock `vmrag/DATABASE`, which goes with the session."""
+        """Hold MySQL's lock `vmrag/DATABASE`, which ends with the session."""
         with self._in_use:
-            session = self._locked(purpose, timeout)
-            with self._bind():
+            session = self._wait_for_lock(purpose, timeout)
+            with self._depend_on_session():
                 try:
                     yield
                 finally:
-                    with contextlib.suppress(ServerUnreachable):  # with the session, the lock is gone
+                    with contextlib.suppress(ServerUnreachable):  # a lost session has no lock
                         if not session.ended:
-                            session.run_statement(f"SELECT RELEASE_LOCK({self._lock})")
+                            session.run_statement(f"SELECT RELEASE_LOCK({self._lock_name})")
 
     @contextlib.contextmanager
     def transaction(self, at: str) -> Iterator[None]:
-        with self._in_use, self._transaction(at):
+        with self._in_use, self._open_transaction(at):
             yield
-            self._current().run_statement("COMMIT")
+            self._current_session().run_statement("COMMIT")
 
     @contextlib.contextmanager
     def snapshot(self, at: str) -> Iterator[None]:
-        with self._in_use, contextlib.nullcontext() if self._begun_at else self._transaction(at):
+        with self._in_use, contextlib.nullcontext() if self._begun_at else self._open_transaction(at):
             yield
 
     @contextlib.contextmanager
-    def _transaction(self, at: str) -> Iterator[None]:
-        """Its end rolls back what is not committed."""
-        session = self._harmless(lambda session: self._begun(session, at))
+    def _open_transaction(self, at: str) -> Iterator[None]:
+        """Open a transaction. Its end rolls back uncommitted changes."""
+        session = self._retry_once(lambda session: self._begin_transaction(session, at))
         self._begun_at = at
-        with self._bind():
+        with self._depend_on_session():
             try:
                 yield
             finally:
@@ -120,14 +124,14 @@ class ServerConnection(SqlConnection):
                     session.run_statement("ROLLBACK")
                     session.run_statement(AUTOCOMMIT)
 
-    def _begun(self, session: ServerSession, at: str) -> ServerSession:
+    def _begin_transaction(self, session: ServerSession, at: str) -> ServerSession:
         session.use_place(at)
         session.run_statement("SET @@autocommit = 0")
         session.run_statement("START TRANSACTION")
         return session
 
     def read_stamp(self) -> object:
-        """The heads of all branches, and what the working set of each dirty one holds."""
+        """Return the heads of all branches, and a hash of the working set of each dirty one."""
         with self.snapshot(ROOT_BRANCH):
             branches = self.query_rows("SELECT name, hash, dirty FROM dolt_branches ORDER BY name")
             working = [
@@ -141,7 +145,7 @@ class ServerConnection(SqlConnection):
         return f"in a client of the server {self._access.server}: USE {quote_place(self._access.database, at)}; {statement};"
 
     def end_session(self) -> None:
-        """A session that holds a lock or a transaction stays."""
+        """End the session, unless it holds a lock or a transaction."""
         with self._in_use:
             if self._session is not None and not self._bound:
                 session, self._session = self._session, None
@@ -149,7 +153,7 @@ class ServerConnection(SqlConnection):
 
     # -- the session
 
-    def _current(self) -> ServerSession:
+    def _current_session(self) -> ServerSession:
         if self._session is not None and not self._session.ended:
             return self._session
         if self._bound:
@@ -159,22 +163,24 @@ class ServerConnection(SqlConnection):
             self._session = ServerSession(self._access, longest=self._longest)
         return self._session
 
-    def _harmless(self, asked: Callable[[ServerSession], T]) -> T:
-        """Ask, and once more in a new session where the old one turns out to be lost."""
-        known = self._session
+    def _retry_once(self, operation: Callable[[ServerSession], T]) -> T:
+        """Call `asked`, and call it again with a new session if the old session turns out to be
+        lost.
+        """
+        previous = self._session
         try:
-            return asked(self._current())
+            return operation(self._current_session())
         except server_socket.ServerSilent as error:
             if self._folder:
                 _note_silence(self._folder / SILENCE_NAME, self._access, error)
             raise
         except ServerUnreachable:
-            if self._bound or known is None or known is not self._session:
+            if self._bound or previous is None or previous is not self._session:
                 raise
-            return asked(self._current())
+            return operation(self._current_session())
 
     @contextlib.contextmanager
-    def _bind(self) -> Iterator[None]:
+    def _depend_on_session(self) -> Iterator[None]:
         self._bound += 1
         try:
             yield
@@ -184,47 +190,47 @@ class ServerConnection(SqlConnection):
     # -- the lock
 
     @property
-    def _lock(self) -> str:
-        return quote_literal(f"vmrag/{self._access.database.lower()}")  # Dolt takes `KB` and `kb` for the same
+    def _lock_name(self) -> str:
+        return quote_literal(f"vmrag/{self._access.database.lower()}")  # for Dolt, `KB` and `kb` are the same
 
-    def _locked(self, purpose: str, timeout: float) -> ServerSession:
+    def _wait_for_lock(self, purpose: str, timeout: float) -> ServerSession:
         deadline, pause = time.monotonic() + timeout, _PAUSE
-        while not self._harmless(
-            lambda session: session.run_statement(f"SELECT GET_LOCK({self._lock}, 0) AS v")[0]["v"]
+        while not self._retry_once(
+            lambda session: session.run_statement(f"SELECT GET_LOCK({self._lock_name}, 0) AS v")[0]["v"]
         ):
             if time.monotonic() >= deadline:
-                raise self._busy(purpose, timeout)
+                raise self._busy_error(purpose, timeout)
             time.sleep(pause)
             pause = min(2 * pause, _LONGEST_PAUSE)
-        return self._current()
+        return self._current_session()
 
-    def _busy(self, purpose: str, timeout: float) -> Busy:
-        session = self._current()
-        number = session.run_statement(f"SELECT IS_USED_LOCK({self._lock}) AS v")[0].get("v")
-        rows = [each for each in session.run_statement("SHOW PROCESSLIST") if each.get("Id") == number]
+    def _busy_error(self, purpose: str, timeout: float) -> Busy:
+        session = self._current_session()
+        number = session.run_statement(f"SELECT IS_USED_LOCK({self._lock_name}) AS v")[0].get("v")
+        rows = [process for process in session.run_statement("SHOW PROCESSLIST") if process.get("Id") == number]
         who = terminal_text.escape_line(f"{rows[0]['User']} on {rows[0]['Host']}") if rows else "another program"
         return Busy(
-            f"Cannot {purpose}: {who} has held the knowledge base {self._access.database} on"
+            f"cannot {purpose}: {who} has locked the knowledge base {self._access.database} on"
             f" {self._access.server} for {timeout:g} s.",
-            hint=f"Wait for it to finish and run the command again. A session that hangs is ended on the server by: KILL {number}",
+            hint=f"wait for it to finish, then run the command again. To end a hanging session on the server: KILL {number}",
             holder=who,
         )
 
 
 class _Silence(Record, frozen=True):
-    """`at`: seconds since 1970."""
+    """The recorded failure of a server."""
 
     server: str
     at: float
+    """The time in seconds since 1970."""
     message: str
 
 
 @contextlib.contextmanager
 def remember_silence(folder: Path, access: DoltAccess) -> Iterator[None]:
-    """Reach the server in the block; what keeps it from that is remembered in a knowledge base's
-    folder, if it took long.
+    """Contact the server in the block. If that fails after a long time, record it in `folder`.
 
-    Raises `ServerUnreachable` at once for what is remembered.
+    Raises `ServerUnreachable` at once if a recent failure is recorded.
     """
     note = folder / SILENCE_NAME
     _require_not_silent(note, access)
@@ -238,19 +244,19 @@ def remember_silence(folder: Path, access: DoltAccess) -> Iterator[None]:
 
 
 def _note_silence(note: Path, access: DoltAccess, error: ServerUnreachable) -> None:
-    with contextlib.suppress(OSError):  # a courtesy to the next command
+    with contextlib.suppress(OSError):  # the note only helps the next command
         write_atomically(note, msgspec.json.encode(_Silence(access.server, time.time(), error.message)), durable=False)
 
 
 def _require_not_silent(note: Path, access: DoltAccess) -> None:
     try:
-        found = msgspec.json.decode(note.read_bytes(), type=_Silence)
+        silence = msgspec.json.decode(note.read_bytes(), type=_Silence)
     except (OSError, UnicodeDecodeError, msgspec.DecodeError):
         return
-    ago = time.time() - found.at
-    if found.server == access.server and 0 <= ago < RETRY_SECONDS:
+    ago = time.time() - silence.at
+    if silence.server == access.server and 0 <= ago < RETRY_SECONDS:
         raise ServerUnreachable(
-            f"{found.message} That was {ago:.0f} s ago; it is asked again {RETRY_SECONDS:.0f} s after it.",
-            hint=f"Ask whether it runs there. To try at once: rm -f {quoted(note)}, and run the command again.",
+            f"{silence.message} That was {ago:.0f} s ago. vmrag contacts it again {RETRY_SECONDS:.0f} s after a failure.",
+            hint=f"check that the server is running. To retry at once: rm -f {quoted(note)}, then run the command again",
             server=access.server,
         )

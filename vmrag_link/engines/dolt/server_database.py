@@ -1,4 +1,4 @@
-"""A knowledge base that is a database of a Dolt server, and the note of it in a folder here."""
+"""A knowledge base that is a database of a Dolt server, and the note about it in a folder here."""
 
 from __future__ import annotations
 
@@ -35,28 +35,31 @@ _PATIENCE = 30.0
 
 
 class _Note(Record, frozen=True):
-    """What `server.json` holds. Where the server is, the settings say: it may move."""
+    """The contents of `server.json`.
+
+    The address of the server is a setting, because it may change.
+    """
 
     format: int
     database: str
 
 
 def is_on_server(folder: Path) -> bool:
-    """Whether the knowledge base in a folder is a database of a server."""
+    """Return whether the knowledge base in a folder is a database of a server."""
     return (folder / SERVER_FILE).exists()
 
 
 def resolve_access(folder: Path, access: DoltAccess) -> DoltAccess:
-    """The way to the database that a folder's note names.
+    """Return the access to the database in a folder's note.
 
-    Raises `ConfigInvalid` where the settings name no server, or another database.
+    Raises `ConfigInvalid` if the settings name no server, or another database.
     """
-    require_server(access, f"The knowledge base in {folder} is a database of a Dolt server")
+    require_server(access, f"the knowledge base in {folder} is a database of a Dolt server")
     require_private(access)
-    database = _read(folder / SERVER_FILE).database
+    database = _read_note(folder / SERVER_FILE).database
     if access.database and access.database.lower() != database.lower():
         raise ConfigInvalid(
-            f"The knowledge base in {folder} is the database {database!r}, and dolt.database names {access.database!r}.",
+            f"the knowledge base in {folder} is the database {database!r}, but dolt.database is {access.database!r}.",
             hint=f"git config vmrag.dolt.database {quoted(database)}",
             setting="dolt.database",
         )
@@ -64,67 +67,68 @@ def resolve_access(folder: Path, access: DoltAccess) -> DoltAccess:
 
 
 def require_reachable(access: DoltAccess, url: str) -> None:
-    """Raise `RemoteInvalid` for a folder of this machine, where the server is on another one: it
-    fetches and pushes by itself.
+    """Raise `RemoteInvalid` for a folder of this machine if the server is on another one.
+
+    The server itself fetches and pushes.
     """
     if url.startswith("file://") and not is_local(access):
         raise RemoteInvalid(
-            f"The Dolt server {access.server} fetches and pushes by itself, and reaches no folder of this machine.",
-            hint="Name a remote that the server reaches, as https://HOST/DATABASE or organisation/repository: vmrag remote",
+            f"the Dolt server {access.server} itself fetches and pushes, and cannot reach a folder of this machine.",
+            hint="use a remote that the server can reach, for example https://HOST/DATABASE or organisation/repository: vmrag remote",
             remote=url,
         )
 
 
 def create_database(folder: Path, *, author: str, date: str, access: DoltAccess, origin: str = "") -> None:
-    """Make the tables in a database of the server, which is made where there is none, and note it.
+    """Create the tables in a database of the server, and note it. A missing database is created.
 
-    A database that was made for it, in which nothing is yet, is taken; so is what a killed creation
-    has left. Raises `AlreadyInitialized` for a database that is used.
+    An empty new database is used, and so is the result of a killed creation. Raises
+    `AlreadyInitialized` for a database that is in use.
     """
     schema.parse_author(author)
 
     def fill(server: ServerConnection) -> None:
         with server.server_lock("create the knowledge base", _PATIENCE):
-            _begin(server, access)
-            if _revisions(server) == 1:
-                _fill(server, author, date, origin)
-            elif _used(server, access.database):
+            _prepare_database(server, access)
+            if _count_revisions(server) == 1:
+                _fill_root(server, author, date, origin)
+            elif _has_other_branches(server, access.database):
                 raise AlreadyInitialized(
-                    f"The server {access.server} has a knowledge base in the database {access.database!r} already.",
-                    hint="Use it: vmrag clone; or name another database: git config vmrag.dolt.database NAME",
+                    f"the server {access.server} already has a knowledge base in the database {access.database!r}.",
+                    hint="use it: vmrag clone; or use another database: git config vmrag.dolt.database NAME",
                     database=access.database,
                 )
-            schema.require_known_schema(server, ROOT_BRANCH, f"The database {access.database!r}")
-        server.end_session()  # it has been on a branch that is renamed now
+            schema.require_known_schema(server, ROOT_BRANCH, f"the database {access.database!r}")
+        server.end_session()  # the session was on a branch that will be renamed
         with server.server_lock("create the knowledge base", _PATIENCE):
-            _make_default(server, access.database)
+            _make_root_default(server, access.database)
 
-    _note(folder, access, fill)
+    _note_database(folder, access, fill)
 
 
 def join_database(folder: Path, access: DoltAccess) -> None:
-    """Note a knowledge base that is on the server already.
+    """Note a knowledge base that already exists on the server.
 
-    Raises `AlreadyInitialized` where the folder holds one; `KnowledgeMissing` where the server has
+    Raises `AlreadyInitialized` if the folder holds one, and `KnowledgeMissing` if the server has
     none.
     """
 
     def check(server: ServerConnection) -> None:
-        if _revisions(server) == 1:
+        if _count_revisions(server) == 1:
             raise KnowledgeMissing(
-                f"The creation of the knowledge base {access.database!r} on {access.server} was not finished.",
+                f"the creation of the knowledge base {access.database!r} on {access.server} was not finished.",
                 hint="vmrag init --knowledge-base",
             )
-        schema.require_known_schema(server, ROOT_BRANCH, f"The database {access.database!r}")
+        schema.require_known_schema(server, ROOT_BRANCH, f"the database {access.database!r}")
 
-    _note(folder, access, check)
+    _note_database(folder, access, check)
 
 
 def database_exists(access: DoltAccess) -> bool:
-    """Whether the server has a knowledge base in this database."""
-    server = _server(access)
+    """Return whether the server has a knowledge base in this database."""
+    server = _open_server(access)
     try:
-        return _revisions(server) > 1
+        return _count_revisions(server) > 1
     except KnowledgeMissing:
         return False
     finally:
@@ -134,15 +138,15 @@ def database_exists(access: DoltAccess) -> bool:
 # -- the note
 
 
-def _note(folder: Path, access: DoltAccess, prepare: Callable[[ServerConnection], None]) -> None:
-    """Note the database in the folder, last of all, when it is prepared."""
+def _note_database(folder: Path, access: DoltAccess, prepare: Callable[[ServerConnection], None]) -> None:
+    """Note the database in the folder after `prepare` has prepared it."""
     _require_name(access.database)
     with (
         translate_os_errors(folder),
         locks.hold_exclusive(folder / LOCK_NAME, purpose="create the knowledge base", timeout=_PATIENCE),
     ):
         schema.require_no_engine(folder)
-        server = _server(access)
+        server = _open_server(access)
         try:
             prepare(server)
         finally:
@@ -151,17 +155,17 @@ def _note(folder: Path, access: DoltAccess, prepare: Callable[[ServerConnection]
         paths.write_atomically(folder / SERVER_FILE, note + b"\n")
 
 
-def _read(path: Path) -> _Note:
+def _read_note(path: Path) -> _Note:
     try:
         note = msgspec.json.decode(paths.read_regular(path, _LONGEST_NOTE), type=_Note)
     except (OSError, ValueError) as error:
         raise EngineFailed(
-            f"{path} does not say which database the knowledge base is.",
-            hint=f"Remove it, and name the database again: rm {quoted(path)}; vmrag clone",
+            f"cannot read the name of the database from {path}.",
+            hint=f"remove the file and connect again: rm {quoted(path)}; vmrag clone",
         ) from error
     if note.format != _FORMAT:
         raise FormatTooNew(
-            f"A newer program wrote {path}.", hint="python -m pip install --upgrade vmrag-link", path=str(path)
+            f"a newer version of vmrag wrote {path}.", hint="python -m pip install --upgrade vmrag-link", path=str(path)
         )
     _require_name(note.database)
     return note
@@ -169,33 +173,33 @@ def _read(path: Path) -> _Note:
 
 def _require_name(database: str) -> None:
     if not re.fullmatch(_NAME, database):
-        what = f"{shortened(database)!r} is not the name of a database" if database else "No database is named"
+        what = f"invalid database name {shortened(database)!r}" if database else "the setting dolt.database is missing"
         raise ConfigInvalid(f"{what}.", hint="git config vmrag.dolt.database NAME", setting="dolt.database")
 
 
-def _server(access: DoltAccess) -> ServerConnection:
+def _open_server(access: DoltAccess) -> ServerConnection:
     return ServerConnection(access, longest=USUAL_LIMITS.text_bytes)
 
 
 # -- the database
 
 
-def _begin(server: ServerConnection, access: DoltAccess) -> None:
-    """See that the database is there, with a branch `vmrag_root`."""
+def _prepare_database(server: ServerConnection, access: DoltAccess) -> None:
+    """Create the database and its branch `vmrag_root` if they are missing."""
     database = access.database
     names = {str(name).lower() for row in server.run_anywhere("SHOW DATABASES") for name in row.values()}
     if database.lower() not in names:
         _make_database(server, access)
-        _set_default(server, database, "")  # one of that name may have been dropped
+        _set_default_branch(server, database, "")  # a dropped database of this name may have left a setting
     try:
         server.query_rows("SELECT 1")
     except KnowledgeMissing as error:
         branches = server.run_anywhere(f"SELECT name, dirty FROM {quote_identifier(database)}.dolt_branches")
         first = str(branches[0]["name"])
-        if len(branches) > 1 or branches[0]["dirty"] or not _empty(server, first):
+        if len(branches) > 1 or branches[0]["dirty"] or not _is_empty(server, first):
             raise AlreadyInitialized(
-                f"The server {access.server} has a database {database!r} already, which holds something else.",
-                hint="Name another one: git config vmrag.dolt.database NAME",
+                f"the server {access.server} already has a database {database!r} with other content.",
+                hint="use another database: git config vmrag.dolt.database NAME",
                 database=database,
             ) from error
         server.call("dolt_branch", ROOT_BRANCH, first, at=first)
@@ -206,62 +210,65 @@ def _make_database(server: ServerConnection, access: DoltAccess) -> None:
         server.run_anywhere(f"CREATE DATABASE {quote_identifier(access.database)}")
     except EngineUnwritable as error:
         raise KnowledgeMissing(
-            f"The server {access.server} shows the user {shortened(access.user)!r} no database {access.database!r},"
-            " and lets it make none.",
-            hint=f"Whoever runs it says: CREATE DATABASE {quote_identifier(access.database)}, and grants it to you"
-            " (docs/sharing.md#a-team-on-one-server). Another name: git config vmrag.dolt.database NAME",
+            f"the user {shortened(access.user)!r} cannot see or create the database {access.database!r}"
+            f" on the server {access.server}.",
+            hint=f"ask the administrator for: CREATE DATABASE {quote_identifier(access.database)}, and for its rights"
+            " (docs/sharing.md#a-team-on-one-server). To use another name: git config vmrag.dolt.database NAME",
             server=access.server,
             database=access.database,
         ) from error
 
 
-def _empty(server: ServerConnection, branch: str) -> bool:
-    return _revisions(server, branch) == 1 and not server.query_rows("SHOW TABLES", at=branch)
+def _is_empty(server: ServerConnection, branch: str) -> bool:
+    return _count_revisions(server, branch) == 1 and not server.query_rows("SHOW TABLES", at=branch)
 
 
-def _revisions(server: ServerConnection, branch: str = ROOT_BRANCH) -> int:
+def _count_revisions(server: ServerConnection, branch: str = ROOT_BRANCH) -> int:
     return int(server.query_rows("SELECT count(*) AS v FROM dolt_log", at=branch)[0]["v"])
 
 
-def _fill(server: ServerConnection, author: str, date: str, origin: str) -> None:
-    """Make the tables on `vmrag_root`, which a killed creation may have begun."""
+def _fill_root(server: ServerConnection, author: str, date: str, origin: str) -> None:
+    """Create the tables on `vmrag_root`, where a killed creation may have begun."""
     server.call("dolt_reset", "--hard", at=ROOT_BRANCH)
     server.call("dolt_clean", at=ROOT_BRANCH)
     schema.create_root(server, author=author, date=date, origin=origin)
 
 
-def _used(server: ServerConnection, database: str) -> bool:
-    """Whether there is a branch but for those of a creation."""
-    ours = {ROOT_BRANCH, UNFINISHED_BRANCH, _default(server, database)}
+def _has_other_branches(server: ServerConnection, database: str) -> bool:
+    """Return whether the database has branches other than those of a creation."""
+    ours = {ROOT_BRANCH, UNFINISHED_BRANCH, _read_default_branch(server, database)}
     return any(row["name"] not in ours for row in server.query_rows("SELECT name FROM dolt_branches"))
 
 
-def _make_default(server: ServerConnection, database: str) -> None:
-    """Have `vmrag_root` take the place of the branch that a new database comes with.
+def _make_root_default(server: ServerConnection, database: str) -> None:
+    """Replace the branch that a new database comes with by `vmrag_root`.
 
-    A client that names no branch gets it. The name `main` belongs to the code branch main.
+    It is the branch for clients that name none. The name `main` belongs to the code branch main.
     """
-    default = _default(server, database)
+    default = _read_default_branch(server, database)
     if default == ROOT_BRANCH:
         return
     if default:
         server.call("dolt_branch", "-f", default, ROOT_BRANCH)
         server.call("dolt_branch", "-m", "-f", default, ROOT_BRANCH)
-    _set_default(server, database, ROOT_BRANCH)
+    _set_default_branch(server, database, ROOT_BRANCH)
 
 
-def _default(server: ServerConnection, database: str) -> str:
-    """The branch that clients get who name none; empty where it is not there any more."""
+def _read_default_branch(server: ServerConnection, database: str) -> str:
+    """Return the branch for clients that name none, or an empty text if it does not exist."""
     try:
         server.run_anywhere(f"USE {quote_identifier(database)}")
     except EngineFailed as error:
         gone = "cannot resolve default branch", f"not found: {database}/", "access denied for user"
-        if not any(each in dolt_message(error) or each in dolt_message(error).lower() for each in gone):
+        if not any(message in dolt_message(error) or message in dolt_message(error).lower() for message in gone):
             raise
         return ""
     return str(server.run_anywhere("SELECT active_branch() AS v")[0]["v"])
 
 
-def _set_default(server: ServerConnection, database: str, branch: str) -> None:
-    """Until the server's next start; then it is the branch that was renamed."""
+def _set_default_branch(server: ServerConnection, database: str, branch: str) -> None:
+    """Set the default branch until the server's next start.
+
+    Then the renamed branch is the default.
+    """
     server.run_anywhere(f"SET GLOBAL {quote_identifier(f'{database}_default_branch')} = {quote_literal(branch)}")

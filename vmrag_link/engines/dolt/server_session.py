@@ -1,7 +1,7 @@
 """One session with a Dolt sql-server, through PyMySQL.
 
-The server was agreed to. It may be down all the same, another program, or one that was broken into:
-it is given no file, no password in the clear, and only so much memory and time.
+The user has trusted the server. It may still be down, another program, or compromised: it gets no
+file, no unencrypted password, and limited memory and time.
 """
 
 from __future__ import annotations
@@ -28,26 +28,23 @@ from vmrag_link.errors import (
 )
 
 LOGIN_SECONDS = 10.0
-"""To reach the server, and to log in."""
+"""Time limit to reach the server and to log in."""
 
 _MOST_AT_LOGIN = 1_000_000
 _VERSION = r"\d+\.\d+\.\d+[\w.+-]*"
 _NOT_FOUND = ("database not found", "access denied for user")
-"""What a server says of a place that is not there: the second to users without global rights."""
+"""A server's messages for a missing place. Users without global rights get the second."""
 
 _GARBLED = (ValueError, LookupError, TypeError, AttributeError, AssertionError, RuntimeError, struct.error)
-"""What PyMySQL raises where the other side does not keep to MySQL's protocol, or wants a file."""
+"""Errors that PyMySQL raises if the server violates MySQL's protocol or requests a file."""
 
 
 _ANSWERS = 5
-"""How long a hook waits for all answers together, in times of `DoltAccess.answer_seconds`."""
+"""The limit for all answers together, as a multiple of `DoltAccess.answer_seconds`."""
 
 
 class ServerSession:
-    """`ended`: nothing more can be asked of it. `longest`: bytes of one answer.
-
-    The database need not be there.
-    """
+    """A session with the server. `longest`: bytes of one answer. The database need not exist."""
 
     def __init__(self, access: DoltAccess, *, longest: int) -> None:
         self._access, self._longest = access, longest
@@ -57,11 +54,11 @@ class ServerSession:
         self._waited = 0.0
         self._allowance = Allowance()
         self._mysql = import_pymysql()
-        self._connection = self._prepared()
+        self._connection = self._create_connection()
         try:
             self._log_in()
-            for each in SESSION_STATEMENTS:
-                self.run_statement(each)
+            for statement in SESSION_STATEMENTS:
+                self.run_statement(statement)
             self._require_dolt()
         except BaseException:
             self.close()
@@ -69,22 +66,23 @@ class ServerSession:
 
     @property
     def ended(self) -> bool:
+        """True if the session cannot run statements any longer."""
         return not self._connection.open
 
     def use_place(self, at: str | None) -> None:
-        """Have the next statements run at a place."""
-        # The default branch of a server's database is another program's to choose.
-        wanted = quote_place(self._access.database, at or ROOT_BRANCH)
-        if wanted == self._at:
+        """Run the next statements at a place."""
+        # Other programs may change the default branch of a server's database.
+        target = quote_place(self._access.database, at or ROOT_BRANCH)
+        if target == self._at:
             return
         self._at = None
         try:
-            self.run_statement(f"USE {wanted}")
+            self.run_statement(f"USE {target}")
         except EngineFailed as error:
-            if at in (None, ROOT_BRANCH) and any(each in dolt_message(error).lower() for each in _NOT_FOUND):
+            if at in (None, ROOT_BRANCH) and any(words in dolt_message(error).lower() for words in _NOT_FOUND):
                 raise server_socket.missing_database_error(self._access) from error
             raise
-        self._at = wanted
+        self._at = target
 
     def run_anywhere(self, statement: str) -> list[SqlRow]:
         """Run a statement that may leave the place."""
@@ -92,68 +90,70 @@ class ServerSession:
         return self.run_statement(statement)
 
     def run_statement(self, statement: str) -> list[SqlRow]:
-        """The rows of a statement.
+        """Return the rows of a statement.
 
-        Raises `EngineError`, and `Busy` for what others changed at the same time.
+        Raises `EngineError`, and `Busy` for a conflict with concurrent changes.
         """
         self._statement = statement
-        self._allowance.renew(self._longest, self._at_most(STATEMENT_SECONDS))
+        self._allowance.renew(self._longest, self._limit_seconds(STATEMENT_SECONDS))
         begun = time.monotonic()
         with self._connection.cursor() as cursor:
             try:
-                self._translated(lambda: cursor.execute(statement))
+                self._run_translated(lambda: cursor.execute(statement))
             finally:
                 self._waited += time.monotonic() - begun
-            return [self._row(each) for each in cursor.fetchall()]
+            return [self._check_row(row) for row in cursor.fetchall()]
 
     def close(self) -> None:
-        """What was not committed is rolled back, and its locks are freed."""
+        """End the session. Uncommitted changes are rolled back, and its locks are freed."""
         if self._connection.open:
             self._allowance.renew(0, LOGIN_SECONDS)
             self._connection.close()
 
-    # -- the beginning
+    # -- connecting
 
-    def _prepared(self) -> Any:
-        """PyMySQL's connection, not connected."""
+    def _create_connection(self) -> Any:
+        """Return PyMySQL's connection object, not connected."""
         access = self._access
         host, port = parse_address(access.server)
         require_private(access)
         kinds = self._mysql.constants.FIELD_TYPE
         whole = (kinds.TINY, kinds.SHORT, kinds.INT24, kinds.LONG, kinds.LONGLONG)
-        kind = self._mysql.connections.Connection if access.tls else _keyless(self._mysql, access)
+        kind = self._mysql.connections.Connection if access.tls else _keyless_connection(self._mysql, access)
         return kind(
             host=host,
             port=port,
             user=access.user,
             password=access.password,
             charset="utf8mb4",
-            autocommit=None,  # `OPENING` says it
+            autocommit=None,  # `SESSION_STATEMENTS` sets it
             cursorclass=self._mysql.cursors.DictCursor,
-            conv=dict.fromkeys(whole, int),  # everything else is text, as the program writes it
+            conv=dict.fromkeys(whole, int),  # everything else stays text, like the output of the program
             defer_connect=True,
-            **(self._encrypted() if access.tls else {"ssl_disabled": True}),
+            **(self._tls_options() if access.tls else {"ssl_disabled": True}),
         )
 
-    def _encrypted(self) -> dict[str, Any]:
+    def _tls_options(self) -> dict[str, Any]:
         try:
             return {"ssl": server_socket.create_tls_context(self._access.authorities, self._allowance)}
         except OSError as error:
             raise ConfigInvalid(
-                f"{self._access.authorities} holds no certificates: {error.strerror or error}.",
-                hint="Name a PEM file with the certificate of the authority that signed the server's:"
+                f"cannot read certificates from {self._access.authorities}: {error.strerror or error}.",
+                hint="use a PEM file with the certificate of the authority that signed the server's:"
                 " git config vmrag.dolt.authorities /PATH/TO/ca.pem",
                 setting="dolt.authorities",
             ) from error
 
     def _log_in(self) -> None:
-        self._allowance.renew(_MOST_AT_LOGIN, self._at_most(LOGIN_SECONDS))
+        self._allowance.renew(_MOST_AT_LOGIN, self._limit_seconds(LOGIN_SECONDS))
         host, port = self._connection.host, self._connection.port
         try:
             plain = server_socket.connect(host, port, self._allowance)
         except OSError as error:
-            raise self._failure(server_socket.unreachable_error(self._access, error.strerror or str(error))) from error
-        self._translated(lambda: self._connection.connect(plain))
+            raise self._final_error(
+                server_socket.unreachable_error(self._access, error.strerror or str(error))
+            ) from error
+        self._run_translated(lambda: self._connection.connect(plain))
         self._logged_in = True
 
     def _require_dolt(self) -> None:
@@ -165,48 +165,50 @@ class ServerSession:
             raise server_socket.other_program_error(self._access) from error
         if not re.fullmatch(_VERSION, version):
             raise server_socket.other_program_error(self._access)
-        program.require_recent_version(f"The server {self._access.server}", version)
+        program.require_recent_version(f"the server {self._access.server}", version)
 
-    def _at_most(self, seconds: float) -> float:
+    def _limit_seconds(self, seconds: float) -> float:
         limit = self._access.answer_seconds
         return min(seconds, limit, max(0.0, _ANSWERS * limit - self._waited)) if limit else seconds
 
-    # -- what is said
+    # -- rows and errors
 
-    def _row(self, said: dict[str, object]) -> SqlRow:
+    def _check_row(self, said: dict[str, object]) -> SqlRow:
         for value in said.values():
             if not isinstance(value, str | int | None):
                 kind = type(value).__name__
-                raise EngineFailed(f"The server {self._access.server} answers with {kind} in place of a text.")
+                raise EngineFailed(f"the server {self._access.server} returned {kind} instead of a text.")
         return _Row(said)
 
-    def _translated(self, asked: Callable[[], object]) -> None:
+    def _run_translated(self, operation: Callable[[], object]) -> None:
         try:
-            asked()
+            operation()
         except self._mysql.err.Error as error:
-            raise self._failure(self._error_of(*error.args)) from error
+            raise self._final_error(self._convert_error(*error.args)) from error
         except OSError as error:
-            raise self._failure(server_socket.unreachable_error(self._access, error.strerror or str(error))) from error
+            raise self._final_error(
+                server_socket.unreachable_error(self._access, error.strerror or str(error))
+            ) from error
         except _GARBLED as error:
-            raise self._failure(server_socket.other_program_error(self._access)) from error
+            raise self._final_error(server_socket.other_program_error(self._access)) from error
         except BaseException:
-            self.close()  # it is in the middle of something
+            self.close()  # the connection is in an unknown state
             raise
 
-    def _error_of(self, code: object = None, words: object = "", *_: object) -> VmragError:
-        """What an error of PyMySQL's says: one without a code is about the protocol."""
+    def _convert_error(self, code: object = None, words: object = "", *_: object) -> VmragError:
+        """Convert an error of PyMySQL. One without a code is about the protocol."""
         if not isinstance(code, int):
             return server_socket.other_program_error(self._access)
-        words = str(words) or "it has ended"
+        words = str(words) or "the session has ended"
         return server_socket.translate_error(self._access, code, words, gone=self.ended, statement=self._statement)
 
-    def _failure(self, error: VmragError) -> VmragError:
-        """The error, or the one of ours that led to it."""
+    def _final_error(self, error: VmragError) -> VmragError:
+        """Return the error, or the exceeded limit that caused it."""
         if isinstance(error, ServerUnreachable):
             self.close()
         if self._allowance.exceeded:
             most = self._longest // MEGABYTE
-            return LimitExceeded(f"The server {self._access.server} answers with more than {most:,} MB.")
+            return LimitExceeded(f"the server {self._access.server} returned more than {most:,} MB.")
         if self._allowance.late:
             seconds, limit = f"{self._allowance.granted:.0f} seconds", self._access.answer_seconds
             if limit and self._waited + self._allowance.granted >= _ANSWERS * limit:
@@ -214,18 +216,20 @@ class ServerSession:
             if not self._logged_in or limit:
                 self.close()
                 return server_socket.silent_error(self._access, seconds)
-            return StatementGivenUp(f"The server {self._access.server} took longer than {seconds}.")
+            return StatementGivenUp(f"the server {self._access.server} took longer than {seconds}.")
         return error
 
 
 class _Row(dict[str, Any]):
     def __missing__(self, column: str) -> NoReturn:
-        raise EngineFailed(f"The server answers without the column {column!r}.")
+        raise EngineFailed(f"the server returned a row without the column {column!r}.")
 
 
-def _keyless(mysql: Any, access: DoltAccess) -> Any:
-    """PyMySQL's connection that sends no password: neither in the clear, nor encrypted for whoever
-    answers at the port and sends a key.
+def _keyless_connection(mysql: Any, access: DoltAccess) -> Any:
+    """Return PyMySQL's connection class, changed so that it never sends an unprotected password.
+
+    It refuses the unencrypted password, and the password encrypted with a public key, because any
+    program that answers at the port could send such a key.
     """
 
     def refused(*_: object) -> NoReturn:
@@ -242,14 +246,14 @@ def _keyless(mysql: Any, access: DoltAccess) -> Any:
 
 
 def import_pymysql() -> Any:
-    """PyMySQL. Raises `EngineFailed` where it is not installed."""
+    """Return PyMySQL. Raises `EngineFailed` if it is not installed."""
     try:
         import pymysql
         import pymysql.constants.FIELD_TYPE
         import pymysql.cursors
     except ImportError as error:
         raise EngineFailed(
-            "A Dolt server is spoken to through PyMySQL, which is not installed here.",
+            "a Dolt server needs PyMySQL, which is not installed.",
             hint="python -m pip install 'vmrag-link[dolt]'",
         ) from error
     return pymysql

@@ -1,8 +1,8 @@
 """The socket to a Dolt sql-server, and its errors.
 
-The socket takes neither more nor longer than is allowed: PyMySQL waits as often as a server sends a
-byte, and keeps a row of any size in memory. An error says what the server said, or what it left
-unsaid; no password is in any of them.
+The socket limits time and bytes: without it, PyMySQL would wait as long as a server sends a byte
+now and then, and keep a row of any size in memory. Errors contain the server's message and never a
+password.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _READ_ONLY = (1290, 1792)
 _DENIED_WORDS = ("command denied to user", "access denied for user", "read only mode", "read-only mode")
 _GONE = (1040, 1053, 2003, 2006, 2013, 2026)
 _GONE_WORDS = ("this connection can no longer be used",)
-"""After a garbage collection that ends sessions."""
+"""The message after a garbage collection that ends sessions."""
 
 _ENCRYPTION_HINTS = {
     "insecure connections": "encrypt the connection: git config vmrag.dolt.tls true",
@@ -47,27 +47,27 @@ _ENCRYPTION_HINTS = {
     "ssl is required": "ask the server's administrator to set listener.tls_cert and listener.tls_key; a server on this"
     " machine also works without: git config vmrag.dolt.tls false",
 }
-"""What helps if the encryption fails, by words of the reason. The first that fits applies."""
+"""The hint for each message of a failed encryption. The first that matches applies."""
 
 _MOST_SHOWN = 500
 
 
 def translate_error(access: DoltAccess, code: int, words: str, *, gone: bool, statement: str = "") -> VmragError:
-    """The error for what the server, or PyMySQL in its place, said with one of MySQL's codes.
+    """Return the error for a code of MySQL and a message from the server or from PyMySQL.
 
-    `gone`: the session has ended. `statement`: what failed.
+    `gone`: the session has ended. `statement`: the statement that failed.
     """
     lower = words.lower()
     if code == _LOGIN_DENIED:
         return login_refused_error(access)
     if code in _CONFLICTS:
         return Busy(
-            f"Somebody else has changed the same at the same time: {_one_line(words)}.", hint="Run the command again."
+            f"another program changed the same rows at the same time: {_one_line(words)}.", hint="run the command again"
         )
     if code in _DENIED or any(denied_word in lower for denied_word in _DENIED_WORDS):
         return EngineUnwritable(
-            f"The server {access.server} does not allow that: {_one_line(words)}.",
-            hint=_remedy(access, code, lower, statement),
+            f"the server {access.server} does not allow this: {_one_line(words)}.",
+            hint=_permission_hint(access, code, lower, statement),
             said=words,
         )
     if gone or code in _GONE or any(gone_word in lower for gone_word in _GONE_WORDS):
@@ -75,8 +75,8 @@ def translate_error(access: DoltAccess, code: int, words: str, *, gone: bool, st
     return dolt_error(words)
 
 
-def _remedy(access: DoltAccess, code: int, words: str, statement: str) -> str:
-    """Return what makes a server allow the statement that it denied."""
+def _permission_hint(access: DoltAccess, code: int, words: str, statement: str) -> str:
+    """Return a hint with the right that allows the statement which the server denied."""
     if code in _READ_ONLY or "read only" in words or "read-only" in words:
         return "the server is read-only; name one that can be written: git config vmrag.dolt.server HOST:PORT"
     procedure = re.match(r"CALL (dolt_\w+)\(", statement)
@@ -86,41 +86,41 @@ def _remedy(access: DoltAccess, code: int, words: str, statement: str) -> str:
 
 def unreachable_error(access: DoltAccess, why: str) -> ServerUnreachable:
     return ServerUnreachable(
-        f"The server {access.server} cannot be reached, or has ended the session: {_one_line(why)}.",
-        hint=_way_to_reach(why.lower()),
+        f"cannot reach the server {access.server}, or it ended the session: {_one_line(why)}.",
+        hint=_reach_hint(why.lower()),
         server=access.server,
     )
 
 
-def _way_to_reach(why: str) -> str:
+def _reach_hint(why: str) -> str:
     for words, hint in _ENCRYPTION_HINTS.items():
         if words in why:
             return hint
-    return "Ask whether it runs there, then run the command again. The address: git config vmrag.dolt.server"
+    return "check that it is running, then run the command again. To change the address: git config vmrag.dolt.server HOST:PORT"
 
 
 class ServerSilent(ServerUnreachable):
-    """The server has not answered in time."""
+    """The server did not answer in time."""
 
 
 def silent_error(access: DoltAccess, seconds: str) -> ServerSilent:
-    error = unreachable_error(access, f"it has not answered within {seconds}")
+    error = unreachable_error(access, f"no answer within {seconds}")
     return ServerSilent(error.message, hint=error.hint, **error.details)
 
 
 def lost_session_error(access: DoltAccess) -> ServerUnreachable:
-    """Where something depended on the session."""
+    """Return the error for a lost session that something depended on."""
     return ServerUnreachable(
-        f"The session with the server {access.server} was lost in the middle of writing.",
-        hint="Run the command again.",
+        f"the session with the server {access.server} was lost while writing.",
+        hint="run the command again",
         server=access.server,
     )
 
 
 def other_program_error(access: DoltAccess) -> ServerUnreachable:
     return ServerUnreachable(
-        f"What answers at {access.server} is not Dolt's sql-server.",
-        hint="Name the server: git config vmrag.dolt.server HOST:PORT",
+        f"the program at {access.server} is not a Dolt sql-server.",
+        hint="correct the address: git config vmrag.dolt.server HOST:PORT",
         server=access.server,
     )
 
@@ -128,8 +128,8 @@ def other_program_error(access: DoltAccess) -> ServerUnreachable:
 def login_refused_error(access: DoltAccess) -> LoginRefused:
     how = "with the password" if access.password else "without a password"
     return LoginRefused(
-        f"The server {access.server} does not let in the user {shortened(access.user)!r} {how}.",
-        hint="Set VMRAG_DOLT_PASSWORD in the environment; name the user by: git config vmrag.dolt.user NAME",
+        f"the server {access.server} refused the login of {shortened(access.user)!r} {how}.",
+        hint="set VMRAG_DOLT_PASSWORD in the environment, and the user: git config vmrag.dolt.user NAME",
         server=access.server,
         user=access.user,
     )
@@ -137,9 +137,9 @@ def login_refused_error(access: DoltAccess) -> LoginRefused:
 
 def missing_database_error(access: DoltAccess) -> KnowledgeMissing:
     return KnowledgeMissing(
-        f"The server {access.server} has no knowledge base in a database {access.database!r},"
-        f" or does not show it to the user {shortened(access.user)!r}.",
-        hint="Ask who runs it for its name: git config vmrag.dolt.database NAME",
+        f"the server {access.server} has no knowledge base in a database {access.database!r},"
+        f" or the user {shortened(access.user)!r} may not see it.",
+        hint="ask its administrator for the name, then: git config vmrag.dolt.database NAME",
         server=access.server,
         database=access.database,
     )
@@ -147,8 +147,8 @@ def missing_database_error(access: DoltAccess) -> KnowledgeMissing:
 
 def cleartext_error(access: DoltAccess) -> ServerUnreachable:
     return ServerUnreachable(
-        f"The server {access.server} asks for the password in the clear, which it does not get.",
-        hint="Encrypt the connection: git config vmrag.dolt.tls true",
+        f"the server {access.server} requests the password unencrypted; it was not sent.",
+        hint="encrypt the connection: git config vmrag.dolt.tls true",
         server=access.server,
     )
 
@@ -161,9 +161,9 @@ T = TypeVar("T")
 
 
 class Allowance:
-    """How much may be received, and for how long: `granted` seconds.
+    """Limits for received bytes and for time.
 
-    `exceeded`: that much was not enough; `late`: so long was not.
+    `granted` is the time limit in seconds. `exceeded` and `late` are set when a limit is reached.
     """
 
     def __init__(self) -> None:
@@ -177,15 +177,15 @@ class Allowance:
         self.granted, self._bytes, self._deadline = seconds, most, time.monotonic() + seconds
 
     def remaining_seconds(self) -> float:
-        """Raises `TimeoutError` where none is left."""
-        left = self._deadline - time.monotonic()
-        if left <= 0:
+        """Return the remaining seconds. Raises `TimeoutError` if there are none."""
+        remaining = self._deadline - time.monotonic()
+        if remaining <= 0:
             self.late = True
-            raise TimeoutError("the time is over")
-        return left
+            raise TimeoutError("time limit exceeded")
+        return remaining
 
     def wait_within(self, sock: socket.socket, wait: Callable[[], T]) -> T:
-        """What `wait` returns, for which the socket has the time that is left."""
+        """Return the result of `wait`, with the remaining time as the socket's timeout."""
         sock.settimeout(self.remaining_seconds())
         try:
             return wait()
@@ -194,17 +194,20 @@ class Allowance:
             raise
 
     def receive(self, sock: socket.socket, wait: Callable[[], int]) -> int:
-        """As `within`, for a number of bytes. Raises `OSError` for more than is allowed."""
+        """Return the number of bytes that `wait` received in the remaining time.
+
+        Raises `OSError` if the limit is exceeded.
+        """
         received = self.wait_within(sock, wait)
         self._bytes -= received
         if self._bytes < 0:
             self.exceeded = True
-            raise OSError("more than is allowed")
+            raise OSError("size limit exceeded")
         return received
 
 
 class _Plain(socket.socket):
-    """PyMySQL reads by `recv_into` and sends by `sendall`."""
+    """A socket with limits. PyMySQL reads with `recv_into` and sends with `sendall`."""
 
     allowance: Allowance
 
@@ -216,12 +219,12 @@ class _Plain(socket.socket):
 
 
 class _Encrypted(ssl.SSLSocket):
-    """As `_Plain`."""
+    """An encrypted socket with the same limits."""
 
     @property
     def allowance(self) -> Allowance:
         context = self.context
-        assert isinstance(context, _Tls)  # noqa: S101  nothing else makes one
+        assert isinstance(context, _Tls)  # noqa: S101  only `create_tls_context` creates one
         return context.allowance
 
     def recv_into(self, buffer: Any, nbytes: int | None = None, flags: int = 0) -> int:
@@ -237,9 +240,9 @@ class _Tls(ssl.SSLContext):
 
 
 def connect(host: str, port: int, allowance: Allowance) -> socket.socket:
-    """A connection that is not encrypted yet: MySQL's protocol begins so. Raises `OSError`.
+    """Return a connection that is not encrypted yet, because MySQL's protocol begins so.
 
-    All addresses of the host together get the time that is allowed.
+    All addresses of the host share the allowed time. Raises `OSError`.
     """
     made = _connect_to_any([info[4][:2] for info in socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)], allowance)
     made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -261,9 +264,11 @@ def _connect_to_any(addresses: Sequence[tuple[Any, ...]], allowance: Allowance) 
 
 
 def create_tls_context(authorities: str, allowance: Allowance) -> ssl.SSLContext:
-    """What demands a certificate of the server's name, by one of the system's authorities.
+    """Return a context that requires a certificate for the server's name, signed by a system
+    authority.
 
-    `authorities`: by one in this file instead. Raises `OSError` for a file that holds none.
+    With `authorities`, a certificate in this file must have signed it instead. Raises `OSError` for
+    a file without certificates.
     """
     context = _Tls(ssl.PROTOCOL_TLS_CLIENT)
     context.allowance = allowance

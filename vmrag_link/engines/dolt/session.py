@@ -1,10 +1,10 @@
-"""An open knowledge base: its connection, the places that were checked, and what is known of its
-branches without asking.
+"""An open knowledge base: its connection, the places that were checked, and a cache of its
+branches.
 
-A checkout asks what its code branch has, and mostly the pin stays: starting `dolt` for that answer
-takes longer than all the rest. So the branches are noted beside the stamp at which they were asked
-for; the note counts until the stamp changes, which every write does, by whatever program
-(`base_session.dolt_stamp`). A session writes the note before it ends.
+A checkout needs the branches of the knowledge base, and usually the pin has not moved. Starting
+`dolt` for this takes longer than all the rest. So the branches are cached in a file with the stamp
+at which they were read. The cache is valid until the stamp changes, and each write of any program
+changes it (`base_session.read_dolt_stamp`). A session writes the cache before it ends.
 """
 
 from __future__ import annotations
@@ -35,10 +35,10 @@ from vmrag_link.paths import write_atomically
 
 
 class DoltSession(BaseSession[str]):
-    """`connection`: the one connection; each statement names the place where it runs.
+    """An open knowledge base with one connection. Each statement names the place where it runs.
 
-    A place is checked for our tables and nothing else before anything of it is read or written,
-    because what was fetched may hold anything.
+    Before anything at a place is read or written, the place is checked: it must hold our tables and
+    nothing else, because fetched data may hold anything.
     """
 
     engine = "dolt"
@@ -48,17 +48,17 @@ class DoltSession(BaseSession[str]):
         self.connection = connection
         self._versions: dict[tuple[str, bool], int] = {}
         self._revisions: dict[str, None] = {}
-        self._latest: BranchCache | None = None
+        self._cache: BranchCache | None = None
         self._hashes: dict[str, tuple[Stamp, str]] = {}
 
     def close(self) -> None:
-        self._note_branches()
+        self._save_cache()
         self.connection.end_session()
 
     @contextlib.contextmanager
     def watch_writes(self) -> Iterator[None]:
         yield
-        self._note_branches()
+        self._save_cache()
 
     def server_lock(self, purpose: str, seconds: float) -> AbstractContextManager[None]:
         return self.connection.server_lock(purpose, seconds)
@@ -66,16 +66,20 @@ class DoltSession(BaseSession[str]):
     # -- places
 
     def read_version(self, at: At) -> int:
-        """The version of the schema at a place; 0 where there is no table. Raises as `require`."""
+        """Return the version of the schema at a place, or 0 if there are no tables.
+
+        Raises `RevisionMissing`, `BranchMissing`, `KnowledgeRefused` and `SchemaTooNew`.
+        """
         if isinstance(at, WorkingSet):
             return self.check_place(self.require_branch(at.branch).name)
         history.require_revisions(self.connection, at)
         return self.check_place(at)
 
     def check_place(self, at: str, *, with_links: bool = False) -> int:
-        """As `version`, for a branch or a revision that is known to be here.
+        """Return the version of the schema at an existing branch or revision, or 0 without tables.
 
-        `with_links`: the table of links may stand there, too.
+        With `with_links`, the table of links is also allowed. Raises `KnowledgeRefused`,
+        `SchemaTooNew`, and `RowsInvalid` for a merge in conflict.
         """
         is_revision, with_links = history.is_hash(at), with_links or at == LINKS_BRANCH
         content = "" if is_revision else self._working_hash(at)
@@ -86,35 +90,35 @@ class DoltSession(BaseSession[str]):
             also = schema.LINKS if with_links else None
             odd, version = schema.inspect_schema(self.connection, at, also=also)
             if odd:
-                raise self._refused(at, odd)
+                raise self._foreign_object_error(at, odd)
             self._versions[key] = version
         return self._versions[key]
 
     def _working_hash(self, branch: str) -> str:
-        """The hash of a working set, which is asked for again after anything was written."""
-        stamp = _known_stamp(self.folder) if self.connection.settled else None
-        known = self._hashes.get(branch)
-        if stamp and known and known[0] == stamp:
-            return known[1]
+        """Return the hash of a working set. It is read again if anything was written since."""
+        stamp = _read_repository_stamp(self.folder) if self.connection.settled else None
+        cached = self._hashes.get(branch)
+        if stamp and cached and cached[0] == stamp:
+            return cached[1]
         content = str(self.connection.query_value("dolt_hashof_db('WORKING')", at=branch))
         if stamp:
             self._hashes[branch] = stamp, content
         return content
 
-    def _refused(self, at: str, odd: schema.ForeignObject) -> KnowledgeRefused:
+    def _foreign_object_error(self, at: str, odd: schema.ForeignObject) -> KnowledgeRefused:
         """Return the error for a place that holds something else than our tables.
 
-        What another program has not committed there is named with the command that removes it.
+        If another program left it uncommitted, the hint has the command that removes it.
         """
         if history.is_hash(at):
-            return inspection.foreign_place_error(f"Revision {at[:12]}", odd.text)
+            return inspection.foreign_place_error(f"revision {at[:12]}", odd.text)
         head = self.require_branch(at)
         if head.dirty and not schema.inspect_schema(self.connection, head.head)[0]:
             return KnowledgeRefused(
-                f"Branch {at!r} is neither read nor written on: {odd.text}, and not committed.",
+                f"refusing to use branch {at!r}: {odd.text} (uncommitted).",
                 hint=self.connection.format_command(odd.removal, at),
             )
-        return inspection.foreign_place_error(f"Branch {at!r}", odd.text)
+        return inspection.foreign_place_error(f"branch {at!r}", odd.text)
 
     def note_new_revision(self, revision: str, parent: str) -> None:
         self._versions[f"{revision} ", False] = self.check_place(parent)
@@ -165,50 +169,54 @@ class DoltSession(BaseSession[str]):
         return history.find_unreachable(self.connection, revisions, without=without)
 
     def list_branches(self) -> list[KbBranch]:
-        if known := self._known():
-            return [*known.branches]
-        stamp = _known_stamp(self.folder) if self.connection.settled else None
+        if cached := self._valid_cache():
+            return [*cached.branches]
+        stamp = _read_repository_stamp(self.folder) if self.connection.settled else None
         branches = history.list_branches(self.connection)
-        if stamp and stamp == _known_stamp(self.folder):
-            self._latest = BranchCache(stamp, tuple(branches))
+        if stamp and stamp == _read_repository_stamp(self.folder):
+            self._cache = BranchCache(stamp, tuple(branches))
         return branches
 
-    def _note_branches(self) -> None:
-        """Spare the next command a program: this one can still tell. A server is not asked."""
-        known = _read_known(self.folder)
+    def _save_cache(self) -> None:
+        """Update the cache, so that the next command need not start a program.
+
+        A server is not cached.
+        """
+        cached = _read_cache(self.folder)
         if (
             self.connection.asleep
             or not self.connection.settled
-            or (known and all(map(known.has_revision, self._revisions)))
+            or (cached and all(map(cached.has_revision, self._revisions)))
         ):
             return
         heads = {branch.head for branch in self.list_branches()}
-        if self._latest:
-            others = [revision for revision in self._revisions if revision not in heads][-_REVISIONS:]
-            revisions = tuple(sorted(history.find_existing(self.connection, others)))  # garbage collection removes some
-            _note_known(self.folder, msgspec.structs.replace(self._latest, revisions=revisions))
+        if self._cache:
+            others = [revision for revision in self._revisions if revision not in heads][-_MAX_REVISIONS:]
+            # Garbage collection may have removed some.
+            revisions = tuple(sorted(history.find_existing(self.connection, others)))
+            _write_cache(self.folder, msgspec.structs.replace(self._cache, revisions=revisions))
 
     def find_branch(self, name: str) -> KbBranch | None:
-        if self.connection.asleep or self._known():  # what is asked next is another branch, or all of them
-            return next((each for each in self.list_branches() if each.name == name), None)
+        if self.connection.asleep or self._valid_cache():  # callers often read another branch next, or all of them
+            return next((branch for branch in self.list_branches() if branch.name == name), None)
         return history.find_branch(self.connection, name)
 
     def has_revision(self, revision: str) -> bool:
-        known = self._known()
-        exists = bool(known and known.has_revision(revision)) or bool(
+        cached = self._valid_cache()
+        exists = bool(cached and cached.has_revision(revision)) or bool(
             history.find_existing(self.connection, [revision])
         )
         if exists:
             self._revisions[revision] = None
         return exists
 
-    def _known(self) -> BranchCache | None:
-        """What need not be asked, because nothing was written since it was asked for."""
+    def _valid_cache(self) -> BranchCache | None:
+        """Return the cached branches if nothing was written since they were read."""
         if not self.connection.settled:
             return None
-        if self._latest is None or self._latest.stamp != _known_stamp(self.folder):
-            self._latest = _read_known(self.folder)
-        return self._latest
+        if self._cache is None or self._cache.stamp != _read_repository_stamp(self.folder):
+            self._cache = _read_cache(self.folder)
+        return self._cache
 
     def set_branch(self, name: str, to: str) -> None:
         self.connection.call("dolt_branch", "-f", name, to)
@@ -217,7 +225,7 @@ class DoltSession(BaseSession[str]):
         delete_branch(self.connection, name)
 
     def protect_revision(self, revision: str) -> None:
-        """See `Engine.protect`. Hold the write lock.
+        """See `Engine.protect_revision`. Hold the write lock.
 
         The branch only moves after `vmrag_keep` reaches its old head, so both together reach every
         revision that was protected.
@@ -242,31 +250,33 @@ class DoltSession(BaseSession[str]):
             connection.call("dolt_reset", "--soft", head, at=at)
             self._commit_all(at, message)
             connection.call("dolt_merge", "--no-ff", "--author", _AUTHOR, "-m", message, emptied, at=at)
-            return self._head(at)
+            return self._read_head(at)
 
     def _commit_all(self, at: str, message: str) -> str:
-        """The head afterwards; what is equal to its parent is not committed."""
+        """Commit all changes, unless there are none, and return the head."""
         self.connection.call("dolt_commit", "-A", "--skip-empty", "--author", _AUTHOR, "-m", message, at=at)
-        return self._head(at)
+        return self._read_head(at)
 
-    def _head(self, at: str) -> str:
+    def _read_head(self, at: str) -> str:
         return str(self.connection.query_value("dolt_hashof('HEAD')", at=at))
 
     def collect_garbage(self) -> None:
         with self.write_lock("collect garbage"):
             drop_unfinished(self.connection)
             self.connection.call("dolt_gc")
-            self.connection.end_session()  # a server ends all sessions by it
+            self.connection.end_session()  # dolt_gc ends all sessions of a server
             self._versions.clear()
 
 
 @contextlib.contextmanager
 def unfinished_branch(connection: SqlConnection, revision: str) -> Iterator[str]:
-    """The branch, made at the revision and dropped at the end. Do not nest.
+    """Create `UNFINISHED_BRANCH` at a revision, and drop it at the end of the block.
+
+    Do not nest.
 
     The caller holds the write lock until the result is anchored.
     """
-    # With -f: it is there after a kill, and where a session has proved by it that it may write.
+    # -f: the branch may exist after a kill, and a session creates it to prove that it may write.
     connection.call("dolt_branch", "-f", UNFINISHED_BRANCH, revision)
     try:
         yield UNFINISHED_BRANCH
@@ -275,7 +285,7 @@ def unfinished_branch(connection: SqlConnection, revision: str) -> Iterator[str]
 
 
 def drop_unfinished(connection: SqlConnection) -> None:
-    """Remove the branch, if it is there. The caller holds the write lock."""
+    """Remove the branch if it exists. The caller holds the write lock."""
     if connection.query_rows(f"SELECT 1 AS v FROM dolt_branches WHERE name = {quote_literal(UNFINISHED_BRANCH)}"):
         delete_branch(connection, UNFINISHED_BRANCH)
 
@@ -295,17 +305,17 @@ def delete_branch(connection: SqlConnection, name: str) -> None:
     connection.call("dolt_branch", "-m", "-f", name, ROOT_BRANCH)
 
 
-_KNOWN_NAME = "branches.json"
+_CACHE_NAME = "branches.json"
 
 _AUTHOR = "vmrag <vmrag@localhost>"
-"""Of the revisions that only keep others."""
+"""The author of revisions that only keep others reachable."""
 
-_REVISIONS = 20
-"""How many revisions that are no heads are known to be here."""
+_MAX_REVISIONS = 20
+"""Maximum number of cached revisions that are not heads."""
 
 
 class BranchCache(Record, frozen=True):
-    """All branches at a stamp, and other revisions that are here."""
+    """All branches at a stamp, and other existing revisions."""
 
     stamp: Stamp
     branches: tuple[KbBranch, ...]
@@ -315,25 +325,27 @@ class BranchCache(Record, frozen=True):
         return revision in self.revisions or any(branch.head == revision for branch in self.branches)
 
 
-def _known_stamp(folder: Path) -> Stamp | None:
-    """None where there is no repository in the folder: a server's is written by others."""
+def _read_repository_stamp(folder: Path) -> Stamp | None:
+    """Return the stamp, or None if the folder has no repository: other machines write to a
+    server's.
+    """
     try:
         return read_dolt_stamp(folder)
     except FileNotFoundError:
         return None
 
 
-def _read_known(folder: Path) -> BranchCache | None:
-    """What is known, if it still holds."""
+def _read_cache(folder: Path) -> BranchCache | None:
+    """Return the cache if it is still valid."""
     try:
-        found = msgspec.json.decode((folder / _KNOWN_NAME).read_bytes(), type=BranchCache)
+        cache = msgspec.json.decode((folder / _CACHE_NAME).read_bytes(), type=BranchCache)
     except (OSError, UnicodeDecodeError, msgspec.DecodeError):
         return None
-    return found if found.stamp == _known_stamp(folder) else None
+    return cache if cache.stamp == _read_repository_stamp(folder) else None
 
 
-def _note_known(folder: Path, known: BranchCache) -> None:
-    """Nothing is noted where something was written since it was asked for."""
-    if known.stamp == _known_stamp(folder) and _read_known(folder) != known:
-        with contextlib.suppress(OSError):  # a courtesy to the next command
-            write_atomically(folder / _KNOWN_NAME, msgspec.json.encode(known), durable=False)
+def _write_cache(folder: Path, cache: BranchCache) -> None:
+    """Write the cache, unless something was written since it was read."""
+    if cache.stamp == _read_repository_stamp(folder) and _read_cache(folder) != cache:
+        with contextlib.suppress(OSError):  # the cache only helps the next command
+            write_atomically(folder / _CACHE_NAME, msgspec.json.encode(cache), durable=False)

@@ -1,12 +1,12 @@
-"""A session of the dolt program: `dolt sql` with statements at its standard input.
+"""A connection to a repository through `dolt sql`, with statements at its standard input.
 
-A start takes 60 ms, a statement then 1 to 6 ms. The program answers each statement before it reads
-the next one. It ends when its standard input does, so it never outlives us, and what it had not
-committed is rolled back.
+A start takes 60 ms, a statement then takes 1 to 6 ms. The program answers each statement before it
+reads the next one. It ends when its standard input does, so it never outlives us, and uncommitted
+changes are rolled back.
 
-The first process that opens a database holds its file `LOCK` until it ends; another one that opens
-it meanwhile can only read, and goes on reading what it found then. So a session ends when nothing
-is asked of it, one that may be stale is opened anew, and a writer proves first that it may write.
+The first process that opens a database holds its file `LOCK` until it ends. Another one that opens
+it meanwhile can only read, and continues to read the state that it found. So an idle session ends,
+a session that may be stale is replaced, and a writer first proves that it may write.
 """
 
 from __future__ import annotations
@@ -27,14 +27,15 @@ from vmrag_link.engines.limits import Limits
 from vmrag_link.errors import Busy, EngineFailed, quoted
 
 IDLE_SECONDS = 1.0
-"""A session that gets no question for so long ends: others may wait to write. A command that reads
-files or makes an index between two questions keeps its session.
+"""A session without statements for this time ends, because others may wait to write.
+
+A command that reads files or builds an index between two statements keeps its session.
 """
 
 _NOMS = f"{DOLT_FOLDER}/noms"
 _LOCK = f"{_NOMS}/LOCK"
 READING_SECONDS = 2.0
-"""A session that only reads ends after so long, too, and another one begins."""
+"""A session that only reads also ends after this time, and another one begins."""
 
 _PAUSE = 0.02
 _ANSWER = 4
@@ -42,7 +43,7 @@ _READ_ONLY = "database is read only"
 
 
 def max_answer_bytes(limits: Limits) -> int:
-    """Bytes of one answer: a few texts of the largest size."""
+    """Return the maximum number of bytes of one answer: a few texts of the largest size."""
     return _ANSWER * limits.text_bytes
 
 
@@ -76,13 +77,13 @@ class ShellConnection(SqlConnection):
 
     def run_queries(self, queries: Sequence[str], *, at: str | None = None) -> list[list[SqlRow]]:
         with self._in_use:
-            return self._current().run_queries(queries, at=at)
+            return self._current_session().run_queries(queries, at=at)
 
     def execute(self, statements: Sequence[str], *, at: str | None = None) -> list[SqlRow]:
         with self._in_use:
-            session = self._writable()
+            session = self._writable_session()
             if self._held and not statements[-1].startswith(CALL):
-                session.queue_statements(statements, at=at)  # the end of the transaction waits for it
+                session.queue_statements(statements, at=at)  # the end of the transaction waits for the answer
                 return []
             return session.run_statements(statements, at=at)
 
@@ -92,17 +93,18 @@ class ShellConnection(SqlConnection):
 
     def run_remotely(self, statements: Sequence[str], *, check: Callable[[], None]) -> None:
         with self._in_use:
-            session = self._writable()
+            session = self._writable_session()
             self._read_remotes = True
             for statement in statements:
                 session.run_statements([statement], at=None, check=check)
 
     @contextlib.contextmanager
     def server_lock(self, purpose: str, timeout: float) -> Iterator[None]:  # noqa: ARG002
-        """The repository is on this machine, so the engine's lock is enough.
+        """Keep the session open, even if it is idle for long.
 
-        The session stays however long nothing is asked of it: another one would prove that it may
-        write by moving a branch, on which a revision may be in the making.
+        The repository is on this machine, so the engine's lock keeps other writers out. A new
+        session would move a branch to prove that it may write, and a revision may be in progress on
+        that branch.
         """
         self._writers += 1
         try:
@@ -113,8 +115,8 @@ class ShellConnection(SqlConnection):
     @contextlib.contextmanager
     def transaction(self, at: str) -> Iterator[None]:
         with self._in_use:
-            session = self._writable()
-            with self._transaction(session, at):
+            session = self._writable_session()
+            with self._open_transaction(session, at):
                 yield
                 session.run_statements(["COMMIT", AUTOCOMMIT], at=at)
 
@@ -124,14 +126,14 @@ class ShellConnection(SqlConnection):
             if self._held:
                 yield
                 return
-            session = self._current()
-            with self._transaction(session, at):
+            session = self._current_session()
+            with self._open_transaction(session, at):
                 yield
                 session.queue_statements(["ROLLBACK", AUTOCOMMIT], at=at)
 
     @contextlib.contextmanager
-    def _transaction(self, session: ShellSession, at: str) -> Iterator[None]:
-        """Its end rolls back whatever is open when the block fails."""
+    def _open_transaction(self, session: ShellSession, at: str) -> Iterator[None]:
+        """Begin a transaction, and roll back if the block fails."""
         session.queue_statements(["SET @@autocommit = 0", "START TRANSACTION"], at=at)
         self._held += 1
         try:
@@ -147,8 +149,8 @@ class ShellConnection(SqlConnection):
             return read_dolt_stamp(self._folder)
         except FileNotFoundError as error:
             raise EngineFailed(
-                f"{self._folder} holds no database of Dolt: its manifest is missing.",
-                hint="Move the folder aside (what was not pushed is only in there), then: vmrag clone",
+                f"{self._folder} is not a Dolt database: its manifest is missing.",
+                hint="move the folder away (it has the only copy of unpushed revisions), then: vmrag clone",
                 path=str(self._folder),
             ) from error
 
@@ -163,12 +165,14 @@ class ShellConnection(SqlConnection):
                 self._seen_revisions.clear()
                 session.close()
 
-    def _current(self) -> ShellSession:
-        """The session; another one if there is none, or if it may have missed what others wrote."""
+    def _current_session(self) -> ShellSession:
+        """Return the session, or a new one if there is none or if it may have missed writes of
+        others.
+        """
         session = self._session
         if session is not None and (session.ended or not (self._held or self._writes or self._is_fresh(session))):
             if self._held:
-                raise EngineFailed("Dolt ended within a transaction; nothing of it was stored.")
+                raise EngineFailed("Dolt ended during a transaction; nothing was stored.")
             self.end_session()
             session = None
         if session is None:
@@ -179,28 +183,31 @@ class ShellConnection(SqlConnection):
         return session
 
     def _is_fresh(self, session: ShellSession) -> bool:
-        """Whether it has seen all that was written, and has not kept a writer out for long."""
+        """Return whether the session has seen all writes, and has not blocked a writer for long."""
         return self._seen == self.read_stamp() and time.monotonic() - session.begun < READING_SECONDS
 
     def _end_when_idle(self, session: ShellSession) -> None:
         def watch() -> None:
-            left = IDLE_SECONDS
-            while left > 0:
-                time.sleep(left)
-                left = self._end_if_idle(session)
+            remaining = IDLE_SECONDS
+            while remaining > 0:
+                time.sleep(remaining)
+                remaining = self._end_if_idle(session)
 
         threading.Thread(target=watch, daemon=True).start()
 
     def _end_if_idle(self, session: ShellSession) -> float:
-        """Seconds after which to look again; 0: the session is over."""
+        """End the session if it is idle.
+
+        Return the seconds until the next check, or 0 if it has ended.
+        """
         if not self._in_use.acquire(blocking=False):
             return IDLE_SECONDS
         try:
             if self._session is not session:
                 return 0
-            left = IDLE_SECONDS - (time.monotonic() - session.used)
-            if left > 0:
-                return left
+            remaining = IDLE_SECONDS - (time.monotonic() - session.used)
+            if remaining > 0:
+                return remaining
             if self._writers:
                 return IDLE_SECONDS
             self.end_session()
@@ -208,19 +215,22 @@ class ShellConnection(SqlConnection):
         finally:
             self._in_use.release()
 
-    def _writable(self) -> ShellSession:
-        """The session, when it is the one that may write."""
+    def _writable_session(self) -> ShellSession:
+        """Return the session once it may write."""
         deadline = time.monotonic() + self._timeout
         while not self._proves_writable():
             self._await_lock(deadline)
-        return self._current()
+        return self._current_session()
 
     def _proves_writable(self) -> bool:
-        """False: another process holds the lock; the session is ended."""
-        session = self._current()
+        """Return whether the session may write.
+
+        If another process holds the lock, end the session.
+        """
+        session = self._current_session()
         if not self._writes:
             try:
-                # Any change would do; this branch counts as none.
+                # Any change would do. This branch is never listed.
                 session.run_statements([f"CALL dolt_branch('-f', '{UNFINISHED_BRANCH}', 'HEAD')"], at=None)
             except EngineFailed as error:
                 self.end_session()
@@ -239,6 +249,6 @@ class ShellConnection(SqlConnection):
                     return
                 time.sleep(_PAUSE)
         raise Busy(
-            f"Another program has had the knowledge base in {self._folder} open for {self._timeout:g} seconds.",
-            hint="See which: pgrep -a dolt",
+            f"another program has had the knowledge base in {self._folder} open for {self._timeout:g} seconds.",
+            hint="find the program: pgrep -a dolt",
         )

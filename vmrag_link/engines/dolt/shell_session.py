@@ -1,4 +1,4 @@
-"""One process of `dolt sql`, and what is said to it and by it."""
+"""One process of `dolt sql`: writing statements to it and reading its answers."""
 
 from __future__ import annotations
 
@@ -31,34 +31,36 @@ _PIECE = 1 << 20
 _ENDING_SECONDS = 10.0
 _CHECK_SECONDS = 0.1
 REMOTE_SECONDS = 900.0
-"""As long as git may take over a remote."""
+"""Time limit for remotes, the same as for git."""
 
 _MARK = "vmrag_end"
 _REPEATED = 300
-"""Characters of a statement's end by which it is found in a complaint."""
+"""Number of characters at a statement's end that are searched in an error message."""
 
 
-def _ready(seconds: float, output: IO[bytes], input: IO[bytes] | None = None) -> tuple[bool, bool]:  # noqa: A002
-    """Whether something can be read, and written; waits for one of both. `select` would take no
-    descriptor above 1,023.
+def _wait_until_ready(seconds: float, output: IO[bytes], input: IO[bytes] | None = None) -> tuple[bool, bool]:  # noqa: A002
+    """Wait until a pipe can be read or written; return whether each can.
+
+    `select` would not accept a descriptor above 1,023.
     """
     waiting = select.poll()
     waiting.register(output, select.POLLIN)
     if input is not None:
         waiting.register(input, select.POLLOUT)
-    found = dict(waiting.poll(seconds * 1000))
-    return output.fileno() in found, input is not None and input.fileno() in found
+    events = dict(waiting.poll(seconds * 1000))
+    return output.fileno() in events, input is not None and input.fileno() in events
 
 
 class _Result(msgspec.Struct):
-    """A line of standard output: what one query gave. Without rows it is `{}`."""
+    """A line of standard output: the result of one query. Without rows it is `{}`."""
 
     rows: list[SqlRow] = []
 
 
 class ShellSession:
-    """Any failure ends it, but for an answer that is too long. `begun`: when it was started;
-    `used`: when it was asked last.
+    """A process of `dolt sql`. Any failure ends it, except an answer that is too long.
+
+    `begun` and `used` are the times when it was started and last used.
     """
 
     def __init__(self, folder: Path, access: DoltAccess, *, longest: int) -> None:
@@ -69,7 +71,7 @@ class ShellSession:
         self._exceeded = False
         self._number = 0
         self._unanswered: list[str] = []
-        self._complaints = tempfile.TemporaryFile()  # noqa: SIM115  it lives as long as the process
+        self._complaints = tempfile.TemporaryFile()  # noqa: SIM115  closed with the process
         self._at: str | None = None
         self._database = ""
         path = program.locate_program(access.binary)
@@ -79,39 +81,41 @@ class ShellSession:
                 argv, cwd=folder, env=program.build_environment(folder), stderr=self._complaints
             )
             os.set_blocking(self._input.fileno(), False)
-            begun = self._run(SESSION_STATEMENTS, ["SELECT database() AS name, dolt_version() AS version"])[0][0]
+            begun = self._run_all(SESSION_STATEMENTS, ["SELECT database() AS name, dolt_version() AS version"])[0][0]
         except (OSError, EngineFailed):
-            program.find_program(access.binary)  # raises what is wrong with the program
+            program.find_program(access.binary)  # raises a better error if the program is the problem
             raise
         program.remember_version(path, str(begun["version"]))
         self._database = str(begun["name"])
 
     def run_queries(self, queries: Sequence[str], *, at: str | None) -> list[list[SqlRow]]:
-        """The rows of each query."""
-        return self._run([], queries, at=at)
+        """Return the rows of each query."""
+        return self._run_all([], queries, at=at)
 
     def run_statements(
         self, statements: Sequence[str], *, at: str | None, check: Callable[[], None] | None = None
     ) -> list[SqlRow]:
-        """The rows of the last statement, if it is a call; nothing can be said of any other.
+        """Run statements; return the rows of the last one if it is a call.
 
-        `check` is called while nothing is answered, for as long as REMOTE_SECONDS; what it raises
+        Other statements have none.
+
+        `check` is called while there is no answer, up to REMOTE_SECONDS. An error that it raises
         ends the process.
         """
         calls = [statement for statement in statements[-1:] if statement.startswith(CALL)]
-        found = self._run(statements[: len(statements) - len(calls)], calls, at=at, check=check)
-        return found[0] if found else []
+        results = self._run_all(statements[: len(statements) - len(calls)], calls, at=at, check=check)
+        return results[0] if results else []
 
     def queue_statements(self, statements: Sequence[str], *, at: str | None) -> None:
-        """Run statements without waiting for them; their failure is that of the next one."""
+        """Send statements without waiting for them. The next statement raises their errors."""
         try:
-            self._say([*self._moving(at), *statements])
+            self._send_statements([*self._use_statements(at), *statements])
         except BaseException:
-            self._abandon()
+            self._kill_process()
             raise
 
     def close(self) -> None:
-        """What was not committed is rolled back; a statement that runs is waited for."""
+        """End the process after its current statement. Uncommitted changes are rolled back."""
         self.ended = True
         with contextlib.suppress(OSError):
             self._input.close()
@@ -121,15 +125,15 @@ class ShellSession:
 
     @property
     def _input(self) -> IO[bytes]:
-        assert self._process.stdin is not None  # noqa: S101  `proc.piped` makes both
+        assert self._process.stdin is not None  # noqa: S101  `proc.piped` opens both
         return self._process.stdin
 
     @property
     def _output(self) -> IO[bytes]:
-        assert self._process.stdout is not None  # noqa: S101  `proc.piped` makes both
+        assert self._process.stdout is not None  # noqa: S101  `proc.piped` opens both
         return self._process.stdout
 
-    def _run(
+    def _run_all(
         self,
         statements: Sequence[str],
         queries: Sequence[str],
@@ -137,108 +141,111 @@ class ShellSession:
         at: str | None = None,
         check: Callable[[], None] | None = None,
     ) -> list[list[SqlRow]]:
-        """Each query prints one line; so do some statements, but the queries come last."""
+        """Run statements and then queries; return the rows of the queries.
+
+        Each query prints one line. Some statements also do, but the queries come last.
+        """
         self._number += 1
         end = f"{_MARK}_{self._number}"
-        whole = [*self._moving(at), *statements, *queries, f"SELECT '' AS {end}"]
+        whole = [*self._use_statements(at), *statements, *queries, f"SELECT '' AS {end}"]
         try:
-            self._say(whole)
-            lines = self._lines_until(f'{{"rows": [{{"{end}":""}}]}}'.encode(), check)
+            self._send_statements(whole)
+            lines = self._read_lines_until(f'{{"rows": [{{"{end}":""}}]}}'.encode(), check)
         except BaseException:
-            self._abandon()
+            self._kill_process()
             raise
         if self._exceeded:
             self._exceeded = False
-            raise LimitExceeded(f"The knowledge base answers with more than {self._longest // MEGABYTE:,} MB.")
+            raise LimitExceeded(f"the answer of the knowledge base has more than {self._longest // MEGABYTE:,} MB.")
         try:
             return [msgspec.json.decode(line, type=_Result).rows for line in lines[len(lines) - len(queries) :]]
         except (UnicodeDecodeError, msgspec.DecodeError) as error:
-            self._abandon()
-            raise dolt_error(f"its answer cannot be read: {error}") from error
+            self._kill_process()
+            raise dolt_error(f"its answer cannot be parsed: {error}") from error
 
-    def _moving(self, at: str | None) -> list[str]:
+    def _use_statements(self, at: str | None) -> list[str]:
         if at == self._at:
             return []
         self._at = at
         return [f"USE {quote_place(self._database, at)}"]
 
-    def _say(self, statements: Sequence[str]) -> None:
-        """What is answered meanwhile is taken in: the program does not go on reading before."""
+    def _send_statements(self, statements: Sequence[str]) -> None:
+        """Send statements, and read answers meanwhile: otherwise the program stops reading."""
         self._unanswered += [statement[-_REPEATED:] for statement in statements]
-        left = memoryview("".join(f"{statement};\n" for statement in statements).encode())
-        while left:
-            answers, ready = _ready(STATEMENT_SECONDS, self._output, self._input)
+        unsent = memoryview("".join(f"{statement};\n" for statement in statements).encode())
+        while unsent:
+            answers, ready = _wait_until_ready(STATEMENT_SECONDS, self._output, self._input)
             if not (answers or ready):
                 raise StatementGivenUp(f"Dolt took longer than {STATEMENT_SECONDS:.0f} seconds and was ended.")
             if answers:
-                self._take_in()
+                self._read_output()
                 if len(self._out) > 2 * self._longest:
-                    raise LimitExceeded("The knowledge base answers with more than was asked.")
+                    raise LimitExceeded("the knowledge base returned more than requested.")
             if ready:
                 try:
-                    left = left[os.write(self._input.fileno(), left[:_PIECE]) :]
+                    unsent = unsent[os.write(self._input.fileno(), unsent[:_PIECE]) :]
                 except BrokenPipeError as error:
-                    raise self._failure() from error
+                    raise self._process_error() from error
 
-    def _lines_until(self, mark: bytes, check: Callable[[], None] | None) -> list[bytes]:
+    def _read_lines_until(self, mark: bytes, check: Callable[[], None] | None) -> list[bytes]:
         lines: list[bytes] = []
         while True:
-            line = self._line(check)
+            line = self._read_line(check)
             if line == mark:
                 self._unanswered.clear()
                 return lines
             if line:
                 lines.append(line)
 
-    def _line(self, check: Callable[[], None] | None) -> bytes:
-        """The next line of standard output, or the end of one that is too long.
+    def _read_line(self, check: Callable[[], None] | None) -> bytes:
+        """Return the next line of standard output, or the end of one that is too long.
 
-        Raises `EngineFailed` where there is none.
+        Raises `EngineFailed` if there is none.
         """
         start, begun = 0, time.monotonic()
         while (end := self._out.find(b"\n", start)) < 0:
             self._drop_excess()
             start = len(self._out)
             self._await_output(begun, check)
-            self._take_in()
+            self._read_output()
         line = bytes(self._out[:end])
         del self._out[: end + 1]
         return line
 
-    def _take_in(self) -> None:
-        """More of standard output, of which there is some, or its end."""
+    def _read_output(self) -> None:
+        """Read more of standard output, which has data or has ended."""
         piece = os.read(self._output.fileno(), _PIECE)
         if not piece:
-            raise self._failure()
+            raise self._process_error()
         self._out += piece
 
     def _drop_excess(self) -> None:
-        """Forget the beginning of a line that is too long; its query will have no answer."""
+        """Drop the beginning of a line that is too long. Its query fails later."""
         if len(self._out) > self._longest:
             self._out.clear()
             self._exceeded = True
 
     def _await_output(self, begun: float, check: Callable[[], None] | None) -> None:
         most, pause = (REMOTE_SECONDS, _CHECK_SECONDS) if check else (STATEMENT_SECONDS, STATEMENT_SECONDS)
-        while (left := begun + most - time.monotonic()) > 0:
-            answers, _ = _ready(min(left, pause), self._output)
+        while (remaining := begun + most - time.monotonic()) > 0:
+            answers, _ = _wait_until_ready(min(remaining, pause), self._output)
             if check:
                 check()
             if answers:
                 return
         raise StatementGivenUp(f"Dolt took longer than {most:.0f} seconds and was ended.")
 
-    def _failure(self) -> EngineFailed:
+    def _process_error(self) -> EngineFailed:
         proc.wait_or_kill(self._process, _ENDING_SECONDS)
         self._complaints.seek(0)
-        told = self._complaints.read().decode(errors="replace")
-        for end in self._unanswered:  # the program repeats the statement, which may be full of documents
-            _, found, after = told.rpartition(end)
-            told = after.removeprefix(": ") if found else told
-        return dolt_error(told or f"it ended with exit code {self._process.returncode}")
+        message = self._complaints.read().decode(errors="replace")
+        for end in self._unanswered:  # the message repeats the statement, which may contain documents
+            _, separator, after = message.rpartition(end)
+            message = after.removeprefix(": ") if separator else message
+        return dolt_error(message or f"it ended with exit code {self._process.returncode}")
 
-    def _abandon(self) -> None:
-        """Kill it: it is in the middle of something."""
+    def _kill_process(self) -> None:
+        """Kill the process, which may be in the middle of a statement."""
         self.ended = True
         self._process.kill()
         self.close()

@@ -1,4 +1,4 @@
-"""Fetching from remotes and pushing to them. The contracts are those of `engines.base.Engine`."""
+"""Fetching from remotes and pushing to them. `engines.base.Engine` documents the contracts."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _VETTED = "vetted"
 
 
 def clone_repository(folder: Path, remote: str, url: str, limits: Limits, access: DoltAccess) -> None:
-    """Make a knowledge base of what `url` holds, with the branch `vmrag_root`."""
+    """Create a knowledge base from the contents at `url`, with the branch `vmrag_root`."""
     program.find_program(access.binary)
     heads: dict[str, str] = {}
     foreign: dict[str, str] = {}
@@ -41,36 +41,38 @@ def clone_repository(folder: Path, remote: str, url: str, limits: Limits, access
         schema.create_empty_repository(new, access)
         with schema.open_repository(new, access, limits) as connection:
             session = DoltSession(new, connection, lock_timeout=30.0, limits=limits)
-            _fetch(session, access, remote, url, user=access.user)
+            _fetch_locked(session, access, remote, url, user=access.user)
             heads.update(remotes.read_heads(new, remote))
             foreign.update(remotes.read_foreign_heads(new, remote))
             if ROOT_BRANCH not in heads:
                 raise RemoteDamaged(
-                    f"What is at {url} is no knowledge base of ours: it has no branch {ROOT_BRANCH!r}.",
-                    hint="vmrag remote (shows what is contacted)",
+                    f"{url} does not hold a vmrag knowledge base: it has no branch {ROOT_BRANCH!r}.",
+                    hint="check the address: vmrag remote",
                     remote=url,
                 )
             connection.call("dolt_reset", "--hard", heads[ROOT_BRANCH], at=ROOT_BRANCH)
 
     schema.install_repository(folder, fill)
-    # After a kill before this, the remote is fetched and looked at once more.
+    # After a kill before this, the next fetch checks the remote again.
     remotes.write_note(folder, remote, RemoteNote(url, heads, foreign))
 
 
 def peek_heads(url: str, access: DoltAccess) -> dict[str, str] | None:
-    """See `Engine.peek`. Dolt opens a copy of the manifest, with links to the files that it names:
-    opening changes a folder, and the journal of one that is in use.
+    """See `Engine.peek_heads`.
+
+    Dolt opens a copy of the manifest, with links to the files that it names, because opening
+    changes a folder, and the journal of one that is in use.
     """
-    there = remotes.parse_folder(url)
-    if there is None:
+    remote_folder = remotes.parse_folder(url)
+    if remote_folder is None:
         return None
     remotes.require_remote_exists(url)
     try:
-        manifest = files.read_manifest(there)
+        manifest = files.read_manifest(remote_folder)
     except OSError as error:
         raise remotes.damaged_error(url) from error
     names = [name for name in files.parse_table_counts(manifest) or () if name != files.JOURNAL]
-    tables = [path for name in names if (path := files.find_table_file(there, name))]
+    tables = [path for name in names if (path := files.find_table_file(remote_folder, name))]
     try:
         with files.linked_repository(manifest, tables) as folder, schema.open_repository(folder, access) as connection:
             return {branch.name: branch.head for branch in history.list_branches(connection)}
@@ -80,7 +82,7 @@ def peek_heads(url: str, access: DoltAccess) -> dict[str, str] | None:
 
 def fetch(session: DoltSession, access: DoltAccess, remote: str, url: str, *, user: str) -> None:
     with session.write_lock(f"fetch from {remote}"):
-        _fetch(session, access, remote, url, user=user)
+        _fetch_locked(session, access, remote, url, user=user)
 
 
 def push(
@@ -88,65 +90,70 @@ def push(
     access: DoltAccess,
     remote: str,
     url: str,
-    wanted: Mapping[str, str],
+    targets: Mapping[str, str],
     *,
     force: bool,
     user: str,
 ) -> None:
-    """Dolt has no lease; with `force`, what is there is asked right before."""
-    if not wanted:
+    """See `Engine.push`. Dolt has no lease, so with `force` the heads are fetched right before."""
+    if not targets:
         return
     with session.write_lock(f"push to {remote}"):
         if force:
-            _require_unmoved(session, access, remote, url, wanted, user=user)
-        _require_not_foreign(session, remote, url, wanted)
+            _require_unmoved(session, access, remote, url, targets, user=user)
+        _require_not_foreign(session, remote, url, targets)
         foreign = _all_foreign(session)
+        # `vmrag gc --remote` pushes foreign heads again, so they are not checked.
         heads = {
-            branch: head
-            for branch, head in wanted.items()
-            if head and not is_reserved(branch) and head not in foreign  # `vmrag gc --remote` pushes those again
+            branch: head for branch, head in targets.items() if head and not is_reserved(branch) and head not in foreign
         }
         with engine_inspection.translate_push_refusal():
-            inspection.require_sound_heads(session, heads, known=remotes.read_heads(session.folder, remote), whose="")
+            inspection.require_sound_heads(
+                session, heads, checked_heads=remotes.read_heads(session.folder, remote), whose=""
+            )
         _prepare_session(session, url)
         remotes.register_remote(session.folder, session.connection, remote, url)
         try:
             check = remotes.make_growth_check(session.folder, session.limits.file_bytes)
-            remotes.push(session.connection, remote, url, wanted, force=force, user=user, check=check)
+            remotes.push(session.connection, remote, url, targets, force=force, user=user, check=check)
         finally:
-            _note_pushed(session, remote, url, wanted)
+            _note_pushed(session, remote, url, targets)
 
 
 def _require_unmoved(
-    session: DoltSession, access: DoltAccess, remote: str, url: str, wanted: Iterable[str], *, user: str
+    session: DoltSession, access: DoltAccess, remote: str, url: str, branches: Iterable[str], *, user: str
 ) -> None:
     before = remotes.read_heads(session.folder, remote)
-    _fetch(session, access, remote, url, user=user)
+    _fetch_locked(session, access, remote, url, user=user)
     now = remotes.read_heads(session.folder, remote)
-    if any(before.get(branch) != now.get(branch) for branch in wanted):
-        raise RemoteMoved(f"{url} has moved on meanwhile; nothing was pushed.", hint="vmrag pull", remote=url)
+    if any(before.get(branch) != now.get(branch) for branch in branches):
+        raise RemoteMoved(f"{url} has changed since the last fetch; nothing was pushed.", hint="vmrag pull", remote=url)
 
 
-def _require_not_foreign(session: DoltSession, remote: str, url: str, wanted: Mapping[str, str]) -> None:
-    there = remotes.read_foreign_heads(session.folder, remote)
-    for branch, head in wanted.items():
-        if head != there.get(branch, head):
+def _require_not_foreign(session: DoltSession, remote: str, url: str, targets: Mapping[str, str]) -> None:
+    foreign_heads = remotes.read_foreign_heads(session.folder, remote)
+    for branch, head in targets.items():
+        if head != foreign_heads.get(branch, head):
             raise KnowledgeRefused(
-                f"Nothing was pushed: the branch {branch!r} at {url} has tables of another program.",
+                f"nothing was pushed: the branch {branch!r} at {url} has tables of another program.",
                 hint="ask who pushed that branch to rename it, or commit on a code branch with another name: git switch -c NAME",
                 branch=branch,
             )
 
 
 def _all_foreign(session: DoltSession) -> set[str]:
-    return {head for each in remotes.read_notes(session.folder).values() for head in each.foreign.values()}
+    return {head for note in remotes.read_notes(session.folder).values() for head in note.foreign.values()}
 
 
-def _note_pushed(session: DoltSession, remote: str, url: str, wanted: Iterable[str]) -> None:
-    """Of what was pushed, Dolt tracks what arrived; other branches are as they were looked at."""
-    there = remotes.read_tracked_heads(session.connection, remote)
-    pushed, foreign = {name: there[name] for name in wanted if name in there}, _all_foreign(session)
-    ours = {name: head for name, head in remotes.read_heads(session.folder, remote).items() if name not in set(wanted)}
+def _note_pushed(session: DoltSession, remote: str, url: str, branches: Iterable[str]) -> None:
+    """Note the heads after a push: Dolt tracks what arrived, and the other branches keep their
+    heads.
+    """
+    tracked = remotes.read_tracked_heads(session.connection, remote)
+    pushed, foreign = {name: tracked[name] for name in branches if name in tracked}, _all_foreign(session)
+    ours = {
+        name: head for name, head in remotes.read_heads(session.folder, remote).items() if name not in set(branches)
+    }
     ours |= {name: head for name, head in pushed.items() if head not in foreign}
     theirs = remotes.read_foreign_heads(session.folder, remote)
     theirs |= {name: head for name, head in pushed.items() if head in foreign}
@@ -158,39 +165,39 @@ def forget_remote(session: DoltSession, remote: str) -> None:
         remotes.forget_remote(session.folder, session.connection, remote)
 
 
-def _fetch(session: DoltSession, access: DoltAccess, remote: str, url: str, *, user: str) -> None:
+def _fetch_locked(session: DoltSession, access: DoltAccess, remote: str, url: str, *, user: str) -> None:
     folder, connection = session.folder, session.connection
     remotes.require_remote_exists(url)
     require_room(url, folder, session.limits)
     _prepare_session(session, url)
     remotes.register_remote(folder, connection, remote, url)
-    known, foreign = remotes.read_heads(folder, remote), remotes.read_foreign_heads(folder, remote)
+    known_heads, foreign = remotes.read_heads(folder, remote), remotes.read_foreign_heads(folder, remote)
     try:
         check = remotes.make_growth_check(folder, session.limits.file_bytes)
         remotes.fetch(connection, remote, url, user=user, check=check)
         heads = remotes.read_tracked_heads(connection, remote)
-        if set(heads.values()).difference(known.values(), foreign.values()):
-            _require_true(session.folder, access)
-        foreign = inspection.find_foreign_heads(session, heads, known=known)
+        if set(heads.values()).difference(known_heads.values(), foreign.values()):
+            _require_valid_chunks(session.folder, access)
+        foreign = inspection.find_foreign_heads(session, heads, checked_heads=known_heads)
     except (KnowledgeRefused, FileSystemError):
-        _give_up(session, remote, known)
+        _discard_fetched(session, remote, known_heads)
         raise
     ours = {name: head for name, head in heads.items() if name not in foreign}
     remotes.write_note(folder, remote, RemoteNote(url, ours, foreign))
 
 
 def _prepare_session(session: DoltSession, url: str) -> None:
-    """Let Dolt see what the remote holds now, and give a server the present password."""
+    """Make Dolt read the remote again, and give a server the current password."""
     if remotes.parse_folder(url) is None:
         session.connection.end_session()
     else:
         session.connection.forget_remotes()
 
 
-def _require_true(folder: Path, access: DoltAccess) -> None:
-    """Refuse forged pieces: a pinned revision would hold what somebody put there later.
+def _require_valid_chunks(folder: Path, access: DoltAccess) -> None:
+    """Refuse forged chunks: otherwise the content of a pinned revision could be replaced later.
 
-    A server's files are the server's.
+    The files of a server belong to the server.
     """
     if not (folder / DOLT_FOLDER).is_dir():
         return
@@ -200,14 +207,14 @@ def _require_true(folder: Path, access: DoltAccess) -> None:
         raise
     except EngineFailed as error:
         raise KnowledgeRefused(
-            "Revisions there do not hold what their names say: they were damaged or forged. Nothing of them was taken.",
-            hint="Ask who pushed there last; or it is damaged here: vmrag doctor",
+            "revisions on the remote do not match their hashes (damaged or forged); nothing was fetched.",
+            hint="ask who pushed last, and check for local damage: vmrag doctor",
         ) from error
 
 
-def _give_up(session: DoltSession, remote: str, known: Mapping[str, str]) -> None:
-    """Drop all that came; what was known of the remote before stays known, and here."""
-    session.anchor_sound_heads(known.values())
+def _discard_fetched(session: DoltSession, remote: str, known_heads: Mapping[str, str]) -> None:
+    """Discard everything that was fetched. The heads that were known before are kept."""
+    session.anchor_sound_heads(known_heads.values())
     remotes.unregister_remote(session.folder, session.connection, remote)
     session.collect_garbage()
 
@@ -215,7 +222,7 @@ def _give_up(session: DoltSession, remote: str, known: Mapping[str, str]) -> Non
 def require_room(url: str, folder: Path, limits: Limits) -> None:
     """Require that a `file://` remote is not too large, and that the disk has room for it.
 
-    Raises `KnowledgeRefused`, `FileFailed`.
+    Raises `KnowledgeRefused` and `FileFailed`.
     """
     size = remotes.measure_size(url)
     if size > limits.file_bytes:
@@ -229,19 +236,19 @@ def vet_revisions(
     url: str,
     revisions: Sequence[str],
     *,
-    known: Iterable[str],
+    known_heads: Iterable[str],
     into: Path,
     limits: Limits,
     sound: Callable[[Row], None],
 ) -> list[str]:
-    """See `Engine.vet`. What is there is fetched into a repository of its own."""
-    root, here = session.read_known_history(known)
-    with _fetched(url, into.with_name("theirs"), limits, access) as theirs:
+    """See `Engine.vet_revisions`. The contents are fetched into a separate repository."""
+    root, known_revisions = session.read_known_history(known_heads)
+    with _fetched_repository(url, into.with_name("theirs"), limits, access) as theirs:
         connection = theirs.connection
         if not history.find_existing(connection, [root]):
             raise engine_inspection.vetting_error(engine_inspection.UNRELATED)
-        there = history.find_existing(connection, revisions) - set(here)
-        new = collect_new_ancestors(history.map_parents(connection, there), there, here)
+        arrived = history.find_existing(connection, revisions) - set(known_revisions)
+        new = collect_new_ancestors(history.map_parents(connection, arrived), arrived, known_revisions)
         engine_inspection.require_descent(new, limits)
         inspection.DoltInspector(theirs).require_sound_revisions(new, sound)
         if new:
@@ -254,11 +261,10 @@ def vet_revisions(
 
 
 @contextlib.contextmanager
-def _fetched(url: str, folder: Path, limits: Limits, access: DoltAccess) -> Iterator[DoltSession]:
-    """All that is there, in a repository in a new folder; every piece is the one that its hash
-    names.
+def _fetched_repository(url: str, folder: Path, limits: Limits, access: DoltAccess) -> Iterator[DoltSession]:
+    """Fetch everything into a repository in a new folder, and check the hash of every chunk.
 
-    So what is known by name is known by content.
+    So a revision that is known by its hash has known contents.
     """
     permissions.make_folder(folder)
     schema.create_empty_repository(folder, access)

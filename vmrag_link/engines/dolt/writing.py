@@ -1,4 +1,4 @@
-"""Writing rows and committing them. The contracts are those of `engines.base.Engine`."""
+"""Writing and completing rows. `engines.base.Engine` documents the contracts."""
 
 from __future__ import annotations
 
@@ -21,27 +21,27 @@ from vmrag_link.engines.records import Value
 from vmrag_link.engines.tables import COLLECTIONS, PROJECTS, TABLES, Table
 from vmrag_link.models import WorkingSet
 
-_THERE = "diff_type <> 'removed'"
+_NOT_REMOVED = "diff_type <> 'removed'"
 _BATCH_CHARACTERS = 1_000_000
 _BATCH_ROWS = 500
 
 
 def complete_rows(session: DoltSession, at: str, head: str) -> None:
-    """Store in the uncommitted rows what they stand for (`reading.column_sql`): other programs left
-    columns out, or an old hash beside a new text.
+    """Replace missing or outdated values in the uncommitted rows by those of `reading.column_sql`.
 
-    Costs by the number of uncommitted rows, whose texts are not read. Raises `RowsInvalid` for one
-    that can be no record.
+    Other programs may leave columns out, or keep an old hash next to a new text. The cost grows
+    with the number of uncommitted rows. Their texts are not read. Raises `RowsInvalid` for a row
+    that cannot be a record.
     """
     connection, step = session.connection, DiffStep(at, head, WORKING)
     changed = {str(row["v"]) for row in connection.query_rows("SELECT table_name AS v FROM dolt_status", at=at)}
-    for table in (each for each in TABLES if each.name in changed):
+    for table in (table for table in TABLES if table.name in changed):
         stored = table.columns[table.key_count :]
-        other = " OR ".join(f"NOT (to_{each} <=> {reading.column_sql(table, each, 'to_')})" for each in stored)
+        other = " OR ".join(f"NOT (to_{column} <=> {reading.column_sql(table, column, 'to_')})" for column in stored)
         columns = [column for column in table.columns if column != "content"]
         selected = reading.select_list(table, columns, "to_")
         diff = f"dolt_diff({quote_literals([head, WORKING, table.name])})"
-        query = f"SELECT {', '.join(selected)}, {other} AS incomplete FROM {diff} WHERE {_THERE}"
+        query = f"SELECT {', '.join(selected)}, {other} AS incomplete FROM {diff} WHERE {_NOT_REMOVED}"
         is_complete = True
         for row in reading.read_pages(connection, at, query):
             after = reading.parse_values(row, table, columns, "to_")
@@ -49,8 +49,10 @@ def complete_rows(session: DoltSession, at: str, head: str) -> None:
             if table is COLLECTIONS:
                 records.parse_record(table, after)
         if not is_complete:
-            incomplete = read_differences(connection, step, table, ((), table.columns), f"{_THERE} AND ({other})")
-            _put(connection, at, table, [records.to_row(records.parse_record(table, after)) for _, after in incomplete])
+            incomplete = read_differences(connection, step, table, ((), table.columns), f"{_NOT_REMOVED} AND ({other})")
+            _put_rows(
+                connection, at, table, [records.to_row(records.parse_record(table, after)) for _, after in incomplete]
+            )
 
 
 def begin_merge(connection: SqlConnection, at: str, joining: str) -> None:
@@ -61,30 +63,30 @@ def begin_merge(connection: SqlConnection, at: str, joining: str) -> None:
 
 
 def store_rows(session: DoltSession, at: str, rows: Write) -> None:
-    """Change the rows of a branch; call it in a transaction on it."""
+    """Change the rows of a branch. Call this in a transaction on it."""
     connection = session.connection
-    held = reading.DoltRows(session, WorkingSet(at))
+    stored = reading.DoltRows(session, WorkingSet(at))
     twins, logical_twins = logical.find_twins(rows.put_documents)
-    gone = held.group_removed_ids([*rows.remove_documents, *logical_twins], rows.remove_collections)
-    for table, ids in gone.items():
-        _remove(connection, at, table, ids)
+    removed = stored.group_removed_ids([*rows.remove_documents, *logical_twins], rows.remove_collections)
+    for table, ids in removed.items():
+        _delete_rows(connection, at, table, ids)
     for name in rows.remove_collections:
         connection.execute([f"DELETE FROM documents WHERE collection_name = {quote_literal(name)}"], at=at)
-    _remove(connection, at, COLLECTIONS, rows.remove_collections)
-    _remove_documents(connection, at, [*rows.remove_documents, *twins])
-    _put(connection, at, COLLECTIONS, map(records.collection_row, rows.put_collections))
+    _delete_rows(connection, at, COLLECTIONS, rows.remove_collections)
+    _delete_documents(connection, at, [*rows.remove_documents, *twins])
+    _put_rows(connection, at, COLLECTIONS, map(records.collection_row, rows.put_collections))
     for table, documents in logical.group_by_table(rows.put_documents):
-        _put(connection, at, table, map(records.document_row, documents))
-    _remove(connection, at, PROJECTS, rows.remove_projects)
-    _put(connection, at, PROJECTS, map(records.project_row, rows.put_projects))
+        _put_rows(connection, at, table, map(records.document_row, documents))
+    _delete_rows(connection, at, PROJECTS, rows.remove_projects)
+    _put_rows(connection, at, PROJECTS, map(records.project_row, rows.put_projects))
 
 
-def _remove(connection: SqlConnection, at: str, table: Table, keys: Sequence[str]) -> None:
+def _delete_rows(connection: SqlConnection, at: str, table: Table, keys: Sequence[str]) -> None:
     for some in split_batches(keys):
         connection.execute([f"DELETE FROM {table.name} WHERE {table.columns[0]} IN ({quote_literals(some)})"], at=at)
 
 
-def _remove_documents(connection: SqlConnection, at: str, keys: Sequence[tuple[str, str]]) -> None:
+def _delete_documents(connection: SqlConnection, at: str, keys: Sequence[tuple[str, str]]) -> None:
     by_collection: dict[str, list[str]] = {}
     for collection, doc_id in keys:
         by_collection.setdefault(collection, []).append(doc_id)
@@ -94,17 +96,17 @@ def _remove_documents(connection: SqlConnection, at: str, keys: Sequence[tuple[s
             connection.execute([f"DELETE FROM documents WHERE {where}"], at=at)
 
 
-def _put(connection: SqlConnection, at: str, table: Table, rows: Iterable[tuple[Value, ...]]) -> None:
+def _put_rows(connection: SqlConnection, at: str, table: Table, rows: Iterable[tuple[Value, ...]]) -> None:
     """Insert or replace rows."""
     names = [quote_identifier(column) for column in table.columns]
     insert = f"INSERT INTO {table.name} ({', '.join(names)}) VALUES"
     replace = ", ".join(f"{name} = VALUES({name})" for name in names[table.key_count :])
-    for batch in _batches(rows):
+    for batch in _batch_rows(rows):
         connection.execute([f"{insert} {', '.join(batch)} ON DUPLICATE KEY UPDATE {replace}"], at=at)
 
 
-def _batches(rows: Iterable[tuple[Value, ...]]) -> Iterator[list[str]]:
-    """Rows as SQL, as many as make a statement of about _BATCH_CHARACTERS."""
+def _batch_rows(rows: Iterable[tuple[Value, ...]]) -> Iterator[list[str]]:
+    """Yield rows as SQL, in groups for statements of about _BATCH_CHARACTERS."""
     batch: list[str] = []
     size = 0
     for row in rows:

@@ -1,8 +1,8 @@
 """The differences between two revisions or working sets of a knowledge base.
 
-The engine compares a table where both sides have the same version of it: that costs by the number
-of changes. Otherwise both sides are read. That concerns the table of collections, which is small,
-and tables that one side lacks, of which all rows are changes.
+If both sides have the same version of a table, the engine compares it at a cost that grows with the
+number of changes. Otherwise both sides are read. This concerns the table of collections, which is
+small, and tables that one side lacks, so that all rows are changes.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from vmrag_link.models import At, ChangeCounts, Document, Record, Row
 
 
 class _DiffStep(Record, frozen=True):
-    """Two states that a connection can compare; each is a full revision hash or WORKING."""
+    """Two states that a connection can compare. Each is a full revision hash or WORKING."""
 
     connection: Connection
     old: str
@@ -33,7 +33,7 @@ class _DiffStep(Record, frozen=True):
 
 
 class DoltliteComparison(RowComparison[DoltliteSession]):
-    """Compares by the engine's own tables of differences."""
+    """Compares with the engine's own tables of differences."""
 
     @contextlib.contextmanager
     def open_states(self, old: At, new: At) -> Iterator[ComparedStates]:
@@ -43,12 +43,12 @@ class DoltliteComparison(RowComparison[DoltliteSession]):
             yield DoltliteCompared(main, main, [_DiffStep(main, old, new)], (version, version))
             return
         with session.open_reader(old) as before, session.open_reader(new) as after:
-            steps = _steps(session, before, after, old, new)
+            steps = _plan_steps(session, before, after, old, new)
             yield DoltliteCompared(before, after, steps, (schema.read_version(before), schema.read_version(after)))
 
 
 class DoltliteCompared(ComparedStates):
-    """`versions` of the schema of both states."""
+    """Compares two states with these `versions` of the schema."""
 
     changed_sql = " OR ".join(
         (
@@ -77,7 +77,7 @@ class DoltliteCompared(ComparedStates):
             for names, prefix in zip(columns, ("from_", "to_"), strict=True)
         )
         rest = f"FROM dolt_diff_{table.name}(?, ?) WHERE {where}"
-        for kind, *row in _fetched(step.connection, ("diff_type", *before, *after), rest, (step.old, step.new)):
+        for kind, *row in _fetch_rows(step.connection, ("diff_type", *before, *after), rest, (step.old, step.new)):
             old, new = tuple(row[: len(before)]), tuple(row[len(before) :])
             yield () if kind == "added" else old, () if kind == "removed" else new
 
@@ -95,23 +95,29 @@ class DoltliteCompared(ComparedStates):
         )
 
 
-def _steps(session: DoltliteSession, before: Connection, after: Connection, old: At, new: At) -> list[_DiffStep]:
-    """A connection sees one working set only: that of its own branch."""
+def _plan_steps(session: DoltliteSession, before: Connection, after: Connection, old: At, new: At) -> list[_DiffStep]:
+    """Return the steps between two states.
+
+    A connection only sees the working set of its own branch.
+    """
     if isinstance(new, str):
         return [_DiffStep(before, old if isinstance(old, str) else WORKING, new)]
     if isinstance(old, str):
         return [_DiffStep(after, old, WORKING)]
     if old == new:
         return [_DiffStep(after, WORKING, WORKING)]
-    # Any revision will do to meet at; the nearest is the old one's head.
+    # Any revision would do as the middle. The nearest is the head of the old branch.
     middle = session.require_branch(old.branch).head
     return [_DiffStep(before, WORKING, middle), _DiffStep(after, middle, WORKING)]
 
 
-def _fetched(connection: Connection, columns: Sequence[str], rest: str, args: tuple[str, ...]) -> Iterator[list[Any]]:
-    """Rows, fetched as JSON: one value a row takes a fifth of the time of one a column.
+def _fetch_rows(
+    connection: Connection, columns: Sequence[str], rest: str, args: tuple[str, ...]
+) -> Iterator[list[Any]]:
+    """Yield rows, fetched as JSON: one value per row takes a fifth of the time of one per column.
 
-    Where one is no JSON (bytes, broken UTF-8), all are fetched as they are: some come twice.
+    If a row is not JSON (bytes, broken UTF-8), all rows are fetched again as they are, so some are
+    yielded twice.
     """
     decode = msgspec.json.Decoder(list[Any]).decode
     try:

@@ -1,4 +1,4 @@
-"""One connection to a doltlite database: statements in, tuples out, text exact."""
+"""One connection to a doltlite database: statements in, tuples out, exact texts."""
 
 from __future__ import annotations
 
@@ -38,35 +38,35 @@ from vmrag_link.engines.tables import ROWS_HINT
 from vmrag_link.errors import ContentRefused, EngineFailed, RowsInvalid, StatementGivenUp, VmragError
 
 _SLICE_MS = 100
-"""How long C waits for a lock at a time: between two slices Python sees Ctrl-C."""
+"""How long C waits for a lock at a time. Between two waits, Python handles Ctrl-C."""
 
 LONGEST_STEP = 300.0
-"""Seconds. The largest that was measured is a second: a count over a million documents."""
+"""Time limit in seconds.
+
+The longest measured step is a second: a count over a million documents.
+"""
 
 _LOOK_SECONDS = 1.0
 
 _WATCHED_EVERY = 100_000
-"""Instructions of SQLite's machine, about a millisecond, after which the time is looked at."""
+"""Instructions of SQLite's machine between two checks of the time, about a millisecond."""
 
 _FLAGS = {"read": OPEN_READONLY, "write": OPEN_READWRITE, "create": OPEN_READWRITE | OPEN_CREATE}
 
 
 class Connection:
-    """A connection on the default branch, or `at` a branch with its working set, or a revision
-    (read-only).
+    """A connection at the default branch, a branch with its working set, or a revision (read-only).
 
-    `access`: `read` changes nothing; `write` creates no file, but makes an empty or zeroed one a
-    database. `timeout`: seconds to wait for another writer. `longest`: bytes of a text; a longer
-    one raises `LimitExceeded`, unread. `longest_step`: seconds that a statement may take until its
-    next row; then `LimitExceeded` ends it.
+    `access`: `read` changes nothing; `write` creates no file, but turns an empty or zeroed one into
+    a database. `timeout`: seconds to wait for another writer. `longest`: bytes of a text; a longer
+    one raises `LimitExceeded` before it is read. `longest_step`: seconds that a statement may take
+    until its next row; then `StatementGivenUp` ends it.
 
-    The file may be a stranger's, so nothing of its schema is executed. Triggers and views are
-    switched off, and expressions in it may call no function that has effects.
+    The file may be untrusted, so nothing in its schema is executed. Triggers and views are switched
+    off, and expressions in it may not call functions with side effects.
 
-    `statements`: how many have not ended.
-
-    Statements run without the interpreter's lock. Ctrl-C is delivered between two rows, and by
-    `execute_long` within one.
+    `statements` is the number of open statements. They run without the interpreter's lock. Ctrl-C
+    is handled between two rows, and by `execute_long` within one.
     """
 
     def __init__(
@@ -82,8 +82,8 @@ class Connection:
         self.path = path
         self._longest_step = longest_step
         self._due = due = [time.monotonic() + longest_step]
-        # It must live as long as the handle. A method of ours would keep this object alive in a
-        # ring.
+        # The callback must live as long as the handle. A bound method would create a reference
+        # cycle.
         self._watch = Watch(lambda _: int(time.monotonic() > due[0]))
         self._timeout = timeout
         self._handle = ctypes.c_void_p()
@@ -91,7 +91,7 @@ class Connection:
         self.statements = 0
         name = os.fsencode(path) + (b"" if at is None else b"@" + at.encode())
         try:
-            self._check(self._lib.open(name, ctypes.byref(self._handle), _FLAGS[access] | OPEN_FULL_MUTEX, None))
+            self._require_ok(self._lib.open(name, ctypes.byref(self._handle), _FLAGS[access] | OPEN_FULL_MUTEX, None))
             self._lib.busy_timeout(self._handle, _SLICE_MS)
             for option, on in (
                 (DEFENSIVE, True),
@@ -110,13 +110,13 @@ class Connection:
             raise
 
     def close(self) -> None:
-        """May be called again; statements still streaming end at their next row."""
+        """Close the connection. Repeated calls are allowed. Open streams fail at their next row."""
         if self._handle:
             self._lib.close(self._handle)
             self._handle = ctypes.c_void_p()
 
     def __del__(self) -> None:
-        self.close()  # nobody else can any more, and its descriptors would stay
+        self.close()  # otherwise its descriptors would stay open
 
     def __enter__(self) -> Self:
         return self
@@ -128,22 +128,24 @@ class Connection:
         return list(self.stream(sql, args))
 
     def stream(self, sql: str, args: Sequence[Value] = ()) -> Iterator[tuple[Any, ...]]:
-        """Row by row, all from one state of the database; the statement ends with the generator."""
-        with self._prepared(sql) as statement:
-            self._bind(statement, args)
+        """Yield row by row, all from one state of the database.
+
+        The statement ends with the generator.
+        """
+        with self._prepare_statement(sql) as statement:
+            self._bind_arguments(statement, args)
             columns = range(self._lib.column_count(statement))
-            more = self._start(statement)
+            more = self._first_step(statement)
             while more:
-                yield tuple(self._column(statement, index) for index in columns)
-                more = self._step(statement)
+                yield tuple(self._column_value(statement, index) for index in columns)
+                more = self._next_step(statement)
 
     def execute_long(
         self, sql: str, args: Sequence[Value] = (), *, check: Callable[[], None] = lambda: None
     ) -> list[tuple[Any, ...]]:
-        """As `execute`, for a statement that may take minutes: Ctrl-C ends it at once and rolls it
-        back.
+        """Run a statement that may take minutes. Ctrl-C ends it at once and rolls it back.
 
-        So does any exception of `check`, which is called once a second.
+        `check` is called once a second. Any exception that it raises has the same effect.
         """
         from concurrent.futures import ThreadPoolExecutor, wait
 
@@ -160,33 +162,38 @@ class Connection:
             return rows.result()
 
     def executemany(self, sql: str, rows: Iterable[Sequence[Value]]) -> None:
-        with self._prepared(sql) as statement:
+        with self._prepare_statement(sql) as statement:
             for row in rows:
-                self._bind(statement, row)
-                self._start(statement)
+                self._bind_arguments(statement, row)
+                self._first_step(statement)
                 self._lib.reset(statement)
 
     @contextlib.contextmanager
     def transaction(self) -> Iterator[None]:
-        """All or nothing, durable at the end; waits for another writer. Do not nest."""
+        """Make the changes of the block all or nothing, durable at the end. Do not nest.
+
+        This waits for another writer.
+        """
         self.execute("BEGIN IMMEDIATE")
         try:
             yield
             self.execute("COMMIT")
         except BaseException:
-            if not self._lib.get_autocommit(self._handle):  # a full disk has rolled back already
+            if not self._lib.get_autocommit(
+                self._handle
+            ):  # after an error such as a full disk, SQLite has already rolled back
                 self.execute("ROLLBACK")
             raise
 
     # -- statements
 
     @contextlib.contextmanager
-    def _prepared(self, sql: str) -> Iterator[ctypes.c_void_p]:
+    def _prepare_statement(self, sql: str) -> Iterator[ctypes.c_void_p]:
         if not self._handle:
-            raise EngineFailed(f"The knowledge base {self.path} was closed.")
+            raise EngineFailed(f"the knowledge base {self.path} was closed.")
         statement = ctypes.c_void_p()
         text = sql.encode()
-        self._check(self._lib.prepare(self._handle, text, len(text), ctypes.byref(statement), None))
+        self._require_ok(self._lib.prepare(self._handle, text, len(text), ctypes.byref(statement), None))
         self.statements += 1
         try:
             yield statement
@@ -194,23 +201,24 @@ class Connection:
             self.statements -= 1
             self._lib.finalize(statement)
 
-    def _bind(self, statement: ctypes.c_void_p, args: Sequence[Value]) -> None:
+    def _bind_arguments(self, statement: ctypes.c_void_p, args: Sequence[Value]) -> None:
         for index, value in enumerate(args, 1):
             if isinstance(value, str):
                 try:
                     text = value.encode()
                 except UnicodeEncodeError as error:
                     raise ContentRefused(
-                        f"A text is not UTF-8: {value[:40]!a}.", hint="Give it as UTF-8; see what is set: locale"
+                        f"a text is not UTF-8: {value[:40]!a}.",
+                        hint="convert it to UTF-8, and check the encoding of your terminal: locale",
                     ) from error
                 code = self._lib.bind_text(statement, index, text, len(text), TRANSIENT)
             elif value is None:
                 code = self._lib.bind_null(statement, index)
             else:
                 code = self._lib.bind_int64(statement, index, value)
-            self._check(code)
+            self._require_ok(code)
 
-    def _start(self, statement: ctypes.c_void_p) -> bool:
+    def _first_step(self, statement: ctypes.c_void_p) -> bool:
         """Take the first step.
 
         A busy database has done nothing yet, so the step can be repeated.
@@ -223,30 +231,30 @@ class Connection:
                 return self._has_row(code)
             self._lib.reset(statement)
 
-    def _step(self, statement: ctypes.c_void_p) -> bool:
+    def _next_step(self, statement: ctypes.c_void_p) -> bool:
         if not self._handle:
-            raise EngineFailed(f"The knowledge base {self.path} was closed while it was read.")
+            raise EngineFailed(f"the knowledge base {self.path} was closed while it was read.")
         self._due[0] = time.monotonic() + self._longest_step
         return self._has_row(self._lib.step(statement))
 
     def _has_row(self, code: int) -> bool:
-        """Whether there is a row."""
+        """Return whether a step returned a row. Raises the error of any other result."""
         if code not in (ROW, DONE):
-            raise self._failure()
+            raise self._last_error()
         return code == ROW
 
-    def _column(self, statement: ctypes.c_void_p, index: int) -> Any:
+    def _column_value(self, statement: ctypes.c_void_p, index: int) -> Any:
         lib = self._lib
         kind = lib.column_type(statement, index)
         if kind == TEXT:
             pointer = lib.column_text(statement, index)
-            # By its length, not to its first NUL.
+            # Read by length, because the text may contain NUL.
             raw = ctypes.string_at(pointer, lib.column_bytes(statement, index))
             try:
                 return raw.decode()
             except UnicodeDecodeError as error:
                 raise RowsInvalid(
-                    f"The knowledge base {self.path} holds a text that is not UTF-8.", hint=ROWS_HINT
+                    f"the knowledge base {self.path} holds a text that is not UTF-8.", hint=ROWS_HINT
                 ) from error
         if kind == INTEGER:
             return lib.column_int64(statement, index)
@@ -257,17 +265,17 @@ class Connection:
         pointer = lib.column_blob(statement, index)
         return ctypes.string_at(pointer, lib.column_bytes(statement, index)) if pointer else b""
 
-    def _check(self, code: int) -> None:
+    def _require_ok(self, code: int) -> None:
         if code:
-            raise self._failure()
+            raise self._last_error()
 
-    def _failure(self) -> VmragError:
+    def _last_error(self) -> VmragError:
         message = self._lib.errmsg(self._handle).decode(errors="replace")
         code = self._lib.extended_errcode(self._handle)
         if code & 0xFF == INTERRUPTED:
             return StatementGivenUp(
-                f"A statement on the knowledge base {self.path} was given up after {self._longest_step:g} s; it changed nothing.",
-                hint="See whether the machine is overloaded; else the knowledge base holds what no command of ours wrote: vmrag doctor",
+                f"a statement on the knowledge base {self.path} was aborted after {self._longest_step:g} s; nothing changed.",
+                hint="check whether the machine is overloaded. If not, check the knowledge base: vmrag doctor",
                 sqlite_code=code,
                 sqlite_message=message,
                 path=str(self.path),

@@ -31,10 +31,10 @@ if TYPE_CHECKING:
 
 
 class DoltliteEngine(SqlEngine[DoltliteSession, Connection]):
-    """A knowledge base in one file; the modules beside this one do the work."""
+    """A knowledge base in one file. The modules of this package do the work."""
 
     def __init__(self, folder: Path, *, lock_timeout: float, limits: Limits) -> None:
-        """Use `create`, `clone` or `open`."""
+        """Use `create`, `clone` or `open` instead."""
         super().__init__(DoltliteSession(folder, lock_timeout=lock_timeout, limits=limits))
 
     @functools.cached_property
@@ -45,10 +45,10 @@ class DoltliteEngine(SqlEngine[DoltliteSession, Connection]):
 
     @classmethod
     def create(cls, folder: Path, *, author: str, date: str, origin: str = "") -> DoltliteEngine:
-        """Make a knowledge base whose first revision, the head of `vmrag_root`, holds the empty
+        """Create a knowledge base whose first revision, the head of `vmrag_root`, holds the empty
         tables.
 
-        `author` is `Name <email>`, `date` ISO UTC. `origin`: see `opening.create`. Raises
+        `author` is `Name <email>`, `date` is ISO UTC. `origin`: see `opening.create_engine`. Raises
         `AlreadyInitialized`. A kill leaves no knowledge base.
         """
         from vmrag_link.engines.doltlite import transfer
@@ -58,10 +58,12 @@ class DoltliteEngine(SqlEngine[DoltliteSession, Connection]):
 
     @classmethod
     def clone(cls, folder: Path, remote: str, url: str, *, limits: Limits = USUAL_LIMITS) -> DoltliteEngine:
-        """Make a knowledge base of what `url` holds; its branches are those of the remote.
+        """Create a knowledge base from the contents at `url`.
 
-        One without `vmrag_root` is another program's: `RemoteDamaged`. Raises as `create` and
-        `fetch`.
+        Its branches are heads of the remote.
+
+        Raises `RemoteDamaged` if the remote has no `vmrag_root`, which means that another program
+        wrote it, and the errors of `create` and `fetch`.
         """
         from vmrag_link.engines.doltlite import transfer
 
@@ -70,21 +72,21 @@ class DoltliteEngine(SqlEngine[DoltliteSession, Connection]):
 
     @classmethod
     def open(cls, folder: Path, *, lock_timeout: float = 30.0, limits: Limits = USUAL_LIMITS) -> DoltliteEngine:
-        """Open an existing knowledge base; nothing is ever created.
+        """Open an existing knowledge base. This never creates one.
 
-        `lock_timeout`: seconds to wait for another writer. `limits`: how much is taken of remotes.
-        Raises `NotInitialized`, `SchemaTooNew`, and `EngineFailed` for a file that is no knowledge
-        base.
+        `lock_timeout` is in seconds, to wait for another writer. `limits` apply to data of remotes.
+        Raises `NotInitialized`, `SchemaTooNew`, and `EngineFailed` for a file that is not a
+        knowledge base.
         """
         path = folder / DOLTLITE_FILE
         if not cls.exists(folder):
-            raise NotInitialized(f"There is no knowledge base in {folder}.", hint="vmrag init --knowledge-base")
+            raise NotInitialized(f"no knowledge base found in {folder}.", hint="vmrag init --knowledge-base")
         extent.require_whole(path)
         return cls(folder, lock_timeout=lock_timeout, limits=limits)
 
     @staticmethod
     def exists(folder: Path) -> bool:
-        """Whether `open` would find something; a creation that was killed leaves nothing."""
+        """Return whether `open` would find a knowledge base. A killed creation leaves none."""
         return (folder / DOLTLITE_FILE).exists()
 
     def find_damage(self) -> str:
@@ -92,8 +94,10 @@ class DoltliteEngine(SqlEngine[DoltliteSession, Connection]):
             rows = self._session.main.execute_long("PRAGMA integrity_check")
         except EngineFailed as error:
             return error.message
-        found = " ".join(str(row) for (row,) in rows).replace("*** in database main ***", "").split()
-        return "" if found == ["ok"] else f"The knowledge base {self._session.file} is damaged ({' '.join(found)})."
+        messages = " ".join(str(row) for (row,) in rows).replace("*** in database main ***", "").split()
+        return (
+            "" if messages == ["ok"] else f"the knowledge base {self._session.file} is damaged ({' '.join(messages)})."
+        )
 
     def read_stamp(self) -> object:
         return read_doltlite_stamp(self.folder)
@@ -108,12 +112,12 @@ class DoltliteEngine(SqlEngine[DoltliteSession, Connection]):
             return not schema.read_version(connection)
 
     def find_unreachable(self, revisions: Iterable[str], *, heads: Iterable[str] | None = None) -> list[str]:
-        found = (
+        unreachable = (
             history.find_unreachable(self._session.main, revisions)
             if heads is None
             else history.find_unreachable_from(self._session.main, heads, revisions)
         )
-        return [each for each in found if self.has_revision(each)]
+        return [revision for revision in unreachable if self.has_revision(revision)]
 
     # -- remotes
 
@@ -158,19 +162,21 @@ class DoltliteEngine(SqlEngine[DoltliteSession, Connection]):
         url: str,
         revisions: Sequence[str],
         *,
-        known: Iterable[str],
+        known_heads: Iterable[str],
         into: Path,
         limits: Limits,
         sound: Callable[[Row], None],
     ) -> list[str]:
         from vmrag_link.engines.doltlite import transfer
 
-        return transfer.vet_revisions(self._session, url, revisions, known=known, into=into, limits=limits, sound=sound)
+        return transfer.vet_revisions(
+            self._session, url, revisions, known_heads=known_heads, into=into, limits=limits, sound=sound
+        )
 
     # -- reading
 
     @contextlib.contextmanager
-    def _rows(self, at: At) -> Iterator[PlaceRows]:
+    def _open_rows(self, at: At) -> Iterator[PlaceRows]:
         from vmrag_link.engines.doltlite import reading
 
         with self._session.open_reader(at) as connection:
@@ -178,7 +184,7 @@ class DoltliteEngine(SqlEngine[DoltliteSession, Connection]):
 
     # -- writing
 
-    def _store(self, place: Connection, rows: Write) -> None:
+    def _store_rows(self, place: Connection, rows: Write) -> None:
         from vmrag_link.engines.doltlite import writing
 
         writing.store_rows(place, rows)
@@ -190,10 +196,10 @@ class DoltliteEngine(SqlEngine[DoltliteSession, Connection]):
 
     # -- links
 
-    def _link_rows(self, place: str, wanted: Mapping[str, str]) -> list[Link]:
-        where = "WHERE " + " AND ".join(f"{column} = ?" for column in wanted) if wanted else ""
+    def _select_links(self, place: str, conditions: Mapping[str, str]) -> list[Link]:
+        where = "WHERE " + " AND ".join(f"{column} = ?" for column in conditions) if conditions else ""
         with self._session.open_connection(place, with_links=True) as connection:
-            return history.list_links(connection, where, list(wanted.values()))
+            return history.list_links(connection, where, list(conditions.values()))
 
     def _commit_links(
         self, start: str | None, put: Sequence[Link], remove: Sequence[str], *, message: str, author: str, date: str

@@ -1,10 +1,10 @@
-"""How long the file of a knowledge base has to be.
+"""The expected length of a knowledge base's file.
 
-The engine opens a file whose end was cut off at the last state that is whole, and says nothing. So
-each writer notes the length afterwards, beside the file, and each opening compares. The file only
-grows. A garbage collection makes a new one, whose first bytes differ; appending never changes
-them. A program that writes no note does no harm, nor does a kill between the two writes: the file
-is longer than the note says.
+If the end of a file was cut off, the engine silently opens it at the last complete state. So each
+writer notes the length next to the file, and each opening compares it. The file only grows. A
+garbage collection creates a new file with different first bytes. Appending never changes the first
+bytes. A program that writes no note does no harm, and neither does a kill between the two writes:
+then the file is longer than noted.
 """
 
 from __future__ import annotations
@@ -29,54 +29,55 @@ _LIMIT = 1000
 
 
 class Extent(Record, frozen=True):
-    """`inode`: of the file that was noted, to save reading the header again."""
+    """The noted inode, size and first bytes of a file."""
 
     inode: int
+    """The inode of the file. If it is unchanged, the header need not be read again."""
     size: int
     header: bytes
 
 
 def note_length(file: Path) -> None:
-    """Note the length of a file that ends with what was written whole. Hold the write lock.
+    """Note the length of a file that ends with a complete write. Hold the write lock.
 
-    A length that cannot be noted is no reason to fail: what was to be stored is stored.
+    A failure to write the note is ignored, because the data itself is stored.
     """
     path = file.with_name(EXTENT_NAME)
     with contextlib.suppress(OSError):
-        found, before = file.stat(), _read(path)
-        known = before is not None and before.inode == found.st_ino and before.size <= found.st_size
-        header = before.header if before and known else _header(file)
-        _write(path, Extent(found.st_ino, found.st_size, header))
+        state, noted = file.stat(), _read_note(path)
+        is_same_file = noted is not None and noted.inode == state.st_ino and noted.size <= state.st_size
+        header = noted.header if noted and is_same_file else _read_header(file)
+        _write_note(path, Extent(state.st_ino, state.st_size, header))
 
 
 def forget_length(file: Path) -> None:
-    """Call it before the file is replaced by a shorter one."""
+    """Remove the note. Call this before the file is replaced by a shorter one."""
     file.with_name(EXTENT_NAME).unlink(missing_ok=True)
 
 
 def require_whole(file: Path) -> None:
-    """Raise `EngineFailed` for a file whose end is gone. Costs a look at two files."""
+    """Raise `EngineFailed` for a file whose end is missing. This reads the state of two files."""
     path = file.with_name(EXTENT_NAME)
-    noted = _read(path)
+    noted = _read_note(path)
     if noted is None:
         return
     try:
         size = file.stat().st_size
     except FileNotFoundError:
-        return  # whoever opens it says so
-    if size >= noted.size or not noted.header.startswith(_header(file)):
+        return  # opening the file raises the error
+    if size >= noted.size or not noted.header.startswith(_read_header(file)):
         return
 
     def cut(path: Path) -> str:
         return quoted(path.with_name(f"{path.name}.cut"))
 
     go_on = (
-        f"cp {quoted(file)} {cut(file)} && mv {quoted(path)} {cut(path)}   (goes on with what is left, and vmrag fetch "
-        "brings what was pushed; a copy of the file from a backup may have all of it)"
+        f"cp {quoted(file)} {cut(file)} && mv {quoted(path)} {cut(path)}   (continues with the rest; vmrag fetch "
+        "restores what was pushed. A backup of the file may be complete)"
     )
     raise EngineFailed(
-        f"The end of {file} is gone: it has {size:,} bytes of the {noted.size:,} that were written. What was stored last is not in it: "
-        "documents that were not committed, or revisions that were not pushed, are nowhere else.",
+        f"the end of {file} is missing: it has {size:,} of {noted.size:,} bytes. The data stored last is lost, "
+        "unless it was committed and pushed.",
         hint=FETCH_AGAIN if size < _HEADER else go_on,
         path=str(file),
         size=size,
@@ -84,28 +85,32 @@ def require_whole(file: Path) -> None:
     )
 
 
-def _header(file: Path) -> bytes:
-    """Read only where a length does not fit, or a file is new: closing it gives up the engine's
-    locks of this process, which are those of readers.
+def _read_header(file: Path) -> bytes:
+    """Return the first bytes of a file.
+
+    Call this only for a new file or an unexpected length: closing the file releases the engine's
+    read locks of this process.
     """
     return read_regular(file, _HEADER)
 
 
-def _read(path: Path) -> Extent | None:
-    """None where there is none, or none that was written whole."""
+def _read_note(path: Path) -> Extent | None:
+    """Return the note, or None if there is none or it was not written completely."""
     try:
         inode, size, header, checksum = read_regular(path, _LIMIT).decode("ascii").split()
         fields = f"{inode} {size} {header}"
-        found = Extent(int(inode), int(size), bytes.fromhex(header))
+        extent = Extent(int(inode), int(size), bytes.fromhex(header))
     except (OSError, ValueError):
         return None
-    return found if checksum == _checksum(fields) else None
+    return extent if checksum == _note_checksum(fields) else None
 
 
-def _write(path: Path, extent: Extent) -> None:
-    """In place, because it is done after every write, and has always the same length."""
+def _write_note(path: Path, extent: Extent) -> None:
+    """Write the note in place, because it is written after every change and always has the same
+    length.
+    """
     fields = f"{extent.inode:020} {extent.size:020} {extent.header.hex()}"
-    content = f"{fields} {_checksum(fields)}\n".encode("ascii")
+    content = f"{fields} {_note_checksum(fields)}\n".encode("ascii")
     flags = os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
     descriptor = os.open(path, flags, permissions.choose_file_mode(path))
     try:
@@ -117,5 +122,5 @@ def _write(path: Path, extent: Extent) -> None:
         os.close(descriptor)
 
 
-def _checksum(fields: str) -> str:
+def _note_checksum(fields: str) -> str:
     return f"{zlib.crc32(fields.encode()):08x}"

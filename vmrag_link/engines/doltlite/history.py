@@ -1,10 +1,11 @@
-"""Revisions and branches as doltlite stores them, and the table `git_links`, which stands on a
-branch of its own that is never pinned or merged into content.
+"""Revisions, branches and the table `git_links` in doltlite.
 
-`vmrag_unfinished` counts as no branch: a revision that only it reaches is as good as gone.
+The links are on a branch of their own, which is never pinned or merged into content.
+`vmrag_unfinished` is not listed as a branch: a revision that only it reaches may be deleted.
 
-`dolt_commit_ancestors` answers for exactly the given commit, reachable or not. `dolt_hashof` also
-resolves branch names and expressions, and calls a database damaged for a hash that is no commit.
+`dolt_commit_ancestors` finds exactly the given commit, reachable or not. `dolt_hashof` also
+resolves branch names and expressions, and reports a damaged database for a hash that is not a
+commit.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from vmrag_link.errors import RevisionMissing
 from vmrag_link.models import KbBranch, Link, RevisionInfo
 
 WORKING = "WORKING"
-"""The working set of the branch on which the connection stands; no other branch's can be named."""
+"""The working set of the connection's branch. Those of other branches have no name."""
 
 _REVISION = r"[0-9a-f]{40}"
 
@@ -54,7 +55,10 @@ _LOG = """
 
 
 def is_hash(text: str) -> bool:
-    """Whether it is the full hash of a revision, here or not: no branch is called so."""
+    """Return whether a text is the full hash of a revision, existing or not.
+
+    No branch has such a name.
+    """
     return bool(re.fullmatch(_REVISION, text))
 
 
@@ -65,23 +69,23 @@ def revision_exists(connection: Connection, revision: str) -> bool:
 
 
 def require_revisions(connection: Connection, *revisions: str) -> None:
-    """Raises `RevisionMissing` for the first that is not here."""
+    """Raise `RevisionMissing` for the first revision that does not exist here."""
     for revision in revisions:
         if not revision_exists(connection, revision):
             raise RevisionMissing(
-                f"The knowledge base has no revision {revision[:60]!r}.",
-                hint="vmrag log (shows the revisions that are here)",
+                f"the knowledge base has no revision {revision[:60]!r}.",
+                hint="list the revisions: vmrag log",
                 revision=revision,
             )
 
 
 def log(connection: Connection, revision: str, limit: int | None) -> Iterator[RevisionInfo]:
     require_revisions(connection, revision)
-    # LIMIT -1 is SQLite's "no limit".
+    # In SQLite, LIMIT -1 means no limit.
     for row in connection.stream(_LOG, (revision, -1 if limit is None else limit)):
-        found, name, email, date, message, parents = row
+        logged, name, email, date, message, parents = row
         author = f"{name} <{email}>"
-        yield RevisionInfo(found, tuple((parents or "").split()), message, author, f"{date.replace(' ', 'T')}Z")
+        yield RevisionInfo(logged, tuple((parents or "").split()), message, author, f"{date.replace(' ', 'T')}Z")
 
 
 def is_ancestor(connection: Connection, ancestor: str, descendant: str) -> bool:
@@ -90,39 +94,40 @@ def is_ancestor(connection: Connection, ancestor: str, descendant: str) -> bool:
 
 
 def map_parents(connection: Connection, revisions: Iterable[str]) -> dict[str, tuple[str, ...]]:
-    asked = json.dumps([each for each in dict.fromkeys(revisions) if re.fullmatch(_REVISION, each)])
-    found: dict[str, tuple[str, ...]] = {}
-    for revision, parent in connection.stream(_PARENTS, (asked,)):
-        found[revision] = (*found.get(revision, ()), *([parent] if parent else []))
-    return found
+    hashes = json.dumps([text for text in dict.fromkeys(revisions) if re.fullmatch(_REVISION, text)])
+    parents_by_revision: dict[str, tuple[str, ...]] = {}
+    for revision, parent in connection.stream(_PARENTS, (hashes,)):
+        parents_by_revision[revision] = (*parents_by_revision.get(revision, ()), *([parent] if parent else []))
+    return parents_by_revision
 
 
 def read_parents(connection: Connection, revision: str) -> tuple[str, ...]:
-    """The parents of a revision that is here."""
+    """Return the parents of an existing revision."""
     sql = "SELECT parent_hash FROM dolt_commit_ancestors WHERE commit_hash = ? ORDER BY parent_index"
     return tuple(parent for (parent,) in connection.execute(sql, (revision,)) if parent)
 
 
 def find_unreachable(connection: Connection, revisions: Iterable[str], *, without: str = "") -> list[str]:
-    """Those that no branch other than `without` reaches, in the given order. One walk, until all
-    are found.
+    """Return the revisions that no branch other than `without` reaches, in the given order.
+
+    Walks the history once, until all are found.
     """
-    return _not_among(connection.stream(_FROM_BRANCHES, (without,)), revisions)
+    return _remove_reached(connection.stream(_FROM_BRANCHES, (without,)), revisions)
 
 
 def find_unreachable_from(connection: Connection, heads: Iterable[str], revisions: Iterable[str]) -> list[str]:
-    """Those that none of these heads reaches, as `unreachable`."""
-    return _not_among(connection.stream(_FROM_HEADS, (json.dumps(list(heads)),)), revisions)
+    """Return the revisions that none of these heads reaches, in the given order."""
+    return _remove_reached(connection.stream(_FROM_HEADS, (json.dumps(list(heads)),)), revisions)
 
 
-def _not_among(reached: Iterator[tuple[str]], revisions: Iterable[str]) -> list[str]:
-    left = dict.fromkeys(revisions)
-    if left:
+def _remove_reached(reached: Iterator[tuple[str]], revisions: Iterable[str]) -> list[str]:
+    remaining = dict.fromkeys(revisions)
+    if remaining:
         for (revision,) in reached:
-            left.pop(revision, None)
-            if not left:
+            remaining.pop(revision, None)
+            if not remaining:
                 break
-    return list(left)
+    return list(remaining)
 
 
 def merge_base(connection: Connection, one: str, other: str) -> str | None:
@@ -152,17 +157,17 @@ _PUT = f"INSERT OR REPLACE INTO git_links({_COLUMNS}) VALUES ({', '.join('?' * l
 
 
 def create_links_table(connection: Connection) -> None:
-    """Make the table where it is missing; call it in a transaction."""
+    """Create the table if it is missing. Call this in a transaction."""
     connection.execute(_TABLE)
     connection.execute(_INDEX)
 
 
 def list_links(connection: Connection, where: str = "", args: Sequence[str] = ()) -> list[Link]:
-    """Sorted by git commit; `where` is our own SQL."""
+    """Return links sorted by git commit. `where` must be our own SQL."""
     if not has_links(connection):
         return []
     sql = f"SELECT {_COLUMNS} FROM git_links {where} ORDER BY git_commit"  # noqa: S608  our own names
-    return [_link(row) for row in connection.stream(sql, args)]
+    return [_parse_link(row) for row in connection.stream(sql, args)]
 
 
 def has_links(connection: Connection) -> bool:
@@ -172,15 +177,16 @@ def has_links(connection: Connection) -> bool:
 def commit_links(
     connection: Connection, put: Iterable[Link], remove: Iterable[str], *, message: str, author: str, date: str
 ) -> str:
-    """Replace and remove links where the connection stands; the revision, empty if nothing
-    changed.
+    """Replace and remove links at the connection's place.
+
+    Return the revision, or an empty text if nothing changed.
     """
     with connection.transaction():
         create_links_table(connection)
-        connection.executemany("DELETE FROM git_links WHERE git_commit = ?", ((each,) for each in remove))
-        connection.executemany(_PUT, (link_row(each) for each in put))
+        connection.executemany("DELETE FROM git_links WHERE git_commit = ?", ((git_commit,) for git_commit in remove))
+        connection.executemany(_PUT, (link_row(link) for link in put))
         return schema.commit(connection, message, author, date) if schema.is_dirty(connection) else ""
 
 
-def _link(row: Sequence[Any]) -> Link:
+def _parse_link(row: Sequence[Any]) -> Link:
     return msgspec.convert(dict(zip(Link.__struct_fields__, row, strict=True)), type=Link)

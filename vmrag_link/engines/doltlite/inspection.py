@@ -1,9 +1,9 @@
-"""Checks of the heads of a remote's branches, before anything is taken and without executing
-anything.
+"""Checks of the heads of a remote's branches, before anything is fetched.
 
-Every head has our tables and nothing else, is within the limits, and holds rows that we could have
-written. Older revisions are checked when they are opened (`Session`); `vmrag adopt` checks all of
-them (`transfer.vet`).
+These checks execute nothing from the remote. Every head must have our tables and nothing else, be
+within the limits, and hold only rows that vmrag could have written. Older revisions are checked
+when they are opened (`DoltliteSession`), and `vmrag adopt` checks all revisions
+(`transfer.vet_revisions`).
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ from vmrag_link.models import Link, Row
 from vmrag_link.paths import require_space
 
 PATIENCE = 60.0
-"""Seconds that one statement may take: what is looked at is what differs from the last time."""
+"""Time limit in seconds for one statement. It only reads the difference from the last check."""
 
 
 def require_room(url: str, into: Path, limits: Limits) -> None:
     """Require that a remote's file is not too large, and that the disk has room for it.
 
-    A server does not tell its size, and a missing file is left to the fetch. Raises
-    `KnowledgeRefused`, `FileFailed`.
+    A server does not report its size, and the fetch handles a missing file. Raises
+    `KnowledgeRefused` and `FileFailed`.
     """
     file = remotes.parse_file(url)
     if file is None or not file.exists():
@@ -45,7 +45,7 @@ def require_room(url: str, into: Path, limits: Limits) -> None:
 
 
 class DoltliteInspectedPlace(InspectedPlace):
-    """At the revision `at`, or WORKING of the branch, where the connection stands."""
+    """The connection's place: the revision `at`, or WORKING of its branch."""
 
     def __init__(self, connection: Connection, at: str) -> None:
         self._connection, self._at = connection, at
@@ -62,32 +62,34 @@ class DoltliteInspectedPlace(InspectedPlace):
         return self._connection.execute("SELECT key, value FROM vmrag_meta LIMIT 2")
 
     def query_values(self, queries: Sequence[str]) -> list[Any]:
-        found = (self._connection.execute(query) for query in queries)
-        return [rows[0][0] if rows else None for rows in found]
+        results = (self._connection.execute(query) for query in queries)
+        return [rows[0][0] if rows else None for rows in results]
 
     def changed_rows_sql(self, table: Table, since: str) -> str:
         if not (history.is_hash(since) and (history.is_hash(self._at) or self._at == WORKING)):
-            raise EngineFailed("Revisions there have names that are no hashes.", hint=ROWS_HINT)
+            raise EngineFailed("the remote has a revision with an invalid hash.", hint=ROWS_HINT)
         return f"dolt_diff_{table.name}('{since}', '{self._at}')"
 
     def read_stored(self, table: Table, since: str | None) -> Iterator[Row]:
-        """A column can hold values of any type, so all others are refused."""
+        """Yield rows, and check their types, because a column can hold values of any type."""
         columns = table.select_list(self.read_version(), "to_" if since else "")
-        sql = f"SELECT {', '.join(columns)} FROM {self._those(table, since)}"  # noqa: S608  our own names
+        sql = f"SELECT {', '.join(columns)} FROM {self._from_clause(table, since)}"  # noqa: S608  our own names
         return (records.parse_record(table, row) for row in self._connection.stream(sql))
 
     def describe_odd_types(self, since: str | None) -> str:
-        """A row may hold bytes, NULL or a number in place of a text."""
+        """Describe a value of another type: a row may hold bytes, NULL or a number instead of a
+        text.
+        """
         for table in self.list_tables():
-            kinds = ["integer" if each in table.number_columns else "text" for each in table.columns]
+            kinds = ["integer" if column_name in table.number_columns else "text" for column_name in table.columns]
             columns = zip(table.select_list(self.read_version(), "to_" if since else ""), kinds, strict=True)
             odd = " OR ".join(f"typeof({column}) <> '{kind}'" for column, kind in columns)
-            those = f"{self._those(table, since)} {'AND' if since else 'WHERE'} ({odd})"
+            those = f"{self._from_clause(table, since)} {'AND' if since else 'WHERE'} ({odd})"
             if self._connection.execute(f"SELECT 1 FROM {those} LIMIT 1"):  # noqa: S608  our own names
-                return f"{table.name} hold something else than texts"
+                return f"{table.name} contains values of wrong types"
         return ""
 
-    def _those(self, table: Table, since: str | None) -> str:
+    def _from_clause(self, table: Table, since: str | None) -> str:
         return f"{self.changed_rows_sql(table, since)} WHERE diff_type <> 'removed'" if since else table.name
 
     def has_links(self) -> bool:
@@ -121,16 +123,18 @@ class DoltliteInspector(Inspector):
         if not isinstance(error, EngineError):
             return str(error)
         said = (error.result_message if isinstance(error, EngineFailed) else "") or error.message
-        return said.replace(f"The knowledge base {self._file}", "it")
+        return said.replace(f"the knowledge base {self._file}", "it")
 
 
-def require_sound_heads(file: Path, heads: Mapping[str, str], *, known: Mapping[str, str], limits: Limits) -> None:
-    """See `Looker.require_sound`."""
-    DoltliteInspector(file, limits, patience=PATIENCE).require_sound_heads(heads, known=known)
+def require_sound_heads(
+    file: Path, heads: Mapping[str, str], *, checked_heads: Mapping[str, str], limits: Limits
+) -> None:
+    """Check the heads of a remote's file. See `Inspector.require_sound_heads`."""
+    DoltliteInspector(file, limits, patience=PATIENCE).require_sound_heads(heads, checked_heads=checked_heads)
 
 
 def require_valid_rows(connection: Connection, at: str, since: str) -> None:
-    """See `Engine.require_records`; `at`: a revision, or WORKING of the connection's branch."""
+    """See `Engine.require_valid_rows`. `at`: a revision, or WORKING of the connection's branch."""
     look = DoltliteInspectedPlace(connection, at)
     if look.read_version():
         for row in look.read_rows(since):

@@ -22,7 +22,7 @@ _ROW = msgspec.json.Decoder(list[Any])
 
 
 class DoltliteRows(PlaceRows):
-    """Where the connection stands."""
+    """Reads rows at the connection's place."""
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
@@ -43,14 +43,14 @@ class DoltliteRows(PlaceRows):
     def read_stored(
         self, columns: Sequence[str], collection: str | None, ids: Iterable[str] | None
     ) -> Iterator[Sequence[Any]]:
-        asked = {} if collection is None else {"collection_name = ?": collection}
+        conditions = {} if collection is None else {"collection_name = ?": collection}
         if ids is not None:
-            asked["doc_id IN (SELECT value FROM json_each(?))"] = json.dumps(list(ids))
-        return _rows(self._connection, columns, asked)
+            conditions["doc_id IN (SELECT value FROM json_each(?))"] = json.dumps(list(ids))
+        return _select_documents(self._connection, columns, conditions)
 
     def select_texts(self, columns: Sequence[str], conditions: Mapping[str, str]) -> Iterator[Sequence[str]]:
-        asked = {f"{each} ?": value for each, value in conditions.items()}
-        return map(records.require_texts, _rows(self._connection, columns, asked))
+        with_placeholders = {f"{condition} ?": value for condition, value in conditions.items()}
+        return map(records.require_texts, _select_documents(self._connection, columns, with_placeholders))
 
     def find_document(self, collection: str, doc_id: str) -> Document | None:
         if not self.version:
@@ -61,34 +61,38 @@ class DoltliteRows(PlaceRows):
         return records.parse_document(rows[0]) if rows else self.find_logical_document(collection, doc_id)
 
     def count_stored(self, collection: str | None) -> int:
-        """Constant time for all of them, because the tree knows its size; 1.5 µs per document for
-        one collection.
+        """Return the number of documents.
+
+        Takes constant time for all documents, because the tree knows its size, and 1.5 µs per
+        document for one collection.
         """
         where, args = ("", ()) if collection is None else ("WHERE collection_name = ?", (collection,))
         return int(self._connection.execute(f"SELECT count(*) FROM documents {where}", args)[0][0])  # noqa: S608  our own names
 
     def read_past_rows(self, table: Table, columns: Sequence[str], key: Mapping[str, str]) -> Iterator[Sequence[Any]]:
-        where = " AND ".join(f"{each} = ?" for each in key)
+        where = " AND ".join(f"{column} = ?" for column in key)
         sql = f"SELECT commit_hash, {', '.join(columns)} FROM dolt_history_{table.name} WHERE {where}"  # noqa: S608  our own names
         rows = self._connection.stream(sql, tuple(key.values()))
         return map(records.require_texts, rows) if table is DOCUMENTS else rows
 
     def read_keys(self, table: Table, ids: Iterable[str] | None) -> Iterable[tuple[str, str]]:
-        for row in self._asked(table, [table.columns[0], logical.implying_column(table)], ids):
+        for row in self._read_logical_rows(table, [table.columns[0], logical.implying_column(table)], ids):
             doc_id, name = records.require_texts(row)
             yield doc_id, name
 
     def read_rows(self, table: Table, ids: list[str], *, texts: bool) -> Iterable[Document]:
         columns = [name if texts or name != "content" else "''" for name in table.columns]
-        return (records.parse_logical_document(table, row) for row in self._asked(table, columns, ids))
+        return (records.parse_logical_document(table, row) for row in self._read_logical_rows(table, columns, ids))
 
     def count_rows(self, table: Table) -> int:
         if self.version < table.since:
             return 0
         return int(self._connection.execute(f"SELECT count(*) FROM {table.name}")[0][0])  # noqa: S608  our own names
 
-    def _asked(self, table: Table, columns: Sequence[str], ids: Iterable[str] | None) -> list[Sequence[Any]]:
-        """Fetched as JSON where all of it is, as `_texts` does."""
+    def _read_logical_rows(
+        self, table: Table, columns: Sequence[str], ids: Iterable[str] | None
+    ) -> list[Sequence[Any]]:
+        """Return rows of a logical table, fetched as JSON if possible (see `_fetch_texts`)."""
         if self.version < table.since:
             return []
         rest, args = f"FROM {table.name}", [] if ids is None else [json.dumps(list(ids))]
@@ -102,28 +106,37 @@ class DoltliteRows(PlaceRows):
             return list(self._connection.stream(f"SELECT {selected} {rest}", args))
 
 
-def _rows(connection: Connection, columns: Sequence[str], asked: Mapping[str, str]) -> Iterator[Sequence[Any]]:
-    """The documents for which all of these conditions, each with its value, hold."""
-    # In the order of the primary key, so that nothing is sorted: memory stays constant.
-    where = f"WHERE {' AND '.join(asked)}" if asked else ""
+def _select_documents(
+    connection: Connection, columns: Sequence[str], conditions: Mapping[str, str]
+) -> Iterator[Sequence[Any]]:
+    """Yield the documents for which all conditions hold.
+
+    `asked` maps each condition to its value.
+    """
+    # The order of the primary key needs no sorting, so memory stays constant.
+    where = f"WHERE {' AND '.join(conditions)}" if conditions else ""
     rest = f"FROM documents {where} ORDER BY collection_name, doc_id"
     before = ("", "")
-    for row in _texts(connection, columns, rest, tuple(asked.values())):
+    for row in _fetch_texts(connection, columns, rest, tuple(conditions.values())):
         collection_name, doc_id = records.require_texts(row[:2])
         key = (collection_name, doc_id)
-        if not before < key:  # a tree that lists a part of itself many times would never end
+        if not before < key:  # a damaged tree that contains itself would never end
             raise EngineFailed(
-                f"The knowledge base {connection.path} holds documents that are not in order.", hint=FETCH_AGAIN
+                f"the knowledge base {connection.path} is damaged: its documents are not in order.", hint=FETCH_AGAIN
             )
         before = key
         yield row
 
 
-def _texts(connection: Connection, columns: Sequence[str], rest: str, args: tuple[str, ...]) -> Iterator[Sequence[Any]]:
-    """Rows of texts, fetched as JSON: one value a row takes a fifth of the time of one a column.
+def _fetch_texts(
+    connection: Connection, columns: Sequence[str], rest: str, args: tuple[str, ...]
+) -> Iterator[Sequence[Any]]:
+    """Yield rows of texts, fetched as JSON: one value per row takes a fifth of the time of one per
+    column.
 
-    What is no JSON (bytes, broken UTF-8, a text that is too long with its escapes) is fetched as it
-    is, from there on. That is found by its key, because a working set may change in between.
+    From the first row that is not JSON (bytes, broken UTF-8, a text that is too long with its
+    escapes), rows are fetched as they are. That row is found by its key, because a working set may
+    change in between.
     """
     decode, latest = msgspec.json.Decoder(list[str]).decode, [""]
     try:
@@ -134,5 +147,5 @@ def _texts(connection: Connection, columns: Sequence[str], rest: str, args: tupl
     except (EngineFailed, UnicodeDecodeError, msgspec.DecodeError):
         for other in connection.stream(f"SELECT {', '.join(columns)} {rest}", args):
             key = list(other[:2])
-            if not all(type(each) is str for each in key) or key > latest:
+            if not all(type(value) is str for value in key) or key > latest:
                 yield other

@@ -1,8 +1,8 @@
-"""The contents of other files and servers, as doltlite fetched them last, and how they are fetched.
+"""Fetching and pushing with doltlite, and the heads that remotes had last.
 
-A database whose remote is called `origin` reports every unknown revision as its own damage, so that
-name is never used. A connection that was open before a commit was made elsewhere cannot push it, so
-each call needs a fresh one.
+If a remote is called `origin`, doltlite reports every unknown revision as damage of its own
+database, so that name is never used. A connection that was open before another one committed cannot
+push that commit, so each call needs a new one.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _PREFIX = "at-"
 _NAME = r"[A-Za-z0-9_-]{1,100}"
 _FILE = "file://"
 _DEFAULT = "main"
-"""What doltlite takes for the default branch of every remote, whatever is pushed there first."""
+"""The default branch of every remote to doltlite, regardless of the first pushed branch."""
 
 _MOST_SAID = 200
 _ERROR, _CANTOPEN, _CONSTRAINT, _UNAUTHORIZED = 1, 14, 19, 23
@@ -41,18 +41,19 @@ _DAMAGED = (11, 26)
 
 
 def read_heads(connection: Connection, remote: str) -> dict[str, str]:
-    """The head of each of the remote's branches, as last fetched or pushed.
+    """Return the head of each of the remote's branches, as of the last fetch or push.
 
     Names that no engine allows are left out.
     """
-    start = f"remotes/{_name(remote)}/"
+    start = f"remotes/{_doltlite_name(remote)}/"
     rows = connection.execute("SELECT name, hash FROM dolt_remote_branches")
     return {name.removeprefix(start): head for name, head in rows if name.startswith(start) and name.isprintable()}
 
 
 def read_all_heads(connection: Connection, branch: str | None = None) -> set[str]:
-    """The heads of the branches of every remote, or of those with one name, as last fetched or
-    pushed.
+    """Return the heads of the branches of every remote, as of the last fetch or push.
+
+    With `branch`, return only those of the branches with this name.
     """
     rows = connection.execute("SELECT name, hash FROM dolt_remote_branches")
     return {head for name, head in rows if branch is None or name.split("/", 2)[2:] == [branch]}
@@ -61,16 +62,18 @@ def read_all_heads(connection: Connection, branch: str | None = None) -> set[str
 def fetch(connection: Connection, remote: str, url: str, *, most: int) -> None:
     """Fetch everything that the branches at `url` reach.
 
-    A server does not tell its size before, so the fetch is given up when our file grows by more
-    than `most` bytes. Raises `KnowledgeRefused`, and `FileFailed` where the disk is nearly full.
+    A server does not report its size, so the fetch is aborted if our file grows by more than `most`
+    bytes. Raises `KnowledgeRefused`, and `FileFailed` if the disk is nearly full.
     """
-    _register(connection, remote, url)
-    _bring(connection, url, most, "SELECT dolt_fetch(?)", _name(remote))
-    there = peek_heads(url)
-    if there is not None and set(read_heads(connection, remote)) - set(there):  # of branches that are gone
+    _register_remote(connection, remote, url)
+    _fetch_with_limit(connection, url, most, "SELECT dolt_fetch(?)", _doltlite_name(remote))
+    remote_heads = peek_heads(url)
+    if remote_heads is not None and set(read_heads(connection, remote)) - set(
+        remote_heads
+    ):  # some heads are of deleted branches
         forget_remote(connection, remote)
-        _register(connection, remote, url)
-        _bring(connection, url, most, "SELECT dolt_fetch(?)", _name(remote))
+        _register_remote(connection, remote, url)
+        _fetch_with_limit(connection, url, most, "SELECT dolt_fetch(?)", _doltlite_name(remote))
 
 
 def push(
@@ -83,40 +86,44 @@ def push(
 ) -> None:
     """Make revisions the heads of branches at `url`, one after the other.
 
-    Raises `RemoteMoved` for one that is no fast-forward. `refresh` fetches and lets them move
-    anywhere; then `RemoteMoved` is for a branch that moved since it was last fetched. Doltlite has
-    no lease, so this is checked right before.
+    Raises `RemoteMoved` if a push is not a fast-forward. `refresh` fetches and forces the push;
+    then `RemoteMoved` is for a branch that moved since it was last fetched. Doltlite has no lease,
+    so this is checked right before the push.
     """
-    _register(connection, remote, url)
+    _register_remote(connection, remote, url)
     for branch, revision in heads.items():
         if refresh:
             _require_unmoved(connection, remote, url, branch, refresh)
         options = ("--force",) if refresh else ()
         marks = ", ".join("?" * (len(options) + 2))
-        _remotely(connection, url, f"SELECT dolt_push({marks})", *options, _name(remote), f"{revision}:{branch}")
+        _run_remotely(
+            connection, url, f"SELECT dolt_push({marks})", *options, _doltlite_name(remote), f"{revision}:{branch}"
+        )
 
 
 def _require_unmoved(connection: Connection, remote: str, url: str, branch: str, refresh: Callable[[], None]) -> None:
-    known = read_heads(connection, remote).get(branch)
+    known_head = read_heads(connection, remote).get(branch)
     refresh()
-    if read_heads(connection, remote).get(branch) != known:
-        raise RemoteMoved(f"{url} has moved on meanwhile; nothing was pushed.", hint="vmrag pull", remote=url)
+    if read_heads(connection, remote).get(branch) != known_head:
+        raise RemoteMoved(f"{url} has changed since the last fetch; nothing was pushed.", hint="vmrag pull", remote=url)
 
 
-def _register(connection: Connection, remote: str, url: str) -> None:
-    """There is no changing a remote's URL."""
+def _register_remote(connection: Connection, remote: str, url: str) -> None:
+    """Add the remote, because the URL of an existing remote cannot be changed."""
     if not is_registered_at(connection, remote, url):
         forget_remote(connection, remote)
-        connection.execute("SELECT dolt_remote('add', ?, ?)", (_name(remote), url))
+        connection.execute("SELECT dolt_remote('add', ?, ?)", (_doltlite_name(remote), url))
 
 
 def is_registered_at(connection: Connection, remote: str, url: str) -> bool:
-    """Whether that is where the remote was fetched from or pushed to last."""
-    return connection.execute("SELECT url FROM dolt_remotes WHERE name = ?", (_name(remote),)) == [(url,)]
+    """Return whether the remote was last fetched from or pushed to this URL."""
+    return connection.execute("SELECT url FROM dolt_remotes WHERE name = ?", (_doltlite_name(remote),)) == [(url,)]
 
 
 def peek_heads(url: str) -> dict[str, str] | None:
-    """The branches in a file with their heads; None for a server, which does not say."""
+    """Return the branches in a file with their heads, or None for a server, which does not list
+    them.
+    """
     file = parse_file(url)
     if file is None:
         return None
@@ -124,30 +131,31 @@ def peek_heads(url: str) -> dict[str, str] | None:
         with Connection(file, access="read") as connection:
             return dict(connection.execute("SELECT name, hash FROM dolt_branches"))
     except EngineFailed as error:
-        raise _failure(error, url) from error
+        raise _translate_error(error, url) from error
 
 
 def parse_file(url: str) -> Path | None:
-    """Where the file of a `file://` URL lies; None for a server."""
+    """Return the file of a `file://` URL, or None for a server."""
     return Path(url.removeprefix(_FILE)) if url.startswith(_FILE) else None
 
 
 def require_file(url: str) -> None:
-    """Raises `RemoteInvalid` for a server. The engine's own knows one right: who may push there may
-    overwrite everything.
+    """Raise `RemoteInvalid` for a server.
+
+    The engine's own server has only one right: a user who may push may overwrite everything.
     """
     if parse_file(url) is None:
         raise RemoteInvalid(
-            f"Knowledge is fetched from a doltlite server, not pushed to it: {url}.",
-            hint='vmrag push git:   (for pins to say so, too: remote: "git:" in .vmrag.yaml, '
+            f"vmrag cannot push to a doltlite server, only fetch from it: {url}.",
+            hint='vmrag push git:   (to also pin this remote: set remote: "git:" in .vmrag.yaml, '
             "then vmrag trust && vmrag pin && git commit -am MESSAGE)",
             remote=url,
         )
 
 
 def forget_remote(connection: Connection, remote: str) -> None:
-    """The remote with all that was known of its branches."""
-    name = _name(remote)
+    """Remove the remote with everything that is known of its branches."""
+    name = _doltlite_name(remote)
     if connection.execute("SELECT 1 FROM dolt_remotes WHERE name = ?", (name,)):
         connection.execute("SELECT dolt_remote('remove', ?)", (name,))
 
@@ -158,18 +166,21 @@ def list_remotes(connection: Connection) -> list[str]:
 
 
 def clone(connection: Connection, remote: str, url: str, branch: str, *, most: int) -> None:
-    """Fill a new, empty database from `url`, with one local branch, its default. `most`: as for
-    `fetch`.
+    """Fill a new, empty database from `url`, with one local branch, its default.
+
+    `most` is the same limit as in `fetch`.
     """
-    _bring(connection, url, most, "SELECT dolt_clone('--branch', ?, '--remote', ?, ?)", branch, _name(remote), url)
+    _fetch_with_limit(
+        connection, url, most, "SELECT dolt_clone('--branch', ?, '--remote', ?, ?)", branch, _doltlite_name(remote), url
+    )
 
 
-def _name(remote: str) -> str:
-    assert re.fullmatch(_NAME, remote)  # noqa: S101  `transport.address` makes them
+def _doltlite_name(remote: str) -> str:
+    assert re.fullmatch(_NAME, remote)  # noqa: S101  `transport.address` creates the names
     return _PREFIX + remote
 
 
-def _bring(connection: Connection, url: str, most: int, sql: str, *args: str) -> None:
+def _fetch_with_limit(connection: Connection, url: str, most: int, sql: str, *args: str) -> None:
     def check() -> None:
         grown = connection.path.stat().st_size - before
         if grown > most:
@@ -177,64 +188,69 @@ def _bring(connection: Connection, url: str, most: int, sql: str, *args: str) ->
         require_space(connection.path.parent, 0, "the remote's knowledge base")
 
     before = connection.path.stat().st_size
-    _remotely(connection, url, sql, *args, check=check)
+    _run_remotely(connection, url, sql, *args, check=check)
     if connection.path.stat().st_size - before > most:
         raise too_large_error(connection.path.stat().st_size - before, most)
 
 
-def _remotely(connection: Connection, url: str, sql: str, *args: str, check: Callable[[], None] = lambda: None) -> None:
+def _run_remotely(
+    connection: Connection, url: str, sql: str, *args: str, check: Callable[[], None] = lambda: None
+) -> None:
     try:
         connection.execute_long(sql, args, check=check)
     except EngineFailed as error:
         if (file := parse_file(url)) and is_too_long(file, most=DOLTLITE_PATH_BYTES):
             raise path_too_long(file, most=DOLTLITE_PATH_BYTES) from error
-        raise _failure(error, url) from error
+        raise _translate_error(error, url) from error
 
 
-def _failure(error: EngineFailed, url: str) -> VmragError:
-    """Doltlite reports the other side's errors as our own file's. A server's words are a
-    stranger's.
+def _translate_error(error: EngineFailed, url: str) -> VmragError:
+    """Return the error for a failed transfer. The server's message may be untrusted.
+
+    Doltlite reports errors of the remote as errors of our own file.
     """
     code = error.result_code & 0xFF
-    told = re.sub(r"[^ -~]+", " ", error.result_message)[:_MOST_SAID]
-    details = {"remote": url, "said": told}
+    message = re.sub(r"[^ -~]+", " ", error.result_message)[:_MOST_SAID]
+    details = {"remote": url, "said": message}
     if code == _UNAUTHORIZED:
-        hint = "Who runs the server must have the public half of your key: ls ~/.doltlite/creds"
-        return AuthenticationFailed(f"{url} did not let us in: {told}.", hint=hint, **details)
-    if code == _CONSTRAINT and "fast-forward" in told:
-        return RemoteMoved(f"{url} has moved on meanwhile; nothing was pushed.", hint="vmrag pull", **details)
+        hint = "give the server's administrator the public half of your key: ls ~/.doltlite/creds"
+        return AuthenticationFailed(f"{url} refused the login: {message}.", hint=hint, **details)
+    if code == _CONSTRAINT and "fast-forward" in message:
+        return RemoteMoved(f"{url} has changed since the last fetch; nothing was pushed.", hint="vmrag pull", **details)
     if code == _CONSTRAINT:
-        return _refusal(url, told, details)
-    if (code == _ERROR and "not found" in told) or not _may_be_there(url):
-        return RemoteMissing(f"There is no knowledge base at {url}.", hint="vmrag remote", **details)
+        return _rejected_error(url, message, details)
+    if (code == _ERROR and "not found" in message) or not _may_exist(url):
+        return RemoteMissing(f"no knowledge base found at {url}.", hint="vmrag remote", **details)
     served = url.startswith("http")
     if code in _DAMAGED or (not served and code == _CANTOPEN):
         return RemoteDamaged(
-            f"The knowledge base at {url} is damaged, or is none. Nothing of it was taken.",
-            hint="vmrag remote (shows what is contacted)",
+            f"{url} does not hold a readable knowledge base; nothing was fetched.",
+            hint="check the address: vmrag remote",
             **details,
         )
-    return _of_server(told, url, details) if served else error
+    return _server_error(message, url, details) if served else error
 
 
-def _may_be_there(url: str) -> bool:
-    """False for a file that does not exist."""
+def _may_exist(url: str) -> bool:
+    """Return False for a file that does not exist."""
     return not url.startswith(_FILE) or Path(url.removeprefix(_FILE)).exists()
 
 
-def _of_server(told: str, url: str, details: Mapping[str, str]) -> VmragError:
-    if "failed to open remote" in told:
-        return RemoteInvalid(f"{url} is no address of a knowledge base.", hint="http://HOST:PORT/NAME", **details)
-    return RemoteUnreachable(f"{url} cannot be reached: {told}.", hint=f"See who answers: curl -sS {url}", **details)
+def _server_error(message: str, url: str, details: Mapping[str, str]) -> VmragError:
+    if "failed to open remote" in message:
+        return RemoteInvalid(
+            f"invalid address of a knowledge base: {url}.", hint="use the form http://HOST:PORT/NAME", **details
+        )
+    return RemoteUnreachable(f"cannot reach {url}: {message}.", hint=f"check the server: curl -sS {url}", **details)
 
 
-def _refusal(url: str, told: str, details: Mapping[str, str]) -> RemoteRejected:
-    if "default branch" in told:
+def _rejected_error(url: str, message: str, details: Mapping[str, str]) -> RemoteRejected:
+    if "default branch" in message:
         return RemoteRejected(
-            f"The KB branch {_DEFAULT!r} of a remote can be moved, but not deleted.",
-            hint=f"vmrag push --branch {_DEFAULT}   (… with --force takes from it what only the remote has)",
+            f"cannot delete the KB branch {_DEFAULT!r} of a remote; it can only be moved.",
+            hint=f"move it: vmrag push --branch {_DEFAULT}   (with --force, it loses revisions that only the remote has)",
             **details,
         )
     return RemoteRejected(
-        f"{url} does not take that: {told}.", hint="Ask who runs it what may be pushed there.", **details
+        f"{url} rejected the request: {message}.", hint="ask its administrator what may be pushed there", **details
     )

@@ -1,8 +1,7 @@
-"""The tables of each version of the schema, which version stands at a place, and what brings it to
-the next one.
+"""The tables of each version of the schema, the version at a place, and upgrades.
 
-A version, once released, never changes: revisions of it stay in every history. What is to differ is
-a new version, with the statements that turn the one before into it.
+A version, once released, never changes, because its revisions stay in every history. A change is a
+new version, with the statements that convert the previous version to it.
 """
 
 from __future__ import annotations
@@ -28,47 +27,48 @@ def create_tables(connection: Connection) -> None:
 
 
 def upgrade_tables(connection: Connection, needed: int) -> int:
-    """Bring the place where the connection stands to at least this version; returns the one that it
-    has then.
+    """Upgrade the connection's place to at least this version, and return the resulting version.
 
-    Call it in the transaction of the first write that an older version cannot hold. The same
-    statements make the same tables everywhere, so two upgrades merge.
+    Call this in the transaction of the first write that an older version cannot hold. The same
+    statements create the same tables everywhere, so two upgrades merge.
     """
-    found = read_version(connection)
-    for number in range(found + 1, needed + 1):
+    current = read_version(connection)
+    for number in range(current + 1, needed + 1):
         for statement in UPGRADES[number]:
             connection.execute(statement)
-    if found < needed:
+    if current < needed:
         connection.execute("UPDATE vmrag_meta SET value = ? WHERE key = 'schema_version'", (str(needed),))
-    return max(found, needed)
+    return max(current, needed)
 
 
 def describe_foreign_objects(connection: Connection, *, also: frozenset[SchemaObject] = frozenset()) -> str:
-    """What a place holds beside the tables of its version, or instead of them: any other table,
-    index, trigger, view or virtual table. Empty for nothing.
+    """Describe the first object that does not belong to the schema version of a place.
 
-    Some may be in `also`; and there may be nothing at all, as in anchors and before the first
-    revision. Raises `SchemaTooNew` where a newer program wrote it. Nothing else may be asked of a
-    place before: a table may stand there under the name of what is asked.
+    An object is a table, index, trigger, view or virtual table. The text is empty if all objects
+    belong there. Objects in `also` are allowed, and so is an empty place, such as an anchor or the
+    commit before the first revision. Raises `SchemaTooNew` if a newer program wrote it. Call this
+    before you read anything else from a place, because a foreign table may have our name for it.
     """
     rows = connection.execute("SELECT type, name, tbl_name, sql FROM sqlite_master")
-    found = {(str(kind), str(name), str(table), " ".join(split_words(str(sql)))) for kind, name, table, sql in rows}
-    if not found:
+    objects = {(str(kind), str(name), str(table), " ".join(split_words(str(sql)))) for kind, name, table, sql in rows}
+    if not objects:
         return ""
     try:
-        said = _stored_version(connection) if META_OBJECT in found else SCHEMA_VERSION
+        version = _stored_version(connection) if META_OBJECT in objects else SCHEMA_VERSION
     except RowsInvalid:
-        return "it does not say which version of the schema it has"
-    ours = OBJECTS[said]
-    if ours <= found <= ours | also:
+        return "it does not contain its schema version"
+    ours = OBJECTS[version]
+    if ours <= objects <= ours | also:
         return ""
-    kind, name = min(found.symmetric_difference(ours) - also)[:2]
-    what = terminal_text.escape_line(f"{kind} {name[:_MOST_SHOWN]!r}")  # both may be a stranger's words
-    return f"the {what} is not as version {said} of the schema has it"
+    kind, name = min(objects.symmetric_difference(ours) - also)[:2]
+    what = terminal_text.escape_line(f"{kind} {name[:_MOST_SHOWN]!r}")  # both may be untrusted text
+    return f"the {what} differs from version {version} of the schema"
 
 
 def require_known_schema(connection: Connection, where: str, *, also: frozenset[SchemaObject] = frozenset()) -> None:
-    """Raises `KnowledgeRefused`, which says `where` it is, for what is `strange`."""
+    """Raise `KnowledgeRefused`, with `where` in the message, for what `describe_foreign_objects`
+    finds.
+    """
     if odd := describe_foreign_objects(connection, also=also):
         from vmrag_link.engines import inspection
 
@@ -76,20 +76,20 @@ def require_known_schema(connection: Connection, where: str, *, also: frozenset[
 
 
 def schemas_differ(connection: Connection, one: str, other: str) -> bool:
-    """Whether two revisions differ in anything that `strange` looks at, by their tables, indexes,
-    triggers and views, and the version that they say they have.
+    """Return whether two revisions differ in anything that `describe_foreign_objects` reads.
 
-    Asked where the connection stands, which must be at tables of ours.
+    These are their tables, indexes, triggers and views, and the version that they state. The
+    connection must be at a place with our tables.
     """
     objects = connection.execute("SELECT 1 FROM dolt_schema_diff(?, ?) LIMIT 1", (one, other))
     return bool(objects or connection.execute("SELECT 1 FROM dolt_diff_vmrag_meta(?, ?) LIMIT 1", (one, other)))
 
 
 def read_version(connection: Connection) -> int:
-    """The schema's version where the connection stands; 0 before there was one (the engine's own
-    initial commit).
+    """Return the schema's version at the connection's place, or 0 for the engine's own initial
+    commit.
 
-    Raises `SchemaTooNew` when a newer program wrote it, `RowsInvalid` where it is no number.
+    Raises `SchemaTooNew` if a newer program wrote it, and `RowsInvalid` if it is not a number.
     """
     if not connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'vmrag_meta'"):
         return 0
@@ -98,32 +98,32 @@ def read_version(connection: Connection) -> int:
 
 def _stored_version(connection: Connection) -> int:
     rows = connection.execute("SELECT value FROM vmrag_meta WHERE key = 'schema_version'")
-    said = re.fullmatch(_VERSION, str(rows[0][0])) if rows else None
-    if said is None:
-        raise RowsInvalid(f"The knowledge base {connection.path} does not say which schema it has.", hint=ROWS_HINT)
-    found = int(said[0])
-    if found > SCHEMA_VERSION:
+    match = re.fullmatch(_VERSION, str(rows[0][0])) if rows else None
+    if match is None:
+        raise RowsInvalid(f"the knowledge base {connection.path} does not contain its schema version.", hint=ROWS_HINT)
+    version = int(match[0])
+    if version > SCHEMA_VERSION:
         raise SchemaTooNew(
-            f"The knowledge base has schema version {found}; this program knows versions up to {SCHEMA_VERSION}.",
-            hint="Install a newer vmrag-link: python -m pip install --upgrade vmrag-link",
-            found=found,
+            f"the knowledge base has schema version {version}; this program supports versions up to {SCHEMA_VERSION}.",
+            hint="install a newer vmrag-link: python -m pip install --upgrade vmrag-link",
+            found=version,
             known=SCHEMA_VERSION,
         )
-    return found
+    return version
 
 
 def is_dirty(connection: Connection) -> bool:
-    """Whether the branch on which the connection stands has uncommitted rows."""
+    """Return whether the connection's branch has uncommitted rows."""
     return bool(connection.execute("SELECT 1 FROM dolt_status LIMIT 1"))
 
 
 def commit(connection: Connection, message: str, author: str, date: str, *options: str) -> str:
-    """Commit everything where the connection stands; returns the revision."""
+    """Commit everything at the connection's place and return the revision."""
     texts = (
         *options,
-        require_storable(message, "The message"),
-        require_storable(author, "The author"),
-        require_storable(date, "The date"),
+        require_storable(message, "the message"),
+        require_storable(author, "the author"),
+        require_storable(date, "the date"),
     )
     rows = connection.execute(
         f"SELECT dolt_commit('-A', {'?, ' * len(options)}'-m', ?, '--author', ?, '--date', ?)", texts
@@ -133,10 +133,10 @@ def commit(connection: Connection, message: str, author: str, date: str, *option
 
 
 # Texts compare as bytes (SQLite's default collation) and have no length limit; VARCHAR and LONGTEXT
-# say what Dolt needs. WITHOUT ROWID: rows are stored by their key alone, so that equal contents
-# have equal hashes however they were written. No NOT NULL: every merge would look for it in all
-# rows (35 ms instead of 1 at 50,000). What is stored are records, without nulls. No UNIQUE beside
-# the keys: two branches may each have added a row, and a merge must lose neither.
+# are the types for Dolt. WITHOUT ROWID: rows are stored by their key alone, so that equal contents
+# have equal hashes however they were written. No NOT NULL: every merge would check it in all
+# rows (35 ms instead of 1 at 50,000), and records have no nulls. No UNIQUE besides
+# the keys: two branches may each have added a row, and a merge must keep both.
 _META = "CREATE TABLE vmrag_meta(key VARCHAR(255) PRIMARY KEY, value LONGTEXT) WITHOUT ROWID"
 _COLLECTIONS = """CREATE TABLE collections(
         collection_name VARCHAR(255) PRIMARY KEY,
@@ -169,13 +169,13 @@ _OTHERS = (
 
 STATEMENTS: Mapping[int, tuple[str, ...]] = {
     1: (_META, _COLLECTIONS, _DOCUMENTS),
-    # As the engine writes a table to which a column was added.
+    # This is the engine's form of a table to which a column was added.
     2: (_META, _COLLECTIONS.replace(") WITHOUT", f", {_IMPORT_BASE}) WITHOUT"), _DOCUMENTS, *_OTHERS),
 }
-"""What makes the tables of a version."""
+"""The statements that create the tables of a version."""
 
 UPGRADES: Mapping[int, tuple[str, ...]] = {2: (f"ALTER TABLE collections ADD COLUMN {_IMPORT_BASE}", *_OTHERS)}
-"""What makes the tables of a version from those of the version before."""
+"""The statements that convert the tables of the previous version to this version."""
 
 SchemaObject = tuple[str, str, str, str]
 """A row of `sqlite_master`: type, name, table, and its statement with single spaces."""
@@ -184,23 +184,27 @@ _BLANKS = r"[ \t\n\f\r]+"
 
 
 def split_words(sql: str) -> list[str]:
-    """A statement between what SQL takes for blanks; to Python other characters are, too, with
-    which a name may begin.
+    """Split a statement at SQL's blanks.
+
+    Python also treats other characters as blanks, with which a name may begin.
     """
     return [word for word in re.split(_BLANKS, sql) if word]
 
 
 def parse_objects(*statements: str) -> frozenset[SchemaObject]:
-    """What these statements, of the kinds that ours are, make."""
-    found = []
+    """Return the objects that these statements create.
+
+    Only our kinds of statements are supported.
+    """
+    objects = []
     for statement in statements:
         parts = split_words(statement.replace("IF NOT EXISTS ", ""))
         name, table = parts[2].partition("(")[0], parts[4 if parts[1] == "INDEX" else 2].partition("(")[0]
-        found.append((parts[1].lower(), name, table, " ".join(parts)))
-    return frozenset(found)
+        objects.append((parts[1].lower(), name, table, " ".join(parts)))
+    return frozenset(objects)
 
 
 OBJECTS = {version: parse_objects(*statements) for version, statements in STATEMENTS.items()}
-"""What `sqlite_master` holds at a revision of a version."""
+"""The contents of `sqlite_master` at a revision of a version."""
 
-META_OBJECT = next(each for each in OBJECTS[SCHEMA_VERSION] if each[1] == "vmrag_meta")
+META_OBJECT = next(row for row in OBJECTS[SCHEMA_VERSION] if row[1] == "vmrag_meta")

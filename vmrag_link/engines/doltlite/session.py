@@ -18,24 +18,24 @@ from vmrag_link.models import At, KbBranch, WorkingSet
 from vmrag_link.paths import read_file_stamp
 
 MAX_IDLE = 2
-"""Connections for reading that stay open: a sync reads both ends of a difference several times."""
+"""Number of read connections that stay open: a sync reads both ends of a difference several times.
+"""
 
 
 COMPACTED_NAME = "compacted"
-"""Holds the size in bytes that the file had after it was last compacted."""
+"""The file with the size in bytes that the knowledge base had after it was last compacted."""
 
 COMPACT_BYTES = 4_000_000
 
 
 class DoltliteSession(BaseSession[Connection]):
-    """`main` stays open for revisions and branches. It cannot write. `writer` is opened when a
-    branch changes.
+    """An open knowledge base. `main` stays open for revisions and branches, and cannot write.
 
-    Documents are read and written through a connection of their own, opened at their revision or
-    branch. The last ones that were read stay open. A revision never moves. A connection that was
-    open while another one moved its branch continues to show the old rows, so one at a branch is
-    used again only if nobody has written to the file since. Each new connection is checked for
-    tables that are not ours (0.1 ms), because a fetch can bring anything.
+    Documents are read and written through separate connections, opened at their revision or branch.
+    The last ones that were read stay open. A revision never moves. A connection that was open while
+    another one moved its branch continues to show the old rows, so a connection at a branch is
+    reused only if nothing wrote to the file since. Each new connection is checked for tables that
+    are not ours (0.1 ms), because a fetch can bring anything.
     """
 
     engine = "doltlite"
@@ -59,7 +59,7 @@ class DoltliteSession(BaseSession[Connection]):
     def watch_writes(self) -> Iterator[None]:
         before = read_file_stamp(self.file)
         yield
-        # Unchanged, it may end with what a killed writer left, which the next one cuts off.
+        # An unchanged file may end with data of a killed writer, which the next one cuts off.
         if read_file_stamp(self.file) != before:
             extent.note_length(self.file)
 
@@ -67,16 +67,18 @@ class DoltliteSession(BaseSession[Connection]):
 
     @property
     def writer(self) -> Connection:
-        """A connection that changes branches, remotes and the file as a whole."""
+        """The connection that changes branches, remotes and the file as a whole, opened on first
+        use.
+        """
         if self._writer is None:
             self._writer = Connection(self.file, timeout=self._lock_timeout, longest=self.limits.text_bytes)
         return self._writer
 
     def _open_main(self) -> Connection:
-        """Open a connection that cannot write, at the beginning of the knowledge base. Opened for
-        writing, an empty or zeroed file would become a new database.
+        """Open a connection that cannot write, at the beginning of the knowledge base.
 
-        Raise `EngineFailed` for a file that was not written by this program, `KnowledgeRefused`,
+        A connection that can write would turn an empty or zeroed file into a new database. Raises
+        `EngineFailed` for a file that this program did not write, `KnowledgeRefused` and
         `SchemaTooNew`.
         """
         connection = Connection(self.file, access="read", timeout=self._lock_timeout, longest=self.limits.text_bytes)
@@ -90,13 +92,13 @@ class DoltliteSession(BaseSession[Connection]):
     def _require_knowledge_base(self, connection: Connection) -> None:
         if not schema.read_version(connection):
             raise EngineFailed(f"{self.file} is not a knowledge base: its tables are missing.", hint=FETCH_AGAIN)
-        schema.require_known_schema(connection, f"The beginning of {self.file}")
+        schema.require_known_schema(connection, f"the first revision of {self.file}")
 
     def open_connection(self, at: str | None, *, with_links: bool = False) -> Connection:
-        """Open one at a revision or a branch; None is the default branch, which is the root's.
+        """Open a connection at a revision or a branch; None is the default branch, the root's.
 
-        Everything that is read or written goes through here. Raises `KnowledgeRefused` where there
-        is anything but our tables (`with_links`: and that of links). A revision is checked once.
+        All reading and writing uses it. Raises `KnowledgeRefused` for a place with anything except
+        our tables (`with_links`: and that of links). A revision is checked once.
         """
         connection = Connection(self.file, at=at, timeout=self._lock_timeout, longest=self.limits.text_bytes)
         with_links = with_links or at == LINKS_BRANCH
@@ -105,7 +107,7 @@ class DoltliteSession(BaseSession[Connection]):
             try:
                 also = history.LINK_OBJECTS if with_links else frozenset()
                 schema.require_known_schema(
-                    connection, f"Revision {at[:12]}" if is_revision else f"Branch {at!r}", also=also
+                    connection, f"revision {at[:12]}" if is_revision else f"branch {at!r}", also=also
                 )
             except BaseException:
                 connection.close()
@@ -116,22 +118,26 @@ class DoltliteSession(BaseSession[Connection]):
 
     @contextlib.contextmanager
     def open_reader(self, at: At) -> Iterator[Connection]:
-        """As `connection`, for the block. Raises `RevisionMissing` or `BranchMissing` besides."""
-        opened = self._opened(at)
+        """Open a connection for the block, or reuse one.
+
+        Raises `RevisionMissing`, `BranchMissing` and `KnowledgeRefused`.
+        """
+        opened = self._take_connection(at)
         try:
             yield opened[0]
-        except GeneratorExit:  # what is read row by row was left before its end
-            self._keep(at, opened)
+        except GeneratorExit:  # the caller stopped reading before the end
+            self._keep_idle(at, opened)
             raise
         except BaseException:
             opened[0].close()
             raise
-        self._keep(at, opened)
+        self._keep_idle(at, opened)
 
-    def _keep(self, at: At, opened: tuple[Connection, Stamp]) -> None:
-        """Keep a connection for the next who reads there.
+    def _keep_idle(self, at: At, opened: tuple[Connection, Stamp]) -> None:
+        """Keep a connection for the next reader of the same place.
 
-        Not one on which a statement still streams, nor if a block within its block has left one.
+        Close it instead if a statement still streams on it, or if a nested block has already left
+        one.
         """
         if opened[0].statements or at in self._idle:
             opened[0].close()
@@ -140,8 +146,8 @@ class DoltliteSession(BaseSession[Connection]):
         if len(self._idle) > MAX_IDLE:
             self._idle.pop(next(iter(self._idle)))[0].close()
 
-    def _opened(self, at: At) -> tuple[Connection, Stamp]:
-        """One that lies idle, or a new one; with what the file looked like before it was opened."""
+    def _take_connection(self, at: At) -> tuple[Connection, Stamp]:
+        """Return an idle or a new connection, with the stamp of the file before it was opened."""
         now = read_doltlite_stamp(self.folder)
         idle = self._idle.pop(at, None)
         if isinstance(at, WorkingSet):
@@ -154,11 +160,10 @@ class DoltliteSession(BaseSession[Connection]):
         return idle or (self.open_connection(at), now)
 
     def has_tables_of_root(self, *revisions: str) -> bool:
-        """Return whether these have the tables of the root, which were checked when the session was
-        opened, and nothing else: then `main` can compare them. To open each takes a hundred times
-        as long.
+        """Return whether these revisions have exactly the tables of the root.
 
-        Raises `RevisionMissing`.
+        The root's tables were checked when the session was opened, so `main` can compare these
+        revisions. Opening each one takes a hundred times as long. Raises `RevisionMissing`.
         """
         unchecked = [revision for revision in revisions if revision not in self._comparable]
         history.require_revisions(self.main, *unchecked)
@@ -169,7 +174,7 @@ class DoltliteSession(BaseSession[Connection]):
         return True
 
     def require_readable(self, at: At) -> None:
-        """Raises what `reading` raises."""
+        """Raise the error of `open_reader`, if any."""
         with self.open_reader(at):
             pass
 
@@ -181,8 +186,8 @@ class DoltliteSession(BaseSession[Connection]):
     def branch_transaction(self, branch: str, purpose: str, expected: str) -> Iterator[Connection]:
         with self.write_lock(purpose):
             self.require_head(branch, expected)
-            # Closed under the lock: closing writes, and `watched` notes the length of the file.
-            with self._opened(WorkingSet(branch))[0] as connection, connection.transaction():
+            # Close it under the lock: closing writes, and `watch_writes` notes the length.
+            with self._take_connection(WorkingSet(branch))[0] as connection, connection.transaction():
                 schema.read_version(connection)
                 yield connection
 
@@ -209,10 +214,11 @@ class DoltliteSession(BaseSession[Connection]):
         return history.read_parents(self.main, revision)
 
     def compact_if_grown(self) -> None:
-        """Opening reads what was appended, a millisecond a megabyte.
+        """Compact the file if it has grown much: opening it reads what was appended, 1 ms per
+        megabyte.
 
-        Whatever our own branches ever stood at is anchored, so it stays. A size that cannot be
-        noted is no reason to fail: the revision is committed.
+        Everything that our own branches ever pointed to is anchored, so it stays. A failure to note
+        the size is ignored, because the revision is committed.
         """
         note = self.folder / COMPACTED_NAME
         with (
@@ -249,14 +255,14 @@ class DoltliteSession(BaseSession[Connection]):
         return history.find_branch(self.main, name)
 
     def set_branch(self, name: str, to: str) -> None:
-        there = self.find_branch(name) is not None
-        self.writer.execute("SELECT dolt_branch('-f', ?, ?)" if there else "SELECT dolt_branch(?, ?)", (name, to))
+        exists = self.find_branch(name) is not None
+        self.writer.execute("SELECT dolt_branch('-f', ?, ?)" if exists else "SELECT dolt_branch(?, ?)", (name, to))
 
     def drop_branch(self, name: str) -> None:
         self.writer.execute("SELECT dolt_branch('-D', ?)", (name,))
 
     def join_histories(self, head: str, revision: str, message: str) -> str:
-        """Takes 5-10 ms and a few KB, whatever the revision holds."""
+        """Takes 5-10 ms and a few KB, however large the revision is."""
         with unfinished_branch(self.writer, revision, self.open_connection) as connection:
             with connection.transaction():
                 for (table,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'"):
@@ -266,7 +272,7 @@ class DoltliteSession(BaseSession[Connection]):
             connection.execute("SELECT dolt_reset('--soft', ?)", (head,))
             _commit_all(connection, message)
             connection.execute("SELECT dolt_merge('--no-ff', '-m', ?, ?)", (message, emptied))
-            return _head(connection)
+            return _read_head(connection)
 
     def collect_garbage(self) -> None:
         with self.write_lock("collect garbage"):
@@ -275,18 +281,17 @@ class DoltliteSession(BaseSession[Connection]):
             extent.forget_length(self.file)
             self.writer.execute_long("SELECT dolt_gc()")
             extent.note_length(self.file)
-            self.main.close()  # of the file that was replaced
+            self.main.close()  # it is open at the replaced file
             self.main = self._open_main()
-        permissions.apply_folder_mode(self.folder)  # it is a new file
+        permissions.apply_folder_mode(self.folder)  # the file is new
 
 
 @contextlib.contextmanager
 def unfinished_branch(writer: Connection, revision: str, connect: Callable[[str], Connection]) -> Iterator[Connection]:
-    """A connection on the branch, which is made at the revision and dropped at the end. Do not
-    nest.
+    """Create `UNFINISHED_BRANCH` at a revision, open a connection on it, and drop it at the end.
 
-    The caller holds the write lock until the result is anchored. `connect` opens a connection on a
-    branch.
+    Do not nest. The caller holds the write lock until the result is anchored. `connect` opens a
+    connection on a branch.
     """
     drop_unfinished(writer)
     writer.execute("SELECT dolt_branch(?, ?)", (UNFINISHED_BRANCH, revision))
@@ -298,17 +303,17 @@ def unfinished_branch(writer: Connection, revision: str, connect: Callable[[str]
 
 
 def drop_unfinished(writer: Connection) -> None:
-    """Remove the branch, if a kill has left it. The caller holds the write lock."""
+    """Remove the branch if a kill has left it. The caller holds the write lock."""
     if writer.execute("SELECT 1 FROM dolt_branches WHERE name = ?", (UNFINISHED_BRANCH,)):
         writer.execute("SELECT dolt_branch('-D', ?)", (UNFINISHED_BRANCH,))
 
 
 def _commit_all(connection: Connection, message: str) -> str:
-    """The head afterwards; what is equal to its parent is not committed."""
+    """Commit all changes, unless there are none, and return the head."""
     connection.execute("SELECT dolt_commit('-A', '--skip-empty', '-m', ?)", (message,))
-    return _head(connection)
+    return _read_head(connection)
 
 
-def _head(connection: Connection) -> str:
+def _read_head(connection: Connection) -> str:
     head: str = connection.execute("SELECT dolt_hashof('HEAD')")[0][0]
     return head

@@ -1,5 +1,7 @@
-"""Knowledge bases and remotes: making one in a folder, all of it or nothing, whatever happens
-meanwhile; fetching and pushing. The contracts are those of `engines.base.Engine`.
+"""Creating and cloning knowledge bases, fetching and pushing.
+
+A knowledge base is created completely or not at all, even if the process is killed.
+`engines.base.Engine` documents the contracts.
 """
 
 from __future__ import annotations
@@ -29,9 +31,10 @@ from vmrag_link.models import Row
 
 
 def create_file(folder: Path, *, author: str, date: str, origin: str = "") -> None:
-    """Make a knowledge base whose first revision, `vmrag_root`'s head, holds the empty tables.
+    """Create a knowledge base whose first revision, the head of `vmrag_root`, holds the empty
+    tables.
 
-    `origin`: see `opening.create`.
+    `origin`: see `opening.create_engine`.
     """
 
     def fill(connection: Connection) -> None:
@@ -44,22 +47,27 @@ def create_file(folder: Path, *, author: str, date: str, origin: str = "") -> No
             schema.create_tables(connection)
             schema.commit(connection, "Create the knowledge base", author, date)
 
-    _make(folder, fill)
+    _install_file(folder, fill)
 
 
 def clone_file(folder: Path, remote: str, url: str, limits: Limits) -> None:
-    """Make a knowledge base of what `url` holds; its branches are those of the remote."""
+    """Create a knowledge base from the contents at `url`. Its branches are heads of the remote."""
 
     def fill(connection: Connection) -> None:
         inspection.require_room(url, connection.path, limits)
         remotes.clone(connection, remote, url, ROOT_BRANCH, most=limits.file_bytes)
-        inspection.require_sound_heads(connection.path, remotes.read_heads(connection, remote), known={}, limits=limits)
+        inspection.require_sound_heads(
+            connection.path, remotes.read_heads(connection, remote), checked_heads={}, limits=limits
+        )
 
-    _make(folder, fill)
+    _install_file(folder, fill)
 
 
-def _make(folder: Path, fill: Callable[[Connection], None]) -> None:
-    """Raises `AlreadyInitialized`. A kill leaves no knowledge base, a failure no trace."""
+def _install_file(folder: Path, fill: Callable[[Connection], None]) -> None:
+    """Let `fill` create a database in an empty folder, and move it to `folder`.
+
+    Raises `AlreadyInitialized`. A kill leaves no knowledge base, and a failure leaves no files.
+    """
     path, unfinished = folder / DOLTLITE_FILE, folder / CREATING_NAME
     with (
         translate_os_errors(folder),
@@ -67,7 +75,7 @@ def _make(folder: Path, fill: Callable[[Connection], None]) -> None:
     ):
         if path.exists():
             raise already_exists_error(folder)
-        import shutil  # not for every opening
+        import shutil  # not needed to open a knowledge base
 
         shutil.rmtree(unfinished, ignore_errors=True)
         permissions.make_folder(unfinished)
@@ -75,11 +83,11 @@ def _make(folder: Path, fill: Callable[[Connection], None]) -> None:
             with Connection(unfinished / DOLTLITE_FILE, access="create") as connection:
                 fill(connection)
             permissions.apply_folder_mode(unfinished)
-            # The engine's lock file goes first: a kill after the rename leaves an empty folder.
+            # Delete the engine's lock file first: a kill after the rename leaves an empty folder.
             for other in unfinished.iterdir():
                 if other.name != DOLTLITE_FILE:
                     other.unlink()
-            extent.forget_length(path)  # of a file that was here before
+            extent.forget_length(path)  # left from a previous file
             (folder / UNCOMMITTED_NAME).unlink(missing_ok=True)
             (unfinished / DOLTLITE_FILE).rename(path)
         finally:
@@ -95,16 +103,16 @@ _PARENTS = """
 
 def fetch(session: DoltliteSession, remote: str, url: str) -> None:
     with session.write_lock(f"fetch from {remote}"), session.open_connection(None) as connection:
-        _fetch(session, connection, remote, url)
+        _fetch_locked(session, connection, remote, url)
 
 
 def push(session: DoltliteSession, remote: str, url: str, heads: Mapping[str, str], *, force: bool) -> None:
     remotes.require_file(url)
     with session.write_lock(f"push to {remote}"), session.open_connection(None) as connection:
         if remotes.read_heads(connection, remote) and not remotes.is_registered_at(connection, remote, url):
-            with contextlib.suppress(RemoteMissing):  # its copy here was moved: what it has stays known
-                _fetch(session, connection, remote, url)
-        refresh = functools.partial(_fetch, session, connection, remote, url) if force else None
+            with contextlib.suppress(RemoteMissing):  # the local copy was moved; keep its heads
+                _fetch_locked(session, connection, remote, url)
+        refresh = functools.partial(_fetch_locked, session, connection, remote, url) if force else None
         remotes.push(connection, remote, url, heads, refresh=refresh)
 
 
@@ -113,18 +121,18 @@ def forget_remote(session: DoltliteSession, remote: str) -> None:
         remotes.forget_remote(connection, remote)
 
 
-def _fetch(session: DoltliteSession, connection: Connection, remote: str, url: str) -> None:
-    known, there = remotes.read_heads(connection, remote), remotes.peek_heads(url)
+def _fetch_locked(session: DoltliteSession, connection: Connection, remote: str, url: str) -> None:
+    known_heads, remote_heads = remotes.read_heads(connection, remote), remotes.peek_heads(url)
     inspection.require_room(url, connection.path, session.limits)
-    if there is not None and (file := remotes.parse_file(url)):
-        inspection.require_sound_heads(file, there, known=known, limits=session.limits)
+    if remote_heads is not None and (file := remotes.parse_file(url)):
+        inspection.require_sound_heads(file, remote_heads, checked_heads=known_heads, limits=session.limits)
     try:
         remotes.fetch(connection, remote, url, most=session.limits.file_bytes)
-        if there is None:  # a server shows nothing before it has sent it
+        if remote_heads is None:  # a server only lists what it has sent
             heads = remotes.read_heads(connection, remote)
-            inspection.require_sound_heads(connection.path, heads, known=known, limits=session.limits)
+            inspection.require_sound_heads(connection.path, heads, checked_heads=known_heads, limits=session.limits)
     except (KnowledgeRefused, FileSystemError):
-        session.anchor_sound_heads(known.values())
+        session.anchor_sound_heads(known_heads.values())
         remotes.forget_remote(connection, remote)
         session.collect_garbage()
         raise
@@ -135,26 +143,26 @@ def vet_revisions(
     url: str,
     revisions: Sequence[str],
     *,
-    known: Iterable[str],
+    known_heads: Iterable[str],
     into: Path,
     limits: Limits,
     sound: Callable[[Row], None],
 ) -> list[str]:
-    """See `Engine.vet`. What is new is copied first: what is looked at is what will be taken."""
-    root, here = session.read_known_history(known)
+    """See `Engine.vet_revisions`. New revisions are copied first, and then the copy is checked."""
+    root, known_revisions = session.read_known_history(known_heads)
     file = remotes.parse_file(url)
-    assert file is not None  # noqa: S101  `transport.quarantine` makes it
+    assert file is not None  # noqa: S101  `transport.quarantine` creates a file
     try:
         with Connection(file, access="read", longest=limits.text_bytes) as connection:
             _require_whole(connection)
             if not history.revision_exists(connection, root):
                 raise engine_inspection.vetting_error(engine_inspection.UNRELATED)
-            there = [
+            arrived = [
                 revision
                 for revision in revisions
-                if revision not in here and history.revision_exists(connection, revision)
+                if revision not in known_revisions and history.revision_exists(connection, revision)
             ]
-            new = _new(connection, there, here, limits)
+            new = _collect_new_ancestors(connection, arrived, known_revisions, limits)
     except EngineFailed as error:
         raise engine_inspection.vetting_error(
             inspection.DoltliteInspector(file, limits).describe_error(error)
@@ -167,20 +175,25 @@ def vet_revisions(
 
 
 def _require_whole(connection: Connection) -> None:
-    """Every piece is the one that its hash names: so what is known by name is known by content."""
+    """Require that every chunk matches the hash that names it.
+
+    So a revision that is known by its hash has known contents.
+    """
     if connection.execute_long("PRAGMA integrity_check") != [("ok",)]:
         raise engine_inspection.vetting_error("its file is damaged")
 
 
-def _new(connection: Connection, revisions: Sequence[str], known: Collection[str], limits: Limits) -> ParentMap:
-    """What is not known of these revisions and their ancestors."""
-    found: dict[str, tuple[str, ...]] = {}
-    left = set(revisions)
-    while left:
-        layer: dict[str, tuple[str, ...]] = dict.fromkeys(left, ())
-        for revision, parent in connection.stream(_PARENTS, (json.dumps(sorted(left)),)):
+def _collect_new_ancestors(
+    connection: Connection, revisions: Sequence[str], known_revisions: Collection[str], limits: Limits
+) -> ParentMap:
+    """Return those of the revisions and their ancestors that are not known, with their parents."""
+    ancestors: dict[str, tuple[str, ...]] = {}
+    unread = set(revisions)
+    while unread:
+        layer: dict[str, tuple[str, ...]] = dict.fromkeys(unread, ())
+        for revision, parent in connection.stream(_PARENTS, (json.dumps(sorted(unread)),)):
             layer[revision] += (parent,) if parent else ()
-        found |= layer
-        engine_inspection.require_descent(found, limits)
-        left = {parent for parents in layer.values() for parent in parents} - found.keys() - set(known)
-    return found
+        ancestors |= layer
+        engine_inspection.require_descent(ancestors, limits)
+        unread = {parent for parents in layer.values() for parent in parents} - ancestors.keys() - set(known_revisions)
+    return ancestors

@@ -1,4 +1,4 @@
-"""Writing rows and committing them. The contracts are those of `engines.base.Engine`."""
+"""Writing rows. `engines.base.Engine` documents the contracts."""
 
 from __future__ import annotations
 
@@ -14,35 +14,38 @@ from vmrag_link.errors import EngineFailed
 
 
 def store_rows(connection: Connection, rows: Write) -> None:
-    """Change the rows where the connection stands; call it in a transaction."""
+    """Change the rows at the connection's place. Call this in a transaction."""
     version = schema.upgrade_tables(connection, rows.schema_version)
     twins, logical_twins = logical.find_twins(rows.put_documents)
-    gone = reading.DoltliteRows(connection).group_removed_ids(
+    removed = reading.DoltliteRows(connection).group_removed_ids(
         [*rows.remove_documents, *logical_twins], rows.remove_collections
     )
-    for table, ids in gone.items():
-        _remove(connection, table, ids)
+    for table, ids in removed.items():
+        _delete_rows(connection, table, ids)
     for name in rows.remove_collections:
         connection.execute("DELETE FROM documents WHERE collection_name = ?", (name,))
-        _remove(connection, COLLECTIONS, [name])
+        _delete_rows(connection, COLLECTIONS, [name])
     connection.executemany(
         "DELETE FROM documents WHERE collection_name = ? AND doc_id = ?", [*rows.remove_documents, *twins]
     )
-    _put(connection, COLLECTIONS, version, map(records.collection_row, rows.put_collections))
+    _put_rows(connection, COLLECTIONS, version, map(records.collection_row, rows.put_collections))
     for table, documents in logical.group_by_table(rows.put_documents):
-        _put(connection, table, version, map(records.document_row, documents))
+        _put_rows(connection, table, version, map(records.document_row, documents))
     if version >= PROJECTS.since:
-        _remove(connection, PROJECTS, rows.remove_projects)
-        _put(connection, PROJECTS, version, map(records.project_row, rows.put_projects))
+        _delete_rows(connection, PROJECTS, rows.remove_projects)
+        _put_rows(connection, PROJECTS, version, map(records.project_row, rows.put_projects))
 
 
-def _remove(connection: Connection, table: Table, keys: Iterable[str]) -> None:
+def _delete_rows(connection: Connection, table: Table, keys: Iterable[str]) -> None:
     sql = f"DELETE FROM {table.name} WHERE {table.columns[0]} = ?"  # noqa: S608  our own names
     connection.executemany(sql, ((key,) for key in keys))
 
 
-def _put(connection: Connection, table: Table, version: int, rows: Iterable[tuple[Value, ...]]) -> None:
-    """Insert or replace rows; what a version of the schema lacks is at their end, and empty."""
+def _put_rows(connection: Connection, table: Table, version: int, rows: Iterable[tuple[Value, ...]]) -> None:
+    """Insert or replace rows.
+
+    Columns that a schema version lacks are at the end of a row, and empty.
+    """
     columns = table.columns_in(version)
     marks = ", ".join("?" * len(columns))
     sql = f"INSERT OR REPLACE INTO {table.name}({', '.join(columns)}) VALUES ({marks})"  # noqa: S608  our own names
