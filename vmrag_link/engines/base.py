@@ -39,9 +39,7 @@ KEEP_BRANCH = "vmrag_keep"
 ROOT_BRANCH = "vmrag_root"
 LINKS_BRANCH = "vmrag_links"
 MIGRATED_BRANCH = "vmrag_migrated"
-"""The branch that maps revisions of a previous engine to revisions of this one
-(`engines.migrated`).
-"""
+"""The branch that maps the revisions of a previous engine to ours (`engines.migrated`)."""
 VECTORS_BRANCH = "vmrag_vectors"
 """The branch with the vectors that a Chroma server serves (`sync.shared_vectors`).
 
@@ -68,8 +66,10 @@ _ROOT_DEPTH = 2
 DOLTLITE_FILE = "kb.doltlite"
 DOLT_FOLDER = ".dolt"
 SERVER_FILE = "server.json"
-"""The names that make a folder a knowledge base: the file of the embedded engine, the folder of
-Dolt, or a note that it is a database of a running Dolt server.
+"""Names of which one makes a folder a knowledge base.
+
+They are the file of the embedded engine, the folder of Dolt, and a note that it is a database of a
+running Dolt server.
 """
 
 LOCK_NAME = "write.lock"
@@ -82,20 +82,20 @@ Without it no branch has uncommitted rows. Shell scripts test for it.
 """
 
 ASIDE_PREFIX = "vmrag/wip/"
-"""The prefix of branches that hold uncommitted documents of a KB branch that conflict with a moved
-pin.
+"""The prefix of branches with stashed documents.
+
+They were uncommitted on a KB branch and conflict with a moved pin.
 """
 
 CARRIED_SUFFIX = ".carried"
-"""The suffix of branches that remember changes which a revision already contains (see
-`merging.replay`).
+"""The suffix of branches that remember changes.
+
+A revision already contains these changes (see `merging.replay`).
 """
 
 
 def has_remembered_changes(engine: Engine) -> bool:
-    """Return whether a branch remembers uncommitted changes of any KB branch (see
-    `merging.replay`).
-    """
+    """Return whether any branch remembers uncommitted changes (see `merging.replay`)."""
     return any(is_memory_branch(branch.name) for branch in engine.list_branches())
 
 
@@ -166,7 +166,7 @@ def list_revisions_ahead(engine: Engine, revision: str, other: str) -> list[Revi
         else:
             infos[next_parent] = infos.get(next_parent) or engine.read_revision(next_parent)
             stack.append(next_parent)
-    return [info for visited_revision, info in visited.items() if visited_revision not in common]
+    return [info for info in visited.values() if info.revision not in common]
 
 
 def is_readable(engine: Engine, revision: str) -> bool:
@@ -206,8 +206,8 @@ class Write(Record, frozen=True):
         needs_version_2 = (
             self.put_projects
             or any(
-                put_collection.import_base or put_collection.chunking.strategy != "characters"
-                for put_collection in self.put_collections
+                collection.import_base or collection.chunking.strategy != "characters"
+                for collection in self.put_collections
             )
             or any(document.table != "documents" for document in listed)
         )
@@ -268,15 +268,15 @@ class Engine(Protocol):
 
     @property
     def shared(self) -> bool:
-        """True if the knowledge base is on a server, which may also hold branches of other
-        repositories.
+        """True if the knowledge base is on a server.
+
+        Then it may also hold branches of other repositories.
         """
 
     def close(self) -> None: ...
 
     def find_damage(self) -> str:
-        """Run the engine's own check of all data; return a sentence, or an empty text if it is
-        sound.
+        """Check all data with the engine. Return a sentence, or an empty text if it is sound.
 
         Takes 2 ms per megabyte.
         """
@@ -284,7 +284,7 @@ class Engine(Protocol):
     # -- writing is serialised: one write lock per knowledge base, re-entrant within an instance ---
 
     def write_lock(self, purpose: str, *, timeout: float | None = None) -> AbstractContextManager[None]:
-        """Hold the write lock. `purpose` completes "cannot ..." in the message for others.
+        """Hold the write lock. `purpose` completes "Cannot …" in the message for other writers.
 
         Raises `Busy`, with the holder, after `timeout` seconds (default: the engine's timeout).
         Each mutating method takes the lock itself. Hold it around several calls that belong
@@ -379,16 +379,14 @@ class Engine(Protocol):
         """
 
     def build_keep_head(self, head: str | None, revision: str, *, reason: str) -> str:
-        """Create the next head of a remote's `vmrag_keep`, which also reaches `revision`; return
-        it.
+        """Create and return the next head of a remote's `vmrag_keep`.
 
-        `head` is the current head, or None if the remote has none. Hold the write lock until the
-        result is pushed, because nothing here reaches it.
+        It also reaches `revision`. `head` is the current head, or None if the remote has none. Hold
+        the write lock until the result is pushed, because nothing here reaches it.
         """
 
     def find_unreachable(self, revisions: Iterable[str], *, heads: Iterable[str] | None = None) -> list[str]:
-        """Return the revisions that exist here and that none of the heads reaches, in the given
-        order.
+        """Return the existing revisions that none of the heads reaches, in the given order.
 
         `heads` are by default those of all branches, including `vmrag_keep`. Accepts any texts.
         Walks the history once for all of them.
@@ -406,10 +404,10 @@ class Engine(Protocol):
         """
 
     def foreign_heads(self, remote: str) -> dict[str, str]:
-        """Return the heads of a remote's branches with tables of another program, as of the last
-        fetch.
+        """Return the heads of a remote's branches with tables of another program.
 
-        They exist here, are never read, and are not among `remote_heads`.
+        This is the state of the last fetch. They exist here, are never read, and are not among
+        `remote_heads`.
         """
 
     def all_remote_heads(self, branch: str | None = None) -> set[str]:
@@ -441,11 +439,11 @@ class Engine(Protocol):
         """
 
     def require_valid_rows(self, at: At, *, since: str) -> None:
-        """Check the rows in which a place differs from a sound revision: any program may have
-        written them.
+        """Check the rows in which a place differs from a sound revision.
 
-        The cost grows with their number. Raises `RowsInvalid` for the first row that no vmrag
-        command could have written, and the errors of `require_readable` for `at`.
+        Any program may have written them. The cost grows with their number. Raises `RowsInvalid`
+        for the first row that no vmrag command could have written, and the errors of
+        `require_readable` for `at`.
         """
 
     def push(self, remote: str, url: str, heads: Mapping[str, str], *, force: bool = False) -> None:
@@ -493,8 +491,7 @@ class Engine(Protocol):
         """
 
     def find_undefined_collections(self, branch: str, *, since: str) -> list[str]:
-        """Return the collections without a row whose documents changed on a branch since a
-        revision.
+        """Return collections without a row, with documents that changed since a revision.
 
         Other programs may insert documents without their collection.
         """
@@ -512,11 +509,11 @@ class Engine(Protocol):
         ids: Iterable[str] | None = None,
         table: DocumentTable | None = None,
     ) -> Iterator[Document]:
-        """Yield documents sorted by (collection, doc_id) as bytes, including issue logs and
-        knowledge docs.
+        """Yield documents, sorted by (collection, doc_id) as bytes.
 
-        Memory does not grow with the number of documents. With `ids`, yield only existing documents
-        with these ids; each is looked up. With `table`, yield only documents of this table.
+        Issue logs and knowledge docs are included. Memory does not grow with the number of
+        documents. With `ids`, yield only existing documents with these ids; each is looked up. With
+        `table`, yield only documents of this table.
         """
 
     def read_headers(
@@ -534,9 +531,7 @@ class Engine(Protocol):
         """
 
     def list_sources(self, at: At, collection: str) -> list[tuple[str, str]]:
-        """Return (id, source) of each document of a collection that has a source, sorted by id as
-        bytes.
-        """
+        """Return (id, source) of a collection's documents with a source, sorted by id as bytes."""
 
     def list_ids(self, at: At, collection: str, *, prefix: str) -> list[str]:
         """Return the ids in a collection that begin with a non-empty prefix, sorted as bytes.
@@ -556,8 +551,7 @@ class Engine(Protocol):
         """Return the number of documents at a place, or in one of its collections."""
 
     def diff(self, old: At, new: At) -> Difference:
-        """Return the changes from `old` to `new`: any two revisions or working sets, related or
-        not.
+        """Return the changes between any two revisions or working sets, related or not.
 
         The cost grows with the number of changes. Documents that differ only in `updated_at` or
         `last_modified` are equal.
@@ -570,10 +564,10 @@ class Engine(Protocol):
         """
 
     def read_document_history(self, revision: str, collection: str, doc_id: str) -> dict[str, DocumentHeader]:
-        """Return the document's header in `revision` and in each of its ancestors that has the
-        document.
+        """Return the document's header in `revision` and each of its ancestors, by revision.
 
-        Its texts are not read. Raises `RevisionMissing`.
+        Revisions without the document are left out. Its texts are not read. Raises
+        `RevisionMissing`.
         """
 
     def count_changes(self, old: At, new: At) -> ChangeCounts:
@@ -638,11 +632,11 @@ class Engine(Protocol):
     def recreate_revision(
         self, parents: Sequence[str], rows: Iterable[Write], *, message: str, author: str, date: str
     ) -> str:
-        """Commit the first of one or two parents with `rows`, stored one after the other; return
-        it.
+        """Commit `rows` on top of the first of one or two parents, and return the revision.
 
-        The commit is created even if nothing changes. Equal arguments give equal revisions. No
-        branch moves and nothing anchors the result: hold the write lock until something reaches it.
+        The rows are stored one after the other. The commit is created even if nothing changes.
+        Equal arguments give equal revisions. No branch moves and nothing anchors the result: hold
+        the write lock until something reaches it.
 
         Raises `RevisionMissing`, `ContentRefused`, and `EngineFailed` if the parents have no common
         history or the engine cannot create a revision with these parents.

@@ -1,7 +1,7 @@
-"""The parts of an open knowledge base that all engines share: the write lock, the rules for
-branches and anchors, and the stamps.
+"""The parts of an open knowledge base that all engines share.
 
-A stamp changes whenever something in the folder was written.
+They are the write lock, the rules for branches and anchors, and the stamps. A stamp changes
+whenever something in the folder was written.
 """
 
 from __future__ import annotations
@@ -39,9 +39,9 @@ from vmrag_link.errors import (
 )
 from vmrag_link.models import At, KbBranch
 
-_ILLEGAL = r"""(?x)[^!-~] | [~^:?*\[\\] | \.\. | // | @\{ | ^[-/] | [/.]$ | (^|/)\. | \.lock(/|$) | ^@$"""
-_TAKEN = frozenset({"head", "working", "staged"})
-_LONGEST = 200
+_ILLEGAL_NAME = r"""(?x)[^!-~] | [~^:?*\[\\] | \.\. | // | @\{ | ^[-/] | [/.]$ | (^|/)\. | \.lock(/|$) | ^@$"""
+_RESERVED_NAMES = frozenset({"head", "working", "staged"})
+_MAX_LENGTH = 200
 _REVISION = r"(?i)[0-9a-f]{40}|[0-9a-v]{32}"
 
 
@@ -51,9 +51,9 @@ def is_legal_branch_name(name: str) -> bool:
     So a knowledge base can change its engine.
     """
     return (
-        0 < len(name) <= _LONGEST
-        and not re.search(_ILLEGAL, name)
-        and name.lower() not in _TAKEN
+        0 < len(name) <= _MAX_LENGTH
+        and not re.search(_ILLEGAL_NAME, name)
+        and name.lower() not in _RESERVED_NAMES
         and not re.fullmatch(_REVISION, name)
     )
 
@@ -128,8 +128,7 @@ class BaseSession(ABC, Generic[P]):
     def map_parents(self, revisions: Iterable[str]) -> dict[str, tuple[str, ...]]: ...
 
     def read_known_history(self, known_heads: Iterable[str]) -> tuple[str, set[str]]:
-        """Return the root, and the set of revisions that it and `known_heads` reach, starting at
-        the root.
+        """Return the root, and the revisions from the root to `known_heads`.
 
         The history of an untrusted knowledge base must descend from one of them.
         """
@@ -143,16 +142,14 @@ class BaseSession(ABC, Generic[P]):
 
     @abstractmethod
     def branch_transaction(self, branch: str, purpose: str, expected: str) -> AbstractContextManager[P]:
-        """Open a transaction on a branch whose head stays the expected one until the end of the
-        block.
-        """
+        """Open a transaction on a branch. Its head stays the expected one within the block."""
 
     @abstractmethod
     def revision_transaction(self, revision: str) -> AbstractContextManager[P]:
-        """Open a transaction on `UNFINISHED_BRANCH`, created at the revision and dropped at the
-        end.
+        """Open a transaction on `UNFINISHED_BRANCH`, created at the revision.
 
-        Do not nest. The caller holds the write lock until the result is anchored.
+        The branch is dropped at the end. Do not nest. The caller holds the write lock until the
+        result is anchored.
         """
 
     @abstractmethod
@@ -167,9 +164,7 @@ class BaseSession(ABC, Generic[P]):
         """Discard the uncommitted rows of a branch. Hold the write lock."""
 
     def note_new_revision(self, revision: str, parent: str) -> None:
-        """Note that `revision` was created here from rows alone, so it has the tables of its
-        parent.
-        """
+        """Note that a new revision has the tables of its parent, because only rows changed."""
 
     def compact_if_grown(self) -> None:
         """Collect garbage if much was appended since the last collection."""
@@ -192,13 +187,13 @@ class BaseSession(ABC, Generic[P]):
 
     @contextlib.contextmanager
     def write_lock(self, purpose: str, *, timeout: float | None = None) -> Iterator[None]:
-        with contextlib.ExitStack() as held:
+        with contextlib.ExitStack() as stack:
             if self._lock_depth == 0:
                 seconds = self._lock_timeout if timeout is None else timeout
-                held.enter_context(locks.hold_exclusive(self.folder / LOCK_NAME, purpose=purpose, timeout=seconds))
+                stack.enter_context(locks.hold_exclusive(self.folder / LOCK_NAME, purpose=purpose, timeout=seconds))
                 self._require_not_migrated()
-                held.enter_context(self.server_lock(purpose, seconds))
-                held.enter_context(self.watch_writes())
+                stack.enter_context(self.server_lock(purpose, seconds))
+                stack.enter_context(self.watch_writes())
             self._lock_depth += 1
             try:
                 yield
@@ -206,8 +201,7 @@ class BaseSession(ABC, Generic[P]):
                 self._lock_depth -= 1
 
     def _require_not_migrated(self) -> None:
-        """Raise `KnowledgeMoved` if another process migrated the knowledge base while it was open
-        here.
+        """Raise `KnowledgeMoved` if another process migrated the open knowledge base.
 
         Its old files would still accept rows, but nothing would read them.
         """
@@ -222,8 +216,9 @@ class BaseSession(ABC, Generic[P]):
     # -- the note of uncommitted rows
 
     def note_uncommitted(self) -> None:
-        """Create the note before rows change: a kill in between leaves a superfluous note, not a
-        missing one.
+        """Create the note before rows change.
+
+        Then a kill leaves a superfluous note instead of a missing one.
         """
         permissions.make_file(self.folder / UNCOMMITTED_NAME)
 
@@ -267,9 +262,9 @@ class BaseSession(ABC, Generic[P]):
             raise NameInvalid(f"invalid KB branch name {name[:80]!r}.", name=name)
         with self.write_lock(f"create the branch {name}"):
             self.require_revision(at)
-            for taken in self.list_branches():
-                if taken.name.lower() == name.lower():
-                    raise BranchExists(f"the knowledge base already has a branch {taken.name!r}.", branch=taken.name)
+            for branch in self.list_branches():
+                if branch.name.lower() == name.lower():
+                    raise BranchExists(f"the knowledge base already has a branch {branch.name!r}.", branch=branch.name)
             self.set_branch(name, at)
 
     def move_branch(self, name: str, to: str, *, expected: str) -> None:
@@ -300,8 +295,8 @@ class BaseSession(ABC, Generic[P]):
         Hold the write lock.
         """
         if self.find_unreachable([revision], without=without):
-            before = self.find_branch(KEEP_BRANCH)
-            self.set_branch(KEEP_BRANCH, self.build_keep_head(before.head if before else None, revision, reason=reason))
+            keep = self.find_branch(KEEP_BRANCH)
+            self.set_branch(KEEP_BRANCH, self.build_keep_head(keep.head if keep else None, revision, reason=reason))
 
     def anchor_sound_heads(self, heads: Iterable[str]) -> None:
         """Anchor the readable ones of these former heads of a remote, if nothing else reaches them.

@@ -53,9 +53,7 @@ S = TypeVar("S", bound=BaseSession[Any])
 
 
 class RowComparison(ABC, Generic[S]):
-    """Computes differences and keeps the latest one between revisions: a sync uses it several
-    times.
-    """
+    """Computes differences, and keeps the latest one: a sync uses it several times."""
 
     def __init__(self, session: S) -> None:
         self._session = session
@@ -140,8 +138,9 @@ class ComparedStates(ABC):
 
     @abstractmethod
     def can_compare(self, table: Table) -> bool:
-        """Return whether the engine can compare the table at a cost that grows with the number of
-        changes.
+        """Return whether the engine can compare the table.
+
+        Then the cost grows with the number of changes. Otherwise all rows are read.
         """
 
     @abstractmethod
@@ -240,9 +239,7 @@ def join_steps(
     first: Mapping[Any, tuple[_Before | None, _After | None]],
     second: Mapping[Any, tuple[_Before | None, _After | None]],
 ) -> dict[Any, tuple[_Before | None, _After | None]]:
-    """Combine two steps: for each key, the side before the first and the side after the second
-    step.
-    """
+    """Combine two steps: return the sides before the first and after the second, by key."""
     sides = dict(first)
     for key, (before, after) in second.items():
         sides[key] = (sides[key][0] if key in sides else before, after)

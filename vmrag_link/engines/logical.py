@@ -48,8 +48,9 @@ NO_NUMBER = -1
 """The number of an issue log whose metadata has none, for example after a merge dropped it."""
 
 _PLAIN_NAME = r"(?!.*\.\.)(?!(?:.*-)?[0-9a-f]{8}\Z)[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?"
-"""Names that a collection's name can contain unchanged, and that do not look like a name with a
-hash.
+"""Names that a collection's name can contain unchanged.
+
+They do not look like a name with a hash.
 """
 
 _LONGEST = 200
@@ -256,9 +257,7 @@ class LogicalRows(ABC):
     def group_removed_ids(
         self, documents: Iterable[tuple[str, str]], collections: Iterable[str]
     ) -> dict[Table, list[str]]:
-        """Return the ids of the rows that are these documents or are in these collections, by
-        table.
-        """
+        """Return the ids of the rows of these documents and collections, by table."""
         removed: dict[Table, list[str]] = {}
         places = {place for name in collections for place in self._list_places(name, None)}
         by_collection: dict[str, list[str]] = {}

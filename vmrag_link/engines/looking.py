@@ -35,8 +35,7 @@ class InspectedPlace(ABC):
 
     @abstractmethod
     def describe_foreign_objects(self, *, with_links: bool = False) -> str:
-        """Describe the first object that is not one of our tables; return an empty text if all are
-        ours.
+        """Describe the first object that is not one of our tables, or return an empty text.
 
         With `with_links`, the table of links is also allowed. Raises `SchemaTooNew`. Call this
         before any other method.
@@ -90,9 +89,7 @@ class InspectedPlace(ABC):
                 yield row
 
     def describe_excess_rows(self, limits: Limits) -> str:
-        """Describe which rows exceed the limits, such as `more than 10 documents`, or return an
-        empty text.
-        """
+        """Describe excess rows, such as `more than 10 documents`, or return an empty text."""
         tables = self.list_tables()
         counts = self.query_values([f"SELECT count(*) AS v FROM {table.name}" for table in tables])
         for table, count in zip(tables, counts, strict=True):
@@ -158,8 +155,9 @@ class Inspector(ABC):
 
     @abstractmethod
     def can_compare_with(self, revision: str) -> bool:
-        """Return whether the revision exists here and has our tables, so that others can be
-        compared with it.
+        """Return whether others can be compared with this revision.
+
+        It must exist here and have our tables.
         """
 
     @abstractmethod
@@ -180,8 +178,7 @@ class Inspector(ABC):
         whose: str = " of the remote",
         may_be_foreign: Callable[[str], bool] = lambda _: False,
     ) -> dict[str, str]:
-        """Check the heads of a remote's branches, except those that were checked before
-        (`checked_heads`).
+        """Check the heads of a remote's branches, except `checked_heads`.
 
         Return the heads with tables of another program, for branches that `may_be_foreign` accepts.
         Raises `KnowledgeRefused`. A newer program's schema is not a reason to refuse the other

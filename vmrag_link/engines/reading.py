@@ -51,9 +51,7 @@ class PlaceRows(LogicalRows):
 
     @abstractmethod
     def read_past_rows(self, table: Table, columns: Sequence[str], key: Mapping[str, str]) -> Iterator[Sequence[Any]]:
-        """Yield the hash and these columns for each revision in this one's history that has the
-        row.
-        """
+        """Yield the hash and these columns for each revision of the history with the row."""
 
     def read_documents(
         self, collection: str | None = None, ids: Iterable[str] | None = None, table: DocumentTable | None = None
@@ -90,8 +88,7 @@ class PlaceRows(LogicalRows):
         return self.count_stored(collection) + self.count_logical_documents(collection) if self.version else 0
 
     def read_history(self, collection: str, doc_id: str) -> dict[str, DocumentHeader]:
-        """Return the document's header in each revision of this one's history that has it, by
-        revision.
+        """Return the document's header in each revision of this one's history, by revision.
 
         Takes a tenth of a millisecond per revision.
         """

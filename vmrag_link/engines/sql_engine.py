@@ -66,10 +66,10 @@ class SqlEngine(Engine, ABC, Generic[S, P]):
     def _commit_links(
         self, start: str | None, put: Sequence[Link], remove: Sequence[str], *, message: str, author: str, date: str
     ) -> str | None:
-        """Commit links on their branch, or on top of the revision `start`, which may be on no
-        branch.
+        """Commit links on their branch, or on top of the revision `start`.
 
-        Return the new revision, or None if nothing changed. The caller holds the write lock.
+        `start` may be on no branch. Return the new revision, or None if nothing changed. The caller
+        holds the write lock.
         """
 
     @abstractmethod
@@ -287,20 +287,20 @@ class SqlEngine(Engine, ABC, Generic[S, P]):
     def commit_onto(
         self, revision: str, rows: Sequence[Write], *, joining: str | None = None, message: str, author: str, date: str
     ) -> str:
-        session, made = self._session, revision
+        session, result = self._session, revision
         with session.write_lock("merge"):
             session.require_readable(revision)
             if joining and session.is_ancestor(joining, revision):
                 joining = None
-            taken_back = self._undo_merges(revision, [joining] if joining else [])
+            undo_writes = self._plan_undo(revision, [joining] if joining else [])
             with session.revision_transaction(revision) as place:
-                self._store_merged(place, taken_back, rows)
+                self._store_merged(place, undo_writes, rows)
                 if joining or session.is_dirty(place):
                     options = ["--allow-empty"] if joining else []
-                    made = session.commit(place, message, author, date, *options)
-            session.anchor_revision(made, "a merge")
+                    result = session.commit(place, message, author, date, *options)
+            session.anchor_revision(result, "a merge")
         session.compact_if_grown()
-        return made
+        return result
 
     def recreate_revision(
         self, parents: Sequence[str], rows: Iterable[Write], *, message: str, author: str, date: str
@@ -308,30 +308,30 @@ class SqlEngine(Engine, ABC, Generic[S, P]):
         session, (first, *others) = self._session, parents
         with session.write_lock("recreate a revision"):
             session.require_readable(first)
-            taken_back = self._undo_merges(first, others)
+            undo_writes = self._plan_undo(first, others)
             with session.revision_transaction(first) as place:
-                self._store_merged(place, taken_back, rows)
-                made = session.commit(place, message, author, date, "--allow-empty")
-            session.note_new_revision(made, first)
-            limits.require_parents(made, session.read_parents(made), parents)
-        return made
+                self._store_merged(place, undo_writes, rows)
+                result = session.commit(place, message, author, date, "--allow-empty")
+            session.note_new_revision(result, first)
+            limits.require_parents(result, session.read_parents(result), parents)
+        return result
 
-    def _undo_merges(self, revision: str, others: Sequence[str]) -> dict[str, Write]:
+    def _plan_undo(self, revision: str, joined: Sequence[str]) -> dict[str, Write]:
         """Return the rows that undo the changes of the engine's merge, for each joined revision.
 
         The engine also merges the tables of the joined revision, so these must be ours.
         """
-        for other in others:
-            self._session.require_readable(other)
-        return {other: _undo_merge(self, revision, other) for other in others}
+        for joining in joined:
+            self._session.require_readable(joining)
+        return {joining: _undo_merge(self, revision, joining) for joining in joined}
 
-    def _store_merged(self, place: P, taken_back: Mapping[str, Write], rows: Iterable[Write]) -> None:
+    def _store_merged(self, place: P, undo_writes: Mapping[str, Write], rows: Iterable[Write]) -> None:
         """Join revisions without their changes, then store the rows. Call this in a transaction."""
-        for joining, undo in taken_back.items():
+        for joining, undo in undo_writes.items():
             self._begin_merge(place, joining)
             self._store_rows(place, undo)
-        for row in rows:
-            self._store_rows(place, row)
+        for write in rows:
+            self._store_rows(place, write)
 
     def discard_saved_rows(self, branch: str, *, kept: str, expected: str) -> None:
         with self.write_lock(f"clean the branch {branch}"):
@@ -359,38 +359,34 @@ def _undo_merge(engine: Engine, revision: str, joining: str) -> Write:
             hint="they are from two knowledge bases; copy documents with: vmrag show, vmrag import",
             revisions=[revision, joining],
         )
-    brought = engine.diff(base, joining)
-    names = [change.key for change in brought.collections]
-    held = {collection.name: collection for collection in engine.list_collections(revision)}
-    documents = {document.key: document for document in _read_current_documents(engine, revision, brought)}
+    joined = engine.diff(base, joining)
+    names = [change.key for change in joined.collections]
+    collections = {collection.name: collection for collection in engine.list_collections(revision)}
+    documents = {document.key: document for document in _read_documents_in(engine, revision, joined)}
     projects = {
         project.key: project
-        for project in engine.read_projects(revision, ids=[project.key for project in brought.projects])
+        for project in engine.read_projects(revision, ids=[change.key for change in joined.projects])
     }
     return Write(
-        put_collections=[held[name] for name in names if name in held],
-        remove_collections=[name for name in names if name not in held],
+        put_collections=[collections[name] for name in names if name in collections],
+        remove_collections=[name for name in names if name not in collections],
         put_documents=list(documents.values()),
-        remove_documents=[change.key for change in brought.documents if change.key not in documents],
+        remove_documents=[change.key for change in joined.documents if change.key not in documents],
         put_projects=list(projects.values()),
-        remove_projects=[change.key for change in brought.projects if change.key not in projects],
+        remove_projects=[change.key for change in joined.projects if change.key not in projects],
     )
 
 
-def _read_current_documents(engine: Engine, revision: str, brought: Difference) -> Iterable[Document]:
+def _read_documents_in(engine: Engine, revision: str, difference: Difference) -> Iterable[Document]:
     """Yield the documents of a difference as they are in a revision.
 
     There, a row of a logical table may be in another collection.
     """
-    for name in dict.fromkeys(change.key[0] for change in brought.documents):
-        ids = [change.key[1] for change in brought.documents if change.key[0] == name]
-        yield from engine.read_documents(revision, collection=name, ids=ids, table="documents")
+    keys = [change.key for change in difference.documents]
+    for collection in dict.fromkeys(collection for collection, _ in keys):
+        ids = [doc_id for name, doc_id in keys if name == collection]
+        yield from engine.read_documents(revision, collection=collection, ids=ids, table="documents")
     for table in TABLE_OF_KIND.values():
-        ids = [doc_id for name, doc_id in (change.key for change in brought.documents) if _implies_table(name, table)]
+        ids = [doc_id for name, doc_id in keys if (implied := implied_table(name)) and implied.name == table]
         if ids:
             yield from engine.read_documents(revision, ids=ids, table=table)
-
-
-def _implies_table(collection: str, table: str) -> bool:
-    implied = implied_table(collection)
-    return implied is not None and implied.name == table

@@ -69,9 +69,7 @@ KNOWLEDGE_DOCS = Table(
     since=2,
 )
 LOGICAL_TABLES = (ISSUE_LOGS, KNOWLEDGE_DOCS)
-"""Tables whose rows are shown as documents of the collections that they imply (see
-`engines.logical`).
-"""
+"""Tables whose rows are shown as documents (see `engines.logical`)."""
 
 TEXT_TABLES = (DOCUMENTS, *LOGICAL_TABLES)
 """Tables whose column `content` holds texts of any length."""

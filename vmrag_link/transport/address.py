@@ -100,9 +100,7 @@ def pushed_address(places: Places, name: str, url: str, *, ref: str = DATA_REF, 
 
 
 def list_push_targets(places: Places, address: Address) -> list[Address]:
-    """Return the places to which `git push` would push, because a remote may have several push
-    URLs.
-    """
+    """Return the places to which `git push` would push: a remote may have several."""
     peer = address.peer
     if peer is None or peer.remote not in remotes.list_remotes(places):
         return [address]

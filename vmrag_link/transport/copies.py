@@ -53,11 +53,10 @@ class Copy(Protocol):
         """Return the bytes of the knowledge base in a commit. Raises `RemoteDamaged`."""
 
     def require_acceptable(self, repository: Places, commit: str, *, limits: Limits) -> None:
-        """Require that an untrusted commit describes a knowledge base within the limits that fits
-        on the disk.
+        """Require that the knowledge base in an untrusted commit is within the limits.
 
-        Call this before any of it is read. Raises `KnowledgeRefused`, `RemoteDamaged` and
-        `FileFailed`.
+        It must also fit on the disk. Call this before any of it is read. Raises `KnowledgeRefused`,
+        `RemoteDamaged` and `FileFailed`.
         """
 
     def check_out_commit(self, repository: Places, commit: str) -> None:
@@ -70,8 +69,7 @@ class Copy(Protocol):
         """Return whether the copy is unchanged since it was noted for the commit."""
 
     def find_damage(self, commit: str) -> str:
-        """Describe the damage of a copy that holds the commit or more; return an empty text if it
-        is sound.
+        """Describe the damage of a copy at this commit or later, or return an empty text.
 
         This reads the whole copy.
         """

@@ -112,9 +112,7 @@ class GitTransport:
         return True
 
     def find_damage(self) -> str:
-        """Describe the damage of the repository and the copy; return an empty text if they are
-        sound.
-        """
+        """Describe the damage of the repository and the copy, or return an empty text."""
         return sidecar_repo.find_damage(self._git) or (self._copy.find_damage(self._tip) if self._tip else "")
 
     def remove_copies(self) -> None:
@@ -167,8 +165,9 @@ class GitTransport:
             return None
 
     def _require_news(self) -> None:
-        """Refuse a known commit without fetching it again, unless the remote or the limits have
-        changed.
+        """Refuse a rejected commit without fetching it again.
+
+        This applies until the remote or the limits change.
         """
         rejection = self._read_rejection()
         if (
@@ -231,11 +230,10 @@ class GitTransport:
         return True
 
     def replace_contents(self, write: Callable[[str, str], None]) -> None:
-        """Replace the remote's content by what `write` pushes to an empty place, a short name and a
-        URL.
+        """Replace the remote's content by a push of `write` to an empty place.
 
-        Raises `RemoteMoved` unless the remote is unchanged since it was last fetched, or proved
-        damaged.
+        `write` gets the short name and the URL of that place. Raises `RemoteMoved` unless the
+        remote is unchanged since it was last fetched, or proved damaged.
         """
         with self._moved_if_damaged("vmrag gc --remote --apply"):
             self._replace_content(write)
@@ -275,9 +273,7 @@ class GitTransport:
         raise RemoteMoved("another clone pushed in the meantime; nothing was changed.", hint="vmrag gc --remote")
 
     def measure_size(self) -> tuple[int, int]:
-        """Return the bytes of the remote's content at the last fetch, and the number of its
-        commits.
-        """
+        """Return the bytes and the number of commits of the remote at the last fetch."""
         return self._rebuild_and_retry(self._measure_size)
 
     def _measure_size(self) -> tuple[int, int]:
@@ -378,8 +374,9 @@ def list_copied_remotes(places: Places) -> list[str]:
 
 
 def list_unfinished(places: Places) -> dict[Path, Path]:
-    """Return files that exist only while a process is connected to a remote, with the lock that it
-    holds.
+    """Return temporary files of connections to remotes, with the lock of each.
+
+    They exist only while a process is connected and holds the lock.
     """
     incoming = {path: path.name.removeprefix(_INCOMING) for path in places.remotes.glob(f"{_INCOMING}*")}
     made = [path for pattern in ("*.unfinished", "new*") for path in places.remotes.glob(f"*/{pattern}")]
@@ -393,9 +390,7 @@ def lock_path(places: Places, key: str) -> Path:
 
 
 def read_last_commit(places: Places, key: str) -> str | None:
-    """Return the commit of the knowledge base at the last fetch of a remote, or None if there was
-    none.
-    """
+    """Return the commit of the knowledge base at the last fetch of a remote, or None."""
     repository = places.remote_objects
     return (
         transfer.read_tip(sidecar_repo.locate_repository(places, repository), _tracking_ref(key))

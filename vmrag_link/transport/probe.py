@@ -59,9 +59,7 @@ def last_result(places: Places, address: Address) -> ProbeResult | None:
 
 
 def describe_doubt(places: Places, engine: Engine, address: Address) -> str:
-    """Describe why the local state of the remote may be outdated; return an empty text if it is
-    not.
-    """
+    """Describe why the local state of the remote may be outdated, or return an empty text."""
     answer = probe_remote(places, address)
     if answer.problem:
         return answer.problem.message

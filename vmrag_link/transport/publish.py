@@ -183,8 +183,9 @@ def _notes_of_migration(engine: Engine, heads: Mapping[str, str], *, force: bool
 
 
 def _push_plan(engine: Engine, key: str, plan: Published, url: str) -> None:
-    """Push a plan. First anchor revisions, so that a branch leaves its old head only if another
-    reaches it.
+    """Push a plan.
+
+    Anchor revisions first, so that a branch leaves its old head only if another branch reaches it.
     """
     with engine.write_lock("push"):
         heads = engine.remote_heads(key)

@@ -73,8 +73,7 @@ class Quarantine(NamedTuple):
 
 @contextlib.contextmanager
 def open_quarantine(places: Places, *, timeout: float) -> Iterator[Quarantine]:
-    """Open a quarantine. Only one exists at a time; leftovers of killed processes are removed
-    first.
+    """Open the only quarantine. Leftovers of killed processes are removed first.
 
     `timeout` is in seconds, to wait for another process.
     """

@@ -43,8 +43,9 @@ _SIGNATURE = "vmrag <vmrag@localhost>"
 
 
 class SegmentManifest(Record, frozen=True):
-    """The size of the file and of a segment in bytes, and the SHA-256 of each segment in lower-case
-    hexadecimal.
+    """The sizes of the file and of a segment in bytes, and the hashes of the segments.
+
+    The hashes are SHA-256 in lower-case hexadecimal.
     """
 
     format: int

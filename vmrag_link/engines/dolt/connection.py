@@ -183,9 +183,7 @@ def dolt_error(message: str) -> EngineFailed:
 
 
 def find_remedy(message: str) -> str:
-    """Return the hint for a failure to write in Dolt's message, or an empty text for other
-    messages.
-    """
+    """Return the hint for a message about a failed write, or an empty text."""
     lower = message.lower()
     return next((hint for words, hint in _REMEDIES.items() if words in lower), "")
 

@@ -182,9 +182,7 @@ class DoltEngine(SqlEngine[DoltSession, str]):
 
     @property
     def _remote_user(self) -> str:
-        """The user for remotes; empty on a server, which logs in on its own without our
-        environment.
-        """
+        """The user for remotes; empty on a server, which logs in without our environment."""
         return "" if server_database.is_on_server(self.folder) else self._access.user
 
     def _require_reachable(self, url: str) -> None:

@@ -92,8 +92,9 @@ def require_valid_tables(folder: Path, binary: str) -> None:
 
 
 def _tables_in(folder: Path) -> dict[Path, str]:
-    """Return the table files that the manifest of a folder names, with their counts, without the
-    journal.
+    """Return the table files in the manifest of a folder, with their counts.
+
+    The journal is left out.
     """
     try:
         counts = parse_table_counts(read_manifest(folder))

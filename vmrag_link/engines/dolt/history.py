@@ -167,8 +167,9 @@ def commit_links(
     author: str,
     date: str,
 ) -> str:
-    """Replace and remove links on a branch; return the revision, or an empty text if nothing
-    changed.
+    """Replace and remove links on a branch.
+
+    Return the revision, or an empty text if nothing changed.
     """
     replaced = [link_row(link) for link in put]
     gone = [*remove, *(row[0] for row in replaced)]

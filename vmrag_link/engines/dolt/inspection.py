@@ -144,8 +144,9 @@ def require_valid_rows(session: DoltSession, at: At, since: str) -> None:
 
 
 def find_server_damage(session: DoltSession) -> str:
-    """Make the server read all history and every row at every branch; return its error, or an empty
-    text.
+    """Make the server read all history and every row at every branch.
+
+    Return its error, or an empty text.
     """
     connection = session.connection
     try:

@@ -279,8 +279,9 @@ def how_to_install_doltcli(python: tuple[int, int]) -> str:
 
 @functools.cache
 def _import_doltcli() -> ModuleType | None:
-    """Return doltcli, ready to start any program in a cleaned environment, or None if it is
-    missing.
+    """Return doltcli, or None if it is missing.
+
+    It is prepared to start any program in a cleaned environment.
     """
     if importlib.util.find_spec("doltcli") is None:
         return None

@@ -204,8 +204,7 @@ def _document_key(row: SqlRow, table: Table, prefix: str) -> list[str]:
 
 
 def _parse_number(value: object) -> object:
-    """Return a decimal text as a number, because all values may be texts (see
-    `connection.parse_bool`).
+    """Return a decimal text as a number (see `connection.parse_bool`).
 
     Any other value is returned unchanged.
     """

@@ -196,11 +196,10 @@ def _run_remotely(connection: SqlConnection, url: str, calls: list[tuple[str, ..
 
 
 def make_growth_check(folder: Path, most: int) -> Callable[[], None]:
-    """Return a function that raises `KnowledgeRefused` if the folder has grown by more than `most`
-    bytes.
+    """Return a function that raises `KnowledgeRefused` if the folder has grown too much.
 
-    It raises `FileFailed` if the disk is nearly full. It is needed because not every remote reports
-    its size in advance.
+    The limit is `most` bytes. It raises `FileFailed` if the disk is nearly full. It is needed
+    because not every remote reports its size in advance.
     """
     before = _folder_size(folder)
 
@@ -226,9 +225,7 @@ def parse_folder(url: str) -> Path | None:
 
 
 def measure_size(url: str) -> int:
-    """Return the bytes of a `file://` remote; 0 for remotes that do not report their size in
-    advance.
-    """
+    """Return the bytes of a `file://` remote, or 0 for other remotes."""
     folder = parse_folder(url)
     return _folder_size(folder) if folder and folder.exists() else 0
 

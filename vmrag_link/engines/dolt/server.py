@@ -164,9 +164,7 @@ class ServerConnection(SqlConnection):
         return self._session
 
     def _retry_once(self, operation: Callable[[ServerSession], T]) -> T:
-        """Call `asked`, and call it again with a new session if the old session turns out to be
-        lost.
-        """
+        """Call `operation`. Call it again in a new session if the old session was lost."""
         previous = self._session
         try:
             return operation(self._current_session())

@@ -264,11 +264,10 @@ def _connect_to_any(addresses: Sequence[tuple[Any, ...]], allowance: Allowance) 
 
 
 def create_tls_context(authorities: str, allowance: Allowance) -> ssl.SSLContext:
-    """Return a context that requires a certificate for the server's name, signed by a system
-    authority.
+    """Return a context that requires a valid certificate for the server's name.
 
-    With `authorities`, a certificate in this file must have signed it instead. Raises `OSError` for
-    a file without certificates.
+    A system authority must have signed it. With `authorities`, a certificate in this file must have
+    signed it instead. Raises `OSError` for a file without certificates.
     """
     context = _Tls(ssl.PROTOCOL_TLS_CLIENT)
     context.allowance = allowance

@@ -1,5 +1,4 @@
-"""An open knowledge base: its connection, the places that were checked, and a cache of its
-branches.
+"""An open knowledge base: its connection, the checked places, and a cache of branches.
 
 A checkout needs the branches of the knowledge base, and usually the pin has not moved. Starting
 `dolt` for this takes longer than all the rest. So the branches are cached in a file with the stamp
@@ -326,9 +325,7 @@ class BranchCache(Record, frozen=True):
 
 
 def _read_repository_stamp(folder: Path) -> Stamp | None:
-    """Return the stamp, or None if the folder has no repository: other machines write to a
-    server's.
-    """
+    """Return the stamp, or None if the folder has no repository."""
     try:
         return read_dolt_stamp(folder)
     except FileNotFoundError:

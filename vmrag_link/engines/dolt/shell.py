@@ -166,9 +166,7 @@ class ShellConnection(SqlConnection):
                 session.close()
 
     def _current_session(self) -> ShellSession:
-        """Return the session, or a new one if there is none or if it may have missed writes of
-        others.
-        """
+        """Return the session, or a new one if it ended or may have missed writes of others."""
         session = self._session
         if session is not None and (session.ended or not (self._held or self._writes or self._is_fresh(session))):
             if self._held:

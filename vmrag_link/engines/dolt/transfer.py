@@ -146,8 +146,9 @@ def _all_foreign(session: DoltSession) -> set[str]:
 
 
 def _note_pushed(session: DoltSession, remote: str, url: str, branches: Iterable[str]) -> None:
-    """Note the heads after a push: Dolt tracks what arrived, and the other branches keep their
-    heads.
+    """Note the heads after a push.
+
+    Dolt tracks the heads that arrived. Other branches keep their noted heads.
     """
     tracked = remotes.read_tracked_heads(session.connection, remote)
     pushed, foreign = {name: tracked[name] for name in branches if name in tracked}, _all_foreign(session)

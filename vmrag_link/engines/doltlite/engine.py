@@ -45,8 +45,7 @@ class DoltliteEngine(SqlEngine[DoltliteSession, Connection]):
 
     @classmethod
     def create(cls, folder: Path, *, author: str, date: str, origin: str = "") -> DoltliteEngine:
-        """Create a knowledge base whose first revision, the head of `vmrag_root`, holds the empty
-        tables.
+        """Create a knowledge base. Its first revision, `vmrag_root`, holds the empty tables.
 
         `author` is `Name <email>`, `date` is ISO UTC. `origin`: see `opening.create_engine`. Raises
         `AlreadyInitialized`. A kill leaves no knowledge base.

@@ -106,8 +106,9 @@ def _read_note(path: Path) -> Extent | None:
 
 
 def _write_note(path: Path, extent: Extent) -> None:
-    """Write the note in place, because it is written after every change and always has the same
-    length.
+    """Write the note in place.
+
+    It is written after every change and always has the same length.
     """
     fields = f"{extent.inode:020} {extent.size:020} {extent.header.hex()}"
     content = f"{fields} {_note_checksum(fields)}\n".encode("ascii")

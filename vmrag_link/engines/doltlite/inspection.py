@@ -77,8 +77,9 @@ class DoltliteInspectedPlace(InspectedPlace):
         return (records.parse_record(table, row) for row in self._connection.stream(sql))
 
     def describe_odd_types(self, since: str | None) -> str:
-        """Describe a value of another type: a row may hold bytes, NULL or a number instead of a
-        text.
+        """Describe a value of a wrong type.
+
+        A row may hold bytes, NULL or a number instead of a text.
         """
         for table in self.list_tables():
             kinds = ["integer" if column_name in table.number_columns else "text" for column_name in table.columns]

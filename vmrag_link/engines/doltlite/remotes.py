@@ -121,9 +121,7 @@ def is_registered_at(connection: Connection, remote: str, url: str) -> bool:
 
 
 def peek_heads(url: str) -> dict[str, str] | None:
-    """Return the branches in a file with their heads, or None for a server, which does not list
-    them.
-    """
+    """Return the branches in a file with their heads, or None for a server."""
     file = parse_file(url)
     if file is None:
         return None

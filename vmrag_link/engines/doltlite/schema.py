@@ -66,9 +66,7 @@ def describe_foreign_objects(connection: Connection, *, also: frozenset[SchemaOb
 
 
 def require_known_schema(connection: Connection, where: str, *, also: frozenset[SchemaObject] = frozenset()) -> None:
-    """Raise `KnowledgeRefused`, with `where` in the message, for what `describe_foreign_objects`
-    finds.
-    """
+    """Raise `KnowledgeRefused` if `describe_foreign_objects` finds any."""
     if odd := describe_foreign_objects(connection, also=also):
         from vmrag_link.engines import inspection
 
@@ -86,10 +84,10 @@ def schemas_differ(connection: Connection, one: str, other: str) -> bool:
 
 
 def read_version(connection: Connection) -> int:
-    """Return the schema's version at the connection's place, or 0 for the engine's own initial
-    commit.
+    """Return the schema's version at the connection's place, or 0 if it has no tables.
 
-    Raises `SchemaTooNew` if a newer program wrote it, and `RowsInvalid` if it is not a number.
+    The engine's own initial commit has none. Raises `SchemaTooNew` if a newer program wrote it, and
+    `RowsInvalid` if it is not a number.
     """
     if not connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'vmrag_meta'"):
         return 0

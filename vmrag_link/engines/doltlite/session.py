@@ -67,8 +67,9 @@ class DoltliteSession(BaseSession[Connection]):
 
     @property
     def writer(self) -> Connection:
-        """The connection that changes branches, remotes and the file as a whole, opened on first
-        use.
+        """The connection that changes branches, remotes and the whole file.
+
+        It is opened on first use.
         """
         if self._writer is None:
             self._writer = Connection(self.file, timeout=self._lock_timeout, longest=self.limits.text_bytes)
@@ -214,11 +215,11 @@ class DoltliteSession(BaseSession[Connection]):
         return history.read_parents(self.main, revision)
 
     def compact_if_grown(self) -> None:
-        """Compact the file if it has grown much: opening it reads what was appended, 1 ms per
-        megabyte.
+        """Compact the file if it has grown much.
 
-        Everything that our own branches ever pointed to is anchored, so it stays. A failure to note
-        the size is ignored, because the revision is committed.
+        Opening it reads the appended data, 1 ms per megabyte. Everything that our own branches ever
+        pointed to is anchored, so it stays. A failure to note the size is ignored, because the
+        revision is committed.
         """
         note = self.folder / COMPACTED_NAME
         with (

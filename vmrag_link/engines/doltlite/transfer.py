@@ -31,8 +31,7 @@ from vmrag_link.models import Row
 
 
 def create_file(folder: Path, *, author: str, date: str, origin: str = "") -> None:
-    """Create a knowledge base whose first revision, the head of `vmrag_root`, holds the empty
-    tables.
+    """Create a knowledge base. Its first revision, `vmrag_root`, holds the empty tables.
 
     `origin`: see `opening.create_engine`.
     """
