@@ -70,12 +70,12 @@ class RowComparison(ABC, Generic[S]):
 
     def compute_diff(self, old: At, new: At) -> Difference:
         """Return the changes that turn `old` into `new`."""
-        with self.open_states(old, new) as sides:
-            documents = merge_table_changes(sides.diff_documents(), sides.diff_logical_tables())
+        with self.open_states(old, new) as states:
+            documents = merge_table_changes(states.diff_documents(), states.diff_logical_tables())
             return Difference(
-                make_changes(CollectionChange, sides.diff_table(COLLECTIONS)),
+                make_changes(CollectionChange, states.diff_table(COLLECTIONS)),
                 make_changes(DocumentChange, documents),
-                make_changes(ProjectChange, sides.diff_table(PROJECTS)),
+                make_changes(ProjectChange, states.diff_table(PROJECTS)),
             )
 
     def diff(self, old: At, new: At) -> Difference:
@@ -92,12 +92,13 @@ class RowComparison(ABC, Generic[S]):
             difference = self.compute_diff(old, new)
             sides = {document.key: (document.before, document.after) for document in difference.documents}
             return HeaderDifference(difference.collections, make_changes(HeaderChange, drop_texts(sides)))
-        with self.open_states(old, new) as compared:  # at least one side is a revision, so the texts need not be read
+        # At least one side is a revision, so the texts need not be read.
+        with self.open_states(old, new) as states:
             documents = merge_table_changes(
-                compared.diff_headers(times=times), drop_texts(compared.diff_logical_tables(times=times))
+                states.diff_headers(times=times), drop_texts(states.diff_logical_tables(times=times))
             )
             return HeaderDifference(
-                make_changes(CollectionChange, compared.diff_table(COLLECTIONS)), make_changes(HeaderChange, documents)
+                make_changes(CollectionChange, states.diff_table(COLLECTIONS)), make_changes(HeaderChange, documents)
             )
 
     def count_changes(self, old: At, new: At) -> ChangeCounts:
@@ -106,10 +107,10 @@ class RowComparison(ABC, Generic[S]):
             return self.compute_diff(old, new).count_changes()
         if self._latest is not None and self._latest[0] == (old, new):
             return self._latest[1].count_changes()
-        with self.open_states(old, new) as sides:
-            if sides.can_compare(DOCUMENTS):
-                return sides.count_changes() + ChangeCounts.from_changes(
-                    make_changes(DocumentChange, sides.diff_logical_tables())
+        with self.open_states(old, new) as states:
+            if states.can_compare(DOCUMENTS):
+                return states.count_changes() + ChangeCounts.from_changes(
+                    make_changes(DocumentChange, states.diff_logical_tables())
                 )
         return self.diff(old, new).count_changes()
 
@@ -170,7 +171,7 @@ class ComparedStates(ABC):
         """Return the changed rows of a table, by key."""
         if self.can_compare(table):
             return select_unequal(self._combine_steps(lambda step: self._read_changed_rows(step, table)))
-        before, after = ({records.primary_key(row): row for row in side} for side in self.read_both_tables(table))
+        before, after = ({records.primary_key(row): row for row in rows} for rows in self.read_both_tables(table))
         return select_unequal({key: (before.get(key), after.get(key)) for key in before.keys() | after.keys()})
 
     def diff_logical_tables(self, *, times: bool = False) -> dict[DocumentKey, DocumentSides]:

@@ -159,6 +159,9 @@ def _one_line(why: str) -> str:
     return terminal_text.escape_line(why)[:_MOST_SHOWN].rstrip(".")
 
 
+UNRELATED = "it has no common history with yours"
+
+
 def require_descent(parents: Mapping[str, tuple[str, ...]], limits: Limits) -> None:
     """Require that new revisions descend from known ones.
 
@@ -168,6 +171,3 @@ def require_descent(parents: Mapping[str, tuple[str, ...]], limits: Limits) -> N
         raise vetting_error(f"it has more than {limits.revisions:,} new revisions")
     if not all(parents.values()):
         raise vetting_error(UNRELATED)
-
-
-UNRELATED = "it has no common history with yours"

@@ -53,7 +53,7 @@ _PLAIN_NAME = r"(?!.*\.\.)(?!(?:.*-)?[0-9a-f]{8}\Z)[A-Za-z0-9](?:[A-Za-z0-9._-]*
 They do not look like a name with a hash.
 """
 
-_LONGEST = 200
+_MAX_NAME_LENGTH = 200
 
 
 class _Form(Record, frozen=True):
@@ -88,9 +88,9 @@ def collection_name(kind: str, name: str) -> str:
     are added. Two names can be constructed that share a collection, but their rows stay separate by
     id.
     """
-    if re.fullmatch(_PLAIN_NAME, name) and len(name) <= _LONGEST:
+    if re.fullmatch(_PLAIN_NAME, name) and len(name) <= _MAX_NAME_LENGTH:
         return f"{kind}_{name}"
-    plain = re.sub(r"[^A-Za-z0-9_-]+", "-", name)[:_LONGEST].strip("-_")
+    plain = re.sub(r"[^A-Za-z0-9_-]+", "-", name)[:_MAX_NAME_LENGTH].strip("-_")
     import hashlib  # loads OpenSSL, which returning to an existing view does not need
 
     digest = hashlib.sha256(name.encode()).hexdigest()[:8]
@@ -126,15 +126,15 @@ def document_from_row(table: Table, row: Sequence[Any]) -> Document:
     Raises `msgspec.DecodeError` if its metadata is not a JSON object.
     """
     form, values = _FORMS[table.name], dict(zip(table.columns, row, strict=True))
-    stated = {key: values[key] for key in form.keys}
-    given = msgspec.json.decode(values["metadata"], type=dict[str, Any])
+    key_values = {key: values[key] for key in form.keys}
+    metadata = msgspec.json.decode(values["metadata"], type=dict[str, Any])
     return Document(
-        collection=collection_name(form.kind, stated[form.implied_by]),
+        collection=collection_name(form.kind, key_values[form.implied_by]),
         doc_id=row[0],
         title=values["title"],
         content=values["content"],
         content_hash=values["content_hash"],
-        metadata=encode_canonical_json(given | stated),
+        metadata=encode_canonical_json(metadata | key_values),
         created_at=values["created_at"],
         updated_at=values["updated_at"],
         table=form.table,
@@ -149,8 +149,8 @@ def row_from_document(document: Document) -> tuple[str | int, ...]:
     """
     table = find_table(document)
     metadata = parse_metadata(document)
-    stated = {key: _column_value(table, key, metadata.pop(key, "")) for key in _FORMS[table.name].keys}
-    values = stated | {"metadata": encode_canonical_json(metadata)}
+    key_values = {key: _column_value(table, key, metadata.pop(key, "")) for key in _FORMS[table.name].keys}
+    values = key_values | {"metadata": encode_canonical_json(metadata)}
     return (
         document.doc_id,
         *(values[name] if name in values else getattr(document, name) for name in table.columns[1:]),
@@ -184,16 +184,18 @@ def find_twins(documents: Iterable[Document]) -> tuple[list[tuple[str, str]], li
     same document name. A stream holds no documents of logical tables (see `group_by_table`).
     """
     listed = documents if isinstance(documents, list | tuple) else ()
-    in_implied = [document for document in listed if implied_table(document.collection)]
+    in_logical_collections = [document for document in listed if implied_table(document.collection)]
     return (
-        [document.key for document in in_implied if document.table != DOCUMENTS.name],
-        [document.key for document in in_implied if document.table == DOCUMENTS.name],
+        [document.key for document in in_logical_collections if document.table != DOCUMENTS.name],
+        [document.key for document in in_logical_collections if document.table == DOCUMENTS.name],
     )
 
 
-def normalize_document(given: Document) -> Document:
+def normalize_document(document: Document) -> Document:
     """Return the document as its table returns it: in the collection that its metadata implies."""
-    return given if given.table == DOCUMENTS.name else document_from_row(find_table(given), row_from_document(given))
+    if document.table == DOCUMENTS.name:
+        return document
+    return document_from_row(find_table(document), row_from_document(document))
 
 
 def _column_value(table: Table, name: str, value: Any) -> str | int:

@@ -105,36 +105,34 @@ class InspectedPlace(ABC):
         twice.
         """
         tables = [table for table in self.list_tables() if table in LOGICAL_TABLES]
-        answers = zip(tables, self.query_values([_twins_query(table) for table in tables]), strict=True)
-        return next(
-            (f"a row of {table.name} has the same name as a document" for table, row in answers if row is not None), ""
-        )
+        answers = self.query_values([_twins_query(table) for table in tables])
+        for table, answer in zip(tables, answers, strict=True):
+            if answer is not None:
+                return f"a row of {table.name} has the same name as a document"
+        return ""
 
     def has_longer_text(self, since: str | None, most: int) -> bool:
         """Return whether a text, or one that differs from `since`, is longer than `most` bytes."""
-        texts = [table for table in self.list_tables() if table in TEXT_TABLES]
         longer = [
-            f"{text.name} WHERE octet_length(content) > {most:d}"
+            f"{table.name} WHERE octet_length(content) > {most:d}"
             if since is None
-            else f"{self.changed_rows_sql(text, since)} WHERE octet_length(to_content) > {most:d}"
-            for text in texts
+            else f"{self.changed_rows_sql(table, since)} WHERE octet_length(to_content) > {most:d}"
+            for table in self.list_tables()
+            if table in TEXT_TABLES
         ]
-        return any(
-            answer is not None
-            for answer in self.query_values([f"SELECT 1 AS v FROM {selection} LIMIT 1" for selection in longer])
-        )
+        answers = self.query_values([f"SELECT 1 AS v FROM {selection} LIMIT 1" for selection in longer])
+        return any(answer is not None for answer in answers)
 
     def describe_excess_links(self) -> str:
         """Describe rows other than links, or links above the limits, or return an empty text."""
         tables = self.list_tables()
-        answers = zip(
-            tables, self.query_values([f"SELECT 1 AS v FROM {table.name} LIMIT 1" for table in tables]), strict=True
-        )
-        if table := next((table for table, row in answers if row is not None), None):
-            return f"{_table_words(table)} next to the links"
+        answers = self.query_values([f"SELECT 1 AS v FROM {table.name} LIMIT 1" for table in tables])
+        for table, answer in zip(tables, answers, strict=True):
+            if answer is not None:
+                return f"{_table_words(table)} next to the links"
         if not self.has_links():
             return ""
-        size = " + ".join(f"ifnull(octet_length({struct_field}), 0)" for struct_field in Link.__struct_fields__)
+        size = " + ".join(f"ifnull(octet_length({column}), 0)" for column in Link.__struct_fields__)
         values = ("count(*)", f"ifnull(max({size}), 0)")
         count, longest = map(int, self.query_values([f"SELECT {value} AS v FROM git_links" for value in values]))
         if count > MOST_LINKS:
@@ -186,58 +184,57 @@ class Inspector(ABC):
         """
         foreign: dict[str, str] = {}
         inspection.require_few_branches(heads, self.limits)
-        seen = {
-            (head, name == LINKS_BRANCH) for name, head in checked_heads.items()
-        }  # the branch of links allows other tables
+        # The branch of links allows other tables, so its heads are checked separately.
+        checked = {(head, name == LINKS_BRANCH) for name, head in checked_heads.items()}
         nearby = next((head for name, head in checked_heads.items() if name != LINKS_BRANCH), None)
         for name, head in heads.items():
             of_links = name == LINKS_BRANCH
-            if (head, of_links) in seen:
+            if (head, of_links) in checked:
                 continue
-            seen.add((head, of_links))
+            checked.add((head, of_links))
             where = f"revision {head[:12]} (KB branch {name[:80]!a}{whose})"
             try:
-                ours = self._has_tables(head, where, checked_heads.get(name) or nearby, of_links=of_links)
+                has_tables = self._check_head(head, where, checked_heads.get(name) or nearby, of_links=of_links)
             except ForeignTables:
                 if not may_be_foreign(name):
                     raise
                 foreign[name] = head
                 continue
-            if ours and not of_links:
+            if has_tables and not of_links:
                 nearby = nearby or head  # later branches are compared with this one
         return foreign
 
-    def _has_tables(self, head: str, where: str, base: str | None, *, of_links: bool) -> bool:
+    def _check_head(self, head: str, where: str, base: str | None, *, of_links: bool) -> bool:
         """Check a head and return whether it has our tables.
 
         Only the difference from `base` is read.
         """
         try:
             unreadable = UNREADABLE if of_links else self.unreadable
-            with inspection.refusing_head(where, self.limits, *unreadable), self.open_place(head) as look:
-                if odd := look.describe_foreign_objects(with_links=of_links):
-                    refusal = inspection.refused_head_error(where, odd)
+            with inspection.refusing_head(where, self.limits, *unreadable), self.open_place(head) as place:
+                if foreign := place.describe_foreign_objects(with_links=of_links):
+                    refusal = inspection.refused_head_error(where, foreign)
                     raise ForeignTables(refusal.message, hint=refusal.hint)
-                version = look.read_version()
+                version = place.read_version()
                 if of_links:
-                    _require_links(look, where)
+                    _require_links(place, where)
                 elif version:
-                    self._require_contents(look, where, base if base and self.can_compare_with(base) else None)
+                    self._require_contents(place, where, base if base and self.can_compare_with(base) else None)
                 return bool(version)
         except SchemaTooNew:
             return False
 
-    def _require_contents(self, look: InspectedPlace, where: str, since: str | None) -> None:
-        if much := look.describe_excess_rows(self.limits):
-            raise inspection.refused_head_error(where, f"it holds {much}")
-        if twins := look.describe_twins():
+    def _require_contents(self, place: InspectedPlace, where: str, since: str | None) -> None:
+        if excess := place.describe_excess_rows(self.limits):
+            raise inspection.refused_head_error(where, f"it holds {excess}")
+        if twins := place.describe_twins():
             raise inspection.refused_head_error(where, twins)
-        if look.has_longer_text(since, self.limits.text_bytes):
+        if place.has_longer_text(since, self.limits.text_bytes):
             raise inspection.long_text_error(where, self.limits)
-        if odd := look.describe_odd_types(since):
+        if odd := place.describe_odd_types(since):
             raise inspection.refused_head_error(where, odd)
         with inspection.refusing_head(where, self.limits, *UNREADABLE):
-            for row in look.read_rows(since):
+            for row in place.read_rows(since):
                 inspection.require_valid_row(row)
 
     # -- single revisions
@@ -257,39 +254,39 @@ class Inspector(ABC):
     def _check_revision(self, revision: str, sound: RowCheck | None = None, *, since: str | None = None) -> None:
         """Check the schema of a revision and, with `sound`, its rows (or those changed `since`)."""
         try:
-            with self.open_place(revision) as look:
-                _require_schema(look, revision)
+            with self.open_place(revision) as place:
+                _require_schema(place, revision)
                 if sound is not None:
                     self.require_readable_info(revision)
-                    self._require_few_rows(look, revision, since)
-                    for row in look.read_rows(since):
+                    self._require_few_rows(place, revision, since)
+                    for row in place.read_rows(since):
                         sound(row)
         except (SchemaTooNew, KnowledgeRefused):
             raise
         except UNREADABLE as error:
             raise inspection.vetting_error(self.describe_error(error), revision) from error
 
-    def _require_few_rows(self, look: InspectedPlace, revision: str, since: str | None) -> None:
-        if much := look.describe_excess_rows(self.limits):
-            raise inspection.vetting_error(f"it holds {much}", revision)
-        if twins := look.describe_twins():
+    def _require_few_rows(self, place: InspectedPlace, revision: str, since: str | None) -> None:
+        if excess := place.describe_excess_rows(self.limits):
+            raise inspection.vetting_error(f"it holds {excess}", revision)
+        if twins := place.describe_twins():
             raise inspection.vetting_error(twins, revision)
-        if look.has_longer_text(since, self.limits.text_bytes):
+        if place.has_longer_text(since, self.limits.text_bytes):
             raise inspection.vetting_error("it holds a document above the size limit", revision)
 
 
-def _require_links(look: InspectedPlace, where: str) -> None:
-    if much := look.describe_excess_links():
-        raise inspection.refused_head_error(where, f"it holds {much}")
-    for link in look.list_links():
+def _require_links(place: InspectedPlace, where: str) -> None:
+    if excess := place.describe_excess_links():
+        raise inspection.refused_head_error(where, f"it holds {excess}")
+    for link in place.list_links():
         inspection.require_valid_link(link)
 
 
-def _require_schema(look: InspectedPlace, revision: str) -> None:
-    odd = look.describe_foreign_objects()
-    if odd or not (version := look.read_version()):
+def _require_schema(place: InspectedPlace, revision: str) -> None:
+    odd = place.describe_foreign_objects()
+    if odd or not (version := place.read_version()):
         raise inspection.vetting_error(odd or "it has no tables", revision)
-    if look.read_meta() != [("schema_version", str(version))]:
+    if place.read_meta() != [("schema_version", str(version))]:
         raise inspection.vetting_error(f"its vmrag_meta does not contain schema version {version}", revision)
 
 
