@@ -126,7 +126,7 @@ def canonicalize_metadata(text: str) -> str:
         if encode_canonical_json(msgspec.json.decode(text, type=dict[str, Any])) == text:
             return text
     except (ValueError, RecursionError):
-        pass  # `json_from_user` raises a better error
+        pass  # `parse_user_json` raises a better error
     value = parse_user_json(text)
     if not isinstance(value, dict):
         raise ValueError("is not the JSON of an object")  # noqa: TRY004  the value is untrusted data
@@ -162,16 +162,16 @@ def parse_collection(row: Sequence[Any]) -> Collection:
             COLLECTIONS, [name], "distance", f"is {distance!r}, which this version does not support"
         )
     try:
-        pieces = msgspec.json.decode(chunking, type=Chunking)
+        chunks = msgspec.json.decode(chunking, type=Chunking)
     except ValueError as error:
         raise invalid_row_error(
             COLLECTIONS, [name], "chunking", f"is not supported by this version: {error}"
         ) from error
-    if pieces.strategy == "code":
+    if chunks.strategy == "code":
         raise invalid_row_error(COLLECTIONS, [name], "chunking", "has the strategy of code, which is never stored")
     if kind in (SOURCE, EXTERNAL):
         raise invalid_row_error(COLLECTIONS, [name], "kind", f"is {kind!r}, which is never stored")
-    return Collection(name, kind, metadata, function, model, dimensions, distance, pieces, created_at, import_base)
+    return Collection(name, kind, metadata, function, model, dimensions, distance, chunks, created_at, import_base)
 
 
 def parse_record(table: Table, row: Sequence[Any]) -> Row:
@@ -262,11 +262,11 @@ def read_documents_by_key(rows: RowSource, at: At, keys: Iterable[Key]) -> dict[
 
     There is one query per collection.
     """
-    ids: dict[str, list[str]] = {}
+    ids_by_collection: dict[str, list[str]] = {}
     for collection, doc_id in keys:
-        ids.setdefault(collection, []).append(doc_id)
+        ids_by_collection.setdefault(collection, []).append(doc_id)
     return {
         document.key: document
-        for collection, some in ids.items()
-        for document in rows.read_documents(at, collection=collection, ids=some)
+        for collection, ids in ids_by_collection.items()
+        for document in rows.read_documents(at, collection=collection, ids=ids)
     }

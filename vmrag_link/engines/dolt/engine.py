@@ -213,8 +213,8 @@ class DoltEngine(SqlEngine[DoltSession, str]):
             rows = connection.query_rows("SELECT doc_name AS name, doc_text AS text FROM dolt_docs", at=at)
             return {(str(row["name"]), str(row.get("text"))) for row in rows}
 
-        of_program = read_docs(ROOT_BRANCH)  # Dolt itself shows AGENT.md in every repository
-        docs = {name for revision in revisions for name, _ in read_docs(revision) - of_program}
+        default_docs = read_docs(ROOT_BRANCH)  # Dolt itself shows AGENT.md in every repository
+        docs = {name for revision in revisions for name, _ in read_docs(revision) - default_docs}
         tags = {f"tag {row['v']}" for row in connection.query_rows("SELECT tag_name AS v FROM dolt_tags")}
         return sorted(docs) + sorted(tags)
 
