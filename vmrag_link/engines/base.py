@@ -115,9 +115,7 @@ def is_reserved(branch: str) -> bool:
 def read_root(engine: Engine) -> str:
     """Return the revision of `vmrag_root`.
 
-    Knowledge bases with different roots share no history.
-
-    Raises `BranchMissing`.
+    Knowledge bases with different roots share no history. Raises `BranchMissing`.
     """
     root = engine.find_branch(ROOT_BRANCH)
     if root is None:
@@ -355,9 +353,8 @@ class Engine(Protocol):
     def move_branch(self, name: str, to: str, *, expected: str) -> None:
         """Move the branch to the revision `to`.
 
-        Anchor the old head first if nothing else reaches it.
-
-        Raises `Uncommitted` for a dirty branch, and `KnowledgeMoved` if its head is not `expected`.
+        Anchor the old head first if nothing else reaches it. Raises `Uncommitted` for a dirty
+        branch, and `KnowledgeMoved` if its head is not `expected`.
         """
 
     def delete_branch(self, name: str, *, expected: str) -> None:
@@ -425,11 +422,9 @@ class Engine(Protocol):
     def fetch(self, remote: str, url: str) -> None:
         """Fetch everything that the branches at a `file://` or `http://` URL reach.
 
-        No branch here moves.
-
-        Raises `RemoteUnreachable`, `RemoteMissing`, `RemoteDamaged`, `AuthenticationFailed`, and
-        `KnowledgeRefused` if the head of a branch has other tables than ours or exceeds the limits.
-        If it raises, nothing was fetched.
+        No branch here moves. Raises `RemoteUnreachable`, `RemoteMissing`, `RemoteDamaged`,
+        `AuthenticationFailed`, and `KnowledgeRefused` if the head of a branch has other tables than
+        ours or exceeds the limits. If it raises, nothing was fetched.
         """
 
     def find_refusal(self, revision: str) -> KnowledgeRefused | None:

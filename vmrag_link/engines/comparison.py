@@ -63,9 +63,8 @@ class RowComparison(ABC, Generic[S]):
     def open_states(self, old: At, new: At) -> AbstractContextManager[ComparedStates]:
         """Open the two states, as they are at the beginning.
 
-        Each working set belongs to a dirty branch.
-
-        Raises `RevisionMissing`, `BranchMissing`, `KnowledgeRefused` and `SchemaTooNew`.
+        Each working set belongs to a dirty branch. Raises `RevisionMissing`, `BranchMissing`,
+        `KnowledgeRefused` and `SchemaTooNew`.
         """
 
     def compute_diff(self, old: At, new: At) -> Difference:

@@ -121,9 +121,8 @@ def implied_table(collection: str) -> Table | None:
 def document_from_row(table: Table, row: Sequence[Any]) -> Document:
     """Return the document of a row.
 
-    Its values are in the order of `Table.columns` and have valid types.
-
-    Raises `msgspec.DecodeError` if its metadata is not a JSON object.
+    Its values are in the order of `Table.columns` and have valid types. Raises
+    `msgspec.DecodeError` if its metadata is not a JSON object.
     """
     form, values = _FORMS[table.name], dict(zip(table.columns, row, strict=True))
     key_values = {key: values[key] for key in form.keys}

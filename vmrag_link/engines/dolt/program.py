@@ -46,10 +46,8 @@ _SHELL = "/bin/sh"
 _CLEANED = ("-c", 'exec /usr/bin/env "$@" </dev/null', "dolt")
 """The first arguments of the shell that doltcli starts instead of Dolt.
 
-Arguments for `env` follow.
-
-A program that doltcli starts gets our environment and our standard input, which may belong to an
-MCP client.
+Arguments for `env` follow. A program that doltcli starts gets our environment and our standard
+input, which may belong to an MCP client.
 """
 
 _INSTALL = "brew install dolt, or https://docs.dolthub.com/introduction/installation"

@@ -158,7 +158,7 @@ def column_sql(table: Table, column: str, prefix: str = "") -> str:
     """Return SQL for the value of a column, whatever another program has stored there."""
     if column == "content_hash":
         text = f"ifnull({prefix}content, '')"
-        return f"if(instr({text}, char(0)) > 0, char(0), sha2({text}, 256))"  # `values` refuses the one with NUL
+        return f"if(instr({text}, char(0)) > 0, char(0), sha2({text}, 256))"  # `parse_values` refuses NUL
     default = records.column_defaults(table).get(column)
     return f"{prefix}{column}" if default is None else f"ifnull({prefix}{column}, {quote_literal(default)})"
 
@@ -277,10 +277,10 @@ def _read_selected(connection: SqlConnection, selection: _Selection, ids: Sequen
         yield from _read_selection_pages(connection, selection)
         return
     start, size = 0, _FIRST_PAGE
-    while some_ids := ids[start : start + size]:  # one page of ids, so that Dolt looks up each id once
-        rows = list(_read_selection_pages(connection, selection._replace(ids=some_ids), size=len(some_ids) + 1))
+    while page_ids := ids[start : start + size]:  # one page of ids, so that Dolt looks up each id once
+        rows = list(_read_selection_pages(connection, selection._replace(ids=page_ids), size=len(page_ids) + 1))
         yield from rows
-        start += len(some_ids)
+        start += len(page_ids)
         size = min(BATCH_SIZE, _next_size(rows)) if rows else BATCH_SIZE
 
 
@@ -324,14 +324,14 @@ def _read_stable(session: DoltSession, at: At, rows: Callable[[], Iterator[Value
 
 
 def _buffer_rows(session: DoltSession, branch: str, rows: Callable[[], Iterator[Values]]) -> Iterator[Values]:
-    with tempfile.SpooledTemporaryFile(_IN_MEMORY) as aside:
+    with tempfile.SpooledTemporaryFile(_IN_MEMORY) as buffer:
         number = 0
         encode = msgspec.msgpack.Encoder().encode
         with session.connection.snapshot(branch):
             for row in rows():
                 packed = encode(row)
-                aside.write(len(packed).to_bytes(4) + packed)
+                buffer.write(len(packed).to_bytes(4) + packed)
                 number += 1
-        aside.seek(0)
+        buffer.seek(0)
         for _ in range(number):
-            yield tuple(msgspec.msgpack.decode(aside.read(int.from_bytes(aside.read(4)))))
+            yield tuple(msgspec.msgpack.decode(buffer.read(int.from_bytes(buffer.read(4)))))

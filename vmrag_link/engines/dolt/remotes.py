@@ -44,14 +44,20 @@ _FILE = "file://"
 _NOTES = "remotes.json"
 _GIT_CACHE = "git-remote-cache"
 _MANIFEST = "manifest"
-_IN_THE_CLEAR = r"http://(\[[^\]/?#@]*\]|[^/?#@:\\\[]+)(:[0-9]+)?(/|$)"
+_UNENCRYPTED_URL = r"http://(\[[^\]/?#@]*\]|[^/?#@:\\\[]+)(:[0-9]+)?(/|$)"
 _UNOPENABLE = frozenset("#?%")
 """Characters that Dolt takes for the end of a folder's path, even if they are escaped."""
 
-_MOST_SAID = 200
+_MOST_SHOWN = 200
 
 _MOVED = ("non-fast-forward", "branch not found", "optimistic lock", "stale info", "merge needed", "manifest changed")
-_SHUT_OUT = ("unauthenticated", "access denied", "permissiondenied", "dolt_remote_password", "authorization header")
+_LOGIN_REFUSED = (
+    "unauthenticated",
+    "access denied",
+    "permissiondenied",
+    "dolt_remote_password",
+    "authorization header",
+)
 _MISSING = ("database not found", "repository not found", "no such repository")
 _UNREACHABLE = ("code = unavailable", "deadline", "no such host", "connection refused", "timeout", "tls:", "x509:")
 _REJECTED = ("readonly", "read-only", "read only", "unimplemented", "not supported", "permission")
@@ -73,29 +79,26 @@ def read_notes(folder: Path) -> dict[str, RemoteNote]:
     """Return the notes by the short names of the remotes."""
     try:
         return msgspec.json.decode((folder / _NOTES).read_bytes(), type=dict[str, RemoteNote])
-    except (
-        FileNotFoundError,
-        UnicodeDecodeError,
-        msgspec.DecodeError,
-    ):  # without a note, a fetch checks everything again
-        return {}
+    except (FileNotFoundError, UnicodeDecodeError, msgspec.DecodeError):
+        return {}  # without a note, a fetch checks everything again
 
 
 def read_heads(folder: Path, remote: str) -> dict[str, str]:
-    remote_note = read_notes(folder).get(remote)
-    return dict(remote_note.heads) if remote_note else {}
+    note = read_notes(folder).get(remote)
+    return dict(note.heads) if note else {}
 
 
 def read_foreign_heads(folder: Path, remote: str) -> dict[str, str]:
-    remote_note = read_notes(folder).get(remote)
-    return dict(remote_note.foreign) if remote_note else {}
+    note = read_notes(folder).get(remote)
+    return dict(note.foreign) if note else {}
 
 
-def write_note(folder: Path, remote: str, remote_note: RemoteNote | None) -> None:
+def write_note(folder: Path, remote: str, note: RemoteNote | None) -> None:
     """Write or remove the note of a remote. Hold the write lock."""
-    notes = {name: other_note for name, other_note in read_notes(folder).items() if name != remote}
-    if remote_note:
-        notes[remote] = remote_note
+    notes = read_notes(folder)
+    notes.pop(remote, None)
+    if note:
+        notes[remote] = note
     write_atomically(folder / _NOTES, msgspec.json.encode(notes), durable=False)
 
 
@@ -107,14 +110,12 @@ def register_remote(folder: Path, connection: SqlConnection, remote: str, url: s
 
     Another URL under the same short name is the same place: its copy here was moved.
     """
-    remote_note, address = read_notes(folder).get(remote), _dolt_url(folder, url)
-    if address == url and remote_note and remote_note.url == url and _is_registered(connection, remote):
+    note, address = read_notes(folder).get(remote), _dolt_url(folder, url)
+    if address == url and note and note.url == url and _is_registered(connection, remote):
         return
     unregister_remote(folder, connection, remote)
     connection.call("dolt_remote", "add", _dolt_name(remote), address)
-    write_note(
-        folder, remote, RemoteNote(url, remote_note.heads, remote_note.foreign) if remote_note else RemoteNote(url, {})
-    )
+    write_note(folder, remote, RemoteNote(url, note.heads, note.foreign) if note else RemoteNote(url, {}))
 
 
 def forget_remote(folder: Path, connection: SqlConnection, remote: str) -> None:
@@ -245,7 +246,7 @@ def login_options(url: str, user: str) -> tuple[str, ...]:
     The password is never sent unencrypted to another machine. Without it, the server reports that
     it requires one.
     """
-    match = re.match(_IN_THE_CLEAR, url)
+    match = re.match(_UNENCRYPTED_URL, url)
     safe = url.startswith("https://") or (match and hosts.is_loopback(match[1]))
     return ("--user", user) if user and safe and env.has_dolt_remote_password() else ()
 
@@ -286,21 +287,21 @@ def _dolt_name(remote: str) -> str:
 
 def translate_error(error: EngineFailed, url: str) -> VmragError:
     """Return the error for a failed fetch from this URL or push to it."""
-    message = dolt_message(error)[:_MOST_SAID]
+    message = dolt_message(error)[:_MOST_SHOWN]
     words = message.lower().replace(" ", "")
     served = not url.startswith(_FILE)
     details = {"remote": url, "said": message}
 
-    def says(parts: tuple[str, ...]) -> bool:
-        return any(part.replace(" ", "") in words for part in parts)
+    def contains(phrases: tuple[str, ...]) -> bool:
+        return any(phrase.replace(" ", "") in words for phrase in phrases)
 
     if not message or (isinstance(error, EngineUnwritable) and not served):
         return error
-    if says(_MOVED):
+    if contains(_MOVED):
         return RemoteMoved(f"{url} has changed since the last fetch; nothing was pushed.", hint="vmrag pull", **details)
     if served:
-        return _server_error(says, message, url, details)
-    if says(_REJECTED):
+        return _server_error(contains, message, url, details)
+    if contains(_REJECTED):
         return RemoteRejected(f"{url} rejected the push: {message}.", hint="check who may write there", **details)
     return damaged_error(url, said=message)
 
@@ -315,17 +316,17 @@ def damaged_error(url: str, *, said: str = "") -> RemoteDamaged:
 
 
 def _server_error(
-    says: Callable[[tuple[str, ...]], bool], message: str, url: str, details: Mapping[str, str]
+    contains: Callable[[tuple[str, ...]], bool], message: str, url: str, details: Mapping[str, str]
 ) -> VmragError:
-    if says(_SHUT_OUT):
+    if contains(_LOGIN_REFUSED):
         return AuthenticationFailed(
             f"{url} refused the login: {message}.",
             hint="set the password: DOLT_REMOTE_PASSWORD=… vmrag fetch; the user: git config vmrag.dolt.user NAME; on DoltHub: dolt login",
             **details,
         )
-    if says(_MISSING):
+    if contains(_MISSING):
         return RemoteMissing(f"no knowledge base found at {url}.", hint="vmrag remote", **details)
-    if says(_UNREACHABLE):
+    if contains(_UNREACHABLE):
         where = url if url.startswith("http") else "https://www.dolthub.com" if is_hosted_database(url) else ""
         hint = f"check the server: curl -sS {where}" if where else "check the address: vmrag remote"
         return RemoteUnreachable(f"cannot reach {url}: {message}.", hint=hint, **details)

@@ -45,9 +45,8 @@ LONG_SECONDS = 2.0
 class ServerConnection(SqlConnection):
     """A connection to the server.
 
-    `longest`: bytes of one answer; a longer one raises `LimitExceeded`.
-
-    `folder`: where to record that the server does not answer.
+    `longest`: bytes of one answer; a longer one raises `LimitExceeded`. `folder`: where to record
+    that the server does not answer.
     """
 
     def __init__(self, access: DoltAccess, *, longest: int, folder: Path | None = None) -> None:

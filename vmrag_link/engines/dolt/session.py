@@ -87,9 +87,9 @@ class DoltSession(BaseSession[str]):
             if not is_revision and at != UNFINISHED_BRANCH:
                 schema.require_no_conflict(self.connection, at)
             also = schema.LINKS if with_links else None
-            odd, version = schema.inspect_schema(self.connection, at, also=also)
-            if odd:
-                raise self._foreign_object_error(at, odd)
+            foreign, version = schema.inspect_schema(self.connection, at, also=also)
+            if foreign:
+                raise self._foreign_object_error(at, foreign)
             self._versions[key] = version
         return self._versions[key]
 
@@ -104,20 +104,20 @@ class DoltSession(BaseSession[str]):
             self._hashes[branch] = stamp, content
         return content
 
-    def _foreign_object_error(self, at: str, odd: schema.ForeignObject) -> KnowledgeRefused:
+    def _foreign_object_error(self, at: str, foreign: schema.ForeignObject) -> KnowledgeRefused:
         """Return the error for a place that holds something else than our tables.
 
         If another program left it uncommitted, the hint has the command that removes it.
         """
         if history.is_hash(at):
-            return inspection.foreign_place_error(f"revision {at[:12]}", odd.text)
-        head = self.require_branch(at)
-        if head.dirty and not schema.inspect_schema(self.connection, head.head)[0]:
+            return inspection.foreign_place_error(f"revision {at[:12]}", foreign.text)
+        branch = self.require_branch(at)
+        if branch.dirty and not schema.inspect_schema(self.connection, branch.head)[0]:
             return KnowledgeRefused(
-                f"refusing to use branch {at!r}: {odd.text} (uncommitted).",
-                hint=self.connection.format_command(odd.removal, at),
+                f"refusing to use branch {at!r}: {foreign.text} (uncommitted).",
+                hint=self.connection.format_command(foreign.removal, at),
             )
-        return inspection.foreign_place_error(f"branch {at!r}", odd.text)
+        return inspection.foreign_place_error(f"branch {at!r}", foreign.text)
 
     def note_new_revision(self, revision: str, parent: str) -> None:
         self._versions[f"{revision} ", False] = self.check_place(parent)
@@ -271,9 +271,7 @@ class DoltSession(BaseSession[str]):
 def unfinished_branch(connection: SqlConnection, revision: str) -> Iterator[str]:
     """Create `UNFINISHED_BRANCH` at a revision, and drop it at the end of the block.
 
-    Do not nest.
-
-    The caller holds the write lock until the result is anchored.
+    Do not nest. The caller holds the write lock until the result is anchored.
     """
     # -f: the branch may exist after a kill, and a session creates it to prove that it may write.
     connection.call("dolt_branch", "-f", UNFINISHED_BRANCH, revision)

@@ -97,10 +97,8 @@ class ShellSession:
     ) -> list[SqlRow]:
         """Run statements; return the rows of the last one if it is a call.
 
-        Other statements have none.
-
-        `check` is called while there is no answer, up to REMOTE_SECONDS. An error that it raises
-        ends the process.
+        Other statements have none. `check` is called while there is no answer, up to
+        REMOTE_SECONDS. An error that it raises ends the process.
         """
         calls = [statement for statement in statements[-1:] if statement.startswith(CALL)]
         results = self._run_all(statements[: len(statements) - len(calls)], calls, at=at, check=check)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from vmrag_link import permissions
@@ -145,16 +145,15 @@ def _all_foreign(session: DoltSession) -> set[str]:
     return {head for note in remotes.read_notes(session.folder).values() for head in note.foreign.values()}
 
 
-def _note_pushed(session: DoltSession, remote: str, url: str, branches: Iterable[str]) -> None:
+def _note_pushed(session: DoltSession, remote: str, url: str, branches: Collection[str]) -> None:
     """Note the heads after a push.
 
     Dolt tracks the heads that arrived. Other branches keep their noted heads.
     """
     tracked = remotes.read_tracked_heads(session.connection, remote)
     pushed, foreign = {name: tracked[name] for name in branches if name in tracked}, _all_foreign(session)
-    ours = {
-        name: head for name, head in remotes.read_heads(session.folder, remote).items() if name not in set(branches)
-    }
+    ours = remotes.read_heads(session.folder, remote)
+    ours = {name: head for name, head in ours.items() if name not in branches}
     ours |= {name: head for name, head in pushed.items() if head not in foreign}
     theirs = remotes.read_foreign_heads(session.folder, remote)
     theirs |= {name: head for name, head in pushed.items() if head in foreign}

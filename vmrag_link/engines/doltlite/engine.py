@@ -59,10 +59,9 @@ class DoltliteEngine(SqlEngine[DoltliteSession, Connection]):
     def clone(cls, folder: Path, remote: str, url: str, *, limits: Limits = USUAL_LIMITS) -> DoltliteEngine:
         """Create a knowledge base from the contents at `url`.
 
-        Its branches are heads of the remote.
-
-        Raises `RemoteDamaged` if the remote has no `vmrag_root`, which means that another program
-        wrote it, and the errors of `create` and `fetch`.
+        Its branches are heads of the remote. Raises `RemoteDamaged` if the remote has no
+        `vmrag_root`, which means that another program wrote it, and the errors of `create` and
+        `fetch`.
         """
         from vmrag_link.engines.doltlite import transfer
 
