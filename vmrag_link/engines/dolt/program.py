@@ -30,7 +30,7 @@ OLDEST_VERSION = (2, 3, 0)
 
 _CONFIGURATION = '{"metrics.disabled":"true","versioncheck.disabled":"true"}'
 _VERSION = r"dolt version (\d+\.\d+\.\d+\S*)"
-_PATIENCE = 60.0
+_VERSION_SECONDS = 60.0
 """Seconds for a program to print its version. Dolt needs a sixth of a second."""
 
 DOLTCLI = "doltcli==0.2.2"
@@ -43,15 +43,15 @@ _URL_CHARACTERS = frozenset("%#?\\")
 """Characters that Dolt does not escape in the URL that it makes of a folder's path."""
 
 _SHELL = "/bin/sh"
-_CLEANED = ("-c", 'exec /usr/bin/env "$@" </dev/null', "dolt")
+_SHELL_ARGUMENTS = ("-c", 'exec /usr/bin/env "$@" </dev/null', "dolt")
 """The first arguments of the shell that doltcli starts instead of Dolt.
 
 Arguments for `env` follow. A program that doltcli starts gets our environment and our standard
 input, which may belong to an MCP client.
 """
 
-_INSTALL = "brew install dolt, or https://docs.dolthub.com/introduction/installation"
-_NAME_IT = "git config vmrag.dolt.binary /PATH/TO/dolt"
+_HOW_TO_INSTALL = "brew install dolt, or https://docs.dolthub.com/introduction/installation"
+_CONFIGURE = "git config vmrag.dolt.binary /PATH/TO/dolt"
 
 
 class Program(Record, frozen=True):
@@ -77,7 +77,7 @@ def locate_program(binary: str = "") -> str:
     if not path:
         raise DoltMissing(
             "the knowledge base needs the program dolt, which is not on PATH.",
-            hint=f"install it: {_INSTALL}; or configure its path: {_NAME_IT}",
+            hint=f"install it: {_HOW_TO_INSTALL}; or configure its path: {_CONFIGURE}",
         )
     try:
         Path(path).stat()
@@ -105,24 +105,24 @@ def openable_path(folder: Path) -> Path:
 
 @functools.lru_cache(maxsize=64)
 def _make_link(folder: Path) -> Path:
-    ours = Path(tempfile.gettempdir(), f"vmrag-dolt-{os.getuid()}")
-    place = ours / hashlib.sha256(os.fsencode(folder)).hexdigest()[:16]
+    links = Path(tempfile.gettempdir(), f"vmrag-dolt-{os.getuid()}")
+    parent = links / hashlib.sha256(os.fsencode(folder)).hexdigest()[:16]
     # Dolt uses the last part as the name of the database.
     name = "folder" if _URL_CHARACTERS.intersection(folder.name) else folder.name
     try:
-        ours.mkdir(mode=0o700, exist_ok=True)
-        state = ours.lstat()
+        links.mkdir(mode=0o700, exist_ok=True)
+        state = links.lstat()
         if not stat.S_ISDIR(state.st_mode) or state.st_uid != os.getuid() or state.st_mode & 0o022:
             raise PermissionError(errno.EACCES, "another user can write there")
-        place.mkdir(exist_ok=True)
+        parent.mkdir(exist_ok=True)
         with contextlib.suppress(FileExistsError):
-            (place / name).symlink_to(folder)
+            (parent / name).symlink_to(folder)
     except OSError as error:
         raise EngineFailed(
-            f"Dolt cannot open {folder}, and cannot create a link to it in {ours}: {error.strerror}.",
+            f"Dolt cannot open {folder}, and cannot create a link to it in {links}: {error.strerror}.",
             hint="move the project to a path without % # ? \\, or set TMPDIR to a folder that you own",
         ) from error
-    return place / name
+    return parent / name
 
 
 def run_dolt(
@@ -141,8 +141,8 @@ def run_dolt(
     """
     path = find_program(binary).path
     # `env` would take a path with "=" for a variable.
-    bare = env is None and stdin is None and timeout is None and "=" not in path
-    if bare and (cwd / ".dolt").is_dir() and (doltcli := _import_doltcli()):
+    is_plain = env is None and stdin is None and timeout is None and "=" not in path
+    if is_plain and (cwd / ".dolt").is_dir() and (doltcli := _import_doltcli()):
         return _run_doltcli(doltcli, path, arguments, cwd)
     try:
         process = proc.run(
@@ -154,8 +154,8 @@ def run_dolt(
     except OSError as error:
         raise _start_error(path, cwd, error) from error
     if process.returncode != 0:
-        said = process.failure if process.killed_by else process.stderr.decode(errors="replace")
-        raise dolt_error(said, arguments, exit_code=process.returncode)
+        message = process.failure if process.killed_by else process.stderr.decode(errors="replace")
+        raise dolt_error(message, arguments, exit_code=process.returncode)
     return _decode_output(process.stdout, arguments)
 
 
@@ -167,13 +167,13 @@ def check_repository(folder: Path, binary: str = "", *, timeout: float | None = 
     run_dolt(["fsck", "--quiet"], cwd=folder, binary=binary, timeout=timeout)
 
 
-def dolt_error(said: str, arguments: Sequence[str], *, exit_code: int = 1) -> EngineFailed:
+def dolt_error(message: str, arguments: Sequence[str], *, exit_code: int = 1) -> EngineFailed:
     """Return the error for a message of Dolt, which may contain untrusted text."""
-    words = terminal_text.indent_continuation(said.strip()) or f"it ended with exit code {exit_code}"
-    hint = find_remedy(words)
+    shown = terminal_text.indent_continuation(message.strip()) or f"it ended with exit code {exit_code}"
+    hint = find_remedy(shown)
     kind = EngineUnwritable if hint else EngineFailed
     hint = hint or f"run it directly to see the whole output: dolt {' '.join(map(quoted, arguments))}"
-    return kind(f"dolt {arguments[0]} failed: {words}", hint=hint, arguments=list(arguments), said=words)
+    return kind(f"dolt {arguments[0]} failed: {shown}", hint=hint, arguments=list(arguments), said=shown)
 
 
 def _start_error(path: str, cwd: Path, error: OSError) -> EngineFailed | DoltMissing:
@@ -183,12 +183,12 @@ def _start_error(path: str, cwd: Path, error: OSError) -> EngineFailed | DoltMis
 
 
 def _not_runnable_error(path: str, error: OSError) -> DoltMissing:
-    return DoltMissing(f"cannot run {path}: {error.strerror}.", hint=f"configure its path: {_NAME_IT}", path=path)
+    return DoltMissing(f"cannot run {path}: {error.strerror}.", hint=f"configure its path: {_CONFIGURE}", path=path)
 
 
-def _decode_output(said: bytes, arguments: Sequence[str]) -> str:
+def _decode_output(output: bytes, arguments: Sequence[str]) -> str:
     try:
-        return said.decode()
+        return output.decode()
     except UnicodeDecodeError as error:
         raise dolt_error("its output is not UTF-8", arguments) from error
 
@@ -213,7 +213,7 @@ def _ask_version(path: str) -> str:
     if not match:
         raise DoltMissing(
             f"{path} is not the database Dolt: 'dolt version' prints {shortened(terminal_text.escape_line(first))!r}.",
-            hint=f"install Dolt ({_INSTALL}), then configure its path: {_NAME_IT}",
+            hint=f"install Dolt ({_HOW_TO_INSTALL}), then configure its path: {_CONFIGURE}",
             path=path,
         )
     return match[1]
@@ -233,7 +233,7 @@ def require_recent_version(path: str, version: str) -> None:
     if tuple(map(int, re.findall(r"\d+", version)[:3])) < OLDEST_VERSION:
         raise DoltMissing(
             f"{path} is Dolt {version}; vmrag needs {'.'.join(map(str, OLDEST_VERSION))} or newer.",
-            hint=f"install a newer version: {_INSTALL}",
+            hint=f"install a newer version: {_HOW_TO_INSTALL}",
             path=path,
             version=version,
         )
@@ -254,14 +254,14 @@ def _first_line(path: str) -> str:
                 [path, "version"],
                 cwd=Path(folder),
                 env=build_environment(Path(folder)) | {env.DOLT_HOME: folder},
-                timeout=_PATIENCE,
+                timeout=_VERSION_SECONDS,
             )
         except TimeoutError:
-            return f"nothing within {_PATIENCE:g} seconds"
+            return f"nothing within {_VERSION_SECONDS:g} seconds"
         except OSError as error:
             raise _start_error(path, Path(folder), error) from error
-    said = process.stdout or process.stderr
-    return said.decode(errors="replace").partition("\n")[0].strip()
+    output = process.stdout or process.stderr
+    return output.decode(errors="replace").partition("\n")[0].strip()
 
 
 # -- doltcli
@@ -297,16 +297,18 @@ def _import_doltcli() -> ModuleType | None:
 
 
 def _run_doltcli(doltcli: ModuleType, path: str, arguments: Sequence[str], cwd: Path) -> str:
-    left_out = [word for name in sorted(_SCRUBBED) for word in ("-u", name)]
+    unset = [word for name in sorted(_SCRUBBED) for word in ("-u", name)]
     added_values = _ADDED | {
         env.EXECUTABLES: proc.compute_child_path(cwd),
         env.WORKING_DIRECTORY: str(openable_path(cwd)),
     }
     added = [f"{name}={value}" for name, value in added_values.items()]
     try:
-        said: str = doltcli.Dolt(str(cwd)).execute([*_CLEANED, *left_out, *added, path, *arguments], print_output=False)
+        output: str = doltcli.Dolt(str(cwd)).execute(
+            [*_SHELL_ARGUMENTS, *unset, *added, path, *arguments], print_output=False
+        )
     except doltcli.DoltException as error:
         raise dolt_error(error.stderr or "", arguments, exit_code=error.exitcode) from error
     except UnicodeDecodeError as error:
         raise dolt_error("its output is not UTF-8", arguments) from error
-    return said
+    return output

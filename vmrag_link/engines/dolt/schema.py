@@ -37,21 +37,21 @@ from vmrag_link.models import Record
 META = "vmrag_meta"
 _VERSION = "[1-9][0-9]{0,8}"
 _MOST_SHOWN = 100
-_PLAIN = "[A-Za-z_][A-Za-z0-9_]*"
+_PLAIN_NAME = "[A-Za-z_][A-Za-z0-9_]*"
 _ABORT = "CALL dolt_merge('--abort')"
 _CONFLICTS = {"dolt_conflicts": "table", "dolt_schema_conflicts": "table_name"}
 
-_EXECUTED = ("dolt_schemas", "dolt_procedures", "dolt_ignore", "dolt_nonlocal_tables")
+_SYSTEM_TABLES = ("dolt_schemas", "dolt_procedures", "dolt_ignore", "dolt_nonlocal_tables")
 """Dolt's own tables that change the effect of other statements.
 
 They hold triggers and views, procedures, tables that are not committed, and tables that redirect to
 another branch.
 """
 
-_EMPTIED = ("dolt_ignore", "dolt_nonlocal_tables")
+_DELETABLE_TABLES = ("dolt_ignore", "dolt_nonlocal_tables")
 """The tables whose rows can be deleted. The rows of the others show what to drop."""
 
-_NAMES = frozenset(
+_VARCHAR_COLUMNS = frozenset(
     "collection_name doc_id project_id log_id kind embedding_function embedding_model distance content_hash file_type"
     " log_type created_at updated_at last_modified".split()
 )
@@ -61,9 +61,13 @@ _END = ") ENGINE=InnoDB DEFAULT CHARSET=utf8mb4 COLLATE=utf8mb4_0900_bin"
 
 
 def _create_statement(table: Table) -> str:
-    kinds = ((name, int if name in table.number_columns else str) for name in table.columns)
     types = {
-        column: "int" if kind is int else "varchar(255)" if column in _NAMES else "longtext" for column, kind in kinds
+        column: "int"
+        if column in table.number_columns
+        else "varchar(255)"
+        if column in _VARCHAR_COLUMNS
+        else "longtext"
+        for column in table.columns
     }
     keys = table.columns[: table.key_count]
     lines = [f"`{column}` {kind}{' NOT NULL' if column in keys else ''}" for column, kind in types.items()]
@@ -106,9 +110,9 @@ def require_known_schema(
     `SchemaTooNew` if a newer program wrote it. Call this before you read anything else from a
     place.
     """
-    odd, version = inspect_schema(connection, at, also=also)
-    if odd:
-        raise inspection.foreign_place_error(where, odd.text)
+    foreign, version = inspect_schema(connection, at, also=also)
+    if foreign:
+        raise inspection.foreign_place_error(where, foreign.text)
     return version
 
 
@@ -125,11 +129,11 @@ def inspect_schema(
 ) -> tuple[ForeignObject | None, int]:
     """Return the first object at a place that is not ours, and the version of the schema."""
     listed, *system = connection.run_queries(
-        ["SHOW FULL TABLES", *(f"SELECT 1 AS v FROM {system_table} LIMIT 1" for system_table in _EXECUTED)], at=at
+        ["SHOW FULL TABLES", *(f"SELECT 1 AS v FROM {system_table} LIMIT 1" for system_table in _SYSTEM_TABLES)], at=at
     )
-    for name, rows in zip(_EXECUTED, system, strict=True):
+    for name, rows in zip(_SYSTEM_TABLES, system, strict=True):
         if rows:
-            verb = "DELETE" if name in _EMPTIED else "SELECT *"
+            verb = "DELETE" if name in _DELETABLE_TABLES else "SELECT *"
             return ForeignObject(f"the table {name} is not empty", f"{verb} FROM {name}"), 0
     kinds = {_table_name(row): str(row["Table_type"]) for row in listed}
     if not kinds:
@@ -146,25 +150,26 @@ def inspect_schema(
     allowed = {name: _normalize_sql(sql) for name, sql in (*TABLES.items(), *(also or {}).items())}
     # Statements only contain our names, because the program treats a backslash as an escape in any
     # quotes.
-    odd = sorted(name for name, kind in kinds.items() if name not in allowed or kind != "BASE TABLE")
-    odd = odd or sorted(TABLES.keys() - kinds.keys())
-    if not odd:
+    foreign = sorted(name for name, kind in kinds.items() if name not in allowed or kind != "BASE TABLE")
+    foreign = foreign or sorted(TABLES.keys() - kinds.keys())
+    if not foreign:
         names = sorted(kinds)
         results = connection.run_queries([f"SHOW CREATE TABLE {quote_identifier(name)}" for name in names], at=at)
         statements = {
             name: _normalize_sql(str(rows[0]["Create Table"])) for name, rows in zip(names, results, strict=True)
         }
-        odd = [name for name in names if statements[name] != allowed[name]]
-    if odd:
-        text = f"the table {terminal_text.escape_line(repr(odd[0][:_MOST_SHOWN]))} differs from the schema"
-        return ForeignObject(text, _removal_statement(odd[0], kinds.get(odd[0], ""), ours=odd[0] in allowed)), 0
+        foreign = [name for name in names if statements[name] != allowed[name]]
+    if foreign:
+        name = foreign[0]
+        text = f"the table {terminal_text.escape_line(repr(name[:_MOST_SHOWN]))} differs from the schema"
+        return ForeignObject(text, _removal_statement(name, kinds.get(name, ""), ours=name in allowed)), 0
     return None, version
 
 
 def _removal_statement(name: str, kind: str, *, ours: bool) -> str:
     if ours:
         return f"CALL dolt_checkout('{name}')"
-    if not re.fullmatch(_PLAIN, name):
+    if not re.fullmatch(_PLAIN_NAME, name):
         return "SHOW FULL TABLES"
     return f"DROP {'TABLE' if kind == 'BASE TABLE' else 'VIEW'} {name}"
 
@@ -188,10 +193,10 @@ def _table_name(row: Mapping[str, object]) -> str:
 
 def _stored_version(connection: SqlConnection, at: str) -> int:
     rows = connection.query_rows(f"SELECT value AS v FROM {META} WHERE `key` = 'schema_version'", at=at)
-    said = re.fullmatch(_VERSION, str(rows[0].get("v"))) if rows else None
-    if said is None:
+    match = re.fullmatch(_VERSION, str(rows[0].get("v"))) if rows else None
+    if match is None:
         raise RowsInvalid("the knowledge base does not contain its schema version.", hint=ROWS_HINT)
-    return int(said[0])
+    return int(match[0])
 
 
 def _normalize_sql(sql: str) -> str:
@@ -207,9 +212,9 @@ def is_dirty(connection: SqlConnection, at: str) -> bool:
 def commit(connection: SqlConnection, at: str, message: str, author: str, date: str, *options: str) -> str:
     """Commit everything on a branch. Return the revision, or an empty text if `options` skip it."""
     texts = (
-        require_storable(message, "The message"),
-        require_storable(author, "The author"),
-        require_storable(date, "The date"),
+        require_storable(message, "the message"),
+        require_storable(author, "the author"),
+        require_storable(date, "the date"),
     )
     args = ("-A", *options, "-m", texts[0], "--author", texts[1], "--date", texts[2])
     return str(connection.call("dolt_commit", *args, at=at).get("hash", ""))
@@ -224,10 +229,10 @@ def create_repository(folder: Path, *, author: str, date: str, access: DoltAcces
     `origin`: see `opening.create_engine`.
     """
     program.find_program(access.binary)
-    who = parse_author(author)
+    match = parse_author(author)
 
     def fill(new: Path) -> None:
-        identity = ["--name", who["name"], "--email", who["email"]]
+        identity = ["--name", match["name"], "--email", match["email"]]
         # The name `main` belongs to the code branch main.
         program.run_dolt(["init", *identity, "-b", ROOT_BRANCH, "--date", date], cwd=new, binary=access.binary)
         with open_repository(new, access) as connection:
@@ -238,13 +243,13 @@ def create_repository(folder: Path, *, author: str, date: str, access: DoltAcces
 
 def parse_author(author: str) -> re.Match[str]:
     """Return the `name` and the `email` of `Name <email>` as a match. Raises `EngineFailed`."""
-    who = re.fullmatch(_AUTHOR, author)
-    if who is None:
+    match = re.fullmatch(_AUTHOR, author)
+    if match is None:
         raise EngineFailed(
             f"invalid author {author[:80]!r}: use 'Name <email>'.",
             hint="set your name: git config user.name NAME; and your address: git config user.email ADDRESS",
         )
-    return who
+    return match
 
 
 def create_empty_repository(folder: Path, access: DoltAccess) -> None:
@@ -312,6 +317,6 @@ def _write_configuration(configuration: Path) -> None:
     Metrics record each command in this user's home directory and are sent to Dolt's makers.
     Statistics are written while Dolt reads, for queries that are never made.
     """
-    stated = json.loads(configuration.read_text()) if configuration.exists() else {}
+    settings = json.loads(configuration.read_text()) if configuration.exists() else {}
     ours = {"metrics.disabled": "true", "sqlserver.global.dolt_stats_enabled": "0"}
-    configuration.write_text(json.dumps(stated | ours))
+    configuration.write_text(json.dumps(settings | ours))

@@ -52,25 +52,25 @@ class ServerConnection(SqlConnection):
     def __init__(self, access: DoltAccess, *, longest: int, folder: Path | None = None) -> None:
         self._access, self._longest, self._folder = access, longest, folder
         self._session: ServerSession | None = None
-        self._bound = 0
-        """How many blocks depend on the session: it holds their lock, or their transaction."""
+        self._dependents = 0
+        """Number of blocks whose lock or transaction the session holds."""
 
-        self._begun_at = ""
-        """The branch of the open transaction; empty: there is none."""
+        self._transaction_branch = ""
+        """The branch of the open transaction, or an empty text."""
 
         self._in_use = threading.RLock()
 
     def run_queries(self, queries: Sequence[str], *, at: str | None = None) -> list[list[SqlRow]]:
-        def ask(session: ServerSession) -> list[list[SqlRow]]:
+        def run_all(session: ServerSession) -> list[list[SqlRow]]:
             session.use_place(at)
             return [session.run_statement(query) for query in queries]
 
         with self._in_use:
-            return self._retry_once(ask)
+            return self._retry_once(run_all)
 
     def execute(self, statements: Sequence[str], *, at: str | None = None) -> list[SqlRow]:
         with self._in_use:
-            if not self._bound:
+            if not self._dependents:
                 # The session may have been lost long ago.
                 self._retry_once(lambda session: session.run_statement("SELECT 1"))
             session = self._current_session()
@@ -106,19 +106,19 @@ class ServerConnection(SqlConnection):
 
     @contextlib.contextmanager
     def snapshot(self, at: str) -> Iterator[None]:
-        with self._in_use, contextlib.nullcontext() if self._begun_at else self._open_transaction(at):
+        with self._in_use, contextlib.nullcontext() if self._transaction_branch else self._open_transaction(at):
             yield
 
     @contextlib.contextmanager
     def _open_transaction(self, at: str) -> Iterator[None]:
         """Open a transaction. Its end rolls back uncommitted changes."""
         session = self._retry_once(lambda session: self._begin_transaction(session, at))
-        self._begun_at = at
+        self._transaction_branch = at
         with self._depend_on_session():
             try:
                 yield
             finally:
-                self._begun_at = ""
+                self._transaction_branch = ""
                 if not session.ended:
                     session.run_statement("ROLLBACK")
                     session.run_statement(AUTOCOMMIT)
@@ -146,7 +146,7 @@ class ServerConnection(SqlConnection):
     def end_session(self) -> None:
         """End the session, unless it holds a lock or a transaction."""
         with self._in_use:
-            if self._session is not None and not self._bound:
+            if self._session is not None and not self._dependents:
                 session, self._session = self._session, None
                 session.close()
 
@@ -155,7 +155,7 @@ class ServerConnection(SqlConnection):
     def _current_session(self) -> ServerSession:
         if self._session is not None and not self._session.ended:
             return self._session
-        if self._bound:
+        if self._dependents:
             raise server_socket.lost_session_error(self._access)
         folder = self._folder
         with remember_silence(folder, self._access) if folder else contextlib.nullcontext():
@@ -172,17 +172,17 @@ class ServerConnection(SqlConnection):
                 _note_silence(self._folder / SILENCE_NAME, self._access, error)
             raise
         except ServerUnreachable:
-            if self._bound or previous is None or previous is not self._session:
+            if self._dependents or previous is None or previous is not self._session:
                 raise
             return operation(self._current_session())
 
     @contextlib.contextmanager
     def _depend_on_session(self) -> Iterator[None]:
-        self._bound += 1
+        self._dependents += 1
         try:
             yield
         finally:
-            self._bound -= 1
+            self._dependents -= 1
 
     # -- the lock
 

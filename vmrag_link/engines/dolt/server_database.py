@@ -236,8 +236,8 @@ def _fill_root(server: ServerConnection, author: str, date: str, origin: str) ->
 
 def _has_other_branches(server: ServerConnection, database: str) -> bool:
     """Return whether the database has branches other than those of a creation."""
-    ours = {ROOT_BRANCH, UNFINISHED_BRANCH, _read_default_branch(server, database)}
-    return any(row["name"] not in ours for row in server.query_rows("SELECT name FROM dolt_branches"))
+    expected = {ROOT_BRANCH, UNFINISHED_BRANCH, _read_default_branch(server, database)}
+    return any(row["name"] not in expected for row in server.query_rows("SELECT name FROM dolt_branches"))
 
 
 def _make_root_default(server: ServerConnection, database: str) -> None:
@@ -259,8 +259,9 @@ def _read_default_branch(server: ServerConnection, database: str) -> str:
     try:
         server.run_anywhere(f"USE {quote_identifier(database)}")
     except EngineFailed as error:
-        gone = "cannot resolve default branch", f"not found: {database}/", "access denied for user"
-        if not any(message in dolt_message(error) or message in dolt_message(error).lower() for message in gone):
+        phrases = "cannot resolve default branch", f"not found: {database}/", "access denied for user"
+        message = dolt_message(error)
+        if not any(phrase in message or phrase in message.lower() for phrase in phrases):
             raise
         return ""
     return str(server.run_anywhere("SELECT active_branch() AS v")[0]["v"])

@@ -30,16 +30,16 @@ from vmrag_link.errors import (
 LOGIN_SECONDS = 10.0
 """Time limit to reach the server and to log in."""
 
-_MOST_AT_LOGIN = 1_000_000
+_LOGIN_BYTES = 1_000_000
 _VERSION = r"\d+\.\d+\.\d+[\w.+-]*"
-_NOT_FOUND = ("database not found", "access denied for user")
+_MISSING_PLACE = ("database not found", "access denied for user")
 """A server's messages for a missing place. Users without global rights get the second."""
 
-_GARBLED = (ValueError, LookupError, TypeError, AttributeError, AssertionError, RuntimeError, struct.error)
+_PROTOCOL_ERRORS = (ValueError, LookupError, TypeError, AttributeError, AssertionError, RuntimeError, struct.error)
 """Errors that PyMySQL raises if the server violates MySQL's protocol or requests a file."""
 
 
-_ANSWERS = 5
+_ALL_ANSWERS_FACTOR = 5
 """The limit for all answers together, as a multiple of `DoltAccess.answer_seconds`."""
 
 
@@ -79,7 +79,7 @@ class ServerSession:
         try:
             self.run_statement(f"USE {target}")
         except EngineFailed as error:
-            if at in (None, ROOT_BRANCH) and any(words in dolt_message(error).lower() for words in _NOT_FOUND):
+            if at in (None, ROOT_BRANCH) and any(words in dolt_message(error).lower() for words in _MISSING_PLACE):
                 raise server_socket.missing_database_error(self._access) from error
             raise
         self._at = target
@@ -117,10 +117,10 @@ class ServerSession:
         access = self._access
         host, port = parse_address(access.server)
         require_private(access)
-        kinds = self._mysql.constants.FIELD_TYPE
-        whole = (kinds.TINY, kinds.SHORT, kinds.INT24, kinds.LONG, kinds.LONGLONG)
-        kind = self._mysql.connections.Connection if access.tls else _keyless_connection(self._mysql, access)
-        return kind(
+        types = self._mysql.constants.FIELD_TYPE
+        integers = (types.TINY, types.SHORT, types.INT24, types.LONG, types.LONGLONG)
+        connect = self._mysql.connections.Connection if access.tls else _keyless_connection(self._mysql, access)
+        return connect(
             host=host,
             port=port,
             user=access.user,
@@ -128,7 +128,7 @@ class ServerSession:
             charset="utf8mb4",
             autocommit=None,  # `SESSION_STATEMENTS` sets it
             cursorclass=self._mysql.cursors.DictCursor,
-            conv=dict.fromkeys(whole, int),  # everything else stays text, like the output of the program
+            conv=dict.fromkeys(integers, int),  # everything else stays text, like the output of the program
             defer_connect=True,
             **(self._tls_options() if access.tls else {"ssl_disabled": True}),
         )
@@ -145,7 +145,7 @@ class ServerSession:
             ) from error
 
     def _log_in(self) -> None:
-        self._allowance.renew(_MOST_AT_LOGIN, self._limit_seconds(LOGIN_SECONDS))
+        self._allowance.renew(_LOGIN_BYTES, self._limit_seconds(LOGIN_SECONDS))
         host, port = self._connection.host, self._connection.port
         try:
             plain = server_socket.connect(host, port, self._allowance)
@@ -169,16 +169,16 @@ class ServerSession:
 
     def _limit_seconds(self, seconds: float) -> float:
         limit = self._access.answer_seconds
-        return min(seconds, limit, max(0.0, _ANSWERS * limit - self._waited)) if limit else seconds
+        return min(seconds, limit, max(0.0, _ALL_ANSWERS_FACTOR * limit - self._waited)) if limit else seconds
 
     # -- rows and errors
 
-    def _check_row(self, said: dict[str, object]) -> SqlRow:
-        for value in said.values():
+    def _check_row(self, row: dict[str, object]) -> SqlRow:
+        for value in row.values():
             if not isinstance(value, str | int | None):
                 kind = type(value).__name__
                 raise EngineFailed(f"the server {self._access.server} returned {kind} instead of a text.")
-        return _Row(said)
+        return _Row(row)
 
     def _run_translated(self, operation: Callable[[], object]) -> None:
         try:
@@ -189,7 +189,7 @@ class ServerSession:
             raise self._final_error(
                 server_socket.unreachable_error(self._access, error.strerror or str(error))
             ) from error
-        except _GARBLED as error:
+        except _PROTOCOL_ERRORS as error:
             raise self._final_error(server_socket.other_program_error(self._access)) from error
         except BaseException:
             self.close()  # the connection is in an unknown state
@@ -211,8 +211,8 @@ class ServerSession:
             return LimitExceeded(f"the server {self._access.server} returned more than {most:,} MB.")
         if self._allowance.late:
             seconds, limit = f"{self._allowance.granted:.0f} seconds", self._access.answer_seconds
-            if limit and self._waited + self._allowance.granted >= _ANSWERS * limit:
-                seconds = f"{_ANSWERS * limit:.0f} seconds in all"
+            if limit and self._waited + self._allowance.granted >= _ALL_ANSWERS_FACTOR * limit:
+                seconds = f"{_ALL_ANSWERS_FACTOR * limit:.0f} seconds in all"
             if not self._logged_in or limit:
                 self.close()
                 return server_socket.silent_error(self._access, seconds)
@@ -232,15 +232,15 @@ def _keyless_connection(mysql: Any, access: DoltAccess) -> Any:
     program that answers at the port could send such a key.
     """
 
-    def refused(*_: object) -> NoReturn:
+    def refuse(*_: object) -> NoReturn:
         raise server_socket.cleartext_error(access)
 
     class Keyless(mysql.connections.Connection):  # type: ignore[misc]  # PyMySQL has no types
-        server_public_key = property(refused, lambda *_: None)
+        server_public_key = property(refuse, lambda *_: None)
 
-        def __init__(self, **given: object) -> None:
+        def __init__(self, **options: object) -> None:
             plugins = ("mysql_clear_password", "dialog")
-            super().__init__(auth_plugin_map=dict.fromkeys(plugins, refused), **given)
+            super().__init__(auth_plugin_map=dict.fromkeys(plugins, refuse), **options)
 
     return Keyless
 

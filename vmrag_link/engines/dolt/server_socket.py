@@ -34,8 +34,8 @@ _CONFLICTS = (1205, 1213)
 _DENIED = (1044, 1142, 1227, 1290, 1370, 1792)
 _READ_ONLY = (1290, 1792)
 _DENIED_WORDS = ("command denied to user", "access denied for user", "read only mode", "read-only mode")
-_GONE = (1040, 1053, 2003, 2006, 2013, 2026)
-_GONE_WORDS = ("this connection can no longer be used",)
+_SESSION_ENDED = (1040, 1053, 2003, 2006, 2013, 2026)
+_SESSION_ENDED_WORDS = ("this connection can no longer be used",)
 """The message after a garbage collection that ends sessions."""
 
 _ENCRYPTION_HINTS = {
@@ -64,13 +64,13 @@ def translate_error(access: DoltAccess, code: int, words: str, *, gone: bool, st
         return Busy(
             f"another program changed the same rows at the same time: {_one_line(words)}.", hint="run the command again"
         )
-    if code in _DENIED or any(denied_word in lower for denied_word in _DENIED_WORDS):
+    if code in _DENIED or any(phrase in lower for phrase in _DENIED_WORDS):
         return EngineUnwritable(
             f"the server {access.server} does not allow this: {_one_line(words)}.",
             hint=_permission_hint(access, code, lower, statement),
             said=words,
         )
-    if gone or code in _GONE or any(gone_word in lower for gone_word in _GONE_WORDS):
+    if gone or code in _SESSION_ENDED or any(phrase in lower for phrase in _SESSION_ENDED_WORDS):
         return unreachable_error(access, words)
     return dolt_error(words)
 
@@ -240,14 +240,15 @@ class _Tls(ssl.SSLContext):
 
 
 def connect(host: str, port: int, allowance: Allowance) -> socket.socket:
-    """Return a connection that is not encrypted yet, because MySQL's protocol begins so.
+    """Return a connection without encryption, because MySQL's protocol begins without it.
 
     All addresses of the host share the allowed time. Raises `OSError`.
     """
-    made = _connect_to_any([info[4][:2] for info in socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)], allowance)
-    made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    made.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-    plain = _Plain(made.family, made.type, made.proto, fileno=made.detach())
+    addresses = [info[4][:2] for info in socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)]
+    sock = _connect_to_any(addresses, allowance)
+    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    plain = _Plain(sock.family, sock.type, sock.proto, fileno=sock.detach())
     plain.allowance = allowance
     return plain
 

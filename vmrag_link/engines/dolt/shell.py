@@ -38,13 +38,13 @@ READING_SECONDS = 2.0
 """A session that only reads also ends after this time, and another one begins."""
 
 _PAUSE = 0.02
-_ANSWER = 4
+_TEXTS_PER_ANSWER = 4
 _READ_ONLY = "database is read only"
 
 
 def max_answer_bytes(limits: Limits) -> int:
     """Return the maximum number of bytes of one answer: a few texts of the largest size."""
-    return _ANSWER * limits.text_bytes
+    return _TEXTS_PER_ANSWER * limits.text_bytes
 
 
 class ShellConnection(SqlConnection):
@@ -56,20 +56,20 @@ class ShellConnection(SqlConnection):
     def __init__(self, folder: Path, access: DoltAccess, *, longest: int, timeout: float) -> None:
         self._folder, self._access, self._longest, self._timeout = folder, access, longest, timeout
         self._session: ShellSession | None = None
-        self._seen: object = None
+        self._seen_stamp: object = None
         self._seen_revisions: set[str] = set()
-        self._writes = self._read_remotes = False
-        self._held = self._writers = 0
+        self._may_write = self._read_remotes = False
+        self._transactions = self._writers = 0
         self._in_use = threading.RLock()
 
     @property
     def asleep(self) -> bool:
         with self._in_use:
-            return (self._session is None or self._session.ended) and not self._held
+            return (self._session is None or self._session.ended) and not self._transactions
 
     @property
     def settled(self) -> bool:
-        return not self._held
+        return not self._transactions
 
     @property
     def seen_revisions(self) -> set[str]:
@@ -82,7 +82,7 @@ class ShellConnection(SqlConnection):
     def execute(self, statements: Sequence[str], *, at: str | None = None) -> list[SqlRow]:
         with self._in_use:
             session = self._writable_session()
-            if self._held and not statements[-1].startswith(CALL):
+            if self._transactions and not statements[-1].startswith(CALL):
                 session.queue_statements(statements, at=at)  # the end of the transaction waits for the answer
                 return []
             return session.run_statements(statements, at=at)
@@ -123,7 +123,7 @@ class ShellConnection(SqlConnection):
     @contextlib.contextmanager
     def snapshot(self, at: str) -> Iterator[None]:
         with self._in_use:
-            if self._held:
+            if self._transactions:
                 yield
                 return
             session = self._current_session()
@@ -135,14 +135,14 @@ class ShellConnection(SqlConnection):
     def _open_transaction(self, session: ShellSession, at: str) -> Iterator[None]:
         """Begin a transaction, and roll back if the block fails."""
         session.queue_statements(["SET @@autocommit = 0", "START TRANSACTION"], at=at)
-        self._held += 1
+        self._transactions += 1
         try:
             yield
         except BaseException:
             self.end_session()
             raise
         finally:
-            self._held -= 1
+            self._transactions -= 1
 
     def read_stamp(self) -> object:
         try:
@@ -168,13 +168,15 @@ class ShellConnection(SqlConnection):
     def _current_session(self) -> ShellSession:
         """Return the session, or a new one if it ended or may have missed writes of others."""
         session = self._session
-        if session is not None and (session.ended or not (self._held or self._writes or self._is_fresh(session))):
-            if self._held:
+        if session is not None and (
+            session.ended or not (self._transactions or self._may_write or self._is_fresh(session))
+        ):
+            if self._transactions:
                 raise EngineFailed("Dolt ended during a transaction; nothing was stored.")
             self.end_session()
             session = None
         if session is None:
-            self._seen, self._writes, self._read_remotes = self.read_stamp(), False, False
+            self._seen_stamp, self._may_write, self._read_remotes = self.read_stamp(), False, False
             session = self._session = ShellSession(self._folder, self._access, longest=self._longest)
             self._end_when_idle(session)
         session.used = time.monotonic()
@@ -182,7 +184,7 @@ class ShellConnection(SqlConnection):
 
     def _is_fresh(self, session: ShellSession) -> bool:
         """Return whether the session has seen all writes, and has not blocked a writer for long."""
-        return self._seen == self.read_stamp() and time.monotonic() - session.begun < READING_SECONDS
+        return self._seen_stamp == self.read_stamp() and time.monotonic() - session.begun < READING_SECONDS
 
     def _end_when_idle(self, session: ShellSession) -> None:
         def watch() -> None:
@@ -226,7 +228,7 @@ class ShellConnection(SqlConnection):
         If another process holds the lock, end the session.
         """
         session = self._current_session()
-        if not self._writes:
+        if not self._may_write:
             try:
                 # Any change would do. This branch is never listed.
                 session.run_statements([f"CALL dolt_branch('-f', '{UNFINISHED_BRANCH}', 'HEAD')"], at=None)
@@ -235,7 +237,7 @@ class ShellConnection(SqlConnection):
                 if _READ_ONLY not in dolt_message(error):
                     raise
                 return False
-            self._writes = True
+            self._may_write = True
         return True
 
     def _await_lock(self, deadline: float) -> None:

@@ -27,7 +27,7 @@ from vmrag_link.engines.dolt.connection import (
 from vmrag_link.engines.limits import MEGABYTE
 from vmrag_link.errors import EngineFailed, LimitExceeded, StatementGivenUp
 
-_PIECE = 1 << 20
+_READ_BYTES = 1 << 20
 _ENDING_SECONDS = 10.0
 _CHECK_SECONDS = 0.1
 REMOTE_SECONDS = 900.0
@@ -67,26 +67,26 @@ class ShellSession:
         self.used = self.begun = time.monotonic()
         self.ended = False
         self._longest = longest
-        self._out = bytearray()
+        self._buffer = bytearray()
         self._exceeded = False
         self._number = 0
         self._unanswered: list[str] = []
-        self._complaints = tempfile.TemporaryFile()  # noqa: SIM115  closed with the process
+        self._stderr = tempfile.TemporaryFile()  # noqa: SIM115  closed with the process
         self._at: str | None = None
         self._database = ""
         path = program.locate_program(access.binary)
         argv = [path, "sql", "-r", "json", "--disable-auto-gc"]
         try:
             self._process = proc.start_piped(
-                argv, cwd=folder, env=program.build_environment(folder), stderr=self._complaints
+                argv, cwd=folder, env=program.build_environment(folder), stderr=self._stderr
             )
             os.set_blocking(self._input.fileno(), False)
-            begun = self._run_all(SESSION_STATEMENTS, ["SELECT database() AS name, dolt_version() AS version"])[0][0]
+            info = self._run_all(SESSION_STATEMENTS, ["SELECT database() AS name, dolt_version() AS version"])[0][0]
         except (OSError, EngineFailed):
             program.find_program(access.binary)  # raises a better error if the program is the problem
             raise
-        program.remember_version(path, str(begun["version"]))
-        self._database = str(begun["name"])
+        program.remember_version(path, str(info["version"]))
+        self._database = str(info["name"])
 
     def run_queries(self, queries: Sequence[str], *, at: str | None) -> list[list[SqlRow]]:
         """Return the rows of each query."""
@@ -119,16 +119,16 @@ class ShellSession:
             self._input.close()
         proc.wait_or_kill(self._process, _ENDING_SECONDS)
         self._output.close()
-        self._complaints.close()
+        self._stderr.close()
 
     @property
     def _input(self) -> IO[bytes]:
-        assert self._process.stdin is not None  # noqa: S101  `proc.piped` opens both
+        assert self._process.stdin is not None  # noqa: S101  `proc.start_piped` opens both
         return self._process.stdin
 
     @property
     def _output(self) -> IO[bytes]:
-        assert self._process.stdout is not None  # noqa: S101  `proc.piped` opens both
+        assert self._process.stdout is not None  # noqa: S101  `proc.start_piped` opens both
         return self._process.stdout
 
     def _run_all(
@@ -145,9 +145,9 @@ class ShellSession:
         """
         self._number += 1
         end = f"{_MARK}_{self._number}"
-        whole = [*self._use_statements(at), *statements, *queries, f"SELECT '' AS {end}"]
+        batch = [*self._use_statements(at), *statements, *queries, f"SELECT '' AS {end}"]
         try:
-            self._send_statements(whole)
+            self._send_statements(batch)
             lines = self._read_lines_until(f'{{"rows": [{{"{end}":""}}]}}'.encode(), check)
         except BaseException:
             self._kill_process()
@@ -172,16 +172,16 @@ class ShellSession:
         self._unanswered += [statement[-_REPEATED:] for statement in statements]
         unsent = memoryview("".join(f"{statement};\n" for statement in statements).encode())
         while unsent:
-            answers, ready = _wait_until_ready(STATEMENT_SECONDS, self._output, self._input)
-            if not (answers or ready):
+            readable, writable = _wait_until_ready(STATEMENT_SECONDS, self._output, self._input)
+            if not (readable or writable):
                 raise StatementGivenUp(f"Dolt took longer than {STATEMENT_SECONDS:.0f} seconds and was ended.")
-            if answers:
+            if readable:
                 self._read_output()
-                if len(self._out) > 2 * self._longest:
+                if len(self._buffer) > 2 * self._longest:
                     raise LimitExceeded("the knowledge base returned more than requested.")
-            if ready:
+            if writable:
                 try:
-                    unsent = unsent[os.write(self._input.fileno(), unsent[:_PIECE]) :]
+                    unsent = unsent[os.write(self._input.fileno(), unsent[:_READ_BYTES]) :]
                 except BrokenPipeError as error:
                     raise self._process_error() from error
 
@@ -201,42 +201,42 @@ class ShellSession:
         Raises `EngineFailed` if there is none.
         """
         start, begun = 0, time.monotonic()
-        while (end := self._out.find(b"\n", start)) < 0:
+        while (end := self._buffer.find(b"\n", start)) < 0:
             self._drop_excess()
-            start = len(self._out)
+            start = len(self._buffer)
             self._await_output(begun, check)
             self._read_output()
-        line = bytes(self._out[:end])
-        del self._out[: end + 1]
+        line = bytes(self._buffer[:end])
+        del self._buffer[: end + 1]
         return line
 
     def _read_output(self) -> None:
         """Read more of standard output, which has data or has ended."""
-        piece = os.read(self._output.fileno(), _PIECE)
-        if not piece:
+        data = os.read(self._output.fileno(), _READ_BYTES)
+        if not data:
             raise self._process_error()
-        self._out += piece
+        self._buffer += data
 
     def _drop_excess(self) -> None:
         """Drop the beginning of a line that is too long. Its query fails later."""
-        if len(self._out) > self._longest:
-            self._out.clear()
+        if len(self._buffer) > self._longest:
+            self._buffer.clear()
             self._exceeded = True
 
     def _await_output(self, begun: float, check: Callable[[], None] | None) -> None:
         most, pause = (REMOTE_SECONDS, _CHECK_SECONDS) if check else (STATEMENT_SECONDS, STATEMENT_SECONDS)
         while (remaining := begun + most - time.monotonic()) > 0:
-            answers, _ = _wait_until_ready(min(remaining, pause), self._output)
+            readable, _ = _wait_until_ready(min(remaining, pause), self._output)
             if check:
                 check()
-            if answers:
+            if readable:
                 return
         raise StatementGivenUp(f"Dolt took longer than {most:.0f} seconds and was ended.")
 
     def _process_error(self) -> EngineFailed:
         proc.wait_or_kill(self._process, _ENDING_SECONDS)
-        self._complaints.seek(0)
-        message = self._complaints.read().decode(errors="replace")
+        self._stderr.seek(0)
+        message = self._stderr.read().decode(errors="replace")
         for end in self._unanswered:  # the message repeats the statement, which may contain documents
             _, separator, after = message.rpartition(end)
             message = after.removeprefix(": ") if separator else message
