@@ -53,7 +53,7 @@ class DoltliteCompared(ComparedStates):
     changed_sql = " OR ".join(
         (
             "diff_type <> 'modified'",
-            *(f"to_{compared_column} IS NOT from_{compared_column}" for compared_column in COMPARED_COLUMNS),
+            *(f"to_{column} IS NOT from_{column}" for column in COMPARED_COLUMNS),
         )
     )
 
@@ -69,13 +69,11 @@ class DoltliteCompared(ComparedStates):
     def read_differences(
         self, step: _DiffStep, table: Table, columns: tuple[Sequence[str], Sequence[str]], where: str
     ) -> Iterator[tuple[tuple[Any, ...], tuple[Any, ...]]]:
-        before, after = (
-            [
-                dict(zip(table.columns, table.select_list(self._versions[1], prefix), strict=True))[name]
-                for name in names
-            ]
-            for names, prefix in zip(columns, ("from_", "to_"), strict=True)
-        )
+        def select(names: Sequence[str], prefix: str) -> list[str]:
+            expressions = dict(zip(table.columns, table.select_list(self._versions[1], prefix), strict=True))
+            return [expressions[name] for name in names]
+
+        before, after = select(columns[0], "from_"), select(columns[1], "to_")
         rest = f"FROM dolt_diff_{table.name}(?, ?) WHERE {where}"
         for kind, *row in _fetch_rows(step.connection, ("diff_type", *before, *after), rest, (step.old, step.new)):
             old, new = tuple(row[: len(before)]), tuple(row[len(before) :])
@@ -124,5 +122,5 @@ def _fetch_rows(
         for (row,) in connection.stream(f"SELECT json_array({', '.join(columns)}) {rest}", args):
             yield decode(row)
     except (EngineFailed, UnicodeDecodeError, msgspec.DecodeError):
-        for other in connection.stream(f"SELECT {', '.join(columns)} {rest}", args):
-            yield list(other)
+        for row in connection.stream(f"SELECT {', '.join(columns)} {rest}", args):
+            yield list(row)

@@ -41,14 +41,14 @@ _SLICE_MS = 100
 """How long C waits for a lock at a time. Between two waits, Python handles Ctrl-C."""
 
 LONGEST_STEP = 300.0
-"""Time limit in seconds.
+"""Time limit of a step in seconds.
 
-The longest measured step is a second: a count over a million documents.
+The longest measured step took a second: a count over a million documents.
 """
 
-_LOOK_SECONDS = 1.0
+_CHECK_SECONDS = 1.0
 
-_WATCHED_EVERY = 100_000
+_INSTRUCTIONS_PER_CHECK = 100_000
 """Instructions of SQLite's machine between two checks of the time, about a millisecond."""
 
 _FLAGS = {"read": OPEN_READONLY, "write": OPEN_READWRITE, "create": OPEN_READWRITE | OPEN_CREATE}
@@ -100,7 +100,7 @@ class Connection:
                 (ENABLE_VIEW, False),
             ):
                 self._lib.set_option(self._handle, option, on=on)
-            self._lib.watch(self._handle, _WATCHED_EVERY, self._watch, None)
+            self._lib.watch(self._handle, _INSTRUCTIONS_PER_CHECK, self._watch, None)
             if longest is not None:
                 self._lib.limit(self._handle, LIMIT_LENGTH, longest)
             if not self._lib.version_checked:
@@ -154,7 +154,7 @@ class Connection:
         with ThreadPoolExecutor(1, "doltlite") as pool:
             try:
                 rows = pool.submit(self.execute, sql, args)
-                while wait([rows], _LOOK_SECONDS).not_done:
+                while wait([rows], _CHECK_SECONDS).not_done:
                     check()
             except BaseException:
                 self._lib.interrupt(self._handle)
@@ -179,9 +179,8 @@ class Connection:
             yield
             self.execute("COMMIT")
         except BaseException:
-            if not self._lib.get_autocommit(
-                self._handle
-            ):  # after an error such as a full disk, SQLite has already rolled back
+            # After an error such as a full disk, SQLite has already rolled back.
+            if not self._lib.get_autocommit(self._handle):
                 self.execute("ROLLBACK")
             raise
 

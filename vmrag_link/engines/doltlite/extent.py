@@ -68,17 +68,17 @@ def require_whole(file: Path) -> None:
     if size >= noted.size or not noted.header.startswith(_read_header(file)):
         return
 
-    def cut(path: Path) -> str:
+    def quote_cut_name(path: Path) -> str:
         return quoted(path.with_name(f"{path.name}.cut"))
 
-    go_on = (
-        f"cp {quoted(file)} {cut(file)} && mv {quoted(path)} {cut(path)}   (continues with the rest; vmrag fetch "
+    recovery = (
+        f"cp {quoted(file)} {quote_cut_name(file)} && mv {quoted(path)} {quote_cut_name(path)}   (continues with the rest; vmrag fetch "
         "restores what was pushed. A backup of the file may be complete)"
     )
     raise EngineFailed(
         f"the end of {file} is missing: it has {size:,} of {noted.size:,} bytes. The data stored last is lost, "
         "unless it was committed and pushed.",
-        hint=FETCH_AGAIN if size < _HEADER else go_on,
+        hint=FETCH_AGAIN if size < _HEADER else recovery,
         path=str(file),
         size=size,
         expected=noted.size,

@@ -40,8 +40,8 @@ def require_room(url: str, into: Path, limits: Limits) -> None:
     size = file.stat().st_size
     if size > limits.file_bytes:
         raise too_large_error(size, limits.file_bytes)
-    held = into.stat().st_size if into.exists() else 0
-    require_space(into.parent, max(0, size - held), "the remote's knowledge base")
+    existing_size = into.stat().st_size if into.exists() else 0
+    require_space(into.parent, max(0, size - existing_size), "the remote's knowledge base")
 
 
 class DoltliteInspectedPlace(InspectedPlace):
@@ -82,11 +82,11 @@ class DoltliteInspectedPlace(InspectedPlace):
         A row may hold bytes, NULL or a number instead of a text.
         """
         for table in self.list_tables():
-            kinds = ["integer" if column_name in table.number_columns else "text" for column_name in table.columns]
-            columns = zip(table.select_list(self.read_version(), "to_" if since else ""), kinds, strict=True)
-            odd = " OR ".join(f"typeof({column}) <> '{kind}'" for column, kind in columns)
-            those = f"{self._from_clause(table, since)} {'AND' if since else 'WHERE'} ({odd})"
-            if self._connection.execute(f"SELECT 1 FROM {those} LIMIT 1"):  # noqa: S608  our own names
+            types = ["integer" if name in table.number_columns else "text" for name in table.columns]
+            columns = zip(table.select_list(self.read_version(), "to_" if since else ""), types, strict=True)
+            wrong_type = " OR ".join(f"typeof({column}) <> '{type_}'" for column, type_ in columns)
+            rows = f"{self._from_clause(table, since)} {'AND' if since else 'WHERE'} ({wrong_type})"
+            if self._connection.execute(f"SELECT 1 FROM {rows} LIMIT 1"):  # noqa: S608  our own names
                 return f"{table.name} contains values of wrong types"
         return ""
 
@@ -123,8 +123,8 @@ class DoltliteInspector(Inspector):
     def describe_error(self, error: Exception) -> str:
         if not isinstance(error, EngineError):
             return str(error)
-        said = (error.result_message if isinstance(error, EngineFailed) else "") or error.message
-        return said.replace(f"the knowledge base {self._file}", "it")
+        message = (error.result_message if isinstance(error, EngineFailed) else "") or error.message
+        return message.replace(f"the knowledge base {self._file}", "it")
 
 
 def require_sound_heads(
@@ -136,7 +136,7 @@ def require_sound_heads(
 
 def require_valid_rows(connection: Connection, at: str, since: str) -> None:
     """See `Engine.require_valid_rows`. `at`: a revision, or WORKING of the connection's branch."""
-    look = DoltliteInspectedPlace(connection, at)
-    if look.read_version():
-        for row in look.read_rows(since):
+    place = DoltliteInspectedPlace(connection, at)
+    if place.read_version():
+        for row in place.read_rows(since):
             inspection.require_valid_row(row)

@@ -111,20 +111,20 @@ def _select_documents(
 ) -> Iterator[Sequence[Any]]:
     """Yield the documents for which all conditions hold.
 
-    `asked` maps each condition to its value.
+    `conditions` maps each condition to its value.
     """
     # The order of the primary key needs no sorting, so memory stays constant.
     where = f"WHERE {' AND '.join(conditions)}" if conditions else ""
     rest = f"FROM documents {where} ORDER BY collection_name, doc_id"
-    before = ("", "")
+    previous = ("", "")
     for row in _fetch_texts(connection, columns, rest, tuple(conditions.values())):
         collection_name, doc_id = records.require_texts(row[:2])
         key = (collection_name, doc_id)
-        if not before < key:  # a damaged tree that contains itself would never end
+        if not previous < key:  # a damaged tree that contains itself would never end
             raise EngineFailed(
                 f"the knowledge base {connection.path} is damaged: its documents are not in order.", hint=FETCH_AGAIN
             )
-        before = key
+        previous = key
         yield row
 
 
@@ -144,7 +144,7 @@ def _fetch_texts(
             yield fetched
             latest = fetched[:2]
     except (EngineFailed, UnicodeDecodeError, msgspec.DecodeError):
-        for other in connection.stream(f"SELECT {', '.join(columns)} {rest}", args):
-            key = list(other[:2])
+        for row in connection.stream(f"SELECT {', '.join(columns)} {rest}", args):
+            key = list(row[:2])
             if not all(type(value) is str for value in key) or key > latest:
-                yield other
+                yield row

@@ -35,7 +35,7 @@ _FILE = "file://"
 _DEFAULT = "main"
 """The default branch of every remote to doltlite, regardless of the first pushed branch."""
 
-_MOST_SAID = 200
+_MOST_SHOWN = 200
 _ERROR, _CANTOPEN, _CONSTRAINT, _UNAUTHORIZED = 1, 14, 19, 23
 _DAMAGED = (11, 26)
 
@@ -68,9 +68,8 @@ def fetch(connection: Connection, remote: str, url: str, *, most: int) -> None:
     _register_remote(connection, remote, url)
     _fetch_with_limit(connection, url, most, "SELECT dolt_fetch(?)", _doltlite_name(remote))
     remote_heads = peek_heads(url)
-    if remote_heads is not None and set(read_heads(connection, remote)) - set(
-        remote_heads
-    ):  # some heads are of deleted branches
+    # If a branch was deleted there, fetch again without its head.
+    if remote_heads is not None and set(read_heads(connection, remote)) - set(remote_heads):
         forget_remote(connection, remote)
         _register_remote(connection, remote, url)
         _fetch_with_limit(connection, url, most, "SELECT dolt_fetch(?)", _doltlite_name(remote))
@@ -95,9 +94,14 @@ def push(
         if refresh:
             _require_unmoved(connection, remote, url, branch, refresh)
         options = ("--force",) if refresh else ()
-        marks = ", ".join("?" * (len(options) + 2))
+        placeholders = ", ".join("?" * (len(options) + 2))
         _run_remotely(
-            connection, url, f"SELECT dolt_push({marks})", *options, _doltlite_name(remote), f"{revision}:{branch}"
+            connection,
+            url,
+            f"SELECT dolt_push({placeholders})",
+            *options,
+            _doltlite_name(remote),
+            f"{revision}:{branch}",
         )
 
 
@@ -208,7 +212,7 @@ def _translate_error(error: EngineFailed, url: str) -> VmragError:
     Doltlite reports errors of the remote as errors of our own file.
     """
     code = error.result_code & 0xFF
-    message = re.sub(r"[^ -~]+", " ", error.result_message)[:_MOST_SAID]
+    message = re.sub(r"[^ -~]+", " ", error.result_message)[:_MOST_SHOWN]
     details = {"remote": url, "said": message}
     if code == _UNAUTHORIZED:
         hint = "give the server's administrator the public half of your key: ls ~/.doltlite/creds"

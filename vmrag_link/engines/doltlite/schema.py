@@ -67,10 +67,10 @@ def describe_foreign_objects(connection: Connection, *, also: frozenset[SchemaOb
 
 def require_known_schema(connection: Connection, where: str, *, also: frozenset[SchemaObject] = frozenset()) -> None:
     """Raise `KnowledgeRefused` if `describe_foreign_objects` finds any."""
-    if odd := describe_foreign_objects(connection, also=also):
+    if foreign := describe_foreign_objects(connection, also=also):
         from vmrag_link.engines import inspection
 
-        raise inspection.foreign_place_error(where, odd)
+        raise inspection.foreign_place_error(where, foreign)
 
 
 def schemas_differ(connection: Connection, one: str, other: str) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
+from typing import NamedTuple
 
 from vmrag_link import permissions
 from vmrag_link.engines.base import DOLTLITE_FILE, LINKS_BRANCH, ROOT_BRANCH, UNFINISHED_BRANCH
@@ -28,6 +29,12 @@ COMPACTED_NAME = "compacted"
 COMPACT_BYTES = 4_000_000
 
 
+class _OpenedConnection(NamedTuple):
+    connection: Connection
+    stamp: Stamp
+    """The stamp of the file before the connection was opened."""
+
+
 class DoltliteSession(BaseSession[Connection]):
     """An open knowledge base. `main` stays open for revisions and branches, and cannot write.
 
@@ -45,7 +52,7 @@ class DoltliteSession(BaseSession[Connection]):
         self.file = folder / DOLTLITE_FILE
         self._checked: set[tuple[str, bool]] = set()
         self._comparable: set[str] = set()
-        self._idle: dict[At, tuple[Connection, Stamp]] = {}
+        self._idle: dict[At, _OpenedConnection] = {}
         self._writer: Connection | None = None
         self.main = self._open_main()
 
@@ -125,40 +132,40 @@ class DoltliteSession(BaseSession[Connection]):
         """
         opened = self._take_connection(at)
         try:
-            yield opened[0]
+            yield opened.connection
         except GeneratorExit:  # the caller stopped reading before the end
             self._keep_idle(at, opened)
             raise
         except BaseException:
-            opened[0].close()
+            opened.connection.close()
             raise
         self._keep_idle(at, opened)
 
-    def _keep_idle(self, at: At, opened: tuple[Connection, Stamp]) -> None:
+    def _keep_idle(self, at: At, opened: _OpenedConnection) -> None:
         """Keep a connection for the next reader of the same place.
 
         Close it instead if a statement still streams on it, or if a nested block has already left
         one.
         """
-        if opened[0].statements or at in self._idle:
-            opened[0].close()
+        if opened.connection.statements or at in self._idle:
+            opened.connection.close()
             return
         self._idle[at] = opened
         if len(self._idle) > MAX_IDLE:
-            self._idle.pop(next(iter(self._idle)))[0].close()
+            self._idle.pop(next(iter(self._idle))).connection.close()
 
-    def _take_connection(self, at: At) -> tuple[Connection, Stamp]:
-        """Return an idle or a new connection, with the stamp of the file before it was opened."""
+    def _take_connection(self, at: At) -> _OpenedConnection:
+        """Return an idle or a new connection."""
         now = read_doltlite_stamp(self.folder)
         idle = self._idle.pop(at, None)
         if isinstance(at, WorkingSet):
-            if idle and idle[1] == now:
+            if idle and idle.stamp == now:
                 return idle
             if idle:
-                idle[0].close()
-            return self.open_connection(self.require_branch(at.branch).name), now
+                idle.connection.close()
+            return _OpenedConnection(self.open_connection(self.require_branch(at.branch).name), now)
         history.require_revisions(self.main, at)
-        return idle or (self.open_connection(at), now)
+        return idle or _OpenedConnection(self.open_connection(at), now)
 
     def has_tables_of_root(self, *revisions: str) -> bool:
         """Return whether these revisions have exactly the tables of the root.
@@ -181,14 +188,14 @@ class DoltliteSession(BaseSession[Connection]):
 
     def _close_idle(self) -> None:
         while self._idle:
-            self._idle.popitem()[1][0].close()
+            self._idle.popitem()[1].connection.close()
 
     @contextlib.contextmanager
     def branch_transaction(self, branch: str, purpose: str, expected: str) -> Iterator[Connection]:
         with self.write_lock(purpose):
             self.require_head(branch, expected)
             # Close it under the lock: closing writes, and `watch_writes` notes the length.
-            with self._take_connection(WorkingSet(branch))[0] as connection, connection.transaction():
+            with self._take_connection(WorkingSet(branch)).connection as connection, connection.transaction():
                 schema.read_version(connection)
                 yield connection
 
@@ -263,7 +270,10 @@ class DoltliteSession(BaseSession[Connection]):
         self.writer.execute("SELECT dolt_branch('-D', ?)", (name,))
 
     def join_histories(self, head: str, revision: str, message: str) -> str:
-        """Takes 5-10 ms and a few KB, however large the revision is."""
+        """See `BaseSession.join_histories`.
+
+        It takes 5 to 10 ms and a few KB, however large the revision is.
+        """
         with unfinished_branch(self.writer, revision, self.open_connection) as connection:
             with connection.transaction():
                 for (table,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'"):

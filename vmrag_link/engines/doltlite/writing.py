@@ -47,8 +47,8 @@ def _put_rows(connection: Connection, table: Table, version: int, rows: Iterable
     Columns that a schema version lacks are at the end of a row, and empty.
     """
     columns = table.columns_in(version)
-    marks = ", ".join("?" * len(columns))
-    sql = f"INSERT OR REPLACE INTO {table.name}({', '.join(columns)}) VALUES ({marks})"  # noqa: S608  our own names
+    placeholders = ", ".join("?" * len(columns))
+    sql = f"INSERT OR REPLACE INTO {table.name}({', '.join(columns)}) VALUES ({placeholders})"  # noqa: S608  our own names
     connection.executemany(sql, (row[: len(columns)] for row in rows))
 
 
