@@ -116,13 +116,13 @@ def parse_url(text: str, *, engine: EngineName = "doltlite", ask: bool = False) 
     if flaw := find_remote_flaw(text):
         raise RemoteInvalid(f"invalid remote: it {flaw}", hint="vmrag remote")
     scheme = _parse_scheme(text)
-    seen = remotes.redact_url(text)
+    shown = remotes.redact_url(text)
     if scheme in _GIT_SCHEMES:
         url = text.removeprefix("git+")
         ref = ENGINE_DATA_REFS[engine]
-        return Address(_git_key(url, ref), seen, Peer(url, schemes=_GIT_SCHEMES[scheme], may_ask=ask, ref=ref))
+        return Address(_git_key(url, ref), shown, Peer(url, schemes=_GIT_SCHEMES[scheme], may_ask=ask, ref=ref))
     if scheme in _ENGINE_SCHEMES or (engine == "dolt" and (scheme in _DOLT_SCHEMES or is_hosted_database(text))):
-        return Address(f"url-{_short_hash(text)}", seen, url=f"file://{_url_path(text)}" if scheme == "file" else text)
+        return Address(f"url-{_short_hash(text)}", shown, url=f"file://{_url_path(text)}" if scheme == "file" else text)
     raise RemoteInvalid(
         f"{quote_untrusted(text)} needs the engine dolt; the embedded engine supports git:, git+https|ssh|file://, file:// and http://.",
         hint='set remote: "git:" in .vmrag.yaml, then: vmrag trust',
@@ -237,12 +237,12 @@ def is_configured_here(places: Places, remote: str) -> bool:
 
 def require_below_root(places: Places, remote: str) -> None:
     """Raise `RemoteNotTrusted` for a local folder outside of each git setting `vmrag.fileRoot`."""
-    place = local_folder(remote)
-    if place is not None and not is_below_root(places, place):
+    folder = local_folder(remote)
+    if folder is not None and not is_below_root(places, folder):
         raise RemoteNotTrusted(
             f"did not open the remote {quote_untrusted(remote)}: it is outside of the allowed folders.",
             hint=f"{_trust_command(remote)}   (or allow its parent folder: "
-            f"git config --add {ROOTS_KEY} {quoted(_resolve_path(place).parent)})",
+            f"git config --add {ROOTS_KEY} {quoted(_resolve_path(folder).parent)})",
             remote=remote,
         )
 

@@ -60,7 +60,7 @@ class Copy(Protocol):
         """
 
     def check_out_commit(self, repository: Places, commit: str) -> None:
-        """Replace the content of the copy by a commit of the repository `there`.
+        """Replace the content of the copy by a commit of `repository`.
 
         An interruption leaves a mixture. Raises `RemoteDamaged`.
         """
@@ -128,10 +128,10 @@ class FileCopy:
 
     def find_damage(self, commit: str) -> str:
         try:
-            whole = not self.exists or segments.begins_with(self._git, commit, self._file)
+            is_intact = not self.exists or segments.begins_with(self._git, commit, self._file)
         except RemoteDamaged as error:
             return error.message
-        return "" if whole else f"{self._file.name} differs from the fetched data"
+        return "" if is_intact else f"{self._file.name} differs from the fetched data"
 
     def note_commit(self, commit: str) -> None:
         note_file(self._file, commit)
@@ -179,9 +179,9 @@ def note_file(file: Path, commit: str) -> None:
     """
     sync_to_disk(file)
     permissions.apply_folder_mode(file.parent)  # including doltlite's lock file
-    noted = note_path(file)
-    remove_temporaries(noted)
-    write_atomically(noted, _file_note(file, commit), durable=False)
+    path = note_path(file)
+    remove_temporaries(path)
+    write_atomically(path, _file_note(file, commit), durable=False)
 
 
 def _file_note(file: Path, commit: str) -> bytes:
@@ -211,7 +211,7 @@ _PART = 50 << 20
 """Bytes of a blob. Dolt cuts a large file into such parts, because hosts refuse larger blobs."""
 
 _LARGEST_PART = 2 * _PART
-_AT_ONCE = 64 << 20
+_GROUP_BYTES = 64 << 20
 """Bytes of blobs in memory at a time, unless one blob alone is larger."""
 
 
@@ -286,11 +286,11 @@ class DoltCopy:
         if not self.exists:
             return ""
         try:
-            named, held = self._table_files(), _group_parts(self._list_entries(self._git, commit))
+            table_files, parts = self._table_files(), _group_parts(self._list_entries(self._git, commit))
         except RemoteDamaged as error:
             return error.message
-        for path in named:
-            entries = held.get(path.name)
+        for path in table_files:
+            entries = parts.get(path.name)
             if entries and not _is_made_of(path, entries):
                 return f"{path.name} differs from the fetched data"
         return ""
@@ -371,11 +371,11 @@ class DoltCopy:
 def _list_entries(places: Places, commit: str) -> dict[str, TreeEntry]:
     """Return Dolt's files in a commit, by path. Raises `RemoteDamaged` for other content."""
     entries = objects.read_tree(places, commit, deep=True)
-    odd = (
-        path for path, entry in entries.items() if not 0 <= entry.size <= _LARGEST_PART or not _ENTRY.fullmatch(path)
-    )
-    if _MANIFEST not in entries or len(entries) > _MOST_ENTRIES or any(True for _ in odd):
+    if _MANIFEST not in entries or len(entries) > _MOST_ENTRIES:
         raise _foreign_content_error()
+    for path, entry in entries.items():
+        if not 0 <= entry.size <= _LARGEST_PART or not _ENTRY.fullmatch(path):
+            raise _foreign_content_error()
     return entries
 
 
@@ -393,7 +393,7 @@ def _read_contents(places: Places, parts: Iterable[tuple[str, TreeEntry]]) -> It
     """Yield the contents of the parts of files, in the given order."""
     group: list[tuple[str, TreeEntry]] = []
     for name, part in parts:
-        if group and sum(entry.size for _, entry in group) + part.size > _AT_ONCE:
+        if group and sum(entry.size for _, entry in group) + part.size > _GROUP_BYTES:
             yield from _read_group(places, group)
             group = []
         group.append((name, part))

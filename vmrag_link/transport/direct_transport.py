@@ -23,15 +23,15 @@ class DirectTransport:
 
     def __init__(self, engine: Engine, address: Address) -> None:
         self._engine, self._key, self._url = engine, address.key, address.url
-        self._asked = False
+        self._is_fetched = False
 
     def read_heads(self) -> dict[str, str]:
-        if not self._asked:
+        if not self._is_fetched:
             self.fetch()
         return self._engine.remote_heads(self._key)
 
     def fetch(self) -> bool:
-        self._asked = True
+        self._is_fetched = True
         try:
             fetch_related(self._engine, self._key, self._url)
         except RemoteMissing:
@@ -43,10 +43,10 @@ class DirectTransport:
         return False
 
     def is_current(self) -> bool:
-        return self._asked
+        return self._is_fetched
 
     def push(self, write: Callable[[str], T]) -> T:
-        self._asked = False
+        self._is_fetched = False
         return write(self._url)
 
 
@@ -69,8 +69,8 @@ def fetch_related(engine: Engine, key: str, url: str) -> None:
 def replacement_command(engine: Engine) -> str:
     """Return the command that replaces the local knowledge base by the pinned one."""
     kb = engine.folder
-    away = kb.with_name(f"{kb.name}-before")
-    return f"mv {quoted(kb)} {quoted(away)} && vmrag clone, then import your own documents again: vmrag import"
+    backup = kb.with_name(f"{kb.name}-before")
+    return f"mv {quoted(kb)} {quoted(backup)} && vmrag clone, then import your own documents again: vmrag import"
 
 
 def _is_ours(engine: Engine, heads: Mapping[str, str]) -> bool:

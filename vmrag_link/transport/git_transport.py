@@ -61,8 +61,7 @@ class _Rejected(Record, frozen=True):
 
     commit: str
     message: str
-    """The reason. It is empty if a retry may succeed, because local damage may have been repaired.
-    """
+    """The reason; empty if a retry may succeed, because local damage may have been repaired."""
     hint: str
     limits: Limits
 
@@ -93,19 +92,22 @@ class GitTransport:
         """Call `operation`. If it fails because of damage here, rebuild and call it again."""
         try:
             return operation()
-        except VmragError as why:
-            if not self._removes_damage(why):
+        except VmragError as error:
+            if not self._remove_damage(error):
                 raise
         return operation()
 
-    def _removes_damage(self, why: VmragError) -> bool:
-        """Remove the repository and the copy if they are damaged, which may be why git failed.
+    def _remove_damage(self, error: VmragError) -> bool:
+        """Remove the repository and the copy if they are damaged; return whether they were.
 
-        A remote that does not answer is not a reason to read the whole repository.
+        Damage may have made git fail. A silent remote is not a reason to read the whole
+        repository.
         """
-        suspicious = isinstance(why, EngineFailed | GitFailed | RemoteError) and not isinstance(why, _CERTAIN_ERRORS)
-        if isinstance(why, RemoteUnreachable):
-            suspicious = bool(_OBJECT_WORDS.search(str(why.details.get("said", ""))))
+        suspicious = isinstance(error, EngineFailed | GitFailed | RemoteError) and not isinstance(
+            error, _CERTAIN_ERRORS
+        )
+        if isinstance(error, RemoteUnreachable):
+            suspicious = bool(_OBJECT_WORDS.search(str(error.details.get("said", ""))))
         if not suspicious or not self.find_damage():
             return False
         self.remove_copies()
@@ -122,13 +124,13 @@ class GitTransport:
         self._discard_copy()
 
     def _fetch_sound(self) -> bool:
-        self._require_news()
+        self._refuse_rejected()
         with open_arrivals(self._places, self._git, self._key) as arrivals:
             fetched = transfer.fetch(arrivals, self._peer, self._peer.ref, DATA_REF)
             if fetched is None:
                 return False
             tip = self._tip
-            was_settled = tip is not None and self._stands_at(tip)
+            was_settled = tip is not None and self._is_settled_at(tip)
             if fetched != tip or not was_settled:
                 try:
                     self._copy.require_acceptable(arrivals, fetched, limits=self._engine.limits)
@@ -150,7 +152,7 @@ class GitTransport:
         tip, refused = self._tip, isinstance(error, KnowledgeRefused)
         if tip is None:
             self._discard_copy()
-        elif not self._stands_at(tip):
+        elif not self._is_settled_at(tip):
             with contextlib.suppress(VmragError):  # the next operation repairs the copy
                 self._copy.check_out_commit(self._git, tip)
                 if was_settled and refused:  # the engine still has the previous heads
@@ -164,7 +166,7 @@ class GitTransport:
         except (FileNotFoundError, UnicodeDecodeError, msgspec.DecodeError):
             return None
 
-    def _require_news(self) -> None:
+    def _refuse_rejected(self) -> None:
         """Refuse a rejected commit without fetching it again.
 
         This applies until the remote or the limits change.
@@ -196,10 +198,10 @@ class GitTransport:
         """
         try:
             yield
-        except VmragError as why:
-            if not self._removes_damage(why):
+        except VmragError as error:
+            if not self._remove_damage(error):
                 raise
-            raise RemoteMoved("the local copy of the remote was damaged and was removed.", hint=again) from why
+            raise RemoteMoved("the local copy of the remote was damaged and was removed.", hint=again) from error
 
     def _push_once(self, write: Callable[[str], T]) -> T:
         before = self._settle_copy()
@@ -220,9 +222,9 @@ class GitTransport:
         return result
 
     def restore_remote(self) -> bool:
-        return self._rebuild_and_retry(self._put_back)
+        return self._rebuild_and_retry(self._push_tip)
 
-    def _put_back(self) -> bool:
+    def _push_tip(self) -> bool:
         tip = self._tip
         if tip is None:
             return False
@@ -236,23 +238,20 @@ class GitTransport:
         remote is unchanged since it was last fetched, or proved damaged.
         """
         with self._moved_if_damaged("vmrag gc --remote --apply"):
-            self._replace_content(write)
+            remote_commit = self._read_replaceable_commit()
+            self._settle_copy()  # a fetch of damaged data may have left the engine at any state
+            key, new_copy = f"{self._key}-new", self._copy.create_empty()
+            try:
+                write(key, new_copy.url)
+                commit = new_copy.store_commit(None)
+            finally:
+                self._engine.forget_remote(key)
+                new_copy.discard()
+            transfer.push(self._git, self._peer, commit, self._peer.ref, expected=remote_commit)
+            transfer.set_ref(self._git, self._ref, commit)
+            self._settle_copy()
 
-    def _replace_content(self, write: Callable[[str, str], None]) -> None:
-        remote_commit = self._require_replaceable()
-        self._settle_copy()  # a fetch of damaged data may have left the engine at any state
-        key, fresh = f"{self._key}-new", self._copy.create_empty()
-        try:
-            write(key, fresh.url)
-            commit = fresh.store_commit(None)
-        finally:
-            self._engine.forget_remote(key)
-            fresh.discard()
-        transfer.push(self._git, self._peer, commit, self._peer.ref, expected=remote_commit)
-        transfer.set_ref(self._git, self._ref, commit)
-        self._settle_copy()
-
-    def _require_replaceable(self) -> str | None:
+    def _read_replaceable_commit(self) -> str | None:
         """Return the remote's commit, if it was fetched or refused last, or cannot be fetched.
 
         A pin may be untrusted, and name a branch of code as its ref.
@@ -286,7 +285,7 @@ class GitTransport:
         if tip is None:
             if self._copy.exists or self._engine.remote_heads(self._key):
                 self._discard_copy()
-        elif not self._stands_at(tip):
+        elif not self._is_settled_at(tip):
             try:
                 self._bring_copy(tip, self._git)
             except (RemoteDamaged, RemoteRejected):
@@ -313,7 +312,7 @@ class GitTransport:
         direct_transport.fetch_related(self._engine, self._key, self._copy.url)
         self._copy.note_commit(commit)
 
-    def _stands_at(self, commit: str) -> bool:
+    def _is_settled_at(self, commit: str) -> bool:
         return self._copy.is_at(commit) and bool(self._engine.remote_heads(self._key))
 
 
@@ -379,8 +378,8 @@ def list_unfinished(places: Places) -> dict[Path, Path]:
     They exist only while a process is connected and holds the lock.
     """
     incoming = {path: path.name.removeprefix(_INCOMING) for path in places.remotes.glob(f"{_INCOMING}*")}
-    made = [path for pattern in ("*.unfinished", "new*") for path in places.remotes.glob(f"*/{pattern}")]
-    keys = incoming | {path: path.parent.name for path in made}
+    unfinished = [path for pattern in ("*.unfinished", "new*") for path in places.remotes.glob(f"*/{pattern}")]
+    keys = incoming | {path: path.parent.name for path in unfinished}
     return {path: lock_path(places, key) for path, key in keys.items()}
 
 
@@ -391,12 +390,10 @@ def lock_path(places: Places, key: str) -> Path:
 
 def read_last_commit(places: Places, key: str) -> str | None:
     """Return the commit of the knowledge base at the last fetch of a remote, or None."""
-    repository = places.remote_objects
-    return (
-        transfer.read_tip(sidecar_repo.locate_repository(places, repository), _tracking_ref(key))
-        if repository.exists()
-        else None
-    )
+    if not places.remote_objects.exists():
+        return None
+    repository = sidecar_repo.locate_repository(places, places.remote_objects)
+    return transfer.read_tip(repository, _tracking_ref(key))
 
 
 def remove_leftovers(places: Places, key: str) -> None:

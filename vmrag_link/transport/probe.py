@@ -22,7 +22,7 @@ from vmrag_link.transport import git_transport
 from vmrag_link.transport.address import Address
 
 PROBE_SECONDS = 3.0
-"""Seconds."""
+"""Time limit of a probe."""
 
 REMEMBER_SECONDS = 60.0
 """How long an answer is reused."""
@@ -64,7 +64,7 @@ def describe_doubt(places: Places, engine: Engine, address: Address) -> str:
     if answer.problem:
         return answer.problem.message
     if address.peer is None:
-        return _compare_heads(engine, address)
+        return _describe_moved_heads(engine, address)
     if answer.commit != git_transport.read_last_commit(places, address.key):
         answer = probe_remote(places, address, anew=True)  # a fetch or push may have happened since
         if answer.problem is None and answer.commit != git_transport.read_last_commit(places, address.key):
@@ -73,17 +73,17 @@ def describe_doubt(places: Places, engine: Engine, address: Address) -> str:
 
 
 def _contact_remote(places: Places, address: Address) -> ProbeResult:
-    stands_at = None
+    commit = None
     problem: RemoteError | None = None
     try:
         if address.peer is None:
             _check_direct(address)
         else:
             peer = address.peer._replace(may_ask=False)
-            stands_at = transfer.read_remote_ref(places, peer, peer.ref, within=PROBE_SECONDS)
+            commit = transfer.read_remote_ref(places, peer, peer.ref, within=PROBE_SECONDS)
     except RemoteError as error:
         problem = error
-    return ProbeResult(time.monotonic(), problem, stands_at)
+    return ProbeResult(time.monotonic(), problem, commit)
 
 
 def _check_direct(address: Address) -> None:
@@ -122,17 +122,16 @@ def _connection_error(host: str, port: int) -> str:
     return problem[0]
 
 
-def _compare_heads(engine: Engine, address: Address) -> str:
-    """Compare the heads of a remote that the engine itself reaches."""
+def _describe_moved_heads(engine: Engine, address: Address) -> str:
+    """Describe a difference of the heads of a remote that the engine itself reaches."""
     try:
         remote_heads = engine.peek_heads(address.url)
     except RemoteError as error:
         return error.message
     if remote_heads is None:
         return f"{address.text} does not report whether it has changed."
-    return (
-        "" if _public_heads(remote_heads) == _public_heads(engine.remote_heads(address.key)) else _moved_text(address)
-    )
+    is_unchanged = _public_heads(remote_heads) == _public_heads(engine.remote_heads(address.key))
+    return "" if is_unchanged else _moved_text(address)
 
 
 def _moved_text(address: Address) -> str:

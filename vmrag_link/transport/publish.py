@@ -136,15 +136,14 @@ def _plan_push(engine: Engine, heads: Mapping[str, str], request: PublishRequest
                 branch=name,
                 remote_head=old,
             )
-    if noted := _notes_of_migration(engine, heads, force=request.replace_map):
-        moves.append(noted)
-        if noted.old and not engine.is_ancestor(noted.old, noted.new):
-            displaced.append(noted.old)
+    if map_move := _plan_map_move(engine, heads, force=request.replace_map):
+        moves.append(map_move)
+        if map_move.old and not engine.is_ancestor(map_move.old, map_move.new):
+            displaced.append(map_move.old)
     deleted = {name: heads[name] for name in request.delete if name in heads}
-    after = {name: head for name, head in heads.items() if name not in deleted} | {
-        move.branch: move.new for move in moves
-    }
-    kept = engine.find_unreachable([*request.revisions, *displaced, *deleted.values()], heads=after.values())
+    new_heads = {name: head for name, head in heads.items() if name not in deleted}
+    new_heads |= {move.branch: move.new for move in moves}
+    kept = engine.find_unreachable([*request.revisions, *displaced, *deleted.values()], heads=new_heads.values())
     links = _new_links(engine, heads.get(LINKS_BRANCH), request.links)
     return Published(tuple(moves), tuple(dict.fromkeys(kept)), tuple(behind), tuple(deleted), tuple(links))
 
@@ -169,17 +168,17 @@ def _new_links(engine: Engine, head: str | None, rows: Sequence[Link]) -> list[L
     return new
 
 
-def _notes_of_migration(engine: Engine, heads: Mapping[str, str], *, force: bool) -> BranchMove | None:
+def _plan_map_move(engine: Engine, heads: Mapping[str, str], *, force: bool) -> BranchMove | None:
     """Return the move of the remote's map of a migration, or None.
 
     It only moves forward, unless `force`: then a map that is refused everywhere can be replaced.
     """
-    ours, old = engine.find_branch(MIGRATED_BRANCH), heads.get(MIGRATED_BRANCH)
-    if ours is None or old == ours.head:
+    branch, old = engine.find_branch(MIGRATED_BRANCH), heads.get(MIGRATED_BRANCH)
+    if branch is None or old == branch.head:
         return None
-    if old and not force and not engine.is_ancestor(old, ours.head):
+    if old and not force and not engine.is_ancestor(old, branch.head):
         return None
-    return BranchMove(MIGRATED_BRANCH, old, ours.head)
+    return BranchMove(MIGRATED_BRANCH, old, branch.head)
 
 
 def _push_plan(engine: Engine, key: str, plan: Published, url: str) -> None:
@@ -189,8 +188,8 @@ def _push_plan(engine: Engine, key: str, plan: Published, url: str) -> None:
     """
     with engine.write_lock("push"):
         heads = engine.remote_heads(key)
-        first = [move for move in plan.branches if move.branch == ROOT_BRANCH]
-        engine.push(key, url, {move.branch: move.new for move in first})
+        root_moves = [move for move in plan.branches if move.branch == ROOT_BRANCH]
+        engine.push(key, url, {move.branch: move.new for move in root_moves})
         if plan.kept:
             head = heads.get(KEEP_BRANCH)
             for revision in plan.kept:  # newest first, because it often contains the next
@@ -198,8 +197,12 @@ def _push_plan(engine: Engine, key: str, plan: Published, url: str) -> None:
                     head = engine.build_keep_head(head, revision, reason="pinned")
             assert head is not None  # noqa: S101  `plan.kept` is not empty
             engine.push(key, url, {KEEP_BRANCH: head})
-        forced = {m.branch: m.new for m in plan.branches if m.old and not engine.is_ancestor(m.old, m.new)}
-        forward = {m.branch: m.new for m in plan.branches if m not in first and m.branch not in forced}
+        forced = {
+            move.branch: move.new for move in plan.branches if move.old and not engine.is_ancestor(move.old, move.new)
+        }
+        forward = {
+            move.branch: move.new for move in plan.branches if move not in root_moves and move.branch not in forced
+        }
         engine.push(key, url, forward)
         engine.push(key, url, forced | dict.fromkeys(plan.deleted, ""), force=True)
         if plan.links:

@@ -80,12 +80,12 @@ def open_quarantine(places: Places, *, timeout: float) -> Iterator[Quarantine]:
     with locks.hold_exclusive(_lock_path(places), purpose="adopt knowledge", timeout=timeout):
         _remove_folder(places)
         folder = places.quarantine / os.urandom(8).hex()
-        store = folder / "git"
+        git_folder = folder / "git"
         try:
-            permissions.make_folder(store)
-            strange = sidecar_repo.make_repository(places, store)
-            sidecar_repo.add_alternates(places, strange)
-            yield Quarantine(strange, folder)
+            permissions.make_folder(git_folder)
+            repository = sidecar_repo.make_repository(places, git_folder)
+            sidecar_repo.add_alternates(places, repository)
+            yield Quarantine(repository, folder)
         finally:
             _remove_folder(places)
 

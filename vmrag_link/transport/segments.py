@@ -33,11 +33,9 @@ _MOST_SEGMENT_SIZE = 1024 * 1024
 _MOST_MANIFEST = (1000, 100)
 """Maximum bytes of a manifest, and per segment: somewhat more than ours need."""
 
-_MANY, _SMALL = 4096, 16 * 1024
-"""Maximum number of segments smaller than _SMALL bytes.
-
-Each costs a git process, and we write none.
-"""
+_MOST_SMALL_SEGMENTS = 4096
+_SMALL_SEGMENT = 16 * 1024
+"""Bytes. vmrag writes no smaller segments. Each segment costs a git process."""
 
 _SIGNATURE = "vmrag <vmrag@localhost>"
 
@@ -95,7 +93,7 @@ def require_acceptable(places: Places, commit: str, file: Path, *, limits: Limit
     manifest = stored.manifest
     if manifest.size > limits.file_bytes:
         raise too_large_error(manifest.size, limits.file_bytes)
-    if len(stored.blobs) > _MANY and manifest.segment_size < _SMALL:
+    if len(stored.blobs) > _MOST_SMALL_SEGMENTS and manifest.segment_size < _SMALL_SEGMENT:
         raise _implausible_error(f"it has {len(stored.blobs):,} segments of {manifest.segment_size:,} bytes")
     distinct = sum({blob: _segment_length(manifest, number) for number, blob in enumerate(stored.blobs)}.values())
     # Repetitive text produces equal segments. Without this check, a few hundred bytes on the remote
@@ -105,8 +103,8 @@ def require_acceptable(places: Places, commit: str, file: Path, *, limits: Limit
         raise _implausible_error(
             f"it lists one segment {most:,} times, and only {distinct:,} of its {manifest.size:,} bytes are distinct"
         )
-    held = file.stat().st_size if file.exists() else 0
-    require_space(file.parent, max(0, manifest.size - held), "the remote's knowledge base")
+    existing_size = file.stat().st_size if file.exists() else 0
+    require_space(file.parent, max(0, manifest.size - existing_size), "the remote's knowledge base")
 
 
 def restore_file(places: Places, commit: str, file: Path) -> None:
@@ -125,8 +123,7 @@ def restore_file(places: Places, commit: str, file: Path) -> None:
         missing = dict(enumerate(stored.blobs))
         for number, segment in enumerate(_read_pieces(target, manifest.segment_size)):
             blob = missing.get(number)
-            # Check both: the manifest may match the file while the commit holds something
-            # else.
+            # Check both: the manifest may match the file while the commit holds other data.
             if blob and _sha256(segment) == manifest.sha256[number] and objects.hash_blob(segment, like=blob) == blob:
                 del missing[number]
         for number, segment in _read_segments(places, missing):
@@ -141,9 +138,9 @@ def begins_with(places: Places, commit: str, file: Path) -> bool:
     """Return whether the file begins with the content of the commit. Raises `RemoteDamaged`."""
     manifest = _Stored.read(places, commit).manifest
     with file.open("rb") as source:
-        pieces = enumerate(_read_pieces(source, manifest.segment_size))
-        kept = all(_is_kept(manifest, number, segment, _sha256(segment)) for number, segment in pieces)
-        return kept and source.seek(0, os.SEEK_END) >= manifest.size
+        segments = enumerate(_read_pieces(source, manifest.segment_size))
+        is_kept = all(_is_kept(manifest, number, segment, _sha256(segment)) for number, segment in segments)
+        return is_kept and source.seek(0, os.SEEK_END) >= manifest.size
 
 
 def _is_kept(manifest: SegmentManifest, number: int, segment: bytes, digest: str) -> bool:
@@ -178,8 +175,8 @@ class _Stored(Record, frozen=True):
             raise _damage_error("its manifest is too long")
         expected = {_segment_name(number): _segment_length(manifest, number) for number in range(len(manifest.sha256))}
         if expected != {name: segment.size for name, segment in tree.items()}:
-            odd = sorted(set(expected.items()) ^ {(name, segment.size) for name, segment in tree.items()})
-            raise _damage_error(f"segment {odd[0][0]} is missing, superfluous, or has a wrong length")
+            differing = sorted(set(expected.items()) ^ {(name, segment.size) for name, segment in tree.items()})
+            raise _damage_error(f"segment {differing[0][0]} is missing, superfluous, or has a wrong length")
         return cls(manifest, tuple(tree[name].name for name in expected))
 
 
