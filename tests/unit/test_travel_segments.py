@@ -143,7 +143,7 @@ def test_only_segments_that_differ_are_read(places: Places, monkeypatch: pytest.
 def test_what_is_more_than_the_limits_is_refused_unread(places, limits, content, said) -> None:
     file, copy = places.top / "file", places.top / "limited"
     file.write_bytes(content)
-    commit = segments.store_file(places, file, None, segment_size=1 if "cut" in said else SIZE)
+    commit = segments.store_file(places, file, None, segment_size=1 if "5,000" in said else SIZE)
     with pytest.raises(KnowledgeRefused, match=said):
         segments.require_acceptable(places, commit, copy, limits=limits)
     assert not copy.exists()

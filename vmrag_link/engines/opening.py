@@ -25,7 +25,7 @@ def engine_exists(folder: Path) -> bool:
 def is_lost(folder: Path) -> bool:
     """Return whether the engine's file or repository is missing from its folder.
 
-    Other files show that it was there. A killed creation leaves only locks and unfinished files.
+    Other files show that it existed. A killed creation leaves only locks and unfinished files.
     """
     if engine_exists(folder) or not folder.is_dir():
         return False
