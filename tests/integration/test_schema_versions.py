@@ -537,11 +537,11 @@ def pushed(engine: DoltliteEngine, url: str, **heads: str) -> str:
 @pytest.mark.parametrize(
     ("statement", "why"),
     [
-        ("UPDATE issue_logs SET issue_number = x'37'", "something else"),
-        ("UPDATE projects SET name = NULL", "something else"),
+        ("UPDATE issue_logs SET issue_number = x'37'", "wrong types"),
+        ("UPDATE projects SET name = NULL", "wrong types"),
         ("UPDATE projects SET metadata = '[]'", "metadata"),
         ("UPDATE issue_logs SET content = 'other'", "content_hash"),
-        ("UPDATE collections SET import_base = x'37'", "something else"),
+        ("UPDATE collections SET import_base = x'37'", "wrong types"),
         (
             (
                 "INSERT INTO documents SELECT 'issues_x', 'a', title, content, content_hash, '{}', '', '', '', '', '', ''"
