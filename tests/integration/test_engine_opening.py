@@ -230,7 +230,7 @@ def elsewhere(tmp_path: Path) -> str:
     (tmp_path / "site" / "doltlite" / "__init__.py").touch()
     return (
         f"sys.path.insert(0, {str(tmp_path / 'site')!r})\n"
-        "from vmrag_link.engines.doltlite import library\nlibrary.is_made_for = lambda *_, **__: False"
+        "from vmrag_link.engines.doltlite import library\nlibrary.has_wheel_for = lambda *_, **__: False"
     )
 
 

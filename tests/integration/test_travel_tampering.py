@@ -496,7 +496,7 @@ def test_what_a_newer_program_wrote_is_no_damage(change: Callable[[Data], None],
     change(data)
     data.publish()
     for action in (pair.bob.fetch, pair.bob.push, git_clone(pair.hub.top, pair.folder / "fresh").clone_knowledge):
-        with pytest.raises(RemoteTooNew, match="knows 1") as caught:
+        with pytest.raises(RemoteTooNew, match="supports 1") as caught:
             action()
         assert "pip install --upgrade" in caught.value.hint
     assert pair.bob.heads() == known
