@@ -318,7 +318,7 @@ def test_an_index_of_another_revision_or_format_is_not_served(kb):
     path = kb.index(revision).path
     assert find_index_problem(path, revision=revision) == ""
     assert "was sealed as" in find_index_problem(path, revision="f" * 40)
-    assert find_index_problem(path / "absent", revision=revision) == "it is not there"
+    assert find_index_problem(path / "absent", revision=revision) == "it does not exist"
     changed = kb.copied(revision, "changed")
     sealed = seal.read_seal(changed)
     seal.write_seal(changed, format="1", revision=revision, segments=sealed.segments)

@@ -329,9 +329,9 @@ def test_a_kill_while_segments_are_rewritten_loses_no_view(kb, monkeypatch):
     for stop_at in (0, 1, 3):
         body = (
             f"from vmrag_link.index import upkeep\nkb = Knowledge(Path({str(kb.folder)!r}))\nseen = 0\n"
-            f"replacing = upkeep._replace\ndef stop(*given):\n    global seen\n    if seen == {stop_at}:\n"
+            f"replacing = upkeep._replace_view\ndef stop(*given):\n    global seen\n    if seen == {stop_at}:\n"
             "        print('here', flush=True); sys.stdin.readline()\n    seen += 1\n    return replacing(*given)\n"
-            "upkeep._replace = stop\nupkeep.rewrite(kb.views)\nprint('done', flush=True)\n"
+            "upkeep._replace_view = stop\nupkeep.rewrite(kb.views)\nprint('done', flush=True)\n"
         )
         process = child(body)
         stopped = said(process)
@@ -365,7 +365,7 @@ def test_views_that_share_little_are_not_joined(kb, small):
 def test_a_view_that_was_exchanged_while_segments_were_rewritten_stays_as_it_is(kb, monkeypatch):
     monkeypatch.setattr(draft, "SMALL_SEGMENT", 12)
     revisions = grown(kb, random.Random(5))
-    replacing, rebuilt = upkeep._replace, []
+    replacing, rebuilt = upkeep._replace_view, []
 
     def rebuild_first(kept, path, before, view):
         if not rebuilt:
@@ -374,7 +374,7 @@ def test_a_view_that_was_exchanged_while_segments_were_rewritten_stays_as_it_is(
             rebuilt.append((path, views.read_view(path)))
         return replacing(kept, path, before, view)
 
-    monkeypatch.setattr(upkeep, "_replace", rebuild_first)
+    monkeypatch.setattr(upkeep, "_replace_view", rebuild_first)
     changed = upkeep.rewrite_segments(kb.views)
     [(path, made)] = rebuilt
     assert path not in changed

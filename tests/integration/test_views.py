@@ -91,7 +91,7 @@ def test_a_view_that_another_process_reads_is_not_removed_nor_are_its_segments(k
     assert kb.views.problem(revision) == ""
     end(reader)
     assert kb.views.discard(path) is True
-    assert kb.views.problem(revision) == "it is not there"
+    assert kb.views.problem(revision) == "it does not exist"
     assert kb.views.discard(path) is True  # gone already
 
 

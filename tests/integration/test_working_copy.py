@@ -59,7 +59,7 @@ DOCUMENTS = {f"d{n}" for n in range(5)}
 
 
 def test_the_first_write_makes_the_copy_and_the_next_takes_it_over(kb, copy):
-    assert copy.problem() == "it is not there"
+    assert copy.find_problem() == "it does not exist"
     assert write(kb, copy, "new") == "gone"
     assert copy.problem() == ""
     assert write(kb, copy, "newer") == "current"
@@ -69,8 +69,8 @@ def test_the_first_write_makes_the_copy_and_the_next_takes_it_over(kb, copy):
 def test_a_copy_belongs_to_one_branch_and_one_revision(kb, copy, revision):
     write(kb, copy, "new")
     later = kb.commit()
-    assert working(kb, later).find_problem() == "it is not there"
-    assert working(kb, revision, branch="topic").find_problem() == "it is not there"
+    assert working(kb, later).find_problem() == "it does not exist"
+    assert working(kb, revision, branch="topic").find_problem() == "it does not exist"
 
 
 def test_a_writer_that_fails_leaves_a_mark_and_the_copy_is_made_again(kb, copy):

@@ -1,1 +1,3 @@
-"""The vector index: derived from the knowledge base, thrown away and built again at any time."""
+"""The search index. It is derived from the knowledge base, so it can be deleted and rebuilt at any
+time.
+"""

@@ -1,10 +1,12 @@
-"""Folders of complete directories that nobody changes: made aside, given their name, read, removed.
+"""Folders of directories that do not change after they are finished.
 
-    NAME/                  with NAME.lock beside it
-    .building-<random>/    one that is being made, locked by its maker
+A directory is built under a temporary name, renamed, read, and finally removed:
 
-Readers and copiers share a directory's lock; removing one takes it alone, without waiting. The lock
-file stays until `vmrag gc` finds it alone.
+    NAME/                  a finished directory; its lock is NAME.lock
+    .building-<random>/    an unfinished directory, locked by the process that builds it
+
+Processes that read or copy a directory share its lock. A process that removes a directory takes the
+lock exclusively, without waiting. The lock file stays until `vmrag gc` removes it.
 """
 
 from __future__ import annotations
@@ -22,31 +24,40 @@ from vmrag_link.errors import Busy, FileFailed, IndexFailed
 from vmrag_link.index import seal
 
 BUILDING_PREFIX = ".building-"
+"""Prefix of the names of unfinished directories."""
+
 READ_TIMEOUT = 30.0
 STALE_SECONDS = 600
+"""Age from which the lock file of an unfinished directory without a directory is removed."""
+
 MARK_SUFFIXES = (".writing", ".lease")
+"""Suffixes of the files next to an index, besides its lock file."""
 
 
 class Directories:
-    """All directories of one kind below `root`. `kind`, such as "segment", is for messages."""
+    """All directories of one kind below `root`.
+
+    `kind`: the kind as messages show it, such as "segment".
+    """
 
     def __init__(self, root: Path, *, kind: str) -> None:
         self.root = root
         self._kind = kind
 
     def list_newest_first(self) -> list[Path]:
-        """Every directory, usable or not; the most recently used or made first."""
+        """Return all directories, usable or not. The most recently used or built is first."""
         if not self.root.is_dir():
             return []
-        found: list[tuple[int, Path]] = []
+        directories: list[tuple[int, Path]] = []
         for path in self.root.iterdir():
             if path.is_dir() and "-" in path.name and not path.name.startswith("."):
-                with contextlib.suppress(FileNotFoundError):  # another process evicts it right now
-                    found.append((path.stat().st_mtime_ns, path))
-        return [path for _, path in sorted(found, reverse=True)]
+                with contextlib.suppress(FileNotFoundError):  # another process removes it right now
+                    directories.append((path.stat().st_mtime_ns, path))
+        return [path for _, path in sorted(directories, reverse=True)]
 
     @contextlib.contextmanager
     def lock_for_reading(self, path: Path) -> Iterator[None]:
+        """Keep a directory from being removed while the block reads it."""
         if path in seal.MEMORY_FOLDERS:
             from vmrag_link.index import storage
 
@@ -57,7 +68,9 @@ class Directories:
             yield
 
     def mark_used(self, path: Path) -> None:
-        """Note the use of a directory; eviction takes the least recently used."""
+        """Record the use of a directory, because the least recently used directories are removed
+        first.
+        """
         with contextlib.suppress(OSError):
             path.touch()
 
@@ -65,16 +78,18 @@ class Directories:
 
     @contextlib.contextmanager
     def temporary_folder(self) -> Iterator[Path]:
-        """A new path to build at; the builder makes the directory. It is removed at the end unless
-        it got its name.
+        """Yield a new path at which the caller builds a directory.
+
+        The directory is removed at the end of the block unless it was renamed.
         """
-        with self._aside(f"build a {self._kind}") as folder:
+        with self._locked_folder(f"build a {self._kind}") as folder:
             yield folder
 
     def move_into_place(self, built: Path, target: Path, *, problem: Callable[[], str]) -> None:
-        """Give a finished directory its name, unless one of that name has no `problem`.
+        """Rename a finished directory to its final name, unless a usable directory has that name.
 
-        One that has is removed first. Raises `IndexFailed` where another process reads it.
+        `problem` returns why the existing directory is unusable, or an empty text. An unusable
+        directory is removed first. Raises `IndexFailed` if another process reads it.
         """
         while problem():
             try:
@@ -84,8 +99,7 @@ class Directories:
                     raise
                 if not self.remove_if_unused(target):
                     raise IndexFailed(
-                        f"The {self._kind} {target.name} does not verify and cannot be replaced: another process "
-                        "reads it.",
+                        f"cannot replace the damaged {self._kind} {target.name}: another process reads it.",
                         hint="Run 'vmrag sync' again when the other process has finished.",
                         path=str(target),
                     ) from None
@@ -96,7 +110,11 @@ class Directories:
     # -- removing ----------------------------------------------------------------------------------
 
     def remove_if_unused(self, path: Path, *, unless: Callable[[], Collection[Path]] = tuple) -> bool:
-        """Remove a directory. Returns False if it has a reader or is among `unless` by then."""
+        """Remove a directory, and return whether it was removed.
+
+        A directory stays if another process reads it, or if `unless` returns it once the lock is
+        held.
+        """
         try:
             with locks.hold_exclusive(lock_path(path), purpose=f"remove a {self._kind}", timeout=0):
                 if path in unless():
@@ -109,90 +127,105 @@ class Directories:
 
     @contextlib.contextmanager
     def trash_folder(self) -> Iterator[Path]:
-        """A path for removed files. It is deleted with the block or, after a kill, by the next
-        sweep.
+        """Yield a path to which the caller moves files to delete.
+
+        The files are deleted at the end of the block or, if the process is killed, by the next call
+        of `remove_unfinished`.
         """
-        with self._aside(f"remove a {self._kind}") as trash:
+        with self._locked_folder(f"remove a {self._kind}") as trash:
             yield trash
 
     @contextlib.contextmanager
-    def _aside(self, purpose: str) -> Iterator[Path]:
-        """A path of a random name, locked; what is there at the end of the block is removed."""
+    def _locked_folder(self, purpose: str) -> Iterator[Path]:
+        """Yield a path with a random name and hold its lock. Remove what is at the path at the end
+        of the block.
+        """
         folder = self.root / f"{BUILDING_PREFIX}{os.urandom(6).hex()}"
         with locks.hold_exclusive(lock_path(folder), purpose=purpose, timeout=0):
             try:
                 yield folder
             finally:
                 remove_path(folder)
-                lock_path(folder).unlink(missing_ok=True)  # a random name: nobody waits for it
+                lock_path(folder).unlink(missing_ok=True)  # the name is random, so no process waits for the lock
 
     def list_unfinished(self) -> list[Path]:
-        """What builders are at, or left when they were killed."""
+        """Return the directories that are being built, or that a killed process left behind."""
         return [path for path in sorted(self.root.glob(f"{BUILDING_PREFIX}*")) if path.is_dir()]
 
     def remove_unfinished(self) -> list[Path]:
-        """Remove what killed builders left; those at work hold their lock."""
-        swept = []
+        """Remove the directories that killed processes left behind, and return them.
+
+        A process that still builds a directory holds its lock, so its directory stays.
+        """
+        removed = []
         for folder in self.list_unfinished():
             if self.remove_if_unused(folder):
                 lock_path(folder).unlink(missing_ok=True)
-                swept.append(folder)
-        for path in list_orphaned_files(self.root):  # of builders that were killed when their directory was gone
+                removed.append(folder)
+        for path in list_orphaned_files(
+            self.root
+        ):  # left by a process that was killed after it had removed its directory
             with contextlib.suppress(FileNotFoundError):
                 if path.name.startswith(BUILDING_PREFIX) and time.time() - path.stat().st_mtime > STALE_SECONDS:
                     path.unlink()
-        return swept
+        return removed
 
 
 def copy_tree(source: Path, target: Path) -> None:
-    """Copy a directory; shares blocks where the file system can. Raises `FileFailed`."""
+    """Copy a directory, and share disk blocks with the copy if the file system can. Raises
+    `FileFailed`.
+    """
     clone = ["-c"] if sys.platform == "darwin" else ["--reflink=auto"]
-    copied = proc.run(["cp", "-R", *clone, str(source), str(target)])
-    if copied.returncode:
+    result = proc.run(["cp", "-R", *clone, str(source), str(target)])
+    if result.returncode:
         raise FileFailed(
-            f"{source.name} cannot be copied: {copied.failure.splitlines()[0]}",
+            f"cannot copy {source.name}: {result.failure.splitlines()[0]}",
             hint="Run the command again."
-            if copied.killed_by
+            if result.killed_by
             else f"Make room on the disk of {target.parent} ('vmrag gc --apply' removes spare indexes).",
         )
     permissions.apply_folder_mode(target)
 
 
 def list_orphaned_files(root: Path) -> list[Path]:
-    """Files beside an index that is gone: its lock, the holder, the mark of a killed writer, a
-    lease.
+    """Return the files next to indexes that no longer exist: locks, holders of locks, marks and
+    leases.
     """
     if not root.is_dir():
         return []
     files = (path for path in root.iterdir() if ".lock" in path.suffixes or path.suffix in MARK_SUFFIXES)
-    gone = (path for path in files if path.is_file() and not _index_of(path).exists())
-    return sorted(path for path in gone if not locks.read_holder(lock_path(_index_of(path))))
+    orphaned = (path for path in files if path.is_file() and not _find_index_path(path).exists())
+    return sorted(path for path in orphaned if not locks.read_holder(lock_path(_find_index_path(path))))
 
 
 def remove_orphaned_lock(path: Path) -> None:
-    """Remove one of them, unless somebody is about to make the index. Waiters for the lock notice
-    (`locks`).
+    """Remove a file of `list_orphaned_files` and its lock, unless a process is about to build the
+    index.
+
+    Processes that wait for the lock notice that it was removed (`locks`).
     """
-    index = _index_of(path)
+    index = _find_index_path(path)
     with contextlib.suppress(Busy), locks.hold_exclusive(lock_path(index), purpose="sweep", timeout=0):
         if not index.exists():
             path.unlink(missing_ok=True)
             lock_path(index).unlink(missing_ok=True)
 
 
-def _index_of(beside: Path) -> Path:
-    name = beside.name.removesuffix(".holder").removesuffix(".lock")
-    return beside.with_name(name.removesuffix(".writing").removesuffix(".lease"))
+def _find_index_path(path: Path) -> Path:
+    """Return the path of the index to which a lock, a holder, a mark or a lease belongs."""
+    name = path.name.removesuffix(".holder").removesuffix(".lock")
+    return path.with_name(name.removesuffix(".writing").removesuffix(".lease"))
 
 
 def lock_path(path: Path) -> Path:
-    """The lock file of a directory."""
+    """Return the path of a directory's lock file."""
     return path.with_name(path.name + ".lock")
 
 
 def remove_path(folder: Path) -> None:
-    """Remove an index directory, or a file or link in its place, that nobody else uses. A missing
-    one is fine.
+    """Remove a directory that no other process uses, or a file or link in its place.
+
+    A missing path is not an error.
     """
     if folder.is_dir() and not folder.is_symlink():
         import shutil

@@ -1,8 +1,8 @@
-"""A view in the making: derived from another one, or from nothing.
+"""A draft of a view: a new view that is derived from another view, or built from nothing.
 
-What is removed gets its slots marked dead in the view; what is added goes into a new segment. To
-keep segments few, the new one takes small ones in (`absorbed`). No file of a finished segment
-changes.
+Removing a document marks its slots as dead in the view. Added documents go into a new segment. To
+keep the number of segments small, the new segment absorbs small segments (`choose_absorbed`). The
+files of a finished segment never change.
 """
 
 from __future__ import annotations
@@ -27,25 +27,31 @@ from vmrag_link.models import Chunk, Collection, Document, DocumentHeader, Recor
 from vmrag_link.paths import measure_size, sync_to_disk
 
 DAMAGE = (sqlite3.Error, ArithmeticError, LookupError, TypeError, ValueError, msgspec.DecodeError)
-"""What reading a damaged segment raises."""
+"""Errors that reading a damaged segment raises."""
 
 SMALL_SEGMENT = 256
-"""Documents of a segment that the next one takes in."""
+"""Number of documents below which the next segment absorbs a segment."""
 
 MOST_PARTS = 4
-"""Segments of a view that another one is added to; beyond, the smallest are joined."""
+"""Maximum number of segments of a view before a segment is added. If there are more, the smallest
+are merged.
+"""
 
 
 class ChunkedDocument(Record, frozen=True):
-    """A document ready to be indexed: `vectors` holds one float32 row for each of `chunks`."""
+    """A document that is ready to be indexed."""
 
     document: Document
     chunks: tuple[Chunk, ...]
     vectors: tuple[bytes, ...]
+    """One vector (float32) for each of `chunks`."""
 
 
 class PartSize(NamedTuple):
-    """The size of a part: documents and chunks that count, and slots of its segment."""
+    """The size of a part of a view.
+
+    `documents` and `chunks` are those that the view includes. `slots` are all slots of the segment.
+    """
 
     documents: int
     chunks: int
@@ -53,32 +59,35 @@ class PartSize(NamedTuple):
 
 
 def choose_absorbed(parts: Sequence[PartSize], added: int) -> list[int]:
-    """Which parts a new segment with `added` documents takes in, by number.
+    """Return the numbers of the parts that a new segment with `added` documents absorbs.
 
-    Those with more dead slots than the whole view has chunks; where something is added, small
-    ones; and where they become too many, the smallest, and then what is no more than twice as large
-    as those together. So a document is taken in as often as the logarithm of their number says.
+    * Parts with more dead slots than the whole view has chunks.
+    * If documents are added, small parts.
+    * If too many parts remain, the smallest ones, and then each next part that has at most twice as
+      many documents as the new segment so far.
+
+    So a document is absorbed about as often as the logarithm of the number of documents.
     """
     order = sorted((number for number, part in enumerate(parts) if part.documents), key=lambda n: parts[n].documents)
     chunks = sum(part.chunks for part in parts)
-    taken = [n for n in order if parts[n].slots - parts[n].chunks > chunks]
-    if not added and not taken:
+    absorbed = [n for n in order if parts[n].slots - parts[n].chunks > chunks]
+    if not added and not absorbed:
         return []
-    taken += [n for n in order if n not in taken and parts[n].documents < SMALL_SEGMENT]
-    left = [n for n in order if n not in taken]
-    if len(left) >= MOST_PARTS:
-        total = added + sum(parts[n].documents for n in taken)
-        while left and (len(left) >= MOST_PARTS or parts[left[0]].documents <= 2 * total):
-            total += parts[left[0]].documents
-            taken.append(left.pop(0))
-    return sorted(taken)
+    absorbed += [n for n in order if n not in absorbed and parts[n].documents < SMALL_SEGMENT]
+    kept = [n for n in order if n not in absorbed]
+    if len(kept) >= MOST_PARTS:
+        total = added + sum(parts[n].documents for n in absorbed)
+        while kept and (len(kept) >= MOST_PARTS or parts[kept[0]].documents <= 2 * total):
+            total += parts[kept[0]].documents
+            absorbed.append(kept.pop(0))
+    return sorted(absorbed)
 
 
 class Draft:
-    """Open one with `with`; nothing of it is seen before `publish`.
+    """A view that is being built. Open it with `with`. Readers see it only after `publish`.
 
-    `segments`: where they are kept, or their folder. `base`: the view that it is derived from;
-    `without`: segments of it that cannot be read, whose documents are missing then.
+    `segments`: the segments, or their folder. `base`: the view from which the draft is derived.
+    `without`: names of unreadable segments of the base; their documents are missing from the draft.
     """
 
     def __init__(
@@ -100,18 +109,18 @@ class Draft:
             self._building = opened.enter_context(self._segments.temporary_folder())
             base = _remove_segments(self._base, self._without)
             self._reader = opened.enter_context(contextlib.closing(IndexReader(base, self._segments.root)))
-            self._held = {name: self._recounted(name, collection) for name, collection in base.collections.items()}
+            self._held = {name: self._recount(name, collection) for name, collection in base.collections.items()}
             self._pieces = [dict(part.pieces) for part in base.parts]
             self._dead: dict[tuple[int, str], bytearray] = {}
             self._writer: SegmentWriter | None = None
             self._unembedded = dict(base.unembedded)
-            self._given = base.given_vectors
+            self._given_vectors = base.given_vectors
             self._touched = dict.fromkeys(base.touched)
             self._opened = opened.pop_all()
         return self
 
-    def _recounted(self, name: str, held: IndexedCollection) -> IndexedCollection:
-        """The collection's totals, without what cannot be read."""
+    def _recount(self, name: str, held: IndexedCollection) -> IndexedCollection:
+        """Return a collection with its totals counted again, without the unreadable segments."""
         if not self._without:
             return held
         pieces = [piece.piece for piece in self._reader.list_pieces(name)]
@@ -123,8 +132,8 @@ class Draft:
         )
 
     def __exit__(self, _: object, error: BaseException | None, __: object) -> None:
-        """What SQLite says of a full disk becomes `FileFailed`; what damaged segments of the base
-        explain, `IndexFailed`.
+        """Raise `FileFailed` if the disk is full, and `IndexFailed` if a segment of the base is
+        damaged.
         """
         try:
             with self._opened:
@@ -141,33 +150,33 @@ class Draft:
         if isinstance(error, sqlite3.Error):
             raise unusable(self.root, str(error)) from error
 
-    # -- what it holds -----------------------------------------------------------------------------
+    # -- contents ----------------------------------------------------------------------------------
 
     def list_collections(self) -> dict[str, Collection]:
-        return {name: each.collection for name, each in self._held.items()}
+        return {name: indexed.collection for name, indexed in self._held.items()}
 
     def read_headers(self) -> dict[DocumentKey, DocumentHeader]:
-        """All documents of the view that it is derived from."""
+        """Return the headers of all documents of the base."""
         return self._reader.read_headers()
 
     def find_headers(self, keys: Iterable[DocumentKey]) -> dict[DocumentKey, DocumentHeader]:
-        """The headers of these documents, as far as the view has them that this is derived from."""
+        """Return the headers of those of these documents that the base has."""
         return self._reader.find_headers(keys)
 
     def count_documents(self) -> int:
-        """The number of documents, by now."""
-        added = sum(each.documents for each in self._writer.list_written().values()) if self._writer else 0
-        return added + sum(each.documents for each in self._held.values())
+        """Return the current number of documents."""
+        added = sum(collection.documents for collection in self._writer.list_written().values()) if self._writer else 0
+        return added + sum(collection.documents for collection in self._held.values())
 
     def unembedded(self) -> dict[str, str]:
-        """As `IndexView.unembedded`."""
+        """Return a copy of `IndexView.unembedded`."""
         return dict(self._unembedded)
 
     def note_unembedded(self, reasons: Mapping[str, str]) -> None:
         self._unembedded = dict(reasons)
 
     def list_touched(self) -> list[DocumentKey]:
-        """Documents that may differ from the revision that the view stands at."""
+        """Return the documents that may differ from the revision of the view."""
         return list(self._touched)
 
     def mark_touched(self, keys: Iterable[DocumentKey]) -> None:
@@ -182,27 +191,29 @@ class Draft:
         self._held[collection.name] = IndexedCollection(collection)
 
     def redefine_collection(self, collection: Collection) -> None:
-        """Take over a definition that indexes equally (see `indexes_equally`)."""
+        """Replace the definition of a collection by one that indexes equally
+        (`indexes_equally`).
+        """
         held = self._held[collection.name]
         self._held[collection.name] = msgspec.structs.replace(held, collection=collection)
 
     def drop_collection(self, name: str) -> int:
-        """Returns the number of chunks that went with it."""
+        """Remove a collection, and return the number of its chunks."""
         for pieces in self._pieces:
             pieces.pop(name, None)
         return self._held.pop(name).chunks
 
     def remove_documents(self, collection: str, doc_ids: Sequence[str]) -> int:
-        """Remove documents that the base holds; returns the number of their chunks."""
-        gone = self._reader.find_rows((collection, doc_id) for doc_id in doc_ids).values()
-        for rows in gone:
+        """Remove documents that the base has, and return the number of their chunks."""
+        removed = self._reader.find_rows((collection, doc_id) for doc_id in doc_ids).values()
+        for rows in removed:
             self._mark_dead(collection, rows)
-        held, chunks = self._held[collection], sum(map(len, gone))
+        held, chunks = self._held[collection], sum(map(len, removed))
         self._held[collection] = msgspec.structs.replace(
             held,
-            documents=held.documents - len(gone),
+            documents=held.documents - len(removed),
             chunks=held.chunks - chunks,
-            tokens=held.tokens - self._reader.count_tokens(gone),
+            tokens=held.tokens - self._reader.count_tokens(removed),
         )
         return chunks
 
@@ -217,37 +228,40 @@ class Draft:
         )
 
     def add_documents(self, collection: str, documents: Sequence[ChunkedDocument], *, keep_floats: bool = False) -> int:
-        """Add documents that the index does not hold; returns the number of their chunks.
+        """Add documents that the index does not have, and return the number of their chunks.
 
-        `keep_floats`: their vectors cannot be made again from their texts.
+        `keep_floats`: also store the vectors as float32, because they cannot be computed again from
+        the texts.
         """
         rows = [vector for document in documents for vector in document.vectors]
         entries = [
             DocumentTexts(document.document.header, [chunk.text for chunk in document.chunks]) for document in documents
         ]
         kept = dict(enumerate(rows)) if keep_floats else None
-        self._write(collection, entries, flat_files.quantise(b"".join(rows)), kept)
+        self._write_documents(collection, entries, flat_files.quantise(b"".join(rows)), kept)
         return len(rows)
 
-    def replace_vectors(self, collection: str, given: Mapping[str, bytes]) -> None:
+    def replace_vectors(self, collection: str, vectors: Mapping[str, bytes]) -> None:
         """Replace the vectors of documents of one chunk by other unit vectors (float32), on this
         machine only.
 
-        No other view is derived from this one any more.
+        From then on, no other view is derived from this one.
         """
-        there = self._writer.replace_vectors(collection, given) if self._writer else given.keys()
-        keys = [(collection, doc_id) for doc_id in there]
+        remaining = self._writer.replace_vectors(collection, vectors) if self._writer else vectors.keys()
+        keys = [(collection, doc_id) for doc_id in remaining]
         headers, places = self._reader.find_headers(keys), self._reader.find_rows(keys)
         texts = self._reader.read_texts(rows.start for rows in places.values())
         if keys:
-            # They are only moved: removed here, and added again below.
+            # The documents only move to the new segment: they are removed here and added below.
             self.remove_documents(collection, [doc_id for _, doc_id in keys])
             entries = [DocumentTexts(headers[key], [texts[places[key].start]]) for key in keys]
-            new = [given[doc_id] for _, doc_id in keys]
-            self._write(collection, entries, flat_files.quantise(b"".join(new)), dict(enumerate(new)))
-        self._given = True
+            replaced = [vectors[doc_id] for _, doc_id in keys]
+            self._write_documents(
+                collection, entries, flat_files.quantise(b"".join(replaced)), dict(enumerate(replaced))
+            )
+        self._given_vectors = True
 
-    def _write(
+    def _write_documents(
         self, collection: str, entries: Sequence[DocumentTexts], rows: bytes, kept: Mapping[int, bytes] | None
     ) -> None:
         if not entries:
@@ -267,36 +281,38 @@ class Draft:
     # -- publishing --------------------------------------------------------------------------------
 
     def publish(self, folder: Path, *, revision: str, durable: bool = True) -> None:
-        """Finish the new segment, and write the view into a folder, over one that is there.
+        """Finish the new segment, and write the view into a folder. An existing view is replaced.
 
-        `durable`: segments survive a power cut. Raises `IndexFailed`.
+        `durable`: the segments survive a power cut. Raises `IndexFailed`.
         """
         view = msgspec.structs.replace(self._finish(durable=durable), revision=revision)
         seal_view(folder, view, self._segments.root)
         if not durable and not storage.is_in_memory(folder):
-            self._drop_replaced(folder)
+            self._remove_replaced_segments(folder)
 
-    def _drop_replaced(self, folder: Path) -> None:
-        """Remove the segments that a working copy alone had and has no more. The caller holds it
-        alone; that a revision's view took one over is rare.
+    def _remove_replaced_segments(self, folder: Path) -> None:
+        """Remove the segments that only this working copy used, and that it uses no longer.
+
+        The caller holds the exclusive lock of the working copy. A segment stays if the view of a
+        revision also uses it, which is rare.
         """
         replaced = set(self._base.unsynced).difference(list_segments(folder))
-        roots = [each for each in folder.parent.parent.iterdir() if each.is_dir() and each != self.root]
+        roots = [path for path in folder.parent.parent.iterdir() if path.is_dir() and path != self.root]
         for path in self._segments.list_spare(roots) if replaced else ():
             if path.name in replaced:
                 self._segments.remove_segment(path)
 
     def _finish(self, *, durable: bool) -> IndexView:
         added = self._writer.list_written() if self._writer else {}
-        for name, each in added.items():
+        for name, written in added.items():
             held = self._held[name]
             self._held[name] = msgspec.structs.replace(
                 held,
-                documents=held.documents + each.documents,
-                chunks=held.chunks + each.slots,
-                tokens=held.tokens + each.tokens,
+                documents=held.documents + written.documents,
+                chunks=held.chunks + written.slots,
+                tokens=held.tokens + written.tokens,
             )
-        view = self._counted()
+        view = self._view_of_base()
         sizes = [
             PartSize(
                 part.documents,
@@ -305,14 +321,14 @@ class Draft:
             )
             for part in view.parts
         ]
-        taken = choose_absorbed(sizes, sum(each.documents for each in added.values()))
-        if durable:  # what was never committed does not stay, not even dead
-            taken = sorted({*taken, *self._with_removed_drafts(view)})
-        self._absorb(view, taken)
-        parts = [part for number, part in enumerate(view.parts) if part.documents and number not in taken]
+        absorbed = choose_absorbed(sizes, sum(written.documents for written in added.values()))
+        if durable:  # text that was never committed must not stay on the disk, even in dead slots
+            absorbed = sorted({*absorbed, *self._list_parts_with_drafts(view)})
+        self._absorb_parts(view, absorbed)
+        parts = [part for number, part in enumerate(view.parts) if part.documents and number not in absorbed]
         unsynced = [name for name in self._base.unsynced if any(part.segment == name for part in parts)]
         if self._writer:
-            parts.append(self._new_part(durable=durable))
+            parts.append(self._finish_segment(durable=durable))
             if not durable:
                 unsynced.append(parts[-1].segment)
         if durable:
@@ -320,19 +336,19 @@ class Draft:
                 seal.sync_folder(self._segments.root / name)
             if unsynced:
                 sync_to_disk(self._segments.root)
-        self._require_totals(parts)
+        self._check_totals(parts)
         return msgspec.structs.replace(view, parts=tuple(parts), unsynced=() if durable else tuple(unsynced))
 
-    def _with_removed_drafts(self, view: IndexView) -> Iterator[int]:
-        """The parts that hold uncommitted documents which were removed again."""
+    def _list_parts_with_drafts(self, view: IndexView) -> Iterator[int]:
+        """Yield the numbers of the parts with uncommitted documents that were removed again."""
         for number, part in enumerate(view.parts):
             alive = sum(piece.chunks for piece in part.pieces.values())
             slots = sum(piece.slots for piece in self._base.parts[number].pieces.values()) if not self._without else 0
             if part.segment in self._base.unsynced and part.documents and alive < slots:
                 yield number
 
-    def _counted(self) -> IndexView:
-        """The view without what was added."""
+    def _view_of_base(self) -> IndexView:
+        """Return the view of the base without removed documents, and without added ones."""
         parts = []
         for number, part in enumerate(self._reader.view.parts):
             pieces = {
@@ -341,11 +357,13 @@ class Draft:
                 if piece.documents
             }
             parts.append(ViewPart(part.segment, pieces))
-        return IndexView("", self._held, tuple(parts), self._unembedded, self._given, tuple(sorted(self._touched)))
+        return IndexView(
+            "", self._held, tuple(parts), self._unembedded, self._given_vectors, tuple(sorted(self._touched))
+        )
 
-    def _absorb(self, view: IndexView, taken: Sequence[int]) -> None:
+    def _absorb_parts(self, view: IndexView, numbers: Sequence[int]) -> None:
         """Add the documents of these parts to the new segment. Raises `IndexFailed`."""
-        for number in taken:
+        for number in numbers:
             part = view.parts[number]
             if problem := seal.find_mismatch(self._segments.root / part.segment):
                 raise unusable(self._segments.root / part.segment, problem)
@@ -353,34 +371,37 @@ class Draft:
             with contextlib.closing(IndexReader(alone, self._segments.root)) as reader:
                 for name in part.pieces:
                     for batch in reader.batch_documents(name):
-                        self._copy(reader, name, batch)
+                        self._copy_documents(reader, name, batch)
 
-    def _copy(self, reader: IndexReader, collection: str, batch: Sequence[tuple[DocumentHeader, range]]) -> None:
-        rows = [row for _, each in batch for row in each]
+    def _copy_documents(
+        self, reader: IndexReader, collection: str, batch: Sequence[tuple[DocumentHeader, range]]
+    ) -> None:
+        rows = [row for _, document_rows in batch for row in document_rows]
         texts, kept = reader.read_texts(rows), reader.read_floats(rows)
-        entries = [DocumentTexts(header, [texts[row] for row in each]) for header, each in batch]
-        whole = b"".join(reader.read_vectors(each) for _, each in batch)
-        self._write(collection, entries, whole, {at: kept[row] for at, row in enumerate(rows) if row in kept})
+        entries = [DocumentTexts(header, [texts[row] for row in document_rows]) for header, document_rows in batch]
+        vectors = b"".join(reader.read_vectors(document_rows) for _, document_rows in batch)
+        kept_by_number = {number: kept[row] for number, row in enumerate(rows) if row in kept}
+        self._write_documents(collection, entries, vectors, kept_by_number)
 
-    def _new_part(self, *, durable: bool) -> ViewPart:
-        assert self._writer is not None  # noqa: S101  the caller has looked
+    def _finish_segment(self, *, durable: bool) -> ViewPart:
+        assert self._writer is not None  # noqa: S101  the caller checked it
         written = self._writer.finish()
         name = self._segments.publish(self._building, durable=durable)
-        return ViewPart(name, {name: each.piece for name, each in written.items()})
+        return ViewPart(name, {name: collection.piece for name, collection in written.items()})
 
-    def _require_totals(self, parts: Sequence[ViewPart]) -> None:
+    def _check_totals(self, parts: Sequence[ViewPart]) -> None:
         for name, held in self._held.items():
             pieces = [part.pieces[name] for part in parts if name in part.pieces]
-            found = sum(piece.documents for piece in pieces), sum(piece.chunks for piece in pieces)
-            if found != (held.documents, held.chunks):
+            totals = sum(piece.documents for piece in pieces), sum(piece.chunks for piece in pieces)
+            if totals != (held.documents, held.chunks):
                 raise unusable(
                     self._segments.root,
-                    f"the segments of {name!r} hold {found} documents and chunks, not {(held.documents, held.chunks)}",
+                    f"the segments of {name!r} hold {totals} documents and chunks, not {(held.documents, held.chunks)}",
                 )
 
 
 def seal_view(folder: Path, view: IndexView, segments: Path) -> None:
-    """Write a view of finished segments into a folder, over one that is there."""
+    """Write the view of finished segments into a folder. An existing view is replaced."""
     storage.make_folder(folder)
     storage.write_file(folder / views.VIEW_FILE, views.encode_view(view))
     if storage.is_in_memory(folder):
@@ -390,5 +411,5 @@ def seal_view(folder: Path, view: IndexView, segments: Path) -> None:
 
 
 def _remove_segments(view: IndexView, damaged: AbstractCollection[str]) -> IndexView:
-    """A view without some of its segments; its totals still count them."""
+    """Return a view without its damaged segments. The totals still include them."""
     return msgspec.structs.replace(view, parts=tuple(part for part in view.parts if part.segment not in damaged))

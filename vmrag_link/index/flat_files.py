@@ -1,28 +1,28 @@
-"""The files of a segment beside its words: flat files, and the manifest of its documents.
+"""The files of a segment except its words: flat files, and the manifest of its documents.
 
-A flat file has rows of one size, one for each slot of a collection.
+A flat file has rows of equal size, one for each slot of a collection.
 
-*Vectors* have one int8 per dimension, so scores are exact on every CPU. A unit vector x becomes
-rint(127 · 2.5 · x), clipped to ±127. Products of such rows stay below 2^24 up to 1,040 dimensions,
-so their sum is the same in any order, in float32 and in integers. A few vectors are rounded without
-numpy, which a checkout does not import.
+*Vectors* have one int8 for each dimension, so scores are exact on every CPU. A unit vector x
+becomes rint(127 · 2.5 · x), clipped to ±127. Products of such rows stay below 2^24 up to 1,040
+dimensions, so their sum is the same in any order, in float32 and in integers. A few vectors are
+rounded without numpy, which a checkout does not import.
 
-*Floats* are the float32 vectors that cannot be made again: a service is paid for each vector and
-may answer otherwise tomorrow, and what a client gave is nowhere else. Only collections with such
-vectors have a file. A row of zeros, which no vector of length 1 is, and one beyond the file's end
-stand for a vector that its text gives. So the file of a collection with a few given vectors takes
-the space of these.
+*Floats* are the float32 vectors that cannot be computed again: a service is paid for each vector
+and may answer differently tomorrow, and a vector from a client is stored nowhere else. Only
+collections with such vectors have this file. A row of zeros, and a row after the end of the file,
+mean that the vector can be computed from its text. (No vector of length 1 consists of zeros.) So a
+collection with a few given vectors takes the space of these vectors only.
 
-*Lengths* are what BM25 asks of every chunk that holds a word: three whole numbers of 32 bits,
+*Lengths* are the numbers that BM25 needs for every chunk with a word: three integers of 32 bits,
 little-endian. They are the tokens of the chunk, the tokens of all chunks of its document together,
-and the chunk's number in its document, by which its document's first slot is found.
+and the number of the chunk in its document. The number leads to the first slot of the document.
 
-*Texts* are those of the chunks in UTF-8, one behind the other. A file beside them has the end of
-each text, in whole numbers of 64 bits.
+*Texts* are the texts of the chunks in UTF-8, without separators. A second file has the end of each
+text, as integers of 64 bits.
 
-The *manifest* is the part that can be compared with the knowledge base. The chunks of a document
-lie in consecutive slots of its collection's files, from `first` on. A segment may hold several
-states of a document; views tell which of them counts.
+The *manifest* is a SQLite database. It is the part that can be compared with the knowledge base.
+The chunks of a document have consecutive slots in the files of its collection, starting with
+`first`. A segment may have several states of a document, and each view includes one of them.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ from vmrag_link.index.keywords import unpack_piece, unpack_slot
 from vmrag_link.models import DocumentHeader
 
 MAPPED_BYTES = 1_000_000
-"""Bytes of a file that is mapped rather than read."""
+"""Size in bytes from which a file is mapped into memory instead of read."""
 
 
 def append_bytes(path: Path, rows: bytes) -> None:
@@ -54,15 +54,16 @@ def append_bytes(path: Path, rows: bytes) -> None:
 
 
 def read_size(path: Path) -> int:
-    """Bytes of a file; 0 where none was written."""
+    """Return the size of a file in bytes; 0 if it does not exist."""
     return storage.file_size(path)
 
 
 def map_file(path: Path) -> mmap.mmap | bytes:
-    """The bytes of a file, readable after it is removed; a large one memory-mapped.
+    """Return the bytes of a file, which stay readable after the file is removed. A large file is
+    mapped.
 
-    A mapping keeps a descriptor, of which a process has a thousand or fewer; many collections are
-    small ones.
+    A mapping keeps a file descriptor open. A process may have only a thousand descriptors or fewer,
+    and many collections are small.
     """
     if storage.is_in_memory(path.parent):
         return storage.read_file(path)
@@ -73,6 +74,7 @@ def map_file(path: Path) -> mmap.mmap | bytes:
 
 
 FLOAT32 = 4
+"""Bytes of a float32."""
 
 
 def floats_name(collection_id: int) -> str:
@@ -80,7 +82,7 @@ def floats_name(collection_id: int) -> str:
 
 
 def write_floats(folder: Path, collection_id: int, rows: Mapping[int, bytes]) -> None:
-    """Write vectors by slot."""
+    """Write vectors (float32) by slot."""
     path = folder / floats_name(collection_id)
     with storage.open_file(path, "r+" if storage.file_size(path) else "w+") as out:
         for slot, row in rows.items():
@@ -89,20 +91,20 @@ def write_floats(folder: Path, collection_id: int, rows: Mapping[int, bytes]) ->
 
 
 def find_floats(content: mmap.mmap | bytes, slots: Iterable[int], *, dimensions: int) -> dict[int, bytes]:
-    """The vectors that a file's content has, by slot."""
-    length, there = dimensions * FLOAT32, memoryview(content)
-    rows = ((slot, bytes(there[slot * length : (slot + 1) * length])) for slot in slots)
+    """Return the vectors that the content of a floats file has, by slot."""
+    row_bytes, rows_view = dimensions * FLOAT32, memoryview(content)
+    rows = ((slot, bytes(rows_view[slot * row_bytes : (slot + 1) * row_bytes])) for slot in slots)
     return {slot: row for slot, row in rows if row.strip(b"\0")}
 
 
 NUMBERS = 3
-"""Numbers in a row, the chunk's tokens first."""
+"""Numbers in a row of lengths. The first one is the number of tokens of the chunk."""
 
 DOCUMENT, NUMBER = 1, 2
-"""Where the document's tokens and the chunk's number stand in a row."""
+"""Positions in a row of the tokens of the document, and of the number of the chunk."""
 
 ROW_BYTES = 4 * NUMBERS
-"""Bytes of a row."""
+"""Bytes of a row of lengths."""
 
 
 def lengths_name(collection_id: int) -> str:
@@ -110,7 +112,9 @@ def lengths_name(collection_id: int) -> str:
 
 
 def encode_lengths(documents: Iterable[Sequence[int]]) -> bytes:
-    """Return the rows of documents, each given as the numbers of tokens of its chunks."""
+    """Return the rows of lengths of documents. Each document is given as the numbers of tokens of
+    its chunks.
+    """
     rows = array.array("I")
     for tokens in documents:
         total = sum(tokens)
@@ -122,18 +126,18 @@ def encode_lengths(documents: Iterable[Sequence[int]]) -> bytes:
 
 
 def decode_lengths(content: mmap.mmap | bytes, *, slots: int) -> Sequence[int]:
-    """All numbers of a file's content, row by row. Raises `ValueError` for another size."""
+    """Return all numbers of a lengths file, row by row. Raises `ValueError` for another size."""
     if len(content) != slots * ROW_BYTES:
         raise ValueError(f"a file of lengths has {len(content)} bytes for {slots} slots")
     return read_numbers(content, "I")
 
 
 TypeCode = Literal["B", "H", "I", "Q"]
-"""A type of numbers (`array`)."""
+"""A type of integers, as in `array`."""
 
 
 def read_numbers(content: mmap.mmap | memoryview | bytes, code: TypeCode) -> Sequence[int]:
-    """Return little-endian numbers of this type, read in place."""
+    """Return little-endian numbers of this type without copying them."""
     if sys.byteorder == "big":
         swapped = array.array(code, memoryview(content).tobytes())
         swapped.byteswap()
@@ -142,8 +146,9 @@ def read_numbers(content: mmap.mmap | memoryview | bytes, code: TypeCode) -> Seq
 
 
 def find_first_row(lengths: Mapping[int, Sequence[int]], row: int) -> int:
-    """The row of the first chunk of a chunk's document. `lengths`: as `numbers` has them, by
-    piece.
+    """Return the row of the first chunk of the document to which a chunk belongs.
+
+    `lengths`: the result of `decode_lengths` for each piece.
     """
     return row - lengths[unpack_piece(row)][NUMBERS * unpack_slot(row) + NUMBER]
 
@@ -169,13 +174,17 @@ def append_texts(folder: Path, collection_id: int, texts: Iterable[str]) -> None
 
 
 class Texts(NamedTuple):
-    """The texts of a collection's chunks: the content of a file of texts, and their ends."""
+    """The texts of a collection's chunks: the content of a file of texts, and the ends of the
+    texts.
+    """
 
     content: mmap.mmap | bytes
     ends: Sequence[int]
 
     def text_at(self, slot: int) -> str:
-        """Raise `IndexError` for a slot that does not exist, and `ValueError` for damage."""
+        """Return the text in a slot. Raises `IndexError` for an unknown slot, and `ValueError` for
+        damage.
+        """
         first, end = self.ends[slot - 1] if slot else 0, self.ends[slot]
         if not first <= end <= len(self.content):
             raise ValueError("a file of texts is cut")
@@ -185,29 +194,34 @@ class Texts(NamedTuple):
 SCALE = 127 * 2.5
 LIMIT = 127
 STEP = 0.51
+"""Maximum distance of a component from its rounded value."""
+
 _WHOLE = 1.5 * 2**52
 NUMPY_BYTES = 800_000
-"""Bytes of vectors from which numpy pays, though importing it takes 60 ms."""
+"""Bytes of vectors from which numpy is faster, although importing it takes 60 ms."""
 
 _SIGN = bytes(128) + b"\xff" * 128
-"""The second byte of a whole number from -128 to 127, by its lowest byte."""
+"""The second byte of an integer from -128 to 127, by its lowest byte."""
 
 
 def quantise(vectors: bytes) -> bytes:
-    """One or many vectors of length 1, as float32 little-endian → one int8 per dimension."""
-    # Added to 1.5 · 2^52, a number is rounded to a whole one by the addition itself (ties to even,
-    # as `round` does), whose two's complement are the lowest bytes. Twice as fast as `round`.
-    summed = _summed(vectors)
-    low, next_byte = (summed[0::8], summed[1::8]) if sys.byteorder == "little" else (summed[7::8], summed[6::8])
+    """Return one int8 per dimension for one or more unit vectors in little-endian float32."""
+    # Adding 1.5 · 2^52 rounds a number to an integer (ties to even, like `round`). The lowest bytes
+    # of the sum are its two's complement. This is twice as fast as `round`.
+    scaled = _scale_vectors(vectors)
+    low, next_byte = (scaled[0::8], scaled[1::8]) if sys.byteorder == "little" else (scaled[7::8], scaled[6::8])
     if b"\x80" not in low and low.translate(_SIGN) == next_byte:
         return low
-    # Hardly ever: a component beyond 0.4 in a vector of length 1.
+    # A component beyond 0.4 in a vector of length 1 is rare.
     clipped = (max(-LIMIT, min(LIMIT, round(SCALE * value))) for value in array.array("f", vectors))
     return array.array("b", clipped).tobytes()
 
 
-def _summed(vectors: bytes) -> bytes:
-    """Each number times `SCALE` plus `_WHOLE`, as float64: the same by both ways, to the bit."""
+def _scale_vectors(vectors: bytes) -> bytes:
+    """Return each number times `SCALE` plus `_WHOLE`, as float64.
+
+    Both ways to compute it give the same bits.
+    """
     if len(vectors) >= NUMPY_BYTES:
         with contextlib.suppress(ImportError):
             from vmrag_link.numpy_loading import np
@@ -217,13 +231,15 @@ def _summed(vectors: bytes) -> bytes:
 
 
 def matches_vector(row: bytes, vector: Sequence[float]) -> bool:
-    """Whether a row is that of a vector, but for the last digits, which a store may change."""
+    """Return whether a row belongs to a vector, apart from the last digits, which a store may
+    change.
+    """
     if len(row) != len(vector):
         return False
-    whole = array.array("b", row)
-    for component, value in zip(whole, vector, strict=True):
+    components = array.array("b", row)
+    for component, value in zip(components, vector, strict=True):
         exact = max(-LIMIT, min(LIMIT, SCALE * value))
-        if not abs(exact - component) <= STEP:  # which is true of NaN
+        if not abs(exact - component) <= STEP:  # also true if the value is NaN
             return False
     return True
 
@@ -233,7 +249,7 @@ def vectors_name(collection_id: int) -> str:
 
 
 def replace_vectors(folder: Path, collection_id: int, rows: Mapping[int, bytes]) -> None:
-    """Write rows by slot, in the place of those that are there."""
+    """Overwrite the rows in some slots."""
     with storage.open_file(folder / vectors_name(collection_id), "r+") as out:
         for slot, row in rows.items():
             out.seek(slot * len(row))
@@ -255,11 +271,13 @@ CREATE INDEX documents_by_id ON documents (collection_id, doc_id);
 """
 
 PAGE_SIZE = 1024
-"""Bytes. A segment of a few documents takes half the space that it would with SQLite's 4,096."""
+"""Bytes. A segment with few documents takes half the space that it takes with SQLite's default of
+4,096.
+"""
 
 
 PatternKind = Literal["LIKE", "GLOB"]
-"""Operators of SQL: `LIKE` ignores the case of ASCII letters."""
+"""Operators of SQL. `LIKE` ignores the case of ASCII letters."""
 
 
 class PlacedDocument(NamedTuple):
@@ -270,18 +288,21 @@ class PlacedDocument(NamedTuple):
     content_hash: str
     metadata: str
     first: int
+    """The slot of the first chunk."""
+
     chunks: int
+    """The number of chunks."""
 
 
 class Manifest:
-    """The open manifest of a segment: one that is being made, or that nobody changes any more."""
+    """The open manifest of a segment, either finished or being written."""
 
     def __init__(self, folder: Path, *, create: bool = False) -> None:
         self.connection = storage.connect_database(folder / MANIFEST_FILE, frozen=not create)
         try:
             if create:
                 self.connection.execute(f"PRAGMA page_size = {PAGE_SIZE}")
-                # What a kill left half made is thrown away: no journal has to survive that.
+                # An unfinished segment is deleted after a kill, so the journal need not survive it.
                 self.connection.execute("PRAGMA synchronous = OFF")
                 self.connection.execute("PRAGMA journal_mode = MEMORY")
                 self.connection.executescript(SCHEMA)
@@ -301,7 +322,7 @@ class Manifest:
     # -- making ------------------------------------------------------------------------------------
 
     def add_documents(self, number: int, documents: Iterable[tuple[DocumentHeader, range]]) -> None:
-        """Documents and the slots of their chunks."""
+        """Store documents with the slots of their chunks."""
         self.connection.executemany(
             "INSERT INTO documents VALUES (?, ?, ?, ?, ?, ?, ?)",
             (
@@ -313,22 +334,22 @@ class Manifest:
     # -- reading -----------------------------------------------------------------------------------
 
     def count_chunks(self) -> dict[int, int]:
-        """Numbers of chunks by collection."""
+        """Return the number of chunks of each collection."""
         rows = self.connection.execute("SELECT collection_id, sum(chunks) FROM documents GROUP BY collection_id")
         return {int(row[0]): int(row[1]) for row in rows}
 
     def find_document(self, number: int, slot: int) -> PlacedDocument:
-        """The document that a slot belongs to."""
-        found = self.connection.execute(
+        """Return the document to which a slot belongs."""
+        row = self.connection.execute(
             "SELECT doc_id, title, content_hash, metadata, first, chunks FROM documents "
             "WHERE collection_id = ? AND first <= ? ORDER BY first DESC LIMIT 1",
             (number, slot),
         ).fetchone()
-        return PlacedDocument(*found)
+        return PlacedDocument(*row)
 
     def find_states(self, number: int, doc_ids: Iterable[str]) -> Iterator[PlacedDocument]:
-        """All states of these documents."""
-        # CROSS: SQLite looks the ids up, and does not walk the documents with all ids for each.
+        """Yield all states of these documents."""
+        # CROSS makes SQLite look up each id in the index instead of scanning all documents.
         rows = self.connection.execute(
             "SELECT doc_id, title, content_hash, metadata, first, chunks FROM json_each(?) "
             "CROSS JOIN documents INDEXED BY documents_by_id ON collection_id = ? AND doc_id = value",
@@ -337,8 +358,8 @@ class Manifest:
         return map(PlacedDocument._make, rows)
 
     def find_like(self, number: int, patterns: Sequence[str], by: PatternKind) -> Iterator[tuple[str, int, int]]:
-        """Yield id, first slot and number of chunks of each document whose id is like a pattern of
-        SQL.
+        """Yield id, first slot and number of chunks of each document whose id matches an SQL
+        pattern.
         """
         like = " OR ".join([f"doc_id {by} ?"] * len(patterns))
         ids = f"SELECT first FROM documents INDEXED BY documents_by_id WHERE collection_id = ? AND ({like})"  # noqa: S608  constants
@@ -348,12 +369,13 @@ class Manifest:
         )
 
     def list_documents(self, number: int, *, header: bool = True) -> Iterator[PlacedDocument]:
-        """Every document of a collection. Without `header` all but the metadata are empty texts:
-        reading them takes half as long again.
+        """Yield every document of a collection.
+
+        Without `header`, all texts except the metadata are empty. Reading them takes 50 % longer.
         """
-        rest = "doc_id, title, content_hash" if header else "'', '', ''"
+        columns = "doc_id, title, content_hash" if header else "'', '', ''"
         rows = self.connection.execute(
-            f"SELECT {rest}, metadata, first, chunks FROM documents WHERE collection_id = ? ORDER BY first",  # noqa: S608  constants
+            f"SELECT {columns}, metadata, first, chunks FROM documents WHERE collection_id = ? ORDER BY first",  # noqa: S608  constants
             (number,),
         )
         return map(PlacedDocument._make, rows)

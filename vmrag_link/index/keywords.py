@@ -1,13 +1,13 @@
-"""Words of texts, of queries and of code, and the names of rows.
+"""Words of texts, queries and code, and the numbers of rows.
 
-SQLite's FTS5 makes terms of words: stems without accents, in small letters. `postings` stores which
-chunks hold them, and `retrieval.bm25` ranks.
+SQLite's FTS5 turns words into terms: lower-case stems without accents. `postings` stores which
+chunks contain a term, and `retrieval.bm25` ranks them.
 
 Code is also found by the parts of its identifiers (`HandlerStack` is also `handler` and `stack`),
-by its names, and by its place: its file's name, with the folders nearest to it.
+by its names, and by its path: the name of its file and the nearest folders.
 
-A row (`row_id(collection, slot)`) names a chunk, so a collection is a range of rows. In a view the
-segment's place among the others is added (`SEGMENT_BITS`).
+A row (`pack_row`) identifies a chunk by collection and slot, so a collection is a range of rows. In
+a view, a row also has the number of the segment (`SEGMENT_BITS`).
 """
 
 from __future__ import annotations
@@ -29,12 +29,13 @@ MOST_COLLECTIONS = (1 << COLLECTION_BITS) - 1
 
 TOKENS = "tokenize = 'porter unicode61'"
 MOST_WORDS, _LONGEST_WORD = 10_000, 1_000
-"""Of a query: each word is looked up in each segment, and a longer one is in no text that people
-read.
+"""Maximum number of words of a query, and of characters of a word.
+
+Each word is looked up in each segment. A longer word is not in any text that people read.
 """
 
-# English words that carry no topic: dropped from a query (never from the texts), unless nothing
-# else is left.
+# English words without a topic. They are removed from a query (never from texts) unless the query
+# has no other words.
 STOP_WORDS = frozenset(
     (
         "a about all also an and any are as at be been but by can could did do does for from had has have how i if in into "
@@ -44,8 +45,8 @@ STOP_WORDS = frozenset(
 )
 
 
-# Forms that the stemmer does not know. Left out are forms that are mostly other words ("left",
-# "bound") or adjectives ("built", "written"), and verbs that carry no topic ("make").
+# Forms that the stemmer does not know. Omitted are forms that are mostly other words ("left",
+# "bound") or adjectives ("built", "written"), and verbs without a topic ("make").
 _FORMS = """
 analysis analyses, axis axes, basis bases, begin began begun, bend bent, bring brought, buy bought, catch caught,
 child children, choose chose chosen, criterion criteria, crisis crises, deal dealt, dig dug, draw drew drawn, drive
@@ -61,10 +62,10 @@ theses, throw threw thrown, undergo underwent undergone, understand understood, 
 wake woke woken, wear wore worn, weave wove woven, win won, withdraw withdrew withdrawn, woman women, write wrote
 """
 IRREGULAR = {form: base for base, *forms in map(str.split, _FORMS.split(",")) for form in forms}
-"""The base of irregular English forms."""
+"""The base form of irregular English forms."""
 
 
-# Words of German, French, Spanish, Portuguese, Italian and Dutch questions that English ones lack.
+# Words of German, French, Spanish, Portuguese, Italian and Dutch that English questions lack.
 _FOREIGN_WORDS = frozenset(
     (
         "aber auf aus bei beim das dem den der des ein eine einem einen einer ist kann mit nach nicht oder und vom von warum "
@@ -83,11 +84,12 @@ SHORTEST_PART, LEAST_REST = 4, 3
 
 
 def pack_row(collection_id: int, slot: int, segment: int = 0) -> int:
+    """Return the row of a slot of a collection, in a view with the number of its segment."""
     return (segment << SEGMENT_BITS) | (collection_id << SLOT_BITS) | slot
 
 
 def unpack_piece(row: int) -> int:
-    """What all rows of a collection in one segment have in common."""
+    """Return the number of a piece: the bits that all rows of a collection in one segment share."""
     return row >> SLOT_BITS
 
 
@@ -100,26 +102,27 @@ def unpack_slot(row: int) -> int:
 
 
 def split_query(query: str) -> list[str]:
-    """The words of a query, in small letters, each once. Stop words count only where there are no
-    others, and no more than `MOST_WORDS` count.
+    """Return the distinct words of a query in lower case, at most `MOST_WORDS`.
+
+    Stop words are included only if the query has no other words.
     """
-    found = list(dict.fromkeys(word for word in split_words(query) if len(word) <= _LONGEST_WORD))
-    return [word for word in found if word not in STOP_WORDS][:MOST_WORDS] or found
+    words = list(dict.fromkeys(word for word in split_words(query) if len(word) <= _LONGEST_WORD))
+    return [word for word in words if word not in STOP_WORDS][:MOST_WORDS] or words
 
 
 def split_words(text: str) -> Sequence[str]:
-    """Return the words of a text in small letters, with accents.
+    """Return the words of a text in lower case, with accents.
 
-    Text in scripts without spaces becomes pairs of letters, as in the index.
+    Text in scripts without spaces becomes pairs of letters, like in the index.
     """
     if text.isascii():
         return re.findall(r"\w+", text.lower())
     from vmrag_link.index import letters
 
-    found: list[str] = []
+    words: list[str] = []
     for word in re.findall(r"(?:\w|[^\x00-\x7f])+", text):
-        found += [word.lower()] if word.isascii() else letters.list_written(word)
-    return found
+        words += [word.lower()] if word.isascii() else letters.list_written(word)
+    return words
 
 
 def is_english(query: str) -> bool:
@@ -137,19 +140,21 @@ def is_compound(term: bytes, part: bytes) -> bool:
 
 
 def find_matches(query: str, texts: Sequence[str]) -> list[list[tuple[int, int]]]:
-    """Where each text has words of a query, as a ranking by words finds them: ranges of characters
-    that share none, ascending.
+    """Return the ranges of characters in each text that match words of a query.
+
+    The words match like in a ranking by words. The ranges of a text are ascending and do not
+    overlap.
     """
     phrases: dict[bytes, list[list[bytes]]] = {}
     versions = [[term.encode() for term in phrase] for phrase in find_version_terms(query)]
     for phrase in filter(None, [*find_terms(split_query(query)), *versions]):
         phrases.setdefault(phrase[0], []).append(phrase)
     located = [_locate_words(text) if phrases else [] for text in texts]
-    # A stem begins like its word, and most words begin differently than those of the query.
+    # A stem begins like its word. Most words begin differently from the words of the query.
     begins = {term.decode(errors="replace")[:1] for some in phrases.values() for phrase in some for term in phrase}
-    different = {word for some in located for _, _, word in some}
-    alike = [word for word in different if word[0] in begins or word in IRREGULAR]
-    terms = dict(zip(alike, finish_words(alike), strict=True))
+    distinct = {word for some in located for _, _, word in some}
+    candidates = [word for word in distinct if word[0] in begins or word in IRREGULAR]
+    terms = dict(zip(candidates, finish_words(candidates), strict=True))
     spans = [_find_phrases(phrases, some, [terms.get(word, b"") for _, _, word in some]) for some in located]
     alone = len(phrases) == 1
     parts = [phrase[0] for some in phrases.values() for phrase in some if is_part(phrase, alone=alone)]
@@ -181,7 +186,7 @@ def _find_compounds(parts: Sequence[bytes], located: Sequence[tuple[int, int, st
 
 
 def _locate_words(text: str) -> list[tuple[int, int, str]]:
-    """Yield the start, the end and the folded letters of each word of a text."""
+    """Return the start, the end and the folded letters of each word of a text."""
     if text.isascii():
         return [(match.start(), match.end(), match[0]) for match in re.finditer("[0-9a-z]+", text.lower())]
     located = []
@@ -219,7 +224,7 @@ def _add_span(spans: list[tuple[int, int]], start: int, end: int) -> None:
 
 
 def find_query_terms(query: str) -> list[list[str]]:
-    """What the tokenizer makes of each word of a query."""
+    """Return the terms of each word of a query."""
     return list_terms(split_query(query))
 
 
@@ -251,12 +256,12 @@ def find_terms(words: Iterable[str]) -> list[list[bytes]]:
 
     Terms are bytes, because FTS5 can cut a term of more than 32 kB within a character.
     """
-    parts = [list(_parts_of_word(word)) for word in words]
+    parts = [list(_fold_word(word)) for word in words]
     terms = iter(finish_words([part for some in parts for part in some]))
     return [[next(terms) for _ in some] for some in parts]
 
 
-def _parts_of_word(word: str) -> Sequence[str]:
+def _fold_word(word: str) -> Sequence[str]:
     if word.isascii():
         return re.findall(r"[0-9a-z]+", word.lower())
     from vmrag_link.index import letters
@@ -265,29 +270,29 @@ def _parts_of_word(word: str) -> Sequence[str]:
 
 
 def finish_words(words: Sequence[str]) -> list[bytes]:
-    """Return the terms of folded words: stems of those in ASCII, and the others as they are."""
+    """Return the terms of folded words: the stems of ASCII words, and other words unchanged."""
     stems = iter(stem_words([word for word in words if word.isascii()]))
     return [next(stems) if word.isascii() else word.encode() for word in words]
 
 
 def stem_words(words: Sequence[str]) -> list[bytes]:
-    """Return the terms of words of small ASCII letters and digits, which have one each."""
+    """Return the term of each word. The words consist of lower-case ASCII letters and digits."""
     words = [IRREGULAR.get(word, word) for word in words]
-    starts = range(0, len(words), _WORDS_OF_TEXT)
+    starts = range(0, len(words), _WORDS_PER_TEXT)
     terms = [b""] * len(words)
-    for number, place, term in _terms_in(" ".join(words[start : start + _WORDS_OF_TEXT]) for start in starts):
-        terms[number * _WORDS_OF_TEXT + place] = term
+    for number, position, term in _tokenize(" ".join(words[start : start + _WORDS_PER_TEXT]) for start in starts):
+        terms[number * _WORDS_PER_TEXT + position] = term
     return terms
 
 
-_WORDS_OF_TEXT = 1_000
-_TOKENIZING = threading.Lock()
+_WORDS_PER_TEXT = 1_000
+_TOKENIZER_LOCK = threading.Lock()
 
 
-def _terms_in(texts: Iterable[str]) -> list[tuple[int, int, bytes]]:
-    """Return the terms of texts in any order: number of the text, place among its terms, term."""
-    with _TOKENIZING:
-        connection = _tokenizer()
+def _tokenize(texts: Iterable[str]) -> list[tuple[int, int, bytes]]:
+    """Return the terms of texts, in any order: number of the text, position of the term, term."""
+    with _TOKENIZER_LOCK:
+        connection = _open_tokenizer()
         connection.execute("BEGIN")
         try:
             connection.executemany("INSERT INTO texts(rowid, text) VALUES (?, ?)", enumerate(texts))
@@ -297,8 +302,10 @@ def _terms_in(texts: Iterable[str]) -> list[tuple[int, int, bytes]]:
 
 
 @functools.cache
-def _tokenizer() -> sqlite3.Connection:
-    """Return a connection to an empty table, which takes longer to make than a warm query takes."""
+def _open_tokenizer() -> sqlite3.Connection:
+    """Return a connection to an empty table. Creating one takes longer than a query on a loaded
+    index.
+    """
     connection = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
     atexit.register(connection.close)
     connection.text_factory = bytes
@@ -309,29 +316,29 @@ def _tokenizer() -> sqlite3.Connection:
 
 _NEAR_FOLDERS = 3
 
-# From the beginning of a word only: within words it would take the square of their length.
+# It matches only from the beginning of a word. Matching within words would take quadratic time.
 _MIXED = re.compile(r"(?<![A-Za-z0-9])(?:[A-Z]*[a-z0-9]+[A-Z][A-Za-z0-9]*|[A-Z]{2,}[a-z][A-Za-z0-9]*)")
 _PART = re.compile(r"[A-Z]+(?=[A-Z][a-z])|[A-Z]?[a-z]+|[A-Z]+|[0-9]+")
 _LONGEST = 100
-"""Characters of an identifier that is taken apart; longer ones are data."""
+"""Maximum number of characters of an identifier that is split. Longer ones are data."""
 
 
 def split_identifiers(text: str) -> str:
-    """The parts of the identifiers in a text whose parts no character separates."""
-    return " ".join(part for word in _MIXED.findall(text) if len(word) <= _LONGEST for part in _parts_of(word))
+    """Return the parts of the identifiers in a text that no character separates."""
+    return " ".join(part for word in _MIXED.findall(text) if len(word) <= _LONGEST for part in _split_identifier(word))
 
 
 @functools.lru_cache(maxsize=16384)
-def _parts_of(word: str) -> Sequence[str]:
-    found = _PART.findall(word)
-    return tuple(found) if len(found) > 1 else ()
+def _split_identifier(word: str) -> Sequence[str]:
+    parts = _PART.findall(word)
+    return tuple(parts) if len(parts) > 1 else ()
 
 
 def list_extra_words(path: str, piece: IndexedPiece, text: str) -> tuple[str, str]:
-    """Return more words that find a piece of a file, as two texts.
+    """Return additional words for a piece of a file, as two texts.
 
-    The first has the parts of identifiers and the words of the path. The second has the names of
-    its symbol and of the declared symbols, with their parts.
+    The first text has the parts of identifiers and the words of the path. The second has the names
+    of the symbol of the piece and of the declared symbols, with their parts.
     """
     *folders, name = path.split("/")
     *parents, symbol = piece.symbol.split(".")
@@ -341,12 +348,12 @@ def list_extra_words(path: str, piece: IndexedPiece, text: str) -> tuple[str, st
 
 
 def strip_endings(name: str) -> str:
-    """A file's name without its ending: `session` of `session.test.ts` too."""
+    """Return the name of a file without its endings: `session` for `session.test.ts`."""
     return name.lstrip(".").partition(".")[0]
 
 
 def split_names(names: Iterable[str]) -> set[str]:
-    """The words of these names in small letters, those that are written as one taken apart, too."""
+    """Return the words of these names in lower case, and also the parts of identifiers."""
     text = " ".join(names).replace("_", " ")
     text = f"{text} {split_identifiers(text)}"
     if not text.isascii():

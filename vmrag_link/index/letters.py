@@ -1,9 +1,9 @@
 """Find the words of texts that are not ASCII, so that each word has one spelling.
 
-Composed and decomposed letters, full-width forms and ligatures become the same small letters
+Composed and decomposed letters, full-width forms and ligatures become the same lower-case letters
 without accents. Scripts without spaces (Chinese, Japanese, Thai) and Korean, whose particles follow
-a word without a space, are cut into pairs of neighbouring letters, so that any part of a word finds
-the text. A letter without a neighbour is a word.
+a word without a space, are cut into pairs of adjacent letters. So any part of a word finds the
+text. A letter without a neighbour is a word.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _STROKES = str.maketrans("ıđłø", "idlo")
 """Letters whose marks Unicode normalization does not remove."""
 
 _MANY_MARKS = re.compile(r"(?<=[^\w\x00-\x7f]{30})[^\w\x00-\x7f]")
-"""A mark after 30 others, which is not of a word. Sorting n marks takes n² steps."""
+"""A mark after 30 other marks, which does not belong to a word. Sorting n marks takes n² steps."""
 
 # Thai, Lao, Burmese, Khmer, Han characters, kana, bopomofo and hangul.
 _UNSPACED = (
@@ -44,7 +44,7 @@ def fold(text: str) -> str:
 
 
 def _limit_marks(text: str) -> str:
-    """Return a text of the same length with spaces for the marks that are too many."""
+    """Return a text of the same length with spaces in place of excess marks."""
     return _MANY_MARKS.sub(" ", text)
 
 
@@ -55,10 +55,10 @@ def _decompose(text: str) -> str:
 def split_words(text: str) -> list[str]:
     """Return the words of a text, folded."""
     folded = fold(text)
-    return [folded[start:end] for start, end in _find_words(folded)]
+    return [folded[start:end] for start, end in _find_spans(folded)]
 
 
-def _find_words(folded: str) -> Iterator[tuple[int, int]]:
+def _find_spans(folded: str) -> Iterator[tuple[int, int]]:
     for match in _WORDS.finditer(folded):
         start, end = match.span()
         if match["unspaced"] and end - start > 1:
@@ -71,7 +71,7 @@ def locate_words(text: str) -> list[tuple[int, int, str]]:
     """Return the words of `split_words`, each with its first character in the text and its end."""
     folded, places = fold(text), _find_origins(text)
     return [
-        (places[start], max(places[end], places[end - 1] + 1), folded[start:end]) for start, end in _find_words(folded)
+        (places[start], max(places[end], places[end - 1] + 1), folded[start:end]) for start, end in _find_spans(folded)
     ]
 
 
@@ -92,9 +92,9 @@ def _find_origins(text: str) -> list[int]:
 
 
 def list_written(text: str) -> list[str]:
-    """Return the words of a text in small composed letters, with accents."""
-    written = []
+    """Return the words of a text in lower-case composed letters, with accents."""
+    words = []
     for start, end, word in locate_words(text):
         composed = unicodedata.normalize("NFKC", _limit_marks(text[start:end]).lower())
-        written.append(composed if split_words(composed) == [word] else word)
-    return written
+        words.append(composed if split_words(composed) == [word] else word)
+    return words

@@ -1,4 +1,4 @@
-"""The metadata of collections and chunks in Chroma, for filters and for outside clients."""
+"""The metadata of collections and chunks in Chroma, for filters and for other Chroma clients."""
 
 from __future__ import annotations
 
@@ -25,13 +25,15 @@ RESERVED_METADATA = frozenset(
 
 HNSW_PREFIX = "hnsw:"
 
-_CHUNK = r"(?s)(?P<doc>.+)_chunk_(?P<number>0|[1-9][0-9]{0,8})"
+_CHUNK_ID = r"(?s)(?P<doc>.+)_chunk_(?P<number>0|[1-9][0-9]{0,8})"
 
 
 class HnswSetting(Record, frozen=True):
-    """A setting of an HNSW index: its name in Chroma's configuration, default and limits."""
+    """A setting of an HNSW index."""
 
     chroma: str
+    """The name of the setting in Chroma's configuration."""
+
     default: int
     low: int
     high: int
@@ -45,58 +47,65 @@ HNSW_SETTINGS = {
     "hnsw:construction_ef": HnswSetting("ef_construction", 100, 1, 10_000),
     "hnsw:search_ef": HnswSetting("ef_search", 100, 1, 10_000),
 }
-"""By the keys of a collection's metadata that clients use. The limits keep a stranger's values from
-filling the memory.
+"""Settings by the key that clients write into the metadata of a collection.
+
+The limits keep values in fetched knowledge from filling the memory.
 """
 
 
 SHORTEST_NAME = 3
-"""Characters of a collection's name in Chroma, which takes no shorter one."""
+"""Minimum number of characters of a collection's name in Chroma."""
 
 
 def make_chroma_name(collection: str) -> str:
-    """A collection's name in Chroma: its own, with a hash behind one that is too short there."""
+    """Return the name of a collection in Chroma. A name that is too short for Chroma gets a hash
+    appended.
+    """
     if len(collection) >= SHORTEST_NAME:
         return collection
     return f"{collection}-{content_hash(collection)[:8]}"
 
 
 def chunk_id(doc_id: str, number: int) -> str:
-    """The name of a chunk in Chroma."""
+    """Return the id of a chunk in Chroma."""
     return f"{doc_id}_chunk_{number}"
 
 
 def parse_chunk_id(name: str) -> tuple[str, int] | None:
-    """The document and number of the chunk with this name; None if no chunk can have it."""
-    found = re.fullmatch(_CHUNK, name)
-    return (found["doc"], int(found["number"])) if found else None
+    """Return the document and the number of the chunk with this id; None if it is not the id of a
+    chunk.
+    """
+    match = re.fullmatch(_CHUNK_ID, name)
+    return (match["doc"], int(match["number"])) if match else None
 
 
 def build_document_metadata(document: DocumentHeader, table: DocumentTable) -> dict[str, MetadataValue]:
-    """The document's metadata for filters, the same for each of its chunks. `table`: where it is.
+    """Return the metadata of a document for filters. It is the same for each of its chunks.
 
-    None and keys reserved by Chroma are left out; answers take a document's metadata from the
-    manifest.
+    `table`: the table of the document. Keys with the value None and keys that Chroma reserves are
+    left out. Answers do not use this: they read the metadata of a document from the manifest.
     """
-    given = msgspec.json.decode(document.metadata)
-    kept = {key: to_chroma_value(value) for key, value in given.items() if value is not None and is_chroma_key(key)}
+    metadata = msgspec.json.decode(document.metadata)
+    kept = {key: to_chroma_value(value) for key, value in metadata.items() if value is not None and is_chroma_key(key)}
     if document.title:
         kept.setdefault("title", document.title)
-    return kept | _origin(document, table)
+    return kept | _build_origin(document, table)
 
 
 PROVENANCE = frozenset({"content_hash", "source_table", "collection"})
-"""Names of `place` by which a document is told from others; answers have them on request."""
+"""Keys of `build_chunk_metadata` that identify the document. Answers include them on request."""
 
 
 def build_chunk_metadata(
     document: DocumentHeader, table: DocumentTable, number: int, total: int
 ) -> dict[str, MetadataValue]:
-    """The chunk's place in its document, under the index's own names (`RESERVED_METADATA`)."""
-    return _origin(document, table) | {"chunk_index": number, "total_chunks": total}
+    """Return the position of a chunk in its document, under the keys of the index
+    (`RESERVED_METADATA`).
+    """
+    return _build_origin(document, table) | {"chunk_index": number, "total_chunks": total}
 
 
-def _origin(document: DocumentHeader, table: DocumentTable) -> dict[str, MetadataValue]:
+def _build_origin(document: DocumentHeader, table: DocumentTable) -> dict[str, MetadataValue]:
     return {
         "source_id": document.doc_id,
         "content_hash": document.content_hash,
@@ -106,9 +115,9 @@ def _origin(document: DocumentHeader, table: DocumentTable) -> dict[str, Metadat
 
 
 def build_collection_metadata(collection: Collection) -> dict[str, MetadataValue]:
-    """The Chroma collection's own metadata, for outside clients."""
-    given = parse_metadata(collection)
-    kept = {key: value for key, value in given.items() if _scalar(value) and is_chroma_key(key)}
+    """Return the metadata of a collection in Chroma, for other clients."""
+    metadata = parse_metadata(collection)
+    kept = {key: value for key, value in metadata.items() if _is_scalar(value) and is_chroma_key(key)}
     return {key: value for key, value in kept.items() if not key.startswith(HNSW_PREFIX)} | {
         "embedding_function": collection.embedding_function,
         "embedding_model": collection.embedding_model,
@@ -116,19 +125,19 @@ def build_collection_metadata(collection: Collection) -> dict[str, MetadataValue
 
 
 def read_chroma_hnsw(collection: Collection) -> dict[str, int]:
-    """What Chroma's HNSW index of the collection is made with, by Chroma's names."""
+    """Return the HNSW settings of a collection by Chroma's names."""
     return {HNSW_SETTINGS[key].chroma: value for key, value in read_hnsw(collection).items()}
 
 
 def read_hnsw(collection: Collection) -> dict[str, int]:
-    """What Chroma's HNSW index of the collection is made with, by the keys of metadata.
+    """Return the HNSW settings of a collection by the keys of its metadata.
 
-    Values that are not given, or not possible, are the usual ones. Only outside clients search
-    there: our own answers are exact.
+    A missing or invalid value is replaced by the default. Only other clients search Chroma's HNSW
+    index: vmrag computes exact answers.
     """
-    given = parse_metadata(collection)
-    found = ((key, each, given.get(key)) for key, each in HNSW_SETTINGS.items())
-    return {key: value if each.allows(value) else each.default for key, each, value in found}
+    metadata = parse_metadata(collection)
+    settings = ((key, setting, metadata.get(key)) for key, setting in HNSW_SETTINGS.items())
+    return {key: value if setting.allows(value) else setting.default for key, setting, value in settings}
 
 
 def is_chroma_key(key: str) -> bool:
@@ -136,13 +145,15 @@ def is_chroma_key(key: str) -> bool:
 
 
 def to_chroma_value(value: Any) -> MetadataValue:
-    """Chroma takes scalars and non-empty lists of one type. Everything else becomes JSON text."""
-    if _scalar(value):
+    """Return a value that Chroma accepts: a scalar, a non-empty list of one type, or else JSON
+    text.
+    """
+    if _is_scalar(value):
         return value  # type: ignore[no-any-return]
-    if isinstance(value, list) and all(map(_scalar, value)) and len({type(each) for each in value}) == 1:
+    if isinstance(value, list) and all(map(_is_scalar, value)) and len({type(item) for item in value}) == 1:
         return value
     return encode_canonical_json(value)
 
 
-def _scalar(value: Any) -> bool:
+def _is_scalar(value: Any) -> bool:
     return isinstance(value, bool | str | float) or (isinstance(value, int) and -(2**63) <= value < 2**63)

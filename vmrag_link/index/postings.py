@@ -1,17 +1,17 @@
-"""The words of a segment: which chunks hold a term, how often, and where.
+"""The words of a segment: which chunks contain a term, how often, and where.
 
-    words-<collection id>.idx    blocks, one behind the other
+    words-<collection id>.idx    blocks, one after the other
 
 A block has the words of consecutive chunks. Its header (JSON) names the fields of the chunks, such
 as the text and the names that code declares, and these arrays:
 
-    terms, term_starts           the bytes of all terms, sorted, and where each term begins
-    starts                       where the list of a term and a field begins in the next two arrays
-    slots, frequencies           the chunks that hold the term in the field, and how often
-    position_starts              where the list of a term and a field begins in the last array
-    positions                    the places of the term among the tokens of the field
+    terms, term_starts           the bytes of all terms, sorted, and the start of each term
+    starts                       the start of the list of a term and a field in the next two arrays
+    slots, frequencies           the chunks with the term in the field, and how often
+    position_starts              the start of the list of a term and a field in the last array
+    positions                    the positions of the term among the tokens of the field
 
-Numbers are little-endian and as small as the largest one allows, so `memoryview` and numpy read
+Numbers are little-endian and as small as the largest value allows, so `memoryview` and numpy read
 them in place. A block stores counts and no scores, because the statistics of BM25 belong to a view.
 SQLite's FTS5 makes the terms (`keywords.find_terms`).
 """
@@ -38,37 +38,37 @@ from vmrag_link.models import Record
 DOCUMENT_FIELDS = ("text",)
 NAMES = "names"
 CODE_FIELDS = ("text", "parts", NAMES)
-"""`parts`: the parts of identifiers, and the words of the path. `names`: declared names, and their
-parts.
+"""Fields of code. `parts`: the parts of identifiers, and the words of the path. `names`: declared
+names, and their parts.
 """
 
 BLOCK_TOKENS = 3_000_000
-"""Tokens of a block. A writer needs up to forty bytes of memory for each."""
+"""Number of tokens from which a block is full. A writer needs up to 40 bytes of memory for each."""
 
 MOST_WORDS = 200_000
-"""Different words of a block."""
+"""Number of distinct words from which a block is full."""
 
 NUMPY_TOKENS = 200_000
-"""Tokens of a block that take as long without numpy as importing numpy takes."""
+"""Number of tokens of a block that take as long without numpy as importing numpy takes."""
 
 _CHUNKS_AT_ONCE = 1_000
 
 _MOST_PARTS = 32
-"""Terms of a phrase that are compared."""
+"""Maximum number of terms of a phrase that are compared."""
 
 Numbers = Any
-"""An array of 32 bits a number, of `array` or numpy."""
+"""An array of 32-bit numbers, of `array` or numpy."""
 
 _SHORT = 1 << 16
 _ALIGNMENT = 8
 _SIZES: dict[TypeCode, int] = {"B": 1, "H": 2, "I": 4}
 
-# In UTF-8, letters and digits become small, and all other characters below U+0080 become spaces:
-# FTS5 separates words there. It may also separate words at other characters.
+# In UTF-8, letters and digits become lower case, and all other characters below U+0080 become
+# spaces, because FTS5 separates words there. It may also separate words at other characters.
 _ASCII = bytes(range(128))
 _SEPARATED = bytes.maketrans(_ASCII, bytes(byte if chr(byte).isalnum() else 32 for byte in _ASCII.lower()))
 _FINISHED = b" "
-"""Begins a word that is a term already."""
+"""Prefix of a word that is already a term."""
 
 
 def file_name(collection_id: int) -> str:
@@ -76,15 +76,17 @@ def file_name(collection_id: int) -> str:
 
 
 class _Header(Record, frozen=True):
-    """`slots`: the first slot of the block, and the slot after the last one. `arrays`: the type,
-    the first byte after the header, and the length of each array, by name. `size`: the bytes of all
-    arrays.
-    """
+    """The header of a block."""
 
     fields: tuple[str, ...]
     slots: tuple[int, int]
+    """The first slot of the block, and the slot after the last one."""
+
     arrays: dict[str, tuple[TypeCode, int, int]]
+    """The type, the first byte after the header, and the length of each array, by name."""
+
     size: int
+    """The bytes of all arrays together."""
 
 
 class BlockWriter:
@@ -98,16 +100,16 @@ class BlockWriter:
     def _begin(self) -> None:
         self._first = self._next
         self._words: dict[bytes, int] = defaultdict(itertools.count().__next__)
-        """Words of ASCII in small letters, and finished terms, by number."""
+        """ASCII words in lower case, and finished terms, with a number for each."""
 
         self._terms: dict[bytes, Sequence[bytes]] = {}
-        """Words that are not ASCII, and the finished terms of such words."""
+        """Words that are not ASCII, and the finished terms of each."""
 
         self._tokens = array("I")
-        """Numbers of words, for one chunk and field after the other."""
+        """Numbers of words, for each chunk and field in turn."""
 
         self._sizes = array("I")
-        """Numbers of tokens of each chunk and field."""
+        """Number of tokens of each chunk and field."""
 
     @property
     def is_empty(self) -> bool:
@@ -122,17 +124,17 @@ class BlockWriter:
         remaining, counts = iter(chunks), []
         while batch := list(itertools.islice(remaining, _CHUNKS_AT_ONCE)):
             split = [[text.encode().translate(_SEPARATED).split() for text in chunk] for chunk in batch]
-            self._learn(split, batch)
+            self._split_other_words(split, batch)
             for texts, chunk in zip(batch, split, strict=True):
                 counts.append(sum(map(self._add_words, texts, chunk)))
             self._next += len(batch)
         return counts
 
-    def _learn(self, split: Sequence[Sequence[Sequence[bytes]]], batch: Sequence[Sequence[str]]) -> None:
-        """Match words of ASCII in words that are not ASCII."""
+    def _split_other_words(self, split: Sequence[Sequence[Sequence[bytes]]], batch: Sequence[Sequence[str]]) -> None:
+        """Store the terms of words that are not ASCII, including ASCII words in them."""
         texts = zip(itertools.chain(*batch), itertools.chain(*split), strict=True)
-        others = {word for text, words in texts if not text.isascii() for word in words if not word.isascii()}
-        for word in others - self._terms.keys():
+        other_words = {word for text, words in texts if not text.isascii() for word in words if not word.isascii()}
+        for word in other_words - self._terms.keys():
             from vmrag_link.index import letters
 
             parts = map(str.encode, letters.split_words(word.decode()))
@@ -146,7 +148,7 @@ class BlockWriter:
         return len(words)
 
     def end_block(self) -> bytes:
-        """Return the block of the chunks that were added, and begin the next one."""
+        """Return the block of the chunks that were added, and begin the next block."""
         stems = iter(keywords.stem_words([word.decode() for word in self._words if not word.startswith(_FINISHED)]))
         words = [word[1:] if word.startswith(_FINISHED) else next(stems) for word in self._words]
         terms = sorted(set(words))
@@ -172,19 +174,21 @@ class BlockWriter:
 
 
 class _Tokens(NamedTuple):
-    """The tokens of some chunks, from the slot `first` on: words, and numbers of tokens of each
-    chunk and field. `terms`: the number of the term of each word.
-    """
+    """The tokens of some chunks, beginning with the slot `first`."""
 
     terms: Sequence[int]
+    """The number of the term of each word."""
+
     words: array[int]
     sizes: array[int]
+    """The number of tokens of each chunk and field."""
+
     fields: int
     first: int
 
 
 class _Lists(NamedTuple):
-    """As the arrays of a block, with 32 bits a number."""
+    """The arrays of a block, with 32-bit numbers."""
 
     starts: Numbers
     slots: Numbers
@@ -194,7 +198,7 @@ class _Lists(NamedTuple):
 
 
 def _has_many(tokens: array[int]) -> bool:
-    """Return whether numpy takes less time for so many tokens."""
+    """Return whether numpy is faster for so many tokens."""
     if "numpy" in sys.modules or len(tokens) >= NUMPY_TOKENS:
         with contextlib.suppress(ImportError):
             importlib.import_module("vmrag_link.numpy_loading")
@@ -277,21 +281,25 @@ def _encode_block(fields: tuple[str, ...], slots: tuple[int, int], arrays: dict[
 
 
 class WordOccurrences(NamedTuple):
-    """The chunks of a piece (`keywords.piece_of`) that contain a word in one field.
-
-    It has their slots, ascending, and how often each contains the word. `alive` has a byte for each
-    slot of the piece: 1 if the view includes it. It is empty if the view includes all slots.
-    `names`: the field is that of declared names.
-    """
+    """The chunks of a piece (`keywords.unpack_piece`) that contain a word in one field."""
 
     piece: int
     slots: Sequence[int]
+    """The slots of the chunks, ascending."""
+
     frequencies: Sequence[int]
+    """How often each chunk contains the word."""
+
     alive: bytes
+    """A byte for each slot of the piece: 1 if the view includes it. Empty if the view includes all
+    slots.
+    """
+
     names: bool = False
+    """True if the field is that of declared names."""
 
     def alive_pairs(self) -> Iterable[tuple[int, int]]:
-        """Return the slots that the view counts, and how often each holds the word."""
+        """Return the slots that the view includes, and how often each contains the word."""
         pairs = zip(self.slots, self.frequencies, strict=True)
         return itertools.compress(pairs, map(self.alive.__getitem__, self.slots)) if self.alive else pairs
 
@@ -301,18 +309,18 @@ class Postings:
 
     def __init__(self, content: mmap.mmap | bytes, *, slots: int) -> None:
         self._blocks: list[_Block] = []
-        at = end = 0
-        while at < len(content):
-            block = _Block(content, at)
+        start = end = 0
+        while start < len(content):
+            block = _Block(content, start)
             if block.slots.start != end:
                 raise ValueError(f"a block of words begins with slot {block.slots.start} instead of {end}")
             self._blocks.append(block)
-            at, end = block.end, block.slots.stop
+            start, end = block.end, block.slots.stop
         if end != slots:
             raise ValueError(f"a file of words has {end} of {slots} slots")
 
     def list_blocks(self) -> Iterator[tuple[tuple[str, ...], range, bytes]]:
-        """Return fields, slots and bytes of each block."""
+        """Return the fields, the slots and the bytes of each block."""
         return ((block.fields, block.slots, block.read_content()) for block in self._blocks)
 
     def find_lists(
@@ -321,7 +329,7 @@ class Postings:
         """Yield the slots that contain a word, ascending, and how often, for each field of each
         block.
 
-        FTS5 splits some words (`snake_case`); the terms of such a word must follow each other.
+        FTS5 splits some words (`snake_case`). The terms of such a word must follow each other.
         `names`: search only the names that code declares.
         """
         encoded = [term.encode() for term in terms[:_MOST_PARTS]]
@@ -355,7 +363,7 @@ class _Block:
         self.slots = range(*header.slots)
         self.end = self._arrays + header.size
         if not self._arrays <= self.end <= len(content):
-            raise ValueError("a block of words is cut")
+            raise ValueError("a block of words is truncated")
         self._places = header.arrays
         _, self._terms, _ = header.arrays["terms"]
         self._term_starts = self._read("term_starts")
@@ -402,14 +410,14 @@ class _Block:
         lists = [self.list_of(number, field) for number in numbers]
         common = set(lists[0][0]).intersection(*(slots for slots, _ in lists))
         begins: set[tuple[int, int]] = set()
-        for before, number in enumerate(numbers if common else ()):
-            places = {(slot, position - before) for slot, position in self._places_of(number, field, common)}
-            begins = begins & places if before else places
+        for offset, number in enumerate(numbers if common else ()):
+            starts = {(slot, position - offset) for slot, position in self._list_positions(number, field, common)}
+            begins = begins & starts if offset else starts
         counts = Counter(slot for slot, _ in sorted(begins))
         return list(counts), list(counts.values())
 
-    def _places_of(self, number: int, field: int, slots: set[int]) -> Iterator[tuple[int, int]]:
-        """Return the positions of a term in some slots."""
+    def _list_positions(self, number: int, field: int, slots: set[int]) -> Iterator[tuple[int, int]]:
+        """Yield the positions of a term in some slots."""
         positions = self._read("positions")
         at = self._read("position_starts")[number * len(self.fields) + field]
         for slot, frequency in zip(*self.list_of(number, field), strict=True):

@@ -1,6 +1,6 @@
-"""Reading a view: its documents, texts, words and vectors, whatever segments they lie in.
+"""Read a view: its documents, texts, words and vectors, across all of its segments.
 
-A chunk is named by its row (`keywords.row_id`): segment, collection and slot. The chunks of a
+A row (`keywords.pack_row`) identifies a chunk by segment, collection and slot. The chunks of a
 document have consecutive rows.
 """
 
@@ -25,9 +25,12 @@ from vmrag_link.index.view import CollectionPiece, IndexedCollection, IndexView,
 from vmrag_link.models import DocumentHeader, Record
 
 DocumentKey = tuple[str, str]
+"""Collection and doc_id."""
 
 FEW_CHUNKS = 5
-"""Maximum number of chunks with a word for which compounds are searched. Common words need none."""
+"""Maximum number of chunks with a word for which compounds are searched. Common words do not need
+them.
+"""
 
 OWN_WEIGHT, MOST_COMPOUNDS = 3, 200
 """Weight of a word compared with its compounds, and maximum number of compounds (the shortest
@@ -39,24 +42,30 @@ BATCH_CHUNKS = 1_000
 
 
 class IndexedChunk(Record, frozen=True):
-    """`number` of the `chunks` of a document; the rest is the document's."""
+    """A chunk, and the header of its document."""
 
     doc_id: str
     number: int
+    """The number of the chunk in its document."""
+
     chunks: int
+    """The number of chunks of the document."""
+
     title: str
     content_hash: str
     metadata: str
 
 
 class IndexedColumns(NamedTuple):
-    """Documents, column by column: first row, number of chunks, a chunk's own number (0 for the
-    whole document), and the rest of a header.
-    """
+    """Documents or chunks, column by column."""
 
     first: Sequence[int]
+    """The first row."""
+
     chunks: Sequence[int]
     number: Sequence[int]
+    """The number of the chunk; 0 for a whole document."""
+
     metadata: Sequence[str]
     title: Sequence[str]
     doc_id: Sequence[str]
@@ -64,7 +73,7 @@ class IndexedColumns(NamedTuple):
 
 
 class OpenPiece(Record, frozen=True):
-    """The piece of a collection that a segment has."""
+    """The piece of a collection in a segment."""
 
     segment: Segment
     collection: str
@@ -76,9 +85,10 @@ class OpenPiece(Record, frozen=True):
 
 
 class IndexReader:
-    """A view, open for reading by one thread. Nobody changes it, and its segments stay, meanwhile.
+    """A view, open for reading by one thread.
 
-    Methods raise what `damage_errors` translates.
+    The caller makes sure that the view does not change and that its segments are not removed.
+    `damage_errors` converts the errors that the methods raise for damaged files.
     """
 
     def __init__(self, view: IndexView, segments: Path) -> None:
@@ -89,17 +99,18 @@ class IndexReader:
         self._alive: dict[int, bytes] = {}
         for segment, part in zip(self._segments, view.parts, strict=True):
             for name, piece in part.pieces.items():
-                held = OpenPiece(segment, name, piece)
-                self._pieces[name].append(held)
-                self._by_row[keywords.unpack_piece(held.first_row)] = held
+                opened = OpenPiece(segment, name, piece)
+                self._pieces[name].append(opened)
+                self._by_row[keywords.unpack_piece(opened.first_row)] = opened
 
     @classmethod
     def open(cls, folder: Path, *more: Path) -> Self:
-        """Open a view, or several of other collections whose segments lie in the same folder.
+        """Open a view, or several views of different collections whose segments are in the same
+        folder.
 
         Raises `IndexFailed`.
         """
-        return cls(views.join_views([views.read_view(each) for each in (folder, *more)]), segments_folder(folder))
+        return cls(views.join_views([views.read_view(path) for path in (folder, *more)]), segments_folder(folder))
 
     def __enter__(self) -> Self:
         return self
@@ -112,7 +123,7 @@ class IndexReader:
             segment.close()
 
     def open_files(self) -> None:
-        """Open all files: from now on the segments may be removed."""
+        """Open all files, so that the segments may be removed afterwards."""
         for segment, part in zip(self._segments, self.view.parts, strict=True):
             segment.open_files(piece.id for piece in part.pieces.values())
 
@@ -131,32 +142,34 @@ class IndexReader:
     # -- documents ---------------------------------------------------------------------------------
 
     def read_headers(self) -> dict[DocumentKey, DocumentHeader]:
-        """All documents by (collection, doc_id)."""
+        """Return the headers of all documents by (collection, doc_id)."""
         return {header.key: header for name in self.list_collections for header, _ in self.list_documents(name)}
 
     def find_headers(self, keys: Iterable[DocumentKey]) -> dict[DocumentKey, DocumentHeader]:
-        """The headers of the given documents that the index holds."""
-        return {key: _header(key[0], each) for key, (_, each) in self._find(keys).items()}
+        """Return the headers of those of these documents that the index has."""
+        return {key: _make_header(key[0], document) for key, (_, document) in self._find_documents(keys).items()}
 
     def find_rows(self, keys: Iterable[DocumentKey]) -> dict[DocumentKey, range]:
-        """The rows of those of these documents that the index holds."""
-        return {key: _rows(piece, each) for key, (piece, each) in self._find(keys).items()}
+        """Return the rows of those of these documents that the index has."""
+        return {
+            key: _find_document_rows(piece, document) for key, (piece, document) in self._find_documents(keys).items()
+        }
 
     def count_chunks_by_document(self) -> dict[DocumentKey, int]:
-        """Numbers of chunks by document."""
+        """Return the number of chunks of each document."""
         return {header.key: len(rows) for name in self.list_collections for header, rows in self.list_documents(name)}
 
     def count_chunks(self, collection: str, doc_ids: Iterable[str]) -> dict[str, int]:
-        """Numbers of chunks of those of these documents that the index holds."""
-        found = self._find((collection, doc_id) for doc_id in doc_ids)
-        return {doc_id: each.chunks for (_, doc_id), (_, each) in found.items()}
+        """Return the number of chunks of each of these documents that the index has."""
+        documents = self._find_documents((collection, doc_id) for doc_id in doc_ids)
+        return {doc_id: document.chunks for (_, doc_id), (_, document) in documents.items()}
 
     def list_documents(self, collection: str) -> Iterator[tuple[DocumentHeader, range]]:
-        """Every document of a collection, and the rows of its chunks."""
+        """Yield every document of a collection, and the rows of its chunks."""
         for held in self.list_pieces(collection):
             for document in held.segment.manifest.list_documents(held.piece.id):
                 if held.piece.is_alive(document.first):
-                    yield _header(collection, document), _rows(held, document)
+                    yield _make_header(collection, document), _find_document_rows(held, document)
 
     def find_rows_like(
         self, collection: str, patterns: Sequence[str], by: PatternKind = "LIKE"
@@ -168,7 +181,7 @@ class IndexReader:
                     yield doc_id, range(held.first_row + first, held.first_row + first + chunks)
 
     def batch_documents(self, collection: str) -> Iterator[list[tuple[DocumentHeader, range]]]:
-        """As `placed`, documents with about `BATCH_CHUNKS` chunks at a time."""
+        """Yield the documents of a collection in batches of about `BATCH_CHUNKS` chunks."""
         batch: list[tuple[DocumentHeader, range]] = []
         size = 0
         for header, rows in self.list_documents(collection):
@@ -181,48 +194,58 @@ class IndexReader:
             yield batch
 
     def read_columns(self, collection: str, *, header: bool) -> Iterator[IndexedColumns]:
-        """Every document of a collection, a thousand at a time. Without `header`, the columns from
-        `title` on are empty texts.
+        """Yield the documents of a collection in batches of `COLUMN_ROWS`.
+
+        Without `header`, the columns from `title` on are empty texts.
         """
         for held in self.list_pieces(collection):
             first_row, alive = held.first_row, held.piece.is_alive
-            placed = held.segment.manifest.list_documents(held.piece.id, header=header)
+            documents = held.segment.manifest.list_documents(held.piece.id, header=header)
             rows = (
                 (first_row + first, chunks, 0, metadata, title, doc_id, content_hash)
-                for doc_id, title, content_hash, metadata, first, chunks in placed
+                for doc_id, title, content_hash, metadata, first, chunks in documents
                 if alive(first)
             )
-            while some := list(itertools.islice(rows, COLUMN_ROWS)):
-                yield IndexedColumns(*zip(*some, strict=True))
+            while batch := list(itertools.islice(rows, COLUMN_ROWS)):
+                yield IndexedColumns(*zip(*batch, strict=True))
 
-    def _find(self, keys: Iterable[DocumentKey]) -> dict[DocumentKey, tuple[OpenPiece, PlacedDocument]]:
-        asked: dict[str, list[str]] = {}
+    def _find_documents(self, keys: Iterable[DocumentKey]) -> dict[DocumentKey, tuple[OpenPiece, PlacedDocument]]:
+        ids_by_collection: dict[str, list[str]] = {}
         for name, doc_id in keys:
-            asked.setdefault(name, []).append(doc_id)
+            ids_by_collection.setdefault(name, []).append(doc_id)
         return {
-            (name, each.doc_id): (held, each)
-            for name, doc_ids in asked.items()
-            for held in self.list_pieces(name)
-            for each in held.segment.manifest.find_states(held.piece.id, doc_ids)
-            if held.piece.is_alive(each.first)
+            (name, document.doc_id): (opened, document)
+            for name, doc_ids in ids_by_collection.items()
+            for opened in self.list_pieces(name)
+            for document in opened.segment.manifest.find_states(opened.piece.id, doc_ids)
+            if opened.piece.is_alive(document.first)
         }
 
     # -- chunks ------------------------------------------------------------------------------------
 
     def read_chunk(self, row: int) -> IndexedChunk:
-        held, slot = self._by_row[keywords.unpack_piece(row)], keywords.unpack_slot(row)
-        found = held.segment.manifest.find_document(held.piece.id, slot)
+        opened, slot = self._by_row[keywords.unpack_piece(row)], keywords.unpack_slot(row)
+        document = opened.segment.manifest.find_document(opened.piece.id, slot)
         return IndexedChunk(
-            found.doc_id, slot - found.first, found.chunks, found.title, found.content_hash, found.metadata
+            document.doc_id,
+            slot - document.first,
+            document.chunks,
+            document.title,
+            document.content_hash,
+            document.metadata,
         )
 
     def list_rows(self, collection: str) -> list[int]:
-        """All rows of a collection's chunks, ascending."""
-        found: list[int] = []
-        for held in self.list_pieces(collection):
-            rows = range(held.first_row, held.first_row + held.piece.slots)
-            found += [row for row in rows if held.piece.is_alive(row - held.first_row)] if held.piece.dead else rows
-        return found
+        """Return all rows of a collection's chunks, ascending."""
+        rows: list[int] = []
+        for opened in self.list_pieces(collection):
+            all_rows = range(opened.first_row, opened.first_row + opened.piece.slots)
+            rows += (
+                [row for row in all_rows if opened.piece.is_alive(row - opened.first_row)]
+                if opened.piece.dead
+                else all_rows
+            )
+        return rows
 
     def read_texts(self, rows: Iterable[int]) -> dict[int, str]:
         """Return the texts of these rows."""
@@ -234,39 +257,43 @@ class IndexReader:
         return held.segment.open_texts(held.piece.id).text_at(keywords.unpack_slot(row))
 
     def read_vector(self, row: int) -> bytes:
-        """The vector of a chunk, in whole numbers."""
+        """Return the vector of a chunk as int8 values."""
         held, slot = self._by_row[keywords.unpack_piece(row)], keywords.unpack_slot(row)
         size = self.list_collections[held.collection].collection.embedding_dimensions
         return bytes(held.segment.map_vectors(held.piece.id)[slot * size : (slot + 1) * size])
 
     def read_vectors(self, rows: range) -> bytes:
-        """The vectors of a document's chunks, one behind the other."""
+        """Return the vectors of a document's chunks, one after the other."""
         held, slot = self._by_row[keywords.unpack_piece(rows.start)], keywords.unpack_slot(rows.start)
         size = self.list_collections[held.collection].collection.embedding_dimensions
         return bytes(held.segment.map_vectors(held.piece.id)[slot * size : (slot + len(rows)) * size])
 
     def read_floats(self, rows: Iterable[int]) -> dict[int, bytes]:
-        """The vectors that cannot be made again from texts (float32)."""
-        found: dict[int, bytes] = {}
-        for number, some in _by(keywords.unpack_piece, rows).items():
-            held = self._by_row[number]
-            content = held.segment.map_file(flat_files.floats_name(held.piece.id))
-            size = self.list_collections[held.collection].collection.embedding_dimensions
-            kept = flat_files.find_floats(content, map(keywords.unpack_slot, some), dimensions=size)
-            found |= {held.first_row + slot: row for slot, row in kept.items()}
-        return found
+        """Return the vectors (float32) that cannot be computed again from texts, by row."""
+        floats: dict[int, bytes] = {}
+        for number, piece_rows in _group_rows(keywords.unpack_piece, rows).items():
+            opened = self._by_row[number]
+            content = opened.segment.map_file(flat_files.floats_name(opened.piece.id))
+            size = self.list_collections[opened.collection].collection.embedding_dimensions
+            by_slot = flat_files.find_floats(content, map(keywords.unpack_slot, piece_rows), dimensions=size)
+            floats |= {opened.first_row + slot: row for slot, row in by_slot.items()}
+        return floats
 
     # -- words -------------------------------------------------------------------------------------
 
     def read_lengths(self, collection: str) -> dict[int, Sequence[int]]:
-        """What `flat_files.numbers` gives, by piece (`keywords.piece_of`)."""
+        """Return the result of `flat_files.decode_lengths` for each piece
+        (`keywords.unpack_piece`).
+        """
         return {
             keywords.unpack_piece(held.first_row): held.segment.read_lengths(held.piece.id, slots=held.piece.slots)
             for held in self.list_pieces(collection)
         }
 
     def count_tokens(self, rows: Iterable[range]) -> int:
-        """The tokens of these documents together. Each is given by its rows."""
+        """Return the number of tokens of these documents together. Each document is given by its
+        rows.
+        """
         numbers: dict[int, Sequence[int]] = {}
         total = 0
         for row in rows:
@@ -280,58 +307,62 @@ class IndexReader:
     def find_occurrences(
         self, terms: Sequence[str], collections: Iterable[str], *, names: bool = False
     ) -> dict[str, list[WordOccurrences]]:
-        """Return which chunks of these collections hold a word (one of `keywords.terms`).
+        """Return the chunks of these collections that contain a word (one of
+        `keywords.find_query_terms`).
 
-        `names`: only among the names of code.
+        `names`: search only the names that code declares.
         """
-        holdings: dict[str, list[WordOccurrences]] = {}
+        occurrences: dict[str, list[WordOccurrences]] = {}
         for name in collections:
-            lists = holdings[name] = []
-            for held in self.list_pieces(name):
-                number, piece = keywords.unpack_piece(held.first_row), held.piece
-                postings = held.segment.open_postings(piece.id, slots=piece.slots)
+            lists = occurrences[name] = []
+            for opened in self.list_pieces(name):
+                number, piece = keywords.unpack_piece(opened.first_row), opened.piece
+                postings = opened.segment.open_postings(piece.id, slots=piece.slots)
                 for field, slots, frequencies in postings.find_lists(terms, names=names):
                     if len(slots):
                         alive = self._alive_slots(number)
                         lists.append(WordOccurrences(number, slots, frequencies, alive, field == NAMES))
-        return holdings
+        return occurrences
 
     def add_compounds(
-        self, terms: Sequence[str], name: str, holdings: list[WordOccurrences], *, alone: bool
+        self, terms: Sequence[str], name: str, occurrences: list[WordOccurrences], *, alone: bool
     ) -> Sequence[WordOccurrences]:
         """Return the chunks of a collection of documents that contain a word or, if these are few,
-        a compound with it.
+        a compound with the word.
 
-        `holdings`: the chunks with the word itself, which has the weight `OWN_WEIGHT`. `alone`: the
-        query has no other word.
+        `occurrences`: the chunks with the word itself, which has the weight `OWN_WEIGHT`. `alone`:
+        the query has no other word.
         """
         if self.list_collections[name].collection.is_code or any(
-            len(holding.slots) > FEW_CHUNKS and not holding.alive for holding in holdings
+            len(occurrence.slots) > FEW_CHUNKS and not occurrence.alive for occurrence in occurrences
         ):
-            return holdings
-        pairs = itertools.chain.from_iterable(holding.alive_pairs() for holding in holdings)
+            return occurrences
+        pairs = itertools.chain.from_iterable(occurrence.alive_pairs() for occurrence in occurrences)
         is_part = keywords.is_part([term.encode() for term in terms], alone=alone)
         if not is_part or any(True for _ in itertools.islice(pairs, FEW_CHUNKS, None)):
-            return holdings
+            return occurrences
         compounds: dict[bytes, list[WordOccurrences]] = {}
-        for held in self.list_pieces(name):
-            number, piece = keywords.unpack_piece(held.first_row), held.piece
-            for term, slots, frequencies in held.segment.open_postings(piece.id, slots=piece.slots).find_compounds(
+        for opened in self.list_pieces(name):
+            number, piece = keywords.unpack_piece(opened.first_row), opened.piece
+            for term, slots, frequencies in opened.segment.open_postings(piece.id, slots=piece.slots).find_compounds(
                 terms[0]
             ):
-                holding = WordOccurrences(number, slots, frequencies, self._alive_slots(number))
-                if any(True for _ in holding.alive_pairs()):
-                    compounds.setdefault(term, []).append(holding)
+                occurrence = WordOccurrences(number, slots, frequencies, self._alive_slots(number))
+                if any(True for _ in occurrence.alive_pairs()):
+                    compounds.setdefault(term, []).append(occurrence)
         shortest = sorted(compounds, key=lambda term: (len(term), term))[:MOST_COMPOUNDS]
-        return [*holdings * OWN_WEIGHT, *(holding for term in shortest for holding in compounds[term])]
+        return [*occurrences * OWN_WEIGHT, *(occurrence for term in shortest for occurrence in compounds[term])]
 
     def find_rows_with_word(self, terms: Sequence[str], collections: Iterable[str], *, names: bool = False) -> set[int]:
-        """Return the rows of these collections that hold a word. The arguments are as above."""
+        """Return the rows of these collections that contain a word.
+
+        The arguments are those of `find_occurrences`.
+        """
         return {
-            holding.piece << keywords.SLOT_BITS | slot
-            for holdings in self.find_occurrences(terms, collections, names=names).values()
-            for holding in holdings
-            for slot, _ in holding.alive_pairs()
+            occurrence.piece << keywords.SLOT_BITS | slot
+            for occurrences in self.find_occurrences(terms, collections, names=names).values()
+            for occurrence in occurrences
+            for slot, _ in occurrence.alive_pairs()
         }
 
     def _alive_slots(self, number: int) -> bytes:
@@ -340,25 +371,25 @@ class IndexReader:
         return self._alive[number]
 
 
-def _header(collection: str, each: PlacedDocument) -> DocumentHeader:
-    return DocumentHeader(collection, each.doc_id, each.title, each.content_hash, each.metadata)
+def _make_header(collection: str, document: PlacedDocument) -> DocumentHeader:
+    return DocumentHeader(collection, document.doc_id, document.title, document.content_hash, document.metadata)
 
 
-def _rows(held: OpenPiece, each: PlacedDocument) -> range:
-    first = held.first_row + each.first
-    return range(first, first + each.chunks)
+def _find_document_rows(opened: OpenPiece, document: PlacedDocument) -> range:
+    first = opened.first_row + document.first
+    return range(first, first + document.chunks)
 
 
-def _by(what: Callable[[int], int], rows: Iterable[int]) -> dict[int, list[int]]:
-    found: dict[int, list[int]] = {}
+def _group_rows(get_piece: Callable[[int], int], rows: Iterable[int]) -> dict[int, list[int]]:
+    groups: dict[int, list[int]] = {}
     for row in rows:
-        found.setdefault(what(row), []).append(row)
-    return found
+        groups.setdefault(get_piece(row), []).append(row)
+    return groups
 
 
 @contextlib.contextmanager
 def damage_errors(folder: Path) -> Iterator[None]:
-    """Raise `IndexFailed` for what reading a damaged segment raises."""
+    """Raise `IndexFailed` in place of the errors that reading a damaged segment raises."""
     try:
         yield
     except (sqlite3.Error, UnicodeDecodeError, msgspec.DecodeError) as error:

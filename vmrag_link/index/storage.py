@@ -1,10 +1,11 @@
-"""Files of index folders: on the disk, or in memory where the disk takes none.
+"""Files of index folders, on the disk or in memory.
 
-A folder in memory has the path that it would have on the disk. Only this process sees it, until the
-process ends. So a read-only repository and a full disk can still answer from a new index.
+A folder is in memory if it cannot be written to the disk. It has the path that it would have on the
+disk, and only this process sees it, until the process ends. So vmrag can answer from a new index in
+a read-only repository or on a full disk.
 
-SQLite opens no path of more than about 500 bytes. A database at a longer path is written and read
-as a whole.
+SQLite cannot open a path of more than about 500 bytes. A database at a longer path is read and
+written as a whole.
 """
 
 from __future__ import annotations
@@ -26,15 +27,16 @@ from vmrag_link.paths import write_atomically
 
 
 class MemoryFolder:
-    """A folder in memory. `readers`: how many read it now. Databases last while one connection is
-    open, which `kept` holds.
-    """
+    """A folder in memory."""
 
     def __init__(self) -> None:
         self.name = os.urandom(8).hex()
         self.files: dict[str, bytes] = {}
         self.kept: dict[str, sqlite3.Connection] = {}
+        """Connections that keep databases alive: a database exists while a connection is open."""
+
         self.readers = 0
+        """Number of blocks that read the folder."""
 
     def connect_database(self, name: str) -> sqlite3.Connection:
         location = f"file:/{self.name}-{name}?vfs=memdb"
@@ -48,7 +50,7 @@ class MemoryFolder:
 
 
 class _MemoryFile(io.BytesIO):
-    """A file of a folder in memory, stored when it is closed."""
+    """A file of a folder in memory. It is stored when it is closed."""
 
     def __init__(self, folder: MemoryFolder, name: str, mode: str) -> None:
         super().__init__(b"" if mode.startswith("w") else folder.files.get(name, b""))
@@ -65,11 +67,11 @@ class _MemoryFile(io.BytesIO):
 _FOLDERS: dict[Path, MemoryFolder] = {}
 
 MAKING_LOCK = threading.RLock()
-"""Hold it from the first new folder of an index until the index has its name."""
+"""Hold it from the creation of the first folder of an index until the index has its final name."""
 
 
 def make_memory_folder(folder: Path) -> None:
-    """Make an empty folder in memory."""
+    """Create an empty folder in memory."""
     _FOLDERS[folder] = MemoryFolder()
     seal.MEMORY_FOLDERS.add(folder)
 
@@ -79,33 +81,33 @@ def is_in_memory(folder: Path) -> bool:
 
 
 def list_memory_folders(root: Path) -> list[Path]:
-    """The folders in memory directly below `root`, the newest first."""
+    """Return the folders in memory directly below `root`, the newest first."""
     return [path for path in reversed(list(_FOLDERS)) if path.parent == root]
 
 
-def rename_memory_folder(folder: Path, to: Path) -> None:
-    _FOLDERS[to] = _FOLDERS.pop(folder)
+def rename_memory_folder(folder: Path, target: Path) -> None:
+    _FOLDERS[target] = _FOLDERS.pop(folder)
     seal.MEMORY_FOLDERS.remove(folder)
-    seal.MEMORY_FOLDERS.add(to)
+    seal.MEMORY_FOLDERS.add(target)
 
 
 def remove_memory_folder(folder: Path) -> None:
-    """Remove a folder from memory, unless it has a reader."""
-    if (kept := _FOLDERS.get(folder)) and not kept.readers:
+    """Remove a folder from memory, unless a block reads it."""
+    if (memory := _FOLDERS.get(folder)) and not memory.readers:
         del _FOLDERS[folder]
         seal.MEMORY_FOLDERS.remove(folder)
-        kept.close()
+        memory.close()
 
 
 @contextlib.contextmanager
 def hold_memory_folder(folder: Path) -> Iterator[None]:
     """Keep a folder in memory while the block reads it."""
-    kept = _FOLDERS[folder]
-    kept.readers += 1
+    memory = _FOLDERS[folder]
+    memory.readers += 1
     try:
         yield
     finally:
-        kept.readers -= 1
+        memory.readers -= 1
 
 
 # -- files -----------------------------------------------------------------------------------------
@@ -117,33 +119,33 @@ def make_folder(folder: Path) -> None:
 
 
 def read_file(path: Path) -> bytes:
-    """Raises OSError."""
-    if kept := _FOLDERS.get(path.parent):
-        if path.name not in kept.files:
+    """Return the bytes of a file. Raises `OSError`."""
+    if memory := _FOLDERS.get(path.parent):
+        if path.name not in memory.files:
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(path))
-        return kept.files[path.name]
+        return memory.files[path.name]
     return path.read_bytes()
 
 
 def write_file(path: Path, content: bytes) -> None:
-    """Replace a file in one step, not durably. Raises OSError."""
-    if kept := _FOLDERS.get(path.parent):
-        kept.files[path.name] = content
+    """Replace a file in one step, without waiting for the disk. Raises `OSError`."""
+    if memory := _FOLDERS.get(path.parent):
+        memory.files[path.name] = content
     else:
         write_atomically(path, content, durable=False)
 
 
 def open_file(path: Path, mode: str) -> BinaryIO:
-    """Raises OSError."""
-    if kept := _FOLDERS.get(path.parent):
-        return _MemoryFile(kept, path.name, mode)
+    """Open a file in a binary mode. Raises `OSError`."""
+    if memory := _FOLDERS.get(path.parent):
+        return _MemoryFile(memory, path.name, mode)
     return path.open(mode + "b")  # type: ignore[return-value]
 
 
 def file_size(path: Path) -> int:
-    """Bytes of a file; 0 where there is none."""
-    if kept := _FOLDERS.get(path.parent):
-        return len(kept.files.get(path.name, b""))
+    """Return the size of a file in bytes; 0 if it does not exist."""
+    if memory := _FOLDERS.get(path.parent):
+        return len(memory.files.get(path.name, b""))
     return path.stat().st_size if path.exists() else 0
 
 
@@ -151,11 +153,12 @@ def file_size(path: Path) -> int:
 
 
 def connect_database(path: Path, *, frozen: bool) -> sqlite3.Connection:
-    """Open a database of an index folder, or make it. A `frozen` file never changes, so it needs
-    neither locks nor a writable folder.
+    """Open or create a database of an index folder.
+
+    A `frozen` file never changes, so it needs neither locks nor a writable folder.
     """
-    if kept := _FOLDERS.get(path.parent):
-        return kept.connect_database(path.name)
+    if memory := _FOLDERS.get(path.parent):
+        return memory.connect_database(path.name)
     if is_too_long(path):
         connection = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
         if frozen:
@@ -164,20 +167,20 @@ def connect_database(path: Path, *, frozen: bool) -> sqlite3.Connection:
             except OSError as error:
                 raise sqlite3.OperationalError(f"unable to read {path.name}: {error.strerror}") from error
         return connection
-    # The threads of a program read one index in turn.
+    # The threads of a program take turns to read an index.
     location = f"{path.absolute().as_uri()}?{'mode=ro&immutable=1' if frozen else 'mode=rwc'}"
     return sqlite3.connect(location, uri=True, isolation_level=None, check_same_thread=False)
 
 
 def read_database(path: Path) -> bytes:
-    """The content of a finished database. Raises OSError."""
-    if not (kept := _FOLDERS.get(path.parent)):
+    """Return the content of a finished database. Raises `OSError`."""
+    if not (memory := _FOLDERS.get(path.parent)):
         return path.read_bytes()
-    with contextlib.closing(kept.connect_database(path.name)) as connection:
+    with contextlib.closing(memory.connect_database(path.name)) as connection:
         return connection.serialize()
 
 
 def save_database(path: Path, connection: sqlite3.Connection) -> None:
-    """Write a finished database to its file, if SQLite cannot do that."""
+    """Write a finished database to its file if SQLite could not write it."""
     if path.parent not in _FOLDERS and is_too_long(path):
         path.write_bytes(connection.serialize())

@@ -1,7 +1,7 @@
-"""Write segments anew whose rows few views count, or that hold the same documents as others.
+"""Rewrite segments that views hardly use, or that have the same documents as other segments.
 
-Views that are kept go on counting what they counted, in the new segment: it holds every state of a
-document that one of them counts, once. So fifty revisions take little more than their changes do.
+The new segment has each state of a document that a view includes once, and the views use the new
+segment instead. So 50 revisions take little more space than their changes.
 """
 
 from __future__ import annotations
@@ -29,186 +29,211 @@ from vmrag_link.index.views import Views
 from vmrag_link.models import Collection as CollectionDefinition
 from vmrag_link.models import DocumentHeader, encode_canonical_json
 
-WORN = 0.7
-"""The share of a segment's rows below which it is written anew."""
+MIN_USED_SHARE = 0.7
+"""Share of used rows below which a segment is rewritten."""
 
 
-class _Used(NamedTuple):
-    """What some views count of one collection in one segment: dead there is what none does."""
+class _UsedPiece(NamedTuple):
+    """The part of one collection in one segment that some views use. A slot is dead if no view uses
+    it.
+    """
 
     definition: CollectionDefinition
     piece: CollectionPiece
 
     @property
     def label(self) -> str:
-        """Equal for pieces whose rows may lie in one: cut, embedded and measured alike."""
-        each = self.definition
-        decisive = [each.embedding_function, each.embedding_model, each.embedding_dimensions, each.chunking]
-        return f"{each.name}\n{hashlib.sha256(encode_canonical_json(decisive).encode()).hexdigest()[:16]}"
+        """A label that is equal for pieces whose rows may be in one piece: their collections have
+        the same name, chunks, model and dimensions.
+        """
+        definition = self.definition
+        model = [definition.embedding_function, definition.embedding_model, definition.embedding_dimensions]
+        decisive = [*model, definition.chunking]
+        return f"{definition.name}\n{hashlib.sha256(encode_canonical_json(decisive).encode()).hexdigest()[:16]}"
 
 
-Use = dict[str, dict[int, _Used]]
-"""By segment and the number of a piece in it: to views of different settings, the pieces of one
-collection are different ones.
+UsedPieces = dict[str, dict[int, _UsedPiece]]
+"""Used pieces by segment and by the number of the piece in the segment. Views of different settings
+have different pieces of one collection.
 """
 
-Moved = dict[tuple[str, int], dict[int, range]]
-"""The slots of documents in the new segment, by the segment and piece that they were in, and by
-their first slot there.
+MovedSlots = dict[tuple[str, int], dict[int, range]]
+"""The slots of documents in the new segment, by the old segment and piece, and by the first old
+slot.
 """
 
 
-class _New(NamedTuple):
-    """The new segment; `pieces` by label."""
+class _NewSegment(NamedTuple):
+    """The new segment."""
 
     name: str
     pieces: Mapping[str, CollectionPiece]
-    moved: Moved
+    """Pieces by label."""
+
+    moved: MovedSlots
 
 
-def rewrite_segments(kept: Views) -> list[Path]:
-    """Write worn segments anew; returns the views that were changed.
+def rewrite_segments(revision_views: Views) -> list[Path]:
+    """Rewrite worn segments, and return the views that were changed.
 
-    A view that is being read keeps its segments, as do those of uncommitted documents, and views
-    that do not verify. The caller removes what no view counts any more (`Segments.collect`). Raises
-    `Busy` where another process is at it, `FileFailed`, and `IndexFailed` for damage.
+    These keep their segments: views that are being read, views of uncommitted documents, and
+    damaged views. The caller removes the segments that no view uses afterwards
+    (`Segments.collect_garbage`). Raises `Busy` if another process rewrites segments, `FileFailed`,
+    and `IndexFailed` for damage.
     """
-    rewriting = kept.root.parent / "locks" / "rewriting.lock"
-    with contextlib.ExitStack() as held:
-        held.enter_context(_database_errors(kept.segments.root))
-        held.enter_context(locks.hold_exclusive(rewriting, purpose="rewrite segments", timeout=0))
-        held.enter_context(kept.segments.pause_collection())
-        there = dict(_views(kept))
-        used = _use(there.values())
-        worn = _worn(kept.segments.root, used, there.values())
+    lock = revision_views.root.parent / "locks" / "rewriting.lock"
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(_database_errors(revision_views.segments.root))
+        stack.enter_context(locks.hold_exclusive(lock, purpose="rewrite segments", timeout=0))
+        stack.enter_context(revision_views.segments.pause_collection())
+        usable_views = dict(_read_usable_views(revision_views))
+        used_pieces = _find_used_pieces(usable_views.values())
+        worn = _choose_worn(revision_views.segments.root, used_pieces, usable_views.values())
         if not worn:
             return []
-        folder = held.enter_context(kept.segments.temporary_folder())
-        new = _written(kept, folder, used, worn)
+        folder = stack.enter_context(revision_views.segments.temporary_folder())
+        new = _write_segment(revision_views, folder, used_pieces, worn)
         return [
             path
-            for path, view in there.items()
+            for path, view in usable_views.items()
             if any(part.segment in worn for part in view.parts)
-            and _replace(kept, path, view, _moved_view(view, used, worn, new))
+            and _replace_view(revision_views, path, view, _move_view(view, used_pieces, worn, new))
         ]
 
 
-def _views(kept: Views) -> Iterator[tuple[Path, IndexView]]:
-    for each in kept.list_views():
+def _read_usable_views(revision_views: Views) -> Iterator[tuple[Path, IndexView]]:
+    """Yield the path and the content of each undamaged view."""
+    for revision_view in revision_views.list_views():
         with contextlib.suppress(IndexFailed):
-            if not kept.find_problem(each.revision):
-                yield each.path, views.read_view(each.path)
+            if not revision_views.find_problem(revision_view.revision):
+                yield revision_view.path, views.read_view(revision_view.path)
 
 
-def _use(there: Collection[IndexView]) -> Use:
-    """What of each segment some view counts."""
-    used: Use = {}
-    for view in there:
+def _find_used_pieces(usable_views: Collection[IndexView]) -> UsedPieces:
+    """Return the pieces of segments that views use."""
+    used: UsedPieces = {}
+    for view in usable_views:
         for part in view.parts:
             pieces = used.setdefault(part.segment, {})
             for name, piece in part.pieces.items():
-                before = pieces.get(piece.id)
-                dead = _both(before.piece.dead, piece.dead) if before else piece.dead
-                pieces[piece.id] = _Used(view.collections[name].collection, msgspec.structs.replace(piece, dead=dead))
+                other = pieces.get(piece.id)
+                dead = _intersect_bits(other.piece.dead, piece.dead) if other else piece.dead
+                pieces[piece.id] = _UsedPiece(
+                    view.collections[name].collection, msgspec.structs.replace(piece, dead=dead)
+                )
     return used
 
 
-def _both(one: bytes, other: bytes) -> bytes:
-    """The bits that are in both."""
-    both = int.from_bytes(one, "little") & int.from_bytes(other, "little")
-    return both.to_bytes(len(one), "little") if both else b""
+def _intersect_bits(one: bytes, other: bytes) -> bytes:
+    """Return the bits that are set in both."""
+    common = int.from_bytes(one, "little") & int.from_bytes(other, "little")
+    return common.to_bytes(len(one), "little") if common else b""
 
 
-def _worn(root: Path, used: Use, there: Collection[IndexView]) -> set[str]:
-    """The segments to write anew: those of which less than `WORN` is counted, and the largest set
-    of those of which others of the set hold so much that less than `WORN` is left.
+def _choose_worn(root: Path, used: UsedPieces, usable_views: Collection[IndexView]) -> set[str]:
+    """Return the segments to rewrite.
+
+    A segment is rewritten if less than `MIN_USED_SHARE` of its rows are used. So is the largest set
+    of segments in which less than `MIN_USED_SHARE` of each segment is unique in the set.
     """
-    states = {name: _states(root, name, pieces) for name, pieces in used.items()}
-    counted = {name: sum(each.values()) for name, each in states.items()}
-    worn = {name for name in used if counted[name] < WORN * _slots_of(root / name)}
+    states = {name: _count_states(root, name, pieces) for name, pieces in used.items()}
+    used_chunks = {name: sum(chunks.values()) for name, chunks in states.items()}
+    worn = {name for name in used if used_chunks[name] < MIN_USED_SHARE * _count_slots(root / name)}
     shared = set(used)
     while True:
-        holding = Counter(state for name in shared | worn for state in states[name])
-        alone = {name: sum(n for state, n in states[name].items() if holding[state] == 1) for name in shared}
-        fewer = {name for name in shared if alone[name] < WORN * counted[name]}
+        segments_with = Counter(state for name in shared | worn for state in states[name])
+        unique = {name: sum(n for state, n in states[name].items() if segments_with[state] == 1) for name in shared}
+        fewer = {name for name in shared if unique[name] < MIN_USED_SHARE * used_chunks[name]}
         if fewer == shared:
             break
         shared = fewer
     groups = (worn | shared, worn, shared, *({name} for name in sorted(worn)))
-    return next((group for group in groups if group and _are_worth_joining(group, states, there)), set())
+    return next((group for group in groups if group and _are_worth_joining(group, states, usable_views)), set())
 
 
-def _are_worth_joining(names: set[str], states: Mapping[str, Mapping[int, int]], there: Collection[IndexView]) -> bool:
-    """Whether no view would have more dead slots of these segments joined than it has chunks: the
-    next one that is derived from it would take them apart again (`draft.absorbed`).
+def _are_worth_joining(
+    names: set[str], states: Mapping[str, Mapping[int, int]], usable_views: Collection[IndexView]
+) -> bool:
+    """Return whether these segments should be joined.
+
+    They should not if a view would have more dead slots of the joined segment than it has chunks:
+    the next view that is derived from it would split the segment again (`draft.choose_absorbed`).
     """
     joined = sum({state: chunks for name in names for state, chunks in states[name].items()}.values())
-    for view in there:
-        of_these = [piece.chunks for part in view.parts if part.segment in names for piece in part.pieces.values()]
-        if of_these and joined - sum(of_these) > view.count_totals()[1]:
+    for view in usable_views:
+        used = [piece.chunks for part in view.parts if part.segment in names for piece in part.pieces.values()]
+        if used and joined - sum(used) > view.count_totals()[1]:
             return False
     return True
 
 
-def _slots_of(segment: Path) -> int:
-    """All slots, those of dropped collections too, by the bytes of the file of lengths."""
+def _count_slots(segment: Path) -> int:
+    """Return the number of slots of a segment, by the size of its lengths. It includes dropped
+    collections.
+    """
     return sum(path.stat().st_size for path in segment.glob("lengths-*.u32")) // 12
 
 
-def _states(root: Path, segment: str, pieces: Mapping[int, _Used]) -> dict[int, int]:
-    """The states of documents that are counted in a segment, each by a hash, with its chunks."""
+def _count_states(root: Path, segment: str, pieces: Mapping[int, _UsedPiece]) -> dict[int, int]:
+    """Return the number of chunks of each used state of a document in a segment, by a hash of the
+    state.
+    """
     return {
-        hash((each.label, header)): len(rows)
-        for each, reader in _readers(root, segment, pieces)
-        for header, rows in reader.list_documents(each.definition.name)
+        hash((piece.label, header)): len(rows)
+        for piece, reader in _open_pieces(root, segment, pieces)
+        for header, rows in reader.list_documents(piece.definition.name)
     }
 
 
-def _readers(root: Path, segment: str, pieces: Mapping[int, _Used]) -> Iterator[tuple[_Used, IndexReader]]:
-    """Each piece of a segment alone."""
+def _open_pieces(
+    root: Path, segment: str, pieces: Mapping[int, _UsedPiece]
+) -> Iterator[tuple[_UsedPiece, IndexReader]]:
+    """Yield each piece of a segment, with a reader of this piece only."""
     for piece in pieces.values():
         name = piece.definition.name
-        alone = IndexView("", {name: IndexedCollection(piece.definition)}, (ViewPart(segment, {name: piece.piece}),))
-        with IndexReader(alone, root) as reader:
+        view = IndexView("", {name: IndexedCollection(piece.definition)}, (ViewPart(segment, {name: piece.piece}),))
+        with IndexReader(view, root) as reader:
             yield piece, reader
 
 
-def _written(kept: Views, folder: Path, used: Use, worn: Collection[str]) -> _New:
-    root = kept.segments.root
-    moved: Moved = {}
-    known: dict[bytes, range] = {}
+def _write_segment(revision_views: Views, folder: Path, used: UsedPieces, worn: Collection[str]) -> _NewSegment:
+    """Write a new segment with the used documents of worn segments."""
+    root = revision_views.segments.root
+    moved: MovedSlots = {}
+    slots_by_hash: dict[bytes, range] = {}
     ends: Counter[str] = Counter()
     with contextlib.closing(SegmentWriter(folder)) as writer:
         for segment in sorted(worn):
             if problem := seal.find_mismatch(root / segment):
-                raise IndexFailed(f"The segment {segment} does not verify: {problem}.", hint="vmrag sync")
-            for each, reader in _readers(root, segment, used[segment]):
-                label, places = each.label, moved.setdefault((segment, each.piece.id), {})
-                for batch in reader.batch_documents(each.definition.name):
-                    new: list[tuple[DocumentHeader, range]] = []
+                raise IndexFailed(f"the index segment {segment} is damaged: {problem}.", hint="vmrag sync")
+            for piece, reader in _open_pieces(root, segment, used[segment]):
+                label, new_slots = piece.label, moved.setdefault((segment, piece.piece.id), {})
+                for batch in reader.batch_documents(piece.definition.name):
+                    new_documents: list[tuple[DocumentHeader, range]] = []
                     for header, rows in batch:
-                        key = _key(label, header, reader, rows)
-                        if key not in known:
-                            known[key] = range(ends[label], ends[label] + len(rows))
+                        key = _hash_document(label, header, reader, rows)
+                        if key not in slots_by_hash:
+                            slots_by_hash[key] = range(ends[label], ends[label] + len(rows))
                             ends[label] += len(rows)
-                            new.append((header, rows))
-                        places[keywords.unpack_slot(rows.start)] = known[key]
-                    _add(writer, label, reader, new, each.definition)
+                            new_documents.append((header, rows))
+                        new_slots[keywords.unpack_slot(rows.start)] = slots_by_hash[key]
+                    _add_documents(writer, label, reader, new_documents, piece.definition)
         written = writer.finish()
-    pieces = {label: held.piece for label, held in written.items()}
-    return _New(kept.segments.publish(folder), pieces, moved)
+    pieces = {label: collection.piece for label, collection in written.items()}
+    return _NewSegment(revision_views.segments.publish(folder), pieces, moved)
 
 
-def _key(label: str, header: DocumentHeader, reader: IndexReader, rows: range) -> bytes:
-    """Equal for documents that are the same in every byte: vectors that clients or services gave
-    may differ for equal texts.
+def _hash_document(label: str, header: DocumentHeader, reader: IndexReader, rows: range) -> bytes:
+    """Return a hash that is equal for documents that are the same in every byte.
+
+    It includes the vectors, because vectors from clients or services may differ for equal texts.
     """
     vectors = reader.read_vectors(rows)
-    what = [label, header.doc_id, header.title, header.content_hash, header.metadata]
-    return hashlib.sha256(encode_canonical_json(what).encode() + vectors).digest()
+    fields = [label, header.doc_id, header.title, header.content_hash, header.metadata]
+    return hashlib.sha256(encode_canonical_json(fields).encode() + vectors).digest()
 
 
-def _add(
+def _add_documents(
     writer: SegmentWriter,
     label: str,
     reader: IndexReader,
@@ -225,26 +250,29 @@ def _add(
         b"".join(reader.read_vectors(document) for _, document in documents),
         dimensions=definition.embedding_dimensions,
         code=definition.is_code,
-        kept={at: floats[row] for at, row in enumerate(rows) if row in floats},
+        kept={number: floats[row] for number, row in enumerate(rows) if row in floats},
     )
 
 
-def _moved_view(view: IndexView, used: Use, worn: Collection[str], new: _New) -> IndexView:
-    """The same view with the new segment in the place of worn ones."""
-    places: dict[str, list[range]] = {}
+def _move_view(view: IndexView, used: UsedPieces, worn: Collection[str], segment: _NewSegment) -> IndexView:
+    """Return a view that uses the new segment instead of worn segments."""
+    documents_by_name: dict[str, list[range]] = {}
     labels: dict[str, str] = {}
     for part in view.parts:
         for name, piece in part.pieces.items() if part.segment in worn else ():
             labels[name] = used[part.segment][piece.id].label
-            moved = new.moved[part.segment, piece.id].items()
-            places.setdefault(name, []).extend(slots for first, slots in moved if piece.is_alive(first))
-    pieces = {name: _counting(new.pieces[labels[name]], documents) for name, documents in places.items()}
+            moved = segment.moved[part.segment, piece.id].items()
+            documents_by_name.setdefault(name, []).extend(slots for first, slots in moved if piece.is_alive(first))
+    pieces = {
+        name: _select_documents(segment.pieces[labels[name]], documents)
+        for name, documents in documents_by_name.items()
+    }
     parts = tuple(part for part in view.parts if part.segment not in worn)
-    return msgspec.structs.replace(view, parts=(*parts, ViewPart(new.name, pieces)))
+    return msgspec.structs.replace(view, parts=(*parts, ViewPart(segment.name, pieces)))
 
 
-def _counting(piece: CollectionPiece, documents: Sequence[range]) -> CollectionPiece:
-    """A piece of which these documents count, and no others."""
+def _select_documents(piece: CollectionPiece, documents: Sequence[range]) -> CollectionPiece:
+    """Return a piece that includes only these documents."""
     dead = bytearray(((1 << piece.slots) - 1).to_bytes(-(-piece.slots // 8), "little"))
     for slots in documents:
         for slot in slots:
@@ -254,21 +282,22 @@ def _counting(piece: CollectionPiece, documents: Sequence[range]) -> CollectionP
     return msgspec.structs.replace(piece, documents=len(documents), chunks=chunks, dead=bits)
 
 
-def _replace(kept: Views, path: Path, before: IndexView, view: IndexView) -> bool:
-    """Put a view in the place of an equal one, unless that is being read, or is another one or
-    gone by now. Its age stays.
+def _replace_view(revision_views: Views, path: Path, old: IndexView, view: IndexView) -> bool:
+    """Replace a view by an equal one with the same age, and return whether it was replaced.
+
+    The view stays if it is being read, or if it changed or was removed in the meantime.
     """
-    with kept.temporary_folder() as folder, contextlib.suppress(Busy, FileNotFoundError):
-        seal_view(folder, view, kept.segments.root)
+    with revision_views.temporary_folder() as folder, contextlib.suppress(Busy, FileNotFoundError):
+        seal_view(folder, view, revision_views.segments.root)
         ages = {name: (path / name).stat() for name in ("", views.VIEW_FILE)}
         for name, age in ages.items():
             os.utime(folder / name, ns=(age.st_atime_ns, age.st_mtime_ns))
-        seal.require_verification(folder)  # it notes the files' times
-        return kept.swap_view(folder, path, unless=lambda: not _is(path, before))
+        seal.require_verification(folder)  # because the record has the times of the files
+        return revision_views.swap_view(folder, path, unless=lambda: not _is_same_view(path, old))
     return False
 
 
-def _is(path: Path, view: IndexView) -> bool:
+def _is_same_view(path: Path, view: IndexView) -> bool:
     with contextlib.suppress(IndexFailed):
         return views.read_view(path) == view
     return False

@@ -1,13 +1,14 @@
-"""A view: which documents of which segments one place holds, and whether it can be trusted.
+"""A view: which documents of which segments an index has, and whether the index can be trusted.
 
-    <views>/<name>/view        collections, segments with the slots that do not count, totals
+    <views>/<name>/view        collections, segments with their dead slots, totals
     <views>/<name>/seal.json   see `seal`
 
-Segments lie two folders above, in `segments/`; many views share one. Every document of a place is
-alive in exactly one of them. A view of a million chunks has 125 kB for each segment with dead ones.
+The segments are two folders above, in `segments/`, and many views share one. Every document of an
+index is alive in exactly one of its segments. A view of a million chunks has 125 kB for each
+segment with dead slots.
 
-A view is trusted by its format and by the seals of it and its segments. A checkout checks indexes
-that are there, and loads no more than this needs.
+A view is trusted if its format is the current one and its seal and the seals of its segments
+verify. A checkout checks existing indexes, and loads only the modules that this check needs.
 """
 
 from __future__ import annotations
@@ -32,50 +33,56 @@ _ALIVE = bytes.maketrans(b"01", b"\1\0")
 
 
 class IndexedCollection(Record, frozen=True):
-    """A collection in a view, with what ranking counts of it: `documents`, `chunks`, and their
-    `tokens` together.
-    """
+    """A collection in a view, with the totals that ranking needs."""
 
     collection: Collection
     documents: int = 0
     chunks: int = 0
     tokens: int = 0
+    """Number of tokens of all chunks together."""
 
 
 class CollectionPiece(Record, frozen=True):
-    """What a view counts of one collection in one segment.
-
-    `id`: the collection's number there. Of its `slots`, those with a bit in `dead` (the lowest
-    first; empty: none) do not count; the others are the `chunks` of `documents`.
-    """
+    """The part of one collection in one segment that a view includes."""
 
     id: int
+    """The number of the collection in the segment."""
+
     slots: int
+    """The number of slots of the collection in the segment."""
+
     documents: int
     chunks: int
     dead: bytes = b""
+    """A bit for each slot, the lowest bit first. A slot with its bit set is not part of the view.
+    Empty if the view includes all slots.
+    """
 
     def is_alive(self, slot: int) -> bool:
         return not self.dead or not self.dead[slot >> 3] >> (slot & 7) & 1
 
     def list_alive_slots(self) -> bytes:
-        """Return a byte for each slot, 1 if it counts; empty if all count."""
+        """Return a byte for each slot, 1 if the view includes it; empty if the view includes all
+        slots.
+        """
         if not self.dead:
             return b""
         bits = f"{int.from_bytes(self.dead, 'little'):0{self.slots}b}"
         return bits[::-1].encode().translate(_ALIVE)
 
     def mark_dead(self, slots: Iterable[int]) -> CollectionPiece:
-        """Without a document, which has these slots."""
-        dead, gone = bytearray(self.dead or bytes(-(-self.slots // 8))), 0
+        """Return the piece without the document in these slots."""
+        dead, removed = bytearray(self.dead or bytes(-(-self.slots // 8))), 0
         for slot in slots:
             dead[slot >> 3] |= 1 << (slot & 7)
-            gone += 1
-        return msgspec.structs.replace(self, documents=self.documents - 1, chunks=self.chunks - gone, dead=bytes(dead))
+            removed += 1
+        return msgspec.structs.replace(
+            self, documents=self.documents - 1, chunks=self.chunks - removed, dead=bytes(dead)
+        )
 
 
 class ViewPart(Record, frozen=True):
-    """A segment by name, and its pieces by collection."""
+    """A segment of a view by name, and its pieces by collection."""
 
     segment: str
     pieces: dict[str, CollectionPiece]
@@ -86,30 +93,39 @@ class ViewPart(Record, frozen=True):
 
 
 class IndexView(Record, frozen=True):
-    """`revision`: where it stands, apart from its `touched` documents, which may differ from it.
-
-    `unembedded`: why collections have only stand-ins for vectors: their service did not answer
-    when they were indexed. `given_vectors`: some cannot be made again from their texts; no other
-    view is derived from it. `unsynced`: segments that no other view has, and that a power cut may
-    take.
-    """
+    """The contents of a view."""
 
     revision: str = ""
+    """The revision of the documents, except those in `touched`."""
+
     collections: Mapping[str, IndexedCollection] = {}
     parts: tuple[ViewPart, ...] = ()
     unembedded: Mapping[str, str] = {}
+    """Reasons by collection why it has only placeholders for vectors: its service did not answer
+    when it was indexed.
+    """
+
     given_vectors: bool = False
+    """True if some vectors cannot be computed again from their texts. Then no other view is derived
+    from this one.
+    """
+
     touched: tuple[tuple[str, str], ...] = ()
+    """Documents that may differ from `revision`."""
+
     unsynced: tuple[str, ...] = ()
+    """Segments that no other view uses, and that a power cut may destroy."""
 
     def count_totals(self) -> tuple[int, int]:
-        """Numbers of documents and of chunks."""
-        held = self.collections.values()
-        return sum(each.documents for each in held), sum(each.chunks for each in held)
+        """Return the numbers of documents and of chunks."""
+        collections = self.collections.values()
+        return sum(collection.documents for collection in collections), sum(
+            collection.chunks for collection in collections
+        )
 
 
 def read_view(folder: Path) -> IndexView:
-    """Raises `IndexFailed`."""
+    """Read the view in a folder. Raises `IndexFailed`."""
     try:
         if folder in seal.MEMORY_FOLDERS:
             from vmrag_link.index import storage
@@ -117,7 +133,7 @@ def read_view(folder: Path) -> IndexView:
             return msgspec.msgpack.decode(storage.read_file(folder / VIEW_FILE), type=IndexView)
         return msgspec.msgpack.decode((folder / VIEW_FILE).read_bytes(), type=IndexView)
     except (FileNotFoundError, NotADirectoryError) as error:
-        raise unusable(folder, "it is not there") from error
+        raise unusable(folder, "it does not exist") from error
     except (UnicodeDecodeError, msgspec.DecodeError) as error:
         raise unusable(folder, f"{VIEW_FILE} cannot be read ({error})") from error
 
@@ -134,14 +150,14 @@ def drop_collections(view: IndexView, names: AbstractSet[str]) -> IndexView:
         view,
         collections={name: held for name, held in view.collections.items() if name not in names},
         parts=tuple(parts),
-        unembedded={name: why for name, why in view.unembedded.items() if name not in names},
+        unembedded={name: reason for name, reason in view.unembedded.items() if name not in names},
     )
 
 
 def join_views(views: Sequence[IndexView]) -> IndexView:
-    """Return several views as one, which is where the first is.
+    """Return several views as one, with the revision of the first view.
 
-    If two have a collection of one name, that of the later one hides the other.
+    If two views have a collection of the same name, the later view wins.
     """
     if len(views) == 1:
         return views[0]
@@ -152,144 +168,150 @@ def join_views(views: Sequence[IndexView]) -> IndexView:
         views[0],
         collections={name: collection for view in views for name, collection in view.collections.items()},
         parts=tuple(part for view in views for part in view.parts),
-        unembedded={name: why for view in views for name, why in view.unembedded.items()},
+        unembedded={name: reason for view in views for name, reason in view.unembedded.items()},
     )
 
 
 def read_unembedded(folder: Path) -> Mapping[str, str]:
-    """As `IndexView.unembedded`. Raises `IndexFailed`."""
+    """Return `IndexView.unembedded` of the view in a folder. Raises `IndexFailed`."""
     return read_view(folder).unembedded
 
 
 def has_given_vectors(folder: Path) -> bool:
-    """Whether an index exists and holds vectors that cannot be made again from its texts."""
-    with contextlib.suppress(IndexFailed):  # else it will be made again, from texts
+    """Return whether an index exists and has vectors that cannot be computed again from its
+    texts.
+    """
+    with contextlib.suppress(IndexFailed):  # an unreadable index is built again, from texts
         return read_view(folder).given_vectors
     return False
 
 
 def encode_view(view: IndexView) -> bytes:
-    """The content of its `FILE`."""
+    """Return the content of the file `VIEW_FILE`."""
     return msgspec.msgpack.encode(view)
 
 
 def indexes_equally(one: Collection, other: Collection) -> bool:
-    """Whether the same documents give the same index under both definitions."""
+    """Return whether the same documents give the same index under both definitions."""
 
-    def decisive(each: Collection) -> tuple[Any, ...]:
-        model = (each.embedding_function, each.embedding_model, each.embedding_dimensions)
-        return (*model, each.distance, each.chunking)
+    def decisive(collection: Collection) -> tuple[Any, ...]:
+        model = (collection.embedding_function, collection.embedding_model, collection.embedding_dimensions)
+        return (*model, collection.distance, collection.chunking)
 
     return decisive(one) == decisive(other)
 
 
 FORMAT = "7"
-"""Rises with every change of what lies in an index directory, of how texts are cut, and of a model
-that takes a former one's place (`embedding.successors`).
+"""The format of index folders. Increase it with every change of the files of an index, of how texts
+are cut, and of a model that replaces another one.
 
-Where answers change with it, `retrieval.fusion.VERSION` rises, too.
+If the change affects answers, also increase `retrieval.fusion.VERSION`.
 """
 
 
 def directory_suffix(**decisive: object) -> str:
-    """Eight hex digits of what decides a directory besides a revision's own rows: the format, and
-    `decisive` values.
+    """Return eight hex digits for the format and other `decisive` values.
 
-    The rows name models, chunking and distances. A checksum suffices for the few possible values,
-    and saves every checkout from loading cryptography.
+    The documents name their models, chunk sizes and distances, so these are not included. A CRC is
+    enough for the few possible values, and no checkout has to load a cryptographic module.
     """
     return f"{zlib.crc32(encode_canonical_json({'format': FORMAT, **decisive}).encode()):08x}"
 
 
 SUFFIX = directory_suffix()
-"""Of the directories of indexes."""
+"""Suffix of the names of index folders."""
 
 
 def segments_folder(view: Path) -> Path:
-    """The folder of the segments that a view counts."""
+    """Return the folder of the segments of a view."""
     return view.parent.parent / "segments"
 
 
 def find_index_problem(folder: Path, *, revision: str) -> str:
-    """Why a view must not be served; empty if it and its segments verify.
+    """Return why a view must not be used; empty if it and its segments verify.
 
-    Reads a few small files, and contents of segments only where `seal` says that this is due.
+    This reads a few small files, and the contents of segments only if `seal` requires it.
     """
     if folder in seal.MEMORY_FOLDERS:
         return ""
-    view, problem = _view(folder, revision)
+    view, problem = _verify_view(folder, revision)
     if view is None:
         return problem
-    return next(iter(_problems(folder, view, seal.find_seal_problem).values()), "")
+    return next(iter(_find_segment_problems(folder, view, seal.find_seal_problem).values()), "")
 
 
 def find_view_problem(folder: Path, *, revision: str) -> str:
-    """As `problem_of`, of the view alone."""
-    return _view(folder, revision)[1]
+    """Return why a view must not be used, without checking its segments; empty if it verifies."""
+    return _verify_view(folder, revision)[1]
 
 
-def _view(folder: Path, revision: str) -> tuple[IndexView | None, str]:
-    """The view, if it is as it was sealed, or what is wrong with it."""
-    sealed, problem = _sealed(folder, revision)
+def _verify_view(folder: Path, revision: str) -> tuple[IndexView | None, str]:
+    """Return the view if it matches its seal, or else the problem."""
+    sealed, problem = _read_sealed(folder, revision)
     if problem or (problem := seal.find_seal_problem(folder)):
         return None, problem
     try:
         view = read_view(folder)
     except IndexFailed as error:  # it is being removed
         return None, error.message.rstrip(".")
-    if {part.segment for part in view.parts} != sealed.keys():  # which no checksum covers
-        return None, f"{seal.SEAL} names other segments than it counts"
+    if {part.segment for part in view.parts} != sealed.keys():  # no checksum covers this
+        return None, f"{seal.SEAL} lists other segments than the view uses"
     return view, ""
 
 
-def _sealed(folder: Path, revision: str) -> tuple[Mapping[str, int], str]:
-    """The segments that a view's seal names, or what is wrong with it."""
+def _read_sealed(folder: Path, revision: str) -> tuple[Mapping[str, int], str]:
+    """Return the segments in the seal of a view, or else the problem of the seal."""
     if not folder.is_dir():
-        return {}, "it is not there"
+        return {}, "it does not exist"
     try:
-        found = seal.read_seal(folder)
+        index_seal = seal.read_seal(folder)
     except FileNotFoundError:
         return {}, "it was never finished" if folder.is_dir() else "it is being removed"
     except (IsADirectoryError, UnicodeDecodeError, msgspec.DecodeError) as error:
         return {}, f"{seal.SEAL} cannot be read ({error})"
-    wanted = (found.format, found.revision) == (FORMAT, revision)
-    return found.segments, "" if wanted else f"it was sealed as revision {found.revision} in format {found.format}"
+    matches = (index_seal.format, index_seal.revision) == (FORMAT, revision)
+    return (
+        index_seal.segments,
+        "" if matches else f"it was sealed as revision {index_seal.revision} in format {index_seal.format}",
+    )
 
 
 def find_damaged_segments(folder: Path) -> dict[str, str]:
-    """What is wrong with the segments that a view counts, by name. Raises `IndexFailed`."""
-    return _problems(folder, read_view(folder), seal.find_seal_problem)
+    """Return the problem of each damaged segment of a view by name. Raises `IndexFailed`."""
+    return _find_segment_problems(folder, read_view(folder), seal.find_seal_problem)
 
 
-def find_mismatch(folder: Path, looked: dict[str, str] | None = None) -> str:
-    """Why a view that has a seal must not be served, with every byte of its segments read.
+def find_mismatch(folder: Path, checked: dict[str, str] | None = None) -> str:
+    """Read every byte of a sealed view and its segments, and return why it must not be used.
 
-    `looked`: what is known of segments by now, and found here, by name.
+    `checked`: the problems of segments that were checked before, by name (empty: no problem). The
+    segments of this view are added.
     """
-    known = {} if looked is None else looked
+    problems = {} if checked is None else checked
 
-    def look(segment: Path) -> str:
-        if segment.name not in known:
-            known[segment.name] = seal.find_mismatch(segment)
-        return known[segment.name]
+    def check(segment: Path) -> str:
+        if segment.name not in problems:
+            problems[segment.name] = seal.find_mismatch(segment)
+        return problems[segment.name]
 
     if problem := seal.find_mismatch(folder):
         return problem
     try:
-        return next(iter(_problems(folder, read_view(folder), look).values()), "")
+        return next(iter(_find_segment_problems(folder, read_view(folder), check).values()), "")
     except IndexFailed as error:
         return error.message.rstrip(".")
 
 
 def require_verification(folder: Path) -> None:
-    """Look at every byte of a view before it is served, from now on."""
+    """Require that every byte of a view and its segments is verified before they are used again."""
     seal.require_verification(folder)
     with contextlib.suppress(OSError, UnicodeDecodeError, msgspec.DecodeError):
         for name in seal.read_seal(folder).segments:
             seal.require_verification(segments_folder(folder) / name)
 
 
-def _problems(folder: Path, view: IndexView, look: Callable[[Path], str]) -> dict[str, str]:
+def _find_segment_problems(folder: Path, view: IndexView, check: Callable[[Path], str]) -> dict[str, str]:
+    """Return the problem of each damaged segment of a view by name."""
     root = segments_folder(folder)
-    problems = {part.segment: look(root / part.segment) for part in view.parts}
+    problems = {part.segment: check(root / part.segment) for part in view.parts}
     return {name: problem for name, problem in problems.items() if problem}

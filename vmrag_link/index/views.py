@@ -1,9 +1,9 @@
-"""The views of revisions, shared by all work trees, and the segments that views share.
+"""The views of revisions, which all work trees share, and the segments that views share.
 
     views/<revision>-<format>/
-    segments/<random>-<format>/     segments.lock beside them
+    segments/<random>-<format>/     with `segments.lock` next to the folder
 
-What is in one: `view`, `segment`. How they are made, read and removed: `directories`.
+`view` and `segment` describe the contents, and `directories` how they are built, read and removed.
 """
 
 from __future__ import annotations
@@ -25,22 +25,22 @@ from vmrag_link.index.view import SUFFIX, find_index_problem
 from vmrag_link.models import Record
 
 MOST_SPARE = 100
-"""Views that no work tree is bound to: each is looked at after each sync."""
+"""Maximum number of views that no work tree uses. Each of them is checked after each sync."""
 
 
 OTHER_FORMAT_SECONDS = 14 * 86_400
-"""How long views and segments of other formats stay after their last use."""
+"""How long views and segments of other formats are kept after their last use."""
 
 
 class RevisionView(Record, frozen=True):
-    """One view on the disk, verified or not."""
+    """A view of a revision, verified or not."""
 
     path: Path
     revision: str
 
 
 class Segments(Directories):
-    """The folder of all segments that some views share."""
+    """The folder of all segments that views share."""
 
     def __init__(self, root: Path) -> None:
         super().__init__(root, kind="segment")
@@ -49,7 +49,10 @@ class Segments(Directories):
         return self.root / f"{os.urandom(8).hex()}-{SUFFIX}"
 
     def publish(self, built: Path, *, durable: bool = True) -> str:
-        """Give a finished segment a name, and return it. `durable`: it survives a power cut."""
+        """Give a finished segment its final name, and return the name.
+
+        `durable`: the segment survives a power cut.
+        """
         path = self._new_path()
         if durable:
             seal.sync_folder(built)
@@ -60,51 +63,56 @@ class Segments(Directories):
 
     @contextlib.contextmanager
     def pause_collection(self) -> Iterator[None]:
-        """Hold off `collect` while a view is derived, from before its base is read until it lies
-        where `collect` looks.
+        """Keep `collect_garbage` from removing segments while a view is derived.
+
+        Hold it from before the base is read until the view is in a folder that `collect_garbage`
+        reads.
         """
         with locks.hold_shared(lock_path(self.root), purpose="build an index", timeout=READ_TIMEOUT):
             yield
 
     def collect_garbage(self, roots: Collection[Path]) -> list[Path]:
-        """Remove the segments that no view below `roots` counts, unless a view is being derived.
+        """Remove the segments that no view below `roots` uses, and return them.
 
-        Returns what was removed. Readers hold their view, and a view that is being read stays.
+        Nothing is removed while a view is derived. A view that is being read is not removed, so its
+        segments stay.
         """
         if not self.list_spare(roots):
             return []
         try:
             with locks.hold_exclusive(lock_path(self.root), purpose="remove segments", timeout=0):
-                gone = self.list_spare(roots)
-                for path in gone:
+                spare = self.list_spare(roots)
+                for path in spare:
                     self.remove_segment(path)
-                return gone
+                return spare
         except Busy:
             return []
 
     def remove_segment(self, path: Path) -> None:
-        """Remove a segment that no view counts."""
+        """Remove a segment that no view uses."""
         with self.trash_folder() as trash, contextlib.suppress(FileNotFoundError):
             path.rename(trash)
 
     def list_spare(self, roots: Collection[Path], *, without: Collection[Path] = ()) -> list[Path]:
-        """What `collect` would remove, if these views went, too."""
-        there = [path for path in self.list_newest_first() if not _of_other_format(path)]
-        # Those without a name, too: a view lies there until its maker gives it one.
-        found = [view for root in roots if there for view in _list_folders(root) if view not in without]
-        named = {name for view in found for name in list_segments(view)}
-        spare = [path for path in there if path.name not in named]
-        # Their seals say it quickly; what no checksum covers is not enough to remove something for.
-        counted = {part.segment for view in found if spare for part in _read_parts(view)}
-        return [path for path in spare if path.name not in counted]
+        """Return the segments that `collect_garbage` would remove if the views `without` were
+        removed.
+        """
+        segments = [path for path in self.list_newest_first() if not _is_kept_for_other_version(path)]
+        # This includes unfinished views: a view has a temporary name until it is published.
+        view_folders = [view for root in roots if segments for view in _list_folders(root) if view not in without]
+        sealed = {name for view in view_folders for name in list_segments(view)}
+        spare = [path for path in segments if path.name not in sealed]
+        # The seals are quick to read, but no checksum covers their lists. So the views decide.
+        used = {part.segment for view in view_folders if spare for part in _read_parts(view)}
+        return [path for path in spare if path.name not in used]
 
 
 class MemorySegments(Segments):
-    """Segments that this process keeps in memory, beside those on the disk."""
+    """Segments that this process keeps in memory, in addition to those on the disk."""
 
     @contextlib.contextmanager
     def pause_collection(self) -> Iterator[None]:
-        """Hold off other threads of this process: no other process sees these segments."""
+        """Block other threads of this process. No other process sees these segments."""
         from vmrag_link.index import storage
 
         with storage.MAKING_LOCK:
@@ -117,7 +125,7 @@ class MemorySegments(Segments):
             yield folder
 
     def publish(self, built: Path, *, durable: bool = True) -> str:
-        """Give a finished segment a name, and return it."""
+        """Give a finished segment its final name, and return the name."""
         del durable
         from vmrag_link.index import storage
 
@@ -140,11 +148,11 @@ class Views(Directories):
         return self.root / f"{revision}-{SUFFIX}"
 
     def find_problem(self, revision: str) -> str:
-        """Why there is no usable view of the revision; empty when there is one."""
+        """Return why there is no usable view of the revision; empty if there is one."""
         return find_index_problem(self.view_path(revision), revision=revision)
 
     def list_views(self) -> list[RevisionView]:
-        """Every view of this format; the most recently bound or built first."""
+        """Return all views of the current format. The most recently used or built is first."""
         ending = f"-{SUFFIX}"
         names = (
             (path, path.name.removesuffix(ending)) for path in self.list_newest_first() if path.name.endswith(ending)
@@ -152,15 +160,19 @@ class Views(Directories):
         return [RevisionView(path, revision) for path, revision in names]
 
     def publish(self, built: Path, revision: str) -> Path:
-        """Give a sealed index its name. A usable one of that name is success, too."""
+        """Give a sealed view its final name, unless a usable view of the revision exists. Return
+        its path.
+        """
         target = self.view_path(revision)
         seal.sync_folder(built)
         self.move_into_place(built, target, problem=lambda: self.find_problem(revision))
         return target
 
     def swap_view(self, built: Path, path: Path, *, unless: Callable[[], bool]) -> bool:
-        """Put a sealed view in the place of one that nobody reads, `unless` something is so by
-        then; returns whether it was done. Raises `Busy`.
+        """Replace a view by a sealed one, and return whether it was replaced.
+
+        Nothing is replaced if `unless` returns True once the lock is held. Raises `Busy` if another
+        process reads the view.
         """
         seal.sync_folder(built)
         with self.trash_folder() as trash:
@@ -173,8 +185,9 @@ class Views(Directories):
         return True
 
     def replace_view(self, built: Path, revision: str, *, timeout: float) -> Path:
-        """Replace an index by a sealed one once nobody reads it. Raises `Busy`; then nothing has
-        changed.
+        """Replace the view of a revision by a sealed one once no process reads it. Return its path.
+
+        Raises `Busy` after `timeout` seconds. Then the old view is unchanged.
         """
         target = self.view_path(revision)
         seal.sync_folder(built)
@@ -187,34 +200,38 @@ class Views(Directories):
                 paths.sync_to_disk(self.root)
             except Busy as error:
                 raise Busy(
-                    f"The index of {revision[:7]} cannot be replaced now: another process reads it.",
-                    hint="Run 'vmrag sync --rebuild' again when that has finished.",
+                    f"cannot replace the index of revision {revision[:7]}: another process reads it.",
+                    hint="Run 'vmrag sync --rebuild' again when the other process has finished.",
                     path=str(target),
                     **{key: value for key, value in error.details.items() if key != "path"},
                 ) from None
         return target
 
     def list_spare(self, *, bound: Collection[Path], keep_bytes: int) -> list[Path]:
-        """The views that `evict` would remove: but for the bound ones, the latest whose segments
-        together take so many bytes beside theirs stay, `MOST_SPARE` at most.
+        """Return the views that `evict_spare` would remove.
+
+        `bound` views are kept. So are the most recently used ones, at most `MOST_SPARE`, whose
+        segments take at most `keep_bytes` in addition to those of the bound views.
         """
-        counted = {name for path in bound for name in list_segments(path)}
-        spare, kept, taken = [], 0, 0
+        kept_segments = {name for path in bound for name in list_segments(path)}
+        spare, kept, kept_bytes = [], 0, 0
         for path in self.list_newest_first():
-            if path in bound or _of_other_format(path):
+            if path in bound or _is_kept_for_other_version(path):
                 continue
-            more = {name: size for name, size in list_segments(path).items() if name not in counted}
-            if kept == MOST_SPARE or taken + sum(more.values()) > keep_bytes:
+            more = {name: size for name, size in list_segments(path).items() if name not in kept_segments}
+            if kept == MOST_SPARE or kept_bytes + sum(more.values()) > keep_bytes:
                 spare.append(path)
             else:
-                counted |= more.keys()
+                kept_segments |= more.keys()
                 kept += 1
-                taken += sum(more.values())
+                kept_bytes += sum(more.values())
         return spare
 
     def evict_spare(self, *, bound: Callable[[], Collection[Path]], keep_bytes: int) -> list[Path]:
-        """`bound` is called again under each view's lock, which a process holds while it binds
-        one.
+        """Remove the views of `list_spare`, and return them.
+
+        `bound` is called again under the lock of each view, because a process holds this lock while
+        it binds a view.
         """
         return [
             path
@@ -224,10 +241,10 @@ class Views(Directories):
 
 
 class MemoryViews(Views):
-    """Views that this process keeps in memory, beside those on the disk.
+    """Views that this process keeps in memory, in addition to those on the disk.
 
-    A view on the disk can be the base of one in memory. Other processes can remove that base: a
-    reader that misses a segment looks again.
+    A view on the disk can be the base of a view in memory. Another process may remove that base, so
+    a reader that misses a segment opens the view again.
     """
 
     @property
@@ -247,13 +264,13 @@ class MemoryViews(Views):
             yield folder
 
     def publish(self, built: Path, revision: str) -> Path:
-        """Give a finished view its name."""
+        """Give a finished view its final name."""
         target = self.view_path(revision)
         self.move_into_place(built, target, problem=lambda: "")
         return target
 
     def move_into_place(self, built: Path, target: Path, *, problem: Callable[[], str]) -> None:
-        """Give a finished view its name, and remove the others without a reader."""
+        """Rename a finished view, and remove the other views in memory that no block reads."""
         del problem
         from vmrag_link.index import storage
 
@@ -265,6 +282,7 @@ class MemoryViews(Views):
 
 @contextlib.contextmanager
 def temporary_memory_folder(root: Path) -> Iterator[Path]:
+    """Yield a new folder in memory. It is removed at the end of the block unless it was renamed."""
     from vmrag_link.index import storage
 
     folder = root / f"{BUILDING_PREFIX}{os.urandom(6).hex()}"
@@ -273,19 +291,17 @@ def temporary_memory_folder(root: Path) -> Iterator[Path]:
         yield folder
     finally:
         storage.remove_memory_folder(folder)
-        _forget_segments(root.with_name("segments"))
+        _remove_unused_segments(root.with_name("segments"))
 
 
-def _forget_segments(root: Path) -> None:
-    """Remove the segments from memory that no view in memory counts."""
+def _remove_unused_segments(root: Path) -> None:
+    """Remove the segments from memory that no view in memory uses."""
     from vmrag_link.index import storage
 
     with storage.MAKING_LOCK:
-        counted = {
-            part.segment for folder in seal.MEMORY_FOLDERS if folder.parent != root for part in _read_parts(folder)
-        }
+        used = {part.segment for folder in seal.MEMORY_FOLDERS if folder.parent != root for part in _read_parts(folder)}
         for path in storage.list_memory_folders(root):
-            if path.name not in counted and not path.name.startswith(BUILDING_PREFIX):
+            if path.name not in used and not path.name.startswith(BUILDING_PREFIX):
                 storage.remove_memory_folder(path)
 
 
@@ -293,8 +309,11 @@ def _list_folders(root: Path) -> list[Path]:
     return [path for path in root.iterdir() if path.suffix not in (".lock", ".holder")] if root.is_dir() else []
 
 
-def _of_other_format(path: Path) -> bool:
-    """Whether it is another version's of the program, which may still answer from it."""
+def _is_kept_for_other_version(path: Path) -> bool:
+    """Return whether a folder has another format and was used recently.
+
+    Another version of the program may still use it.
+    """
     if path.name.endswith(f"-{SUFFIX}"):
         return False
     with contextlib.suppress(OSError):
@@ -309,7 +328,7 @@ def _read_parts(view: Path) -> Sequence[views.ViewPart]:
 
 
 def list_segments(view: Path) -> Mapping[str, int]:
-    """The segments that a view counts, with their bytes; none of one that cannot be read."""
+    """Return the segments of a view with their bytes; empty if the view cannot be read."""
     with contextlib.suppress(OSError, UnicodeDecodeError, msgspec.DecodeError):
         return seal.read_seal(view).segments
     return {}

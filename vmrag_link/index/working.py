@@ -1,13 +1,16 @@
-"""The working copy: the index of a KB branch's uncommitted documents.
+"""The working copy: the index of the uncommitted documents of a KB branch.
 
-<git common dir>/vmrag/uncommitted/<key>/      a view, + <key>.lock; <key>.writing while somebody
-writes, <key>.behind until it has followed
+    <git common dir>/vmrag/uncommitted/<key>/    a view
+    <key>.lock                                   its lock
+    <key>.writing                                exists while a process writes the copy
+    <key>.behind                                 exists until the copy has all documents
 
-It is keyed by (KB branch, base revision, format), and shared like the uncommitted documents
-themselves: their code branch may be checked out in one work tree today and in another one tomorrow.
-A writer holds the lock alone from before the documents are stored until the index has followed;
-readers hold it together. A `writing` mark that nobody's lock stands behind means that a writer was
-killed: the copy is thrown away and made again from the revision's view and the uncommitted rows.
+The key depends on the KB branch, the base revision and the format. Work trees share the copy like
+the uncommitted documents, because a code branch can be checked out in another work tree tomorrow.
+
+A writer holds the lock exclusively from before it stores documents until the index has them, and
+readers share the lock. A `writing` mark without a lock means that a writer was killed. Then the
+copy is deleted and built again from the view of the revision and the uncommitted documents.
 """
 
 from __future__ import annotations
@@ -23,10 +26,14 @@ from vmrag_link.index.directories import remove_path
 from vmrag_link.index.view import SUFFIX, find_index_problem, has_given_vectors
 
 CopyState = Literal["current", "behind", "gone"]
-"""Whether a copy holds all documents that are stored, not yet some, or nothing that can be used."""
+"""The state of a copy: it has all stored documents (`current`), not yet all (`behind`), or is
+unusable (`gone`).
+"""
 
 
 class WorkingCopy:
+    """The working copy of a KB branch on a base revision."""
+
     def __init__(self, root: Path, *, kb_branch: str, base: str, timeout: float) -> None:
         import hashlib
 
@@ -45,110 +52,113 @@ class WorkingCopy:
         return self.path.with_name(self.path.name + ".writing")
 
     @property
-    def _behind(self) -> Path:
+    def _behind_mark(self) -> Path:
         return self.path.with_name(self.path.name + ".behind")
 
     def find_problem(self) -> str:
-        """Why the copy must not be read; empty if it may, for as long as the lock is held."""
-        if self._behind.exists():
-            return "documents were stored that it does not hold yet"
+        """Return why the copy must not be read; empty if it may be read while the lock is held."""
+        if self._behind_mark.exists():
+            return "it does not have all stored documents yet"
         return self.find_damage()
 
     @property
     def holds_given_vectors(self) -> bool:
-        """Whether it has vectors that clients gave. Then it is read even if nothing is uncommitted,
-        and no revision's view is derived from it.
+        """True if the copy has vectors that clients gave.
+
+        Then it is read even if nothing is uncommitted, and no view of a revision is derived from
+        it.
         """
         return has_given_vectors(self.path)
 
     @property
     def is_unfinished(self) -> bool:
-        """Whether a writer did not come to its end, or left it to the next reader."""
-        return self._behind.exists() or self._mark.exists()
+        """True if a writer was interrupted, or left work to the next reader."""
+        return self._behind_mark.exists() or self._mark.exists()
 
     def find_damage(self) -> str:
-        """Why it cannot be gone on from."""
+        """Return why the copy cannot be updated; empty if it can."""
         if self._mark.exists():
             return "its writer was interrupted"
         return find_index_problem(self.path, revision=self.base)
 
     @contextlib.contextmanager
     def lock_for_reading(self) -> Iterator[str]:
-        """Keep the copy unchanged during the block. Yields its `problem`."""
+        """Keep the copy unchanged during the block. Yield the result of `find_problem`."""
         with locks.hold_shared(self._lock, purpose="read uncommitted documents", timeout=self._timeout):
             yield self.find_problem()
 
     @contextlib.contextmanager
     def lock_for_writing(self) -> Iterator[CopyState]:
-        """Hold the copy alone. Yields how it stood; one that is `gone` was removed, if it could not
-        be used, and has to be made.
+        """Hold the copy exclusively. Yield its state before.
 
-        The mark is removed only when the block ends without an error.
+        If the state is `gone`, an unusable copy was deleted, and the block has to build a new one.
+        The mark of the writer stays if the block raises an error.
         """
         with locks.hold_exclusive(self._lock, purpose="write uncommitted documents", timeout=self._timeout):
             usable = not self.find_damage()
             if not usable:
                 self.remove_copy()
-            behind = self._behind.exists()
+            behind = self._behind_mark.exists()
             permissions.make_file(self._mark)
-            # Before any row is read: a writer that stores some from here on puts it there again.
-            self._behind.unlink(missing_ok=True)
+            # Remove the mark before rows are read: a writer that stores more rows sets it again.
+            self._behind_mark.unlink(missing_ok=True)
             yield "gone" if not usable else "behind" if behind else "current"
             self._mark.unlink()
 
     @contextlib.contextmanager
     def defer_update(self) -> Iterator[None]:
-        """Mark the copy as behind while documents are stored that it will follow with the next
-        read.
+        """Mark the copy as behind while the block stores documents. The next read updates the copy.
 
-        Nobody waits: a copy that is being brought on may have read the rows before these, so it is
-        marked again when they are stored.
+        This never waits for the lock. Another process may be updating the copy and may have read
+        the rows before the new ones were stored, so in this case the mark is set again at the end.
         """
-        with contextlib.ExitStack() as held:
-            alone = True
+        with contextlib.ExitStack() as stack:
+            is_locked = True
             try:
-                held.enter_context(locks.hold_exclusive(self._lock, purpose="write uncommitted documents", timeout=0))
+                stack.enter_context(locks.hold_exclusive(self._lock, purpose="write uncommitted documents", timeout=0))
             except Busy:
-                alone = False
-            if self.path.is_dir() or not alone:
-                permissions.make_file(self._behind)
+                is_locked = False
+            if self.path.is_dir() or not is_locked:
+                permissions.make_file(self._behind_mark)
             yield
-            if not alone:
-                permissions.make_file(self._behind)
+            if not is_locked:
+                permissions.make_file(self._behind_mark)
 
-    def rebuild_copy(self, make: Callable[[Path], None]) -> None:
-        """Replace the copy by the result of `make`, or keep it if that fails."""
-        beside = self.path.with_name(f"{self.path.name}.new")
-        lock = beside.with_name(f"{beside.name}.lock")
+    def rebuild_copy(self, build: Callable[[Path], None]) -> None:
+        """Replace the copy by one that `build` creates, or keep the copy if that fails."""
+        temporary = self.path.with_name(f"{self.path.name}.new")
+        lock = temporary.with_name(f"{temporary.name}.lock")
         purpose = "build uncommitted documents again"
         with locks.hold_exclusive(self._lock, purpose=purpose, timeout=self._timeout):
             with locks.hold_exclusive(lock, purpose=purpose, timeout=self._timeout):
-                remove_path(beside)
+                remove_path(temporary)
                 try:
-                    make(beside)
+                    build(temporary)
                     permissions.make_file(self._mark)
                     self.remove_copy()
-                    beside.rename(self.path)
+                    temporary.rename(self.path)
                 finally:
-                    remove_path(beside)
+                    remove_path(temporary)
                     lock.unlink(missing_ok=True)
-            self._behind.unlink(missing_ok=True)
+            self._behind_mark.unlink(missing_ok=True)
             self._mark.unlink()
 
     def remove_copy(self) -> None:
-        """Throw the copy away (call it while holding the lock)."""
+        """Delete the copy. The caller holds the lock."""
         remove_path(self.path)
 
 
 def remove_unused_copies(root: Path, *, needed: Callable[[], Collection[Path]]) -> None:
-    """Remove unused copies that are not needed any more, such as those of committed documents."""
-    there = [path for path in root.iterdir() if path.is_dir()] if root.is_dir() else []
-    if not there:
+    """Remove copies that no process uses and that are no longer needed, such as those of committed
+    documents.
+    """
+    folders = [path for path in root.iterdir() if path.is_dir()] if root.is_dir() else []
+    if not folders:
         return
-    keep = needed()
-    for path in there:
+    needed_paths = needed()
+    for path in folders:
         lock = path.with_name(path.name + ".lock")
-        if path not in keep:
+        if path not in needed_paths:
             with contextlib.suppress(Busy), locks.hold_exclusive(lock, purpose="sweep", timeout=0):
                 remove_path(path)
                 for mark in (".writing", ".behind"):
