@@ -143,12 +143,12 @@ class Both(NamedTuple):
     made: str
     values: dict[str, dict[str, Any]]
 
-    def ours(self, where: filters.Normal | None, where_document: filters.Normal | None) -> set[str]:
+    def ours(self, where: filters.NormalFilter | None, where_document: filters.NormalFilter | None) -> set[str]:
         rows = ChunkFilter(where, where_document).list_rows(self.index, "guide")
         assert rows == sorted(set(rows))
         return {self.names[row] for row in rows}
 
-    def chromas(self, where: filters.Normal | None, where_document: filters.Normal | None) -> set[str]:
+    def chromas(self, where: filters.NormalFilter | None, where_document: filters.NormalFilter | None) -> set[str]:
         return passing(self.store, self.made, where, where_document)
 
 
@@ -199,7 +199,7 @@ def both(tmp_path_factory) -> Iterator[Both]:
         yield Both(index, names, store, made, values)
 
 
-def converted(normal: filters.Normal, values: Mapping[str, Any]) -> filters.Normal:
+def converted(normal: filters.NormalFilter, values: Mapping[str, Any]) -> filters.NormalFilter:
     """The filter as Chroma applies it to these values: numbers take the type of what they are
     compared with.
     """

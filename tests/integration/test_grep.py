@@ -75,7 +75,7 @@ def test_a_very_long_line_is_shown_around_its_match(project):
 @pytest.mark.parametrize("pattern", ["(a", "a{99999999999}", "(" * 5_000 + ")" * 5_000, "(?P<x>"])
 def test_what_is_no_pattern_is_a_mistake_with_a_way_out(project, pattern):
     done = project.vmrag("grep", pattern, code=2)
-    assert "is no regular expression" in done.err
+    assert "invalid regular expression" in done.err
     assert "vmrag grep -F -- " in done.err
 
 

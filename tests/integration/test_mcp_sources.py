@@ -122,7 +122,7 @@ def test_what_code_is_narrowed_to_is_understood_as_people_write_it(tools):
     assert asked(tools, "keys", lang="py") == asked(tools, "keys", lang=["python"]) != []
     assert asked(tools, "keys", kind="Class") == asked(tools, "keys", kind="class") != []
     wrong = tools.error("INVALID_PARAMETER", "chroma_query_documents", query_texts=["x"], lang="pyhton")
-    assert wrong["message"] == "There is no language 'pyhton'. Is it 'python'?"
+    assert wrong["message"] == "unknown language 'pyhton'. Did you mean 'python'?"
 
 
 def test_what_finds_nothing_says_to_what_it_was_narrowed(tools):

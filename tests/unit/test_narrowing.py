@@ -131,15 +131,15 @@ def test_languages_have_other_names(given_name, language):
 
 
 def test_an_unknown_language_or_kind_is_refused_with_the_nearest_and_all_that_there_are():
-    with pytest.raises(UsageInvalid, match=r"There is no language 'pyhton'\. Is it 'python'\?") as language:
+    with pytest.raises(UsageInvalid, match=r"unknown language 'pyhton'\. Did you mean 'python'\?") as language:
         make_narrowing(languages=["pyhton"])
-    assert all(each in language.value.hint for each in ("There are: ", "python", "markdown"))
-    with pytest.raises(UsageInvalid, match=r"There is no kind 'clas'\. Is it 'class'\?") as kind:
+    assert all(each in language.value.hint for each in ("Use one of: ", "python", "markdown"))
+    with pytest.raises(UsageInvalid, match=r"unknown kind 'clas'\. Did you mean 'class'\?") as kind:
         make_narrowing(kinds=["clas"])
     assert "code, document, " in kind.value.hint
     with pytest.raises(UsageInvalid) as typed:
         parse_query("error kind:nonsense")
-    assert typed.value.hint.endswith("(in quotes it is words)")
+    assert typed.value.hint.endswith("(write it in quotes to search for the words)")
 
 
 @pytest.mark.parametrize("field", ["paths", "languages", "symbols", "kinds"])
@@ -153,7 +153,7 @@ def test_no_value_is_empty_or_without_end(field, value):
 def test_a_query_takes_so_many_values_of_a_field():
     many = [f"src/{number}*" for number in range(MOST_VALUES)]
     assert make_narrowing(paths=many * 2).paths == tuple(many)
-    with pytest.raises(UsageInvalid, match="200 values of 'path', not 201"):
+    with pytest.raises(UsageInvalid, match="201 values of 'path', but the maximum is 200"):
         make_narrowing(paths=[*many, "lib"])
 
 

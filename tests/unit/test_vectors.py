@@ -95,11 +95,11 @@ CAPABILITIES = ("sapphire", "turin", "genoa", "ice", "skylake", "haswell", "sve_
 @pytest.fixture(params=["", *CAPABILITIES, "numpy"])
 def kernel(request, monkeypatch) -> Iterator[str]:
     """Compute without the kernels up to this one, or by numpy."""
-    exact_vectors._kernel.cache_clear()
+    exact_vectors._load_kernel.cache_clear()
     if request.param == "numpy":
         monkeypatch.setitem(sys.modules, "simsimd", None)
         yield request.param
-        exact_vectors._kernel.cache_clear()
+        exact_vectors._load_kernel.cache_clear()
         return
     disabled = [
         name
@@ -136,11 +136,11 @@ def test_scores_equal_the_products_of_whole_numbers(tmp_path_factory, data, dime
 
 
 def test_blocks_of_numpy_leave_no_row_out(tmp_path, monkeypatch):
-    exact_vectors._kernel.cache_clear()
+    exact_vectors._load_kernel.cache_clear()
     monkeypatch.setitem(sys.modules, "simsimd", None)
     rows = [signed(number % 127, 1) for number in range(exact_vectors._BLOCK * 2 + 3)]
     scores = written(tmp_path, rows, 2).score_slots(signed(1, 0))
-    exact_vectors._kernel.cache_clear()
+    exact_vectors._load_kernel.cache_clear()
     assert scores.tolist() == [number % 127 for number in range(len(rows))]
 
 

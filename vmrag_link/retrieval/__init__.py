@@ -1,1 +1,3 @@
-"""Reproducible retrieval: equal fingerprints and equal queries give equal answers everywhere."""
+"""Reproducible retrieval: equal fingerprints and equal queries give equal answers on every
+machine.
+"""

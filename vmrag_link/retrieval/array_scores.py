@@ -21,27 +21,31 @@ Numbers = npt.NDArray[np.int64]
 Lengths = npt.NDArray[np.uint32]
 
 _LOCAL = threading.local()
-"""`zeros`: an array that a thread uses again, because the system clears the pages of a new one."""
+"""`zeros`: an array that each thread reuses, because the operating system has to clear the pages of
+a new array.
+"""
 
 
-class _Counts(NamedTuple):
-    """The counts of words in the texts of a piece: numbers of words, slots and frequencies, sorted.
-
-    `names`: how many of these are among declared names, if any are.
-    """
+class _WordCounts(NamedTuple):
+    """The counts of words in the texts of a piece, sorted by word and slot."""
 
     words: Numbers
+    """Numbers of words."""
+
     slots: Numbers
     frequencies: Floats
     names: Floats | None = None
+    """How many of the frequencies are among declared names, if any are."""
 
-    def select(self, places: npt.NDArray[Any]) -> _Counts:
+    def select(self, positions: npt.NDArray[Any]) -> _WordCounts:
         """Return the counts at these positions."""
-        names = None if self.names is None else self.names[places]
-        return _Counts(self.words[places], self.slots[places], self.frequencies[places], names)
+        names = None if self.names is None else self.names[positions]
+        return _WordCounts(self.words[positions], self.slots[positions], self.frequencies[positions], names)
 
     def score_texts(self, factors: Sequence[tuple[float, float, float]], tokens: Lengths) -> Floats:
-        """Return what each word adds to the score of a text, which has so many tokens."""
+        """Return what each word adds to the score of its text. `tokens`: the lengths of all
+        texts.
+        """
         gains = np.array([gain for gain, _, _ in factors])[self.words]
         _, base, slope = factors[0]
         norms = base + slope * tokens[self.slots].astype(np.float64)
@@ -53,15 +57,15 @@ class _Counts(NamedTuple):
 
 
 class _Sums(NamedTuple):
-    """Scores of texts by slot, ascending."""
+    """Scores of texts by slot, in ascending order."""
 
     slots: Numbers
     scores: Floats
 
     def scores_at(self, slots: Numbers) -> Floats:
         """Return the scores of these slots; 0 for a text without a word."""
-        places = np.minimum(np.searchsorted(self.slots, slots), len(self.slots) - 1)
-        return np.where(self.slots[places] == slots, self.scores[places], 0.0)
+        positions = np.minimum(np.searchsorted(self.slots, slots), len(self.slots) - 1)
+        return np.where(self.slots[positions] == slots, self.scores[positions], 0.0)
 
 
 class _Piece:
@@ -73,7 +77,7 @@ class _Piece:
         words = np.repeat([word for word, _ in lists], lengths)
         slots = np.concatenate([holding.slots for _, holding in lists]).astype(np.int64)
         often = np.concatenate([holding.frequencies for _, holding in lists]).astype(np.float64)
-        counts = _Counts(words, slots, often)
+        counts = _WordCounts(words, slots, often)
         if any(holding.names for _, holding in lists):
             counts = counts._replace(names=often * np.repeat([holding.names for _, holding in lists], lengths))
         if alive := lists[0][1].alive:
@@ -82,10 +86,12 @@ class _Piece:
                 counts = counts.select(counted)
         self.in_chunks = self._add_up_texts(counts)
         words, slots, often, _ = self.in_chunks
-        self.in_documents = self._add_up_texts(_Counts(words, self.firsts(slots), often))
+        self.in_documents = self._add_up_texts(_WordCounts(words, self.find_first_slots(slots), often))
 
-    def _add_up_texts(self, counts: _Counts) -> _Counts:
-        """Add up what several fields of a chunk, or several chunks of a document, hold."""
+    def _add_up_texts(self, counts: _WordCounts) -> _WordCounts:
+        """Add up the counts of a word in several fields of a chunk, or in several chunks of a
+        document.
+        """
         keys = counts.words * len(self.numbers) + counts.slots
         if np.any(keys[1:] < keys[:-1]):
             order = np.argsort(keys, kind="stable")
@@ -96,44 +102,44 @@ class _Piece:
         begins = np.append(0, np.flatnonzero(changes) + 1)
         words, slots, often, names = counts
         sums = None if names is None else np.add.reduceat(names, begins)
-        return _Counts(words[begins], slots[begins], np.add.reduceat(often, begins), sums)
+        return _WordCounts(words[begins], slots[begins], np.add.reduceat(often, begins), sums)
 
-    def firsts(self, slots: Numbers) -> Numbers:
-        firsts: Numbers = slots - self.numbers[slots, NUMBER]
-        return firsts
+    def find_first_slots(self, slots: Numbers) -> Numbers:
+        find_first_slots: Numbers = slots - self.numbers[slots, NUMBER]
+        return find_first_slots
 
-    def add_up(
+    def add_up_scores(
         self,
         of_chunks: Sequence[tuple[float, float, float]],
         of_documents: Sequence[tuple[float, float, float]],
         weight: float,
     ) -> None:
-        """Make the scores. The factors are those of the words (`Corpus.factors`)."""
+        """Compute the scores. The factors are those of the words (`Corpus.compute_factors`)."""
         size = len(self.numbers)
-        zeros: Floats | None = _LOCAL.__dict__.pop("zeros", None)  # an error leaves none behind
+        zeros: Floats | None = _LOCAL.__dict__.pop("zeros", None)  # after an error there is none
         if zeros is None or len(zeros) < size:
             zeros = np.zeros(size)
-        self.chunks = _sum(
+        self.chunks = _sum_by_slot(
             zeros[:size], self.in_chunks.slots, self.in_chunks.score_texts(of_chunks, self.numbers[:, 0])
         )
         scores = self.in_documents.score_texts(of_documents, self.numbers[:, DOCUMENT])
-        self.documents = _sum(zeros[:size], self.in_documents.slots, scores)
+        self.documents = _sum_by_slot(zeros[:size], self.in_documents.slots, scores)
         _LOCAL.zeros = zeros
         slots, scores = self.chunks
-        self.totals = _Sums(slots, scores + weight * self.documents.scores_at(self.firsts(slots)))
+        self.totals = _Sums(slots, scores + weight * self.documents.scores_at(self.find_first_slots(slots)))
 
 
-def _sum(zeros: Floats, slots: Numbers, scores: Floats) -> _Sums:
-    """Return the sum of the scores of each slot. `zeros` are zeros again afterwards."""
+def _sum_by_slot(zeros: Floats, slots: Numbers, scores: Floats) -> _Sums:
+    """Return the sum of the scores of each slot. `zeros` has only zeros again afterwards."""
     np.add.at(zeros, slots, scores)
-    summed = np.flatnonzero(zeros != 0)
-    sums = zeros[summed]
-    zeros[summed] = 0
-    return _Sums(summed, sums)
+    nonzero = np.flatnonzero(zeros != 0)
+    sums = zeros[nonzero]
+    zeros[nonzero] = 0
+    return _Sums(nonzero, sums)
 
 
 class ArrayScores(WordScores):
-    """See `WordScores`."""
+    """Scores by numpy. See `WordScores`."""
 
     def __init__(self, numbers: Mapping[int, Sequence[int]], document_weight: float) -> None:
         super().__init__(numbers, document_weight)
@@ -141,28 +147,30 @@ class ArrayScores(WordScores):
 
     def add_words(self, words: Sequence[Sequence[WordOccurrences]], chunks: Corpus, documents: Corpus) -> None:
         lists: dict[int, list[tuple[int, WordOccurrences]]] = {}
-        for number, holdings in enumerate(words):
-            for holding in holdings:
-                lists.setdefault(holding.piece, []).append((number, holding))
-        pieces = {name: _Piece(self._lengths[name], some) for name, some in lists.items()}
+        for number, occurrences in enumerate(words):
+            for occurrence in occurrences:
+                lists.setdefault(occurrence.piece, []).append((number, occurrence))
+        pieces = {name: _Piece(self._lengths[name], piece_lists) for name, piece_lists in lists.items()}
         self._pieces = {name: piece for name, piece in pieces.items() if len(piece.in_chunks.words)}
         in_chunks, in_documents = np.zeros(len(words), np.int64), np.zeros(len(words), np.int64)
         for piece in self._pieces.values():
             in_chunks += np.bincount(piece.in_chunks.words, minlength=len(words))
             in_documents += np.bincount(piece.in_documents.words, minlength=len(words))
-        of_chunks = [chunks.compute_factors(holding) for holding in in_chunks.tolist()]
-        of_documents = [documents.compute_factors(holding) for holding in in_documents.tolist()]
+        of_chunks = [chunks.compute_factors(count) for count in in_chunks.tolist()]
+        of_documents = [documents.compute_factors(count) for count in in_documents.tolist()]
         for (chunk_gain, _, _), (document_gain, _, _) in zip(of_chunks, of_documents, strict=True):
-            self._most += chunk_gain
-            self._most += self._document_weight * document_gain
+            self._max_score += chunk_gain
+            self._max_score += self._document_weight * document_gain
         for piece in self._pieces.values():
-            piece.add_up(of_chunks, of_documents, self._document_weight)
+            piece.add_up_scores(of_chunks, of_documents, self._document_weight)
 
     def score_row(self, row: int) -> int:
         if (piece := self._pieces.get(row >> SLOT_BITS)) is None:
             return 0
         slots = np.array([row & LAST_SLOT])
-        [score] = piece.chunks.scores_at(slots) + self._document_weight * piece.documents.scores_at(piece.firsts(slots))
+        [score] = piece.chunks.scores_at(slots) + self._document_weight * piece.documents.scores_at(
+            piece.find_first_slots(slots)
+        )
         return round(float(score) * BILLION)
 
     @property
@@ -173,17 +181,17 @@ class ArrayScores(WordScores):
 
     def select_best(self, depth: int, among: Sequence[int] | None = None) -> dict[int, int]:
         rows, totals = [np.empty(0, np.int64)], [np.empty(0)]
-        given = None if among is None else np.array(among, dtype=np.int64)
+        allowed = None if among is None else np.array(among, dtype=np.int64)
         for name, piece in self._pieces.items():
             slots, scores = piece.totals
-            if given is not None:
-                chosen = np.isin(slots, given[given >> SLOT_BITS == name] & LAST_SLOT)
-                slots, scores = slots[chosen], scores[chosen]
+            if allowed is not None:
+                is_allowed = np.isin(slots, allowed[allowed >> SLOT_BITS == name] & LAST_SLOT)
+                slots, scores = slots[is_allowed], scores[is_allowed]
             rows.append(slots | (name << SLOT_BITS))
             totals.append(scores)
         all_rows, all_scores = np.concatenate(rows), np.concatenate(totals)
         if len(all_scores) > depth:
-            place = len(all_scores) - depth
-            best = all_scores >= np.partition(all_scores, place)[place] - 1 / BILLION
+            position = len(all_scores) - depth
+            best = all_scores >= np.partition(all_scores, position)[position] - 1 / BILLION
             all_rows, all_scores = all_rows[best], all_scores[best]
         return {row: round(score * BILLION) for row, score in zip(all_rows.tolist(), all_scores.tolist(), strict=True)}

@@ -1,16 +1,17 @@
-"""BM25 of chunks by their own words and by those of their documents.
+"""BM25 of chunks by their own words and by the words of their documents.
 
-`bm25(chunk) + document_weight * bm25(document)`: a piece of 500 characters has lost the topic of
-its page, and the document's part gives it back. A document has the words and the length of its
-chunks together. Each collection is a corpus of its own, so that a change in another one reorders
-nothing. The formula for chunks is that of SQLite's `bm25()` with another weight of words (see
+The score is `bm25(chunk) + document_weight * bm25(document)`. A piece of 500 characters lacks the
+topic of its page, and the document adds it. A document has the words and the length of all its
+chunks. Each collection is a separate corpus, so a change in one collection does not reorder
+another. The formula for chunks is that of SQLite's `bm25()` with another weight of words (see
 `Corpus.idf`).
 
 A chunk of code has two fields (BM25F: Robertson, Zaragoza and Taylor, 2004): the names that it
-declares, and all else. A word counts more often among the names, whatever the length of the chunk.
+declares, and everything else. A word among the names has a higher weight, independent of the length
+of the chunk.
 
-Correctly rounded logarithms (`decimal`), and single operations on floats in the order of the
-query's words: the same bits on every machine, whatever the rows and segments.
+The result has the same bits on every machine and for every order of rows and segments: logarithms
+are correctly rounded (`decimal`), and floats are added in the order of the words of the query.
 """
 
 from __future__ import annotations
@@ -35,15 +36,15 @@ function.
 """
 
 NAME_WEIGHT = 3.5
-"""The part that a word among the declared names of a chunk adds to its frequency, for a norm of 1
-(`Corpus.factors`).
+"""The amount that a word among the declared names of a chunk adds to its frequency, for a norm of 1
+(`Corpus.compute_factors`).
 
-In a chunk of mean length the norm is `CODE_K1`, so such a word counts as 6.3 words.
+In a chunk of mean length the norm is `CODE_K1`, so such a word has the weight of 6.3 words.
 """
 
 PRIOR_TEXTS = 8
-"""Number of texts without any word that are added to each corpus: a small corpus does not show
-which of its words are common.
+"""Number of texts without words that are added to each corpus. A small corpus does not show which
+of its words are common.
 """
 
 BILLION = 10**9
@@ -52,30 +53,35 @@ _EXACT = decimal.Context(prec=25)
 
 
 class Corpus(Record, frozen=True):
-    """The texts of one kind in a collection: how many they are, and their tokens together.
-
-    `k1`: the higher, the more a repeated word adds.
-    """
+    """The texts of one kind in a collection."""
 
     texts: int
+    """Number of texts."""
+
     tokens: int
+    """Number of tokens of all texts together."""
+
     k1: float = K1
+    """The higher, the more a repeated word adds."""
 
-    def idf(self, holding: int) -> float:
-        """Inverse document frequency of a word that `holding` of the texts hold.
+    def idf(self, count: int) -> float:
+        """Return the inverse document frequency of a word that is in `count` texts.
 
-        `ln(1 + (texts - holding + 0.5) / (holding + 0.5))`, with `PRIOR_TEXTS` among the texts: it
-        is positive also for a word that all texts hold, so a note is found that is the only one.
+        It is `ln(1 + (texts - count + 0.5) / (count + 0.5))`, with `PRIOR_TEXTS` added to the
+        texts. It is positive even for a word in all texts, so the only note of a collection can be
+        found.
         """
         texts = self.texts + PRIOR_TEXTS
-        return _logarithm(2 * texts + 2, 2 * holding + 1)
+        return _logarithm(2 * texts + 2, 2 * count + 1)
 
-    def compute_factors(self, holding: int) -> tuple[float, float, float]:
-        """Of a word that `holding` of the texts hold: gain, base and slope in what it adds to the
-        score of a text, `gain * frequency / (frequency + norm)`. `norm` is `base + slope * tokens`.
+    def compute_factors(self, count: int) -> tuple[float, float, float]:
+        """Return gain, base and slope for a word that is in `count` texts.
+
+        The word adds `gain * frequency / (frequency + norm)` to the score of a text, with `norm` =
+        `base + slope * tokens`.
         """
         k1 = self.k1
-        return self.idf(holding) * (k1 + 1), k1 * (1 - B), k1 * B * self.texts / (self.tokens or 1)
+        return self.idf(count) * (k1 + 1), k1 * (1 - B), k1 * B * self.texts / (self.tokens or 1)
 
 
 @functools.lru_cache(maxsize=1024)
@@ -85,10 +91,10 @@ def _logarithm(dividend: int, divisor: int) -> float:
 
 
 class WordScores:
-    """The scores of a collection's chunks by the words of a query.
+    """The scores of a collection's chunks for the words of a query.
 
-    `numbers`: what `flat_files.numbers` gives, by piece. The loops hold no calls: a query of common
-    words goes through them ten thousand times.
+    `numbers`: the result of `flat_files.decode_lengths` for each piece. The loops contain no
+    function calls, because a query of common words runs them ten thousand times.
     """
 
     def __init__(self, numbers: Mapping[int, Sequence[int]], document_weight: float) -> None:
@@ -96,77 +102,82 @@ class WordScores:
         self._document_weight = document_weight
         self._chunks: dict[int, float] = {}
         self._documents: dict[int, float] = {}
-        self._first: dict[int, int] = {}
-        self._most = 0.0
+        self._first_rows: dict[int, int] = {}
+        self._max_score = 0.0
 
     def add_words(self, words: Sequence[Sequence[WordOccurrences]], chunks: Corpus, documents: Corpus) -> None:
-        """Add the words of a query, each given as the chunks that hold it."""
-        for holdings in words:
-            self._add_word(holdings, chunks, documents)
+        """Add the words of a query. Each word is given as the chunks that contain it."""
+        for occurrences in words:
+            self._add_word(occurrences, chunks, documents)
 
-    def _add_word(self, holdings: Sequence[WordOccurrences], chunks: Corpus, documents: Corpus) -> None:
-        by_piece, scores, first_of, in_documents = self._lengths, self._chunks, self._first, dict[int, int]()
-        in_chunks, in_names = _add_fields(holdings), _add_fields(holding for holding in holdings if holding.names)
+    def _add_word(self, occurrences: Sequence[WordOccurrences], chunks: Corpus, documents: Corpus) -> None:
+        by_piece, scores, first_rows, in_documents = self._lengths, self._chunks, self._first_rows, dict[int, int]()
+        in_chunks, in_names = (
+            _add_fields(occurrences),
+            _add_fields(occurrence for occurrence in occurrences if occurrence.names),
+        )
         gain, base, slope = chunks.compute_factors(sum(map(len, in_chunks.values())))
-        self._most += gain
+        self._max_score += gain
         for piece, frequencies in in_chunks.items():
             numbers, start, names = by_piece[piece], piece << SLOT_BITS, in_names.get(piece, {})
             for slot, frequency in frequencies.items():
                 row, at = start + slot, NUMBERS * slot
                 norm = base + slope * numbers[at]
-                often = frequency + names[slot] * (NAME_WEIGHT * norm - 1) if slot in names else frequency
-                scores[row] = scores.get(row, 0.0) + gain * often / (often + norm)
-                first_of[row] = first = row - numbers[at + NUMBER]
+                weighted = frequency + names[slot] * (NAME_WEIGHT * norm - 1) if slot in names else frequency
+                scores[row] = scores.get(row, 0.0) + gain * weighted / (weighted + norm)
+                first_rows[row] = first = row - numbers[at + NUMBER]
                 in_documents[first] = in_documents.get(first, 0) + frequency
         scores = self._documents
         gain, base, slope = documents.compute_factors(len(in_documents))
-        self._most += self._document_weight * gain
+        self._max_score += self._document_weight * gain
         for row, frequency in in_documents.items():
             tokens = by_piece[row >> SLOT_BITS][NUMBERS * (row & LAST_SLOT) + DOCUMENT]
             scores[row] = scores.get(row, 0.0) + gain * frequency / (frequency + (base + slope * tokens))
 
     def score_row(self, row: int) -> int:
-        """The score of any chunk, in billionths."""
+        """Return the score of a chunk in billionths."""
         document = self._documents.get(flat_files.find_first_row(self._lengths, row), 0.0)
         return round((self._chunks.get(row, 0.0) + self._document_weight * document) * BILLION)
 
     @property
     def max_score(self) -> int:
-        """What no chunk of the collection can exceed, in billionths: the score of one that consists
-        of the query's words.
+        """The maximum score of a chunk in billionths: the score of a chunk that consists of the
+        query's words.
 
-        The scores of two collections are compared by their shares of it: a rare word is worth more
-        in a large collection.
+        The scores of two collections are compared as shares of their maximum, because a rare word
+        has a higher weight in a large collection.
         """
-        return max(1, round(self._most * BILLION))
+        return max(1, round(self._max_score * BILLION))
 
     @property
     def rows(self) -> Collection[int]:
-        """The chunks that hold a word."""
+        """The chunks that contain a word of the query."""
         return self._chunks.keys()
 
     def select_best(self, depth: int, among: Sequence[int] | None = None) -> dict[int, int]:
-        """The best `depth` chunks that hold a word, and all ties with the last; scores in
-        billionths. `among`: only of these rows.
+        """Return the best `depth` chunks that contain a word, and all ties with the last, in
+        billionths.
+
+        `among`: select only from these rows.
         """
-        weight, documents, first_of = self._document_weight, self._documents, self._first
+        weight, documents, first_rows = self._document_weight, self._documents, self._first_rows
         rows: Iterable[int] = self._chunks if among is None else self._chunks.keys() & set(among)
-        scores = {row: self._chunks[row] + weight * documents[first_of[row]] for row in rows}
+        scores = {row: self._chunks[row] + weight * documents[first_rows[row]] for row in rows}
         if len(scores) > depth:
-            lowest = heapq.nlargest(depth, scores.values())[-1] - 1 / BILLION  # what may be equal when rounded
+            lowest = heapq.nlargest(depth, scores.values())[-1] - 1 / BILLION  # scores that may be equal after rounding
             scores = {row: score for row, score in scores.items() if score >= lowest}
         return {row: round(score * BILLION) for row, score in scores.items()}
 
 
-def _add_fields(holdings: Iterable[WordOccurrences]) -> dict[int, dict[int, int]]:
-    """Return how often each chunk holds a word in all its fields, by piece and slot."""
+def _add_fields(occurrences: Iterable[WordOccurrences]) -> dict[int, dict[int, int]]:
+    """Return how often each chunk contains a word in all its fields, by piece and slot."""
     frequencies: dict[int, dict[int, int]] = {}
-    for holding in holdings:
-        if holding.piece not in frequencies:
-            frequencies[holding.piece] = dict(holding.alive_pairs())
+    for occurrence in occurrences:
+        if occurrence.piece not in frequencies:
+            frequencies[occurrence.piece] = dict(occurrence.alive_pairs())
         else:
-            counts = frequencies[holding.piece]
-            for slot, frequency in holding.alive_pairs():
+            counts = frequencies[occurrence.piece]
+            for slot, frequency in occurrence.alive_pairs():
                 counts[slot] = counts.get(slot, 0) + frequency
     return frequencies
 
@@ -179,7 +190,10 @@ def score_collection(
     document_weight: float,
     by: type[WordScores] = WordScores,
 ) -> WordScores:
-    """Return the scores of a collection's chunks. `words`: for each word the chunks with it."""
+    """Return the scores of a collection's chunks.
+
+    `words`: the chunks that contain each word. `numbers`: see `WordScores`. `by`: the class to use.
+    """
     scores = by(numbers, document_weight)
     k1 = CODE_K1 if held.collection.is_code else K1
     scores.add_words(words, Corpus(held.chunks, held.tokens, k1), Corpus(held.documents, held.tokens))

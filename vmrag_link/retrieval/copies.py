@@ -16,16 +16,16 @@ FEWEST, LONG = 8, 20
 """Minimum number of words of copies with equal words, and of copies with some different words."""
 
 COPY_SHARE = 0.9
-"""The part of the words, and of the pairs of words, that two copies share."""
+"""The share of the words, and of the pairs of words, that two copies have in common."""
 
-_ASIDE = (
+_LESS_PREFERRED = (
     r"(?i)(?:^|/)(?:_*(?:tests?|e2e|fixtures?|mocks?|snapshots?|examples?|samples?|demos?)_*"
     r"|testdata|vendor|third[-_]party|node_modules|dist|build|generated)/"
 )
 _MARKS = 3
 
 _MOST_COMPARED = 50
-"""Earlier passages, the best ones, with which a passage is compared."""
+"""Maximum number of earlier passages, the best ones, with which a passage is compared."""
 
 
 class ComparedPassage(NamedTuple):
@@ -43,9 +43,9 @@ class ComparedPassage(NamedTuple):
 
     @property
     def preference(self) -> tuple[bool, int, int, str, str]:
-        """The order of copies: fixtures and vendored files are last, then by score and depth."""
-        aside = re.search(_ASIDE, self.doc_id) is not None
-        return aside, self.negative, self.doc_id.count("/"), self.doc_id, self.collection
+        """The sort key of copies: fixtures and vendored files last, then by score and depth."""
+        is_less_preferred = re.search(_LESS_PREFERRED, self.doc_id) is not None
+        return is_less_preferred, self.negative, self.doc_id.count("/"), self.doc_id, self.collection
 
 
 class _Words(NamedTuple):
@@ -75,26 +75,27 @@ def _are_alike(one: frozenset[object], other: frozenset[object]) -> bool:
 
 
 def group_copies(passages: Sequence[ComparedPassage]) -> list[list[int]]:
-    """Return the positions of passages in groups of copies, in the order of the best of each group.
+    """Return the positions of passages in groups of copies, in the order of the best passage of
+    each group.
 
     The first passage of a group is the one to show.
     """
     groups: dict[int, list[int]] = {}
     words: list[_Words] = []
-    marked: dict[str, dict[int, None]] = {}
-    for place, passage in enumerate(passages):
-        found = passage.text.lower().split()
-        own = _Words(found, frozenset(found))
-        words.append(own)
-        near = sorted({first for mark in own.marks for first in marked.get(mark, ())})
-        others = (first for first in near if passages[first].document != passage.document)
-        compared = itertools.islice(others, _MOST_COMPARED)
-        first = next((first for first in compared if own.is_copy(words[first])), place)
-        groups.setdefault(first, []).append(place)
-        if first == place:
-            for mark in own.marks:
-                marked.setdefault(mark, {})[place] = None
+    by_mark: dict[str, dict[int, None]] = {}
+    for position, passage in enumerate(passages):
+        text_words = passage.text.lower().split()
+        passage_words = _Words(text_words, frozenset(text_words))
+        words.append(passage_words)
+        candidates = sorted({first for mark in passage_words.marks for first in by_mark.get(mark, ())})
+        other_documents = (first for first in candidates if passages[first].document != passage.document)
+        compared = itertools.islice(other_documents, _MOST_COMPARED)
+        first = next((first for first in compared if passage_words.is_copy(words[first])), position)
+        groups.setdefault(first, []).append(position)
+        if first == position:
+            for mark in passage_words.marks:
+                by_mark.setdefault(mark, {})[position] = None
     return [
-        sorted(members, key=lambda place: passages[place].preference) if len(members) > 1 else members
+        sorted(members, key=lambda position: passages[position].preference) if len(members) > 1 else members
         for members in groups.values()
     ]

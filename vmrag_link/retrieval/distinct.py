@@ -14,11 +14,11 @@ MORE, MOST = 20, 10_000
 
 
 _PATTERNS = ("*[-_./][a-zA-Z][a-zA-Z][-_./]*", "[a-zA-Z][a-zA-Z][-_/]*")
-"""SQL patterns of paths that may be translations; `translations` decides."""
+"""SQL patterns of paths that may be translations. `translations` decides."""
 
 
 class RankedCandidate(Protocol):
-    """A ranked passage. `negative`: the negated score."""
+    """A ranked passage."""
 
     @property
     def negative(self) -> int: ...
@@ -33,18 +33,20 @@ class RankedCandidate(Protocol):
 
 
 class DistinctResult(NamedTuple):
-    """A passage to show.
-
-    It has the negated score, and other places of the result: languages and paths.
-    """
+    """A passage to show."""
 
     position: int
+    """The position of the passage among the ranked passages."""
+
     negative: int
+    """The negated score."""
+
     also_in: tuple[str, ...]
+    """Other places of the result: languages and paths."""
 
 
 class TranslationFinder:
-    """The translations in an index, found once."""
+    """Finds the translations in an index. Each collection is read once."""
 
     def __init__(self, index: IndexReader) -> None:
         self._index = index
@@ -57,7 +59,7 @@ class TranslationFinder:
         For an original, return an empty text and its own id.
         """
         if collection not in self._originals:
-            self._originals[collection] = self._read(collection)
+            self._originals[collection] = self._find_translations(collection)
             for language, original in self._originals[collection].values():
                 self._languages.setdefault((collection, original), set()).add(language)
         return self._originals[collection].get(doc_id, ("", doc_id))
@@ -66,7 +68,7 @@ class TranslationFinder:
         """Return the languages into which a document is translated."""
         return self._languages.get((collection, original), set())
 
-    def _read(self, collection: str) -> Mapping[str, tuple[str, str]]:
+    def _find_translations(self, collection: str) -> Mapping[str, tuple[str, str]]:
         if self._index.list_collections[collection].collection.is_code:
             return {}
         doc_ids = [doc_id for doc_id, _ in self._index.find_rows_like(collection, _PATTERNS, "GLOB")]
@@ -78,7 +80,7 @@ class TranslationFinder:
 
 
 class DistinctResults:
-    """The choice of results among ranked passages."""
+    """Chooses results among ranked passages."""
 
     def __init__(self, index: IndexReader) -> None:
         self._index = index
@@ -86,17 +88,20 @@ class DistinctResults:
 
     def choose_results(self, ranked: Sequence[RankedCandidate], question: str, k: int) -> list[DistinctResult]:
         """Return the best `k` results, the best first."""
-        kept = self._one_language(ranked, question)
+        kept = self._choose_languages(ranked, question)
         passages = [
-            ComparedPassage(each.collection, each.doc_id, self._compared_text(each), each.negative)
-            for each in (ranked[place] for place, _ in kept)
+            ComparedPassage(passage.collection, passage.doc_id, self._compared_text(passage), passage.negative)
+            for passage in (ranked[position] for position, _ in kept)
         ]
         results = []
         for members in group_copies(passages)[:k]:
-            place, _ = kept[members[0]]
+            position, _ = kept[members[0]]
             copies = dict.fromkeys(ranked[kept[member][0]].doc_id for member in sorted(members))
-            others = [*self._translations(ranked[place]), *(path for path in copies if path != ranked[place].doc_id)]
-            results.append(DistinctResult(place, kept[min(members)][1], tuple(others)))
+            others = [
+                *self._list_translations(ranked[position]),
+                *(path for path in copies if path != ranked[position].doc_id),
+            ]
+            results.append(DistinctResult(position, kept[min(members)][1], tuple(others)))
         return results
 
     def _compared_text(self, candidate: RankedCandidate) -> str:
@@ -104,42 +109,51 @@ class DistinctResults:
         kind = self._index.list_collections[candidate.collection].collection.kind
         return "" if kind in (ISSUES, KNOWLEDGE, SYSTEM) else self._index.read_text(candidate.row)
 
-    def _one_language(self, ranked: Sequence[RankedCandidate], question: str) -> list[tuple[int, int]]:
+    def _choose_languages(self, ranked: Sequence[RankedCandidate], question: str) -> list[tuple[int, int]]:
         """Return the positions of passages, in one language for each page, with their scores.
 
         The first passage of a page gets the best score that the page has in any language.
         """
         pages: dict[tuple[str, str], dict[str, list[int]]] = {}
         page_of: list[tuple[str, str]] = []
-        for place, each in enumerate(ranked):
-            language, original = self._finder.find_original(each.collection, each.doc_id)
-            page_of.append((each.collection, original))
-            pages.setdefault(page_of[-1], {}).setdefault(language, []).append(place)
-        asked = self._language_of(question, pages) if any(len(some) > 1 for some in pages.values()) else ""
+        for position, passage in enumerate(ranked):
+            language, original = self._finder.find_original(passage.collection, passage.doc_id)
+            page_of.append((passage.collection, original))
+            pages.setdefault(page_of[-1], {}).setdefault(language, []).append(position)
+        preferred = (
+            self._detect_language(question, pages)
+            if any(len(positions_by_language) > 1 for positions_by_language in pages.values())
+            else ""
+        )
         kept: list[tuple[int, int]] = []
         for languages in pages.values():
-            places = languages[choose_language([*languages], asked)]
-            best = min(ranked[place].negative for some in languages.values() for place in some)
-            kept.append((places[0], best))
-            kept += [(place, ranked[place].negative) for place in places[1:]]
-        return sorted(kept, key=lambda each: (each[1], each[0]))
+            positions = languages[choose_language([*languages], preferred)]
+            best = min(
+                ranked[position].negative
+                for positions_by_language in languages.values()
+                for position in positions_by_language
+            )
+            kept.append((positions[0], best))
+            kept += [(position, ranked[position].negative) for position in positions[1:]]
+        return sorted(kept, key=lambda passage: (passage[1], passage[0]))
 
-    def _language_of(self, question: str, pages: Iterable[tuple[str, str]]) -> str:
+    def _detect_language(self, question: str, pages: Iterable[tuple[str, str]]) -> str:
         from vmrag_link.retrieval.translations import detect_language  # few answers have translations
 
-        languages = {each[:2].lower() for page in pages for each in self._finder.find_languages(*page)}
+        languages = {language[:2].lower() for page in pages for language in self._finder.find_languages(*page)}
         return detect_language(question, languages)
 
-    def _translations(self, shown: RankedCandidate) -> list[str]:
+    def _list_translations(self, shown: RankedCandidate) -> list[str]:
         """Return the other languages of a page, after the path of its original."""
         language, original = self._finder.find_original(shown.collection, shown.doc_id)
         others = sorted(self._finder.find_languages(shown.collection, original) - {language})
         return [original, *others] if language else others
 
 
-def choose_language(languages: Sequence[str], asked: str) -> str:
-    """Return the language to show: the preferred one, else the original (an empty text), else the
-    first one.
+def choose_language(languages: Sequence[str], preferred: str) -> str:
+    """Return the language to show.
+
+    This is the preferred language, or else the original (an empty text), or else the first one.
     """
-    spoken = (language for language in languages if language and language[:2].lower() == asked)
+    spoken = (language for language in languages if language and language[:2].lower() == preferred)
     return next(spoken, "" if "" in languages else languages[0])

@@ -1,16 +1,17 @@
-"""The ranking's version, settings and fingerprint, how words and vectors become one score, and from
-which similarity on a document counts as found.
+"""Combine scores of words and vectors, and define the version, settings and fingerprint of the
+ranking.
+
+It also defines the similarity from which a document is a result.
 
 Both scores of a chunk are divided by the best of their kind in its collection and added by weight
-(convex combination: Bruch, Gai and Ingber, 2023), in whole numbers. Where several collections are
-asked, each one's scores are weighed by how near its best ones come to the best of all: so no
-collection reorders another, and one that has nothing to say comes last. Reciprocal ranks, version
-1, gave the weaker of the two an equal say and threw the distances away: bench/README.md has the
-figures.
+(convex combination: Bruch, Gai and Ingber, 2023), in integers. If a query has several collections,
+the scores of each are weighted by how close its best ones come to the best of all. So no collection
+reorders another, and a collection without matches comes last. Reciprocal ranks (version 1) gave the
+weaker of the two scores equal weight and ignored distances. bench/README.md has the measurements.
 
-Models spread their cosines differently: one that was made for retrieval gives a text that answers
-0.8, a static one 0.4. So each model has its own threshold, which counts where neither call nor
-project says one, and the tools' usual ones hold for all others.
+Models have different ranges of cosines: a matching text gets 0.8 from a model for retrieval, and
+0.4 from a static model. So each model has its own threshold, which applies if neither the call nor
+the project sets one. Other models have the default thresholds of the tools.
 """
 
 from __future__ import annotations
@@ -24,38 +25,39 @@ from vmrag_link.models import Collection, DocumentHeader, Record, encode_canonic
 from vmrag_link.settings import RetrievalSettings
 
 VERSION = 7
-"""Rises with every change that ranks equal contents and settings otherwise: in how texts are cut
-and taken apart into words, how vectors are rounded, how scores are made and ordered.
+"""Increase it with every change that ranks equal contents and settings differently: in how texts
+are cut and split into words, how vectors are rounded, and how scores are computed and ordered.
 """
 
 FULL_WEIGHT = 1000
-"""The weight of the vectors counts in thousandths."""
+"""Weights are in thousandths."""
 
 
-_USUAL = RetrievalSettings()
+_DEFAULTS = RetrievalSettings()
 
 
 class Ranking(Record, frozen=True):
-    """How chunks are ranked: settings of the section `retrieval`.
-
-    `vector_weight`: the share of the vectors in a hybrid score; the words have the rest. For
-    questions in other languages than English, an English model has half of it.
-    `document_weight`: how much of its document's BM25 a chunk's own gets. `per_document`: at most
-    so many chunks of one document in an answer; 0: any number.
-    """
+    """How chunks are ranked: settings of the section `retrieval`."""
 
     version: int = VERSION
-    vector_weight: float = _USUAL.vector_weight
-    document_weight: float = _USUAL.document_weight
-    per_document: int = _USUAL.per_document
+    vector_weight: float = _DEFAULTS.vector_weight
+    """The share of the vectors in a hybrid score. The words have the rest. For questions in
+    languages other than English, an English model has half of this share.
+    """
+
+    document_weight: float = _DEFAULTS.document_weight
+    """The weight of the BM25 score of a chunk's document, compared with the chunk's own score."""
+
+    per_document: int = _DEFAULTS.per_document
+    """Maximum number of chunks of one document in an answer; 0 for any number."""
 
 
 DEFAULT_RANKING = Ranking()
-"""As it is where no setting says otherwise."""
+"""The ranking without settings."""
 
 
 def read_ranking(settings: RetrievalSettings) -> Ranking:
-    """How queries rank under these settings."""
+    """Return the ranking with these settings."""
     return Ranking(
         vector_weight=settings.vector_weight,
         document_weight=settings.document_weight,
@@ -64,33 +66,34 @@ def read_ranking(settings: RetrievalSettings) -> Ranking:
 
 
 UNIT = 10**18
-"""The score of a chunk that is the best of all by both."""
+"""The score of a chunk that is the best by both words and vectors."""
 
 
 _SHARES = 10**9
 
 
 class CollectionScores(Record, frozen=True):
-    """The scores of the same chunks of one collection, by vectors and by words; `most`: as
-    `WordScores.most`. `vector_share`: how much the vectors weigh, as a part of their usual weight.
-    """
+    """The scores of the same chunks of one collection, by vectors and by words."""
 
     vectors: Mapping[int, int]
     words: Mapping[int, int]
     max_word_score: int
+    """See `WordScores.max_score`."""
+
     vector_share: int = FULL_WEIGHT
+    """The weight of the vectors in thousandths of their usual weight."""
 
 
 def fuse_scores(collections: Sequence[CollectionScores], vector_weight: float) -> dict[int, int]:
-    """The scores of all these chunks, in `UNIT`.
+    """Return the scores of all these chunks, in `UNIT`.
 
-    A kind in which no chunk has more than nothing does not count.
+    A kind of score that is not positive for any chunk is ignored.
     """
     by_vector = round(FULL_WEIGHT * vector_weight)
     weights = weigh_nearness([measure_nearness(part) for part in collections], by_vector)
     scores: dict[int, int] = {}
     for collection, (weight, whole) in zip(collections, weights, strict=True):
-        nearest, wordiest = _largest(collection.vectors), _largest(collection.words)
+        nearest, wordiest = _find_largest(collection.vectors), _find_largest(collection.words)
         unit, near_weight = FULL_WEIGHT * nearest * wordiest * whole, by_vector * collection.vector_share // FULL_WEIGHT
         word_weight = FULL_WEIGHT - near_weight
         scores |= {
@@ -101,13 +104,13 @@ def fuse_scores(collections: Sequence[CollectionScores], vector_weight: float) -
 
 
 class Nearness(NamedTuple):
-    """The nearness of the best chunks to a question.
-
-    `near`: by vectors. `share`: by words, as a part of the maximum that a chunk can have.
-    """
+    """The nearness of the best chunks to a question."""
 
     near: int
+    """By vectors."""
+
     share: int
+    """By words, as a part of the maximum score of a chunk."""
 
 
 def measure_nearness(part: CollectionScores) -> Nearness:
@@ -123,43 +126,47 @@ def combine_nearness(nearnesses: Iterable[Nearness]) -> Nearness:
 
 
 def weigh_nearness(nearnesses: Sequence[Nearness], by_vector: int) -> list[tuple[int, int]]:
-    """Return the nearness of each in relation to the best of all, as numerator and denominator.
+    """Return the nearness of each collection in relation to the best of all, as numerator and
+    denominator.
 
-    A single one gets 1. `by_vector`: the weight of the vectors, of `WHOLE`.
+    A single collection gets 1. `by_vector`: the weight of the vectors in thousandths.
     """
     by_words = FULL_WEIGHT - by_vector
     nearest, largest = combine_nearness(nearnesses)
-    counted = by_vector * (nearest > 0) + by_words * (largest > 0)
-    if not counted:
+    used_weight = by_vector * (nearest > 0) + by_words * (largest > 0)
+    if not used_weight:
         return [(1, 1)] * len(nearnesses)
-    whole = counted * (nearest or 1) * (largest or 1)
+    whole = used_weight * (nearest or 1) * (largest or 1)
     return [
         (by_vector * near * (largest or 1) + by_words * share * (nearest or 1), whole) for near, share in nearnesses
     ]
 
 
 def normalize_scores(collections: Sequence[tuple[Mapping[int, int], int]]) -> dict[int, int]:
-    """Scores by words, and what none can exceed (`WordScores.most`), of some collections: such that
-    they can be compared. Those of a single one stay as they are.
+    """Return comparable scores by words of several collections.
+
+    Each collection is given as its scores and its maximum (`WordScores.max_score`). The scores of a
+    single collection stay the same.
     """
-    most_of_all = max((most for _, most in collections), default=1)
-    return {row: score * most_of_all // most for scores, most in collections for row, score in scores.items()}
+    largest = max((maximum for _, maximum in collections), default=1)
+    return {row: score * largest // maximum for scores, maximum in collections for row, score in scores.items()}
 
 
-def _largest(scores: Mapping[int, int]) -> int:
-    """The best score; where none is positive, what keeps the others between -1 and 0."""
+def _find_largest(scores: Mapping[int, int]) -> int:
+    """Return the best score, or a divisor that keeps the scores between -1 and 0 if none is
+    positive.
+    """
     return max((abs(score) for score in scores.values()), default=0) or 1
 
 
 def compute_fingerprint(
     ranking: Ranking, collections: Iterable[Collection], headers: Iterable[DocumentHeader], *, files: str = ""
 ) -> str:
-    """SHA-256 over the documents, what decides their vectors, and how they are ranked, as 64 hex
-    digits.
+    """Return a SHA-256 over the documents, their models and the ranking, as 64 hex digits.
 
-    `files` names the documents of sources; empty: there are none. The order of the inputs does not
-    matter. Titles count, because filters use them. What an index
-    looks like on the disk does not count.
+    `files` identifies the documents of sources; empty if there are none. The order of the inputs
+    does not matter. Titles are included, because filters use them. The format of the index is not
+    included.
     """
     digest = hashlib.sha256(encode_canonical_json(["vmrag-fingerprint", 2, ranking]).encode())
     for collection in sorted(collections, key=lambda row: row.name):
@@ -182,14 +189,19 @@ def compute_fingerprint(
 
 
 class SearchPurpose(enum.StrEnum):
-    """What is looked for: documents that an answer is made of, that a person chooses from, of a
-    project's other documentation, or thoughts like one.
-    """
+    """The purpose of a search."""
 
     ANSWER = "answer"
+    """Documents that an answer is composed of."""
+
     SEARCH = "search"
+    """Documents from which a person chooses."""
+
     EXTERNAL = "external"
+    """Documents of a project's external documentation."""
+
     THOUGHTS = "thoughts"
+    """Thoughts that resemble a thought."""
 
 
 DEFAULT_THRESHOLDS: Mapping[SearchPurpose, float] = {
@@ -198,10 +210,10 @@ DEFAULT_THRESHOLDS: Mapping[SearchPurpose, float] = {
     SearchPurpose.EXTERNAL: 0.7,
     SearchPurpose.THOUGHTS: 0.75,
 }
-"""As the tools state them. They were chosen for models that are asked as services."""
+"""The thresholds that the tools document. They were chosen for embedding services."""
 
 
-def _table(near: float, search: float) -> Mapping[SearchPurpose, float]:
+def _make_thresholds(near: float, search: float) -> Mapping[SearchPurpose, float]:
     return {
         SearchPurpose.ANSWER: near,
         SearchPurpose.SEARCH: search,
@@ -211,19 +223,23 @@ def _table(near: float, search: float) -> Mapping[SearchPurpose, float]:
 
 
 MEASURED_THRESHOLDS: Mapping[str, Mapping[SearchPurpose, float]] = {
-    "default": _table(0.18, 0.14),
-    "minilm": _table(0.20, 0.16),
-    "hash": _table(0.25, 0.22),
+    "default": _make_thresholds(0.18, 0.14),
+    "minilm": _make_thresholds(0.20, 0.16),
+    "hash": _make_thresholds(0.25, 0.22),
 }
-"""By embedding function, from 60 questions and 60 texts (`bench/thresholds.py`): what at most 5 of
-100 unrelated pairs reach; where a person chooses, 10. Of the related ones 68 % do with `default`,
-97 % with `minilm`, and none the usual 0.75.
+"""Thresholds by embedding function, from 60 questions and 60 texts (`bench/thresholds.py`). At most
+5 of 100 unrelated pairs reach them, or 10 if a person chooses. 68 % of the related pairs reach them
+with `default`, 97 % with `minilm`, and none reaches the default of 0.75.
 """
 
 
 def choose_threshold(
-    use: SearchPurpose, embedding_function: str, *, given: float | None = None, configured: float | None = None
+    purpose: SearchPurpose, embedding_function: str, *, given: float | None = None, configured: float | None = None
 ) -> float:
-    """The least similarity: the call's, else the project's, the model's, or the usual one."""
-    stated = given if given is not None else configured
-    return stated if stated is not None else MEASURED_THRESHOLDS.get(embedding_function, DEFAULT_THRESHOLDS)[use]
+    """Return the minimum similarity: of the call, or else of the project, the model, or the
+    default.
+    """
+    threshold = given if given is not None else configured
+    return (
+        threshold if threshold is not None else MEASURED_THRESHOLDS.get(embedding_function, DEFAULT_THRESHOLDS)[purpose]
+    )

@@ -1,5 +1,6 @@
-"""What a query is narrowed to: paths, languages, symbols and kinds, as people type them:
-`path:src/auth lang:python symbol:Session kind:code`. `narrowed` finds the rows.
+"""The narrowing of a query to paths, languages, symbols and kinds.
+
+People type it as `path:src/auth lang:python symbol:Session kind:code`. `narrowed` finds the rows.
 """
 
 from __future__ import annotations
@@ -13,19 +14,19 @@ from vmrag_link.errors import UsageInvalid, shortened
 from vmrag_link.models import Record
 
 LONGEST_VALUE = 1000
-"""Characters."""
+"""Maximum number of characters of a value."""
 
 MOST_VALUES = 200
-"""Of one field: each document is compared with all of them."""
+"""Maximum number of values of one field. Each document is compared with all of them."""
 
 Field = Literal["path", "lang", "symbol", "kind"]
 
 _FIELDS = {"path": "paths", "lang": "languages", "symbol": "symbols", "kind": "kinds"}
-"""Of a `Narrowing`, by prefix."""
+"""Fields of a `Narrowing` by prefix."""
 
 _TOKEN = re.compile(
     r"""(?P<field>path|lang|symbol|kind):(?:"(?P<quoted>[^"]+)"(?!\S)|(?P<plain>[^\s":]\S*))"""
-    r"""|"[^"]*"\S*"""  # these are words, whatever they look like
+    r"""|"[^"]*"\S*"""  # quoted words are never prefixes
     r"""|\S+"""
 )
 _SEPARATOR = r"::|->|[.#\\]"
@@ -41,146 +42,158 @@ _EXAMPLES: dict[Field, str] = {
 
 
 class Narrowing(Record, frozen=True):
-    """Several values of one field: any of them; the fields together: all. Made by `narrowing`,
-    which knows what may stand here.
+    """The paths, languages, symbols and kinds to which a query is narrowed. Create it with
+    `make_narrowing`, which checks the values.
 
-    `paths`: a part of the path, from the top with a `/` before it, or with `*`, `?` and `**/` the
-    whole path from any folder on. `languages`: of `LANGUAGES`. `symbols`: dotted, the last parts of
-    a symbol's name or of one around it; `*` within a part. `kinds`: of `KINDS`.
+    A document or symbol passes a field if it matches any of the values. It has to pass all fields.
     """
 
     paths: tuple[str, ...] = ()
+    """A part of the path. With `/` at the beginning, the beginning of the path. With `*`, `?` or
+    `**/`, the whole path from any folder on.
+    """
+
     languages: tuple[str, ...] = ()
+    """Values of `LANGUAGES`."""
+
     symbols: tuple[str, ...] = ()
+    """Dotted: the last parts of the name of a symbol, or of a symbol around it. `*` matches within
+    a part.
+    """
+
     kinds: tuple[str, ...] = ()
+    """Values of `KINDS`."""
 
     @property
     def display_text(self) -> str:
-        """As it is typed, shortened."""
-        given = [(prefix, each) for prefix, name in _FIELDS.items() for each in getattr(self, name)]
-        typed = (f'{prefix}:"{each}"' if re.search(r"\s", each) else f"{prefix}:{each}" for prefix, each in given)
+        """The narrowing as people type it, shortened."""
+        given = [(prefix, value) for prefix, name in _FIELDS.items() for value in getattr(self, name)]
+        typed = (f'{prefix}:"{value}"' if re.search(r"\s", value) else f"{prefix}:{value}" for prefix, value in given)
         return shortened(" ".join(typed))
 
     @property
     def words(self) -> str:
-        """What to rank by where nothing else is asked: names of symbols stay whole."""
-        named = [*self.paths] if self.symbols or self.paths else [*self.kinds, *self.languages]
+        """The words to rank by if the query has no other words. Names of symbols stay whole."""
+        values = [*self.paths] if self.symbols or self.paths else [*self.kinds, *self.languages]
         names = [".".join(re.findall(r"\w+", symbol)) for symbol in self.symbols]
-        return " ".join(filter(None, [*names, *re.findall(r"\w+", " ".join(named))]))
+        return " ".join(filter(None, [*names, *re.findall(r"\w+", " ".join(values))]))
 
 
 def make_narrowing(
     *, paths: Iterable[str] = (), languages: Iterable[str] = (), symbols: Iterable[str] = (), kinds: Iterable[str] = ()
 ) -> Narrowing | None:
-    """None if nothing is asked for.
+    """Return a checked narrowing, or None if there are no values.
 
-    Raises `UsageInvalid` for a language or kind that there is not, and for an empty value.
+    Raises `UsageInvalid` for an unknown language or kind, and for an empty value.
     """
-    found = Narrowing(
-        paths=_each("path", paths, lambda path: path.removeprefix("./")),
-        languages=_each("lang", languages, _name_language),
-        symbols=_each("symbol", symbols, lambda symbol: normalize_symbol(symbol.removesuffix("()"))),
-        kinds=_each("kind", kinds, _name_kind),
+    narrowing = Narrowing(
+        paths=_check_values("path", paths, lambda path: path.removeprefix("./")),
+        languages=_check_values("lang", languages, _parse_language),
+        symbols=_check_values("symbol", symbols, lambda symbol: normalize_symbol(symbol.removesuffix("()"))),
+        kinds=_check_values("kind", kinds, _parse_kind),
     )
-    return None if found == Narrowing() else found
+    return None if narrowing == Narrowing() else narrowing
 
 
-def _name_language(given: str) -> str:
-    from vmrag_link.retrieval.narrowing_values import parse_language  # which loads all grammars' rules
+def _parse_language(given: str) -> str:
+    from vmrag_link.retrieval.narrowing_values import parse_language  # this loads the rules of all grammars
 
     return parse_language(given)
 
 
-def _name_kind(given: str) -> str:
+def _parse_kind(given: str) -> str:
     from vmrag_link.retrieval.narrowing_values import parse_kind
 
     return parse_kind(given)
 
 
 def combine_narrowings(*some: Narrowing | None) -> Narrowing | None:
-    """The values of all of them."""
-    there = [each for each in some if each]
-    return make_narrowing(**{name: [*chain(*(getattr(each, name) for each in there))] for name in _FIELDS.values()})
+    """Return a narrowing with the values of all of these."""
+    given = [narrowing for narrowing in some if narrowing]
+    return make_narrowing(**{name: [*chain(*(getattr(one, name) for one in given))] for name in _FIELDS.values()})
 
 
 def parse_query(text: str) -> tuple[str, Narrowing | None]:
-    """The words of a query, and what it is narrowed to by prefixes; in quotes all are words.
+    """Return the words of a query, and the narrowing by its prefixes. Quoted text is always words.
 
-    Where no words are left, they are those of the values. Raises as `narrowing`.
+    If the query has no words, the words of the narrowing are used. Raises `UsageInvalid` for
+    invalid values.
     """
     given: dict[str, list[str]] = {name: [] for name in _FIELDS.values()}
-    words, at = [], 0
+    words, end = [], 0
     for token in _TOKEN.finditer(text):
         if field := token["field"]:
             given[_FIELDS[field]].append(token["quoted"] or token["plain"])
-            words.append(text[at : token.start()])
-            at = token.end()
-    if not at:
+            words.append(text[end : token.start()])
+            end = token.end()
+    if not end:
         return text, None
     try:
-        found = make_narrowing(**given)
+        narrowing = make_narrowing(**given)
     except UsageInvalid as error:
-        error.hint += "   (in quotes it is words)"
+        error.hint += "   (write it in quotes to search for the words)"
         raise
-    rest = " ".join(filter(None, (word.strip() for word in (*words, text[at:]))))
-    return rest or (found.words if found else ""), found
+    rest = " ".join(filter(None, (word.strip() for word in (*words, text[end:]))))
+    return rest or (narrowing.words if narrowing else ""), narrowing
 
 
 def normalize_symbol(symbol: str) -> str:
-    """`Session::refresh` and `Session#refresh` are `Session.refresh`."""
+    """Return a symbol with dots: `Session.refresh` for `Session::refresh` and `Session#refresh`."""
     if symbol.replace(".", "").isidentifier() and ".." not in symbol:
         return symbol.strip(".")
     return ".".join(filter(None, re.split(_SEPARATOR, symbol)))
 
 
 def has_capitals(name: str) -> bool:
-    """Whether case counts."""
+    """Return whether a name has capital letters, so that case matters."""
     return name != name.lower()
 
 
 def compile_symbol(name: str, *, within: bool) -> re.Pattern[str]:
-    """For `search` in a dotted symbol: whether it ends in this name. `within`: or lies in one that
-    does.
+    """Return a pattern that finds dotted symbols that end in this name.
+
+    `within`: it also finds symbols inside such symbols.
     """
-    parts = r"\.".join(_wild(re.escape(part), r"[^.]", r"(?=\.|\Z)") for part in name.split("."))
+    parts = r"\.".join(_convert_wildcards(re.escape(part), r"[^.]", r"(?=\.|\Z)") for part in name.split("."))
     end = r"(?=\.|\Z)" if within else r"\Z"
     return re.compile(rf"(?:\A|\.){parts}{end}", re.DOTALL if has_capitals(name) else re.DOTALL | re.IGNORECASE)
 
 
-def compile_path(wanted: str) -> Callable[[str], bool]:
-    """Whether a path is meant."""
-    if re.search(_GLOB, wanted):
-        pattern = _glob(wanted)
-        return lambda path: pattern.fullmatch(path.removeprefix("/")) is not None
-    if wanted.startswith("/"):
-        return lambda path: path.removeprefix("/").startswith(wanted[1:])
-    return lambda path: wanted in path
+def compile_path(path: str) -> Callable[[str], bool]:
+    """Return a function that tests whether a path matches."""
+    if re.search(_GLOB, path):
+        pattern = _compile_glob(path)
+        return lambda candidate: pattern.fullmatch(candidate.removeprefix("/")) is not None
+    if path.startswith("/"):
+        return lambda candidate: candidate.removeprefix("/").startswith(path[1:])
+    return lambda candidate: path in candidate
 
 
-def _glob(wanted: str) -> re.Pattern[str]:
-    """A part that ends with `/` is a folder, with all in it."""
-    given = f"{wanted}**" if wanted.endswith("/") else wanted
+def _compile_glob(glob: str) -> re.Pattern[str]:
+    """Return a pattern for a glob. A glob that ends with `/` matches everything in the folder."""
+    given = f"{glob}**" if glob.endswith("/") else glob
     parts = given.removeprefix("/").split("/") if given.startswith("/") else ["**", *given.split("/")]
     groups: list[list[str]] = [[]]
     for part in parts:
         if part == "**":
             groups.append([])
         else:
-            groups[-1].append(_wild(re.escape(part).replace(r"\?", "[^/]"), "[^/]", r"(?=/|\Z)"))
+            groups[-1].append(_convert_wildcards(re.escape(part).replace(r"\?", "[^/]"), "[^/]", r"(?=/|\Z)"))
     first, *others = groups
     if not others:
         return re.compile("/".join(first), re.DOTALL)
     *between, last = others
-    found = "".join(f"{part}/" for part in first)
+    pattern = "".join(f"{part}/" for part in first)
     for group in between:
-        if group:  # at the first folder where it fits: no time is lost on others
-            found += "(?>(?:[^/]+/)*?" + "".join(f"{part}/" for part in group) + ")"
-    return re.compile(found + (r"(?:[^/]+/)*" + "/".join(last) if last else ".+"), re.DOTALL)
+        if group:  # atomic: only the first folder that fits is tried
+            pattern += "(?>(?:[^/]+/)*?" + "".join(f"{part}/" for part in group) + ")"
+    return re.compile(pattern + (r"(?:[^/]+/)*" + "/".join(last) if last else ".+"), re.DOTALL)
 
 
-def _wild(escaped: str, character: str, end: str) -> str:
-    """A regular expression of an escaped text with `*`, which takes no exponential time: a `*` is
-    not tried again at a later place, but for the last one, which reaches to the end.
+def _convert_wildcards(escaped: str, character: str, end: str) -> str:
+    """Return a regular expression for an escaped text with `*`. It takes no exponential time.
+
+    A `*` is not tried again at a later position, except the last one, which reaches to the end.
     """
     first, *others = re.split(r"(?:\\\*)+", escaped)
     if not others:
@@ -189,22 +202,22 @@ def _wild(escaped: str, character: str, end: str) -> str:
     return first + "".join(f"(?>{character}*?{piece})" for piece in between) + f"{character}*{last}{end}"
 
 
-def _each(field: Field, values: Iterable[str], normal: Callable[[str], str]) -> tuple[str, ...]:
-    found = []
+def _check_values(field: Field, values: Iterable[str], normalize: Callable[[str], str]) -> tuple[str, ...]:
+    checked = []
     for given in values:
         legal = given.strip() and len(given) <= LONGEST_VALUE and not re.search(_HALF_PAIR, given)
-        value = normal(given.strip()) if legal else ""
+        value = normalize(given.strip()) if legal else ""
         if not value:
             raise UsageInvalid(
-                f"{shortened(given)!r} is no value of {field!r}.",
+                f"invalid value of {field!r}: {shortened(given)!r}.",
                 hint=f"For example {_EXAMPLES[field]}",
                 parameter=field,
             )
-        found.append(value)
-    if len(some := tuple(dict.fromkeys(found))) > MOST_VALUES:
+        checked.append(value)
+    if len(distinct := tuple(dict.fromkeys(checked))) > MOST_VALUES:
         raise UsageInvalid(
-            f"A query takes {MOST_VALUES} values of {field!r}, not {len(some):,}.",
-            hint="A folder or a pattern says many.",
+            f"the query has {len(distinct):,} values of {field!r}, but the maximum is {MOST_VALUES}.",
+            hint="Use a folder or a pattern to match many values.",
             parameter=field,
         )
-    return some
+    return distinct

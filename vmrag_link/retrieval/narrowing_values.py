@@ -1,4 +1,4 @@
-"""The languages and kinds that a query can be narrowed to, and what else they are called."""
+"""The languages and kinds to which a query can be narrowed, and their other names."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ _SYMBOL_KINDS = {
 }
 
 KINDS = (CODE, DOCUMENT, *sorted(_SYMBOL_KINDS))
-"""Of a document: code or not; and of symbols."""
+"""Kinds of documents (code or not), and kinds of symbols."""
 
-LANGUAGES = tuple(sorted({*languages.LANGUAGES, *(each.file_type for each in formats.FORMATS)}))
-"""Of code, and the types of other files."""
+LANGUAGES = tuple(sorted({*languages.LANGUAGES, *(file_format.file_type for file_format in formats.FORMATS)}))
+"""Languages of code, and types of other files."""
 
 _OTHER_NAMES = {
     "c#": "c_sharp",
@@ -47,31 +47,31 @@ _OTHER_KINDS = {"doc": DOCUMENT, "docs": DOCUMENT, "documents": DOCUMENT, "func"
 
 
 def parse_language(given: str) -> str:
-    """One of `LANGUAGES`: `python` for `py`. Raises `UsageInvalid`."""
+    """Return one of `LANGUAGES`, such as `python` for `py`. Raises `UsageInvalid`."""
     name = re.sub(r"[-\s]", "_", given.lower().lstrip("."))
     if name in LANGUAGES:
         return name
-    if found := _OTHER_NAMES.get(name) or languages.detect_language(f"x.{name}"):
-        return found
-    if known := formats.find_by_suffix(f"x.{name}"):
-        return known.file_type
-    raise _unknown("lang", "language", given, LANGUAGES)
+    if language := _OTHER_NAMES.get(name) or languages.detect_language(f"x.{name}"):
+        return language
+    if file_format := formats.find_by_suffix(f"x.{name}"):
+        return file_format.file_type
+    raise _make_error("lang", "language", given, LANGUAGES)
 
 
 def parse_kind(given: str) -> str:
-    """One of `KINDS`. Raises `UsageInvalid`."""
+    """Return one of `KINDS`. Raises `UsageInvalid`."""
     name = given.lower()
     name = _OTHER_KINDS.get(name, name)
     if name not in KINDS:
-        raise _unknown("kind", "kind", given, KINDS)
+        raise _make_error("kind", "kind", given, KINDS)
     return name
 
 
-def _unknown(field: Literal["lang", "kind"], what: str, given: str, there: Sequence[str]) -> UsageInvalid:
-    near = nearest(given.lower(), there)
+def _make_error(field: Literal["lang", "kind"], what: str, given: str, valid: Sequence[str]) -> UsageInvalid:
+    near = nearest(given.lower(), valid)
     return UsageInvalid(
-        f"There is no {what} {given!r}." + (f" Is it {near!r}?" if near else ""),
-        hint=f"There are: {', '.join(there)}.",
+        f"unknown {what} {given!r}." + (f" Did you mean {near!r}?" if near else ""),
+        hint=f"Use one of: {', '.join(valid)}.",
         parameter=field,
         value=shortened(given),
     )

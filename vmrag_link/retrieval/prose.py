@@ -1,7 +1,6 @@
-"""Measure if a passage is text, so that data such as icon tables, base64 and lists of numbers ranks
-lower.
+"""Recognize passages that are data, such as icon tables, base64 and lists of numbers.
 
-The measure reads only the passage, at each query.
+They rank lower than text. Only the passage is read, at each query.
 """
 
 from __future__ import annotations
@@ -10,22 +9,22 @@ from vmrag_link.index import keywords
 
 FULL_FACTOR = 1000
 DATA_FACTOR = 400
-"""The factor of data, in thousandths."""
+"""The factor of data in thousandths."""
 
 FEWEST, LETTERS = 40, 400
 """Minimum number of characters of a measured passage, and minimum thousandths of letters in text.
 """
 
 LONGEST, MEAN = 80, 20
-"""Lengths of runs of ASCII characters without a space.
+"""Maximum length and maximum mean length of words of ASCII characters in text.
 
-A longer run than the first is encoded data. A passage with a mean above the second is minified.
+A longer word is encoded data. A passage with a greater mean is minified.
 """
 
 
 def compute_factor(text: str) -> int:
-    """Return the factor of a passage's score, in thousandths."""
-    parts = [part for part in text.split() if any(map(str.isalnum, part))]  # no rules below titles and in tables
+    """Return the factor of a passage's score in thousandths."""
+    parts = [part for part in text.split() if any(map(str.isalnum, part))]  # without rules below titles and in tables
     size = sum(map(len, parts))
     if size < FEWEST:
         return FULL_FACTOR
@@ -42,5 +41,5 @@ def names_file(question: str, doc_id: str) -> bool:
     if name in question.lower():
         return True
     words = frozenset(keywords.split_names([question]))
-    stem = keywords.split_names([keywords.strip_endings(name)])
-    return bool(stem) and stem <= words
+    name_words = keywords.split_names([keywords.strip_endings(name)])
+    return bool(name_words) and name_words <= words

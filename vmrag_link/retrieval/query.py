@@ -1,6 +1,7 @@
-"""A query, its answers, and the vectors that it compares: those of its text, by the models of the
-collections that it asks; and, as float32, those of an index's chunks, for tools that show them and
-for Chroma's store.
+"""A query, its hits, and the vectors that a search compares.
+
+These are the vectors of the query's text, by the model of each collection. The float32 vectors of
+an index's chunks are for tools that show them and for Chroma's store.
 """
 
 from __future__ import annotations
@@ -25,15 +26,15 @@ if TYPE_CHECKING:
 MOST_NEIGHBOURS = 5
 
 LEAST_BUDGET = 100
-"""Tokens of a packed answer: a head line, and a few lines."""
+"""Minimum number of tokens of a packed answer: a head line and a few other lines."""
 
 MOST_BUDGET = 1_000_000
 
 FIRST_HITS = 3
-"""Hits that decide whether an answer is weak, and as many as a weak answer shows."""
+"""Number of hits that decide whether an answer is weak, and that a weak answer shows."""
 
 MOST_HITS = 200
-"""The ranked pieces that are looked at for one, where nobody says how many."""
+"""Default number of ranked pieces that a packed answer considers."""
 
 
 TITLES: Mapping[ContentKind, str] = {"document": "Documentation", "code": "Code"}
@@ -41,7 +42,7 @@ TITLES: Mapping[ContentKind, str] = {"document": "Documentation", "code": "Code"
 
 
 class Mode(enum.StrEnum):
-    """How chunks are ranked: by words (the chunk's own and its document's), by meaning, or by both
+    """How chunks are ranked: by words (of the chunk and its document), by meaning, or by both
     (`fusion`).
     """
 
@@ -51,57 +52,73 @@ class Mode(enum.StrEnum):
 
 
 class Query(Record, frozen=True):
-    """`collections`: None for all but those of kind `system`, in which tools write for themselves.
-
-    Filters are as people write them (see `filters`); `narrowing` counts beside them.
-    """
+    """A query."""
 
     text: str
     collections: tuple[str, ...] | None = None
+    """Names of collections. None means all except those of kind `system`, which tools use for their
+    own data.
+    """
+
     k: int = 5
     mode: Mode = Mode.HYBRID
     where: Mapping[str, Any] | None = None
+    """A filter over metadata as people write it (see `filters`)."""
+
     where_document: Mapping[str, Any] | None = None
+    """A filter over texts as people write it."""
+
     narrowing: Narrowing | None = None
+    """Applies in addition to the filters."""
 
 
 class Hit(Record, frozen=True):
-    """One chunk of an answer; `rank` counts from 1. Its document is in `table`, and has
-    `content_hash` and `chunks` chunks.
-
-    A higher `score` is better: nearly the cosine for `vector`; BM25 of the chunk and, weighted, of
-    its document for `keyword`; for `hybrid` the weighted share of the best scores of this query by
-    words and by meaning, 1 for a chunk that is the best by both. If documents and code answer, each
-    kind has scores of its own, and `rank` gives both kinds places.
-    """
+    """One chunk of an answer."""
 
     rank: int
+    """The rank, from 1."""
+
     collection: str
     doc_id: str
     chunk: int
+    """The number of the chunk in its document."""
+
     chunks: int
+    """The number of chunks of the document."""
+
     score: float
+    """Higher is better. For `vector`, this is nearly the cosine. For `keyword`, it is the BM25
+    score of the chunk and, weighted, of its document. For `hybrid`, it is the weighted share of the
+    best scores of this query by words and by meaning, and 1 for a chunk that is the best by both.
+
+    If both documents and code answer, each kind has its own scores, and `rank` combines both kinds.
+    """
+
     text: str
     content_hash: str
+    """The hash of the document."""
+
     metadata: dict[str, Any]
     table: DocumentTable = "documents"
+    """The table of the document."""
+
     kind: ContentKind = "document"
     also_in: tuple[str, ...] = ()
     """Other places of the result: languages of further translations, and paths of the original and
     of copies.
 
-    They have no results of their own.
+    They are not separate results.
     """
 
     @property
     def placed_metadata(self) -> dict[str, Any]:
-        """The metadata with the chunk's place in its document, as the index stores it."""
+        """The metadata with the position of the chunk in its document, like the index stores it."""
         document = DocumentHeader(self.collection, self.doc_id, "", self.content_hash, "")
         return self.metadata | build_chunk_metadata(document, self.table, self.chunk, self.chunks)
 
     @property
     def shown_metadata(self) -> dict[str, Any]:
-        """The same without what names the document elsewhere in an answer (`PROVENANCE`)."""
+        """`placed_metadata` without the keys that identify the document (`PROVENANCE`)."""
         return {key: value for key, value in self.placed_metadata.items() if key not in PROVENANCE}
 
 
@@ -116,20 +133,20 @@ K = TypeVar("K", bound=HasKind)
 
 
 def group_by_kind(results: Sequence[K]) -> list[tuple[str, K]]:
-    """Return the results by kind, and begin with the kind of the first result.
+    """Return the results by kind, beginning with the kind of the first result.
 
-    Each result has the title of the group that it begins, or an empty text. If all results have one
-    kind, there are no titles.
+    The first result of each group has the title of the group, and the others have an empty text. If
+    all results have one kind, there are no titles.
     """
     groups: dict[ContentKind, list[K]] = {}
     for result in results:
         groups.setdefault(result.kind, []).append(result)
     titles = {kind: TITLES[kind] if len(groups) > 1 else "" for kind in groups}
-    return [("" if number else titles[kind], row) for kind, some in groups.items() for number, row in enumerate(some)]
+    return [("" if number else titles[kind], row) for kind, group in groups.items() for number, row in enumerate(group)]
 
 
 class NearHit(Record, frozen=True):
-    """A hit, with the cosine of its vector and the query's."""
+    """A hit, with the cosine of its vector and the query's vector."""
 
     hit: Hit
     cosine: float
@@ -140,62 +157,69 @@ class NearHit(Record, frozen=True):
 
 
 def to_distance(space: Distance, cosine: float) -> float:
-    """As Chroma has it between unit vectors: l2 is squared.
+    """Return Chroma's distance between unit vectors. For l2 it is squared.
 
-    Never below zero, where rounding might take it.
+    It is never negative, although rounding might make it so.
     """
     return max(0.0, round((2 if space == "l2" else 1) * (1 - cosine), 6))
 
 
 def to_similarity(cosine: float) -> float:
-    """A cosine as people are shown it: 0 to 1; `1 - distance`, in l2 `1 - distance / 2`."""
+    """Return the similarity that people see: 0 to 1.
+
+    It is `1 - distance`, or for l2 `1 - distance / 2`.
+    """
     return round(min(1.0, max(0.0, cosine)), 4)
 
 
 class QueryVectors:
-    """Embeds the text of the latest query, and those that were prepared, once for each model.
+    """Embeds queries, once for each model. It remembers the latest query and the queries that were
+    prepared.
 
-    `unembedded` collections hold stand-ins only.
+    `unembedded`: collections that have only placeholders for vectors.
     """
 
     def __init__(self, model_for: Callable[[models.Collection], Model], unembedded: Collection[str]) -> None:
         self._model_for = model_for
         self._unembedded = unembedded
-        self._known: dict[str, dict[str, bytes]] = {}
-        """By text and model."""
+        self._embedded: dict[str, dict[str, bytes]] = {}
+        """Vectors by text and model."""
 
     def embed_query(self, held: IndexedCollection, text: str) -> bytes:
-        """Raises as `stored_with`."""
+        """Return the vector of a query for a collection. The errors are those of
+        `load_stored_model`.
+        """
         model = self.load_stored_model(held)
-        if text not in self._known:
-            self._known = {text: {}}
-        known = self._known[text]
-        if model.fingerprint not in known:
+        if text not in self._embedded:
+            self._embedded = {text: {}}
+        vectors = self._embedded[text]
+        if model.fingerprint not in vectors:
             self._embed(model, [text])
-        return known[model.fingerprint]
+        return vectors[model.fingerprint]
 
     def prepare_texts(self, held: IndexedCollection, texts: Collection[str]) -> None:
-        """Embed at once texts of which `of` is going to be asked, before any other. Raises the
-        same.
+        """Embed several texts at once. Call it before `embed_query` for these texts.
+
+        The errors are those of `load_stored_model`.
         """
         model = self.load_stored_model(held)
         self._embed(
-            model, [text for text in dict.fromkeys(texts) if model.fingerprint not in self._known.get(text, {})]
+            model, [text for text in dict.fromkeys(texts) if model.fingerprint not in self._embedded.get(text, {})]
         )
 
     def _embed(self, model: Model, texts: list[str]) -> None:
-        found = model.embed_queries(texts) if texts else []
-        for text, vector in zip(texts, found, strict=True):
-            self._known.setdefault(text, {})[model.fingerprint] = flat_files.quantise(vector)
+        vectors = model.embed_queries(texts) if texts else []
+        for text, vector in zip(texts, vectors, strict=True):
+            self._embedded.setdefault(text, {})[model.fingerprint] = flat_files.quantise(vector)
 
     def load_stored_model(self, held: IndexedCollection) -> Model:
-        """The model that made the collection's vectors.
+        """Return the model that computed the collection's vectors.
 
-        Raises `EmbeddingMismatch`. Where the index holds only stand-ins, the error says why they
-        still cannot be made, or is `IndexFailed` where they can by now: an index that is built
-        again has them.
+        Raises `EmbeddingMismatch` for another model. If the index has only placeholders, it raises
+        the reason why the vectors still cannot be computed, or `IndexFailed` if they can: the index
+        has to be built again.
         """
-        model = self._model(held)
+        model = self._load_model(held)
         self._require_stored(held, model)
         return model
 
@@ -204,18 +228,18 @@ class QueryVectors:
         if name in self._unembedded:
             model.embed([name])
             raise IndexFailed(
-                f"The documents of collection {name!r} could not be embedded when the index was made.",
+                f"the documents of collection {name!r} could not be embedded when the index was built.",
                 hint="vmrag sync --rebuild",
                 collection_name=name,
             )
 
-    def _model(self, held: IndexedCollection) -> Model:
+    def _load_model(self, held: IndexedCollection) -> Model:
         model = self._model_for(held.collection)
         if model.fingerprint != held.collection.embedding_model:
             raise EmbeddingMismatch(
-                f"Collection {held.collection.name!r} was embedded with {held.collection.embedding_model}, "
+                f"collection {held.collection.name!r} was embedded with {held.collection.embedding_model}, "
                 f"but the installed model is {model.fingerprint}.",
-                hint="Install the version of vmrag-link that made the collection, or import it again into a new one.",
+                hint="Install the version of vmrag-link that created the collection, or import it into a new collection.",
             )
         return model
 
@@ -223,24 +247,25 @@ class QueryVectors:
 def restore_vectors(
     index: IndexReader, held: IndexedCollection, texts: Mapping[int, str], *, model: Model, cache: EmbeddingCache
 ) -> dict[int, Vector]:
-    """The vectors of chunks of one collection, by row; `texts` are these chunks' own.
+    """Return the float32 vectors of chunks of one collection, by row. `texts`: the texts of the
+    chunks.
 
-    The index holds whole numbers, and as float32 only what cannot be made again. All else comes
-    from the cache, or from the local model once more. No service is asked. Raises `IndexFailed`
-    where a service's vectors are not there, and what the model and the cache raise.
+    The index has int8 vectors, and float32 only for vectors that cannot be computed again. All
+    other vectors come from the cache or the local model, and never from a service. Raises
+    `IndexFailed` if a service's vectors are missing, and the errors of the model and the cache.
     """
-    found = index.read_floats(texts)
-    hashes = {row: content_hash(text) for row, text in texts.items() if row not in found}
+    vectors = index.read_floats(texts)
+    hashes = {row: content_hash(text) for row, text in texts.items() if row not in vectors}
     if hashes and not model.local:
         raise IndexFailed(
-            f"{len(hashes)} vectors of collection {held.collection.name!r}, which the embedding service "
-            f"{model.name} made, are not in the index.",
+            f"the index lacks {len(hashes)} vectors of collection {held.collection.name!r} that the embedding service "
+            f"{model.name} computed.",
             hint="vmrag sync --rebuild",
             collection_name=held.collection.name,
         )
     if hashes:
-        from vmrag_link.embedding.cache import embed_texts  # no query asks for these vectors
+        from vmrag_link.embedding.cache import embed_texts  # queries do not need these vectors
 
-        made, _ = embed_texts(cache, model, {name: texts[row] for row, name in hashes.items()})
-        found |= {row: made[name] for row, name in hashes.items()}
-    return found
+        computed, _ = embed_texts(cache, model, {name: texts[row] for row, name in hashes.items()})
+        vectors |= {row: computed[name] for row, name in hashes.items()}
+    return vectors

@@ -1,4 +1,4 @@
-"""The scores of an index's chunks for a query: whole numbers by row (`keywords.row_id`)."""
+"""Compute the scores of an index's chunks for a query: integers by row (`keywords.pack_row`)."""
 
 from __future__ import annotations
 
@@ -25,10 +25,11 @@ if TYPE_CHECKING:
     from vmrag_link.retrieval.vectors import ExactVectors
 
 DEPTH = 100
-"""How many chunks of each part of a collection take part in the fusion."""
+"""Number of chunks of each part of a collection that take part in the fusion."""
 
 MOST_EXTENDED = 50
-"""Maximum number of words of a query that compounds also answer. Longer queries have enough words.
+"""Maximum number of words of a query for which compounds are searched. Longer queries have enough
+words.
 """
 
 MOST_RECORDS = 20
@@ -37,7 +38,7 @@ best chunks.
 """
 
 MOST_NAMED = 1_000
-"""How many pieces of code with a name are looked at for one that declares it."""
+"""Maximum number of pieces of code with a name that are searched for its declaration."""
 
 CODE_VECTORS = 750
 """Weight of vectors for code, in thousandths of their weight for documents."""
@@ -52,7 +53,7 @@ Scores = dict[int, int]
 
 
 class Ranked(NamedTuple):
-    """Scores of chunks in their `unit`, and the nearness of the best."""
+    """Scores of chunks in their `unit`, and the nearness of the best ones."""
 
     scores: Scores
     unit: float
@@ -60,9 +61,9 @@ class Ranked(NamedTuple):
 
 
 class RankingRequest:
-    """What is ranked: the chunks of these collections, or only the rows `among`, if given.
+    """The chunks to rank: those of these collections, or only the rows `among`, if given.
 
-    `of_paths`: the rows were chosen by their files.
+    `of_paths`: the rows were selected by their files.
     """
 
     def __init__(
@@ -75,7 +76,7 @@ class RankingRequest:
 
     @functools.cached_property
     def code_question(self) -> CodeQuestion:
-        """What is asked of collections of code."""
+        """The question for collections of code."""
         from vmrag_link.retrieval.code_ranking import CodeQuestion
 
         return CodeQuestion(self.text, of_paths=self.of_paths)
@@ -85,14 +86,14 @@ class RankingRequest:
 
 
 class Ranker:
-    """An index, open for reading.
+    """Ranks the chunks of an open index.
 
-    Scores depend on contents only. Whoever orders them breaks ties by what names a chunk, never by
-    its row.
+    Scores depend on contents only. To order chunks with equal scores, use their documents and
+    numbers, never their rows.
     """
 
     scored_postings: ClassVar[int] = 0
-    """Postings of the words of all queries of this process."""
+    """Number of postings of the words of all queries in this process."""
 
     def __init__(self, index: IndexReader, query_vectors: QueryVectors, ranking: Ranking) -> None:
         self._index = index
@@ -100,7 +101,7 @@ class Ranker:
         self._ranking = ranking
         self._vectors: dict[str, ExactVectors] = {}
         self._lengths: dict[int, Sequence[int]] = {}
-        self._measured: set[str] = set()
+        self._loaded: set[str] = set()
         self._code: dict[int, tuple[str, Sequence[IndexedPiece]]] = {}
         """Path and pieces of documents of code, by their first row."""
 
@@ -109,23 +110,25 @@ class Ranker:
         self._code.clear()
         self._lengths.clear()
 
-    def rank_best(self, asked: RankingRequest, mode: Mode, k: int, *, per_document: int = 0) -> Ranked:
-        """The best `k` chunks and all ties with the last, with at most `per_document` of one
-        document (0: any number).
+    def rank_best(self, request: RankingRequest, mode: Mode, k: int, *, per_document: int = 0) -> Ranked:
+        """Return the best `k` chunks and all ties with the last.
+
+        `per_document`: the maximum number of chunks of one document; 0 for any number.
         """
         depth = max(DEPTH, k)
-        words = {} if mode == Mode.VECTOR else self._word_scores(asked)
+        word_scores = {} if mode == Mode.VECTOR else self._score_words(request)
         while True:
-            ranked = self._scored(asked, mode, words, depth)
-            kept = self._at_most(per_document, ranked.scores) if per_document else ranked.scores
+            ranked = self._score_chunks(request, mode, word_scores, depth)
+            kept = self._limit_per_document(per_document, ranked.scores) if per_document else ranked.scores
             if len(kept) >= k or len(ranked.scores) < depth:
-                return ranked._replace(scores=_best(kept, k))
+                return ranked._replace(scores=_select_best(kept, k))
             depth *= 4  # a few documents fill the ranking
 
     def open_vectors(self, held: IndexedCollection) -> ExactVectors:
+        """Return the vectors of a collection."""
         name = held.collection.name
         if name not in self._vectors:
-            from vmrag_link.retrieval.vectors import ExactVectors, VectorPiece  # keyword queries have no vectors
+            from vmrag_link.retrieval.vectors import ExactVectors, VectorPiece  # keyword queries need no vectors
 
             pieces = [
                 VectorPiece(
@@ -139,57 +142,61 @@ class Ranker:
             self._vectors[name] = ExactVectors(pieces, dimensions=held.collection.embedding_dimensions)
         return self._vectors[name]
 
-    def _scored(self, asked: RankingRequest, mode: Mode, words: Mapping[str, WordScores], depth: int) -> Ranked:
-        """At least the best `depth` chunks, if there are as many."""
+    def _score_chunks(self, request: RankingRequest, mode: Mode, words: Mapping[str, WordScores], depth: int) -> Ranked:
+        """Return at least the best `depth` chunks, if there are so many."""
         if mode == Mode.VECTOR:
-            nearest = _best(_joined(self._by_vector(asked, held, depth) for held in asked.collections), depth)
+            nearest = _select_best(
+                _merge_scores(self._rank_by_vector(request, held, depth) for held in request.collections), depth
+            )
             return Ranked(nearest, UNIT, Nearness(max(0, *nearest.values()) if nearest else 0, 0))
         if mode == Mode.KEYWORD:
-            found = [(words[held.collection.name], asked.list_chosen_rows(held)) for held in asked.collections]
-            wordy = [(scores.select_best(depth, among), scores.max_score) for scores, among in found]
+            chosen = [(words[held.collection.name], request.list_chosen_rows(held)) for held in request.collections]
+            word_rankings = [(scores.select_best(depth, among), scores.max_score) for scores, among in chosen]
             nearness = fusion.combine_nearness(
-                fusion.measure_nearness(CollectionScores({}, scores, most)) for scores, most in wordy
+                fusion.measure_nearness(CollectionScores({}, scores, most)) for scores, most in word_rankings
             )
-            return Ranked(_best(fusion.normalize_scores(wordy), depth), bm25.BILLION, nearness)
-        parts = [self._parts(asked, held, words[held.collection.name], depth) for held in asked.collections]
-        scores = fusion.fuse_scores(parts, self._vector_weight(asked))
+            return Ranked(_select_best(fusion.normalize_scores(word_rankings), depth), bm25.BILLION, nearness)
+        parts = [
+            self._score_collection(request, held, words[held.collection.name], depth) for held in request.collections
+        ]
+        scores = fusion.fuse_scores(parts, self._vector_weight(request))
         highest = max(scores.values(), default=0)
-        for held, part in zip(asked.collections, parts, strict=True):
+        for held, part in zip(request.collections, parts, strict=True):
             if held.collection.is_code:
                 from vmrag_link.retrieval import code_ranking
 
-                own = {row: scores[row] for row in part.words}
+                code_scores = {row: scores[row] for row in part.words}
                 scores |= code_ranking.rank_pieces(
-                    own, asked.code_question, self._piece, self._index.read_texts, highest
+                    code_scores, request.code_question, self._read_piece, self._index.read_texts, highest
                 )
         of_text = {
             held.collection.name: {row: scores[row] for row in part.words}
-            for held, part in zip(asked.collections, parts, strict=True)
+            for held, part in zip(request.collections, parts, strict=True)
             if not held.collection.is_code
         }
         if of_text:
-            scores |= self._records.promote_records(asked.text, of_text, asked.among)
+            scores |= self._record_finder.promote_records(request.text, of_text, request.among)
         return Ranked(scores, fusion.UNIT, fusion.combine_nearness(map(fusion.measure_nearness, parts)))
 
     @functools.cached_property
-    def _records(self) -> RecordFinder:
-        from vmrag_link.retrieval.records import RecordFinder  # a ranking by words or vectors alone has no records
+    def _record_finder(self) -> RecordFinder:
+        from vmrag_link.retrieval.records import RecordFinder  # only a hybrid ranking promotes records
 
         return RecordFinder(self._index)
 
-    def is_definition(self, asked: RankingRequest, row: int) -> bool:
+    def is_definition(self, request: RankingRequest, row: int) -> bool:
         """Return whether the question is a name that this piece of code declares."""
-        return asked.code_question.is_name and asked.code_question.score_declaration(self._piece(row)) > 0
+        return request.code_question.is_name and request.code_question.score_declaration(self._read_piece(row)) > 0
 
-    def _vector_weight(self, asked: RankingRequest) -> float:
+    def _vector_weight(self, request: RankingRequest) -> float:
         """Return the share of the vectors. It is half for languages that the models do not know."""
         weight = self._ranking.vector_weight
-        if keywords.is_english(asked.text):
+        if keywords.is_english(request.text):
             return weight
-        is_english = all(self._query_vectors.load_stored_model(held).english for held in asked.collections)
+        is_english = all(self._query_vectors.load_stored_model(held).english for held in request.collections)
         return weight / 2 if is_english else weight
 
-    def _piece(self, row: int) -> RankedPiece:
+    def _read_piece(self, row: int) -> RankedPiece:
         from vmrag_link.retrieval.code_ranking import RankedPiece
 
         first = flat_files.find_first_row(self._lengths, row)
@@ -199,59 +206,73 @@ class Ranker:
         path, pieces = self._code[first]
         return RankedPiece(path, row - first, pieces[row - first])
 
-    def _parts(self, asked: RankingRequest, held: IndexedCollection, words: WordScores, depth: int) -> CollectionScores:
-        near, wordy = self._by_vector(asked, held, depth), words.select_best(depth, asked.list_chosen_rows(held))
+    def _score_collection(
+        self, request: RankingRequest, held: IndexedCollection, words: WordScores, depth: int
+    ) -> CollectionScores:
+        by_vector, by_words = (
+            self._rank_by_vector(request, held, depth),
+            words.select_best(depth, request.list_chosen_rows(held)),
+        )
         if held.collection.is_code:
-            wordy |= self._declaring(asked, held, words)
-        elif records := self._records.find_rows(held.collection.name, asked.list_chosen_rows(held)):
-            near |= self.open_vectors(held).select_best(
-                self._query_vectors.embed_query(held, asked.text), MOST_RECORDS, among=records
+            by_words |= self._score_declarations(request, held, words)
+        elif records := self._record_finder.find_rows(held.collection.name, request.list_chosen_rows(held)):
+            by_vector |= self.open_vectors(held).select_best(
+                self._query_vectors.embed_query(held, request.text), MOST_RECORDS, among=records
             )
-            wordy |= words.select_best(MOST_RECORDS, records)
-        further = list(wordy.keys() - near.keys())
-        if further:
-            scores = self.open_vectors(held).score_rows(self._query_vectors.embed_query(held, asked.text), further)
-            near |= zip(further, scores, strict=True)
+            by_words |= words.select_best(MOST_RECORDS, records)
+        without_vector = list(by_words.keys() - by_vector.keys())
+        if without_vector:
+            scores = self.open_vectors(held).score_rows(
+                self._query_vectors.embed_query(held, request.text), without_vector
+            )
+            by_vector |= zip(without_vector, scores, strict=True)
         share = CODE_VECTORS if held.collection.is_code else fusion.FULL_WEIGHT
         return CollectionScores(
-            near, wordy | {row: words.score_row(row) for row in near.keys() - wordy.keys()}, words.max_score, share
+            by_vector,
+            by_words | {row: words.score_row(row) for row in by_vector.keys() - by_words.keys()},
+            words.max_score,
+            share,
         )
 
-    def _by_vector(self, asked: RankingRequest, held: IndexedCollection, depth: int) -> Scores:
-        """The best `depth` chunks of a collection by vectors, and all ties with the last."""
+    def _rank_by_vector(self, request: RankingRequest, held: IndexedCollection, depth: int) -> Scores:
+        """Return the best `depth` chunks of a collection by vectors, and all ties with the last."""
         return self.open_vectors(held).select_best(
-            self._query_vectors.embed_query(held, asked.text), depth, among=asked.list_chosen_rows(held)
+            self._query_vectors.embed_query(held, request.text), depth, among=request.list_chosen_rows(held)
         )
 
-    def _word_scores(self, asked: RankingRequest) -> dict[str, WordScores]:
-        """The scores by words of each collection's chunks."""
-        held = {collection.collection.name: collection for collection in asked.collections}
+    def _score_words(self, request: RankingRequest) -> dict[str, WordScores]:
+        """Return the scores by words of each collection's chunks."""
+        held = {collection.collection.name: collection for collection in request.collections}
         words: dict[str, list[Sequence[WordOccurrences]]] = {name: [] for name in held}
-        code = [name for name, each in held.items() if each.collection.is_code]
+        code = [name for name, indexed in held.items() if indexed.collection.is_code]
         documents = held.keys() - code
-        questions = [(documents, self._document_terms(asked.text, documents) if documents else [])]
+        questions = [(documents, self._document_terms(request.text, documents) if documents else [])]
         if code:
-            questions.append((set(code), asked.code_question.list_terms(asked.text)))
+            questions.append((set(code), request.code_question.list_terms(request.text)))
         for names, terms in questions:
             extended, alone = len(terms) <= MOST_EXTENDED, len(terms) == 1
             for term in terms:
-                for name, own in self._index.find_occurrences(term, names).items():
-                    words[name].append(self._index.add_compounds(term, name, own, alone=alone) if extended else own)
-        for term in asked.code_question.list_joined_terms(asked.text) if code else ():
-            for name, own in self._index.find_occurrences(term, code).items():
-                if any(True for holding in own for _ in holding.alive_pairs()):
-                    words[name].append(own)  # a word that no code holds is not one of the question
-        self._measure(held)
-        postings = sum(len(holding.slots) for lists in words.values() for each in lists for holding in each)
+                for name, occurrences in self._index.find_occurrences(term, names).items():
+                    words[name].append(
+                        self._index.add_compounds(term, name, occurrences, alone=alone) if extended else occurrences
+                    )
+        for term in request.code_question.list_joined_terms(request.text) if code else ():
+            for name, occurrences in self._index.find_occurrences(term, code).items():
+                if any(True for holding in occurrences for _ in holding.alive_pairs()):
+                    words[name].append(occurrences)  # a joined word that no code contains is ignored
+        self._load_lengths(held)
+        postings = sum(len(holding.slots) for lists in words.values() for word in lists for holding in word)
         Ranker.scored_postings += postings
-        by, weight = _choose_scores(Ranker.scored_postings), self._ranking.document_weight
+        scores_class, weight = _choose_scores(Ranker.scored_postings), self._ranking.document_weight
         return {
-            name: bm25.score_collection(held[name], lists, self._lengths, document_weight=weight, by=by)
+            name: bm25.score_collection(held[name], lists, self._lengths, document_weight=weight, by=scores_class)
             for name, lists in words.items()
         }
 
     def _document_terms(self, text: str, collections: Iterable[str]) -> list[list[str]]:
-        """Return the terms of a question for documents. A version that they have is one phrase."""
+        """Return the terms of a question for documents. A version that the documents contain is one
+        phrase.
+        """
         terms = keywords.find_query_terms(text)
         versions = [
             term for term in keywords.find_version_terms(text) if self._index.find_rows_with_word(term, collections)
@@ -259,40 +280,42 @@ class Ranker:
         numbers = {(number,) for term in versions for number in term}
         return [*(term for term in terms if tuple(term) not in numbers), *versions]
 
-    def _declaring(self, asked: RankingRequest, held: IndexedCollection, words: WordScores) -> Scores:
-        """Scores by words of the pieces that declare a name that is asked for."""
-        name, chosen = held.collection.name, asked.list_chosen_rows(held)
-        found: set[int] = set()
-        for term in keywords.list_terms(each[-1] for each in asked.code_question.names):
-            found |= self._index.find_rows_with_word(term, [name], names=True)
-        named = words.select_best(MOST_NAMED, list(found if chosen is None else found.intersection(chosen)))
-        return {row: score for row, score in named.items() if asked.code_question.score_declaration(self._piece(row))}
+    def _score_declarations(self, request: RankingRequest, held: IndexedCollection, words: WordScores) -> Scores:
+        """Return the scores by words of the pieces that declare a name of the question."""
+        name, chosen = held.collection.name, request.list_chosen_rows(held)
+        rows: set[int] = set()
+        for term in keywords.list_terms(parts[-1] for parts in request.code_question.names):
+            rows |= self._index.find_rows_with_word(term, [name], names=True)
+        named = words.select_best(MOST_NAMED, list(rows if chosen is None else rows.intersection(chosen)))
+        return {
+            row: score for row, score in named.items() if request.code_question.score_declaration(self._read_piece(row))
+        }
 
-    def _measure(self, collections: Iterable[str]) -> None:
-        """Have the lengths of these collections' chunks."""
-        for name in set(collections) - self._measured:
+    def _load_lengths(self, collections: Iterable[str]) -> None:
+        """Load the lengths of these collections' chunks."""
+        for name in set(collections) - self._loaded:
             self._lengths |= self._index.read_lengths(name)
-            self._measured.add(name)
+            self._loaded.add(name)
 
-    def _at_most(self, number: int, scores: Scores) -> Scores:
-        """The best `number` chunks of each document."""
-        self._measure({self._index.find_collection(row) for row in scores})
+    def _limit_per_document(self, number: int, scores: Scores) -> Scores:
+        """Return the best `number` chunks of each document."""
+        self._load_lengths({self._index.find_collection(row) for row in scores})
         kept: Scores = {}
-        taken: Counter[int] = Counter()
-        for row in sorted(scores, key=lambda row: (-scores[row], row)):  # within a document, rows are in its order
+        counts: Counter[int] = Counter()
+        for row in sorted(scores, key=lambda row: (-scores[row], row)):  # the rows of a document are in its order
             document = flat_files.find_first_row(self._lengths, row)
-            if taken[document] < number:
-                taken[document] += 1
+            if counts[document] < number:
+                counts[document] += 1
                 kept[row] = scores[row]
         return kept
 
 
 MANY_POSTINGS = 100_000
-"""Postings that take as long without numpy as importing numpy takes."""
+"""Number of postings that take as long without numpy as importing numpy takes."""
 
 
 def _choose_scores(postings: int) -> type[WordScores]:
-    """Return the class that scores postings in the least time in a process with so many."""
+    """Return the class that scores so many postings in the least time."""
     if "numpy" not in sys.modules and postings < MANY_POSTINGS:
         return WordScores
     try:
@@ -302,15 +325,15 @@ def _choose_scores(postings: int) -> type[WordScores]:
     return ArrayScores
 
 
-def _joined(scores: Iterable[Scores]) -> Scores:
-    found: Scores = {}
+def _merge_scores(scores: Iterable[Scores]) -> Scores:
+    merged: Scores = {}
     for score in scores:
-        found |= score
-    return found
+        merged |= score
+    return merged
 
 
-def _best(scores: Scores, k: int) -> Scores:
-    """The best `k` and all ties with the last."""
+def _select_best(scores: Scores, k: int) -> Scores:
+    """Return the best `k` scores and all ties with the last."""
     if len(scores) <= k:
         return scores
     lowest = heapq.nlargest(k, scores.values())[-1]

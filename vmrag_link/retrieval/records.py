@@ -3,7 +3,7 @@
 Records are notes, decision records, and the sections of READMEs and changelogs. Many pages mention
 the words of a question in passing, and long pages win by their other words. So the score of a
 record is raised, and the best two records get one of the first ranks if they answer about as well
-as the best page. `bench/records.py` has the figures.
+as the best page. `bench/records.py` has the measurements.
 """
 
 from __future__ import annotations
@@ -23,22 +23,25 @@ FULL_FACTOR = 1000
 
 
 class RecordKind(enum.Enum):
-    """The kind of a record: a note or a decision record, a changelog, or a README."""
+    """The kind of a record."""
 
     DECISION = "decision"
+    """A note or a decision record."""
+
     CHANGES = "changes"
+    """A changelog."""
+
     README = "readme"
 
 
 class Favor(NamedTuple):
-    """The favor of a record over pages, in thousandths.
-
-    `gain`: the factor of its score. `near`: the part of the best score from which on it gets one of
-    the first ranks.
-    """
+    """The advantage of a record over pages, in thousandths."""
 
     gain: int
+    """The factor of its score."""
+
     near: int
+    """The share of the best score from which the record gets one of the first ranks."""
 
 
 USUAL_FAVOR = {
@@ -51,10 +54,12 @@ ASKED_FAVOR = {
     RecordKind.CHANGES: Favor(1300, 350),
     RecordKind.README: Favor(1300, 350),
 }
-"""The favor of a kind that the question asks for: `why did we choose X`, `since which version`."""
+"""The advantage if the question asks for the kind: `why did we choose X`, `since which version`."""
 
 SIMILAR_SCORE, _RESERVED = 700, 2
-"""Minimum score of a second record for such a rank, as a part of the score of the best record."""
+"""Minimum score of a second record for one of the first ranks, in thousandths of the best record's
+score. Number of records that can get such a rank.
+"""
 
 FIRST = 3
 
@@ -62,19 +67,23 @@ _LONGEST_TITLE = 100
 _ITEMS = ("- ", "* ", "+ ", "• ")
 
 SHORT_RECORD = 5
-"""Passages of a decision record or a note up to which it is one thought, cut at its headings."""
+"""Maximum number of passages of a decision record or a note that is one thought, split at its
+headings.
+"""
 
 PassagePlace = tuple[str, str, int, int]
 """The collection, the document, the number of the passage in it, and the number of passages."""
 
 MIN_CHARACTERS = 40
-"""Characters besides headings of a passage that gains."""
+"""Minimum number of characters, apart from headings, of a passage that gains."""
 
 EXCESS_DIVISOR = 10**7
-"""Divisor of the excess of a score over the best one: shown scores stay at 1, in the same order."""
+"""Divisor of the part of a score above the best score. So the displayed scores stay at 1, in the
+same order.
+"""
 
 PATTERNS = ("%notes/%", "%adr%", "%decision%", "readme%", "%change%", "%history%", "%news%", "%release%")
-"""SQL patterns of paths that may be records; `kind_of` decides."""
+"""SQL patterns of paths that may be records. `find_record_kind` decides."""
 
 _DECISIONS = r"^(?:docs?/)?notes/|(?:^|/)(?:adrs?|(?:[a-z]+[-_])?decisions?|(?:[a-z]+[-_])?decision[-_]records?)/|(?:^|/)adr[-_]?\d"
 _CHANGES = r"(?:^|/)(?:change(?:s|[-_]?logs?)|history|news|release(?:s|[-_]?notes))(?:\.[a-z-]+)*$"
@@ -113,15 +122,17 @@ def holds_records(collection: StoredCollection) -> bool:
 
 
 class RecordFinder:
-    """The records of an index, found once."""
+    """Finds the records of an index. Each collection is read once."""
 
     def __init__(self, index: IndexReader) -> None:
         self._index = index
         self._kinds: dict[str, Mapping[int, RecordKind]] = {}
 
     def find_rows(self, collection: str, among: Iterable[int] | None) -> list[int]:
-        """Return the rows of records in a collection that has pages, or those `among` some rows."""
-        kinds = self._kinds_of(collection)
+        """Return the rows of records in a collection that also has pages. `among`: only these
+        rows.
+        """
+        kinds = self._find_kinds(collection)
         return [*kinds] if among is None or not kinds else [row for row in among if row in kinds]
 
     def promote_records(
@@ -132,50 +143,49 @@ class RecordFinder:
         `among`: the rows that may be in the answer, None for all.
         """
         records: dict[int, RecordKind] = {}
-        for name, some in scores.items():
+        for name, by_row in scores.items():
             if holds_records(self._index.list_collections[name].collection):
-                records |= dict.fromkeys(some, RecordKind.DECISION)
+                records |= dict.fromkeys(by_row, RecordKind.DECISION)
             else:
-                kinds = self._kinds_of(name)
-                records |= {row: kinds[row] for row in some if row in kinds}
-        joined = {row: score for some in scores.values() for row, score in some.items()}
-        asked = RecordQuestion(question)
+                kinds = self._find_kinds(name)
+                records |= {row: kinds[row] for row in by_row if row in kinds}
+        all_scores = {row: score for by_row in scores.values() for row, score in by_row.items()}
+        record_question = RecordQuestion(question)
         gained: dict[int, int] = {}
-        if len(records) < len(joined):
-            passages = {row: kind for row, kind in records.items() if self._says_something(row)}
-            gained = asked.promote_rows(joined, passages, self._place)
-        changes = [row for row, kind in records.items() if kind is RecordKind.CHANGES and asked.versions]
-        return gained | self._promote_version(asked, changes, joined | gained, among)
+        if len(records) < len(all_scores):
+            passages = {row: kind for row, kind in records.items() if self._has_answer(row)}
+            gained = record_question.promote_rows(all_scores, passages, self._locate_passage)
+        changes = [row for row, kind in records.items() if kind is RecordKind.CHANGES and record_question.versions]
+        return gained | self._promote_version(record_question, changes, all_scores | gained, among)
 
     def _promote_version(
         self,
-        asked: RecordQuestion,
+        record_question: RecordQuestion,
         changes: Iterable[int],
         scores: Mapping[int, int],
         among: Mapping[str, Collection[int]] | None,
     ) -> dict[int, int]:
-        """Return the best score for the section of a changelog about a version of the question, and
-        the next score for the passage behind it, because a passage may have the title alone.
+        """Return the best score for the section of a changelog about a version of the question.
+
+        The passage after it gets the next score, because a passage may have only the title.
         """
-        titled = [row for row in changes if asked.names_version(self._index.read_text(row))]
+        titled = [row for row in changes if record_question.names_version(self._index.read_text(row))]
         if not titled:
             return {}
-        first, most = min(titled, key=lambda row: (-scores[row], self._place(row))), max(scores.values())
+        first, highest = min(titled, key=lambda row: (-scores[row], self._locate_passage(row))), max(scores.values())
         chunk = self._index.read_chunk(first)
         allowed = among is None or first + 1 in among[self._index.find_collection(first)]
         has_next = allowed and chunk.number + 1 < chunk.chunks and not _begins_version(self._index.read_text(first + 1))
-        return {first: most + 2} | ({first + 1: most + 1} if has_next else {})
+        return {first: highest + 2} | ({first + 1: highest + 1} if has_next else {})
 
-    def _says_something(self, row: int) -> bool:
-        """Return whether a passage answers. The title, status and date of a record do not, although
-        they have words of the question.
+    def _has_answer(self, row: int) -> bool:
+        """Return whether a passage has text. The title, status and date of a record do not answer,
+        although they contain words of the question.
         """
         return self._index.read_chunk(row).chunks == 1 or has_text(self._index.read_text(row))
 
-    def _kinds_of(self, collection: str) -> Mapping[int, RecordKind]:
-        """Return the kinds of the rows of records; empty for a collection whose documents are all
-        records.
-        """
+    def _find_kinds(self, collection: str) -> Mapping[int, RecordKind]:
+        """Return the kinds of the rows of records; empty for a collection that has only records."""
         if collection not in self._kinds:
             whole = holds_records(self._index.list_collections[collection].collection)
             documents = () if whole else self._index.find_rows_like(collection, PATTERNS)
@@ -183,13 +193,13 @@ class RecordFinder:
             self._kinds[collection] = {row: kind for kind, rows in kinds if kind for row in rows}
         return self._kinds[collection]
 
-    def _place(self, row: int) -> PassagePlace:
+    def _locate_passage(self, row: int) -> PassagePlace:
         chunk = self._index.read_chunk(row)
         return self._index.find_collection(row), chunk.doc_id, chunk.number, chunk.chunks
 
 
 def find_record_kind(doc_id: str) -> RecordKind | None:
-    """Return the kind of record of a document, by its path; None for a page."""
+    """Return the kind of record of a document by its path; None for a page."""
     return next((kind for kind, path in _PATHS.items() if path.search(doc_id)), None)
 
 
@@ -200,12 +210,12 @@ def has_text(passage: str) -> bool:
 
 
 class RecordQuestion:
-    """The favors of records for one question."""
+    """The advantages of records for one question."""
 
     def __init__(self, text: str) -> None:
         lower = text.lower()
         self.versions = [_version_pattern(number) for number in keywords.find_versions(text)]
-        """What the versions of the question are like in a heading."""
+        """Patterns of the versions of the question in a heading."""
         self._favors = {kind: (ASKED_FAVOR if _ASKS[kind].search(lower) else USUAL_FAVOR)[kind] for kind in RecordKind}
 
     def names_version(self, text: str) -> bool:
@@ -225,18 +235,20 @@ class RecordQuestion:
             return {}
         favors = {row: self._favors[kind] for row, kind in records.items() if scores[row] > 0}
         places = {row: place_of(row) for row in favors}
-        whole = {
+        short_records = {
             row: places[row][:2]
             for row in favors
             if records[row] is RecordKind.DECISION and places[row][3] <= SHORT_RECORD
         }
-        gains = _share_best({row: scores[row] * favor.gain // FULL_FACTOR for row, favor in favors.items()}, whole)
-        gained = {row: _limit(gain, best) for row, gain in gains.items()}
+        gains = _share_best(
+            {row: scores[row] * favor.gain // FULL_FACTOR for row, favor in favors.items()}, short_records
+        )
+        gained = {row: _compress_excess(gain, best) for row, gain in gains.items()}
         places = {row: place for row, place in places.items() if FULL_FACTOR * scores[row] >= favors[row].near * best}
-        first = dict[tuple[str, str], int]()
+        best_by_document = dict[tuple[str, str], int]()
         for row in sorted(places, key=lambda row: (-gained[row], places[row])):
-            first.setdefault(places[row][:2], row)
-        near = [*first.values()][:_RESERVED]
+            best_by_document.setdefault(places[row][:2], row)
+        near = [*best_by_document.values()][:_RESERVED]
         near = [row for row in near if FULL_FACTOR * scores[row] >= SIMILAR_SCORE * scores[near[0]]]
         for rank, row in enumerate(near, start=FIRST - len(near) + 1):
             others = (score for other, score in {**scores, **gained}.items() if other != row)
@@ -263,9 +275,10 @@ def _version_pattern(number: str) -> re.Pattern[str]:
 
 
 def _share_best(scores: Mapping[int, int], whole: Mapping[int, tuple[str, str]]) -> dict[int, int]:
-    """Return scores that are the mean of the own one and the best one of a short record.
+    """Return scores in which each row of a short record has the mean of its score and the record's
+    best score.
 
-    `whole`: the documents of the rows to which this applies.
+    `whole`: the documents of these rows.
     """
     best: dict[tuple[str, str], int] = {}
     for row, document in whole.items():
@@ -273,5 +286,5 @@ def _share_best(scores: Mapping[int, int], whole: Mapping[int, tuple[str, str]])
     return {row: (score + best[whole[row]]) // 2 if row in whole else score for row, score in scores.items()}
 
 
-def _limit(score: int, best: int) -> int:
+def _compress_excess(score: int, best: int) -> int:
     return score if score <= best else best + (score - best) // EXCESS_DIVISOR

@@ -1,7 +1,7 @@
-"""Find documents that are translations of others, by their paths, and the language of a question.
+"""Find documents that are translations of others by their paths, and the language of a question.
 
-A document is a translation if a part of its path is a language, and if a document with the same
-path without this part, or with English in its place, exists.
+A document is a translation if a part of its path is a language, and if a document exists with the
+same path without this part, or with English in place of this part.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _LANGUAGES = frozenset(
     ).split()
 )
 _MOST_FOLDERS = 4
-"""Folders of a path that may be its language. Each one makes some paths."""
+"""Maximum number of folders of a path that may be its language. Each one produces several paths."""
 
 _ENGLISH = ("en", "en-us", "en-US", "en_US")
 _TAG = r"[A-Za-z]{2}(?:[-_](?:[A-Za-z]{4}|[A-Za-z]{2}|[0-9]{3})){0,2}"
@@ -33,13 +33,13 @@ _TREES = {"docs": ("docs",), "blog": ("blog",), "pages": ("src/pages",)}
 
 
 def find_originals(doc_id: str) -> Iterator[tuple[str, str]]:
-    """Yield the language that a path may name, and the path that the original would have."""
+    """Yield each language that a path may contain, and the path that the original would have."""
     folders = doc_id.split("/")
     name = folders.pop()
     languages = ((number, folder) for number, folder in enumerate(folders) if is_language(folder))
     for number, folder in itertools.islice(languages, _MOST_FOLDERS):
         before, after = folders[:number], [*folders[number + 1 :], name]
-        yield from ((folder, path) for path in _in_other_tree(before, after))
+        yield from ((folder, path) for path in _list_original_paths(before, after))
         yield from ((folder, "/".join([*before, english, *after])) for english in _ENGLISH)
     ending = _ENDING.fullmatch(name)
     if ending and is_language(ending["tag"]):
@@ -47,18 +47,19 @@ def find_originals(doc_id: str) -> Iterator[tuple[str, str]]:
             yield ending["tag"], "/".join([*folders, f"{stem}{ending['rest']}"])
 
 
-def _in_other_tree(before: list[str], after: list[str]) -> Iterator[str]:
-    """Yield the possible paths of an original without the folder of its language, between these
-    parts.
+def _list_original_paths(before: list[str], after: list[str]) -> Iterator[str]:
+    """Yield the possible paths of an original without the folder of its language.
+
+    `before`, `after`: the parts of the path before and after this folder.
     """
     yield "/".join([*before, *after])
     if before and before[-1].lower() in _WRAPPERS:
         yield "/".join([*before[:-1], *after])
-        if found := _DOCUSAURUS.fullmatch("/".join(after)):
-            tree, version, rest = found.groups()
+        if match := _DOCUSAURUS.fullmatch("/".join(after)):
+            tree, version, rest = match.groups()
             trees = (f"versioned_docs/{version}",) if version and version != "current" else _TREES[tree]
             for top in dict.fromkeys((tuple(before[:-1]), ())):
-                yield from ("/".join([*top, each, rest]) for each in trees)
+                yield from ("/".join([*top, folder, rest]) for folder in trees)
 
 
 def is_language(part: str) -> bool:
@@ -71,14 +72,14 @@ def choose_originals(
 ) -> dict[str, tuple[str, str]]:
     """Return the translations among documents, each with its language and its original.
 
-    `existing`: returns which of some ids are documents.
+    `existing` returns which of some ids are documents.
     """
-    named = {doc_id: [*find_originals(doc_id)] for doc_id in doc_ids}
-    there = existing({path for some in named.values() for _, path in some})
+    candidates = {doc_id: [*find_originals(doc_id)] for doc_id in doc_ids}
+    existing_paths = existing({path for pairs in candidates.values() for _, path in pairs})
     originals: dict[str, tuple[str, str]] = {}
-    for doc_id, some in named.items():
-        if found := next((each for each in some if each[1] in there and each[1] != doc_id), None):
-            originals[doc_id] = found
+    for doc_id, pairs in candidates.items():
+        if original := next((pair for pair in pairs if pair[1] in existing_paths and pair[1] != doc_id), None):
+            originals[doc_id] = original
     return originals
 
 
@@ -95,7 +96,7 @@ _SCRIPTS = {
     "uk": "[\u0456\u0457\u0454\u0491]",
     "ru": "[\u0400-\u04ff]",
 }
-"""Letters by language. A question has the first language of which it has a letter."""
+"""Letters by language. A question has the first language of which it contains a letter."""
 
 _SMALL_WORDS = {
     "en": "a an and are can do does for how in is of the to we what when where which why with",
@@ -112,16 +113,15 @@ _SMALL_WORDS = {
 
 
 def detect_language(question: str, languages: AbstractSet[str]) -> str:
-    """Return the language of a question, by its letters or small words: one of `languages`, or
-    English.
+    """Return the language of a question by its letters or small words; empty if it is unknown.
 
-    Return an empty text if the language is unknown.
+    It is one of `languages`, English, or a language with its own script.
     """
     for language, letters in _SCRIPTS.items():
         if re.search(letters, question):
             return language
     words = frozenset(re.findall(r"\w+", question.lower()))
-    known = [language for language in _SMALL_WORDS if language in languages or language == "en"]
-    counts = [len(words.intersection(_SMALL_WORDS[language].split())) for language in known]
+    candidates = [language for language in _SMALL_WORDS if language in languages or language == "en"]
+    counts = [len(words.intersection(_SMALL_WORDS[language].split())) for language in candidates]
     most = max(counts)
-    return known[counts.index(most)] if most and counts.count(most) == 1 else ""
+    return candidates[counts.index(most)] if most and counts.count(most) == 1 else ""

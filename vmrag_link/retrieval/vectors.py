@@ -1,9 +1,10 @@
-"""Exact scores of the chunks of one collection by their vectors of int8, which are memory-mapped.
+"""Compute exact scores of the chunks of one collection by their int8 vectors, which are
+memory-mapped.
 
 Float dot products differ in their last bits between kernels, so ranks would differ between
-machines. Sums of products of int8 values are whole numbers below 2^31, which every kernel of
-simsimd adds up exactly, whatever the processor. simsimd loads in a millisecond, numpy in 60 to 110;
-numpy computes where no wheel of simsimd is installed.
+machines. Sums of products of int8 values are integers below 2^31, which every kernel of simsimd
+adds up exactly on every processor. simsimd loads in 1 ms, numpy in 60 to 110 ms. numpy is used if
+no wheel of simsimd is installed.
 """
 
 from __future__ import annotations
@@ -22,19 +23,19 @@ from vmrag_link.index import keywords
 from vmrag_link.models import Record
 
 DEAD_SCORE = -math.inf
-"""The score of a slot that does not count."""
+"""The score of a slot that the view does not include."""
 
 NUMPY_SCORES = 50_000
-"""Scores from which numpy selects the best, if it is loaded."""
+"""Number of scores from which numpy selects the best, if it is already loaded."""
 
 Kernel = Callable[[memoryview, memoryview], Sequence[float]]
-"""Takes rows of int8 (number, dimensions) and a vector (1, dimensions); returns the product with
-each row, as float64.
+"""A function of int8 rows (number, dimensions) and a vector (1, dimensions). It returns the product
+with each row as float64.
 """
 
 
 @functools.cache
-def _kernel() -> Kernel:
+def _load_kernel() -> Kernel:
     try:
         import simsimd
     except ImportError:
@@ -58,11 +59,13 @@ def _multiply_by_numpy(rows: memoryview, vector: memoryview) -> Sequence[float]:
 
 
 _BLOCK = 4096
-"""Rows that numpy converts at a time, which fit the processor's cache."""
+"""Number of rows that numpy converts at a time. They fit the processor's cache."""
 
 
 class VectorPiece(Record, frozen=True):
-    """`slots` rows of a file, from `first_row` on; those with a bit in `dead` do not count."""
+    """`slots` rows of a file, beginning with `first_row`. A slot with its bit set in `dead` is
+    ignored.
+    """
 
     first_row: int
     content: mmap.mmap | bytes
@@ -71,54 +74,57 @@ class VectorPiece(Record, frozen=True):
 
 
 class ExactVectors:
-    """The vectors of one collection: rows of int8 in the files of some segments."""
+    """The vectors of one collection: int8 rows in the files of some segments."""
 
     def __init__(self, pieces: Sequence[VectorPiece], *, dimensions: int) -> None:
         self._pieces = pieces
         self._starts = [0, *itertools.accumulate(piece.slots for piece in pieces)]
-        self._number_of = {keywords.unpack_piece(piece.first_row): number for number, piece in enumerate(pieces)}
+        self._piece_numbers = {keywords.unpack_piece(piece.first_row): number for number, piece in enumerate(pieces)}
         self._dimensions = dimensions
 
     def score_slots(self, query: bytes) -> array.array[float]:
-        """Return the whole-number score of each slot, piece by piece, as float64; `DEAD` for the
-        dead ones.
+        """Return the integer score of each slot, piece by piece, as float64. Dead slots have
+        `DEAD_SCORE`.
 
         `query`: int8 values, one for each dimension.
         """
-        vector = self._shape(query, 1)
+        vector = self._view_rows(query, 1)
         scores = array.array("d")
         for start, piece in zip(self._starts, self._pieces, strict=False):
             if piece.slots:
-                scores.extend(_kernel()(self._shape(piece.content, piece.slots), vector))
-            for slot in _dead_slots(piece):
+                scores.extend(_load_kernel()(self._view_rows(piece.content, piece.slots), vector))
+            for slot in _list_dead_slots(piece):
                 scores[start + slot] = DEAD_SCORE
         return scores
 
-    def _shape(self, content: mmap.mmap | bytes, rows: int) -> memoryview:
+    def _view_rows(self, content: mmap.mmap | bytes, rows: int) -> memoryview:
         return memoryview(content)[: rows * self._dimensions].cast("b", shape=[rows, self._dimensions])
 
-    def _place(self, row: int) -> int:
-        """Return the index of a chunk's score in `scores`."""
-        return self._starts[self._number_of[keywords.unpack_piece(row)]] + keywords.unpack_slot(row)
+    def _find_score_index(self, row: int) -> int:
+        """Return the index of a chunk's score in the result of `score_slots`."""
+        return self._starts[self._piece_numbers[keywords.unpack_piece(row)]] + keywords.unpack_slot(row)
 
-    def _vectors(self, rows: Sequence[int]) -> list[bytes]:
+    def _list_vectors(self, rows: Sequence[int]) -> list[bytes]:
         """Return the vectors of some chunks, in their order."""
         size = self._dimensions
-        found = []
+        vectors = []
         for row in rows:
-            piece, slot = self._pieces[self._number_of[keywords.unpack_piece(row)]], keywords.unpack_slot(row)
-            found.append(piece.content[slot * size : (slot + 1) * size])
-        return found
+            piece, slot = self._pieces[self._piece_numbers[keywords.unpack_piece(row)]], keywords.unpack_slot(row)
+            vectors.append(piece.content[slot * size : (slot + 1) * size])
+        return vectors
 
     def compute_cosines(self, query: bytes, rows: Sequence[int]) -> list[float]:
         """Return the cosines of some chunks' vectors with the query, the same on any CPU.
 
         Unlike scores, they do not depend on lengths, which rounding and clipping change.
         """
-        [square] = self._multiply([query], query)
-        products, vectors = self.score_rows(query, rows), self._vectors(rows)
+        [query_square] = self._multiply([query], query)
+        products, vectors = self.score_rows(query, rows), self._list_vectors(rows)
         squares = [self._multiply([vector], vector)[0] for vector in vectors]
-        return [product / math.sqrt(own * square) for product, own in zip(products, squares, strict=True)]
+        return [
+            product / math.sqrt(length_square * query_square)
+            for product, length_square in zip(products, squares, strict=True)
+        ]
 
     def compute_mean_cosine(self, query: bytes, rows: Sequence[int]) -> float:
         """Return the cosine of the mean of some chunks' vectors with the query, the same on any
@@ -126,40 +132,43 @@ class ExactVectors:
         """
         vector = memoryview(query).cast("b")
         total = [
-            sum(column) for column in zip(*(memoryview(row).cast("b") for row in self._vectors(rows)), strict=True)
+            sum(column) for column in zip(*(memoryview(row).cast("b") for row in self._list_vectors(rows)), strict=True)
         ]
         length = math.sqrt(sum(value * value for value in total) * sum(value * value for value in vector))
         return sum(a * b for a, b in zip(total, vector, strict=True)) / length if length else 0.0
 
     def score_rows(self, query: bytes, rows: Sequence[int]) -> list[int]:
-        """Return the whole-number scores of some chunks."""
-        return self._multiply(self._vectors(rows), query)
+        """Return the integer scores of some chunks."""
+        return self._multiply(self._list_vectors(rows), query)
 
     def _multiply(self, vectors: Sequence[bytes], query: bytes) -> list[int]:
         if not vectors:
             return []
-        return [int(score) for score in _kernel()(self._shape(b"".join(vectors), len(vectors)), self._shape(query, 1))]
+        return [
+            int(score)
+            for score in _load_kernel()(self._view_rows(b"".join(vectors), len(vectors)), self._view_rows(query, 1))
+        ]
 
     def select_best(self, query: bytes, depth: int, *, among: Sequence[int] | None = None) -> dict[int, int]:
         """Return the scores of the best `depth` chunks and of all ties with the last, by row.
 
-        `among`: only these rows.
+        `among`: select only from these rows.
         """
         scores = self.score_slots(query)
         if among is not None:
-            living = {row: score for row in among if (score := scores[self._place(row)]) > DEAD_SCORE}
-            lowest = _lowest(list(living.values()), depth)
-            return {row: int(score) for row, score in living.items() if score >= lowest}
-        lowest = _lowest(scores, depth)
-        found: dict[int, int] = {}
+            alive = {row: score for row in among if (score := scores[self._find_score_index(row)]) > DEAD_SCORE}
+            lowest = _find_lowest(list(alive.values()), depth)
+            return {row: int(score) for row, score in alive.items() if score >= lowest}
+        lowest = _find_lowest(scores, depth)
+        best: dict[int, int] = {}
         for start, piece in zip(self._starts, self._pieces, strict=False):
-            part = itertools.islice(scores, start, start + piece.slots)
-            found |= {piece.first_row + slot: int(score) for slot, score in enumerate(part) if score >= lowest}
-        return found
+            piece_scores = itertools.islice(scores, start, start + piece.slots)
+            best |= {piece.first_row + slot: int(score) for slot, score in enumerate(piece_scores) if score >= lowest}
+        return best
 
 
-def _lowest(scores: Sequence[float], depth: int) -> float:
-    """Return the lowest of the best `depth` scores that are not `DEAD`."""
+def _find_lowest(scores: Sequence[float], depth: int) -> float:
+    """Return the lowest of the best `depth` scores that are not `DEAD_SCORE`."""
     least = -sys.float_info.max
     if len(scores) <= depth:
         return least
@@ -168,5 +177,5 @@ def _lowest(scores: Sequence[float], depth: int) -> float:
     return max(least, heapq.nlargest(depth, scores)[-1])
 
 
-def _dead_slots(piece: VectorPiece) -> Sequence[int]:
+def _list_dead_slots(piece: VectorPiece) -> Sequence[int]:
     return [slot for slot in range(piece.slots) if piece.dead[slot >> 3] >> (slot & 7) & 1] if piece.dead else ()

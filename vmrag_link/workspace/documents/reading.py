@@ -242,7 +242,7 @@ class Pattern(Record, frozen=True):
 
         try:
             text = re.escape(self.text) if self.fixed else self.text
-            return compile_pattern(f"{flags}{'(?i)' if self.ignore_case else ''}{text}", said="This is")
+            return compile_pattern(f"{flags}{'(?i)' if self.ignore_case else ''}{text}", place="")
         except FilterInvalid as error:
             raise UsageInvalid(
                 error.message, hint="fixed=true finds the text itself, as it is.", parameter="pattern"
