@@ -449,7 +449,7 @@ def test_a_damaged_store_is_found_and_made_again(project, alone, monkeypatch):
     with contextlib.closing(open_store(path)) as store:
         store.delete_rows(store.list_collection_ids()["handbook"], ["rest.md_chunk_0"])
     [finding] = findings(project)
-    assert "Chroma holds 3 chunks of 'handbook', the index 4" in finding["message"]
+    assert "Chroma has 3 chunks of 'handbook', but the index has 4" in finding["message"]
     alone.clear()
     project.vmrag("doctor", "--fix", code=None)
     assert alone == [project.pinned]

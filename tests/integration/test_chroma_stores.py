@@ -259,12 +259,12 @@ def test_a_store_of_stand_ins_is_made_again_once_the_index_has_vectors(kb):
         draft.note_unembedded({"old": "nobody answers"})
         stand_in = make_uniform_vector(collection().embedding_dimensions)
         draft.embed("old", {f"o{n}": stand_in for n in range(3)})
-        draft._given = False
+        draft._given_vectors = False
         draft.publish(copied, revision=first)
     made = make(kb, first, folder=copied)
     assert problem(shelf(kb), made.path, copied) == ""
     assert "does not verify" in problem(shelf(kb), made.path, kb.folder / "gone")
-    assert problem(shelf(kb), made.path, kb.views.path(first)) == "vectors were made since"
+    assert problem(shelf(kb), made.path, kb.views.path(first)) == "vectors were computed in the meantime"
     again = make(kb, first)
     assert again.how == "delta"  # from itself: two collections stay
     assert again.added == 3
@@ -297,7 +297,7 @@ def test_a_kill_leaves_only_what_the_next_sweep_removes(kb, step):
     assert said(killed) == "there"
     assert killed.wait() == -signal.SIGKILL
     kept = shelf(kb)
-    assert problem(kept, kept.store_path(second), kb.views.path(second)) == "it is not there"
+    assert problem(kept, kept.store_path(second), kb.views.path(second)) == "it does not exist"
     assert len(kept.remove_unfinished()) == 1
     assert {path.name for path in kept.root.iterdir() if path.is_dir()} == {kept.store_path(first).name}
     assert make(kb, second).how == "delta"

@@ -24,7 +24,7 @@ template = terminal.template
 chroma_run, database = chroma_server.chroma_run, chroma_server.database
 services, paid_template, paid = paid.services, paid.paid_template, paid.paid
 
-MISSING = "Chroma's store needs chromadb, which only the extra 'chroma' installs."
+MISSING = "Chroma's store needs chromadb, which the extra 'chroma' installs."
 INSTALL = "pip install 'vmrag-link[chroma]'"
 
 

@@ -1,4 +1,6 @@
-"""Chroma's store of an index: what Chroma's own clients open."""
+"""Chroma's store of an index, which Chroma's own clients can open."""
 
 DATABASE_FILE = "chroma.sqlite3"
-"""Its name in every store. A checkout looks for stores and loads nothing else of Chroma."""
+"""The name of the database in every store. A checkout looks for stores, and loads no other module
+of this package.
+"""

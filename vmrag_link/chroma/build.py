@@ -1,4 +1,4 @@
-"""Make Chroma's store of a sealed index: from nothing, or from a copy of another store."""
+"""Build Chroma's store of a sealed index, from nothing or from a copy of another store."""
 
 from __future__ import annotations
 
@@ -27,10 +27,13 @@ from vmrag_link.progress import FOLLOWING, QUIET, Progress
 BATCH_CHUNKS = 1_000
 
 BuildMethod = Literal["reused", "delta", "fresh"]
+"""How a store was built: an existing one was reused, a copy of another one was changed, or it is
+new.
+"""
 
 
 class BuiltStore(Record, frozen=True):
-    """`added` and `removed` count chunks."""
+    """The result of a build. `added` and `removed` are numbers of chunks."""
 
     path: Path
     how: BuildMethod
@@ -39,20 +42,23 @@ class BuiltStore(Record, frozen=True):
 
 
 class _Plan(NamedTuple):
-    """What to change in a store, by collection; new collections are filled.
-
-    `dead`: rows that will have been removed. `boot`: since when the other rows are known; empty:
-    all have to be compared.
-    """
+    """The changes of a store, by collection."""
 
     drop: list[str]
     create: list[IndexedCollection]
+    """Collections to create. They are filled with all their documents."""
+
     remove: Mapping[str, list[str]]
     add: Mapping[str, list[DocumentRows]]
     added: int
     removed: int
     dead: int
+    """Number of removed rows in the store after the change."""
+
     boot: str = ""
+    """The boot of the machine since which the other rows are verified. Empty if all rows have to be
+    compared.
+    """
 
 
 def build_store(
@@ -64,29 +70,31 @@ def build_store(
     progress: Progress = QUIET,
     between: Callable[[], None] = lambda: None,
 ) -> BuiltStore:
-    """A usable store of the index at `target`, made aside, compared with the index and renamed.
+    """Return a usable store of the index at `target`. If there is none, build, compare and rename
+    one.
 
-    `between` is called between batches; what it raises ends the work and leaves nothing. Raises
-    `IndexFailed`, `IndexExtraMissing`, `LimitTooLow`, `FileFailed`, and what `vectors` raises.
+    `between` is called between batches. An error that it raises ends the build and leaves nothing
+    behind. Raises `IndexFailed`, `IndexExtraMissing`, `LimitTooLow`, `FileFailed`, and the errors
+    of `vectors`.
     """
     if not stores.find_problem(target, lambda: index.stand_ins):
         return BuiltStore(target, "reused")
     with stores.temporary_folder() as folder, _database_errors(folder):
-        base, plan = _nearest(stores, index)
-        made = _Making(stores, index, folder, vectors, progress, between)
+        base, plan = _find_base(stores, index)
+        build = _Build(stores, index, folder, vectors, progress, between)
         if base:
             try:
                 stores.copy_store(base, folder)
-                made.carry_out(plan)
-            except IndexFailed:  # the base is not what its seal says, or was removed: start from nothing
+                build.carry_out(plan)
+            except IndexFailed:  # the base is damaged or was removed: start from nothing
                 directories.remove_path(folder)
-                base, plan = None, _whole(index)
-                made.carry_out(plan)
+                base, plan = None, _plan_whole(index)
+                build.carry_out(plan)
         else:
-            made.carry_out(plan)
+            build.carry_out(plan)
         stores.move_into_place(folder, target, problem=lambda: stores.find_problem(target, lambda: index.stand_ins))
         with stores.lock_for_reading(target):
-            pass  # from now on it has a lock file, also for those who may write nothing
+            pass  # this creates the lock file, also for users who may not write
     return BuiltStore(target, "delta" if base else "fresh", plan.added, plan.removed)
 
 
@@ -97,49 +105,52 @@ def _database_errors(folder: Path) -> Iterator[None]:
     except sqlite3.Error as error:
         if is_disk_full(error):
             raise no_space(folder) from error
-        raise IndexFailed(f"Chroma's store cannot be made: {error}.", hint="Run it again: vmrag sync --wait") from error
+        raise IndexFailed(f"cannot build Chroma's store: {error}.", hint="Run 'vmrag sync --wait' again") from error
 
 
 # -- planning --------------------------------------------------------------------------------------
 
 
-def _nearest(stores: Stores, index: OpenIndex) -> tuple[Path | None, _Plan]:
-    """The store from which least has to change, and what; None where a new one is no more work."""
-    best: tuple[Path | None, _Plan] = None, _whole(index)
+def _find_base(stores: Stores, index: OpenIndex) -> tuple[Path | None, _Plan]:
+    """Return the store that needs the fewest changes, and its plan.
+
+    Return None and the plan of a new store if a new store needs as little work.
+    """
+    best: tuple[Path | None, _Plan] = None, _plan_whole(index)
     if index.reader.view.given_vectors:
-        return best  # documents that are equal have other vectors there
+        return best  # equal documents may have other vectors in another store
     for base in stores.list_bases():
-        seal, before = read_seal(base), read_contents(base)
-        if seal and before is not None:
-            plan = _difference(before, index, seal)
-            if plan.dead < _live(index) and plan.added + plan.removed < best[1].added + best[1].removed:
+        seal, contents = read_seal(base), read_contents(base)
+        if seal and contents is not None:
+            plan = _plan_difference(contents, index, seal)
+            if plan.dead < _count_live_chunks(index) and plan.added + plan.removed < best[1].added + best[1].removed:
                 best = base, plan
     return best
 
 
-def _whole(index: OpenIndex) -> _Plan:
-    return _Plan([], [*index.collections.values()], {}, {}, _live(index), 0, 0)
+def _plan_whole(index: OpenIndex) -> _Plan:
+    return _Plan([], [*index.collections.values()], {}, {}, _count_live_chunks(index), 0, 0)
 
 
-def _live(index: OpenIndex) -> int:
+def _count_live_chunks(index: OpenIndex) -> int:
     return sum(held.chunks for held in index.collections.values())
 
 
-def _difference(there: ContentsByCollection, index: OpenIndex, sealed: Seal) -> _Plan:
-    """What to change in a store that holds something else."""
-    kept = {
+def _plan_difference(contents: ContentsByCollection, index: OpenIndex, sealed: Seal) -> _Plan:
+    """Return the plan to turn a store with these contents into a store of the index."""
+    same = {
         name: held
         for name, held in index.collections.items()
-        if name in there
-        and _stays(there[name].collection, held.collection)
+        if name in contents
+        and _can_keep(contents[name].collection, held.collection)
         and (name in sealed.stand_ins) == (name in index.stand_ins)
     }
-    anew = [held for name, held in index.collections.items() if name not in kept]
+    new_collections = [held for name, held in index.collections.items() if name not in same]
     remove: dict[str, list[str]] = {}
     add: dict[str, list[DocumentRows]] = {}
-    added = sum(held.chunks for held in anew)
-    for name, held in kept.items():
-        old = {DocumentHeader(name, *header): chunks for *header, chunks in there[name].documents}
+    added = sum(held.chunks for held in new_collections)
+    for name, held in same.items():
+        old = {DocumentHeader(name, *header): chunks for *header, chunks in contents[name].documents}
         new = dict(index.list_documents(held))
         remove[name] = [
             chunk_id(header.doc_id, number)
@@ -150,20 +161,20 @@ def _difference(there: ContentsByCollection, index: OpenIndex, sealed: Seal) -> 
         add[name] = [DocumentRows(header, rows) for header, rows in new.items() if header not in old]
         added += sum(len(rows) for _, rows in add[name])
     removed = sum(map(len, remove.values()))
-    drop = [name for name in there if name not in kept]
-    known = sealed.boot if sealed.boot == read_boot_id() else ""
-    return _Plan(drop, anew, remove, add, added, removed, sealed.dead + removed, known)
+    drop = [name for name in contents if name not in same]
+    boot = sealed.boot if sealed.boot == read_boot_id() else ""
+    return _Plan(drop, new_collections, remove, add, added, removed, sealed.dead + removed, boot)
 
 
-def _stays(one: Collection, other: Collection) -> bool:
-    """Whether a collection of Chroma need not be made anew."""
+def _can_keep(one: Collection, other: Collection) -> bool:
+    """Return whether Chroma's collection can stay for another definition."""
     return indexes_equally(one, other) and read_chroma_hnsw(one) == read_chroma_hnsw(other)
 
 
 # -- carrying out ----------------------------------------------------------------------------------
 
 
-class _Making(NamedTuple):
+class _Build(NamedTuple):
     stores: Stores
     source: OpenIndex
     folder: Path
@@ -175,22 +186,22 @@ class _Making(NamedTuple):
         """Change the store in the folder, compare it with the index, and seal it."""
         permissions.make_folder(self.folder)
         with contextlib.closing(open_store(self.folder)) as store:
-            self._change(store, plan)
+            self._apply(store, plan)
         permissions.apply_folder_mode(self.folder)
         problem = check.find_difference(
             self.folder,
             self.source,
             with_texts=self.stores.store_documents,
-            only=_by_documents(plan.add, self.source) if plan.boot else None,
+            only=_select_comparable(plan.add, self.source) if plan.boot else None,
             between=self.between,
         )
         if problem:
             raise IndexFailed(
-                f"Chroma's store {self.source.revision[:7]} is not what the index holds: {problem}.",
-                hint="Run it again: vmrag sync --wait",
+                f"Chroma's store {self.source.revision[:7]} differs from the index: {problem}.",
+                hint="Run 'vmrag sync --wait' again",
             )
-        _sweep_segments(self.folder)
-        self.stores.write_contents(self.folder, self._held())
+        _remove_dropped_folders(self.folder)
+        self.stores.write_contents(self.folder, self._list_contents())
         self.stores.seal_store(
             self.folder,
             revision=self.source.revision,
@@ -199,38 +210,37 @@ class _Making(NamedTuple):
             boot=read_boot_id(),
         )
 
-    def _change(self, store: ChromaStore, plan: _Plan) -> None:
+    def _apply(self, store: ChromaStore, plan: _Plan) -> None:
         with self.progress.task(FOLLOWING, plan.added + plan.removed) as task:
             for name in plan.drop:
                 store.drop_collection(make_chroma_name(name))
             for held in plan.create:
-                each = held.collection
-                settings = read_chroma_hnsw(each)
+                collection = held.collection
                 store.create_collection(
-                    make_chroma_name(each.name),
-                    space=each.distance,
-                    metadata=build_collection_metadata(each),
-                    hnsw=settings,
+                    make_chroma_name(collection.name),
+                    space=collection.distance,
+                    metadata=build_collection_metadata(collection),
+                    hnsw=read_chroma_hnsw(collection),
                 )
-            there = store.list_collection_ids()
-            ids = {name: there[make_chroma_name(name)] for name in self.source.collections}
-            for name, gone in plan.remove.items():
+            ids_by_chroma_name = store.list_collection_ids()
+            ids = {name: ids_by_chroma_name[make_chroma_name(name)] for name in self.source.collections}
+            for name, chunk_ids in plan.remove.items():
                 self.between()
-                store.delete_rows(ids[name], gone)
-                task.advance(len(gone))
+                store.delete_rows(ids[name], chunk_ids)
+                task.advance(len(chunk_ids))
             filled = {held.collection.name: self.source.list_documents(held) for held in plan.create}
             for name, documents in {**filled, **plan.add}.items():
                 held = self.source.collections[name]
-                for batch in _batches(documents):
+                for batch in _split_batches(documents):
                     self.between()
-                    rows = self._rows(held, batch)
+                    rows = self._make_rows(held, batch)
                     store.add_rows(ids[name], rows)
                     task.advance(len(rows.ids))
             for name, held in self.source.collections.items():
                 revision = self.source.revisions[name]
                 store.replace_metadata(ids[name], {**build_collection_metadata(held.collection), "revision": revision})
 
-    def _held(self) -> ContentsByCollection:
+    def _list_contents(self) -> ContentsByCollection:
         return {
             name: StoreContents(
                 held.collection,
@@ -242,13 +252,13 @@ class _Making(NamedTuple):
             for name, held in self.source.collections.items()
         }
 
-    def _rows(self, held: IndexedCollection, documents: Iterable[DocumentRows]) -> RowBatch:
+    def _make_rows(self, held: IndexedCollection, documents: Iterable[DocumentRows]) -> RowBatch:
         chunks = self.source.list_chunks(held, documents)
         if held.collection.name in self.source.stand_ins:
             vectors = [make_uniform_vector(held.collection.embedding_dimensions)] * len(chunks)
         else:
-            found = self.vectors(self.source.reader, held, {chunk.row: chunk.text for chunk in chunks})
-            vectors = [found[chunk.row] for chunk in chunks]
+            vectors_by_row = self.vectors(self.source.reader, held, {chunk.row: chunk.text for chunk in chunks})
+            vectors = [vectors_by_row[chunk.row] for chunk in chunks]
         return RowBatch(
             [chunk.id for chunk in chunks],
             vectors,
@@ -257,17 +267,18 @@ class _Making(NamedTuple):
         )
 
 
-def _by_documents(add: Mapping[str, list[DocumentRows]], index: OpenIndex) -> Mapping[str, list[DocumentRows]]:
+def _select_comparable(add: Mapping[str, list[DocumentRows]], index: OpenIndex) -> Mapping[str, list[DocumentRows]]:
     """Return the collections of which only these documents have to be compared.
 
-    Code is compared whole: another version of a grammar cuts an equal text into other chunks.
+    Code is compared as a whole, because another version of a grammar cuts an equal text into other
+    chunks.
     """
     collections = index.collections
     return {name: rows for name, rows in add.items() if not collections[name].collection.is_code}
 
 
-def _batches(documents: Iterable[DocumentRows]) -> Iterator[list[DocumentRows]]:
-    """Documents with about `BATCH_CHUNKS` chunks at a time."""
+def _split_batches(documents: Iterable[DocumentRows]) -> Iterator[list[DocumentRows]]:
+    """Yield documents in batches of about `BATCH_CHUNKS` chunks."""
     batch: list[DocumentRows] = []
     size = 0
     for document in documents:
@@ -280,8 +291,8 @@ def _batches(documents: Iterable[DocumentRows]) -> Iterator[list[DocumentRows]]:
         yield batch
 
 
-def _sweep_segments(folder: Path) -> None:
-    """Chroma never removes the HNSW directories of collections that it dropped."""
+def _remove_dropped_folders(folder: Path) -> None:
+    """Remove the HNSW folders of dropped collections, because Chroma never removes them."""
     with contextlib.closing(sqlite3.connect(folder / DATABASE_FILE)) as database:
         alive = {str(row[0]) for row in database.execute("SELECT id FROM segments")}
     for path in folder.iterdir():

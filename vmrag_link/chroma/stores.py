@@ -1,16 +1,17 @@
-"""Chroma's stores of sealed indexes, one directory each, which any Chroma client may open.
+"""Chroma's stores of sealed indexes, one folder each, which any Chroma client may open.
 
-    chroma/<revision>-<settings>/           a revision; <settings>: what decides a store besides
+    chroma/<revision>-<settings>/           a revision; <settings> is a hash of settings of stores
     chroma/<revision>~<files>-<settings>/   a revision, and files of a commit; without a knowledge
                                             base, <revision> is that of the view of the files
-    chroma/<revision>+<contents>-<settings>/    with uncommitted documents, of a working copy
+    chroma/<revision>+<contents>-<settings>/    with the uncommitted documents of a working copy
         chroma.sqlite3 and folders          Chroma's own files
-        held                                what it was made of: collections and documents
-        seal.json                           that it is finished, and the checksums of the rest
+        held                                the collections and documents of the store
+        seal.json                           shows that it is finished; checksums of other files
 
-Nobody changes a store. Its database changes by being read, so that one has no checksum; stores are
-compared with their index when they are made (`check`). Whoever was given a store's path holds a
-lease: for `LEASE_SECONDS` it is not removed. Locks: the index's first, then the store's.
+Nothing changes a store after it is finished. Reading a store changes its database, so the database
+has no checksum. A store is compared with its index when it is built (`check`). A process that got
+the path of a store has a lease: for `LEASE_SECONDS`, the store is not removed. Always lock the
+index first, then the store.
 """
 
 from __future__ import annotations
@@ -33,18 +34,18 @@ from vmrag_link.models import Collection as CollectionDefinition
 from vmrag_link.models import Record
 
 STORE_FORMAT = "3"
-"""Rises with every change of what a store holds of an index."""
+"""Increase it with every change of the contents of a store."""
 
 REVISION_SEPARATOR = "~"
-"""Between the revisions of the views that a store is made of."""
+"""Separator between the revisions of the views of a store."""
 
 FILES_DIGITS = 12
 
 LEASE_SECONDS = 3600.0
 
 HNSW_WRITTEN_OUT = "index_metadata.pickle"
-"""The file beside an HNSW index that holds something. Chroma writes it after 1,000 changes; until
-then everything that opens the collection writes the files of the folder again.
+"""The file next to an HNSW index with contents. Chroma writes it after 1,000 changes. Until then,
+every process that opens the collection writes the files of the folder again.
 """
 
 
@@ -52,14 +53,15 @@ CONTENTS_FILE = "held"
 
 
 class StoreContents(Record, frozen=True):
-    """A collection, and of each document id, title, content hash, metadata and number of chunks."""
+    """The documents of a collection in a store."""
 
     collection: CollectionDefinition
     documents: list[tuple[str, str, str, str, int]]
+    """Id, title, content hash, metadata and number of chunks of each document."""
 
 
 ContentsByCollection = dict[str, StoreContents]
-"""By the collections' names."""
+"""Contents by the name of the collection."""
 
 
 class _File(Record, frozen=True):
@@ -68,23 +70,30 @@ class _File(Record, frozen=True):
 
 
 class Seal(Record, frozen=True):
-    """`stand_ins`: collections without vectors of their own; `dead`: rows that were removed, whose
-    space Chroma does not use again; `boot`: the start of the machine since which every row has been
-    compared, in this store or in the one that it was copied from.
-    """
+    """The seal of a finished store."""
 
     format: str
     revision: str
     settings: str
     stand_ins: tuple[str, ...]
+    """Collections that have placeholders instead of vectors."""
+
     dead: int
+    """Number of removed rows. Chroma does not reuse their space."""
+
     boot: str
+    """The boot of the machine since which every row has been compared, in this store or in the
+    store from which it was copied.
+    """
+
     database: int
+    """Bytes of the database."""
+
     files: dict[str, _File]
 
 
 class Stores(Directories):
-    """All stores of a knowledge base, under the present settings."""
+    """All stores of a knowledge base with the current settings."""
 
     def __init__(self, root: Path, *, store_documents: bool) -> None:
         super().__init__(root, kind="store of Chroma")
@@ -92,10 +101,10 @@ class Stores(Directories):
         self.settings = directory_suffix(store=STORE_FORMAT, store_documents=store_documents)
 
     def store_path(self, revision: str, contents: str = "") -> Path:
-        """The store of an index with this revision; `contents`: of its uncommitted documents, too.
+        """Return the path of the store of an index with this revision.
 
-        Of a second revision the name has only the first digits, because a database needs a short
-        path.
+        `contents`: a hash of uncommitted documents. The name has only the first digits of a second
+        revision, because a database needs a short path.
         """
         first, joint, files = revision.partition(REVISION_SEPARATOR)
         name = f"{first}{joint}{files[:FILES_DIGITS]}{'+' if contents else ''}{contents}"
@@ -104,24 +113,25 @@ class Stores(Directories):
     # -- verifying ---------------------------------------------------------------------------------
 
     def find_problem(self, path: Path, stand_ins: Callable[[], Collection[str]]) -> str:
-        """Why a store of an index cannot be handed out; empty if it can. Reads sizes alone.
+        """Return why a store of an index cannot be used; empty if it can. This reads sizes only.
 
-        `stand_ins`: the collections of the index without vectors of their own, asked for if needed.
+        `stand_ins` returns the collections of the index that have placeholders instead of vectors.
+        It is called only if needed.
         """
         seal = read_seal(path)
         if seal is None:
-            return "it is not there" if not path.is_dir() else "it was never finished"
+            return "it does not exist" if not path.is_dir() else "it was never finished"
         if seal.format != STORE_FORMAT or seal.settings != self.settings:
-            return "it is of another format"
+            return "it has another format"
         for name, file in seal.files.items():
-            if (size := _size(path / name)) != file.size:
+            if (size := _measure_file(path / name)) != file.size:
                 return f"{name} has {size} bytes instead of {file.size}"
-        if _size(path / DATABASE_FILE) < seal.database:
-            return f"{DATABASE_FILE} is shorter than it was"
-        return _stand_ins_problem(seal, stand_ins)
+        if _measure_file(path / DATABASE_FILE) < seal.database:
+            return f"{DATABASE_FILE} was truncated"
+        return _find_placeholder_problem(seal, stand_ins)
 
     def find_mismatch(self, path: Path) -> str:
-        """The first sealed file of a store that is not what was written; empty if all are."""
+        """Return which sealed file of a store has changed; empty if none has."""
         seal = read_seal(path)
         if seal is None:
             return f"{SEAL} cannot be read"
@@ -133,11 +143,13 @@ class Stores(Directories):
         return "a file is missing"
 
     def seal_store(self, folder: Path, *, revision: str, stand_ins: Collection[str], dead: int, boot: str) -> None:
-        """Seal a store that nobody has open, so that it survives a power cut."""
+        """Seal a store that no process has open, so that it survives a power cut."""
         files = [path for path in sorted(folder.rglob("*")) if path.is_file()]
         written_out = {path.parent for path in files if path.name == HNSW_WRITTEN_OUT}
-        lasting = [path for path in files if path.parent in written_out or path == folder / CONTENTS_FILE]
-        sealed = {path.relative_to(folder).as_posix(): _File(path.stat().st_size, hash_file(path)) for path in lasting}
+        sealed_files = [path for path in files if path.parent in written_out or path == folder / CONTENTS_FILE]
+        sealed = {
+            path.relative_to(folder).as_posix(): _File(path.stat().st_size, hash_file(path)) for path in sealed_files
+        }
         seal = Seal(
             STORE_FORMAT,
             revision,
@@ -145,7 +157,7 @@ class Stores(Directories):
             tuple(sorted(stand_ins)),
             dead,
             boot,
-            _size(folder / DATABASE_FILE),
+            _measure_file(folder / DATABASE_FILE),
             sealed,
         )
         paths.write_atomically(folder / SEAL, msgspec.json.encode(seal), durable=False)
@@ -153,72 +165,72 @@ class Stores(Directories):
         for path in (*files, folder / SEAL, *{file.parent for file in files}, folder):
             paths.sync_to_disk(path)
 
-    def write_contents(self, folder: Path, held: ContentsByCollection) -> None:
-        """Write down what a store was made of, for `read_held`."""
-        paths.write_atomically(folder / CONTENTS_FILE, msgspec.msgpack.encode(held), durable=False)
+    def write_contents(self, folder: Path, contents: ContentsByCollection) -> None:
+        """Write the contents of a store into its folder, for `read_contents`."""
+        paths.write_atomically(folder / CONTENTS_FILE, msgspec.msgpack.encode(contents), durable=False)
 
     # -- handing out and removing ------------------------------------------------------------------
 
     def write_lease(self, path: Path) -> None:
-        """Leave a lease. Hold the store's lock."""
+        """Write a lease. The caller holds the lock of the store."""
         try:
-            permissions.make_file(_lease(path))
+            permissions.make_file(_find_lease_path(path))
         except OSError as error:
-            if error.errno not in (errno.EROFS, errno.EACCES, errno.EPERM):  # where nothing can be removed either
+            if error.errno not in (errno.EROFS, errno.EACCES, errno.EPERM):  # no process can remove the store either
                 raise
 
     def is_lent(self, path: Path) -> bool:
-        """Whether a lease of the store has not run out."""
+        """Return whether a lease of the store is still valid."""
         with contextlib.suppress(FileNotFoundError):
-            age = time.time() - _lease(path).stat().st_mtime
-            return abs(age) < LEASE_SECONDS  # one of years to come is of a clock that was wrong
+            age = time.time() - _find_lease_path(path).stat().st_mtime
+            return abs(age) < LEASE_SECONDS  # a lease from the future was written with a wrong clock
         return False
 
     def list_spare(self, *, needed: Collection[Path]) -> list[Path]:
-        """The stores that `evict` would remove."""
+        """Return the stores that `evict_spare` would remove."""
         return [path for path in self.list_newest_first() if path not in needed and not self.is_lent(path)]
 
     def evict_spare(self, *, needed: Callable[[], Collection[Path]]) -> list[Path]:
-        """Remove the stores that are neither needed nor lent nor being read.
+        """Remove the stores that are neither needed nor lent nor being read, and return them.
 
-        `needed` is called again under each store's lock.
+        `needed` is called again under the lock of each store.
         """
 
-        def kept() -> set[Path]:
+        def list_kept() -> set[Path]:
             return {*needed(), *filter(self.is_lent, self.list_newest_first())}
 
-        removed = [path for path in self.list_spare(needed=needed()) if self.remove_if_unused(path, unless=kept)]
+        removed = [path for path in self.list_spare(needed=needed()) if self.remove_if_unused(path, unless=list_kept)]
         for path in removed:
-            remove_orphaned_lock(_lease(path))  # unless the store is made and lent again by now
+            remove_orphaned_lock(_find_lease_path(path))  # unless the store was built and lent again in the meantime
         return removed
 
     # -- copying -----------------------------------------------------------------------------------
 
     def list_bases(self) -> list[Path]:
-        """The finished stores of revisions under the present settings."""
+        """Return the finished stores of revisions with the current settings."""
         sealed = ((path, read_seal(path)) for path in self.list_newest_first() if "+" not in path.name)
         return [path for path, seal in sealed if seal and seal.settings == self.settings]
 
     def copy_store(self, source: Path, target: Path) -> None:
-        """Copy a finished store, which clients may read meanwhile. Raises `IndexFailed`.
+        """Copy a finished store, which clients may be reading. Raises `IndexFailed`.
 
-        Even a reader's query writes a row into the database. A read transaction keeps such writers
-        out while another process copies the bytes: closing the file in this one would drop the
-        locks that SQLite holds on it.
+        Even the query of a reader writes a row into the database. A read transaction blocks such
+        writers while another process copies the bytes. If this process copied the file, closing it
+        would drop the locks that SQLite holds on the file.
         """
         import sqlite3
 
         try:
-            with self.lock_for_reading(source), _unchanging(source / DATABASE_FILE):
+            with self.lock_for_reading(source), _lock_database(source / DATABASE_FILE):
                 copy_tree(source, target)
         except sqlite3.Error as error:
-            raise _unusable(source, str(error)) from error
+            raise _make_error(source, str(error)) from error
         if problem := self.find_mismatch(target):
-            raise _unusable(source, problem)
+            raise _make_error(source, problem)
 
 
 def read_seal(folder: Path) -> Seal | None:
-    """What a store was sealed with; None if it is not finished."""
+    """Return the seal of a store; None if the store is not finished."""
     try:
         return msgspec.json.decode((folder / SEAL).read_bytes(), type=Seal)
     except (FileNotFoundError, NotADirectoryError, UnicodeDecodeError, msgspec.DecodeError):
@@ -226,14 +238,15 @@ def read_seal(folder: Path) -> Seal | None:
 
 
 def read_contents(folder: Path) -> ContentsByCollection | None:
-    """What a store was made of; None if that cannot be read."""
+    """Return the contents of a store; None if they cannot be read."""
     with contextlib.suppress(OSError, UnicodeDecodeError, msgspec.DecodeError):
         return msgspec.msgpack.decode((folder / CONTENTS_FILE).read_bytes(), type=ContentsByCollection)
     return None
 
 
 @contextlib.contextmanager
-def _unchanging(database: Path) -> Iterator[None]:
+def _lock_database(database: Path) -> Iterator[None]:
+    """Keep other processes from writing to a database during the block."""
     import sqlite3
 
     location = f"{database.absolute().as_uri()}?mode=rw"
@@ -243,31 +256,31 @@ def _unchanging(database: Path) -> Iterator[None]:
         yield
 
 
-def _stand_ins_problem(seal: Seal, stand_ins: Callable[[], Collection[str]]) -> str:
-    """Why stand-ins for vectors are not what the store should hold by now."""
+def _find_placeholder_problem(seal: Seal, stand_ins: Callable[[], Collection[str]]) -> str:
+    """Return why the placeholders in a store are outdated; empty if they are not."""
     if not seal.stand_ins:
         return ""
     try:
-        made = set(seal.stand_ins) != set(stand_ins())
-    except IndexFailed as error:  # it was removed, or damaged, since it was bound
+        have_changed = set(seal.stand_ins) != set(stand_ins())
+    except IndexFailed as error:  # the index was removed or damaged in the meantime
         return error.message.rstrip(".")
-    return "vectors were made since" if made else ""
+    return "vectors were computed in the meantime" if have_changed else ""
 
 
-def _unusable(path: Path, problem: str) -> IndexFailed:
+def _make_error(path: Path, problem: str) -> IndexFailed:
     return IndexFailed(
-        f"Chroma's store {path.name} does not verify: {problem}.",
-        hint="It is derived: vmrag sync --wait",
+        f"Chroma's store {path.name} is damaged: {problem}.",
+        hint="Run 'vmrag sync --wait' to build it again",
         folder=str(path),
     )
 
 
-def _lease(path: Path) -> Path:
+def _find_lease_path(path: Path) -> Path:
     return path.with_name(path.name + ".lease")
 
 
-def _size(path: Path) -> int:
-    """Bytes of a file; -1 if it is not there."""
+def _measure_file(path: Path) -> int:
+    """Return the size of a file in bytes; -1 if it does not exist."""
     try:
         return path.stat().st_size
     except (FileNotFoundError, NotADirectoryError):
