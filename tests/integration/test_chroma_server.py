@@ -319,7 +319,7 @@ def test_status_says_why_the_index_is_not_on_the_server_and_waiting_tries_again(
     network.rule = lambda _: chroma_server.Fault(status=403, said=b"{}")
     database.use(paid, network.url, share="wait")
     done = paid.vmrag("sync", code=3)
-    assert f"The Chroma server (127.0.0.1:{network.port}, database {database.name}) answered 403" in done.err
+    assert f"the Chroma server (127.0.0.1:{network.port}, database {database.name}) answered 403" in done.err
     state = paid.ask("status")
     assert (state["in_sync"], state["server"]["state"]) == (True, "failed"), "answers do not depend on it"
     assert paid.vmrag("query", "rivers").code == 0

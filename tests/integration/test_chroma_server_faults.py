@@ -127,7 +127,7 @@ def test_whatever_the_server_does_the_texts_are_embedded_here_and_a_line_says_wh
     shared.git("config", "vmrag.chroma.timeout-s", "1")
     network.rule = only_sealed(FAULTS[what])
     done = shared.vmrag("sync")
-    assert f"The Chroma server (127.0.0.1:{network.port}, database {network.database.name})" in done.err
+    assert f"the Chroma server (127.0.0.1:{network.port}, database {network.database.name})" in done.err
     assert "The texts of 'api' are embedded here instead." in done.err
     assert "\x1b" not in done.err
     assert set(paid_texts(services)) > {*TEXTS.values()} - {TEXTS["long"]}
@@ -261,7 +261,7 @@ def test_a_server_that_does_not_keep_what_it_is_given_gets_no_sealed_collection(
     network.rule = FAULTS[what]
     database.use(paid, network.url)
     done = paid.vmrag("sync", "--wait", env={"VMRAG_CHROMA_SHARE": "wait"}, code=3)
-    assert "The Chroma server" in done.err
+    assert "the Chroma server" in done.err
     assert database.sealed() == []
     assert database.collections() == {}, "what was begun is gone"
     assert paid.ask("status", env={"VMRAG_CHROMA_SHARE": "wait"})["server"]["state"] == "failed"

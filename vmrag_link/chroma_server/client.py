@@ -1,7 +1,7 @@
-"""The few requests of Chroma's REST API that sharing takes, one at a time.
+"""The few requests of Chroma's REST API that sharing needs. One request is sent at a time.
 
-Everything that comes back is a stranger's: it is bounded, decoded into the shapes below, and an id
-becomes part of an address only if it is one.
+Answers are untrusted: their size is limited, they are decoded into the types below, and an id is
+used in a URL only if it is valid.
 """
 
 from __future__ import annotations
@@ -37,16 +37,20 @@ T = TypeVar("T")
 
 
 class SharedRow(NamedTuple):
-    """A chunk as a server holds it; `vector` of float32. `text` None: it is not there."""
+    """A chunk on a server."""
 
     id: str
     vector: bytes
+    """Little-endian float32."""
+
     text: str | None
+    """None if the server does not have it."""
+
     metadata: Mapping[str, Any]
 
 
 class RemoteCollection(Record, frozen=True):
-    """A collection on a server. Of its configuration nothing is read."""
+    """A collection on a server. Its configuration is not read."""
 
     id: str
     name: str
@@ -64,7 +68,9 @@ class _Page(Record, frozen=True):
 
 
 class ChromaClient:
-    """One database of a server. Calls raise `ChromaServerFailed`, and `IndexExtraMissing`."""
+    """A client of one database of a server. The methods raise `ChromaServerFailed` and
+    `IndexExtraMissing`.
+    """
 
     def __init__(self, address: ServerAddress) -> None:
         self.address = address
@@ -72,46 +78,50 @@ class ChromaClient:
 
     @property
     def limits(self) -> ServerLimits:
-        """The server is asked once how much it takes in a batch."""
+        """The limits of requests to the server. This asks the server once."""
         if self._limits is None:
             if self.address.mode == "cloud":
                 self._limits = CLOUD
             else:
-                said = self._decoded(self._ask("GET", f"{self._base}/api/v2/pre-flight-checks"), _Checks)
-                self._limits = ServerLimits(max(1, min(BATCH_RECORDS, said.max_batch_size)))
+                checks = self._decode(self._request("GET", f"{self._base_url}/api/v2/pre-flight-checks"), _Checks)
+                self._limits = ServerLimits(max(1, min(BATCH_RECORDS, checks.max_batch_size)))
         return self._limits
 
     # -- collections -------------------------------------------------------------------------------
 
     def require_database(self) -> None:
-        """Raise `ChromaServerFailed` if there is none. A list of its collections would be empty."""
+        """Raise `ChromaServerFailed` if the database does not exist. (The list of its collections
+        would be empty.)
+        """
         try:
-            self._ask("GET", self.address.database_url)
+            self._request("GET", self.address.database_url)
         except ChromaServerFailed as error:
             if error.details.get("status") != NOT_FOUND:
                 raise
             raise self.make_error(
                 f"has no database {self.address.database!r} of tenant {self.address.tenant!r}",
-                hint="Make it there, or name another one: git config vmrag.chroma.database NAME",
+                hint="Create it on the server, or choose another one: git config vmrag.chroma.database NAME",
             ) from error
 
     def find_collection(self, name: str) -> RemoteCollection | None:
-        """The collection of this name."""
+        """Return the collection with this name; None if it does not exist."""
         try:
-            answer = self._ask("GET", f"{self._collections}/{name}")
+            answer = self._request("GET", f"{self._collections_url}/{name}")
         except ChromaServerFailed as error:
             if error.details.get("status") == NOT_FOUND:
                 return None
             raise
-        found = self._decoded(answer, RemoteCollection)
-        if found.name != name:
-            raise self.make_error(f"answered with the collection {escape_text(found.name)} in place of {name}")
-        return found
+        collection = self._decode(answer, RemoteCollection)
+        if collection.name != name:
+            raise self.make_error(f"returned the collection {escape_text(collection.name)} instead of {name}")
+        return collection
 
     def create_collection(self, name: str, metadata: Mapping[str, Any]) -> RemoteCollection | None:
-        """Make a collection; None where there is one of that name: only one of many makes it.
+        """Create a collection. Return None if one with this name exists, so only one of several
+        clients creates it.
 
-        Its vectors come back as they were given, which those of a space `cosine` do not.
+        The space is l2, because the server returns such vectors unchanged. Vectors of the space
+        `cosine` are changed.
         """
         body = {
             "name": name,
@@ -120,33 +130,35 @@ class ChromaClient:
             "configuration": {"hnsw": {"space": "l2"}},
         }
         try:
-            answer = self._ask("POST", self._collections, body)
+            answer = self._request("POST", self._collections_url, body)
         except ChromaServerFailed as error:
             if error.details.get("status") == CONFLICT:
                 return None
             raise
-        return self._decoded(answer, RemoteCollection)
+        return self._decode(answer, RemoteCollection)
 
     def update_collection(
         self, collection: RemoteCollection, *, name: str | None = None, metadata: Mapping[str, Any]
     ) -> bool:
-        """Give a collection another name, which only one can have, and other metadata, in one step.
+        """Give a collection another name and other metadata in one step, and return whether it was
+        done.
 
-        False where it is gone or the name is taken, and where nobody knows whether it was done.
+        Only one collection can have a name. The result is False if the collection does not exist,
+        if the name is used, and if the outcome is unknown.
         """
         body = {"new_metadata": metadata} | ({"new_name": name} if name else {})
         try:
-            self._ask("PUT", self._at(collection), body, once=name is not None)
+            self._request("PUT", self._make_collection_url(collection), body, once=name is not None)
         except ChromaServerFailed as error:
             if name is not None or error.details.get("status") == NOT_FOUND:
-                return False  # servers answer 500 where a name is taken
+                return False  # a server answers 500 if the name is already used
             raise
         return True
 
     def delete_collection(self, name: str) -> bool:
-        """Whether there was one to delete."""
+        """Delete a collection, and return whether it existed."""
         try:
-            self._ask("DELETE", f"{self._collections}/{name}", once=True)
+            self._request("DELETE", f"{self._collections_url}/{name}", once=True)
         except ChromaServerFailed as error:
             if error.details.get("status") == NOT_FOUND:
                 return False
@@ -154,87 +166,93 @@ class ChromaClient:
         return True
 
     def list_collections(self) -> list[RemoteCollection]:
-        """All of the database, other people's included."""
+        """Return all collections of the database, including those of other users."""
         self.require_database()
-        found = list[RemoteCollection]()
+        collections = list[RemoteCollection]()
         while True:
-            query = f"{self._collections}?limit={LIST_PAGE}&offset={len(found)}"
-            page = self._decoded(self._ask("GET", query, most=LIST_PAGE * LISTED_BYTES), list[RemoteCollection])
-            found += page
+            query = f"{self._collections_url}?limit={LIST_PAGE}&offset={len(collections)}"
+            page = self._decode(self._request("GET", query, most=LIST_PAGE * LISTED_BYTES), list[RemoteCollection])
+            collections += page
             if len(page) < LIST_PAGE:
-                return found
-            if len(found) > MOST_COLLECTIONS:
+                return collections
+            if len(collections) > MOST_COLLECTIONS:
                 raise self.make_error(f"lists more than {MOST_COLLECTIONS} collections")
 
     def count_records(self, collection: RemoteCollection) -> int:
-        return self._decoded(self._ask("GET", f"{self._at(collection)}/count"), int)
+        return self._decode(self._request("GET", f"{self._make_collection_url(collection)}/count"), int)
 
     # -- records -----------------------------------------------------------------------------------
 
     def add_records(self, collection: RemoteCollection, rows: Sequence[SharedRow]) -> None:
-        """Add records, no more than `limits.records`. Ones that are there stay as they are."""
+        """Add at most `limits.records` records. Existing records stay the same."""
         body = {
             "ids": [row.id for row in rows],
             "embeddings": [base64.b64encode(row.vector).decode() for row in rows],
             "documents": [row.text for row in rows],
             "metadatas": [row.metadata for row in rows],
         }
-        self._ask("POST", f"{self._at(collection)}/add", body)
+        self._request("POST", f"{self._make_collection_url(collection)}/add", body)
 
     def read_records(
         self, collection: RemoteCollection, texts: Mapping[str, int], *, dimensions: int
     ) -> dict[str, tuple[bytes, str | None]]:
-        """Vectors and texts of records, by id; `texts` gives the bytes of the texts that are asked
-        for, no more than `limits.records`.
+        """Return vectors and texts of records, by id.
 
-        Whatever is not exactly that, of these dimensions and of numbers, is refused.
+        `texts`: the bytes of the text of each requested record, for at most `limits.records`
+        records. Raises `ChromaServerFailed` unless the answer has exactly these records, with
+        numeric vectors of these dimensions.
         """
         body = {"ids": [*texts], "include": ["embeddings", "documents"]}
         most = estimate_page_bytes(sum(texts.values()), len(texts), dimensions)
-        answer = self._ask("POST", f"{self._at(collection)}/get", body, most=most)
-        page = self._decoded(answer, _Page)
+        answer = self._request("POST", f"{self._make_collection_url(collection)}/get", body, most=most)
+        page = self._decode(answer, _Page)
         vectors, documents = page.embeddings or [], page.documents or [None] * len(page.ids)
         if len(page.ids) != len(vectors) or len(page.ids) != len(documents) or {*page.ids} != texts.keys():
             raise self.make_error(
-                f"lacks records of the collection {escape_text(collection.name)}: it answered with {len(page.ids)} for {len(texts)}"
+                f"lacks records of the collection {escape_text(collection.name)}: it returned {len(page.ids)} of {len(texts)}"
             )
         return {
-            name: (self._packed(vector, dimensions), text)
+            name: (self._pack_vector(vector, dimensions), text)
             for name, vector, text in zip(page.ids, vectors, documents, strict=True)
         }
 
-    # -- asking ------------------------------------------------------------------------------------
+    # -- requests ----------------------------------------------------------------------------------
 
     def make_error(self, reason: str, *, hint: str = "", status: int | None = None) -> ChromaServerFailed:
-        """An error about this server; `reason` ends a sentence."""
+        """Return an error about this server. `reason` completes a sentence that begins with the
+        server.
+        """
         details = {"url": self.address.url} | ({} if status is None else {"status": status})
         return ChromaServerFailed(
-            f"The Chroma server ({self.address.display_text}) {escape_line(reason).rstrip('.')}.",
-            hint=hint or "See whether it runs; to do without it: git config vmrag.chroma.mode embedded",
+            f"the Chroma server ({self.address.display_text}) {escape_line(reason).rstrip('.')}.",
+            hint=hint or "Check that the server runs, or do without it: git config vmrag.chroma.mode embedded",
             **details,
         )
 
     @property
-    def _base(self) -> str:
+    def _base_url(self) -> str:
         return self.address.url.rstrip("/")
 
     @property
-    def _collections(self) -> str:
+    def _collections_url(self) -> str:
         return f"{self.address.database_url}/collections"
 
-    def _at(self, collection: RemoteCollection) -> str:
-        """The address of a collection, from which no id leads elsewhere."""
+    def _make_collection_url(self, collection: RemoteCollection) -> str:
+        """Return the URL of a collection. Raises `ChromaServerFailed` for an invalid id, which
+        could lead elsewhere.
+        """
         if not re.fullmatch(_UUID, collection.id):
-            raise self.make_error(f"answered with the collection id {escape_text(collection.id)}")
-        return f"{self._collections}/{collection.id}"
+            raise self.make_error(f"returned the invalid collection id {escape_text(collection.id)}")
+        return f"{self._collections_url}/{collection.id}"
 
-    def _ask(
+    def _request(
         self, method: str, url: str, body: object = None, *, most: int = SHORT_ANSWER, once: bool = False
     ) -> bytes:
         address = self.address
         if address.flaw:
             raise self.make_error(
-                f"cannot be asked: {address.flaw}", hint="Set it anew for whoever runs this: export NAME=KEY"
+                f"cannot be used: {address.flaw}",
+                hint="Set the key in the environment of this program: export NAME=KEY",
             )
         try:
             return endpoint.send_request(
@@ -250,34 +268,34 @@ class ChromaClient:
             )
         except ModuleNotFoundError as error:
             raise extras.missing_extra_error(
-                "web", "A Chroma server cannot be asked: httpx is not installed."
+                "web", "cannot use a Chroma server: the package httpx is not installed."
             ) from error
         except endpoint.NoAnswer as error:
             if error.status in endpoint.REFUSALS:
-                hint = "Name the address in git config (vmrag.chroma.url, https), and set CHROMA_API_KEY or CHROMA_CLIENT_AUTH_CREDENTIALS."
+                hint = "Set the address in git config (vmrag.chroma.url, https), and set CHROMA_API_KEY or CHROMA_CLIENT_AUTH_CREDENTIALS."
                 raise self.make_error(error.reason, hint=hint, status=error.status) from error
             raise self.make_error(error.reason, status=error.status) from error
 
-    def _decoded(self, answer: bytes, kind: type[T]) -> T:
+    def _decode(self, answer: bytes, kind: type[T]) -> T:
         try:
             return msgspec.json.decode(answer, type=kind)
         except (UnicodeDecodeError, msgspec.DecodeError, RecursionError) as error:
             raise self.make_error(
-                f"answered with something else than Chroma does ({error})",
-                hint="See what vmrag.chroma.url names: it does not speak as Chroma 1.x does.",
+                f"returned an invalid answer ({error})",
+                hint="Check that vmrag.chroma.url is the address of a Chroma 1.x server.",
             ) from error
 
-    def _packed(self, vector: list[float] | None, dimensions: int) -> bytes:
+    def _pack_vector(self, vector: list[float] | None, dimensions: int) -> bytes:
         if vector is None or len(vector) != dimensions:
             raise self.make_error(
-                f"answered with a vector of {len(vector) if vector else 0} dimensions in place of {dimensions}"
+                f"returned a vector of {len(vector) if vector else 0} dimensions instead of {dimensions}"
             )
         try:
             return struct.pack(f"<{dimensions}f", *vector)
         except (OverflowError, struct.error) as error:
-            raise self.make_error("answered with numbers that are none") from error
+            raise self.make_error("returned a vector with invalid numbers") from error
 
 
 def escape_text(text: str) -> str:
-    """A stranger's text in a message."""
+    """Return an untrusted text for a message."""
     return repr(shortened(escape_line(text)))

@@ -1,6 +1,4 @@
-"""A Chroma server: where it is, what it is told besides, how much it takes, and how much of an
-answer is read.
-"""
+"""The address and the limits of a Chroma server."""
 
 from __future__ import annotations
 
@@ -16,37 +14,41 @@ CLOUD_URL = "https://api.trychroma.com"
 
 
 class ServerAddress(Record, frozen=True):
-    """A Chroma server that this machine's person agreed to.
-
-    `headers` hold a key, if it may be sent there, and no message shows the `secrets` in them.
-    `seconds`: how long an answer may take. `flaw`: why it cannot be asked, if so: answers do not
-    need it, so only what asks fails.
-    """
+    """A Chroma server that the user of this machine trusts."""
 
     mode: Literal["http", "cloud"]
     url: str
     tenant: str
     database: str
     seconds: float
+    """The timeout of a request."""
+
     headers: Mapping[str, str] = msgspec.field(default_factory=dict)
+    """They contain a key if the key may be sent to this server."""
+
     secrets: tuple[str, ...] = ()
+    """Parts of the headers that no message may show."""
+
     flaw: str = ""
+    """Why the server cannot be used; empty if it can. Answers do not need the server, so only
+    requests fail.
+    """
 
     @property
     def display_text(self) -> str:
-        """As people read it."""
+        """The server as people read it."""
         from urllib.parse import urlsplit  # a checkout should not wait for it
 
         return f"{urlsplit(self.url).netloc}, database {self.database}"
 
     @property
     def database_url(self) -> str:
-        """The address of the database."""
+        """The URL of the database."""
         return f"{self.url.rstrip('/')}/api/v2/tenants/{self.tenant}/databases/{self.database}"
 
     @property
     def file_key(self) -> str:
-        """A short name of the database for files."""
+        """A short name of the database for file names."""
         import hashlib
 
         return hashlib.sha256(self.database_url.encode()).hexdigest()[:16]
@@ -54,36 +56,40 @@ class ServerAddress(Record, frozen=True):
 
 BATCH_RECORDS = 1_000
 BATCH_BYTES = 4_000_000
-"""Of texts and vectors in one request; servers refuse bodies of 40 MB."""
+"""Bytes of texts and vectors in one request. Servers reject bodies of 40 MB."""
 
 SHORT_ANSWER = 1_000_000
-"""Bytes of an answer without records."""
+"""Maximum number of bytes of an answer without records."""
 
 LISTED_BYTES = 20_000
-"""Bytes that one collection takes in a list: the server writes its whole schema."""
+"""Maximum number of bytes of one collection in a list. The server writes its whole schema."""
 
 NUMBER_BYTES = 32
-"""The longest way to write a float32 in JSON, with its comma."""
+"""Maximum number of bytes of a float32 in JSON, with its comma."""
 
 ESCAPE_BYTES = 6
-"""The longest way to write a byte of UTF-8 in JSON."""
+"""Maximum number of bytes in JSON of a byte of UTF-8."""
 
 RECORD_BYTES = 1_000
 
 
 class ServerLimits(Record, frozen=True):
-    """`records` in one request or page; `text_bytes` of one text, None without a limit."""
+    """How much a server accepts."""
 
     records: int
+    """Maximum number of records in one request or page."""
+
     text_bytes: int | None = None
+    """Maximum number of bytes of one text; None without a limit."""
+
     metadata: bool = True
-    """Whether a document's own metadata go with its chunks, or their place alone."""
+    """True if a chunk has the metadata of its document, or only its own position."""
 
 
 CLOUD = ServerLimits(records=300, text_bytes=16_384, metadata=False)
-"""Chroma Cloud's. Ids, names (128 bytes), predicates (8), and readers and writers of a collection
-(10) are within its limits whatever a knowledge base holds: ours are hashes, no request has a
-filter, and a client sends one request at a time.
+"""The limits of Chroma Cloud. Other limits cannot be reached, whatever a knowledge base has: ids
+and names (128 bytes) are hashes, no request has a filter (8 predicates), and a client sends one
+request at a time (10 readers and writers of a collection).
 """
 
 
@@ -91,8 +97,8 @@ T = TypeVar("T")
 
 
 def split_batches(records: Iterable[tuple[T, int]], most: int) -> Iterator[list[T]]:
-    """At most so many records at once, and no more than `BATCH_BYTES` of them; each comes with its
-    bytes.
+    """Yield records in batches of at most `most` records and `BATCH_BYTES` bytes. Each record is
+    given with its bytes.
     """
     batch, size = list[T](), 0
     for record, length in records:
@@ -106,5 +112,5 @@ def split_batches(records: Iterable[tuple[T, int]], most: int) -> Iterator[list[
 
 
 def estimate_page_bytes(texts: int, records: int, dimensions: int) -> int:
-    """The most bytes of a page of records whose texts have so many bytes together."""
+    """Return the maximum bytes of a page of records whose texts have `texts` bytes together."""
     return SHORT_ANSWER + texts * ESCAPE_BYTES + records * (RECORD_BYTES + dimensions * NUMBER_BYTES)

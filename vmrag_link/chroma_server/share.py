@@ -1,9 +1,10 @@
-"""Put a collection of a sealed index on a server: once, complete, and never changed afterwards.
+"""Share a collection of a sealed index on a server. It is written once, and never changed
+afterwards.
 
-Its builder is whoever makes the collection with the name for that, which only one client can have.
-This lease ends by itself, because its holder may be gone. That two clients build at the same time
-costs work and nothing else: each fills a collection of its own, and the first that is complete gets
-the name. A collection that is there is compared with what its name promises.
+The client that creates the collection with the name for building has the lease, because only one
+client can create a collection with a name. The lease expires, because its holder may have ended. If
+two clients build at the same time, this only costs work: each fills its own collection, and the
+first complete one gets the final name. An existing collection is compared with its name.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from vmrag_link.errors import ChromaServerFailed
 from vmrag_link.progress import QUIET, SHARING, Progress
 
 ShareResult = Literal["there", "made", "elsewhere"]
-"""It was on the server, it was put there, or another client is at it."""
+"""The collection was already on the server, was built now, or is being built by another client."""
 
 
 def share_collection(
@@ -36,22 +37,22 @@ def share_collection(
     *,
     progress: Progress = QUIET,
 ) -> ShareResult:
-    """Build the collection aside, compare it, seal it and give it its name in one step.
+    """Build a collection under a temporary name, compare it, seal it and rename it in one step.
 
-    `name` and `seal` are the contents' own. One that is there and is not what its name says is
-    replaced. A failure leaves nothing. Raises `ChromaServerFailed`, and what the index's vectors
-    raise.
+    `name` and `seal` belong to the contents. An existing collection that does not match its name is
+    replaced. A failure leaves nothing behind. Raises `ChromaServerFailed`, and the errors of the
+    index's vectors.
     """
-    if found := client.find_collection(name):
-        if not find_share_problem(client, found, seal):
+    if existing := client.find_collection(name):
+        if not find_share_problem(client, existing, seal):
             return "there"
-        remove_collection(client, found)
+        remove_collection(client, existing)
     lease = Lease(client, name)
     if not lease.acquire() or lease.collection is None:
         return "elsewhere"
     building = lease.collection
     try:
-        if not client.find_collection(name):  # else its builder had just finished when the lease was free
+        if not client.find_collection(name):  # otherwise another client has just finished it
             _fill(client, contents, lease, seal.count, progress)
         return _seal_and_name(client, building, name, seal, contents.label)
     except LeaseLost:
@@ -63,93 +64,100 @@ def share_collection(
 
 
 def _fill(client: ChromaClient, contents: SharedContents, lease: Lease, count: int, progress: Progress) -> None:
-    """Add all records, and read each back. Raises `LeaseLost`."""
+    """Add all records, and read each one back. Raises `LeaseLost`."""
     building = lease.collection
-    assert building is not None  # noqa: S101  it was taken
+    assert building is not None  # noqa: S101  the lease was acquired
     with progress.task(SHARING, count) as task:
         for rows in contents.batch_rows(client.limits):
             lease.renew()
             client.add_records(building, rows)
-            if why := find_changed_record(client, building, rows, contents.dimensions):
-                raise client.make_error(f"did not keep what it was given: {why}")
+            if difference := find_changed_record(client, building, rows, contents.dimensions):
+                raise client.make_error(f"did not store the records correctly: {difference}")
             task.advance(len(rows))
     if client.count_records(building) != count:
-        raise client.make_error(f"holds another number of records than it was given, in {building.name}")
+        raise client.make_error(f"has a wrong number of records in the collection {building.name}")
 
 
 def _seal_and_name(
     client: ChromaClient, building: RemoteCollection, name: str, seal: CollectionSeal, label: str
 ) -> ShareResult:
-    """Seal the collection and give it its name, unless another client was faster.
+    """Seal the collection and rename it, unless another client was faster.
 
-    A request or its answer may be lost, so what counts is what is there afterwards.
+    A request or its answer may be lost, so the state of the server afterwards decides.
     """
     for _ in range(endpoint.ATTEMPTS):
-        found = client.find_collection(name)
-        if found is None:
+        collection = client.find_collection(name)
+        if collection is None:
             client.update_collection(building, name=name, metadata=seal.to_metadata(label))
-            found = client.find_collection(name)
-        if found and found.id == building.id:
+            collection = client.find_collection(name)
+        if collection and collection.id == building.id:
             return "made"
-        if found and not find_share_problem(client, found, seal):
+        if collection and not find_share_problem(client, collection, seal):
             remove_collection(client, building)
             return "there"
-    raise client.make_error(f"did not give the collection {building.name} its name")
+    raise client.make_error(f"did not rename the collection {building.name}")
 
 
 VECTOR_TOLERANCE = 0.1
-"""How far apart two vectors of length 1 may be that one model made on two processors."""
+"""Maximum distance between two vectors of length 1 that one model computed on two processors."""
 
 
-def find_share_problem(client: ChromaClient, found: RemoteCollection, wanted: CollectionSeal) -> str:
-    """Why a collection cannot be whole, by its seal and number of records; empty if it may be."""
-    seal = contents.parse_seal(found.metadata)
+def find_share_problem(client: ChromaClient, collection: RemoteCollection, expected: CollectionSeal) -> str:
+    """Return why a collection cannot be complete, by its seal and number of records; empty if it
+    may be.
+    """
+    seal = contents.parse_seal(collection.metadata)
     if seal is None:
         return "it was never sealed"
-    if (seal.count, seal.records) != (wanted.count, wanted.records):
-        return "its seal is another collection's"
-    there = client.count_records(found)
-    return "" if there == seal.count else f"it holds {there} records in place of {seal.count}"
+    if (seal.count, seal.records) != (expected.count, expected.records):
+        return "it has the seal of another collection"
+    count = client.count_records(collection)
+    return "" if count == seal.count else f"it has {count} records instead of {seal.count}"
 
 
 def find_changed_record(
-    client: ChromaClient, found: RemoteCollection, rows: Sequence[SharedRow], dimensions: int
+    client: ChromaClient, collection: RemoteCollection, rows: Sequence[SharedRow], dimensions: int
 ) -> str:
-    """How some records differ from these rows; empty if they do not. Reads them."""
+    """Read some records, and return how one differs from these rows; empty if none differs."""
     lengths = {row.id: len((row.text or "").encode()) for row in rows}
-    there = client.read_records(found, lengths, dimensions=dimensions)
-    changed = [row.id for row in rows if there[row.id] != (row.vector, row.text)]
-    return f"record {changed[0]} is another one" if changed else ""
+    records = client.read_records(collection, lengths, dimensions=dimensions)
+    changed = [row.id for row in rows if records[row.id] != (row.vector, row.text)]
+    return f"record {changed[0]} differs" if changed else ""
 
 
 def find_difference(
-    client: ChromaClient, found: RemoteCollection, contents: SharedContents, vouched: AbstractSet[str] | None
+    client: ChromaClient,
+    collection: RemoteCollection,
+    contents: SharedContents,
+    trusted_digests: AbstractSet[str] | None,
 ) -> str:
-    """As `problem`, of every record.
+    """Read every record of a collection, and return the first difference from the contents; empty
+    if there is none.
 
-    `vouched`: digests that its vectors may have, where they are a service's, which answers
-    otherwise to another client; None: they have to be nearly those that are here, because other
-    processors compute other last bits. A text that the server was never given is no difference.
+    `trusted_digests`: the digests that its vectors may have if a service computed them, because a
+    service answers another client differently. None: the vectors must be similar to the local ones,
+    because other processors compute other last bits. A text that the server was never given is not
+    a difference.
     """
-    if why := find_share_problem(client, found, contents.make_seal()):
-        return why
+    if problem := find_share_problem(client, collection, contents.make_seal()):
+        return problem
     hashes, vectors = contents.list_hashes(), list[tuple[str, bytes]]()
     for rows in contents.batch_rows(client.limits):
         lengths = {row.id: len((row.text or "").encode()) for row in rows}
-        there = client.read_records(found, lengths, dimensions=contents.dimensions)
+        records = client.read_records(collection, lengths, dimensions=contents.dimensions)
         for row in rows:
-            vector, text = there[row.id]
+            vector, text = records[row.id]
             if text not in (None, row.text):
-                return f"the text of record {row.id} is another one"
-            if vouched is None and not _alike(vector, row.vector):
-                return f"the vector of record {row.id} is another one"
+                return f"the text of record {row.id} differs"
+            if trusted_digests is None and not _are_similar(vector, row.vector):
+                return f"the vector of record {row.id} differs"
             vectors.append((hashes[row.id], vector))
-    if vouched is not None and digest_vectors(vectors) not in vouched:
-        return "nobody vouches for its vectors"
+    if trusted_digests is not None and digest_vectors(vectors) not in trusted_digests:
+        return "its vectors are not trusted"
     return ""
 
 
-def _alike(one: bytes, other: bytes) -> bool:
+def _are_similar(one: bytes, other: bytes) -> bool:
     a, b = array.array("f", one), array.array("f", other)
     return math.dist(a, b) < VECTOR_TOLERANCE * max(1.0, math.hypot(*b))
 
@@ -160,11 +168,11 @@ _HOLDER, _UNTIL = "vmrag_holder", "vmrag_until"
 
 
 class LeaseLost(Exception):
-    """Another client took over."""
+    """Another client has the lease."""
 
 
 class Lease:
-    """A collection in the making, which is ours for some time; `keep` prolongs that."""
+    """The right to build a collection, for a limited time. `renew` extends it."""
 
     def __init__(self, client: ChromaClient, name: str) -> None:
         self._client = client
@@ -174,26 +182,28 @@ class Lease:
         self.collection: RemoteCollection | None = None
 
     def acquire(self) -> bool:
-        """Whether it is ours now. What a holder left whose lease has ended is removed."""
+        """Try to get the lease, and return whether this client has it. A collection with an expired
+        lease is removed.
+        """
         for _ in range(_ATTEMPTS):
             self._renewed = time.monotonic()
             self.collection = self._client.create_collection(self._name, self._metadata())
             if self.collection:
                 return True
-            found = self._client.find_collection(self._name)
-            if found is None:
-                continue  # its holder has just finished, or gone
-            metadata = found.metadata or {}
+            existing = self._client.find_collection(self._name)
+            if existing is None:
+                continue  # its holder has just finished or removed it
+            metadata = existing.metadata or {}
             if metadata.get(_HOLDER) == self._holder:  # the answer to our first attempt was lost
-                self.collection = found
+                self.collection = existing
                 return True
             if is_lease_current(metadata):
                 return False
-            remove_collection(self._client, found)
+            remove_collection(self._client, existing)
         return False
 
     def renew(self) -> None:
-        """Prolong the lease if it is time to. Raises `LeaseLost`."""
+        """Extend the lease if it is time to. Raises `LeaseLost`."""
         if time.monotonic() - self._renewed < LEASE_SECONDS / 4 or self.collection is None:
             return
         if not self._client.update_collection(self.collection, metadata=self._metadata()):
@@ -205,15 +215,19 @@ class Lease:
 
 
 def is_lease_current(metadata: dict[str, Any]) -> bool:
-    """Whether a lease still holds. One that is longer than any of ours does not count."""
+    """Return whether a lease is still valid. A lease that is longer than vmrag's leases is
+    invalid.
+    """
     until = metadata.get(_UNTIL)
     return isinstance(until, int) and time.time() < until <= time.time() + 10 * LEASE_SECONDS
 
 
-def remove_collection(client: ChromaClient, found: RemoteCollection) -> None:
-    """Remove exactly this collection: it gets a name of its own first, because collections are
-    deleted by name, and a new one may have taken this one's.
+def remove_collection(client: ChromaClient, collection: RemoteCollection) -> None:
+    """Remove exactly this collection.
+
+    It is renamed first, because collections are deleted by name, and another collection may have
+    the name by now.
     """
-    gone = contents.make_abandoned_name(found.name)
-    if client.update_collection(found, name=gone, metadata=found.metadata or {_HOLDER: ""}):
-        client.delete_collection(gone)
+    abandoned_name = contents.make_abandoned_name(collection.name)
+    if client.update_collection(collection, name=abandoned_name, metadata=collection.metadata or {_HOLDER: ""}):
+        client.delete_collection(abandoned_name)
