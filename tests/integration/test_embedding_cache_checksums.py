@@ -85,7 +85,7 @@ def test_a_file_that_has_to_be_made_again_keeps_the_rows_that_prove_themselves(
     flip(path, 68, 0)  # the number in the header that says whose file it is
     notes = Notes()
     assert found(EmbeddingCache(path, progress=notes)) == VECTORS
-    assert "6 vectors that prove themselves were kept" in notes.sentences[0]
+    assert "6 undamaged vectors were kept" in notes.sentences[0]
 
 
 def test_doctor_removes_only_the_rows_that_are_not_what_was_stored(cache: EmbeddingCache, path: Path) -> None:

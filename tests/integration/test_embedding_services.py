@@ -208,7 +208,7 @@ def test_on_a_machine_without_a_key_everything_works_that_needs_no_vectors(proje
     said = other.vmrag("query", "sea", "--mode", "keyword")
     assert "api/river" in said.out
     assert said.err == (
-        "The embedding service openai (api.openai.com) wants a key, and OPENAI_API_KEY is not set. "
+        "the embedding service openai (api.openai.com) requires a key, but OPENAI_API_KEY is not set. "
         "Until this is fixed, 'api' is searched by words only.\n"
     )
     assert other.vmrag("show", "api/river").out == TEXTS["river"]

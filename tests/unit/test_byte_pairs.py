@@ -140,4 +140,4 @@ def test_what_is_remembered_is_bounded_and_several_threads_may_ask(monkeypatch: 
     texts = [" ".join(f"word{number} wort{number}" for number in range(start, start + 20)) for start in range(400)]
     with ThreadPoolExecutor(4) as pool:
         assert list(pool.map(tokenizer.encode, texts)) == list(map(OURS.encode, texts))
-    assert sum(map(len, tokenizer._remembered)) < 1000
+    assert sum(map(len, tokenizer._known_pieces)) < 1000

@@ -164,10 +164,10 @@ def test_the_default_model_sums_whole_numbers_and_rounds_once(words: list[str], 
     for token, count in counts.items():
         by = int(weights[token]) * count
         total = [one + by * number for one, number in zip(total, rows[token].tolist(), strict=True)]
-    assert STATIC._summed_plainly(tokens) == total
+    assert STATIC._sum_rows(tokens) == total
     length = math.sqrt(math.fsum(float(each) * float(each) for each in total))
     expected = struct.pack("<256f", *[each / length for each in total]) if length else make_uniform_vector(256)
-    assert STATIC._vector(tokens) == STATIC._unit_vector(list(map(float, total))) == expected
+    assert STATIC._embed_tokens(tokens) == STATIC._unit_vector(list(map(float, total))) == expected
     assert STATIC.embed(["beside", text]) == [STATIC.embed(["beside"])[0], expected]
 
 

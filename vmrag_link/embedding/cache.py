@@ -1,9 +1,9 @@
-"""The cache of vectors: no chunk is embedded twice.
+"""The cache of vectors, so that no chunk is embedded twice.
 
-One SQLite file for all work trees (`cache_file`), derived data. A row with a wrong checksum counts
-as absent; it is embedded again and replaced (two microseconds per row). The tables are in
-`cache_table`. `vectors_for` takes from it what it can, and asks the model only for what was never
-seen before.
+It is one SQLite file for all work trees (`cache_file`), and can be deleted at any time. A row with
+a wrong checksum is ignored, embedded again and replaced. Checking takes two microseconds per row.
+The tables are in `cache_table`. `embed_texts` reads from the cache what it can, and asks the model
+only for the rest.
 """
 
 from __future__ import annotations
@@ -31,18 +31,19 @@ KEYS_A_QUERY = 500
 
 
 class Excess(Record, frozen=True):
-    """Vectors beyond the limits: how many, and the bytes of the file that they take."""
+    """Vectors beyond the limits: their number, and their bytes in the file."""
 
     number: int = 0
     bytes: int = 0
 
 
 class EmbeddingCache:
-    """Vectors by (model fingerprint, chunk hash).
+    """Vectors by model fingerprint and chunk hash.
 
-    Safe for several processes; holds nothing between calls. Any call sets a damaged or foreign file
-    aside as `<name>.corrupt-<n>`, tells `progress`, and makes a new cache with the rows that are
-    sound. Calls raise `FileFailed` (disk full, no permission) and `Busy`.
+    Several processes may use it at once, and it keeps nothing in memory between calls. If the file
+    is damaged or foreign, any call renames it to `<name>.corrupt-<n>`, notifies `progress`, and
+    creates a new cache with the undamaged rows. Calls raise `FileFailed` (disk full, no permission)
+    and `Busy`.
     """
 
     def __init__(self, path: Path, *, progress: Progress = QUIET) -> None:
@@ -50,17 +51,19 @@ class EmbeddingCache:
         self._file = CacheFile(path, progress)
 
     def read_vectors(self, model_fingerprint: str, hashes: Sequence[str], *, dimensions: int) -> dict[str, Vector]:
-        """The vectors that are there.
+        """Return the vectors that the cache has, by chunk hash.
 
-        Damaged ones, and ones not `dimensions` long, count as absent. Where no file can be written,
-        a missing cache is an empty one.
+        Damaged vectors, and vectors of other `dimensions`, are left out. If no cache exists and no
+        file can be written, the result is empty.
         """
-        names = {_key(model_fingerprint, chunk): chunk for chunk in hashes}
+        names = {_make_key(model_fingerprint, chunk): chunk for chunk in hashes}
 
         def read(connection: sqlite3.Connection) -> dict[str, Vector]:
-            found: dict[bytes, Vector] = {}
+            by_key: dict[bytes, Vector] = {}
             used: set[int] = set()
-            for keys in _batches(sorted(names), KEYS_A_QUERY):  # neighbours in the index are read together
+            for keys in _split_batches(
+                sorted(names), KEYS_A_QUERY
+            ):  # sorted, because adjacent keys are in one page of the index
                 marks = ",".join("?" * len(keys))
                 rows = connection.execute(
                     f"SELECT rowid, key, vector, checksum FROM vectors WHERE key IN ({marks})",  # noqa: S608
@@ -69,10 +72,10 @@ class EmbeddingCache:
                 for row, key, vector, checksum in rows.fetchall():
                     used.add(row // table.BLOCK)
                     if table.is_proven(key, vector, checksum):
-                        found[key] = vector
+                        by_key[key] = vector
             table.note_use(connection, used)
             size = dimensions * table.FLOAT32
-            return {names[key]: vector for key, vector in found.items() if len(vector) == size and key in names}
+            return {names[key]: vector for key, vector in by_key.items() if len(vector) == size and key in names}
 
         try:
             return self._file.run(read)
@@ -82,20 +85,20 @@ class EmbeddingCache:
             return {}
 
     def store_vectors(self, model_fingerprint: str, vectors: Mapping[str, Vector]) -> None:
-        """Store in one transaction, durable on return."""
-        keyed = sorted((_key(model_fingerprint, chunk), vector) for chunk, vector in vectors.items())
+        """Store vectors in one transaction. They are on the disk when it returns."""
+        keyed = sorted((_make_key(model_fingerprint, chunk), vector) for chunk, vector in vectors.items())
         rows = [(key, vector, table.compute_checksum(key, vector)) for key, vector in keyed]
 
         def write(connection: sqlite3.Connection) -> None:
             with table.transaction(connection):
-                before = table.find_last_block(connection)
+                first_block = table.find_last_block(connection)
                 connection.executemany(table.STORE, rows)
-                table.mark_used(connection, range(before, table.find_last_block(connection) + 1))
+                table.mark_used(connection, range(first_block, table.find_last_block(connection) + 1))
 
         self._file.run(write)
 
     def measure_excess(self, *, megabytes: int, days: int) -> Excess:
-        """What `prune` would remove."""
+        """Return what `prune` would remove."""
         if not self._path.exists():
             return Excess()
 
@@ -106,15 +109,15 @@ class EmbeddingCache:
         return self._file.run(measure)
 
     def prune(self, *, megabytes: int, days: int) -> Excess:
-        """Remove vectors unused for `days`, then the oldest until the file is within its size; 0 is
-        no limit.
+        """Remove vectors that were not used for `days`, then the oldest until the file has
+        `megabytes`. 0 means no limit.
 
-        The rest is copied to a file that replaces this one. So the space is free at once, and a
-        kill leaves one or the other.
+        The other vectors are copied to a file that replaces this one. So the space is free at once,
+        and a kill leaves either file intact.
         """
         if not self.measure_excess(megabytes=megabytes, days=days).number:
             return Excess()
-        before = self._path.stat().st_size
+        old_size = self._path.stat().st_size
         temporary = self._path.with_name(f".{self._path.name}.{os.urandom(6).hex()}.tmp")
         with self._file.lock_exclusive("shrink the embedding cache"):
             try:
@@ -123,63 +126,63 @@ class EmbeddingCache:
                 permissions.apply_folder_mode(temporary)
                 temporary.replace(self._path)
             except UnusableCache:
-                return Excess()  # it was damaged a moment ago: the next use sets it aside
+                return Excess()  # the file was damaged just now; the next call replaces it
             except OSError as error:
                 raise self._file.make_unreachable_error(error) from error
             finally:
                 temporary.unlink(missing_ok=True)
-        return Excess(number, before - self._path.stat().st_size)
+        return Excess(number, old_size - self._path.stat().st_size)
 
     def find_damage(self) -> str:
-        """The problem of the file or of rows, as a sentence; empty if there is none, or no file.
+        """Return the problem of the file or of rows, as a sentence; empty if there is none, or no
+        file.
 
-        Takes 3 ms per megabyte. Unlike all other calls, it leaves the file as it is.
+        This takes 3 ms per megabyte. Unlike all other calls, it does not change the file.
         """
         if not self._path.exists():
             return ""
 
-        def look(connection: sqlite3.Connection) -> tuple[str, int]:
-            found = connection.execute("PRAGMA quick_check(1)").fetchone()[0]
-            return str(found), len(table.find_damaged_rows(connection)) if found == "ok" else 0
+        def check(connection: sqlite3.Connection) -> tuple[str, int]:
+            result = connection.execute("PRAGMA quick_check(1)").fetchone()[0]
+            return str(result), len(table.find_damaged_rows(connection)) if result == "ok" else 0
 
         try:
             with self._file.lock_shared("check the embedding cache"):
-                found, wrong = self._file.run_once(look)
+                result, wrong = self._file.run_once(check)
         except UnusableCache as damage:
             return str(damage)
-        if found != "ok":
-            return f"The embedding cache {self._path} is damaged ({found})."
-        number = f"{plural(wrong, 'vector')} in the embedding cache {self._path}"
-        return f"{number} cannot be trusted: not what was stored." if wrong else ""
+        if result != "ok":
+            return f"the embedding cache {self._path} is damaged ({result})."
+        return f"the embedding cache {self._path} has {plural(wrong, 'damaged vector')}." if wrong else ""
 
     def repair(self) -> None:
-        """Keep only the rows that are sound, in a new file if need be."""
+        """Keep only the undamaged rows, in a new file if necessary."""
 
-        def remove(connection: sqlite3.Connection) -> None:
+        def remove_damaged_rows(connection: sqlite3.Connection) -> None:
             if connection.execute("PRAGMA quick_check(1)").fetchone()[0] != "ok":
-                raise UnusableCache(f"The embedding cache {self._path} is damaged.")
+                raise UnusableCache(f"the embedding cache {self._path} is damaged.")
             with table.transaction(connection):
                 wrong = [(row,) for row in table.find_damaged_rows(connection)]
                 connection.executemany("DELETE FROM vectors WHERE rowid = ?", wrong)
 
         with self._file.lock_exclusive("repair the embedding cache"):
             try:
-                self._file.run_once(remove)
+                self._file.run_once(remove_damaged_rows)
             except UnusableCache:
                 aside, _ = self._file.salvage_file()
                 if aside:
                     cache_file.remove_database(aside)
 
     def export_vectors(self, target: Path) -> None:
-        """Write the vectors to a new file, which `take_in` reads; none where there are none."""
+        """Write the vectors to a new file for `import_vectors`. An empty cache writes no file."""
         if self._path.exists():
             self._file.run(lambda connection: table.copy_rows(connection, target, 0, 0))
 
     def import_vectors(self, source: Path) -> int:
-        """Copy the rows that prove themselves from a cache's file of unknown origin.
+        """Copy the rows with a valid checksum from another cache's file, and return their number.
 
-        Returns their number. The rows are copied, because the file itself may hold more than
-        tables. A proof shows that a row is what was written, not that the model made it.
+        The file may come from anywhere, and may contain more than tables, so only rows are copied.
+        A checksum proves that a row is what was written, not that the model computed it.
         """
 
         def read(connection: sqlite3.Connection) -> int:
@@ -188,30 +191,35 @@ class EmbeddingCache:
         return self._file.run(read)
 
     def delete_vectors(self) -> None:
-        """Forget every vector."""
+        """Delete every vector."""
         with self._file.lock_exclusive("empty the embedding cache"):
             cache_file.remove_database(self._path)
 
 
-def _key(model_fingerprint: str, chunk_hash: str) -> bytes:
+def _make_key(model_fingerprint: str, chunk_hash: str) -> bytes:
     return hashlib.blake2b(f"{model_fingerprint}\0{chunk_hash}".encode(), digest_size=table.KEY_BYTES).digest()
 
 
-def _batches(items: Iterable[bytes], size: int) -> Iterator[list[bytes]]:
+def _split_batches(items: Iterable[bytes], size: int) -> Iterator[list[bytes]]:
     rest = iter(items)
     while batch := list(itertools.islice(rest, size)):
         yield batch
 
 
 BATCH, LOCAL_BATCH = 256, 4096
-"""Texts whose vectors are stored at once: a local model makes them again for nothing."""
+"""Number of texts whose vectors are stored at once. It is larger for a local model, which can
+compute them again for free.
+"""
 
 
 class EmbeddingCounts(Record, frozen=True):
-    """Numbers of texts: embedded just now, and taken from the cache."""
+    """Numbers of texts."""
 
     embedded: int
+    """Texts that were embedded now."""
+
     cached: int
+    """Texts whose vectors were in the cache."""
 
 
 def embed_texts(
@@ -222,19 +230,19 @@ def embed_texts(
     *,
     elsewhere: Callable[[], bool] | None = None,
 ) -> tuple[dict[str, Vector], EmbeddingCounts]:
-    """The vector of every text, by `models.content_hash`.
+    """Return the vector of every text, by `models.content_hash`.
 
-    A kill loses at most one batch. `elsewhere` is called before a service is asked; it returns
-    whether it put vectors into the cache. Raises `EmbeddingFailed`.
+    A kill loses at most one batch. `elsewhere` is called before any request to a service. It
+    returns whether it stored vectors in the cache. Raises `EmbeddingFailed`.
     """
 
-    def cached(names: list[str]) -> dict[str, Vector]:
+    def read_cached(names: list[str]) -> dict[str, Vector]:
         return cache.read_vectors(model.fingerprint, names, dimensions=model.dimensions)
 
-    vectors = cached(list(texts))
+    vectors = read_cached(list(texts))
     missing = [chunk for chunk in texts if chunk not in vectors]
     if missing and elsewhere and not model.local and elsewhere():
-        vectors = cached(list(texts))  # all: vectors that were here may have been replaced
+        vectors = read_cached(list(texts))  # all, because cached vectors may have been replaced
         missing = [chunk for chunk in texts if chunk not in vectors]
     counts = EmbeddingCounts(embedded=len(missing), cached=len(vectors))
     if missing:
@@ -243,7 +251,7 @@ def embed_texts(
             for start in range(0, len(missing), size):
                 batch = missing[start : start + size]
                 fresh = dict(zip(batch, model.embed([texts[chunk] for chunk in batch]), strict=True))
-                _require_numbers(model, fresh)
+                _check_numbers(model, fresh)
                 try:
                     cache.store_vectors(model.fingerprint, fresh)
                 except FileFailed as error:
@@ -254,11 +262,13 @@ def embed_texts(
     return vectors, counts
 
 
-def _require_numbers(model: Model, vectors: Mapping[str, Vector]) -> None:
-    """Refuse NaN and infinity, which have no distance to anything, before they are stored."""
+def _check_numbers(model: Model, vectors: Mapping[str, Vector]) -> None:
+    """Raise `EmbeddingFailed` for NaN and infinity, which have no distance, before they are
+    stored.
+    """
     if not all(math.isfinite(sum(array.array("f", vector))) for vector in vectors.values()):
         raise EmbeddingFailed(
-            f"The embedding model {model.name!r} answered with a vector whose components are no numbers.",
-            hint="Run the command again; if that does not help, the model's files or its service are damaged.",
+            f"the embedding model {model.name!r} returned a vector with invalid numbers.",
+            hint="Run the command again. If it fails again, the model's files or its service are damaged.",
             model=model.fingerprint,
         )

