@@ -81,14 +81,14 @@ def test_without_the_extra_it_says_what_to_type(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(languages, "read_stamps", lambda: {**installed, "tree-sitter-go": None})
     assert (
         find_language_problem()
-        == "Source code is cut with tree-sitter, and tree-sitter-go is not installed: pip install 'vmrag-link[code]'"
+        == "source code needs tree-sitter, but tree-sitter-go is not installed: pip install 'vmrag-link[code]'"
     )
     monkeypatch.setattr(languages, "read_stamps", lambda: dict.fromkeys(installed))
     assert " and 15 more packages are not installed: " in find_language_problem()
 
 
 def test_a_language_without_its_grammar_has_no_key(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(languages, "_version", lambda distribution: "" if distribution.endswith("-go") else "1")
+    monkeypatch.setattr(languages, "_read_version", lambda distribution: "" if distribution.endswith("-go") else "1")
     with pytest.raises(IndexExtraMissing) as missing:
         describe_cutter("go")
     assert missing.value.hint == "pip install 'vmrag-link[code]'"

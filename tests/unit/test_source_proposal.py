@@ -132,7 +132,7 @@ def test_code_without_grammars_is_proposed_if_lines_cut_it(monkeypatch):
 
 
 def test_proposal_for_many_kinds_of_files_keeps_the_limits():
-    paths = [f"f{number}/a.{ending}" for number, ending in enumerate(languages._BY_ENDING)]
+    paths = [f"f{number}/a.{ending}" for number, ending in enumerate(languages._BY_SUFFIX)]
     paths += [f"f{number}/{name}" for number, name in enumerate(languages.NAMES)]
     paths += [f"p{number}/doc/a.txt" for number in range(300)] + [f"s{number}/tool" for number in range(300)]
     found = proposal.propose_sources(paths, lambda asked: dict.fromkeys(asked, SCRIPT))

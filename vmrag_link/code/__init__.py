@@ -1,1 +1,1 @@
-"""Source code: its language, and how it is cut by symbols."""
+"""Source code: find its language, and split it by symbols."""

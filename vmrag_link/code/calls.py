@@ -19,8 +19,8 @@ _FAMILIES = (
     "java kotlin scala groovy",
 )
 FAMILY_OF = {language: family.split()[0] for family in _FAMILIES for language in family.split()}
-"""Family of each language. Languages of one family can call each other. Any other language is a
-family of its own.
+"""Family of each language. Languages of one family can call each other. Any other language is its
+own family.
 """
 
 _HASH = r"#[^\n]*"
@@ -55,7 +55,7 @@ def blank_comments(text: str, language: str) -> str:
 
     Strings with expressions in them, such as f-strings, are kept.
     """
-    return _ignored_in(find_family(language)).sub(_blank_match, text)
+    return _compile_ignored(find_family(language)).sub(_blank_match, text)
 
 
 def _blank_match(match: re.Match[str]) -> str:
@@ -67,20 +67,21 @@ def find_family(language: str) -> str:
 
 
 @functools.cache
-def _ignored_in(family: str) -> re.Pattern[str]:
+def _compile_ignored(family: str) -> re.Pattern[str]:
     return re.compile(_STRINGS.get(family) or _STRINGS["#" if family in _WITH_HASHES else ""], re.DOTALL)
 
 
 class CallSite(NamedTuple):
-    """A call in a text.
-
-    `receivers`: the names before it, such as `self`, `store` in `self.store.load()`. `""` is an
-    expression. A plain call has no receivers. `start`: the offset of the name.
-    """
+    """A call in a text."""
 
     name: str
     receivers: tuple[str, ...]
+    """The names before it, such as `self`, `store` in `self.store.load()`. `""` is an expression. A
+    plain call has no receivers.
+    """
+
     start: int
+    """The offset of the name."""
 
 
 _DECLARES = re.compile(
@@ -96,8 +97,8 @@ _WITHOUT_PARENTHESES = r"|[!?]?(?![\w!?(:=])(?!\s*(?:=(?![=~])|[,|]))"
 def find_calls(code: str, language: str, names: Mapping[str, str]) -> Iterator[CallSite]:
     """Yield the calls of these names, and decorators with them, in the order of the text.
 
-    `code`: a text without comments. `names`: each name as this text calls it (perhaps an alias),
-    with the name that it means.
+    `code`: a text without comments. `names`: the meaning of each name that this text uses (perhaps
+    an alias).
     """
     family = find_family(language)
     choice = "|".join(sorted(map(re.escape, names), key=len, reverse=True))
@@ -109,8 +110,8 @@ def find_calls(code: str, language: str, names: Mapping[str, str]) -> Iterator[C
 
 
 def list_called_names(code: str, language: str) -> dict[str, str]:
-    """Return the names that a text may call, as the argument `names` of `call_sites`."""
-    after = _after_name(find_family(language))
+    """Return the names that a text may call, as the argument `names` of `find_calls`."""
+    after = _compile_after_name(find_family(language))
     names = re.finditer(r"(?<![\w$])[^\W\d][\w$]*", code)
     return {
         match[0]: match[0]
@@ -130,11 +131,11 @@ def _is_call(before: str, after: str, family: str) -> bool:
         return False  # a symbol
     if family == "bash":
         return bool(re.search(r"(?:^|[;&|({`!]|\b(?:then|do|else|if|while|until))[ \t]*\Z", before, re.MULTILINE))
-    return _after_name(family).match(after) is not None
+    return _compile_after_name(family).match(after) is not None
 
 
 @functools.cache
-def _after_name(family: str) -> re.Pattern[str]:
+def _compile_after_name(family: str) -> re.Pattern[str]:
     more = _OPENS_BLOCK if family in ("java", "swift") else _WITHOUT_PARENTHESES if family in ("ruby", "elixir") else ""
     return re.compile(f"{_CALLED}{more}")
 
@@ -158,7 +159,10 @@ class Imported(NamedTuple):
     """
 
     module: str
+    """The module as the text writes it."""
+
     name: str
+    """The name in the module; empty for the module itself, `*` for all names."""
 
 
 _PYTHON_FROM = re.compile(r"^[ \t]*from[ \t]+([.\w]+)[ \t]+import[ \t]+(?:\(([^()]*)\)|([^\n(]*))", re.MULTILINE)
@@ -180,55 +184,54 @@ _AS = re.compile(r"([\w$*.]+)\s*(?:(?:\bas\b|:)\s*([\w$]+))?")
 
 
 def find_imports(text: str, language: str) -> dict[str, Imported]:
-    """Return what a text imports, by the name that it uses.
-
-    Imports of `*` have keys such as `*0`.
+    """Return what a text imports, by the name that it uses. Imports of `*` have keys such as
+    `*0`.
     """
-    named: dict[str, Imported] = {}
-    _IMPORTS.get(find_family(language), _add_dotted)(named, text)
-    return named
+    imports: dict[str, Imported] = {}
+    _IMPORTS.get(find_family(language), _add_dotted)(imports, text)
+    return imports
 
 
-def _add_python(named: dict[str, Imported], text: str) -> None:
-    for module, several, some in _PYTHON_FROM.findall(text):
-        _add_names(named, module, re.sub(r"#[^\n]*", "", several) or some.partition("#")[0])
-    for some in _PYTHON_IMPORT.findall(text):
-        for module, alias in _AS.findall(some.partition("#")[0]):
+def _add_python(imports: dict[str, Imported], text: str) -> None:
+    for module, in_parentheses, names in _PYTHON_FROM.findall(text):
+        _add_names(imports, module, re.sub(r"#[^\n]*", "", in_parentheses) or names.partition("#")[0])
+    for names in _PYTHON_IMPORT.findall(text):
+        for module, alias in _AS.findall(names.partition("#")[0]):
             first = module.partition(".")[0]
-            named[alias or first] = Imported(module if alias else first, "")
+            imports[alias or first] = Imported(module if alias else first, "")
 
 
-def _add_script(named: dict[str, Imported], text: str) -> None:
-    for some, module in [*_SCRIPT_FROM.findall(text), *_SCRIPT_REQUIRE.findall(text)]:
-        outer, _, inner = some.partition("{")
-        _add_names(named, module, inner.partition("}")[0])
+def _add_script(imports: dict[str, Imported], text: str) -> None:
+    for names, module in [*_SCRIPT_FROM.findall(text), *_SCRIPT_REQUIRE.findall(text)]:
+        outer, _, inner = names.partition("{")
+        _add_names(imports, module, inner.partition("}")[0])
         for name, alias in _AS.findall(outer):
-            named[alias or name] = Imported(module, "")  # a default export, or all as one name
+            imports[alias or name] = Imported(module, "")  # a default export, or all as one name
 
 
-def _add_go(named: dict[str, Imported], text: str) -> None:
+def _add_go(imports: dict[str, Imported], text: str) -> None:
     for alias, path in _GO_IMPORT.findall(text):
         parts = [part for part in path.split("/") if not re.fullmatch(r"v\d+", part)]
         last = re.sub(r"\.v\d+\Z|\Ago-", "", parts[-1]) if parts else path
-        named[alias.strip() or last] = Imported(path, "")
+        imports[alias.strip() or last] = Imported(path, "")
 
 
-def _add_rust(named: dict[str, Imported], text: str) -> None:
-    for module, some in _RUST_USE.findall(text):
-        flat = re.sub(r"\w+::", "", re.sub(r"[{}]", " ", some))
-        _add_names(named, module.removesuffix("::").replace("::", "."), flat)
+def _add_rust(imports: dict[str, Imported], text: str) -> None:
+    for module, names in _RUST_USE.findall(text):
+        flat = re.sub(r"\w+::", "", re.sub(r"[{}]", " ", names))
+        _add_names(imports, module.removesuffix("::").replace("::", "."), flat)
 
 
-def _add_dotted(named: dict[str, Imported], text: str) -> None:
+def _add_dotted(imports: dict[str, Imported], text: str) -> None:
     for path, alias in _DOTTED_IMPORT.findall(text):
         module, _, name = path.replace("\\", ".").rpartition(".")
-        named[alias or name] = Imported(module, name)
+        imports[alias or name] = Imported(module, name)
 
 
 _IMPORTS = {"python": _add_python, "javascript": _add_script, "go": _add_go, "rust": _add_rust}
 
 
-def _add_names(named: dict[str, Imported], module: str, some: str) -> None:
-    for name, alias in _AS.findall(re.sub(r"\btype\s+", "", some)):
-        key = f"*{len(named)}" if name == "*" else alias or name
-        named[key] = Imported(module, name)
+def _add_names(imports: dict[str, Imported], module: str, names: str) -> None:
+    for name, alias in _AS.findall(re.sub(r"\btype\s+", "", names)):
+        key = f"*{len(imports)}" if name == "*" else alias or name
+        imports[key] = Imported(module, name)

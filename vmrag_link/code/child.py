@@ -1,7 +1,7 @@
-"""`python -m vmrag_link.code.child`: cut texts, as `conversion.child.serving` says.
+"""`python -m vmrag_link.code.child`: split texts into pieces (see `conversion.child.serving`).
 
-A grammar is loaded when the first text needs it: from Python's own folders, which a confined
-process may read. An edited file waits for the start of this process, so it imports little.
+A grammar is loaded when the first text needs it, from Python's own folders, which a confined
+process may read. An edited file waits for the start of this process, so this module imports little.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import sys
 import time
 from typing import IO, NamedTuple
 
-import vmrag_link.code.symbols  # noqa: F401  before `confine`, so that Python can store it compiled
+import vmrag_link.code.symbols  # noqa: F401  before `confine_process`, so that Python can write the compiled file
 from vmrag_link.code.cutting import cut_code
 from vmrag_link.code.languages import LONGEST_MESSAGE
 from vmrag_link.conversion.child.serving import LONGEST_TASK, is_memory_exhausted, serve_tasks

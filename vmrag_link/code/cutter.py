@@ -1,4 +1,6 @@
-"""Source code to pieces, in a child process: grammars are C code that reads strangers' texts."""
+"""Split source code into pieces in child processes, because grammars are C code that reads
+untrusted texts.
+"""
 
 from __future__ import annotations
 
@@ -22,26 +24,29 @@ if TYPE_CHECKING:
 MODULE = "vmrag_link.code.child"
 
 _MOST_AHEAD, _CHARACTERS_AHEAD = 256, 1 << 21
-"""Texts that each child gets before their turn, so that it also works while we do other things."""
+"""Maximum number of texts and characters that each child gets in advance, so that it works while
+the parent does other things.
+"""
 
 _LIMITS = ConversionLimits(max_cpu_seconds=30, max_seconds=120)
-"""Code takes a second for five megabytes. What is made to be hard is stopped by the parser, but for
-some that grow with the square of a text, which may not grow for long.
+"""Code takes a second for five megabytes. The parser stops texts that are difficult on purpose,
+except some whose time is quadratic, so the limits are low.
 """
 
 
 class CutAnswer(Record, frozen=True, array_like=True):
-    """`seconds`: what it cost in computing. After the `last` one the process ends: it has used too
-    much to go on.
-    """
+    """The answer of a child."""
 
     pieces: tuple[CodePiece, ...]
     seconds: float = 0.0
+    """CPU time of the task."""
+
     last: bool = False
+    """True if the process ends after this answer, because it has used too much memory."""
 
 
 class _Copy(NamedTuple):
-    """A text that came before, of a language and a size."""
+    """A text of which an equal one was already assigned, with a language and a size."""
 
     blob: str
     language: str
@@ -49,7 +54,7 @@ class _Copy(NamedTuple):
 
 
 class _Child:
-    """A child process, started for the first task, and the tasks that it has not answered."""
+    """A child process, started for the first task, and its unanswered tasks."""
 
     def __init__(self, limits: ConversionLimits) -> None:
         self._limits = limits
@@ -57,21 +62,21 @@ class _Child:
         self._tasks: deque[CodeTask] = deque()
         self._sent = 0
         self.characters = 0
-        """Of the tasks."""
+        """Characters of the tasks."""
 
     def add(self, task: CodeTask) -> None:
-        self._running()  # it starts while other texts are read
+        self._start_process()  # now, so that it starts while other texts are read
         self._tasks.append(task)
         self.characters += len(task.text)
 
     def send(self) -> None:
-        """Send the tasks that were added. If the process has died, `answer` finds out."""
+        """Send the tasks that were added. If the process has died, `answer` reports it."""
         if self._sent == len(self._tasks):
             return
         from vmrag_link.conversion.converter import ProcessEnded
 
-        process = self._running()
-        frames = (_frames(task) for task in islice(self._tasks, self._sent, None))
+        process = self._start_process()
+        frames = (_encode_task(task) for task in islice(self._tasks, self._sent, None))
         self._sent = len(self._tasks)
         with contextlib.suppress(ProcessEnded), process.watch_task():
             process.send_frames(*chain.from_iterable(frames))
@@ -80,14 +85,14 @@ class _Child:
         """Wait for the answer to the first task."""
         from vmrag_link.conversion.converter import ProcessEnded
 
-        process = self._running()
+        process = self._start_process()
         if not self._sent:
             self.send()
         try:
             with process.watch_task():
                 answer = msgspec.json.decode(process.receive_frame(LONGEST_MESSAGE), type=CutAnswer)
         except ProcessEnded as ended:
-            return self._failure(ended)
+            return self._make_error(ended)
         finally:
             self.characters -= len(self._tasks.popleft().text)
             self._sent -= 1
@@ -96,7 +101,9 @@ class _Child:
         return answer
 
     def abandon(self) -> None:
-        """Forget the tasks. The answers to those that were sent must not be taken for others."""
+        """Forget the tasks. The process must not be used again if answers to sent tasks are
+        pending.
+        """
         if self._process and self._sent:
             self._process.retire()
         self._tasks.clear()
@@ -107,8 +114,8 @@ class _Child:
             self._process.kill()
             self._process = None
 
-    def _running(self) -> ConfinedProcess:
-        """Return the process, or a new one, which was sent nothing, if it is of no more use."""
+    def _start_process(self) -> ConfinedProcess:
+        """Return the process. Start a new one if there is none or it is no longer usable."""
         from vmrag_link.conversion.converter import ConfinedProcess
 
         if self._process and not self._process.is_usable:
@@ -117,35 +124,35 @@ class _Child:
             self._process, self._sent = ConfinedProcess(MODULE, self._limits), 0
         return self._process
 
-    def _failure(self, ended: ProcessEnded) -> CodeUnparsed:
+    def _make_error(self, ended: ProcessEnded) -> CodeUnparsed:
         if ended.late:
             return CodeUnparsed(f"takes more than {self._limits.max_seconds} seconds to be cut")
         if ended.killed_by == "SIGXCPU":
             return CodeUnparsed(f"takes more than {self._limits.max_cpu_seconds} seconds of computing to be cut")
-        why = f"its parser was ended by {ended.killed_by}" if ended.killed_by else ended.said
-        return CodeUnparsed(f"cannot be cut ({why})" if why else "cannot be cut")
+        reason = f"its parser was ended by {ended.killed_by}" if ended.killed_by else ended.said
+        return CodeUnparsed(f"cannot be cut ({reason})" if reason else "cannot be cut")
 
 
-def _frames(task: CodeTask) -> tuple[bytes, bytes]:
+def _encode_task(task: CodeTask) -> tuple[bytes, bytes]:
     return msgspec.json.encode((task.language, task.size)), task.text.encode(errors="replace")
 
 
 class _Assigned(NamedTuple):
-    """A text that a child cuts; `copy` if it may come again."""
+    """A text that a child splits. `copy`: set if an equal text may follow."""
 
     child: _Child
     copy: _Copy | None
 
 
 _Waiting = deque[_Assigned | _Copy | list[CodePiece]]
-"""Texts in order: a child cuts them, or they came before, or these are their pieces."""
+"""Texts in order. Each is assigned to a child, a copy of an earlier text, or already split."""
 
 
 class CodeCutter:
-    """Cuts texts, one after the other. For one thread at a time.
+    """Splits texts, one after the other. Use it in one thread at a time.
 
-    Up to `processes` child processes share the texts that are parsed, and end with the block. A
-    process that dies of a text is replaced for the next.
+    Up to `processes` child processes share the texts that need a parser, and end with the block. If
+    a process dies, a new one is started for the next text.
     """
 
     def __init__(
@@ -168,23 +175,25 @@ class CodeCutter:
             child.close()
 
     def cut_text(self, text: str, language: str, size: int) -> list[CodePiece]:
-        """As `cutting.cut`. Raises `CodeUnparsed` where the parser dies of the text, or takes
-        longer than the limits allow.
+        """Return the pieces of a text (`cutting.cut_code`).
+
+        Raises `CodeUnparsed` if the parser dies or takes longer than the limits allow.
         """
-        found = next(iter(self.cut_all([CodeTask(text, language, size)])))
-        if isinstance(found, CodeUnparsed):
-            raise found
-        return found
+        pieces = next(iter(self.cut_all([CodeTask(text, language, size)])))
+        if isinstance(pieces, CodeUnparsed):
+            raise pieces
+        return pieces
 
     def cut_all(self, tasks: Iterable[CodeTask]) -> Iterator[list[CodePiece] | CodeUnparsed]:
-        """The pieces of each text, or why it has none; in the order of the tasks, which are read
-        ahead. It ends before the tasks do once the budget is spent.
+        """Yield the pieces of each text, or why it has none, in the order of the tasks.
+
+        The tasks are read ahead. If the budget is spent, fewer results are yielded.
         """
-        given, waiting = iter(tasks), _Waiting()
+        remaining, waiting = iter(tasks), _Waiting()
         answers: dict[_Copy, list[CodePiece] | CodeUnparsed] = {}
         repeated: set[_Copy] = set()
         try:
-            while self._read_ahead(given, waiting, repeated):
+            while self._read_ahead(remaining, waiting, repeated):
                 first = waiting[0]
                 if isinstance(first, list):
                     pieces: list[CodePiece] | CodeUnparsed = first
@@ -210,13 +219,13 @@ class CodeCutter:
         self._budget.seconds -= answer.seconds
         return list(answer.pieces)
 
-    def _read_ahead(self, given: Iterator[CodeTask], waiting: _Waiting, repeated: set[_Copy]) -> bool:
-        """Give the children many tasks at once. Return whether any task remains."""
+    def _read_ahead(self, tasks: Iterator[CodeTask], waiting: _Waiting, repeated: set[_Copy]) -> bool:
+        """Assign many tasks to the children at once, and return whether any task remains."""
         most, characters = _MOST_AHEAD * len(self._children), _CHARACTERS_AHEAD * len(self._children)
         ahead = sum(child.characters for child in self._children)
         if waiting and (len(waiting) > most // 2 or ahead > characters // 2):
             return True
-        while len(waiting) < most and ahead < characters and (task := next(given, None)):
+        while len(waiting) < most and ahead < characters and (task := next(tasks, None)):
             if not needs_parser(task.text, task.language):
                 waiting.append(cut_code(task.text, task.language, task.size))
                 continue

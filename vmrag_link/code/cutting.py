@@ -1,10 +1,10 @@
-"""How the text of a program is cut: by its symbols, else by its lines.
+"""Split the text of a program: by its symbols, or by its lines.
 
-A symbol that fits is one piece, with its comments, decorators and attributes. Of a longer one there
-is a piece for its head, pieces for the symbols within it, and pieces for what lies between them;
-what remains too long is cut by lines. Where no grammar tells, in a language that has none here or
-where a parser has lost its way in a file, the first words of a line say what it declares. Nothing
-here depends on time, or on the machine.
+A symbol that fits is one piece, with its comments, decorators and attributes. A longer symbol has a
+piece for its head, pieces for the symbols inside, and pieces for the rows between them. Pieces that
+are still too long are split by lines. If a language has no grammar here, or if a parser fails in a
+file, the first words of a line show what it declares. The result does not depend on time or on the
+machine.
 """
 
 from __future__ import annotations
@@ -18,37 +18,43 @@ from vmrag_link.code.languages import BY_LINES, MOST_DECLARED, VALUE_KINDS, Code
 from vmrag_link.code.layout import Layout, Lines
 
 MOST_BYTES = 1 << 19
-"""Of a text that is parsed; longer ones, made by machines, are cut by lines."""
+"""Maximum size of a text that is parsed. Longer ones are generated, and are split by lines."""
 
 
 def needs_parser(text: str, language: str) -> bool:
-    """Whether `cut` parses such a text; others need no package, and no process of their own."""
-    return language in GRAMMAR_RULES and 0 < len(text) <= MOST_BYTES and len(_bytes(text)) <= MOST_BYTES
+    """Return whether `cut_code` parses a text. Other texts need no package and no separate
+    process.
+    """
+    return language in GRAMMAR_RULES and 0 < len(text) <= MOST_BYTES and len(_encode_text(text)) <= MOST_BYTES
 
 
 def cut_code(text: str, language: str, size: int) -> list[CodePiece]:
-    """The pieces of a text, of about `size` characters each; of an empty one an empty piece.
+    """Return the pieces of a text, of about `size` characters each. An empty text has one empty
+    piece.
 
-    A run of small symbols (three rows) is one piece, with the symbol around them; at the top of a
-    file with the first one's.
+    A run of small symbols (three rows) is one piece. It has the symbol around them, or at the top
+    of a file the first of them.
     """
     if not text:
         return [CodePiece(0, 0)]
     lines = Lines(text)
-    found = _by_symbols(text, language, lines, size) if needs_parser(text, language) else None
-    if found is None:
+    pieces = _cut_by_symbols(text, language, lines, size) if needs_parser(text, language) else None
+    if pieces is None:
         spans = lines.split_rows(0, lines.count, size)
-        found = add_declaring_lines([CodePiece(*span) for span in spans], text, language)
+        pieces = add_declaring_lines([CodePiece(*span) for span in spans], text, language)
         if language in GRAMMAR_RULES:
-            found[0] = found[0]._replace(kind=BY_LINES)
-    return found
+            pieces[0] = pieces[0]._replace(kind=BY_LINES)
+    return pieces
 
 
-def _by_symbols(text: str, language: str, lines: Lines, size: int) -> list[CodePiece] | None:
-    """None: it is too hard. A tree with errors is better than none; what it lost, lines tell."""
+def _cut_by_symbols(text: str, language: str, lines: Lines, size: int) -> list[CodePiece] | None:
+    """Return the pieces of a text; None if the text is too difficult.
+
+    A tree with errors is better than none. The lines show what the tree lost.
+    """
     from vmrag_link.code.symbols import SymbolWalk, TooManyNodes, parse_tree
 
-    data = _bytes(text)
+    data = _encode_text(text)
     tree = parse_tree(data, language)
     if tree is None:
         return None
@@ -61,7 +67,7 @@ def _by_symbols(text: str, language: str, lines: Lines, size: int) -> list[CodeP
     return add_declaring_lines(pieces, text, language) if tree.root_node.has_error else pieces
 
 
-def _bytes(text: str) -> bytes:
+def _encode_text(text: str) -> bytes:
     return text.encode(errors="replace")
 
 
@@ -95,14 +101,15 @@ _KINDS = {
 }
 
 DECLARING_WORDS = tuple(_KINDS)
-"""The words that declare what follows them in a line."""
+"""Words that declare what follows them in a line."""
 
 
 @functools.cache
-def _declaring() -> re.Pattern[str]:
-    """Match up to four words such as `public`, the one that declares, type parameters, the name.
+def _compile_declaring() -> re.Pattern[str]:
+    """Return a pattern of up to four words such as `public`, a declaring word, type parameters, and
+    the name.
 
-    To compile it takes five milliseconds, and most texts do not need it.
+    Compiling it takes 5 ms, and most texts do not need it.
     """
     return re.compile(
         rf"^[ \t]*(?:(?:{'|'.join(_BEFORE)})(?:\([a-z ]+\))?[ \t]+){{0,4}}(?P<word>{'|'.join(_KINDS)})[ \t]+"
@@ -115,7 +122,7 @@ _QUOTED = r"""(?:\[[^\]\n]{1,100}\]|"[^"\n]{1,100}"|`[^`\n]{1,100}`|\w{1,100})""
 
 
 @functools.cache
-def _declaring_sql() -> re.Pattern[str]:
+def _compile_declaring_sql() -> re.Pattern[str]:
     return re.compile(
         r"^[ \t]*create[ \t]+(?:or[ \t]+(?:replace|alter)[ \t]+)?(?:(?:materialized|unique|temp|temporary)[ \t]+)?"
         r"(?P<word>table|view|function|procedure|trigger|type|index|schema|sequence|policy)[ \t]+(?:if[ \t]+not[ \t]+exists[ \t]+)?"
@@ -125,8 +132,10 @@ def _declaring_sql() -> re.Pattern[str]:
 
 
 @functools.cache
-def _declaring_c() -> re.Pattern[str]:
-    """Match macros, functions and tables (`static const int ages[] =`) that begin a line."""
+def _compile_declaring_c() -> re.Pattern[str]:
+    """Return a pattern of macros, functions and tables (`static const int ages[] =`) that begin a
+    line.
+    """
     return re.compile(
         r"^(?:#[ \t]*(?P<macro>define)[ \t]+(?P<defined>[A-Za-z_]\w{0,99})(?=[ \t(])"
         r"|(?!(?:return|else|case|goto|typedef)\b)(?P<words>(?:[A-Za-z_]\w{0,99}[ \t*]+){1,6})(?P<name>[A-Za-z_]\w{0,99})"
@@ -143,37 +152,39 @@ def add_declaring_lines(pieces: Sequence[CodePiece], text: str, language: str = 
     """
     complete, line = [], 1
     for piece in pieces:
-        inside, declared = text[piece.start : piece.end], piece.declared
+        piece_text, declared = text[piece.start : piece.end], piece.declared
         if language == "sql" or not (piece.symbol or any(row.kind not in VALUE_KINDS for row in declared)):
             names = {row.symbol for row in declared}
-            more = (row for row in _find_declarations(inside, line, language) if row.symbol not in names)
+            more = (row for row in _find_declarations(piece_text, line, language) if row.symbol not in names)
             declared = tuple(sorted([*declared, *more], key=lambda row: row.line)[:MOST_DECLARED])
         complete.append(piece._replace(declared=declared))
-        line += inside.count("\n")
+        line += piece_text.count("\n")
     return complete
 
 
 def _find_declarations(text: str, line: int, language: str) -> list[SymbolDeclaration]:
     """Return the declarations in the lines of a text. `line`: the number of its first line."""
-    named: list[tuple[int, str, str]] = []
+    found_names: list[tuple[int, str, str]] = []
     if language == "sql":
-        for match in _declaring_sql().finditer(text):
+        for match in _compile_declaring_sql().finditer(text):
             parts = (part.strip('[]"`') for part in re.findall(_QUOTED, match["name"]))
-            named.append((match.start("name"), ".".join(parts), match["word"].lower()))
+            found_names.append((match.start("name"), ".".join(parts), match["word"].lower()))
     else:
-        named += [(match.start("name"), match["name"], _KINDS[match["word"]]) for match in _declaring().finditer(text)]
-    for match in _declaring_c().finditer(text) if language in ("c", "cpp") else ():
+        found_names += [
+            (match.start("name"), match["name"], _KINDS[match["word"]]) for match in _compile_declaring().finditer(text)
+        ]
+    for match in _compile_declaring_c().finditer(text) if language in ("c", "cpp") else ():
         name = next(group for group in ("defined", "name", "below") if match[group])
-        named.append((match.start(name), match[name], _kind_in_c(match)))
-    declared, at = [], 0
-    for start, name, kind in sorted(named)[:MOST_DECLARED]:
-        line += text.count("\n", at, start)
-        at = start
+        found_names.append((match.start(name), match[name], _find_kind_in_c(match)))
+    declared, end = [], 0
+    for start, name, kind in sorted(found_names)[:MOST_DECLARED]:
+        line += text.count("\n", end, start)
+        end = start
         declared.append(SymbolDeclaration(name, kind, line, line))
     return declared
 
 
-def _kind_in_c(match: re.Match[str]) -> str:
+def _find_kind_in_c(match: re.Match[str]) -> str:
     if match["macro"]:
         return "macro"
     if match["function"] or match["below"]:

@@ -1,7 +1,7 @@
-"""Which language a file is in, what decides how it is cut, what it is cut into, and what we and the
-child process that cuts say to each other: a frame for each task and answer.
+"""Languages of files, versions of the rules for splitting them, and the messages between vmrag and
+the child process that splits texts: a frame for each task and answer.
 
-That process loads this module, so it imports little.
+The child process loads this module, so it imports little.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from importlib.machinery import ModuleSpec
 from typing import NamedTuple
 
 RULES = 3
-"""Of cutting with a grammar; higher whenever the same text may be cut otherwise, or more is told of
-its pieces (`models.PIECES`).
+"""Version of splitting with a grammar. Increase it if the same text may be split differently, or if
+pieces have more information (`models.PIECES`).
 """
 
 RULES_OF_LINES = 3
-"""Of cutting by lines."""
+"""Version of splitting by lines."""
 
 EXTRA_HINT = "pip install 'vmrag-link[code]'"
 
@@ -27,10 +27,11 @@ _RUNTIME = "tree-sitter"
 
 
 class GrammarPackage(NamedTuple):
-    """A grammar's distribution; `function` of its module returns the grammar."""
+    """The distribution of a grammar."""
 
     distribution: str
     function: str = "language"
+    """The function of its module that returns the grammar."""
 
     @property
     def module(self) -> str:
@@ -56,8 +57,8 @@ GRAMMARS = {
     "typescript": GrammarPackage("tree-sitter-typescript", "language_typescript"),
 }
 
-# A header may be of C or of C++: the grammar of C++ reads both.
-_ENDINGS = {
+# A header may be C or C++. The grammar of C++ can read both.
+_SUFFIXES = {
     "bash": "sh bash ksh zsh bats ebuild",
     "c": "c",
     "c_sharp": "cs csx",
@@ -74,7 +75,7 @@ _ENDINGS = {
     "swift": "swift",
     "tsx": "tsx",
     "typescript": "ts mts cts",
-    # Without a grammar; cut by lines.
+    # Languages without a grammar, which are split by lines.
     "ada": "adb ads",
     "assembly": "asm s",
     "astro": "astro",
@@ -157,25 +158,25 @@ _NAMES = {
     "starlark": "BUILD BUILD.bazel WORKSPACE WORKSPACE.bazel",
 }
 
-_BY_ENDING = {each: language for language, endings in _ENDINGS.items() for each in endings.split()}
-NAMES = {each: language for language, names in _NAMES.items() for each in names.split()}
+_BY_SUFFIX = {suffix: language for language, suffixes in _SUFFIXES.items() for suffix in suffixes.split()}
+NAMES = {name: language for language, names in _NAMES.items() for name in names.split()}
 """Languages by the full name of a file."""
 
-LANGUAGES = tuple(sorted({*_ENDINGS, *_NAMES}))
-"""All that `language_of` knows."""
+LANGUAGES = tuple(sorted({*_SUFFIXES, *_NAMES}))
+"""All results of `detect_language`."""
 
 
 def detect_language(path: str) -> str:
-    """The language of a file by its name, such as `python`; empty for prose, markup and what is not
-    known.
+    """Return the language of a file by its name, such as `python`; empty for prose, markup and
+    unknown files.
     """
     name = path.rpartition("/")[2]
-    stem, dot, ending = name.rpartition(".")
-    return NAMES.get(name) or (_BY_ENDING.get(ending.lower(), "") if dot and stem else "")
+    stem, dot, suffix = name.rpartition(".")
+    return NAMES.get(name) or (_BY_SUFFIX.get(suffix.lower(), "") if dot and stem else "")
 
 
 def needs_grammar(pathspec: str) -> bool:
-    """Return whether a path of a source may match files that only a grammar can cut.
+    """Return whether a path of a source may match files that only a grammar can split.
 
     A path without a wildcard may be a folder.
     """
@@ -184,14 +185,15 @@ def needs_grammar(pathspec: str) -> bool:
 
 
 def describe_cutter(language: str) -> str:
-    """What decides how a text in this language is cut: `python 0.25.0 / tree-sitter 0.26.1 / 1`, or
-    `lines 1`. Equal ones cut equal texts equally. Raises `IndexExtraMissing` where its grammar is
-    not installed.
+    """Return a text that determines how texts in this language are split.
+
+    It is like `python 0.25.0 / tree-sitter 0.26.1 / 1` or `lines 1`. If it is equal, equal texts
+    have equal pieces. Raises `IndexExtraMissing` if the grammar is not installed.
     """
     package = GRAMMARS.get(language)
     if package is None:
         return f"lines {RULES_OF_LINES}"
-    grammar, runtime = _version(package.distribution), _version(_RUNTIME)
+    grammar, runtime = _read_version(package.distribution), _read_version(_RUNTIME)
     if not (grammar and runtime):
         from vmrag_link.errors import IndexExtraMissing
 
@@ -200,37 +202,40 @@ def describe_cutter(language: str) -> str:
 
 
 def find_language_problem() -> str:
-    """Why code cannot be cut here, in a sentence that says what to type; empty if it can.
+    """Return why code cannot be split here, with the command that fixes it; empty if it can.
 
-    Each query asks, so that nothing is read but which modules there are.
+    Each query calls this, so it only checks which modules exist.
     """
-    missing = sorted(each for each, stamp in read_stamps().items() if stamp is None)
+    missing = sorted(package for package, stamp in read_stamps().items() if stamp is None)
     if not missing:
         return ""
     from vmrag_link.errors import plural
 
     others = len(missing) - 1
     which = f"{missing[0]} and {plural(others, 'more package')} are" if others else f"{missing[0]} is"
-    return f"Source code is cut with tree-sitter, and {which} not installed: {EXTRA_HINT}"
+    return f"source code needs tree-sitter, but {which} not installed: {EXTRA_HINT}"
 
 
 def find_source_problem(paths: Iterable[str]) -> str:
-    """Return the problem with a source of these paths. Files cut by lines need no grammar."""
+    """Return the problem with a source of these paths. Files that are split by lines need no
+    grammar.
+    """
     return find_language_problem() if any(map(needs_grammar, paths)) else ""
 
 
 @functools.cache
 def read_stamps() -> Mapping[str, tuple[int, int] | None]:
-    """Size and time of what is installed, by distribution: another one after an upgrade, and known
-    without reading versions. None: it is not installed.
+    """Return size and time of each installed package; None if it is not installed.
+
+    A stamp changes with an upgrade, and reading it is faster than reading the version.
     """
-    import importlib.util  # the process that cuts does not need it
+    import importlib.util  # the child process does not need it
 
     packages = sorted({_RUNTIME, *(grammar.distribution for grammar in GRAMMARS.values())})
-    return {package: _stamp(importlib.util.find_spec(package.replace("-", "_"))) for package in packages}
+    return {package: _read_stamp(importlib.util.find_spec(package.replace("-", "_"))) for package in packages}
 
 
-def _stamp(spec: ModuleSpec | None) -> tuple[int, int] | None:
+def _read_stamp(spec: ModuleSpec | None) -> tuple[int, int] | None:
     if spec is None or spec.origin is None:
         return None
     folder = os.stat(os.path.dirname(spec.origin))  # noqa: PTH116, PTH120  each query asks
@@ -238,8 +243,8 @@ def _stamp(spec: ModuleSpec | None) -> tuple[int, int] | None:
 
 
 @functools.cache
-def _version(distribution: str) -> str:
-    import importlib.metadata  # only where something is cut
+def _read_version(distribution: str) -> str:
+    import importlib.metadata  # needed only to split texts
 
     try:
         return importlib.metadata.version(distribution)
@@ -248,63 +253,75 @@ def _version(distribution: str) -> str:
 
 
 DEFAULT_SIZE = 1500
-"""Characters of a piece, about."""
+"""Approximate number of characters of a piece."""
 
 
 LONGEST_SIGNATURE = 200
-"""Characters."""
+"""Maximum number of characters of a signature."""
 
 MOST_DECLARED = 200
-"""Symbols that a piece tells of."""
+"""Maximum number of declared symbols of a piece."""
 
 
 VALUE_KINDS = frozenset(("constant", "variable"))
-"""Kinds of declared names that get no piece of their own."""
+"""Kinds of declared names that have no piece of their own."""
 
 BY_LINES = "lines"
-"""The kind of the first piece of a text that was too hard or too large to parse."""
+"""The kind of the first piece of a text that was too difficult or too large to parse."""
 
 
 class SymbolDeclaration(NamedTuple):
-    """`symbol` and `kind` as in `CodePiece`. `line` is that of the declaration itself, below its
-    comments and decorators, `last_line` the last one of the whole symbol; both count from 1.
-    """
+    """The declaration of a symbol."""
 
     symbol: str
+    """See `CodePiece.symbol`."""
+
     kind: str
     line: int
+    """The line of the declaration itself, below its comments and decorators, from 1."""
+
     last_line: int
+    """The last line of the symbol, from 1."""
 
 
 class CodePiece(NamedTuple):
-    """`start` and `end` are character offsets; the pieces of a text are the text, in order.
-
-    `symbol` is dotted with its parents (`Session.refresh`), with a `kind` (`method`) and the
-    `signature` with which it is declared: one line of at most 200 characters. All three are empty
-    for what belongs to no symbol. The parts of a long symbol have those of the whole.
-
-    `declared`: the symbols whose declarations begin in this piece, the first `MOST_DECLARED` of
-    them in the order of the text: its own, if it begins here, those within it that have no piece of
-    their own, and small ones that follow it. Variables of functions are left out.
-    """
+    """A piece of a text. The pieces of a text together are the text, in order."""
 
     start: int
     end: int
+    """`start` and `end` are character offsets."""
+
     symbol: str = ""
+    """The dotted name of the symbol with its parents (`Session.refresh`). This, `kind` and
+    `signature` are empty for text that belongs to no symbol. The parts of a long symbol have those
+    of the whole symbol.
+    """
+
     kind: str = ""
+    """The kind of the symbol, such as `method`."""
+
     signature: str = ""
+    """The declaration as one line of at most 200 characters."""
+
     declared: tuple[SymbolDeclaration, ...] = ()
+    """The symbols whose declarations begin in this piece, in the order of the text, at most
+    `MOST_DECLARED`. These are the symbol itself if it begins here, symbols inside it that have no
+    piece of their own, and small symbols that follow it. Variables of functions are left out.
+    """
 
 
 LONGEST_MESSAGE = 1 << 26
-"""Bytes. A text of the largest size that is parsed makes fewer, even in pieces of one line."""
+"""Maximum number of bytes of a message. The largest text that is parsed has a smaller answer, even
+in pieces of one line.
+"""
 
 
 class CodeUnparsed(Exception):
-    """`reason` completes a sentence about a text: `it takes more than 60 seconds to be cut`.
+    """A text could not be split. `reason` completes a sentence about it: `it takes more than 60
+    seconds to be cut`.
 
-    The text has no pieces then: what a machine of another speed would have cut it into must not
-    depend on this one's.
+    The text has no pieces then. Splitting it by lines would give another result than a faster
+    machine.
     """
 
     def __init__(self, reason: str) -> None:
@@ -313,25 +330,24 @@ class CodeUnparsed(Exception):
 
 
 ANSWER_SECONDS = 20.0
-"""The limit of computing that one answer may spend on cutting texts: enough for a hundred megabytes
-of code that people write. The parser's own count of operations limits each text, but some of its
+"""Maximum CPU time that one answer may spend on splitting texts. It is enough for a hundred
+megabytes of code that people write. The parser's count of operations limits each text, but some
 operations cost sixty times as much as others.
 """
 
 
 class CutBudget:
-    """The seconds of computing that are left for the texts of one answer."""
+    """The CPU time that is left to split the texts of one answer."""
 
     def __init__(self, seconds: float = math.inf) -> None:
         self.seconds = seconds
 
 
 class CodeTask(NamedTuple):
-    """A text to cut into pieces of about `size` characters. `blob` names a text that may come
-    again: it is cut once.
-    """
+    """A text to split into pieces of about `size` characters."""
 
     text: str
     language: str
     size: int = DEFAULT_SIZE
     blob: str = ""
+    """A name for the text if the same text may follow. Then it is split only once."""

@@ -1,4 +1,4 @@
-"""From the symbols of a text, and its lines, to its pieces."""
+"""Combine the symbols and the lines of a text into pieces."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from itertools import accumulate
 from vmrag_link.code.languages import MOST_DECLARED, CodePiece, SymbolDeclaration
 
 LONGEST_LINE = 2000
-"""Characters; a longer line is cut within."""
+"""Maximum number of characters of a line. A longer line is split inside."""
 
 _CLOSING = re.compile(r"(?:[)\]}>;,]+|end|fi|done|esac)[;,.]*\s*(?:(?://|--|#).*)?")
 _TAB = 4
 _NEXT = (1).__add__
 
 Span = tuple[int, int]
-"""Character offsets: the first one, and the one behind the last."""
+"""Character offsets of the first character and after the last one."""
 
 
 class Lines:
-    """Rows count from 0 and end with a line feed, as the parser counts them."""
+    """The rows of a text. They count from 0 and end with a line feed, like in the parser."""
 
     def __init__(self, text: str) -> None:
         self._rows = text.split("\n")
@@ -38,7 +38,7 @@ class Lines:
         return len(self._starts) - 1
 
     def count_characters(self, first: int, end: int) -> int:
-        """Characters of the rows from `first` to before `end`."""
+        """Return the number of characters of the rows from `first` to before `end`."""
         return self._starts[end] - self._starts[first]
 
     def make_span(self, first: int, end: int) -> Span:
@@ -48,88 +48,92 @@ class Lines:
         return self._blank[number]
 
     def is_closing(self, number: int) -> bool:
-        """Whether a row is blank, or closes what others opened: no piece begins with it."""
+        """Return whether a row is blank or only closes brackets or blocks. No piece begins with
+        it.
+        """
         return self._blank[number] or bool(_CLOSING.fullmatch(self._rows[number].strip()))
 
     def count_filled(self, first: int, end: int, most: int) -> int:
-        """How many of the rows are not blank; where there are more than `most`, one more."""
-        found = 0
+        """Return how many of the rows are not blank, at most `most` + 1."""
+        count = 0
         for number in range(first, end):
-            found += not self._blank[number]
-            if found > most:
+            count += not self._blank[number]
+            if count > most:
                 break
-        return found
+        return count
 
     def find_last_filled(self, first: int, end: int) -> int:
-        """The last of the rows that is not blank, or the first one."""
+        """Return the last of the rows that is not blank, or the first row."""
         while end - 1 > first and self._blank[end - 1]:
             end -= 1
         return max(first, end - 1)
 
     def split_rows(self, first: int, end: int, size: int) -> Iterator[Span]:
-        """The rows in parts of about `size` characters; blank rows go with the part before.
+        """Yield the rows in parts of about `size` characters. Blank rows belong to the part before.
 
-        A part ends in the second half of its room: best where a blank row is followed by one with
-        little indentation, else before a row with little indentation.
+        A part ends in the second half of its room. The best end is a blank row before a row with
+        little indentation. The second best is a row before one with little indentation.
         """
         while first < end:
-            rest = self.count_characters(first, end)
-            stop = self._fitting(first, end, size if rest <= size else min(size, rest - size // 4))
+            length = self.count_characters(first, end)
+            stop = self._find_last_fitting(first, end, size if length <= size else min(size, length - size // 4))
             if stop == first:
                 if self.count_characters(first, first + 1) > max(size, LONGEST_LINE):
-                    yield from self._slices(first, size)
+                    yield from self._slice_row(first, size)
                     first += 1
                     continue
                 stop = first + 1
             elif stop < end:
-                stop = self._best(first, stop, size)
+                stop = self._find_best_end(first, stop, size)
             stop = self.include_endings(stop, end, size // 2)
             yield self.make_span(first, stop)
             first = stop
 
     def include_endings(self, stop: int, end: int, room: int) -> int:
-        """`stop`, or behind the rows there that are blank or only close something."""
+        """Return `stop`, moved after rows that are blank or only close something."""
         start = stop
         while stop < end and self.is_closing(stop) and self.count_characters(start, stop + 1) <= room:
             stop += 1
         return stop
 
-    def _fitting(self, first: int, end: int, size: int) -> int:
+    def _find_last_fitting(self, first: int, end: int, size: int) -> int:
         return min(end, bisect_right(self._starts, self._starts[first] + size, first + 1) - 1)
 
-    def _best(self, first: int, last: int, size: int) -> int:
-        """Before which row to end, of those up to `last`; at `last` if none is good."""
-        best, found = (False, 0), last
+    def _find_best_end(self, first: int, last: int, size: int) -> int:
+        """Return the row before which a part should end, at most `last`; `last` if no row is
+        good.
+        """
+        best_rank, best_row = (False, 0), last
         for number in range(last, first, -1):
             if self.count_characters(first, number) < size // 2:
                 break
             if self.is_closing(number):
                 continue
-            rank = (self.is_blank(number - 1), -self._indentation(number))
-            if (found == last and best == (False, 0)) or rank > best:
-                best, found = rank, number
-        return found
+            rank = (self.is_blank(number - 1), -self._measure_indentation(number))
+            if (best_row == last and best_rank == (False, 0)) or rank > best_rank:
+                best_rank, best_row = rank, number
+        return best_row
 
-    def _indentation(self, number: int) -> int:
+    def _measure_indentation(self, number: int) -> int:
         row = self._rows[number]
         return len(row.expandtabs(_TAB)) - len(row.lstrip(" \t").expandtabs(_TAB))
 
-    def _slices(self, number: int, size: int) -> Iterator[Span]:
+    def _slice_row(self, number: int, size: int) -> Iterator[Span]:
         start, end = self.make_span(number, number + 1)
-        for each in range(start, end, size):
-            yield each, min(each + size, end)
+        for offset in range(start, end, size):
+            yield offset, min(offset + size, end)
 
 
 _TINY = 3
-"""Rows, blank ones aside, of what is joined with its neighbours."""
+"""Maximum number of rows, without blank ones, of a part that is joined with its neighbours."""
 
 
 class SymbolRows:
-    """A symbol in the rows from `first` to before `end`, with what belongs to it above; `row` is
-    that of its declaration, `body` the first byte of its body.
+    """A symbol in the rows from `first` to before `end`, with the comments and decorators above it.
 
-    `fits`: it is short enough for a piece, or within one that is. `inside`: symbols within it, of
-    one that does not fit.
+    `row`: the row of its declaration. `body`: the first byte of its body. `fits`: it is short
+    enough for a piece, or inside a symbol that is. `inside`: the symbols inside a symbol that does
+    not fit.
     """
 
     __slots__ = ("body", "end", "first", "fits", "inside", "kind", "level", "row", "signature", "symbol")
@@ -148,7 +152,7 @@ class _Part:
     """Rows that become one piece, or several if they are too long.
 
     `of`: the symbol of the rows. `within`: the symbol around them; equal to `of` for rows between
-    symbols. `opened`: the symbol of the first piece, if it is another one.
+    symbols. `opened`: the symbol of the first piece, if it differs.
     """
 
     __slots__ = ("end", "first", "is_head", "is_tiny", "of", "opened", "within")
@@ -167,88 +171,96 @@ class Layout:
         self._parts: list[_Part] = []
 
     def build_pieces(self, root: SymbolRows, declared: Sequence[SymbolRows]) -> list[CodePiece]:
-        """Those of the whole text, which `root` stands for. `declared`: all symbols in it."""
-        self._lay(root, root.first, root.end)
-        found, left = list[CodePiece](), deque(sorted(declared, key=lambda each: each.row))
-        for part in self._joined():
+        """Return the pieces of the whole text. `root`: a symbol for the text. `declared`: all
+        symbols in it.
+        """
+        self._add_symbol_parts(root, root.first, root.end)
+        pieces, remaining = list[CodePiece](), deque(sorted(declared, key=lambda symbol: symbol.row))
+        for part in self._join_parts():
             spans = [self._lines.make_span(part.first, part.end)]
             if self._lines.count_characters(part.first, part.end) > self._size:
                 spans = list(self._lines.split_rows(part.first, part.end, self._size))
             for number, (start, stop) in enumerate(spans):
                 of = part.of if number or part.opened is None else part.opened
-                here = self._declarations(left, stop)
-                found.append(CodePiece(start, stop, of.symbol, of.kind, of.signature, tuple(here[:MOST_DECLARED])))
-        return found
+                declarations = tuple(self._take_declarations(remaining, stop)[:MOST_DECLARED])
+                pieces.append(CodePiece(start, stop, of.symbol, of.kind, of.signature, declarations))
+        return pieces
 
-    def _declarations(self, left: deque[SymbolRows], end: int) -> list[SymbolDeclaration]:
-        """Take those of the symbols that are `left` whose rows begin before a character."""
-        found, lines = [], self._lines
-        while left and lines.make_span(left[0].row, left[0].row)[0] < end:
-            each = left.popleft()
-            last = lines.find_last_filled(each.row, each.end)
-            found.append(SymbolDeclaration(each.symbol, each.kind, each.row + 1, last + 1))
-        return found
+    def _take_declarations(self, remaining: deque[SymbolRows], end: int) -> list[SymbolDeclaration]:
+        """Take the symbols from `remaining` whose rows begin before a character, and return their
+        declarations.
+        """
+        declarations, lines = [], self._lines
+        while remaining and lines.make_span(remaining[0].row, remaining[0].row)[0] < end:
+            symbol = remaining.popleft()
+            last = lines.find_last_filled(symbol.row, symbol.end)
+            declarations.append(SymbolDeclaration(symbol.symbol, symbol.kind, symbol.row + 1, last + 1))
+        return declarations
 
-    def _lay(self, owner: SymbolRows, first: int, end: int) -> None:
-        """Parts for the rows of a symbol that is too long, or of the whole text."""
+    def _add_symbol_parts(self, owner: SymbolRows, first: int, end: int) -> None:
+        """Add parts for the rows of a symbol that is too long, or of the whole text."""
         row = first
-        for each in owner.inside:
-            begin, stop = max(each.first, row), min(each.end, end)
+        for inner in owner.inside:
+            begin, stop = max(inner.first, row), min(inner.end, end)
             if begin >= stop:
-                continue  # on a row of the one before
-            self._between(owner, row, begin, is_head=row == first)
+                continue  # it is on a row of the previous symbol
+            self._add_gap(owner, row, begin, is_head=row == first)
             if not self._parts:
                 begin = 0  # blank rows at the top
-            if each.inside and self._lines.count_characters(begin, stop) > self._size:
-                self._lay(each, begin, stop)
+            if inner.inside and self._lines.count_characters(begin, stop) > self._size:
+                self._add_symbol_parts(inner, begin, stop)
             else:
-                self._add(_Part(begin, stop, each, owner))
+                self._add_part(_Part(begin, stop, inner, owner))
             row = stop
-        self._between(owner, row, end, is_head=row == first)
+        self._add_gap(owner, row, end, is_head=row == first)
 
-    def _between(self, owner: SymbolRows, first: int, end: int, *, is_head: bool) -> None:
-        """What stands before, between or behind the symbols of one. Rows that only end something go
-        with the part before.
+    def _add_gap(self, owner: SymbolRows, first: int, end: int, *, is_head: bool) -> None:
+        """Add a part for the rows before, between or after the symbols inside a symbol.
+
+        Rows that only close something belong to the previous part.
         """
         if self._parts:
             first = self._lines.include_endings(first, end, self._size)
             self._parts[-1].end = max(self._parts[-1].end, first)
         if first < end and (not owner.inside or self._lines.count_filled(first, end, 0)):
-            self._add(_Part(first, end, owner, owner, is_head=is_head and owner.level > 0))
+            self._add_part(_Part(first, end, owner, owner, is_head=is_head and owner.level > 0))
 
-    def _add(self, part: _Part) -> None:
+    def _add_part(self, part: _Part) -> None:
         part.is_tiny = self._lines.count_filled(part.first, part.end, _TINY) <= _TINY
         self._parts.append(part)
 
-    def _joined(self) -> list[_Part]:
-        found: list[_Part] = []
+    def _join_parts(self) -> list[_Part]:
+        """Return the parts, with small neighbours joined."""
+        joined: list[_Part] = []
         for part in self._parts:
-            last = found[-1] if found else None
+            last = joined[-1] if joined else None
             if (
                 last
                 and self._lines.count_characters(last.first, part.end) <= self._size
-                and self._go_together(last, part)
+                and self._belong_together(last, part)
             ):
                 last.end = part.end
                 if last.is_tiny and part.is_tiny:
-                    last.of = self._common(last, part)
+                    last.of = self._find_common_symbol(last, part)
                 continue
             if last and self._is_headless(last, part):
                 part.first, part.opened = last.first, last.of
-                found.pop()
-            found.append(part)
-        return found
+                joined.pop()
+            joined.append(part)
+        return joined
 
     @staticmethod
-    def _go_together(last: _Part, part: _Part) -> bool:
-        """Small neighbours in one symbol; and a small rest in a symbol with what stands before."""
+    def _belong_together(last: _Part, part: _Part) -> bool:
+        """Return whether parts are small neighbours in one symbol, or a small rest after a part of
+        the same symbol.
+        """
         if last.is_tiny and part.is_tiny and last.within is part.within:
             return True
         return part.is_tiny and part.of is part.within and part.within.level > 0 and not part.is_head
 
     @staticmethod
     def _is_headless(last: _Part, part: _Part) -> bool:
-        """Return True if a class has such a small head that its first piece includes the
+        """Return whether the head of a class is so small that its first piece includes the
         constructor.
         """
         name = part.of.symbol.rpartition(".")[2]
@@ -256,8 +268,10 @@ class Layout:
         return last.is_head and last.is_tiny and part.within is last.of and part.of is not last.of and is_constructor
 
     @staticmethod
-    def _common(last: _Part, part: _Part) -> SymbolRows:
-        """The symbol around small neighbours; at the top the first of them that is one."""
+    def _find_common_symbol(last: _Part, part: _Part) -> SymbolRows:
+        """Return the symbol around small neighbours; at the top of a file, the first symbol of
+        them.
+        """
         if part.within.level > 0:
             return part.within
         return last.of if last.of.level else part.of

@@ -1,4 +1,6 @@
-"""The symbols of a text, in its order, from a parser whose limits are the same on every machine."""
+"""Find the symbols of a text in its order. The limits of the parser are the same on every
+machine.
+"""
 
 from __future__ import annotations
 
@@ -16,20 +18,20 @@ from vmrag_link.code.naming import DescribedSymbol, describe_symbol, read_scope_
 from vmrag_link.code.values import VARIABLE, find_named_values
 
 MOST_NODES = 400_000
-"""Of a tree that are visited: code has about one for fifty bytes. As many more may be in symbols
-that fit, where they decide about no piece.
+"""Maximum number of visited nodes of a tree. Code has about one for fifty bytes. As many more may
+be inside symbols that fit, where they do not affect pieces.
 """
 
 MOST_SYMBOLS = 10_000
-"""Of a text that are told of."""
+"""Maximum number of declared symbols of a text."""
 
 _MOST_LEVELS = 16
-"""Of symbols within symbols; deeper ones are not told apart."""
+"""Maximum depth of symbols inside symbols. Deeper symbols are ignored."""
 
 _LONGEST_SYMBOL = 200
 
 _FUNCTIONS = frozenset(("function", "method", "property"))
-"""Kinds in which what looks like a symbol may be a variable (`LOCALS`)."""
+"""Kinds in which a node that looks like a symbol may be a variable (`LOCALS`)."""
 
 
 _HOLDERS = CLASSES | {"module", "type"}
@@ -57,39 +59,41 @@ class TooManyNodes(Exception):
 
 
 class SymbolWalk:
-    """Goes through a tree by a cursor: recursion would end at a thousand brackets."""
+    """Walks through a tree with a cursor, because recursion would fail at a thousand brackets."""
 
     def __init__(self, tree: Tree, grammar: Grammar, data: bytes, lines: Lines, size: int) -> None:
         self._tree, self._grammar, self._data, self._lines, self._size = tree, grammar, data, lines, size
         self._named = frozenset((*grammar.symbols, *grammar.wrappers, *grammar.assigned))
         self._claimed: set[int] = set()
         self._values: set[str] = set()
-        """Names of values that are declared already, because a variable may be assigned again."""
+        """Names of values that are already declared, because a variable may be assigned again."""
 
         self.declared: list[SymbolRows] = []
-        """All symbols, also those inside symbols that fit, and names of values outside of
+        """All symbols, including those inside symbols that fit, and names of values outside of
         functions. At most `MOST_SYMBOLS`.
         """
         self._skips = tree.root_node.descendant_count <= MOST_NODES and LOCALS.isdisjoint(grammar.symbols)
-        """Whether a long function may be skipped, in which `LOCALS` would be symbols."""
+        """True if a long function without introducing words may be skipped. `LOCALS` would be
+        symbols in it.
+        """
 
     def build_root(self) -> SymbolRows:
-        """The whole text, as a symbol without a name. Raises `TooManyNodes`."""
+        """Return the whole text as a symbol without a name. Raises `TooManyNodes`."""
         root = SymbolRows(0, self._lines.count)
         levels = [_Level(root, "")]
         cursor = self._tree.walk()
         if not cursor.goto_first_child():
             return root
-        left = spare = MOST_NODES
-        while left:
+        budget = spare_budget = MOST_NODES
+        while budget:
             node, level = cursor.node, levels[-1]
-            assert node is not None  # noqa: S101  the cursor stands somewhere
+            assert node is not None  # noqa: S101  the cursor always has a node
             if level.owner.fits:
-                spare -= 1
+                spare_budget -= 1
             else:
-                left -= 1
+                budget -= 1
             inner = self._visit(node, level)
-            if inner and (spare > 0 or not inner.owner.fits) and cursor.goto_first_child():
+            if inner and (spare_budget > 0 or not inner.owner.fits) and cursor.goto_first_child():
                 levels.append(inner)
                 continue
             while not cursor.goto_next_sibling():
@@ -99,45 +103,45 @@ class SymbolWalk:
         raise TooManyNodes
 
     def _visit(self, node: Node, level: _Level) -> _Level | None:
-        """With what its children are visited; None: they are not."""
+        """Process a node. Return the level for its children, or None to skip them."""
         first, (last, column) = node.start_point.row, node.end_point
-        end = last + 1 if column or last == first else last  # some end with the line feed
+        end = last + 1 if column or last == first else last  # some nodes end with the line feed
         kind, owner = node.type, level.owner
         if kind in self._grammar.leading:
             if not owner.fits and self._begins_row(node):
                 level.lead = level.lead if level.lead_end == first else first
                 level.lead_end = end
             return None
-        found = None
+        described = None
         if kind in self._named and node.id not in self._claimed and self._may_be_symbol(first, end, level):
             is_local = kind in LOCALS and owner.kind in _FUNCTIONS
-            found = None if is_local and owner.fits else self._describe_node(node, level)
-        if found is None:
+            described = None if is_local and owner.fits else self._describe_node(node, level)
+        if described is None:
             if kind in self._grammar.values and not level.is_local and self._may_be_symbol(first, end, level):
                 self._declare_values(node, level)
-            return self._through(node, first, end, level)
-        self._claimed.update(found.nodes)
-        symbol = f"{level.prefix}{found.name}"[-_LONGEST_SYMBOL:]
+            return self._enter_node(node, first, end, level)
+        self._claimed.update(described.nodes)
+        symbol = f"{level.prefix}{described.name}"[-_LONGEST_SYMBOL:]
         begin = level.lead if level.lead_end == first else first
-        name = symbol, found.kind, found.signature
+        name = symbol, described.kind, described.signature
         rows = SymbolRows(begin, min(end, self._lines.count), name, owner.level + 1)
-        if found.kind == "function" and owner.kind in CLASSES:
+        if described.kind == "function" and owner.kind in CLASSES:
             rows.kind = "method"
-        rows.row, rows.body = found.row, found.body
+        rows.row, rows.body = described.row, described.body
         rows.fits = owner.fits or self._lines.count_characters(begin, rows.end) <= self._size
         if not is_local and len(self.declared) < MOST_SYMBOLS:
             self.declared.append(rows)
         if not owner.fits:
             owner.inside.append(rows)
             level.lead_end = -1
-        return _Level(rows, f"{symbol}.") if self._may_have_symbols(rows, found.body, node.end_byte) else None
+        return _Level(rows, f"{symbol}.") if self._may_have_symbols(rows, described.body, node.end_byte) else None
 
     def _describe_node(self, node: Node, level: _Level) -> DescribedSymbol | None:
         return describe_symbol(node, self._grammar, self._data, with_calls=not level.is_local)
 
     def _declare_values(self, node: Node, level: _Level) -> None:
-        """Declare the names that a node gives to values. Fields of a class count only if they are
-        constants.
+        """Declare the names that a node gives to values. Fields of a class are declared only if
+        they are constants.
         """
         rule = self._grammar.values[node.type]
         for name, kind, whole in find_named_values(node, rule, self._data):
@@ -153,18 +157,25 @@ class SymbolWalk:
             self.declared.append(rows)
 
     def _may_have_symbols(self, rows: SymbolRows, first: int, end: int) -> bool:
-        """Of one that is `rows`, with a body between these bytes. Most functions have none."""
+        """Return whether a symbol may contain symbols in its body between these bytes. Most
+        functions do not.
+        """
         introduced = self._grammar.introduced
         if not introduced or not (rows.fits or self._skips) or rows.kind not in _FUNCTIONS:
             return True
         return compile_words(introduced).search(self._data, first, end) is not None
 
     def _may_be_symbol(self, first: int, end: int, level: _Level) -> bool:
-        """All that is in one long line belongs to no symbol: the line is cut anywhere."""
+        """Return whether these rows may be a symbol. Nodes in one very long line are not symbols,
+        because the line is split anywhere.
+        """
         is_long = end - first == 1 and self._lines.count_characters(first, end) > LONGEST_LINE
         return not is_long and level.owner.level < _MOST_LEVELS
 
-    def _through(self, node: Node, first: int, end: int, level: _Level) -> _Level | None:
+    def _enter_node(self, node: Node, first: int, end: int, level: _Level) -> _Level | None:
+        """Return the level for the children of a node that is not a symbol, or None to skip
+        them.
+        """
         owner = level.owner
         is_body = owner.fits and node.start_byte == owner.body
         if end - first < 2 and not is_body and not self._may_be_inline(node, level):  # noqa: PLR2004  a single line
@@ -176,7 +187,7 @@ class SymbolWalk:
         return _Level(owner, prefix, level.lead, level.lead_end, is_local=is_local)
 
     def _may_be_inline(self, node: Node, level: _Level) -> bool:
-        """Return True if a node of a single line, such as an object, may contain a symbol."""
+        """Return whether a node of a single line, such as an object, may contain a symbol."""
         if node.type not in self._grammar.inline or (level.owner.level and level.owner.kind not in _HOLDERS):
             return False
         text = self._data[node.start_byte : min(node.end_byte, node.start_byte + LONGEST_LINE + 1)]
@@ -188,19 +199,24 @@ class SymbolWalk:
 
 
 _SPARE_STEPS, _BYTES_PER_STEP = 500, 64
-"""A step is about a hundred operations. 4,300 files of fifteen languages took one for 80 to 190
-bytes, and none exceeded one for 64 by more than 431; hostile ones take one for 10.
+"""Steps of the parser that a text may take, in total and per byte. A step is about a hundred
+operations.
+
+4,300 files of fifteen languages took one step for 80 to 190 bytes, and none exceeded one for 64 by
+more than 431. Malicious files take one for 10.
 """
 
 _BLOCK = 1024
 _SPARE_READS, _BYTES_PER_READ = 2000, 20
-"""Blocks that are read: a scanner that looks for the end of a string again and again reads without
-a step. Files took one for 230 bytes or more, none exceeded one for 50 by more than 175.
+"""Blocks that the parser may read, in total and per byte.
+
+A scanner that searches the end of a string again and again reads blocks without a step. Files took
+one block for 230 bytes or more, and none exceeded one for 50 by more than 175.
 """
 
 
 class _Budget:
-    """What a text may cost, in what the parser does: never in time."""
+    """The operations that the parser may spend on a text. They do not depend on time."""
 
     def __init__(self, data: bytes) -> None:
         self._data = memoryview(data)
@@ -208,7 +224,7 @@ class _Budget:
         self.is_spent = False
 
     def step(self, offset: int, _failed: bool) -> bool:
-        """Whether the parser is to stop."""
+        """Return whether the parser should stop."""
         self._steps += 1
         self._reached = max(self._reached, offset)
         if self._steps > _SPARE_STEPS + self._reached // _BYTES_PER_STEP:
@@ -216,7 +232,9 @@ class _Budget:
         return self.is_spent
 
     def read(self, offset: int, _point: Point) -> memoryview:
-        """The text from there; its end, once too much is read."""
+        """Return a block of the text. Return an empty block, the end of the text, if too much was
+        read.
+        """
         self._reads += 1
         self._reached = max(self._reached, offset)
         if self._reads > _SPARE_READS + self._reached // _BYTES_PER_READ:
@@ -225,8 +243,11 @@ class _Budget:
 
 
 def parse_tree(data: bytes, language: str) -> Tree | None:
-    """None: the text is too hard, which depends on nothing but the text and the grammar."""
-    budget, parser = _Budget(data), _parser(language)
+    """Return the tree of a text; None if the text is too difficult.
+
+    The result depends only on the text and the grammar.
+    """
+    budget, parser = _Budget(data), _load_parser(language)
     try:
         tree = parser.parse(budget.read, progress_callback=budget.step)
     except ValueError:
@@ -238,15 +259,17 @@ def parse_tree(data: bytes, language: str) -> Tree | None:
 
 
 @functools.cache
-def _parser(language: str) -> Parser:
+def _load_parser(language: str) -> Parser:
     package = GRAMMARS[language]
-    return Parser(Language(getattr(_binding(package.module), package.function)()))
+    return Parser(Language(getattr(_load_binding(package.module), package.function)()))
 
 
-def _binding(package: str) -> ModuleType:
-    """Load the grammar without its package, which imports ten modules to find its queries."""
-    name, found = f"{package}._binding", PathFinder.find_spec(package)
-    spec = PathFinder.find_spec(name, found.submodule_search_locations) if found else None
+def _load_binding(package: str) -> ModuleType:
+    """Load the module of a grammar without its package, which imports ten modules to find its
+    queries.
+    """
+    name, package_spec = f"{package}._load_binding", PathFinder.find_spec(package)
+    spec = PathFinder.find_spec(name, package_spec.submodule_search_locations) if package_spec else None
     if spec is None or spec.loader is None:
         return importlib.import_module(package)
     module = spec.loader.create_module(spec)

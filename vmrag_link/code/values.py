@@ -1,6 +1,6 @@
 """Find the names of constants and variables outside of functions, and of members of interfaces.
 
-The piece around a name declares it. A name gets no piece of its own.
+A name has no piece of its own. The piece around it declares it.
 """
 
 from __future__ import annotations
@@ -34,10 +34,10 @@ class NamedValue(NamedTuple):
 
 def find_named_values(node: Node, rule: str, data: bytes) -> Iterator[NamedValue]:
     """Yield the names that a node gives to values. `rule`: a value of `Grammar.values`."""
-    for name, kind, whole in _RULES[rule](node, data):
+    for name, kind, value_node in _RULES[rule](node, data):
         text = _text_of(name, data)
         if text and text != "_":
-            yield NamedValue(text, kind, whole)
+            yield NamedValue(text, kind, value_node)
 
 
 _NamedNodes = Iterator[tuple[Node, str, Node]]
@@ -51,24 +51,24 @@ def _python_values(node: Node, data: bytes) -> _NamedNodes:
     for _ in range(_LEVELS):
         if assigned is None or assigned.type != "assignment":
             return
-        left, right = assigned.child_by_field_name("left"), assigned.child_by_field_name("right")
-        if left is None or right is None:
+        target, value = assigned.child_by_field_name("left"), assigned.child_by_field_name("right")
+        if target is None or value is None:
             return
-        for name in [left] if left.type == "identifier" else _children_of(left, "identifier"):
-            is_tuple = left.type in ("pattern_list", "tuple_pattern", "list_pattern")
-            if left is name or is_tuple:
-                kind = "function" if right.type == "lambda" else _by_case(name, data)
+        for name in [target] if target.type == "identifier" else _children_of(target, "identifier"):
+            is_tuple = target.type in ("pattern_list", "tuple_pattern", "list_pattern")
+            if target is name or is_tuple:
+                kind = "function" if value.type == "lambda" else _find_kind_by_case(name, data)
                 yield name, kind, node
-        assigned = right
+        assigned = value
 
 
-def _by_case(name: Node, data: bytes) -> str:
+def _find_kind_by_case(name: Node, data: bytes) -> str:
     return CONSTANT if _text_of(name, data).isupper() else VARIABLE
 
 
 def _script_values(node: Node, data: bytes) -> _NamedNodes:
     """Yield names of JavaScript, except functions (they are symbols) and imports."""
-    for inner in _children_of(node, "lexical_declaration", "variable_declaration"):  # it is exported
+    for inner in _children_of(node, "lexical_declaration", "variable_declaration"):  # inside an export
         node = inner
     kind = CONSTANT if data[node.start_byte : node.start_byte + 5] == b"const" else VARIABLE
     for declarator in _children_of(node, "variable_declarator"):
@@ -83,11 +83,11 @@ def _script_export(node: Node, data: bytes) -> _NamedNodes:
     assigned = _first_child(node)
     if assigned is None or assigned.type != "assignment_expression":
         return
-    left, right = assigned.child_by_field_name("left"), assigned.child_by_field_name("right")
-    if left is None or right is None or right.type in FUNCTION_VALUES or left.type != "member_expression":
+    target, value = assigned.child_by_field_name("left"), assigned.child_by_field_name("right")
+    if target is None or value is None or value.type in FUNCTION_VALUES or target.type != "member_expression":
         return
-    name = left.child_by_field_name("property")
-    if name and _EXPORTED.match(data, left.start_byte, left.end_byte) and not _IMPORT.match(data, right.start_byte):
+    name = target.child_by_field_name("property")
+    if name and _EXPORTED.match(data, target.start_byte, target.end_byte) and not _IMPORT.match(data, value.start_byte):
         yield name, CONSTANT, node
 
 
@@ -130,8 +130,8 @@ def _c_macro(node: Node, _data: bytes) -> _NamedNodes:
 
 
 def _c_values(node: Node, data: bytes) -> _NamedNodes:
-    """Yield names of C and C++, except `extern` declarations. Fields of C++ count only if they are
-    static constants.
+    """Yield names of C and C++, except `extern` declarations. Fields of C++ are included only if
+    they are static constants.
     """
     words = {_text_of(part, data) for part in _children_of(node, "storage_class_specifier", "type_qualifier")}
     is_constant = not words.isdisjoint(("const", "constexpr", "constinit"))
@@ -168,10 +168,10 @@ def _static_fields(node: Node, data: bytes) -> _NamedNodes:
 
 
 def _ruby_values(node: Node, _data: bytes) -> _NamedNodes:
-    left = node.child_by_field_name("left")
-    if left is not None and node.child_by_field_name("right"):
-        names = [left] if left.type == "constant" else _children_of(left, "constant")
-        if left.type in ("constant", "left_assignment_list"):
+    target = node.child_by_field_name("left")
+    if target is not None and node.child_by_field_name("right"):
+        names = [target] if target.type == "constant" else _children_of(target, "constant")
+        if target.type in ("constant", "left_assignment_list"):
             yield from ((name, CONSTANT, node) for name in names)
 
 
@@ -210,8 +210,8 @@ _RULES: Mapping[str, Callable[[Node, bytes], _NamedNodes]] = {
 
 
 def _children_of(node: Node, *types: str) -> list[Node]:
-    """Return the children of these types; none if a node has too many children to be written by
-    hand.
+    """Return the children of these types; none if a node has so many children that it is
+    generated.
     """
     if node.named_child_count > _MOST_CHILDREN:
         return []
