@@ -95,7 +95,7 @@ def test_edit_keeps_no_draft_without_new_text(project: Project, make_editor: Mak
     [
         (': > "$1"', 2, "the edited text is empty, so nothing was stored"),
         ("printf '\\377\\376' > \"$1\"", 3, "the text is not UTF-8"),
-        ('rm "$1"', 3, "Cannot read"),
+        ('rm "$1"', 3, "cannot read"),
     ],
 )
 def test_edit_refuses_text_that_cannot_be_stored(

@@ -85,7 +85,7 @@ def test_no_name_leads_out_of_the_folder_and_each_that_is_left_out_is_told(proje
     assert files(project.top / "out") == {"evil/fine/.hidden.md": "text"}
     assert around(project) == before
     assert (
-        "Left out: evil/../out.md is no path below a folder."
+        "Left out: evil/../out.md is not a path below a folder."
         in project.vmrag("export", "out", "--collection", "evil", code=1).out
     )
 

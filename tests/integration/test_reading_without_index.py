@@ -208,14 +208,14 @@ def test_documents_that_no_index_can_take_are_stored_committed_and_removed_all_t
     monkeypatch.setattr(chunking, "MOST_CHUNKS", 3)
     project.write("long/endless.txt", "x" * 20_000)
     imported = project.vmrag("import", "long", "--collection", "handbook", "--base", "long", "--json").json
-    assert "20,000 characters cannot be indexed" in imported["pending"]
+    assert "cannot index a document of 20,000 characters" in imported["pending"]
     committed = project.vmrag("commit", "-m", "Endless", "--json").json
-    assert "20,000 characters cannot be indexed" in committed["pending"]
+    assert "cannot index a document of 20,000 characters" in committed["pending"]
     assert committed["revision"] == project.pinned
-    assert "20,000 characters cannot be indexed" in project.vmrag("pin", "--json").json["pending"]
+    assert "cannot index a document of 20,000 characters" in project.vmrag("pin", "--json").json["pending"]
     assert "cannot be indexed" in project.vmrag("sync", code=None).err
     (note,) = project.vmrag("query", "zebras", "--json").json["notes"]
-    assert "20,000 characters cannot be indexed" in note
+    assert "cannot index a document of 20,000 characters" in note
     project.vmrag("rm", "endless.txt", "--collection", "handbook")
     project.vmrag("commit", "-m", "Without it")
     assert project.vmrag("query", "zebras", "--json").json["notes"] == []

@@ -1,1 +1,1 @@
-"""Files as documents, and documents as chunks."""
+"""Turn files into documents, and documents into chunks."""

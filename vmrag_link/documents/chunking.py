@@ -1,6 +1,7 @@
-"""Cut the text of a document into the pieces that are indexed: by sections, or by size.
+"""Split the text of a document into the chunks that are indexed: by sections, or by size.
 
-The name of a document determines its format (`outlines`), so every machine cuts it in the same way.
+The name of a document determines its format (`outlines`), so every machine splits it in the same
+way.
 """
 
 from __future__ import annotations
@@ -14,65 +15,70 @@ from vmrag_link.conversion.outlines import Line, choose_outline, list_lines
 from vmrag_link.errors import LimitExceeded, UsageInvalid
 from vmrag_link.models import PAGE_BREAK, Chunk, Chunking, Document, Record, parse_pieces, read_stated_title
 
-# Patterns after which a text may be cut, best first.
+# Patterns after which a text may be split, the best first.
 _PARAGRAPH = re.compile(r"\n[ \t\r]*\n")
 _SENTENCE_OR_LINE = re.compile(r"[.!?]['\")\]]?\s|[\u3002\uff01\uff1f]|\n")
 _SPACE = re.compile(r"\s")
 _BOUNDARIES = (_PARAGRAPH, _SENTENCE_OR_LINE, _SPACE)
 
 MOST_CHUNKS = 1_000_000
-"""Of one document: as many as one of 64 MiB has with a sixth of the usual size."""
+"""Maximum number of chunks of a document. A document of 64 MiB has as many with a sixth of the
+default size.
+"""
 
 MOST_COPIES = 64
-"""How often chunks may repeat a text, which they do where they overlap."""
+"""How often the chunks of a text may repeat it. They repeat text where they overlap."""
 
 _SMALL = 100_000
-"""Characters of a text below which nothing is too much."""
+"""Number of characters below which the size of a text does not limit its chunks."""
 
 LEAST_SIZE, MOST_OVERLAP = 32, 0.9
 
 
 LONGEST_CODE = 8
-"""In sizes of chunks: a longer block of code is cut, too."""
+"""Maximum size of a block of code, in sizes of chunks. A longer block is split."""
 
 
 def split_text(text: str, chunking: Chunking, outline: str = "markdown") -> list[Chunk]:
-    """The pieces of a text, in order; every character is in one of them.
+    """Return the chunks of a text, in order. Every character is in at least one of them.
 
-    `outline`: a name from `outlines.outline_of`.
+    `outline`: a name from `outlines.choose_outline`.
 
-    None has text of two pages (`PAGE_BREAK`). `characters`: at most `size` in each. `headings`:
-    sections, and of longer ones paragraphs (`parts`), without overlap; a block of code may
-    be longer. An empty text is one empty piece, so that it is listed.
+    No chunk has text of two pages (`PAGE_BREAK`). With the strategy `characters`, a chunk has at
+    most `size` characters. With `headings`, chunks are sections, or paragraphs of longer sections
+    (`split_sections`), without overlap. A block of code may be longer. An empty text has one empty
+    chunk, so that it is listed.
 
-    Raises `UsageInvalid` for impossible sizes, and `LimitExceeded` where a text makes too many
-    pieces: the sizes may be a stranger's.
+    Raises `UsageInvalid` for impossible sizes, and `LimitExceeded` if the text has too many chunks.
+    (The sizes may come from a clone.)
     """
     require_valid_sizes(chunking)
 
     def cut(page: str, chunking: Chunking) -> list[Chunk]:
         return (
-            _by_headings(page, chunking, outline) if chunking.strategy == "headings" else _by_characters(page, chunking)
+            _split_by_headings(page, chunking, outline)
+            if chunking.strategy == "headings"
+            else _split_by_characters(page, chunking)
         )
 
     if PAGE_BREAK not in text:
         return cut(text, chunking)
     pieces: list[Chunk] = []
     start = 0
-    for page in _pages(text):
-        for each in cut(page, chunking):
-            pieces.append(Chunk(len(pieces), each.text, start + each.start, start + each.end))
+    for page in _split_pages(text):
+        for chunk in cut(page, chunking):
+            pieces.append(Chunk(len(pieces), chunk.text, start + chunk.start, start + chunk.end))
         if len(pieces) > MOST_CHUNKS:
-            raise _too_many(text, chunking)
+            raise _make_limit_error(text, chunking)
         start += len(page)
     return pieces
 
 
 def split_document(document: Document, chunking: Chunking) -> list[Chunk]:
-    """As `chunks`; of code the pieces that its metadata names, as it was cut when it was read."""
+    """Return the chunks of a document. The chunks of code are the pieces in its metadata."""
     if chunking.strategy != "code":
         return split_text(document.content, chunking, choose_outline(document.doc_id))
-    starts = [each.start for each in parse_pieces(document)]
+    starts = [piece.start for piece in parse_pieces(document)]
     ends = [*starts[1:], len(document.content)]
     return [
         Chunk(number, document.content[start:end], start, end)
@@ -80,11 +86,13 @@ def split_document(document: Document, chunking: Chunking) -> list[Chunk]:
     ]
 
 
-def _pages(text: str) -> Iterator[str]:
-    """The pages of a text, which together are the text; empty ones belong to the next."""
+def _split_pages(text: str) -> Iterator[str]:
+    """Yield the pages of a text, which together are the text. An empty page belongs to the next
+    one.
+    """
     start = read = 0
     for match in re.finditer(PAGE_BREAK, text):
-        if text[read : match.start()].strip():  # what precedes `read` is blank
+        if text[read : match.start()].strip():  # the text before `read` is blank
             yield text[start : match.start()]
             start = match.start()
         read = match.start()
@@ -92,35 +100,39 @@ def _pages(text: str) -> Iterator[str]:
 
 
 def join_chunks(texts: Sequence[str], chunking: Chunking) -> str:
-    """The text that `chunks` has cut into these pieces."""
+    """Return the text that `split_text` has split into these chunks."""
     if chunking.strategy != "characters":
         return "".join(texts)
     kept = [
-        each if after.startswith(PAGE_BREAK) else each[: _word(each, len(each) - chunking.overlap, len(each))]
-        for each, after in pairwise(texts)
+        text
+        if after.startswith(PAGE_BREAK)
+        else text[: _find_word_start(text, len(text) - chunking.overlap, len(text))]
+        for text, after in pairwise(texts)
     ]
     return "".join([*kept, *texts[-1:]])
 
 
-def _by_headings(text: str, chunking: Chunking, outline: str) -> list[Chunk]:
+def _split_by_headings(text: str, chunking: Chunking, outline: str) -> list[Chunk]:
     pieces: list[Chunk] = []
     for part in split_sections(text, chunking.size, outline):
         length = part.end - part.start
-        cut = [Chunk(0, text[part.start : part.end], 0, length)]
+        section_chunks = [Chunk(0, text[part.start : part.end], 0, length)]
         if length > chunking.size * (LONGEST_CODE if part.code else 1):
-            cut = _by_characters(text[part.start : part.end], Chunking(size=chunking.size, overlap=0))
-        if len(pieces) + len(cut) > MOST_CHUNKS:
-            raise _too_many(text, chunking)
-        for each in cut:
-            pieces.append(Chunk(len(pieces), each.text, part.start + each.start, part.start + each.end))
+            section_chunks = _split_by_characters(text[part.start : part.end], Chunking(size=chunking.size, overlap=0))
+        if len(pieces) + len(section_chunks) > MOST_CHUNKS:
+            raise _make_limit_error(text, chunking)
+        for chunk in section_chunks:
+            pieces.append(Chunk(len(pieces), chunk.text, part.start + chunk.start, part.start + chunk.end))
     return pieces
 
 
-def _by_characters(text: str, chunking: Chunking) -> list[Chunk]:
-    """A piece ends at the last paragraph, else sentence or line, else space in the second half of
-    its room, else at the end of its room. The next begins up to `overlap` characters earlier, at a
-    word if there is one. Starts and ends both increase strictly, so no piece lies within its
-    predecessor.
+def _split_by_characters(text: str, chunking: Chunking) -> list[Chunk]:
+    """Return chunks of at most `size` characters.
+
+    A chunk ends at the last paragraph, or else sentence or line, or else space in the second half
+    of its room, or else at the end of its room. The next chunk begins up to `overlap` characters
+    earlier, at a word if there is one. Starts and ends both increase strictly, so no chunk is
+    inside the previous one.
     """
     size, overlap = chunking.size, chunking.overlap
     pieces: list[Chunk] = []
@@ -128,48 +140,48 @@ def _by_characters(text: str, chunking: Chunking) -> list[Chunk]:
     while start + size < len(text):
         room -= size
         if len(pieces) >= MOST_CHUNKS or room < 0:
-            raise _too_many(text, chunking)
-        end = _piece_end(text, start + max(overlap, size // 2), start + size)
+            raise _make_limit_error(text, chunking)
+        end = _find_piece_end(text, start + max(overlap, size // 2), start + size)
         pieces.append(Chunk(len(pieces), text[start:end], start, end))
-        start = _word(text, end - overlap, end)
+        start = _find_word_start(text, end - overlap, end)
     pieces.append(Chunk(len(pieces), text[start:], start, len(text)))
     return pieces
 
 
-def _too_many(text: str, chunking: Chunking) -> LimitExceeded:
+def _make_limit_error(text: str, chunking: Chunking) -> LimitExceeded:
     return LimitExceeded(
-        f"A document of {len(text):,} characters cannot be indexed: its collection wants chunks of {chunking.size:,} characters, "
-        f"of which neighbours share {chunking.overlap:,}, and that makes too many.",
-        hint="Take it out (vmrag rm), or make a collection for it with larger chunks: chunking.size in .vmrag.yaml",
+        f"cannot index a document of {len(text):,} characters: chunks of {chunking.size:,} characters with an overlap of "
+        f"{chunking.overlap:,} are too many.",
+        hint="Remove it (vmrag rm), or import it into a collection with larger chunks (chunking.size in .vmrag.yaml).",
         size=chunking.size,
         overlap=chunking.overlap,
     )
 
 
 def require_safe_sizes(chunking: Chunking) -> None:
-    """Raises `ValueError` for sizes that only serve to keep another person's machine busy."""
+    """Raise `ValueError` for sizes that would only keep another person's machine busy."""
     if chunking.size < LEAST_SIZE or chunking.overlap > chunking.size * MOST_OVERLAP:
         raise ValueError(
-            f"its chunks of {chunking.size:,} characters that overlap by {chunking.overlap:,} make an index many times as large as its "
-            f"documents (at least {LEAST_SIZE} characters, and an overlap of at most {MOST_OVERLAP:.0%}, are taken)"
+            f"its chunks of {chunking.size:,} characters with an overlap of {chunking.overlap:,} would make the index many times as "
+            f"large as its documents (minimum {LEAST_SIZE} characters, maximum overlap {MOST_OVERLAP:.0%})"
         )
 
 
 def require_valid_sizes(chunking: Chunking) -> None:
-    """Raises `UsageInvalid` for sizes that cannot be."""
+    """Raise `UsageInvalid` for impossible sizes."""
     size, overlap = chunking.size, chunking.overlap
     if size < 1 or not 0 <= overlap < size:
         raise UsageInvalid(
-            f"Chunks of {size} characters cannot overlap by {overlap}: it needs size >= 1 and 0 <= overlap < size.",
+            f"chunks of {size} characters cannot overlap by {overlap}: size must be >= 1, and 0 <= overlap < size.",
             hint="Correct chunking.size and chunking.overlap in .vmrag.yaml.",
             size=size,
             overlap=overlap,
         )
 
 
-def _piece_end(text: str, floor: int, limit: int) -> int:
-    """The best place to end a piece, in (floor, limit]. Above `floor` the next piece ends later for
-    sure.
+def _find_piece_end(text: str, floor: int, limit: int) -> int:
+    """Return the best position to end a chunk, in (floor, limit]. Above `floor`, the next chunk
+    always ends later.
     """
     for boundary in _BOUNDARIES:
         last = 0
@@ -180,9 +192,9 @@ def _piece_end(text: str, floor: int, limit: int) -> int:
     return limit
 
 
-def _word(text: str, earliest: int, end: int) -> int:
-    """The start of the piece after one that ends at `end`: the first word from `earliest` on, or
-    `earliest`.
+def _find_word_start(text: str, earliest: int, end: int) -> int:
+    """Return the start of the chunk after one that ends at `end`: the first word from `earliest`
+    on, or `earliest`.
     """
     if earliest == 0 or text[earliest - 1].isspace():
         return earliest
@@ -195,32 +207,34 @@ CUT_LEVELS = 4
 
 
 class TextPart(Record, frozen=True):
-    """Characters `start` to `end` of a text. `code`: a fenced block is in it."""
+    """The characters `start` to `end` of a text."""
 
     start: int
     end: int
     code: bool
+    """True if it contains a fenced block."""
 
 
 def split_sections(text: str, size: int, outline: str) -> Iterator[TextPart]:
-    """The sections of a text, and of those with more than `size` characters the paragraphs, as many
-    together as fit; together they are the text.
+    """Yield the sections of a text. A section with more than `size` characters is split into groups
+    of paragraphs.
 
-    A paragraph or a block of code that is longer by itself is one part. A heading stays with what
-    follows it.
+    Together they are the text. A longer paragraph or block of code is one part. A heading stays
+    with the text below it.
     """
     section: list[Line] = []
     has_text = False
     for line in list_lines(text, outline):
         if has_text and (line.cuts or 0 < line.level <= CUT_LEVELS):
-            yield from _section(section, size)
+            yield from _split_section(section, size)
             section, has_text = [], False
         section.append(line)
         has_text = has_text or not (line.blank or line.level)
-    yield from _section(section, size) if section else [TextPart(0, 0, code=False)]
+    yield from _split_section(section, size) if section else [TextPart(0, 0, code=False)]
 
 
 def read_header_paths(document: Document) -> HeaderPaths:
+    """Return the headings of a document."""
     return HeaderPaths(document.content, choose_outline(document.doc_id), read_stated_title(document))
 
 
@@ -234,9 +248,9 @@ class HeaderPaths:
         self._starts: list[int] = []
         self._titles: list[str] = []
         self._above: list[int] = []
-        """The number of the heading that each one stands under; -1: none."""
+        """The number of the heading above each heading; -1 for none."""
         self._alone: list[bool] = []
-        """For each heading, True if only blank lines are between it and the next one."""
+        """For each heading, whether only blank lines are between it and the next one."""
         around: list[tuple[int, int]] = []  # level and number
         levels: list[int] = []
         for line in list_lines(text, outline):
@@ -278,37 +292,38 @@ class HeaderPaths:
         return " > ".join(filter(None, reversed(titles))) or self._title
 
 
-def _section(lines: list[Line], size: int) -> Iterator[TextPart]:
+def _split_section(lines: list[Line], size: int) -> Iterator[TextPart]:
     if lines[-1].end - lines[0].start <= size:
-        yield _part(lines)
+        yield _make_part(lines)
         return
-    held: TextPart | None = None
-    for block in _blocks(lines):
-        if held and block.end - held.start <= size:
-            held = TextPart(held.start, block.end, held.code or block.code)
+    part: TextPart | None = None
+    for block in _split_blocks(lines):
+        if part and block.end - part.start <= size:
+            part = TextPart(part.start, block.end, part.code or block.code)
         else:
-            if held:
-                yield held
-            held = block
-    if held:
-        yield held
+            if part:
+                yield part
+            part = block
+    if part:
+        yield part
 
 
-def _blocks(lines: Iterable[Line]) -> Iterator[TextPart]:
-    """Paragraphs with the blank lines after them, and whole blocks of code. A heading stays with
-    what follows it.
+def _split_blocks(lines: Iterable[Line]) -> Iterator[TextPart]:
+    """Yield paragraphs with the blank lines after them, and whole blocks of code.
+
+    A heading stays with the text below it.
     """
     block: list[Line] = []
     has_text = False
     for line in lines:
         if has_text and (line.level or line.begins or (block[-1].blank and not line.blank)):
-            yield _part(block)
+            yield _make_part(block)
             block, has_text = [], False
         block.append(line)
         has_text = has_text or not (line.blank or line.level)
     if block:
-        yield _part(block)
+        yield _make_part(block)
 
 
-def _part(lines: list[Line]) -> TextPart:
+def _make_part(lines: list[Line]) -> TextPart:
     return TextPart(lines[0].start, lines[-1].end, any(line.fenced for line in lines))

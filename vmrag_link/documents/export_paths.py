@@ -1,6 +1,7 @@
-"""Files that a person names, read up to a document's limit; and files below a folder for documents
-whose names are strangers': which names can be files, and writing them so that nothing outside of
-the folder is touched.
+"""Read files that the user names, and write files for documents below a folder.
+
+The names of documents are untrusted. So this module also decides which names can be files, and
+never writes outside of the folder.
 """
 
 from __future__ import annotations
@@ -22,40 +23,40 @@ from vmrag_link.errors import FileFailed, quoted
 
 
 def read_text(path: Path) -> str:
-    """The text of a regular file; raises as `open_file`."""
+    """Return the text of a regular file. Raises `FileFailed`."""
     with open_regular_file(path) as opened:
-        return _decode(opened.read(MAX_BYTES + 1), terminal_text.escape_line(str(path)))
+        return _decode_text(opened.read(MAX_BYTES + 1), terminal_text.escape_line(str(path)))
 
 
 def open_regular_file(path: Path) -> BinaryIO:
-    """A regular file, to read it.
+    """Open a regular file for reading.
 
-    Raises `FileFailed` for anything else, without reading any of it.
+    Raises `FileFailed` for any other file, without reading it.
     """
     name = terminal_text.escape_line(str(path))
     try:
-        # A pipe that nobody writes to would keep the open waiting.
+        # Opening a pipe without a writer would block.
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError as error:
-        kind = _kind(path)
+        kind = _describe_kind(path)
         reason = f"it is {kind}" if kind else error.strerror
-        raise FileFailed(f"Cannot read {name}: {reason}.", hint=f"ls -la {quoted(path)}", path=name) from error
-    if kind := _kind(descriptor):
+        raise FileFailed(f"cannot read {name}: {reason}.", hint=f"ls -la {quoted(path)}", path=name) from error
+    if kind := _describe_kind(descriptor):
         os.close(descriptor)
         hint = "vmrag import FOLDER" if kind == "a folder" else f"cat {quoted(path)} | vmrag … -"
-        raise FileFailed(f"{name} is {kind}, and a document comes from a file.", hint=hint, path=name)
+        raise FileFailed(f"{name} is {kind}, not a file.", hint=hint, path=name)
     return os.fdopen(descriptor, "rb")
 
 
 def read_stream(stream: BinaryIO) -> str:
-    """The text of standard input, to its end."""
-    return _decode(stream.read(MAX_BYTES + 1), "Standard input")
+    """Return the text of standard input, up to its end. Raises `FileFailed`."""
+    return _decode_text(stream.read(MAX_BYTES + 1), "standard input")
 
 
-def _kind(place: Path | int) -> str | None:
-    """What it is instead of a regular file; None for one, and for what is not there."""
+def _describe_kind(file: Path | int) -> str | None:
+    """Return what a file is if it is not a regular file; None for a regular or missing file."""
     try:
-        mode = os.stat(place).st_mode  # noqa: PTH116  a descriptor has no path
+        mode = os.stat(file).st_mode  # noqa: PTH116  a descriptor has no path
     except OSError:
         return None
     kinds = {
@@ -68,11 +69,11 @@ def _kind(place: Path | int) -> str | None:
     return kinds.get(stat.S_IFMT(mode))
 
 
-def _decode(data: bytes, name: str) -> str:
+def _decode_text(data: bytes, name: str) -> str:
     if len(data) > MAX_BYTES:
         raise FileFailed(
-            f"{name} holds more than {MAX_BYTES >> 20} MiB, the most that a document can have.",
-            hint="Cut it into several documents.",
+            f"{name} has more than {MAX_BYTES >> 20} MiB, the maximum of a document.",
+            hint="Split it into several documents.",
             path=name,
         )
     try:
@@ -84,51 +85,56 @@ def _decode(data: bytes, name: str) -> str:
 
 
 LONGEST = 255
-"""Bytes of a name."""
+"""Maximum number of bytes of a name."""
 
 _RESERVED = r"(?is)(?:con|conin\$|conout\$|prn|aux|nul|(?:com|lpt)[\d¹²³]) *(?:[.:].*)?"
-"""What Windows keeps for devices."""
+"""Names that Windows reserves for devices."""
 
-_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-_REGULAR = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+_FOLDER_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_FILE_FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _NO_FILE = (errno.ELOOP, errno.ENOTDIR, errno.EISDIR)
 
 
 def find_name_problem(parts: Sequence[str]) -> str | None:
-    """The reason why these names cannot be folders and a file, to follow a subject; None if they
-    can, on every system.
+    """Return why these names cannot be folders and a file, to follow a subject; None if they can on
+    every system.
     """
-    if parts[0].startswith("."):  # no collection of ours; below a project, editors run what is in `.vscode`
+    if parts[0].startswith("."):  # collections have no such names, and editors run files in `.vscode`
         return "would be in a hidden folder"
     for part in parts:
-        shown = "".join(each for each in part if unicodedata.category(each) != "Cf")  # macOS ignores them
+        visible = "".join(
+            character for character in part if unicodedata.category(character) != "Cf"
+        )  # macOS ignores them
         if not part or part in (".", ".."):
-            return "is no path below a folder"
-        if is_git_folder(part) or re.fullmatch(_RESERVED, shown):
+            return "is not a path below a folder"
+        if is_git_folder(part) or re.fullmatch(_RESERVED, visible):
             return f"has the reserved name {part!r}"
         if re.search(r"[\x00-\x1f\\]", part) or part != part.rstrip(". "):
-            return f"has the name {part!r}, which not every system can have"
+            return f"has the name {part!r}, which is invalid on some systems"
         if len(os.fsencode(part)) > LONGEST:
             return f"has a name of more than {LONGEST} bytes"
     return None
 
 
 def is_git_folder(name: str) -> bool:
-    """Whether some file system takes this name of a folder for `.git`: with other capitals, with
-    letters that macOS leaves out or takes for others, by Windows' rules for the end of a name, by
-    its short name.
+    """Return whether a file system may treat this folder name as `.git`.
+
+    Examples are other capital letters, letters that macOS ignores or replaces, Windows' rules for
+    the end of a name, and its short name.
     """
-    shown = "".join(each for each in unicodedata.normalize("NFKC", name) if unicodedata.category(each) != "Cf")
-    return bool(re.fullmatch(r"(?s)(?:\.git|git~\d+)[. ]*(?::.*)?", shown.casefold()))
+    visible = "".join(
+        character for character in unicodedata.normalize("NFKC", name) if unicodedata.category(character) != "Cf"
+    )
+    return bool(re.fullmatch(r"(?s)(?:\.git|git~\d+)[. ]*(?::.*)?", visible.casefold()))
 
 
 def fold_case(parts: Sequence[str]) -> str:
-    """Equal for names that are one file where small and capital letters are alike."""
+    """Return a text that is equal for names of one file on file systems that ignore case."""
     return unicodedata.normalize("NFC", "/".join(parts)).casefold()
 
 
 class PathBlocked(Exception):
-    """A link, a folder or something else that is no file is where a file belongs."""
+    """A link, a folder or another special file is at the path of a file."""
 
 
 class Folder:
@@ -138,14 +144,14 @@ class Folder:
         self.path = path
 
     def hash_file(self, parts: Sequence[str]) -> str | None:
-        """SHA-256 of the file, lower-case hex; None if nothing is there.
+        """Return the SHA-256 of a file as lower-case hex; None if it does not exist.
 
-        Raises `InTheWay` for what is no file, or lies behind something that is no folder, and
-        `OSError`.
+        Raises `PathBlocked` if it is not a regular file or is below something that is not a folder,
+        and `OSError`.
         """
         try:
-            with self._parent(parts, make=False) as parent:
-                descriptor = os.open(parts[-1], _REGULAR, dir_fd=parent)
+            with self._open_parent(parts, make=False) as parent:
+                descriptor = os.open(parts[-1], _FILE_FLAGS, dir_fd=parent)
                 with os.fdopen(descriptor, "rb") as opened:
                     if not stat.S_ISREG(os.fstat(descriptor).st_mode):
                         raise PathBlocked(parts[-1])
@@ -158,17 +164,18 @@ class Folder:
             raise
 
     def replace_file(self, parts: Sequence[str], content: bytes, temporary: Path) -> None:
-        """Write a file in one step; an existing one is replaced. It survives a power cut.
+        """Create or replace a file in one step, so that it survives a power cut.
 
-        `temporary`: a file outside of the folder, which a killed call may leave; the caller holds a
-        lock for it. On another disk, a file in the folder is used in its place. Raises `OSError`.
+        `temporary`: a file outside of the folder, which a killed call may leave behind. The caller
+        holds a lock for it. If it is on another disk, a file in the folder is used instead. Raises
+        `OSError`.
         """
         with temporary.open("wb") as out:
             out.write(content)
             out.flush()
             os.fsync(out.fileno())
         try:
-            with self._parent(parts, make=True) as parent:
+            with self._open_parent(parts, make=True) as parent:
                 os.rename(temporary, parts[-1], dst_dir_fd=parent)
                 os.fsync(parent)
         except OSError as error:
@@ -178,14 +185,14 @@ class Folder:
             self.write_file(parts, content, durable=True)
 
     def write_file(self, parts: Sequence[str], content: bytes, *, durable: bool = False) -> None:
-        """Write or replace a file in one step. Raises `OSError`.
+        """Create or replace a file in one step. Raises `OSError`.
 
-        `durable`: on return, the file survives a power cut.
+        `durable`: the file survives a power cut when this returns.
         """
         temporary = f".{os.urandom(8).hex()}.tmp"
-        with self._parent(parts, make=True) as parent:
+        with self._open_parent(parts, make=True) as parent:
             try:
-                with open(temporary, "xb", opener=_in(parent)) as out:
+                with open(temporary, "xb", opener=_make_opener(parent)) as out:
                     out.write(content)
                     if durable:
                         out.flush()
@@ -199,13 +206,13 @@ class Folder:
                 raise
 
     def read_file(self, parts: Sequence[str], limit: int) -> bytes | None:
-        """Return the bytes of a file, at most `limit`; None if there is none.
+        """Return the bytes of a file, at most `limit`; None if it does not exist.
 
-        Raises `OSError`, and `InTheWay` if it is behind a link or is not a regular file.
+        Raises `OSError`, and `PathBlocked` if it is behind a link or is not a regular file.
         """
         try:
-            with self._parent(parts, make=False) as parent:
-                descriptor = os.open(parts[-1], _REGULAR, dir_fd=parent)
+            with self._open_parent(parts, make=False) as parent:
+                descriptor = os.open(parts[-1], _FILE_FLAGS, dir_fd=parent)
                 with os.fdopen(descriptor, "rb") as opened:
                     if not stat.S_ISREG(os.fstat(descriptor).st_mode):
                         raise PathBlocked("/".join(parts))
@@ -218,25 +225,25 @@ class Folder:
             raise
 
     def remove_file(self, parts: Sequence[str]) -> None:
-        """Delete a file, and the folders that are empty then, as git does. Raises `OSError`."""
-        with self._parent(parts, make=False) as parent:
+        """Delete a file, and then empty folders above it, like git. Raises `OSError`."""
+        with self._open_parent(parts, make=False) as parent:
             os.unlink(parts[-1], dir_fd=parent)
             os.fsync(parent)
         for length in range(len(parts) - 1, 0, -1):
-            with contextlib.suppress(OSError), self._parent(parts[:length], make=False) as parent:
+            with contextlib.suppress(OSError), self._open_parent(parts[:length], make=False) as parent:
                 os.rmdir(parts[length - 1], dir_fd=parent)
 
     def list_names(self, parts: Sequence[str]) -> list[str]:
         """Return the names in a folder; none if it does not exist. Raises `OSError`."""
         try:
-            with self._parent([*parts, ""], make=False) as parent:
+            with self._open_parent([*parts, ""], make=False) as parent:
                 return os.listdir(parent)  # noqa: PTH208  a descriptor has no path
         except (FileNotFoundError, NotADirectoryError):
             return []
 
     @contextlib.contextmanager
-    def _parent(self, parts: Sequence[str], *, make: bool) -> Iterator[int]:
-        """A descriptor of the folder that the file is in."""
+    def _open_parent(self, parts: Sequence[str], *, make: bool) -> Iterator[int]:
+        """Yield a descriptor of the folder that contains the file."""
         if make:
             self.path.mkdir(parents=True, exist_ok=True)
         current = os.open(self.path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
@@ -245,7 +252,7 @@ class Folder:
                 if make:
                     with contextlib.suppress(FileExistsError):
                         os.mkdir(name, dir_fd=current)
-                inner = os.open(name, _FOLDER, dir_fd=current)
+                inner = os.open(name, _FOLDER_FLAGS, dir_fd=current)
                 os.close(current)
                 current = inner
             yield current
@@ -253,5 +260,5 @@ class Folder:
             os.close(current)
 
 
-def _in(parent: int) -> Callable[[str, int], int]:
+def _make_opener(parent: int) -> Callable[[str, int], int]:
     return lambda name, flags: os.open(name, flags | os.O_NOFOLLOW, 0o666, dir_fd=parent)

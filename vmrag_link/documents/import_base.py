@@ -1,10 +1,11 @@
-"""Where a document comes from: its id, counted from the import base of the collection, and what one
-of a library was made of, in one reserved key of its metadata.
+"""The origin of documents: ids relative to the import base of a collection, and the bytes of
+library documents.
 
-The base is a folder, recorded with the collection, so that a file becomes the same document whoever
-imports it, on whatever machine, and whether the file is named or a folder above it. A base decides
-names only: what is read is what the person named. The origin is versioned with the document, so
-that every clone knows which bytes it holds already.
+The import base is a folder that is recorded with the collection. So a file becomes the same
+document on every machine, for every user, and from the file or any folder above it. The base only
+determines ids, and the user's arguments determine which files are read. The origin of a library
+document is in one reserved key of its metadata. It is versioned with the document, so every clone
+knows which bytes it already has.
 """
 
 from __future__ import annotations
@@ -21,11 +22,11 @@ import msgspec
 from vmrag_link.models import Document, DocumentHeader, Record, parse_metadata
 
 MAX_ID = 255
-"""Characters."""
+"""Maximum number of characters of an id."""
 
 
 def find_id_problem(text: str) -> str | None:
-    """The reason why a text cannot be part of an id, to follow a subject; None for one that can."""
+    """Return why a text cannot be part of an id, to follow a subject; None if it can."""
     if len(text) > MAX_ID:
         return f"is longer than {MAX_ID} characters"
     for character in text:
@@ -39,23 +40,28 @@ def find_id_problem(text: str) -> str | None:
 
 ROOT = "."
 OUTSIDE = ".."
-"""What is recorded of a folder outside of the repository: it lies elsewhere on each machine."""
+"""The record of a folder outside of the repository. Such a folder has another path on each machine.
+"""
 
 
 class ImportBase(Record, frozen=True):
-    """`recorded` stands with the collection: `ROOT`, a folder's POSIX path below it, or `OUTSIDE`.
+    """The import base of a collection on this machine.
 
-    `folder` is where that is here, `top` the root of the work tree; both free of symbolic links, as
-    all paths that the methods take (see `located`).
+    `folder`, `top` and all paths that the methods take have no symbolic links (see `locate_path`).
     """
 
     recorded: str
+    """The record in the collection: `ROOT`, the POSIX path of a folder below the root, or
+    `OUTSIDE`.
+    """
+
     folder: Path
     top: Path
+    """The root of the work tree."""
 
     @property
     def origin(self) -> Path:
-        """The folder from which sources count: the root, or a base outside of it.
+        """The folder to which sources are relative: the root, or a base outside of it.
 
         So a source is the same on every machine.
         """
@@ -63,75 +69,76 @@ class ImportBase(Record, frozen=True):
 
     @property
     def prefix(self) -> str:
-        """What a source has before the id of a document that got its id from this base."""
+        """The part of a source before the id of a document that got its id from this base."""
         return "" if self.recorded in (ROOT, OUTSIDE) else f"{self.recorded}/"
 
     def contains(self, path: Path) -> bool:
         return path.is_relative_to(self.folder)
 
     def make_doc_id(self, path: Path) -> str:
-        """The id of a new document from a file in the base."""
+        """Return the id of a new document from a file in the base."""
         return path.relative_to(self.folder).as_posix()
 
     def make_source(self, path: Path) -> str:
-        """What is stored as `Document.source` for a file in the base."""
+        """Return `Document.source` for a file in the base."""
         return path.relative_to(self.origin).as_posix()
 
     def list_sources(self, documents: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
-        """(id, source) of these documents as `source` forms them now, without those of no file.
+        """Return (id, source) of these documents in the current form, without documents that came
+        from no file.
 
-        Earlier programs stored the absolute path of a file outside of the repository, and the path
-        through a symbolic link as it was typed. What cannot be known stays as it is; an absolute
-        path is not looked up, because a stranger may have written it.
+        Earlier versions stored the absolute path of a file outside of the repository, and a path
+        through a symbolic link as it was typed. A source that cannot be converted stays the same.
+        An absolute path is not looked up, because it is untrusted.
         """
-        found: list[tuple[str, str]] = []
-        folders: dict[str, str | None] = {}  # each is looked up once
-        for doc_id, stored in documents:
-            folder, _, name = stored.rpartition("/")
-            if not stored:
+        sources: list[tuple[str, str]] = []
+        real_folders: dict[str, str | None] = {}
+        for doc_id, source in documents:
+            folder, _, name = source.rpartition("/")
+            if not source:
                 continue
-            if stored.startswith("/"):
-                found.append((doc_id, self._absolute(doc_id, stored)))
-            elif self.recorded == OUTSIDE or ".." in stored.split("/"):
-                found.append((doc_id, stored))
+            if source.startswith("/"):
+                sources.append((doc_id, self._convert_absolute(doc_id, source)))
+            elif self.recorded == OUTSIDE or ".." in source.split("/"):
+                sources.append((doc_id, source))
             else:
-                if folder not in folders:
-                    folders[folder] = self._real(folder)
-                real = folders[folder]
-                found.append((doc_id, stored if real is None else f"{real}{name}"))
-        return found
+                if folder not in real_folders:
+                    real_folders[folder] = self._resolve_folder(folder)
+                real = real_folders[folder]
+                sources.append((doc_id, source if real is None else f"{real}{name}"))
+        return sources
 
-    def _absolute(self, doc_id: str, stored: str) -> str:
+    def _convert_absolute(self, doc_id: str, stored: str) -> str:
         if self.recorded == OUTSIDE:
             return doc_id if stored.endswith(f"/{doc_id}") else stored
         return stored.removeprefix(f"{self.top}/")
 
-    def _real(self, folder: str) -> str | None:
-        """What a source in this folder begins with; None if a link leaves the repository."""
+    def _resolve_folder(self, folder: str) -> str | None:
+        """Return the beginning of sources in this folder; None if a link leaves the repository."""
         real = Path(os.path.realpath(self.top / folder))
         if not real.is_relative_to(self.top):
             return None
         return "" if real == self.top else f"{real.relative_to(self.top).as_posix()}/"
 
     def map_ids_by_source(self, documents: Iterable[tuple[str, str]]) -> dict[str, str]:
-        """The id of each file that is a document already; from `stored_sources`.
+        """Return the id of each file that is already a document, from the result of `list_sources`.
 
-        A file that earlier programs stored under several ids counts as the one that it would get
-        now, else as the longest.
+        If earlier versions stored a file under several ids, the result is the id that it would get
+        now, or else the longest.
         """
-        found: dict[str, str] = {}
+        ids: dict[str, str] = {}
         for doc_id, source in documents:
-            other = found.setdefault(source, doc_id)
+            other = ids.setdefault(source, doc_id)
             if other != doc_id:
                 expected = os.path.relpath(self.origin / source, self.folder)
-                found[source] = max(other, doc_id, key=lambda each: (each == expected, len(each), each))
-        return found
+                ids[source] = max(other, doc_id, key=lambda one: (one == expected, len(one), one))
+        return ids
 
 
 def locate_path(path: Path) -> Path:
-    """The absolute path of a file or folder, the same through whatever symbolic links it is named.
+    """Return the absolute path of a file or folder, which is the same for all symbolic links to it.
 
-    A link to a file keeps its own name, because it is a document of its own.
+    A link to a file keeps its own name, because it is a separate document.
     """
     if path.is_dir():
         return Path(os.path.realpath(path))
@@ -139,22 +146,27 @@ def locate_path(path: Path) -> Path:
 
 
 def make_base(folder: Path, top: Path) -> ImportBase:
-    """The base that a folder is; both as `located` has them."""
+    """Return the base for a folder. Both paths are results of `locate_path`."""
     inside = folder.is_relative_to(top)
     return ImportBase(folder.relative_to(top).as_posix() if inside else OUTSIDE, folder, top)
 
 
 def restore_base(recorded: str, top: Path) -> ImportBase:
-    """The base that is recorded, inside the repository; it has no `problem`."""
+    """Return the base with this record, inside the repository. The record has no
+    `find_base_problem`.
+    """
     return ImportBase(recorded, top / recorded, top)
 
 
 def find_base_problem(recorded: str) -> str | None:
-    """The reason why a recorded base cannot be used; any program may have written it."""
+    """Return why a record cannot be used as a base, to follow a subject; None if it can.
+
+    The record is untrusted.
+    """
     if recorded in (ROOT, OUTSIDE):
         return None
-    if why := find_id_problem(recorded):
-        return why
+    if problem := find_id_problem(recorded):
+        return problem
     if recorded.startswith("/"):
         return "is absolute"
     parts = recorded.split("/")
@@ -164,91 +176,102 @@ def find_base_problem(recorded: str) -> str | None:
 
 
 def escapes_folder(stored: str) -> bool:
-    """Whether a source or an id, perhaps a stranger's, leaves the folder that it counts from."""
+    """Return whether an untrusted source or id leaves the folder to which it is relative."""
     return stored.startswith("/") or ".." in stored.split("/")
 
 
 def is_below(path: str, folder: str) -> bool:
-    """Whether a path is a folder's, or of something in it."""
+    """Return whether a path is this folder, or below it."""
     return path == folder or path.startswith(folder.rstrip("/") + "/")
 
 
 def is_source_below(source: str, folder: str) -> bool:
-    """As `is_below`, of paths below the root; `ROOT` holds them all."""
+    """Return whether a source is this folder, or below it. All sources are below `ROOT`."""
     return folder == ROOT or is_below(source, folder)
 
 
 def count_bases(documents: Iterable[tuple[str, str]]) -> Counter[str]:
-    """The bases from which the ids of these documents count, each with their number.
+    """Return the bases from which the ids of these documents were formed, each with a number of
+    documents.
 
-    `documents` are (id, source) as stored by a program that recorded no base: the base is what the
-    source has before the id, an absolute path for a file outside of the repository. A document
-    that came from no file, or has been given another id, says nothing.
+    `documents`: (id, source) as stored by a version that recorded no base. The base is the part of
+    the source before the id, or an absolute path for a file outside of the repository. A document
+    that came from no file, or that has another id, is ignored.
     """
-    found: Counter[str] = Counter()
+    bases: Counter[str] = Counter()
     for doc_id, source in documents:
         if source == doc_id:
-            found[ROOT] += 1
+            bases[ROOT] += 1
         elif source.endswith(f"/{doc_id}"):
             folder = source.removesuffix(f"/{doc_id}") or "/"
             if folder.startswith("/") or find_base_problem(folder) is None:
-                found[folder] += 1
-    return found
+                bases[folder] += 1
+    return bases
 
 
 KEY = "origin"
-"""The reserved key."""
+"""The reserved key of metadata."""
 
 
 class Origin(Record, frozen=True, omit_defaults=True):
-    """`hash`: SHA-256 of the bytes, lower-case hex. `etag`, `media_type`: as a server said them.
-
-    `own`: the keys of the metadata that the bytes themselves had, such as front matter; the others
-    were given by a person.
-    """
+    """The bytes from which a document of a library was created."""
 
     hash: Annotated[str, msgspec.Meta(pattern="^[0-9a-f]{64}$")]
+    """SHA-256 of the bytes as lower-case hex."""
+
     etag: str = ""
+    """The ETag that the server sent."""
+
     media_type: str = ""
+    """The media type that the server sent."""
+
     own: tuple[str, ...] = ()
+    """Keys of the metadata that the bytes contained, such as front matter. A person gave the other
+    keys.
+    """
 
 
 def read_origin(document: Document | DocumentHeader) -> Origin | None:
-    """None for a document that was not made of bytes, or whose origin is not recorded any more."""
-    return _parse(_values(document).get(KEY))
+    """Return the origin of a document; None if it was not created from bytes or has no recorded
+    origin.
+    """
+    return _parse_origin(_read_metadata(document).get(KEY))
 
 
 def is_origin(text: bytes) -> bool:
-    """Whether a value of metadata, as JSON, is an origin."""
-    return _parse(msgspec.json.decode(text)) is not None
+    """Return whether a value of metadata, as JSON, is an origin."""
+    return _parse_origin(msgspec.json.decode(text)) is not None
 
 
 def add_origin(metadata: Mapping[str, Any], origin: Origin) -> dict[str, Any]:
+    """Return metadata with an origin."""
     return {**metadata, KEY: msgspec.to_builtins(origin)}
 
 
 def read_visible_metadata(document: Document | DocumentHeader) -> dict[str, Any]:
-    """The metadata without the origin: what clients see."""
-    return remove_origin(_values(document))
+    """Return the metadata without the origin, as clients see it."""
+    return remove_origin(_read_metadata(document))
 
 
 def remove_origin(metadata: Mapping[str, Any]) -> dict[str, Any]:
-    """Metadata without an origin; a value of that name that is none stays."""
-    return {key: value for key, value in metadata.items() if key != KEY or _parse(value) is None}
+    """Return metadata without an origin. A value of the reserved key that is not an origin
+    stays.
+    """
+    return {key: value for key, value in metadata.items() if key != KEY or _parse_origin(value) is None}
 
 
 def read_given_metadata(document: Document) -> dict[str, Any]:
-    """The part of the metadata that a person gave."""
-    found = read_origin(document)
-    own = found.own if found else ()
-    return {key: value for key, value in read_visible_metadata(document).items() if key not in own}
+    """Return the part of the metadata that a person gave."""
+    document_origin = read_origin(document)
+    keys_of_bytes = document_origin.own if document_origin else ()
+    return {key: value for key, value in read_visible_metadata(document).items() if key not in keys_of_bytes}
 
 
-def _values(document: Document | DocumentHeader) -> dict[str, Any]:
+def _read_metadata(document: Document | DocumentHeader) -> dict[str, Any]:
     return parse_metadata(document)
 
 
-def _parse(value: Any) -> Origin | None:
+def _parse_origin(value: Any) -> Origin | None:
     try:
         return msgspec.convert(value, type=Origin)
     except msgspec.ValidationError:

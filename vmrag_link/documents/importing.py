@@ -1,6 +1,6 @@
-"""The files of a folder that become documents, their ids, and the documents themselves.
+"""Find the files of folders that become documents, with their ids, and read the documents.
 
-Every file that is left out is listed with its reason. One that cannot be read is an error.
+Every file that is left out is listed with its reason. A file that cannot be read is an error.
 """
 
 from __future__ import annotations
@@ -28,19 +28,19 @@ HIDDEN = "is hidden"
 
 
 class FileSelection(Record, frozen=True):
-    """What of a folder is imported.
+    """The files of a folder to import."""
 
-    `exclude`: patterns as in a `.gitignore` at the root of the repository; for a folder outside of
+    exclude: tuple[str, ...] = ()
+    """Patterns like in a `.gitignore` at the root of the repository, or, for a folder outside of
     it, in the import base.
     """
 
-    exclude: tuple[str, ...] = ()
     include_ignored: bool = False
     include_generated: bool = False
 
 
 class SourceFile(Record, frozen=True):
-    """A file that can become a document; `doc_id` and `source` as the import base forms them."""
+    """A file that can become a document. The import base determines `doc_id` and `source`."""
 
     doc_id: str
     source: str
@@ -48,24 +48,25 @@ class SourceFile(Record, frozen=True):
 
 
 class SkippedFile(Record, frozen=True):
-    """What was left out, and why: `name` as a document id would be."""
+    """A file that was left out."""
 
     name: str
+    """The id that a document would have."""
+
     reason: str
 
 
 class Scan(Record, frozen=True):
-    """Files sorted by document id, and skipped ones. A skipped folder is listed once."""
+    """Files sorted by document id, and files that were left out. A skipped folder is listed
+    once.
+    """
 
     files: tuple[SourceFile, ...]
     skipped: tuple[SkippedFile, ...]
 
 
 class ImportedDocument(Record, frozen=True):
-    """A file as a document.
-
-    `metadata` is canonical JSON text; `source` as in `ImportBase`, empty if it came from no file.
-    """
+    """A file as a document."""
 
     doc_id: str
     title: str
@@ -73,80 +74,84 @@ class ImportedDocument(Record, frozen=True):
     content_hash: str
     file_type: str
     metadata: str
+    """Canonical JSON text."""
+
     source: str
+    """See `ImportBase.make_source`. Empty if the document came from no file."""
+
     last_modified: str
 
 
 ExclusionRule = Callable[[Sequence[Path], Sequence[Path], bool], Mapping[Path, str]]
-"""Which of these folders and files to leave out, with the reasons; and whether a person named them
-themselves.
+"""A function that returns which of these folders and files to leave out, with the reasons. The last
+argument is True if the user named them.
 """
 
 
-def _nothing(*_: object) -> Mapping[Path, str]:
+def _exclude_nothing(*_: object) -> Mapping[Path, str]:
     return {}
 
 
-def scan_sources(sources: Sequence[Path], base: ImportBase, leave_out: ExclusionRule = _nothing) -> Scan:
-    """The files of these files and folders, which lie in the base. No file is listed twice.
+def scan_sources(sources: Sequence[Path], base: ImportBase, exclude: ExclusionRule = _exclude_nothing) -> Scan:
+    """Return the files of these files and folders, which are in the base. No file is listed twice.
 
-    `leave_out` is asked for what could be imported, a level of folders at a time. Raises
-    `UsageInvalid` for a missing source, and `FileFailed` for a folder that cannot be read.
+    `exclude` is called for each level of folders with what could be imported. Raises `UsageInvalid`
+    for a missing source, and `FileFailed` for a folder that cannot be read.
     """
-    found: dict[str, SourceFile] = {}
+    files_by_id: dict[str, SourceFile] = {}
     skipped: set[SkippedFile] = set()
-    level, named = [_entry_of(require_existing(source)) for source in sources], True
+    level, is_named = [_make_entry(require_existing(source)) for source in sources], True
     while level:
         files: dict[Path, SourceFile] = {}
         folders: dict[Path, Path] = {}
         for path, top, is_folder in level:
-            if path.name.startswith(".") and not named:
-                skipped.add(_skipped(path, base, HIDDEN))
+            if path.name.startswith(".") and not is_named:
+                skipped.add(_skip(path, base, HIDDEN))
             elif is_folder:
                 folders[path] = top
-            elif isinstance(item := _file(path, top, base), SourceFile):
+            elif isinstance(item := _check_file(path, top, base), SourceFile):
                 files[path] = item
             else:
                 skipped.add(item)
-        reasons = leave_out(list(folders), list(files), named) if folders or files else {}
-        skipped.update(_skipped(path, base, reason) for path, reason in reasons.items())
-        found.update((item.doc_id, item) for path, item in files.items() if path not in reasons)
-        level, named = (
-            [each for path, top in folders.items() if path not in reasons for each in _below(path, top)],
+        reasons = exclude(list(folders), list(files), is_named) if folders or files else {}
+        skipped.update(_skip(path, base, reason) for path, reason in reasons.items())
+        files_by_id.update((item.doc_id, item) for path, item in files.items() if path not in reasons)
+        level, is_named = (
+            [entry for path, top in folders.items() if path not in reasons for entry in _list_entries(path, top)],
             False,
         )
     return Scan(
-        tuple(found[doc_id] for doc_id in sorted(found)),
+        tuple(files_by_id[doc_id] for doc_id in sorted(files_by_id)),
         tuple(sorted(skipped, key=lambda item: (item.name, item.reason))),
     )
 
 
 def require_existing(source: Path) -> Path:
-    """Where the file or folder that a person named lies (see `located`).
+    """Return the located path of a file or folder that the user named (see `locate_path`).
 
-    Raises `UsageInvalid` if it is not there.
+    Raises `UsageInvalid` if it does not exist.
     """
     try:
-        there = source.exists()
+        exists = source.exists()
     except OSError as error:
-        raise _read_error(source, error) from error
-    if not there:
-        raise UsageInvalid(f"There is no file or folder {source}.", hint="Check the path.", path=str(source))
+        raise _make_read_error(source, error) from error
+    if not exists:
+        raise UsageInvalid(f"no such file or folder: {source}.", hint="Check the path.", path=str(source))
     return locate_path(source)
 
 
 def read_file(file: SourceFile, converter: Converter) -> ImportedDocument | SkippedFile:
-    """The file as a document; `Skipped` if its contents cannot be converted or stored.
+    """Return a file as a document, or `SkippedFile` if its contents cannot be converted or stored.
 
-    Raises `FileFailed` if the file is gone or cannot be read.
+    Raises `FileFailed` if the file is missing or cannot be read.
     """
     try:
         with file.path.open("rb") as opened:
-            content, status = _contents(opened)
+            content, status = _read_contents(opened)
     except OSError as error:
-        raise _read_error(file.path, error) from error
+        raise _make_read_error(file.path, error) from error
     try:
-        document = _converted(file.path, content, status, converter)
+        document = _convert_file(file.path, content, status, converter)
     except ConversionFailed as failed:
         return SkippedFile(file.doc_id, failed.details["reason"])
     title = document.title or file.path.stem
@@ -154,33 +159,36 @@ def read_file(file: SourceFile, converter: Converter) -> ImportedDocument | Skip
 
 
 def read_named_file(path: Path, converter: Converter) -> ImportedDocument:
-    """A file that a person named, without id and source; no title, if it has none itself.
+    """Return a file that the user named as a document, without id and source.
 
-    One of a format that is not known is taken as it is, as text. Raises `FileFailed`,
-    `FormatUnsupported` where only an extra reads it, and `ConversionFailed`.
+    The title is empty if the file has none. A file of an unknown format is read as text. Raises
+    `FileFailed`, `FormatUnsupported` if it needs an extra that is not installed, and
+    `ConversionFailed`.
     """
     if formats.find_by_suffix(path.name) is None:
         text = export_paths.read_text(path)
         return ImportedDocument("", "", text, content_hash(text), "text", "{}", "", "")
     with export_paths.open_regular_file(path) as opened:
-        content, status = _contents(opened)
-    return _converted(path, content, status, converter)
+        content, status = _read_contents(opened)
+    return _convert_file(path, content, status, converter)
 
 
-def _contents(opened: BinaryIO) -> tuple[bytes, os.stat_result]:
-    """The bytes, a few more than are taken where there are too many."""
+def _read_contents(opened: BinaryIO) -> tuple[bytes, os.stat_result]:
+    """Return the bytes of a file and its status. If the file is too large, the bytes are one more
+    than the maximum.
+    """
     return opened.read(MAX_BYTES + 1), os.fstat(opened.fileno())
 
 
-def _converted(path: Path, content: bytes, status: os.stat_result, converter: Converter) -> ImportedDocument:
-    found = converter.convert(content, name=path.name)
+def _convert_file(path: Path, content: bytes, status: os.stat_result, converter: Converter) -> ImportedDocument:
+    converted = converter.convert(content, name=path.name)
     return ImportedDocument(
         doc_id="",
-        title=found.title,
-        content=found.text,
-        content_hash=content_hash(found.text),
-        file_type=found.file_type,
-        metadata=encode_canonical_json(found.metadata),
+        title=converted.title,
+        content=converted.text,
+        content_hash=content_hash(converted.text),
+        file_type=converted.file_type,
+        metadata=encode_canonical_json(converted.metadata),
         source="",
         last_modified=clock.format_file_time(int(status.st_mtime)),
     )
@@ -190,63 +198,71 @@ _TOO_LARGE = f"is larger than {MAX_BYTES >> 20} MiB"
 
 
 class _Entry(NamedTuple):
-    """A file or folder; `top`: the folder that a person named, or that of the file."""
+    """A file or folder. `top`: the folder that the user named, or the folder of the named file."""
 
     path: Path
     top: Path
     is_folder: bool
 
 
-def _entry_of(path: Path) -> _Entry:
+def _make_entry(path: Path) -> _Entry:
     return _Entry(path, path, True) if path.is_dir() else _Entry(path, path.parent, False)
 
 
-def _below(folder: Path, top: Path) -> Iterator[_Entry]:
+def _list_entries(folder: Path, top: Path) -> Iterator[_Entry]:
     try:
         entries = list(os.scandir(folder))
     except OSError as error:
-        raise _read_error(folder, error) from error
+        raise _make_read_error(folder, error) from error
     for entry in entries:
         yield _Entry(Path(entry.path), top, entry.is_dir(follow_symlinks=False))
 
 
-def _skipped(path: Path, base: ImportBase, reason: str) -> SkippedFile:
+def _skip(path: Path, base: ImportBase, reason: str) -> SkippedFile:
     return SkippedFile(terminal_text.escape_line(base.make_doc_id(path)), reason)
 
 
-def _file(path: Path, folder: Path, base: ImportBase) -> SourceFile | SkippedFile:
-    """A file in the folder that is imported."""
+def _check_file(path: Path, folder: Path, base: ImportBase) -> SourceFile | SkippedFile:
+    """Return a file as a source file, or the reason to leave it out. `folder`: the imported
+    folder.
+    """
     doc_id = base.make_doc_id(path)
     try:
-        reason = _name_problem(doc_id) or _link_problem(path, folder) or _type_problem(path) or _size_problem(path)
+        reason = (
+            _find_name_problem(doc_id)
+            or _find_link_problem(path, folder)
+            or _find_type_problem(path)
+            or _find_size_problem(path)
+        )
     except OSError as error:
-        raise _read_error(path, error) from error
-    return _skipped(path, base, reason) if reason else SourceFile(doc_id, base.make_source(path), path)
+        raise _make_read_error(path, error) from error
+    return _skip(path, base, reason) if reason else SourceFile(doc_id, base.make_source(path), path)
 
 
-def _name_problem(doc_id: str) -> str | None:
-    why = find_id_problem(doc_id)
-    return f"its path {why}" if why else None
+def _find_name_problem(doc_id: str) -> str | None:
+    problem = find_id_problem(doc_id)
+    return f"its path {problem}" if problem else None
 
 
-def _type_problem(path: Path) -> str | None:
-    found = formats.find_by_suffix(path.name)
-    if found:
-        return formats.find_missing_extra(found) or None
+def _find_type_problem(path: Path) -> str | None:
+    file_format = formats.find_by_suffix(path.name)
+    if file_format:
+        return formats.find_missing_extra(file_format) or None
     return f"its type {path.suffix.lower()} is not supported" if path.suffix else "has no file type"
 
 
-def _size_problem(path: Path) -> str | None:
+def _find_size_problem(path: Path) -> str | None:
     status = path.stat()
     if not stat.S_ISREG(status.st_mode):
         return "is not a regular file"
     return _TOO_LARGE if status.st_size > MAX_BYTES else None
 
 
-def _link_problem(path: Path, folder: Path) -> str | None:
-    """The reason not to follow a link; None to follow it, to a file that could be imported itself.
+def _find_link_problem(path: Path, folder: Path) -> str | None:
+    """Return the reason not to follow a link; None to follow it, to a file that could be imported
+    itself.
 
-    Hidden files and files outside of the folder stay where they are.
+    Links to hidden files and to files outside of the folder are not followed.
     """
     if not path.is_symlink():
         return None
@@ -262,10 +278,10 @@ def _link_problem(path: Path, folder: Path) -> str | None:
     return None
 
 
-def _read_error(path: Path, error: OSError) -> FileFailed:
+def _make_read_error(path: Path, error: OSError) -> FileFailed:
     name = terminal_text.escape_line(str(path))
     return FileFailed(
-        f"Cannot read {name}: {error.strerror}.",
-        hint="Check that it exists and may be read, and run the command again.",
+        f"cannot read {name}: {error.strerror}.",
+        hint="Check that it exists and that you may read it, and run the command again.",
         path=name,
     )

@@ -25,16 +25,17 @@ _DIRECTIVE = re.compile(r"[ \t]*\.\. (list|csv)-table::")
 
 
 class _Table(NamedTuple):
-    """The rows of a table below its header row.
-
-    `first`: the first line. `behind`: the line after the last one. `after`: the line from which on
-    further tables begin, if a line ends this one.
-    """
+    """The rows of a table below its header row."""
 
     first: int
+    """The first line."""
+
     behind: int
+    """The line after the last one."""
+
     header: str
     after: int = 0
+    """The line from which further tables begin, if a line ends this one."""
 
 
 class TableHeaders:
@@ -62,6 +63,7 @@ class TableHeaders:
 
 
 def read_table_headers(document: Document) -> TableHeaders:
+    """Return the tables of a document."""
     return TableHeaders(document.content, choose_outline(document.doc_id))
 
 
