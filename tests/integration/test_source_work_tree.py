@@ -514,7 +514,7 @@ def test_a_value_of_attributes_that_is_not_utf8_is_a_reason_and_an_encoding(comm
     assert committed.reasons()["README.md"].startswith("has the filter \\xff")
     assert committed.unchanged()
     committed.write("docs/a.txt", "b\n")
-    assert committed.reasons()["docs/a.txt"].startswith("has the encoding ")
+    assert committed.reasons()["docs/a.txt"].startswith("has the unknown encoding ")
 
 
 def test_one_look_has_one_deadline(committed, monkeypatch):

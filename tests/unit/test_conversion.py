@@ -101,7 +101,7 @@ def test_texts_are_read_in_the_encoding_that_they_have(
         (b"caf\xe9", "a.txt", "", "is not UTF-8 (byte 3)"),
         (b"caf\xe9", "a.html", "utf-8", "is not utf-8 (byte 3)"),
         (b"<meta charset=punycode>\xe9", "a.html", "", "is not UTF-8 (byte 23)"),
-        (b"x", "a.txt", "unicode_escape", "has the encoding 'unicode_escape', which is not known here"),
+        (b"x", "a.txt", "unicode_escape", "has the unknown encoding 'unicode_escape'"),
         (b"a\0b", "a.adoc", "", "contains NUL bytes"),
         (b"a\0b", "a.txt", "utf-8", "contains NUL characters"),
         (b"PK\x03\x04\x14\0\x06\0", "a.csv", "", "contains NUL bytes"),
@@ -205,7 +205,7 @@ def test_json_of_one_meaning_gives_one_text_and_its_title(converter: Converter) 
 
 def test_each_line_of_json_lines_is_a_paragraph(converter: Converter) -> None:
     assert converter.convert(b'{"a": 1}\n\n{"a": 2}\r\n', name="x.jsonl").text == "a: 1\n\na: 2"
-    assert refusal(converter, b'{"a": 1}\n{"a": 2\n', "x.jsonl").startswith("line 2: is no JSON")
+    assert refusal(converter, b'{"a": 1}\n{"a": 2\n', "x.jsonl").startswith("line 2: is not JSON")
 
 
 def test_xml_is_its_texts_and_attributes_with_their_paths(converter: Converter) -> None:
@@ -277,13 +277,13 @@ def test_a_notebook_of_format_3_is_read_too(converter: Converter) -> None:
 @pytest.mark.parametrize(
     ("data", "name", "reason"),
     [
-        (b"{'a': 1}", "x.json", "is no JSON (Expecting property name"),
-        (b"", "x.json", "is no JSON"),
-        (b'{"a": 1} x', "x.json", "is no JSON"),
-        (b"<a><b></a>", "x.xml", "is no XML that can be read (mismatched tag"),
-        (b"", "x.xml", "is no XML that can be read (no element found"),
-        (b"[]", "x.ipynb", "is no notebook (it has no cells)"),
-        (b"x", "x.ipynb", "is no notebook ("),
+        (b"{'a': 1}", "x.json", "is not JSON (Expecting property name"),
+        (b"", "x.json", "is not JSON"),
+        (b'{"a": 1} x', "x.json", "is not JSON"),
+        (b"<a><b></a>", "x.xml", "is not valid XML (mismatched tag"),
+        (b"", "x.xml", "is not valid XML (no element found"),
+        (b"[]", "x.ipynb", "is not a notebook (it has no cells)"),
+        (b"x", "x.ipynb", "is not a notebook ("),
     ],
 )
 def test_a_file_that_is_not_what_it_claims_is_refused(
@@ -298,14 +298,14 @@ def test_a_file_that_is_not_what_it_claims_is_refused(
         (b"[" * 100_000 + b"]" * 100_000, "x.json", "nests deeper than 200 levels"),
         (b'{"a":' * 300 + b"1" + b"}" * 300, "x.json", "nests deeper than 200 levels"),
         (b"<a>" * 300 + b"</a>" * 300, "x.xml", "nests deeper than 200 levels"),
-        (b"[" * 100_000, "x.ipynb", "is no notebook"),
+        (b"[" * 100_000, "x.ipynb", "is not a notebook"),
         (
             b'{"' + b"k" * 500_000 + b'": [' + b"{},[1]," * 10 + b"0]}",
             "x.json",
             "would become a text of more than 1 MiB",
         ),
         (b"x" * 100_000 + b",y\n" + b"1,2\n" * 100, "x.csv", "would become a text of more than 1 MiB"),
-        (b'<!DOCTYPE a [<!ENTITY x "ha">]><a>&x;</a>', "x.xml", "declares entities, which are not read"),
+        (b'<!DOCTYPE a [<!ENTITY x "ha">]><a>&x;</a>', "x.xml", "declares entities, which are not supported"),
     ],
 )
 def test_a_bomb_ends_in_an_error_for_that_file(converter: Converter, data: bytes, name: str, reason: str) -> None:

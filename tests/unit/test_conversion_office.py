@@ -122,18 +122,18 @@ def test_documents_of_other_programs_become_markdown(
 @pytest.mark.parametrize(
     ("name", "data", "reason"),
     [
-        ("x.docx", pdf("a"), "is no Word document (File is not a zip file)"),
+        ("x.docx", pdf("a"), "is not a Word document (File is not a zip file)"),
         (
             "x.xlsx",
             b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1" + bytes(600),
-            "is no Excel workbook that can be read (it has a password",
+            "is not a readable Excel workbook (it has a password",
         ),
-        ("x.pdf", docx(""), "is no PDF that can be read (Failed to load document"),
-        ("x.epub", archive({"a": "b"}), "is no EPUB book (it has no META-INF/container.xml)"),
+        ("x.pdf", docx(""), "is not a readable PDF (Failed to load document"),
+        ("x.epub", archive({"a": "b"}), "is not a EPUB book (it has no META-INF/container.xml)"),
         ("x.xlsx", docx(paragraph("a")), "cannot be converted ("),
-        ("x.docx", docx(""), "holds no text"),
-        ("x.pdf", pdf(), "holds no text"),
-        ("x.docx", archive({"[Content_Types].xml": bytes(21 * MIB)}), "unpacks to 21 MiB, more than the 20 MiB"),
+        ("x.docx", docx(""), "has no text"),
+        ("x.pdf", pdf(), "has no text"),
+        ("x.docx", archive({"[Content_Types].xml": bytes(21 * MIB)}), "unpacks to 21 MiB, but the maximum is 20 MiB"),
         ("x.docx", archive({str(number): b"" for number in range(10_001)}), "is an archive of 10,001 files"),
         (
             "x.docx",

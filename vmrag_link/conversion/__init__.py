@@ -1,1 +1,1 @@
-"""Files of any format as Markdown text, with a title and metadata."""
+"""Convert files of any format to Markdown text, with a title and metadata."""

@@ -1,5 +1,5 @@
-"""Files of any format, as bytes, to Markdown; and a child process that has confined itself, as its
-parent sees it.
+"""Convert files of any format, given as bytes, to Markdown. Also the parent's side of a confined
+child process.
 """
 
 from __future__ import annotations
@@ -39,24 +39,29 @@ if TYPE_CHECKING:
 
 
 class ConvertedFile(Record, frozen=True):
-    """`text` can be stored exactly; `title` is empty where the file names none.
-
-    `file_type` is one of `formats.FORMATS`; `metadata`, from front matter, is ready for JSON.
-    """
+    """A file as Markdown."""
 
     text: str
+    """Every engine can store it exactly."""
+
     title: str
+    """Empty if the file has no title."""
+
     file_type: str
+    """One of `formats.FORMATS`."""
+
     metadata: Mapping[str, Any]
+    """The front matter, ready for JSON."""
 
 
 class Converter:
-    """Converts files, one after the other. For one thread at a time.
+    """Converts files, one after the other. Use it in one thread at a time.
 
-    A child process is started for the first file that needs one, serves the next ones, and ends
-    with the block. One that dies of a file is replaced for the next.
+    A child process is started for the first file that needs one, and ends with the block. If it
+    dies, a new one is started for the next file.
 
-    `seconds`: for all files together. Then the child is given no other, and `late` is true.
+    `seconds`: the maximum time for all files together. Then the child gets no more files, and
+    `late` is True.
     """
 
     def __init__(self, limits: ConversionLimits | None = None, *, seconds: float = math.inf) -> None:
@@ -79,41 +84,43 @@ class Converter:
             self._process = None
 
     def convert(self, data: bytes, *, name: str, media_type: str = "", charset: str = "") -> ConvertedFile:
-        """`name` is a path or the last part of a URL: its ending may tell the format, and messages
-        name it. `charset` is what a server says.
+        """Convert a file.
 
-        Raises `FormatUnsupported`, and `ConversionFailed` for contents that are not of the format,
-        or cost more than the limits allow.
+        `name`: a path or the last part of a URL. Its suffix may determine the format, and messages
+        show it. `charset`: the encoding that a server sent.
+
+        Raises `FormatUnsupported`, and `ConversionFailed` for contents that are not of the format
+        or that exceed the limits.
         """
-        found = detect_format(name, media_type)
+        file_format = detect_format(name, media_type)
         try:
-            return self._convert(found, data, charset)
+            return self._convert(file_format, data, charset)
         except ContentUnreadable as error:
             raise ConversionFailed(
                 f"{terminal_text.escape_line(name)} {error.reason}.",
-                hint=error.hint or "Check the file, or convert it to Markdown or text by other means and take that.",
+                hint=error.hint or "Check the file, or convert it to Markdown or text with another program first.",
                 reason=error.reason,
-                file_type=found.file_type,
+                file_type=file_format.file_type,
             ) from None
 
-    def _convert(self, found: Format, data: bytes, charset: str) -> ConvertedFile:
+    def _convert(self, file_format: Format, data: bytes, charset: str) -> ConvertedFile:
         from vmrag_link.conversion import reading
         from vmrag_link.conversion.formats import decode_text
 
         if len(data) > self._limits.max_bytes:
             raise ContentUnreadable(f"is larger than {self._limits.max_bytes >> 20} MiB")
-        if found.where == "here":
-            read = reading.convert_text(decode_text(data, charset), found.file_type)
-            return ConvertedFile(read.content, read.title, found.file_type, read.metadata)
+        if file_format.where == "here":
+            text = reading.convert_text(decode_text(data, charset), file_format.file_type)
+            return ConvertedFile(text.content, text.title, file_format.file_type, text.metadata)
         if time.monotonic() >= self._until:
             self.late = True
-            raise ContentUnreadable("was not converted, because others took too long")
+            raise ContentUnreadable("was not converted, because other files took too long")
         from vmrag_link.conversion.messages import ConversionTask
 
-        answer = self._running().convert(ConversionTask(found.file_type, charset, found.reader), data)
-        return ConvertedFile(answer.text, answer.title, found.file_type, answer.metadata)
+        answer = self._start_process().convert(ConversionTask(file_format.file_type, charset, file_format.reader), data)
+        return ConvertedFile(answer.text, answer.title, file_format.file_type, answer.metadata)
 
-    def _running(self) -> ConvertingProcess:
+    def _start_process(self) -> ConvertingProcess:
 
         if self._process and not self._process.is_usable:
             self.close()
@@ -125,14 +132,16 @@ class Converter:
 def convert_file(
     data: bytes, *, name: str, media_type: str = "", charset: str = "", limits: ConversionLimits | None = None
 ) -> ConvertedFile:
-    """One file, as `Converter.convert`."""
+    """Convert one file (see `Converter.convert`)."""
     with Converter(limits) as converter:
         return converter.convert(data, name=name, media_type=media_type, charset=charset)
 
 
 class ProcessEnded(Exception):
-    """There is no answer. `late`: it took too long, and was killed; else the signal that ended the
-    process, if one did, and the last line of what it complained of.
+    """The process ended without an answer.
+
+    `late`: it took too long and was killed. `killed_by`: the signal that killed it. `said`: the
+    last line of its standard error.
     """
 
     def __init__(self, *, late: bool = False, killed_by: str = "", said: str = "") -> None:
@@ -141,49 +150,49 @@ class ProcessEnded(Exception):
 
 
 class ConfinedProcess:
-    """A child process that runs a module, and its private folder, if one can be made. For one
-    thread at a time.
+    """A child process that runs a module (see `child.serving`), and its private folder, if one can
+    be created.
 
-    Its first frame is its limits; see `child.serving`.
+    Use it in one thread at a time. The first frame that it gets has its limits.
     """
 
     def __init__(self, module: str, limits: ConversionLimits) -> None:
-        """Start it. Raises `FileFailed` where there is no room."""
+        """Start the process. Raises `FileFailed` if the disk is full."""
         self._limits = limits
-        self._late = self._spent = False
+        self._late = self._is_spent = False
         self._until: float | None = None
         self._watchdog: threading.Thread | None = None
-        self._over = threading.Event()
+        self._has_ended = threading.Event()
         with file_failures():
             self._folder = _make_private_folder()
-            self._complaints = (self._folder / "stderr" if self._folder else Path(os.devnull)).open("wb")
+            self._errors = (self._folder / "stderr" if self._folder else Path(os.devnull)).open("wb")
         argv = [sys.executable, "-P", "-E", "-m", module]
         folder = self._folder or Path("/")
         try:
-            self._process = proc.start_piped(
-                argv, cwd=folder, env=env.bare_environment(folder), stderr=self._complaints
-            )
+            self._process = proc.start_piped(argv, cwd=folder, env=env.bare_environment(folder), stderr=self._errors)
         except BaseException:
-            self._remove()
+            self._remove_folder()
             raise
-        assert self._process.stdin is not None  # noqa: S101  `proc.piped` makes both
+        assert self._process.stdin is not None  # noqa: S101  `proc.piped` creates both
         assert self._process.stdout is not None  # noqa: S101
         self._stdin, self._stdout = self._process.stdin, self._process.stdout
-        for stream in (self._stdin, self._stdout):  # so that neither process waits for the other
-            with contextlib.suppress(OSError, AttributeError):  # only Linux, up to the limit of a user
+        for stream in (self._stdin, self._stdout):  # larger pipes, so that neither process waits for the other
+            with contextlib.suppress(OSError, AttributeError):  # only Linux has this, up to a limit for each user
                 fcntl.fcntl(stream, fcntl.F_SETPIPE_SZ, MIB)
-        with contextlib.suppress(BrokenPipeError):  # the first task tells
+        with contextlib.suppress(BrokenPipeError):  # the first task reports it
             send_frames(self._stdin, msgspec.json.encode(limits))
 
     @property
     def is_usable(self) -> bool:
-        """Whether it can take another task."""
-        return not self._spent and self._process.poll() is None
+        """True if it can process another task."""
+        return not self._is_spent and self._process.poll() is None
 
     @contextlib.contextmanager
     def watch_task(self) -> Iterator[None]:
-        """For a task and its answer. Raises `ProcessEnded` where it takes longer than the limits
-        allow, or the process dies of it.
+        """Send a task and receive its answer in this block.
+
+        Raises `ProcessEnded` if the block takes longer than the limits allow, or if the process
+        dies.
         """
         self._until = time.monotonic() + self._limits.max_seconds
         if self._watchdog is None:
@@ -192,59 +201,60 @@ class ConfinedProcess:
         try:
             yield
         except (Disconnected, BrokenPipeError, msgspec.DecodeError, UnicodeDecodeError):
-            self._spent = True
-            raise self._ended() from None
-        except BaseException:  # Ctrl-C: its answer would be taken for the next one's
-            self._spent = True
+            self._is_spent = True
+            raise self._make_ended_error() from None
+        except BaseException:  # such as Ctrl-C: the next task would get this answer
+            self._is_spent = True
             raise
         finally:
             self._until = None
-        self._spent = self._spent or self._late
+        self._is_spent = self._is_spent or self._late
 
     def send_frames(self, *sent: bytes) -> None:
-        """Frames. In a block of `watched`."""
+        """Send frames. Call it in a block of `watch_task`."""
         send_frames(self._stdin, *sent)
 
     def receive_frame(self, longest: int) -> bytes:
-        """The next frame. In a block of `watched`."""
+        """Return the next frame. Call it in a block of `watch_task`."""
         return receive_frame(self._stdout, longest)
 
     def retire(self) -> None:
-        """It gets no other task."""
-        self._spent = True
+        """Assign no further tasks to this process."""
+        self._is_spent = True
 
     def kill(self) -> None:
-        """Kill it, and remove its folder."""
-        self._over.set()
+        """Kill the process, and remove its folder."""
+        self._has_ended.set()
         self._kill()
         self._process.wait()
         for stream in (self._stdin, self._stdout):
             with contextlib.suppress(BrokenPipeError):
                 stream.close()
-        self._remove()
+        self._remove_folder()
 
     def _watch(self) -> None:
-        """Kill the process when the time of its task is over. One thread looks after all tasks:
-        most take less time than starting one does.
+        """Kill the process when the time of its task is over.
+
+        One thread watches all tasks, because most take less time than starting a thread.
         """
-        while not self._over.wait(self._left()):
-            if self._left() <= 0:
+        while not self._has_ended.wait(self._seconds_until_check()):
+            if self._seconds_until_check() <= 0:
                 self._late = True
                 self._kill()
                 return
 
-    def _left(self) -> float:
-        """Seconds until somebody has to look again."""
+    def _seconds_until_check(self) -> float:
+        """Return the seconds until the process has to be checked again."""
         until = self._until
         return self._limits.max_seconds if until is None else until - time.monotonic()
 
     def _kill(self) -> None:
-        if self._process.poll() is None:  # its number may be another's by now
+        if self._process.poll() is None:  # otherwise another process may have its id by now
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(self._process.pid, signal.SIGKILL)
-            self._process.kill()  # it may have left its group where the kernel lets it
+            self._process.kill()  # it may have left its group if the kernel allows that
 
-    def _ended(self) -> ProcessEnded:
+    def _make_ended_error(self) -> ProcessEnded:
         if self._late:
             return ProcessEnded(late=True)
         proc.wait_or_kill(self._process, 1)
@@ -259,14 +269,16 @@ class ConfinedProcess:
             said = terminal_text.escape_line("".join(last)[:300])
         return ProcessEnded(said=said)
 
-    def _remove(self) -> None:
-        self._complaints.close()
+    def _remove_folder(self) -> None:
+        self._errors.close()
         if self._folder:
             shutil.rmtree(self._folder, ignore_errors=True)
 
 
 def _make_private_folder() -> Path | None:
-    """Make a temporary folder; None where no folder for temporary files is writable."""
+    """Create a temporary folder, and return it; None if no folder for temporary files is
+    writable.
+    """
     try:
         return Path(tempfile.mkdtemp(prefix="vmrag-convert-"))
     except FileNotFoundError:
@@ -277,14 +289,16 @@ CONVERTER_MODULE = "vmrag_link.conversion.child"
 
 
 class ConvertingProcess(ConfinedProcess):
-    """A child process that converts files. For one thread at a time."""
+    """A child process that converts files. Use it in one thread at a time."""
 
     def __init__(self, limits: ConversionLimits) -> None:
-        """Start it. Raises `FileFailed` where there is no room."""
+        """Start the process. Raises `FileFailed` if the disk is full."""
         super().__init__(CONVERTER_MODULE, limits)
 
     def convert(self, task: ConversionTask, data: bytes) -> ConversionAnswer:
-        """Raises `ContentUnreadable` where the process does not come to an end, or dies of it."""
+        """Convert a file. Raises `ContentUnreadable` if it fails, if the process takes too long, or
+        if the process dies.
+        """
         from vmrag_link.conversion.messages import ConversionAnswer, encode
 
         try:
@@ -292,22 +306,22 @@ class ConvertingProcess(ConfinedProcess):
                 self.send_frames(encode(task), data)
                 answer = msgspec.msgpack.decode(self.receive_frame(self._limits.max_text + MIB), type=ConversionAnswer)
         except ProcessEnded as ended:
-            raise self._failure(ended) from None
+            raise self._make_error(ended) from None
         if answer.last:
             self.retire()
         if answer.failed:
             raise ContentUnreadable(terminal_text.escape_line(answer.failed), terminal_text.escape_line(answer.hint))
         return answer
 
-    def _failure(self, ended: ProcessEnded) -> ContentUnreadable:
-        """Why there was no answer."""
+    def _make_error(self, ended: ProcessEnded) -> ContentUnreadable:
+        """Return the error for a process that ended without an answer."""
         more_seconds = f"git config vmrag.ingest.convert-s {5 * self._limits.max_cpu_seconds}"
         if ended.late:
-            why = f"takes more than {self._limits.max_seconds} seconds to be converted"
-            return ContentUnreadable(why, more_seconds)
+            reason = f"takes more than {self._limits.max_seconds} seconds to be converted"
+            return ContentUnreadable(reason, more_seconds)
         if ended.killed_by == "SIGXCPU":
-            why = f"takes more than {self._limits.max_cpu_seconds} seconds of computing to be converted"
-            return ContentUnreadable(why, more_seconds)
+            reason = f"takes more than {self._limits.max_cpu_seconds} seconds of computing to be converted"
+            return ContentUnreadable(reason, more_seconds)
         if ended.killed_by:
             return ContentUnreadable(f"cannot be converted (its conversion was ended by {ended.killed_by})")
         return ContentUnreadable(f"cannot be converted ({ended.said})" if ended.said else "cannot be converted")

@@ -1,4 +1,4 @@
-"""The YAML between two lines of dashes at the top of a Markdown file."""
+"""The front matter of a Markdown file: YAML between two lines of dashes at the top."""
 
 from __future__ import annotations
 
@@ -13,7 +13,9 @@ from vmrag_link.conversion.limits import ContentUnreadable
 MAX_CHARACTERS = 1 << 16
 MAX_LEVELS = 100
 LONGEST_NUMBER = 400
-"""Characters of a scalar that is no text. PyYAML takes seconds for `1:1:1:…` of 64 kB."""
+"""Maximum number of characters of a scalar that is not a text. PyYAML takes seconds for `1:1:1:…`
+of 64 kB.
+"""
 
 _BLOCK = re.compile(r"---[ \t]*\r?\n(.*?)^(?:---|\.\.\.)[ \t]*(?:\r?\n|\Z)", re.DOTALL | re.MULTILINE)
 _STORABLE = range(-(2**63), 2**63)
@@ -21,58 +23,61 @@ _TAG = "tag:yaml.org,2002:"
 
 
 class FrontMatterRefused(ContentUnreadable):
-    """A mapping that no document's metadata can hold; `line` counts from 1 in the file."""
+    """A mapping that metadata cannot represent. `line` counts from 1 in the file."""
 
-    def __init__(self, what: str, line: int) -> None:
-        super().__init__(f"line {line} of its front matter {terminal_text.escape_line(what)}")
+    def __init__(self, reason: str, line: int) -> None:
+        super().__init__(f"line {line} of its front matter {terminal_text.escape_line(reason)}")
         self.line = line
 
 
 def split_front_matter(text: str) -> tuple[dict[str, Any], str]:
-    """Metadata and the rest of the text. Without a mapping or valid YAML the text stays as it is.
+    """Return the metadata and the rest of the text. Without a valid YAML mapping, the text stays
+    unchanged.
 
-    Metadata is what JSON can hold; dates and keys stay text as written. Raises `FrontMatterRefused`
-    for a mapping that holds anything else, a key twice, an alias, or more than `MAX_LEVELS` levels,
-    because some of it would be lost.
+    Metadata is what JSON can represent. Dates and keys stay texts as written. Raises
+    `FrontMatterRefused` for a mapping with other values, duplicate keys, aliases, or more than
+    `MAX_LEVELS` levels, because some of it would be lost.
     """
-    block = _block(text)
+    block = _match_block(text)
     if block is None:
         return {}, text
-    metadata = _mapping(block[1])
+    metadata = _parse_mapping(block[1])
     return ({}, text) if metadata is None else (metadata, text[block.end() :])
 
 
 def locate_block(text: str) -> tuple[int, int] | None:
-    """Where the YAML between the two lines stands; None where `split` would find none."""
-    block = _block(text)
+    """Return the start and the end of the YAML between the two lines; None if `split_front_matter`
+    finds none.
+    """
+    block = _match_block(text)
     return block.span(1) if block else None
 
 
 def format_block(metadata: Mapping[str, Any]) -> str:
-    """Return metadata as lines of YAML, which `split` reads as they were."""
+    """Return metadata as lines of YAML that `split_front_matter` reads back unchanged."""
     import yaml
 
     lines: str = yaml.safe_dump(dict(metadata), allow_unicode=True, sort_keys=False, width=1 << 30)
     return lines
 
 
-def _block(text: str) -> re.Match[str] | None:
+def _match_block(text: str) -> re.Match[str] | None:
     return _BLOCK.match(text, 0, MAX_CHARACTERS) if text.startswith("---") else None
 
 
-def _mapping(source: str) -> dict[str, Any] | None:
+def _parse_mapping(source: str) -> dict[str, Any] | None:
     import yaml
 
     try:
-        _check_levels(yaml.parse(source, Loader=yaml.SafeLoader))  # composing recurses
+        _check_levels(yaml.parse(source, Loader=yaml.SafeLoader))  # before composing, which is recursive
         node = yaml.compose(source, Loader=yaml.SafeLoader)
     except (yaml.YAMLError, ValueError):  # a ValueError is `\U00110000` in quotes, or `%YAML 9…9`
         return None
     if not isinstance(node, yaml.MappingNode):
         return None
-    value = _plain(node, yaml.SafeLoader(""), set())
+    value = _convert_node(node, yaml.SafeLoader(""), set())
     if not isinstance(value, dict):
-        raise _refusal(node, f"has the tag {node.tag!r}")
+        raise _make_error(node, f"has the tag {node.tag!r}")
     return value
 
 
@@ -83,79 +88,79 @@ def _check_levels(events: Any) -> None:
     for event in events:
         level += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
         if level > MAX_LEVELS:
-            raise _refusal(event, f"is nested deeper than {MAX_LEVELS} levels")
+            raise _make_error(event, f"is nested deeper than {MAX_LEVELS} levels")
 
 
-def _plain(node: Any, loader: Any, seen: set[int]) -> Any:
-    """The node's value for JSON.
+def _convert_node(node: Any, loader: Any, seen: set[int]) -> Any:
+    """Return the value of a node for JSON.
 
-    An aliased node is refused: a few nested ones grow without bounds.
+    An aliased node is rejected, because a few nested ones grow without bounds.
     """
     import yaml
 
     if id(node) in seen:
-        raise _refusal(node, "has an anchor that is used again; write out what is meant")
+        raise _make_error(node, "has an anchor that is used again; write out what is meant")
     seen.add(id(node))
     match node:
         case yaml.MappingNode(tag=tag) if tag == f"{_TAG}map":
-            return _pairs(node, loader, seen)
+            return _convert_pairs(node, loader, seen)
         case yaml.SequenceNode(tag=tag) if tag == f"{_TAG}seq":
-            return [_plain(item, loader, seen) for item in node.value]
+            return [_convert_node(item, loader, seen) for item in node.value]
         case yaml.ScalarNode(tag=tag, value=str(text)) if tag == f"{_TAG}timestamp":
-            return _storable(node, text)
+            return _require_storable(node, text)
         case yaml.ScalarNode():
-            return _storable(node, _construct(node, loader))
-    raise _refusal(node, f"has the tag {node.tag!r}, which does not fit what follows it")
+            return _require_storable(node, _construct_scalar(node, loader))
+    raise _make_error(node, f"has the tag {node.tag!r}, which does not fit what follows it")
 
 
-def _pairs(node: Any, loader: Any, seen: set[int]) -> dict[str, Any]:
+def _convert_pairs(node: Any, loader: Any, seen: set[int]) -> dict[str, Any]:
     import yaml
 
     pairs: dict[str, Any] = {}
     for key, value in node.value:
-        if not isinstance(key, yaml.ScalarNode) or not _text(key.value):
-            raise _refusal(key, "has a key that is no plain text")
+        if not isinstance(key, yaml.ScalarNode) or not _is_storable_text(key.value):
+            raise _make_error(key, "has a key that is not plain text")
         if key.value in pairs:
-            raise _refusal(key, f"has the key {key.value!r} a second time")
-        pairs[key.value] = _plain(value, loader, seen)
+            raise _make_error(key, f"has the key {key.value!r} a second time")
+        pairs[key.value] = _convert_node(value, loader, seen)
     return pairs
 
 
-def _construct(node: Any, loader: Any) -> Any:
-    """PyYAML's value of a scalar. It trusts the tag, so the text may not fit it."""
+def _construct_scalar(node: Any, loader: Any) -> Any:
+    """Return PyYAML's value of a scalar. PyYAML trusts the tag, so the text may not match it."""
     import yaml
 
     if node.tag != f"{_TAG}str" and len(node.value) > LONGEST_NUMBER:
-        raise _refusal(node, f"{node.value[:40]!r}… cannot be {node.tag.removeprefix(_TAG)!r}")
+        raise _make_error(node, f"{node.value[:40]!r}… cannot be {node.tag.removeprefix(_TAG)!r}")
     try:
         return loader.construct_object(node, deep=True)
     except (yaml.YAMLError, ValueError, LookupError, ArithmeticError):
-        raise _refusal(node, f"{node.value[:40]!r} cannot be {node.tag.removeprefix(_TAG)!r}") from None
+        raise _make_error(node, f"{node.value[:40]!r} cannot be {node.tag.removeprefix(_TAG)!r}") from None
 
 
-def _storable(node: Any, value: Any) -> Any:
+def _require_storable(node: Any, value: Any) -> Any:
     if (
         value is None
         or isinstance(value, bool)
         or (isinstance(value, int) and value in _STORABLE)
         or (isinstance(value, float) and math.isfinite(value))
-        or (isinstance(value, str) and _text(value))
+        or (isinstance(value, str) and _is_storable_text(value))
     ):
         return value
     if isinstance(value, int):
-        raise _refusal(node, "is a whole number beyond 64 bits")
+        raise _make_error(node, "is an integer of more than 64 bits")
     if isinstance(value, float):
-        raise _refusal(node, f"{node.value[:40]!r} is a number that is not finite")
+        raise _make_error(node, f"{node.value[:40]!r} is a number that is not finite")
     if isinstance(value, str):
-        raise _refusal(node, "holds a NUL, or half of a surrogate pair, which is no character")
-    raise _refusal(node, f"has the tag {node.tag!r}, which metadata does not have")
+        raise _make_error(node, "has a NUL or half of a surrogate pair")
+    raise _make_error(node, f"has the tag {node.tag!r}, which metadata does not support")
 
 
-def _refusal(where: Any, reason: str) -> FrontMatterRefused:
-    """`where`: a node or an event. The first line of the file is the one of dashes."""
-    return FrontMatterRefused(reason, where.start_mark.line + 2)
+def _make_error(node: Any, reason: str) -> FrontMatterRefused:
+    """Return an error for a node or an event. The first line of the file is the line of dashes."""
+    return FrontMatterRefused(reason, node.start_mark.line + 2)
 
 
-def _text(value: str) -> bool:
-    """Whether engines store it exactly: no NUL, no lone surrogates."""
+def _is_storable_text(value: str) -> bool:
+    """Return whether engines store a text exactly: it has no NUL and no lone surrogates."""
     return "\0" not in value and not any("\ud800" <= character <= "\udfff" for character in value)

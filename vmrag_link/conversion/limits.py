@@ -1,8 +1,8 @@
-"""What the conversion of one file may cost, the error of one that cannot be converted, and what we
-and the child process say to each other: frames of a length and that many bytes.
+"""Limits of the conversion of one file, its error, and the frames between vmrag and the child
+process: a length and that many bytes.
 
-The first frame to the child holds its `ConversionLimits`, as JSON. Every child loads this module,
-so it imports little.
+The first frame to the child has its `ConversionLimits` as JSON. Every child loads this module, so
+it imports little.
 """
 
 from __future__ import annotations
@@ -16,32 +16,42 @@ if TYPE_CHECKING:
 
 MIB = 1 << 20
 MAX_BYTES = 64 * MIB
-"""Of a document."""
+"""Maximum size of a document."""
 
 
 class ConversionLimits(NamedTuple):
-    """Limits of the conversion of one file.
-
-    `max_bytes` of the file and `max_text` of its text hold for every format, the others for what
-    the child process converts: `max_expanded` bytes of all that an archive holds, seconds of
-    computing and of waiting, and bytes of address space.
+    """Limits of the conversion of one file. `max_bytes` and `max_text` apply to every format, the
+    others only to the child process.
     """
 
     max_bytes: int = MAX_BYTES
+    """Bytes of the file."""
+
     max_text: int = MAX_BYTES
+    """Bytes of its text."""
+
     max_expanded: int = 256 * MIB
+    """Bytes of all members of an archive."""
+
     max_cpu_seconds: int = 60
+    """CPU time."""
+
     max_seconds: int = 180
+    """Elapsed time."""
+
     max_memory: int = 2048 * MIB
+    """Bytes of address space."""
 
 
 def read_limits(settings: IngestSettings) -> ConversionLimits:
-    """Waiting may take longer than computing: other programs want the processor, too."""
-    usual = ConversionLimits()
+    """Return the limits of settings. Elapsed time may exceed CPU time, because other programs also
+    run.
+    """
+    defaults = ConversionLimits()
     return ConversionLimits(
         max_bytes=settings.max_bytes,
         max_text=settings.text_mb * MIB,
-        max_expanded=max(usual.max_expanded, settings.max_bytes),
+        max_expanded=max(defaults.max_expanded, settings.max_bytes),
         max_cpu_seconds=settings.convert_s,
         max_seconds=3 * settings.convert_s,
         max_memory=settings.convert_mb * MIB,
@@ -49,13 +59,14 @@ def read_limits(settings: IngestSettings) -> ConversionLimits:
 
 
 BINARY_WITHIN = 8000
-"""Git looks for a NUL in so many bytes."""
+"""Number of bytes in which git searches for a NUL."""
 
 
 class ContentUnreadable(Exception):
-    """`reason` completes a sentence that begins with the file's name: `is not UTF-8 (byte 3)`.
+    """A file cannot be converted. `reason` completes a sentence that begins with its name: `is not
+    UTF-8 (byte 3)`.
 
-    `hint` is a command that may help; empty where only another file does.
+    `hint`: a command that may help; empty if only another file helps.
     """
 
     def __init__(self, reason: str, hint: str = "") -> None:
@@ -68,10 +79,11 @@ _LENGTH = struct.Struct(">Q")
 
 
 class Disconnected(Exception):
-    """The other end is gone, or says what cannot be."""
+    """The other process has ended or sent invalid data."""
 
 
 def send_frames(stream: IO[bytes], *frames: bytes) -> None:
+    """Write frames."""
     for frame in frames:
         stream.write(_LENGTH.pack(len(frame)))
         stream.write(frame)
@@ -79,14 +91,16 @@ def send_frames(stream: IO[bytes], *frames: bytes) -> None:
 
 
 def receive_frame(stream: IO[bytes], longest: int) -> bytes:
-    """The next frame. Raises `Disconnected` at the end and for a frame longer than that."""
-    length = _LENGTH.unpack(_exactly(stream, _LENGTH.size))[0]
+    """Return the next frame. Raises `Disconnected` at the end, and for a frame longer than
+    `longest`.
+    """
+    length = _LENGTH.unpack(_read_exactly(stream, _LENGTH.size))[0]
     if length > longest:
         raise Disconnected
-    return _exactly(stream, length)
+    return _read_exactly(stream, length)
 
 
-def _exactly(stream: IO[bytes], length: int) -> bytes:
+def _read_exactly(stream: IO[bytes], length: int) -> bytes:
     data = stream.read(length)
     if len(data) < length:
         raise Disconnected

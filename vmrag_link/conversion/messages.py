@@ -11,25 +11,26 @@ from vmrag_link.models import Record
 
 
 class ConversionTask(Record, frozen=True):
-    """A file to convert; its bytes are the next frame. `reader`: as of a `Format`."""
+    """A file to convert. Its bytes are the next frame."""
 
     file_type: str
     charset: str
     reader: str = ""
+    """See `Format.reader`."""
 
 
 class ConversionAnswer(Record, frozen=True):
-    """What became of a task. `failed` is the reason, with a `hint`; empty: the rest is the result.
-
-    After the `last` one the child ends: it has used too much to go on.
-    """
+    """The result of a task."""
 
     failed: str = ""
+    """Why the conversion failed, to follow the name of the file; empty if it succeeded."""
+
     hint: str = ""
     text: str = ""
     title: str = ""
     metadata: Mapping[str, Any] = {}
     last: bool = False
+    """True if the child ends after this answer, because it has used too much memory."""
 
 
 def encode(message: Record) -> bytes:

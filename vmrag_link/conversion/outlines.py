@@ -1,7 +1,7 @@
 """Find the outline of a text: its headings, blocks of code and beginnings of paragraphs.
 
 The table `_RULES` describes every format. The name of a document determines its format, so every
-machine cuts a text in the same way.
+machine splits a text in the same way.
 """
 
 from __future__ import annotations
@@ -18,28 +18,30 @@ from vmrag_link.models import Record
 _LONGEST_HEADING = 300
 """Maximum number of characters of a heading."""
 
-_LINES_OF_TAG = 5
+_MOST_TAG_LINES = 5
 """Maximum number of lines of a heading in HTML."""
 
 _LINE = re.compile(r"[^\n]*\n|[^\n]+")
 
 
 class Line(Record, frozen=True):
-    """One line of a text, or all lines of a heading with its rules.
-
-    `level`: the level of a heading, 0 for other lines. `fenced`: the line belongs to a block of
-    code. `begins`: the line begins a paragraph without a blank line before it. `cuts`: the line
-    begins a section.
-    """
+    """One line of a text, or all lines of a heading with its rules."""
 
     start: int
     end: int
     level: int = 0
+    """The level of a heading; 0 for other lines."""
+
     title: str = ""
     fenced: bool = False
+    """True if the line belongs to a block of code."""
+
     blank: bool = False
     begins: bool = False
+    """True if the line begins a paragraph without a blank line before it."""
+
     cuts: bool = False
+    """True if the line begins a section."""
 
 
 class Block(NamedTuple):
@@ -51,27 +53,37 @@ class Block(NamedTuple):
 
     begin: str
     end: str
+    """A pattern of the last line, in which `{0}` is the first group of `begin`."""
+
     code: bool = True
+    """True if the block must not be split."""
 
 
 class Rules(NamedTuple):
-    """The headings, blocks and paragraphs of a format.
-
-    `marks`: patterns of headings, with the group `title`, and a number for each. The level is this
-    number, plus the length of the group `mark` and the number in the group `digit`, if the pattern
-    has these groups. `signs`: the first characters of `marks`, `blocks` and `begins`. `rules`:
-    characters of rules (lines below a title). The level is the position of the character, or with
-    `ordered` the order in which the text uses the characters. `above`: lines that may precede a
-    title with a rule, besides blank lines. `begins`: lines that begin a paragraph.
-    """
+    """The headings, blocks and paragraphs of a format."""
 
     marks: tuple[tuple[str, int], ...] = ()
+    """Patterns of headings, with the group `title`, and a number for each. The level is this
+    number, plus the length of the group `mark` and the number in the group `digit`, if the pattern
+    has these groups.
+    """
+
     blocks: tuple[Block, ...] = ()
     signs: str = ""
+    """The first characters of `marks`, `blocks` and `begins`."""
+
     rules: str = ""
+    """Characters of rules (lines below a title). The level is the position of the character."""
+
     ordered: bool = False
+    """True if the level is instead the order in which the text uses the characters."""
+
     above: str = ""
+    """A pattern of lines that may precede a title with a rule, in addition to blank lines."""
+
     begins: str = ""
+    """A pattern of lines that begin a paragraph."""
+
     clean: Callable[[str], str] = str
 
 
@@ -132,7 +144,7 @@ def _clean_help(title: str) -> str:
     return re.sub(r"\s*\*[^*\s]+\*", "", title).removesuffix("~")
 
 
-def _same_line(begin: str, *, code: bool = True) -> Block:
+def _make_block(begin: str, *, code: bool = True) -> Block:
     return Block(begin, r"{0}[ \t]*$", code)
 
 
@@ -168,9 +180,9 @@ _RULES: dict[str, Rules] = {
     "asciidoc": Rules(
         marks=((r"(?P<mark>={1,6}|#{1,6})[ \t]+(?P<title>\S.*)$", 0),),
         blocks=(
-            _same_line(r"(-{4,}|\.{4,}|\+{4,})[ \t]*$"),
-            _same_line(r"(`{3,})"),
-            _same_line(r"(/{4,}|[|,:!]={3,})[ \t]*$", code=False),
+            _make_block(r"(-{4,}|\.{4,}|\+{4,})[ \t]*$"),
+            _make_block(r"(`{3,})"),
+            _make_block(r"(/{4,}|[|,:!]={3,})[ \t]*$", code=False),
         ),
         signs="=#-.+`/|,:!",
         rules="=-~^+",
@@ -256,7 +268,7 @@ _RULES: dict[str, Rules] = {
     "yaml": Rules(),
 }
 
-_OF_SUFFIX = {
+_OUTLINES_BY_SUFFIX = {
     suffix: name
     for name, suffixes in {
         "none": ".csv .tsv .json .jsonl .ndjson .xml .pdf",
@@ -282,25 +294,27 @@ _HELP = re.compile(r"\*\S+\.txt\*|(?:[^\n]*\n){0,3}={40}")
 
 
 def choose_outline(name: str) -> str:
-    """Return the name of the outline rules for a document of this id (default: `markdown`).
+    """Return the name of the outline rules for a document with this id (default: `markdown`).
 
     A template (`guide.md.erb`) has the rules of the file that it generates.
     """
     stem, suffix = posixpath.splitext(name)
     if suffix.lower() in TEMPLATES:
         suffix = posixpath.splitext(stem)[1]
-    return _OF_SUFFIX.get(suffix.lower(), "markdown")
+    return _OUTLINES_BY_SUFFIX.get(suffix.lower(), "markdown")
 
 
 def resolve_outline(text: str, outline: str) -> str:
-    """Return the rules for a text. Plain text is help of Vim or reStructuredText."""
+    """Return the name of the rules for a text. Plain text is a help file of Vim or
+    reStructuredText.
+    """
     return ("vimhelp" if _HELP.match(text) else "rst") if outline == "text" else outline
 
 
 def list_lines(text: str, outline: str) -> Iterator[Line]:
     """Yield the lines of a text, which together are the text.
 
-    `outline`: a name from `outline_of`. The time is linear in the size of the text.
+    `outline`: a name from `choose_outline`. The time is linear in the size of the text.
     """
     outline = resolve_outline(text, outline)
     if outline == "none":
@@ -328,7 +342,7 @@ def _plain_lines(text: str) -> Iterator[Line]:
 
 
 def _yaml_lines(text: str) -> Iterator[Line]:
-    """Yield the lines of YAML. A key and its value are not cut, like a block of code."""
+    """Yield the lines of YAML. A key and its value are not split, like a block of code."""
     from vmrag_link.conversion.yaml_outline import find_headings  # few repositories have YAML as documents
 
     rows = _LINE.findall(text)
@@ -395,7 +409,7 @@ class _Scan:
         self._styles: dict[str, int] = {}
         self._unclosed = 0
         self._free = True
-        """Return True if the next line may be a title: the last line is blank, or outside of a
+        """True if the next line may be a title, because the last line is blank or outside of a
         paragraph.
         """
 
@@ -432,29 +446,30 @@ class _Scan:
             number, at, self._free = number + count, end, blank or level > 0
 
     def _find_block(self, number: int) -> tuple[int, bool]:
-        """Return the number of the line after a block that begins here (else of this line), and if
-        it is code.
+        """Return the number of the line after a block that begins here, and whether it is code.
+
+        If no block begins here, return the number of this line.
         """
         row = self._rows[number]
         if self._fences and (mark := _FENCE.match(row)) and not ("`" in mark[1] and "`" in mark[2]):
-            return self._fence_end(number, mark[1]), True
+            return self._find_fence_end(number, mark[1]), True
         for pattern, block in self._patterns.blocks:
             if (begin := pattern.match(row)) and self._unclosed < _MOST_UNCLOSED:
                 end = re.compile(block.end.format(re.escape(begin[1])), re.IGNORECASE)
                 same_line = end.search(row, begin.end()) if block.end[:1] in "-<" else None
                 if same_line:
                     return number + 1, block.code
-                for place in range(number + 1, len(self._rows)):
-                    if end.search(self._rows[place]):
-                        return place + 1, block.code
+                for end_number in range(number + 1, len(self._rows)):
+                    if end.search(self._rows[end_number]):
+                        return end_number + 1, block.code
                 self._unclosed += 1
         return number, False
 
-    def _fence_end(self, number: int, fence: str) -> int:
-        for place in range(number + 1, len(self._rows)):
-            mark = _FENCE.match(self._rows[place])
+    def _find_fence_end(self, number: int, fence: str) -> int:
+        for end_number in range(number + 1, len(self._rows)):
+            mark = _FENCE.match(self._rows[end_number])
             if mark and mark[1].startswith(fence) and not mark[2].strip():
-                return place + 1
+                return end_number + 1
         return len(self._rows)
 
     def _find_heading(self, number: int, *, marked: bool) -> tuple[int, int, str]:
@@ -465,7 +480,7 @@ class _Scan:
         if len(row) > _LONGEST_HEADING or row.isspace():
             return _PLAIN
         if self._outline == "vimhelp":
-            return self._help_heading(number)
+            return self._find_help_heading(number)
         if marked and (count_level_title := self._find_marked(number)):
             return count_level_title
         return self._find_ruled(number) if self._rules.rules else _PLAIN
@@ -474,7 +489,8 @@ class _Scan:
         row, count = self._rows[number].rstrip("\r\n"), 1
         if "<h" in row and "</h" not in row:
             count = next(
-                (n for n in range(2, _LINES_OF_TAG + 1) if "</h" in "".join(self._rows[number + n - 1 : number + n])), 1
+                (n for n in range(2, _MOST_TAG_LINES + 1) if "</h" in "".join(self._rows[number + n - 1 : number + n])),
+                1,
             )
             row = "".join(self._rows[number : number + count])
         for pattern, base in self._patterns.marks:
@@ -500,12 +516,12 @@ class _Scan:
         """Find a title with a rule below it, or with rules above and below. The result is that of
         `_find_heading`.
         """
-        rule = self._rule_at(number + 1)
+        rule = self._find_rule(number + 1)
         row = self._rows[number]
         title = row.strip()
-        if self._outline in ("rst", "asciidoc") and self._rule_at(number):
+        if self._outline in ("rst", "asciidoc") and self._find_rule(number):
             return self._find_overlined(number) if self._outline == "rst" else _PLAIN
-        if not rule or (not self._free and not self._follows_directive(number)) or self._rule_at(number):
+        if not rule or (not self._free and not self._follows_directive(number)) or self._find_rule(number):
             return _PLAIN
         length = len(self._rows[number + 1].strip())
         match self._outline:
@@ -517,27 +533,27 @@ class _Scan:
                 fits = not _NO_TITLE.match(row)
         if not fits:
             return _PLAIN
-        level = self._level_of_style(rule) if self._rules.ordered else self._rules.rules.index(rule) + 1
+        level = self._find_style_level(rule) if self._rules.ordered else self._rules.rules.index(rule) + 1
         return 2, level, self._clean_title(title, level)
 
     def _find_overlined(self, number: int) -> tuple[int, int, str]:
-        above = self._rule_at(number)
+        above = self._find_rule(number)
         rows = [row.rstrip() for row in self._rows[number : number + 3]]
-        if len(rows) < 3 or rows[0] != rows[2] or not rows[1] or self._rule_at(number + 1):  # noqa: PLR2004
+        if len(rows) < 3 or rows[0] != rows[2] or not rows[1] or self._find_rule(number + 1):  # noqa: PLR2004
             return _PLAIN
         if len(rows[0]) < min(_SHORT_RULE, len(rows[1].strip())) or len(rows[1]) > _LONGEST_HEADING:
             return _PLAIN
-        level = self._level_of_style(2 * above)
+        level = self._find_style_level(2 * above)
         return 3, level, self._clean_title(rows[1], level)
 
     def _follows_directive(self, number: int) -> bool:
         above = self._patterns.above
         return above is not None and above.match(self._rows[number - 1]) is not None
 
-    def _level_of_style(self, style: str) -> int:
+    def _find_style_level(self, style: str) -> int:
         return self._styles.setdefault(style, len(self._styles) + 1)
 
-    def _rule_at(self, number: int) -> str:
+    def _find_rule(self, number: int) -> str:
         """Return the character of which a line consists, if it is one of the rules."""
         row = self._rows[number].rstrip() if number < len(self._rows) else ""
         if not row or row[0] not in self._rules.rules:
@@ -546,15 +562,15 @@ class _Scan:
             return ""
         return row[0]
 
-    def _help_heading(self, number: int) -> tuple[int, int, str]:
+    def _find_help_heading(self, number: int) -> tuple[int, int, str]:
         """Find a title in the help of Vim, where rules precede titles. The result is that of
         `_find_heading`.
         """
         row = self._rows[number]
         if not number and (first := _HELP_FIRST.match(row)):
             return 1, 1, self._clean_title(first[1], 1)
-        if (rule := self._rule_at(number)) and len(row.rstrip()) >= _HELP_RULE:
-            return self._help_title(number, rule)
+        if (rule := self._find_rule(number)) and len(row.rstrip()) >= _HELP_RULE:
+            return self._find_help_title(number, rule)
         if tag := _HELP_TAG.match(row):
             return 1, _HELP_ENTRY, tag[1]
         if row[0].isspace():
@@ -562,14 +578,14 @@ class _Scan:
         if tagged := _HELP_TAGGED.match(row):
             title = self._clean_title(tagged[1], 0)
             is_section = title.isupper() or _HELP_NUMBERED.match(title)
-            return 1, 1 + self._level_of_style("tagged") if is_section else _HELP_ENTRY, title
+            return 1, 1 + self._find_style_level("tagged") if is_section else _HELP_ENTRY, title
         return (1, _HELP_COLUMN, self._clean_title(row.rstrip(), 0)) if row.rstrip().endswith("~") else _PLAIN
 
-    def _help_title(self, number: int, rule: str) -> tuple[int, int, str]:
-        for place in range(number + 1, min(number + 3, len(self._rows))):
-            row = self._rows[place]
+    def _find_help_title(self, number: int, rule: str) -> tuple[int, int, str]:
+        for title_number in range(number + 1, min(number + 3, len(self._rows))):
+            row = self._rows[title_number]
             if row.strip():
-                if len(row) > _LONGEST_HEADING or self._rule_at(place) or row.startswith("vim:"):
+                if len(row) > _LONGEST_HEADING or self._find_rule(title_number) or row.startswith("vim:"):
                     return _PLAIN
-                return place - number + 1, 1 + self._level_of_style(rule), self._clean_title(row.rstrip(), 0)
+                return title_number - number + 1, 1 + self._find_style_level(rule), self._clean_title(row.rstrip(), 0)
         return _PLAIN

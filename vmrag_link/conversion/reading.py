@@ -1,8 +1,8 @@
-"""What the text of a file says as a document, where that text is stored as it is written; and data
-as text: one line a value, with the path of names that leads to it.
+"""Read the title and the metadata of formats whose text is stored unchanged, and write data as
+text.
 
-A document is cut into chunks at its paragraphs and lines. So a record is a paragraph, and each of
-its lines says by itself what its value is.
+Data becomes one line for each value, with the path of names that leads to it. A document is split
+at its paragraphs and lines. So a record is a paragraph, and each of its lines is complete.
 """
 
 from __future__ import annotations
@@ -25,39 +25,42 @@ _ATX_HEADING_ON_TOP = re.compile(r"(?:[ \t]*\r?\n)* {0,3}#{1,6}[ \t]+(\S[^\r\n]*
 _MARKUP = re.compile(r"[\\`*_\[\]<>&#]")
 _MAYBE_HEADING = re.compile(r"(?:\A|(?<=[\r\n])) {0,3}(?:#{1,6}(?=[ \t\r\n]|\Z)|(?:=+|-+)[ \t]*(?=[\r\n]|\Z))")
 TITLE = 80
-"""Characters of a text that are its title if it has no other."""
+"""Maximum number of characters at the beginning of a text that are its title if it has no other."""
 
 TITLE_WITHIN = 1 << 16
-"""Characters of a text in which its title is looked for. Further headings cost more than they tell.
-"""
+"""Number of characters in which the title is searched. Searching more takes too long."""
 
 _MOST_LINES = 1000
-"""Lines that look like a heading and are none, before the search ends: usually comments in a code
+"""Maximum number of lines that look like a heading but are not one. Most are comments in a code
 block.
 """
 
 _LONGEST_HEADING = 1000
-"""Characters of a heading that are read: `![![![…` takes the parser 50 µs each."""
+"""Maximum number of characters of a heading. `![![![…` takes the parser 50 µs for each."""
 
 
 class FileText(Record, frozen=True):
-    """`title` is empty where the text names none; `metadata` is ready for JSON."""
+    """The text of a file."""
 
     title: str
+    """Empty if the text has no title."""
+
     content: str
     metadata: dict[str, Any]
+    """Ready for JSON."""
 
 
 def convert_text(text: str, file_type: str) -> FileText:
-    """`file_type` as in `formats.FORMATS`, one of `_READERS`.
+    """Return the title, the content and the metadata of a text.
 
-    The content is the text without front matter. Raises `ContentUnreadable`.
+    `file_type`: a format in `_READERS`. The content is the text without front matter. Raises
+    `ContentUnreadable`.
     """
     return _READERS[file_type](text)
 
 
-def _markdown(text: str) -> FileText:
-    """A title in the front matter precedes the first heading: with one, headings are sections."""
+def _read_markdown(text: str) -> FileText:
+    """Read Markdown. A title in the front matter takes precedence over the first heading."""
     metadata, content = front_matter.split_front_matter(text)
     return FileText(_stated_title(metadata) or find_markdown_title(content), content, metadata)
 
@@ -67,27 +70,27 @@ def _stated_title(metadata: dict[str, Any]) -> str:
     return " ".join(stated.split()) if isinstance(stated, str) else ""
 
 
-def _text(text: str) -> FileText:
+def _read_text(text: str) -> FileText:
     return FileText("", text, {})
 
 
-def _asciidoc(text: str) -> FileText:
-    """Front matter is what site generators put on top of AsciiDoc, too."""
+def _read_asciidoc(text: str) -> FileText:
+    """Read AsciiDoc. Site generators also write front matter above AsciiDoc."""
     metadata, content = front_matter.split_front_matter(text)
     return FileText(_stated_title(metadata) or find_title(content[:TITLE_WITHIN], "asciidoc"), content, metadata)
 
 
-def _outline_reader(outline: str) -> Callable[[str], FileText]:
+def _make_outline_reader(outline: str) -> Callable[[str], FileText]:
     """Return the reader of a format whose title is the first heading of its outline."""
     return lambda text: FileText(find_title(text[:TITLE_WITHIN], outline), text, {})
 
 
 _READERS: dict[str, Callable[[str], FileText]] = {
-    "markdown": _markdown,
-    "text": _text,
-    "asciidoc": _asciidoc,
-    "mdx": _markdown,
-    **{name: _outline_reader(name) for name in ("rst", "org", "mediawiki", "textile", "man", "yaml")},
+    "markdown": _read_markdown,
+    "text": _read_text,
+    "asciidoc": _read_asciidoc,
+    "mdx": _read_markdown,
+    **{name: _make_outline_reader(name) for name in ("rst", "org", "mediawiki", "textile", "man", "yaml")},
 }
 
 
@@ -97,23 +100,22 @@ def find_text_title(text: str) -> str:
 
 
 def find_markdown_title(text: str) -> str:
-    """The text of the first heading outside of quotes, lists and code blocks; empty without one.
+    """Return the first heading outside of quotes, lists and code blocks; empty if there is none.
 
-    It is looked for in the first `TITLE_WITHIN` characters and the first `_MOST_LINES` lines that
-    look like one. Importing the parser takes 60 ms, so it is left out for a plain `# Title` on top,
-    and where no line looks like a heading.
+    Only the first `TITLE_WITHIN` characters and the first `_MOST_LINES` lines that look like a
+    heading are searched. Importing the parser takes 60 ms. So a plain `# Title` at the top, and a
+    text without lines that look like a heading, are handled without it.
     """
     text = text[:TITLE_WITHIN]
     if (top := _ATX_HEADING_ON_TOP.match(text)) and not _MARKUP.search(top[1]):
         return " ".join(top[1][:_LONGEST_HEADING].split())
     parsed = end = 0
     for line in itertools.islice(_MAYBE_HEADING.finditer(text), _MOST_LINES):
-        # Blocks are decided line by line, so what comes after this line cannot change whether it is
-        # a heading.
+        # Blocks are parsed line by line, so later lines cannot change whether this is a heading.
         end = text.find("\n", line.end()) + 1 or len(text)
-        if end >= 2 * parsed:  # twice as far each time: at most twice the work of one run
+        if end >= 2 * parsed:  # doubling the length takes at most twice the time of one run
             if title := _first_heading(text[:end]):
-                # A bracket that is left may belong to a link that is defined further down.
+                # A remaining bracket may belong to a link that is defined further down.
                 return title if "[" not in title else _first_heading(text)
             parsed = end
     return _first_heading(text[:end]) if end > parsed else ""
@@ -125,7 +127,7 @@ def _first_heading(text: str) -> str:
     parser = MarkdownIt("commonmark")
     environment: dict[str, Any] = {}  # the link definitions of the text, which a heading may use
     blocks = parser.disable("inline").parse(text, environment)
-    parser.enable("inline")  # only for the headings: it is half of the work
+    parser.enable("inline")  # only for headings, because it is half of the work
     for opening, inline in itertools.pairwise(blocks):
         if opening.type == "heading_open" and opening.level == 0:
             spans = parser.parseInline(inline.content[:_LONGEST_HEADING], environment)[0].children or []
@@ -135,20 +137,20 @@ def _first_heading(text: str) -> str:
 
 
 def _plain_text(span: Token) -> str:
-    """What a reader sees of a piece of a heading; an image's content is its description."""
+    """Return the visible text of a part of a heading. The text of an image is its description."""
     if span.type in ("softbreak", "hardbreak"):
         return " "
     return "" if span.type == "html_inline" else span.content
 
 
 MAX_LEVELS = 200
-"""Containers within each other. Formats that people write have a dozen."""
+"""Maximum depth of nested containers. Formats that people write have a dozen."""
 
 
 class Outline:
-    """Text that grows by lines and paragraphs.
+    """A text that is composed of lines and paragraphs.
 
-    Raises `ContentUnreadable` where it would have more than `limit` bytes.
+    The methods raise `ContentUnreadable` if it would have more than `limit` bytes.
     """
 
     def __init__(self, limit: int) -> None:
@@ -164,11 +166,11 @@ class Outline:
         self._separator = "\n"
 
     def add_value(self, path: str, text: str) -> None:
-        """A value with its name, if it has one; its own lines stay as they are."""
+        """Add a value with its name, if it has one. Line breaks in the value stay."""
         self.add_line(f"{path}: {text}" if path else text)
 
     def begin_paragraph(self) -> None:
-        """What follows is a paragraph of its own."""
+        """Begin a new paragraph with the next line."""
         if self._pieces:
             self._separator = "\n\n"
 
@@ -187,5 +189,5 @@ def too_deep() -> ContentUnreadable:
 
 
 def make_path_part(name: str) -> str:
-    """A name as part of a path."""
+    """Return a name as part of a path."""
     return " ".join(name.split()) or '""'

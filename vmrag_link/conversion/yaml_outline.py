@@ -20,11 +20,12 @@ _LONGEST_LINE = 1_000
 
 
 def find_headings(rows: Sequence[str]) -> dict[int, tuple[int, str, bool]]:
-    """Return the level and title of each line that begins a section, and whether the section has
-    text of its own, by line number.
+    """Return the level and the title of each line that begins a section, by line number.
+
+    The third value is True if the section has text.
     """
     keys = _find_keys(rows)
-    described = any(indent == 0 and key in _DESCRIPTIONS for _, indent, key, _ in keys)
+    is_description = any(indent == 0 and key in _DESCRIPTIONS for _, indent, key, _ in keys)
     headings: dict[int, tuple[int, str, bool]] = {}
     above: list[tuple[int, str]] = []  # indent and key
     for place, (number, indent, key, inline) in enumerate(keys):
@@ -33,7 +34,7 @@ def find_headings(rows: Sequence[str]) -> dict[int, tuple[int, str, bool]]:
         names = [name for _, name in above]
         has_lines = not inline or (place + 1 < len(keys) and keys[place + 1][1] > indent)
         above.append((indent, key))
-        if not names or (described and _is_described(names, key)):
+        if not names or (is_description and _is_described(names, key)):
             headings[number] = (len(names) + 1, key, has_lines)
     return headings
 

@@ -1,1 +1,1 @@
-"""The process that converts what strangers made."""
+"""The child process that converts untrusted files."""

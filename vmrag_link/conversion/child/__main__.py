@@ -1,7 +1,7 @@
-"""`python -m vmrag_link.conversion.child`: convert files, as `serving` says.
+"""`python -m vmrag_link.conversion.child`: convert files (see `serving`).
 
-Each reader is imported when it is needed, because some take a second; an archive is looked at
-before a library opens it.
+Each converter is imported when it is needed, because some take a second. The size of an archive is
+checked before a library opens it.
 """
 
 from __future__ import annotations
@@ -32,28 +32,28 @@ _ARCHIVES = {
     "xlsx": ("[Content_Types].xml", "Excel workbook"),
     "epub": ("META-INF/container.xml", "EPUB book"),
 }
-"""A member of each archive of the kind, and what the kind is called."""
+"""A member of each archive of the kind, and the name of the kind."""
 
 _LONGEST_TITLE = 1000
-"""Characters. A notebook may state one of megabytes."""
+"""Maximum number of characters of a title. A notebook may have one of megabytes."""
 
-_PICTURES_PERHAPS = frozenset(("pdf", *_ARCHIVES))
+_MAY_BE_PICTURES = frozenset(("pdf", *_ARCHIVES))
 
 
 def read_task(task: ConversionTask, data: bytes, limits: ConversionLimits) -> FileText:
-    """Raises `ContentUnreadable`, and whatever a library raises."""
+    """Return the text of a file. Raises `ContentUnreadable`, and any error of a library."""
     if task.file_type in _ARCHIVES:
         _check_archive(data, *_ARCHIVES[task.file_type], limits)
-    found = _read(task, data, limits)
-    content = _storable(found.content)
+    text = _convert_by_format(task, data, limits)
+    content = _replace_unstorable(text.content)
     if len(content.encode()) > limits.max_text:
         raise too_much_text(limits.max_text)
-    if task.file_type in _PICTURES_PERHAPS and not content.strip():
-        raise ContentUnreadable("holds no text (perhaps pictures of it)")
-    return FileText(_storable(found.title)[:_LONGEST_TITLE], content, found.metadata)
+    if task.file_type in _MAY_BE_PICTURES and not content.strip():
+        raise ContentUnreadable("has no text (perhaps pictures of text)")
+    return FileText(_replace_unstorable(text.title)[:_LONGEST_TITLE], content, text.metadata)
 
 
-def _read(task: ConversionTask, data: bytes, limits: ConversionLimits) -> FileText:
+def _convert_by_format(task: ConversionTask, data: bytes, limits: ConversionLimits) -> FileText:
     if task.reader:
         module, _, name = task.reader.partition(":")
         return reading.convert_text(getattr(importlib.import_module(module), name)(data), "markdown")
@@ -69,11 +69,11 @@ def _read(task: ConversionTask, data: bytes, limits: ConversionLimits) -> FileTe
         case "notebook":
             from vmrag_link.conversion.child.json_text import convert_notebook as native
         case _:
-            return _read_by_extra(task.file_type, data, limits)
+            return _convert_by_extra(task.file_type, data, limits)
     return native(data, task.charset, limits.max_text)
 
 
-def _read_by_extra(file_type: str, data: bytes, limits: ConversionLimits) -> FileText:
+def _convert_by_extra(file_type: str, data: bytes, limits: ConversionLimits) -> FileText:
     match file_type:
         case "pdf":
             from vmrag_link.conversion.child.tables import convert_pdf
@@ -89,8 +89,10 @@ def _read_by_extra(file_type: str, data: bytes, limits: ConversionLimits) -> Fil
             return convert_office(data, file_type)
 
 
-def _storable(text: str) -> str:
-    """Without what no engine stores: NUL, and halves of surrogate pairs."""
+def _replace_unstorable(text: str) -> str:
+    """Return the text with a replacement for characters that no engine stores: NUL and lone
+    surrogates.
+    """
     text = text.replace("\0", "\ufffd")
     return text if text.isascii() else text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
@@ -99,41 +101,43 @@ _MOST_MEMBERS = 10_000
 _OLE = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"
 
 
-def _check_archive(data: bytes, member: str, what: str, limits: ConversionLimits) -> None:
-    """Raises `ContentUnreadable` for what is no archive with such a member, or one that is a bomb.
+def _check_archive(data: bytes, member: str, kind: str, limits: ConversionLimits) -> None:
+    """Raise `ContentUnreadable` for a file that is not an archive with this member, or that is a
+    zip bomb.
 
-    A member gives no more than the size that the directory of the archive states, so these are
-    summed up; nothing is unpacked.
+    A member never has more bytes than the directory of the archive states. So the sizes are added
+    up, and nothing is unpacked.
     """
     if data.startswith(_OLE):
-        raise ContentUnreadable(f"is no {what} that can be read (it has a password, or is of an older format)")
+        raise ContentUnreadable(f"is not a readable {kind} (it has a password or an older format)")
     try:
         with zipfile.ZipFile(io.BytesIO(data)) as archive:
             members = archive.infolist()
     except (zipfile.BadZipFile, ValueError, EOFError, NotImplementedError) as error:
-        raise ContentUnreadable(f"is no {what} ({error})") from None
+        raise ContentUnreadable(f"is not a {kind} ({error})") from None
     if len(members) > _MOST_MEMBERS:
-        raise ContentUnreadable(
-            f"is an archive of {len(members):,} files, more than the {_MOST_MEMBERS:,} that are opened"
-        )
-    expanded = sum(each.file_size for each in members)
+        raise ContentUnreadable(f"is an archive of {len(members):,} files, but the maximum is {_MOST_MEMBERS:,}")
+    expanded = sum(info.file_size for info in members)
     if expanded > limits.max_expanded:
         raise ContentUnreadable(
-            f"unpacks to {expanded >> 20:,} MiB, more than the {limits.max_expanded >> 20} MiB that are taken"
+            f"unpacks to {expanded >> 20:,} MiB, but the maximum is {limits.max_expanded >> 20} MiB"
         )
-    if member not in {each.filename for each in members}:
-        raise ContentUnreadable(f"is no {what} (it has no {member})")
+    if member not in {info.filename for info in members}:
+        raise ContentUnreadable(f"is not a {kind} (it has no {member})")
 
 
-def _receive(stdin: IO[bytes], limits: ConversionLimits) -> tuple[ConversionTask, bytes]:
+def _receive_task(stdin: IO[bytes], limits: ConversionLimits) -> tuple[ConversionTask, bytes]:
     task = msgspec.msgpack.decode(receive_frame(stdin, LONGEST_TASK), type=ConversionTask)
     return task, receive_frame(stdin, limits.max_bytes)
 
 
-def _answer(given: tuple[ConversionTask, bytes], limits: ConversionLimits) -> ConversionAnswer:
-    """Every failure is that of this one file: converters raise whatever they like."""
+def _convert_task(task: tuple[ConversionTask, bytes], limits: ConversionLimits) -> ConversionAnswer:
+    """Convert a file, and return the text or the failure.
+
+    Every exception is a failure of this one file, because converters raise any errors.
+    """
     try:
-        found = read_task(*given, limits)
+        text = read_task(*task, limits)
     except ContentUnreadable as error:
         return ConversionAnswer(failed=error.reason, hint=error.hint, last=is_memory_exhausted(limits))
     except MemoryError:
@@ -142,31 +146,33 @@ def _answer(given: tuple[ConversionTask, bytes], limits: ConversionLimits) -> Co
         return ConversionAnswer(failed=f"needs more than {mib:,} MiB of memory to be converted", hint=hint, last=True)
     except RecursionError:
         return ConversionAnswer(failed="nests too deeply to be converted", last=is_memory_exhausted(limits))
-    except ImportError as error:  # it is installed, or the parent had not asked
+    except ImportError as error:  # it is installed, because the parent has checked that
         hint = "pip install --force-reinstall 'vmrag-link[convert]'; if memory is short: git config vmrag.ingest.convert-mb NUMBER"
-        failed = f"cannot be converted, its converter does not start ({_error_line(error)})"
+        failed = f"cannot be converted, because its converter does not start ({_format_error(error)})"
         return ConversionAnswer(failed=failed, hint=hint, last=True)
     except Exception as error:  # noqa: BLE001  the outermost boundary of this process
-        return ConversionAnswer(failed=f"cannot be converted ({_error_line(error)})", last=is_memory_exhausted(limits))
+        return ConversionAnswer(
+            failed=f"cannot be converted ({_format_error(error)})", last=is_memory_exhausted(limits)
+        )
     return ConversionAnswer(
-        text=found.content, title=found.title, metadata=found.metadata, last=is_memory_exhausted(limits)
+        text=text.content, title=text.title, metadata=text.metadata, last=is_memory_exhausted(limits)
     )
 
 
-def _error_line(error: Exception) -> str:
-    """What a library raised, in one line."""
+def _format_error(error: Exception) -> str:
+    """Return the error of a library in one line."""
     first = next(iter(str(error).strip().splitlines()), "")
     return f"{type(error).__name__}: {first}"[:300]
 
 
-def _reply(given: tuple[ConversionTask, bytes], limits: ConversionLimits) -> tuple[bytes, bool]:
-    answer = _answer(given, limits)
+def _answer_task(task: tuple[ConversionTask, bytes], limits: ConversionLimits) -> tuple[bytes, bool]:
+    answer = _convert_task(task, limits)
     return encode(answer), answer.last
 
 
 if __name__ == "__main__":
-    mimetypes.init([])  # libraries use it, and it would read the lists of this machine
+    mimetypes.init([])  # libraries use it, and otherwise it would read lists of this machine
     try:
-        serve_tasks(_receive, _reply)
+        serve_tasks(_receive_task, _answer_task)
     except Disconnected:
         sys.exit(0)

@@ -1,4 +1,4 @@
-"""JSON, JSON Lines and Jupyter notebooks as text."""
+"""Convert JSON, JSON Lines and Jupyter notebooks to text."""
 
 from __future__ import annotations
 
@@ -13,43 +13,45 @@ from vmrag_link.conversion.reading import MAX_LEVELS, FileText, Outline, convert
 
 
 class _Pairs(list[tuple[str, Any]]):
-    """An object with all its pairs in their order; a name may come twice."""
+    """An object as its pairs in their order. A name may occur twice."""
 
 
 def convert_json(data: bytes, charset: str, limit: int) -> FileText:
-    """One line a value, `names.that.lead.there: value`; an object in a list is a paragraph.
+    """Return one line for each value: `names.leading.to.it: value`. An object in a list is a
+    paragraph.
 
-    A list of values without names is one line. The title is what the outermost object calls so.
-    Raises `ContentUnreadable`.
+    A list of values without names is one line. The title is the value `title` of the outermost
+    object. Raises `ContentUnreadable`.
     """
     outline = Outline(limit)
-    values = _values(decode_text(data, charset))
-    title = _title(values[0]) if len(values) == 1 else ""
+    values = _parse_values(decode_text(data, charset))
+    title = _find_title(values[0]) if len(values) == 1 else ""
     for value in values:
         outline.begin_paragraph()
-        _add(outline, "", value, 0)
+        _add_value(outline, "", value, 0)
     return FileText(title, outline.text(), {})
 
 
 def parse_json(text: str) -> Any:
-    """Objects are `_Pairs`. Numbers are texts: 1.10 and 12345678901234567890 stay what they are.
+    """Parse JSON. Objects become `_Pairs`. Numbers become texts, so 1.10 and 12345678901234567890
+    stay exact.
 
     Raises `ContentUnreadable`.
     """
     try:
-        return _decoder().decode(text)
+        return _make_decoder().decode(text)
     except RecursionError:
         raise too_deep() from None
     except ValueError as error:
-        raise ContentUnreadable(f"is no JSON ({error})") from None
+        raise ContentUnreadable(f"is not JSON ({error})") from None
 
 
-def _decoder() -> json.JSONDecoder:
+def _make_decoder() -> json.JSONDecoder:
     return json.JSONDecoder(object_pairs_hook=_Pairs, parse_int=str, parse_float=str, parse_constant=str)
 
 
-def _values(text: str) -> list[Any]:
-    """The one value of JSON, or those of the lines of JSON Lines."""
+def _parse_values(text: str) -> list[Any]:
+    """Return the value of JSON, or the values of the lines of JSON Lines."""
     try:
         return [parse_json(text)]
     except ContentUnreadable:
@@ -73,36 +75,36 @@ def _is_value(line: str) -> bool:
     return True
 
 
-def _title(value: Any) -> str:
+def _find_title(value: Any) -> str:
     if isinstance(value, _Pairs):
-        for name, each in value:
-            if name == "title" and isinstance(each, str):
-                return " ".join(each.split())
+        for name, item in value:
+            if name == "title" and isinstance(item, str):
+                return " ".join(item.split())
     return ""
 
 
-def _add(outline: Outline, path: str, value: Any, level: int) -> None:
+def _add_value(outline: Outline, path: str, value: Any, level: int) -> None:
     if level > MAX_LEVELS:
         raise too_deep()
     if isinstance(value, _Pairs) and value:
         _add_object(outline, path, value, level)
     elif isinstance(value, list) and value:
-        if any(isinstance(each, list) for each in value):
+        if any(isinstance(item, list) for item in value):
             _add_list(outline, path, value, level)
         else:
-            outline.add_value(path, ", ".join(map(_scalar, value)))
+            outline.add_value(path, ", ".join(map(_format_scalar, value)))
     else:
-        outline.add_value(path, _scalar(value))
+        outline.add_value(path, _format_scalar(value))
 
 
 def _add_object(outline: Outline, path: str, value: _Pairs, level: int) -> None:
-    """The parts of the outermost object are paragraphs."""
-    for name, each in value:
-        apart = level == 0 and isinstance(each, list) and bool(each)
-        if apart:
+    """Add the items of an object. Lists in the outermost object are paragraphs."""
+    for name, item in value:
+        is_paragraph = level == 0 and isinstance(item, list) and bool(item)
+        if is_paragraph:
             outline.begin_paragraph()
-        _add(outline, f"{path}.{make_path_part(name)}" if path else make_path_part(name), each, level + 1)
-        if apart:
+        _add_value(outline, f"{path}.{make_path_part(name)}" if path else make_path_part(name), item, level + 1)
+        if is_paragraph:
             outline.begin_paragraph()
 
 
@@ -110,12 +112,12 @@ def _add_list(outline: Outline, path: str, values: list[Any], level: int) -> Non
     for value in values:
         if isinstance(value, _Pairs):
             outline.begin_paragraph()
-        _add(outline, path, value, level + 1)
+        _add_value(outline, path, value, level + 1)
         if isinstance(value, _Pairs):
             outline.begin_paragraph()
 
 
-def _scalar(value: Any) -> str:
+def _format_scalar(value: Any) -> str:
     match value:
         case None:
             return "null"
@@ -133,96 +135,100 @@ _DATA_URI = re.compile(r"data:[\w.+-]{1,50}/[\w.+-]{1,100}(?:;[\w=.-]{1,50}){0,5
 _TERMINAL_CODES = re.compile(r"\x1b\[[0-9;]{0,20}[A-Za-z]")
 _LEVELS = 6
 _OUTPUT_FORMS = ("text/markdown", "text/plain")
-"""Of one output in several forms, the first that is there. Pictures and widgets have no other."""
+"""Media types of outputs, the preferred one first. Pictures and widgets have no other."""
 
 
 def convert_notebook(data: bytes, charset: str, limit: int) -> FileText:
-    """Code and outputs stand in fences; pictures are left out.
+    """Return a notebook as Markdown. Code and outputs are in fences, and pictures are left out.
 
-    A raw first cell may hold front matter. Raises `ContentUnreadable`.
+    A raw first cell may contain front matter. Raises `ContentUnreadable`.
     """
     import msgspec
 
     try:
         notebook = msgspec.json.decode(decode_text(data, charset))
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise ContentUnreadable(f"is no notebook ({error})") from None
-    cells = list(_cells(notebook))
-    metadata = _mapping(_mapping(notebook).get("metadata"))
+        raise ContentUnreadable(f"is not a notebook ({error})") from None
+    cells = list(_list_cells(notebook))
+    metadata = _as_mapping(_as_mapping(notebook).get("metadata"))
     outline = Outline(limit)
     for cell in cells:
-        for block in _blocks(cell, _language(metadata)):
+        for block in _list_blocks(cell, _find_language(metadata)):
             outline.begin_paragraph()
             outline.add_line(block)
-    found = convert_text(outline.text(), "markdown")
+    document = convert_text(outline.text(), "markdown")
     title = metadata.get("title")
-    return FileText(" ".join(title.split()) if isinstance(title, str) else found.title, found.content, found.metadata)
+    return FileText(
+        " ".join(title.split()) if isinstance(title, str) else document.title, document.content, document.metadata
+    )
 
 
-def _cells(notebook: Any) -> Iterator[dict[str, Any]]:
-    """Those of format 4, or of the worksheets of format 3."""
-    sheets = [notebook, *_list(_mapping(notebook).get("worksheets"))]
-    if not any("cells" in _mapping(sheet) for sheet in sheets):
-        raise ContentUnreadable("is no notebook (it has no cells)")
+def _list_cells(notebook: Any) -> Iterator[dict[str, Any]]:
+    """Yield the cells of format 4, or of the worksheets of format 3."""
+    sheets = [notebook, *_as_list(_as_mapping(notebook).get("worksheets"))]
+    if not any("cells" in _as_mapping(sheet) for sheet in sheets):
+        raise ContentUnreadable("is not a notebook (it has no cells)")
     for sheet in sheets:
-        yield from map(_mapping, _list(_mapping(sheet).get("cells")))
+        yield from map(_as_mapping, _as_list(_as_mapping(sheet).get("cells")))
 
 
-def _language(metadata: dict[str, Any]) -> str:
-    for place, name in (("language_info", "name"), ("kernelspec", "language")):
-        if re.fullmatch(r"[\w+#-]{1,40}", language := _joined(_mapping(metadata.get(place)).get(name))):
+def _find_language(metadata: dict[str, Any]) -> str:
+    for section, name in (("language_info", "name"), ("kernelspec", "language")):
+        if re.fullmatch(r"[\w+#-]{1,40}", language := _join_lines(_as_mapping(metadata.get(section)).get(name))):
             return language
     return ""
 
 
-def _blocks(cell: dict[str, Any], language: str) -> Iterator[str]:
-    source = _joined(cell.get("source", cell.get("input"))).strip("\n")
+def _list_blocks(cell: dict[str, Any], language: str) -> Iterator[str]:
+    source = _join_lines(cell.get("source", cell.get("input"))).strip("\n")
     match cell.get("cell_type"):
         case "code":
             if source:
-                yield _fenced(source, language)
-            yield from filter(None, map(_output, map(_mapping, _list(cell.get("outputs")))))
+                yield _fence_text(source, language)
+            yield from filter(None, map(_format_output, map(_as_mapping, _as_list(cell.get("outputs")))))
         case "heading":
             level = cell.get("level")
             yield f"{'#' * (level if isinstance(level, int) and 1 <= level <= _LEVELS else 1)} {source}"
         case _:
-            if text := _without_pictures(source):
+            if text := _remove_pictures(source):
                 yield text
 
 
-def _output(output: dict[str, Any]) -> str:
-    """What a cell printed, in a fence unless it is Markdown; empty for a picture."""
+def _format_output(output: dict[str, Any]) -> str:
+    """Return the output of a cell, in a fence unless it is Markdown; empty for a picture."""
     if output.get("output_type") in ("error", "pyerr"):
-        trace = "\n".join(_joined(line) for line in _list(output.get("traceback")))
-        return _fenced(trace or f"{_joined(output.get('ename'))}: {_joined(output.get('evalue'))}")
-    forms = _mapping(output.get("data")) or {"text/plain": output.get("text")}
+        trace = "\n".join(_join_lines(line) for line in _as_list(output.get("traceback")))
+        return _fence_text(trace or f"{_join_lines(output.get('ename'))}: {_join_lines(output.get('evalue'))}")
+    forms = _as_mapping(output.get("data")) or {"text/plain": output.get("text")}
     for media_type in _OUTPUT_FORMS:
-        if text := _joined(forms.get(media_type)):
-            return _without_pictures(text).strip("\n") if media_type == "text/markdown" else _fenced(text)
+        if text := _join_lines(forms.get(media_type)):
+            return _remove_pictures(text).strip("\n") if media_type == "text/markdown" else _fence_text(text)
     return ""
 
 
-def _fenced(text: str, language: str = "") -> str:
-    """A fence longer than all within. Codes for terminals are no text, nor are pictures."""
-    text = _without_pictures(_TERMINAL_CODES.sub("", text)).strip("\n")
+def _fence_text(text: str, language: str = "") -> str:
+    """Return a text in a fence that is longer than all fences in it, without terminal codes and
+    pictures.
+    """
+    text = _remove_pictures(_TERMINAL_CODES.sub("", text)).strip("\n")
     longest = max(map(len, re.findall("`{3,}", text)), default=2)
     fence = "`" * (longest + 1)
     return f"{fence}{language}\n{text}\n{fence}" if text else ""
 
 
-def _without_pictures(text: str) -> str:
+def _remove_pictures(text: str) -> str:
     return _DATA_URI.sub("", text) if "base64," in text else text
 
 
-def _mapping(value: Any) -> dict[str, Any]:
+def _as_mapping(value: Any) -> dict[str, Any]:
     return value if isinstance(value, dict) else {}
 
 
-def _list(value: Any) -> list[Any]:
+def _as_list(value: Any) -> list[Any]:
     return value if isinstance(value, list) else []
 
 
-def _joined(value: Any) -> str:
-    """A text, which notebooks may write as a list of its lines."""
+def _join_lines(value: Any) -> str:
+    """Return a text that notebooks may write as a list of lines."""
     lines: Iterable[Any] = value if isinstance(value, list) else [value]
     return "".join(line for line in lines if isinstance(line, str))

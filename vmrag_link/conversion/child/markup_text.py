@@ -1,4 +1,4 @@
-"""Markup as text: what a reader of a page sees, block by block, and the values of XML."""
+"""Convert markup to text: the visible text of a page, block by block, and the values of XML."""
 
 from __future__ import annotations
 
@@ -26,50 +26,52 @@ _STRENGTHS = ("", " ", "\t", "\n", "\n\n")
 _SPACES = re.compile(r"[ \t\r\n\f]+")
 
 
-def convert_html(data: bytes, charset: str, limit: int) -> FileText:  # noqa: ARG001  no text grows
-    """The title is `<title>`, else the first `<h1>`, else empty.
+def convert_html(data: bytes, charset: str, limit: int) -> FileText:  # noqa: ARG001  a text is never longer than its page
+    """Return the text of a page. The title is `<title>`, or else the first `<h1>`, or else empty.
 
-    Paragraphs are separated by an empty line, cells by a tab. Headings begin with `#`, and code is
-    in fences, as in Markdown. Raises `ContentUnreadable`, and
-    `MemoryError`: the standard has formatting elements opened again in each paragraph, so 62 kB of
-    `<p><b a1></p><p><b a2></p>…` take 2.6 GB.
+    Paragraphs are separated by an empty line, and cells by a tab. Headings begin with `#`, and code
+    is in fences, like in Markdown. Raises `ContentUnreadable` and `MemoryError`: the standard
+    repeats formatting elements in each paragraph, so 62 kB of `<p><b a1></p><p><b a2></p>…` take
+    2.6 GB.
     """
     source = decode_text(data, charset, is_html=True)
     try:
         tree = LexborHTMLParser(source)
-    except SelectolaxError as error:  # it takes any text, as far as memory reaches
+    except SelectolaxError as error:  # it only fails without memory
         raise MemoryError from error
     titles = (tree.css_first("head > title"), tree.css_first("h1"))
-    title = next((words for node in titles if node and (words := _one_line(node.text()))), "")
-    return FileText(title, _text(tree.body) if tree.body else "", {})
+    title = next((words for node in titles if node and (words := _join_words(node.text()))), "")
+    return FileText(title, _read_page(tree.body) if tree.body else "", {})
 
 
-def _one_line(text: str) -> str:
+def _join_words(text: str) -> str:
     return _SPACES.sub(" ", text).strip()
 
 
-def _text(body: LexborNode) -> str:
-    """A walk without recursion: pages may nest deeper than Python's stack."""
-    page = _Lines()
+def _read_page(body: LexborNode) -> str:
+    """Return the text of a page. This uses no recursion, because pages may nest deeper than
+    Python's stack.
+    """
+    page = _PageText()
     node: LexborNode | None = body
-    depth_of_pre = 0
+    pre_depth = 0
     while node is not None:
         tag = node.tag or ""
         if tag == "-text":
-            page.add(node.text_content or "", preformatted=depth_of_pre > 0)
+            page.add(node.text_content or "", preformatted=pre_depth > 0)
         page.boundary(tag)
         if tag in _HEADINGS:
             page.begin(f"{'#' * int(tag[1])} ")
-        elif tag == "pre" and not depth_of_pre:
-            page.begin(f"{_fence_of(node)}\n")
-        depth_of_pre += tag == "pre"
+        elif tag == "pre" and not pre_depth:
+            page.begin(f"{_make_fence(node)}\n")
+        pre_depth += tag == "pre"
         below = None if tag in _IGNORED else node.child
         if below is not None:
             node = below
             continue
         while node is not None:
-            depth_of_pre -= node.tag == "pre"
-            if node.tag == "pre" and not depth_of_pre:
+            pre_depth -= node.tag == "pre"
+            if node.tag == "pre" and not pre_depth:
                 page.end_fence()
             page.boundary(node.tag or "")
             if node.mem_id == body.mem_id:
@@ -82,13 +84,15 @@ def _text(body: LexborNode) -> str:
     return page.text()
 
 
-def _fence_of(pre: LexborNode) -> str:
+def _make_fence(pre: LexborNode) -> str:
     """Return a fence that is longer than every run of backticks in a block of code."""
     return "`" * (max(map(len, re.findall("`{3,}", pre.text())), default=2) + 1)
 
 
-class _Lines:
-    """A text that grows piece by piece. Breaks and marks are written when the next text arrives."""
+class _PageText:
+    """A text that is composed of pieces. Breaks and marks are written when the next text
+    follows.
+    """
 
     def __init__(self) -> None:
         self._pieces: list[str] = []
@@ -105,34 +109,36 @@ class _Lines:
         self._fence = self._signs = ""
 
     def boundary(self, tag: str) -> None:
-        """A block begins or ends here: the strongest of several breaks in a row counts."""
+        """Mark the beginning or end of a block. If several breaks follow each other, the strongest
+        is used.
+        """
         if tag in _PARAGRAPHS and self._signs.startswith("#"):
             self._signs = ""
-        wanted = "\n\n" if tag in _PARAGRAPHS else "\n" if tag in _LINES else "\t" if tag in _CELLS else ""
-        self._want(wanted)
+        new_break = "\n\n" if tag in _PARAGRAPHS else "\n" if tag in _LINES else "\t" if tag in _CELLS else ""
+        self._request_break(new_break)
 
     def add(self, text: str, *, preformatted: bool) -> None:
         words = text if preformatted else _SPACES.sub(" ", text)
-        shown = words if preformatted else words.strip(" ")
-        if words[:1] == " " != shown[:1]:
-            self._want(" ")
-        if shown:
+        visible = words if preformatted else words.strip(" ")
+        if words[:1] == " " != visible[:1]:
+            self._request_break(" ")
+        if visible:
             self._fence = self._signs.strip() if self._signs[:1] == "`" else self._fence
-            self._pieces += (self._break, self._signs, shown)
+            self._pieces += (self._break, self._signs, visible)
             self._break = self._signs = ""
-            if words[-1:] == " " != shown[-1:]:
-                self._want(" ")
+            if words[-1:] == " " != visible[-1:]:
+                self._request_break(" ")
 
-    def _want(self, wanted: str) -> None:
-        if self._pieces:  # no page begins with a break
-            self._break = max(self._break, wanted, key=_STRENGTHS.index)
+    def _request_break(self, new_break: str) -> None:
+        if self._pieces:  # a page does not begin with a break
+            self._break = max(self._break, new_break, key=_STRENGTHS.index)
 
     def text(self) -> str:
         return "".join(self._pieces).strip("\n")
 
 
 class _Element:
-    """An element; its parts are texts and elements, in their order."""
+    """An element. Its parts are texts and elements, in their order."""
 
     __slots__ = ("attributes", "name", "parts")
 
@@ -146,7 +152,7 @@ class _Element:
 
     @property
     def is_text(self) -> bool:
-        """Whether it holds text of its own, so that what is in it is a part of that text."""
+        """True if it contains text directly, so that the elements in it are parts of that text."""
         return any(isinstance(part, str) and not part.isspace() for part in self.parts)
 
     def texts(self) -> Iterator[str]:
@@ -161,20 +167,21 @@ class _Element:
 
 
 def convert_xml(data: bytes, charset: str, limit: int) -> FileText:
-    """One line an element that holds text or nothing, `names.that.lead.there: text`, and one an
-    attribute, `element@attribute: value`. Elements within text are a part of it.
+    """Return a line for each element with text or without content, `names.leading.to.it: text`, and
+    for each attribute, `element@attribute: value`. Elements within text are part of the text.
 
-    An element of the same name as the one before it begins a paragraph. The title is the first
-    `title` in the root or in an element of it. Entities that the file declares are refused: a few
-    lines of them make gigabytes. Nothing outside of the file is read. Raises `ContentUnreadable`.
+    An element with the same name as the previous one begins a paragraph. The title is the first
+    `title` in the root or in one of its elements. Entities that the file declares are rejected,
+    because a few lines of them can produce gigabytes. Nothing outside of the file is read. Raises
+    `ContentUnreadable`.
     """
-    root = _parse(data, charset)
+    root = _parse_xml(data, charset)
     outline = Outline(limit)
-    _add(outline, root.name, root)
-    return FileText(_title(root), outline.text(), {})
+    _add_element(outline, root.name, root)
+    return FileText(_find_title(root), outline.text(), {})
 
 
-def _parse(data: bytes, charset: str) -> _Element:
+def _parse_xml(data: bytes, charset: str) -> _Element:
     parser = expat.ParserCreate(charset or None)
     parser.buffer_text = True
     parser.ordered_attributes = True
@@ -187,32 +194,32 @@ def _parse(data: bytes, charset: str) -> _Element:
         open_elements[-1].parts.append(element)
         open_elements.append(element)
 
-    def text(found: str) -> None:
-        open_elements[-1].parts.append(found)
+    def add_text(text: str) -> None:
+        open_elements[-1].parts.append(text)
 
-    def entity(*_: Any) -> None:
-        raise ContentUnreadable("declares entities, which are not read")
+    def reject_entity(*_: Any) -> None:
+        raise ContentUnreadable("declares entities, which are not supported")
 
     parser.StartElementHandler = start
     parser.EndElementHandler = lambda _: open_elements.pop()
-    parser.CharacterDataHandler = text
-    parser.SkippedEntityHandler = lambda name, _: text(f"&{name};")
-    parser.EntityDeclHandler = entity
+    parser.CharacterDataHandler = add_text
+    parser.SkippedEntityHandler = lambda name, _: add_text(f"&{name};")
+    parser.EntityDeclHandler = reject_entity
     try:
         parser.Parse(data, True)
     except (expat.ExpatError, LookupError, ValueError) as error:
-        raise ContentUnreadable(f"is no XML that can be read ({error})") from None
+        raise ContentUnreadable(f"is not valid XML ({error})") from None
     return open_elements[0].elements[0]
 
 
-def _title(root: _Element) -> str:
+def _find_title(root: _Element) -> str:
     for element in (*root.elements, *(inner for outer in root.elements for inner in outer.elements)):
         if element.name == "title" and (words := " ".join(element.whole_text().split())):
             return words
     return ""
 
 
-def _add(outline: Outline, path: str, element: _Element) -> None:
+def _add_element(outline: Outline, path: str, element: _Element) -> None:
     for name, value in zip(element.attributes[::2], element.attributes[1::2], strict=True):
         outline.add_value(f"{path}@{name}", value)
     if element.is_text:
@@ -220,9 +227,9 @@ def _add(outline: Outline, path: str, element: _Element) -> None:
         return
     if not element.elements and not element.attributes:
         outline.add_line(path)
-    before = ""
-    for each in element.elements:
-        if each.name == before and each.elements:
+    previous = ""
+    for inner in element.elements:
+        if inner.name == previous and inner.elements:
             outline.begin_paragraph()
-        before = each.name
-        _add(outline, f"{path}.{each.name}", each)
+        previous = inner.name
+        _add_element(outline, f"{path}.{inner.name}", inner)

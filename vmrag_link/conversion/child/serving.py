@@ -1,26 +1,25 @@
-"""What every child process does: confine itself, then answer one task after the other, until the
-end of standard input.
+"""The main loop of every child process: confine itself, then answer one task after the other until
+the end of standard input.
 
-A thread reads what we are told, so the end of the process that started this one ends it at once,
-in whatever it is doing.
+A thread reads standard input. So when the parent process ends, this process ends at once, whatever
+it is doing.
 
-What the process takes from itself before it looks at a stranger's file, where it holds:
+These restrictions apply before the process reads an untrusted file, if the system supports them:
 
-* Seconds of computing, open files, and the size of the one file that it writes, its complaints:
-  everywhere.
-* Address space: on Linux. macOS takes the limit and does not keep it.
-* No network: on Linux in a network namespace of its own, which has no device, if the kernel lets
-  this user make one. Root always may; others may unless user namespaces are switched off, as in
-  some containers and by AppArmor on Ubuntu.
-* No file outside of Python's own folders, the system's libraries and the child's, and no file to
-  write, for code in C as well: on Linux with Landlock (5.13), if it is switched on.
-* No socket, no program, no other process, for code in C as well: on Linux on x86_64 and aarch64, if
-  the kernel takes filters of system calls.
-* No socket, no program, no other process, no file outside of Python's own folders and the child's,
-  and no file to write: everywhere, for all that is Python code, by an audit hook. Code in C that
-  does not tell Python what it does is kept by the above only.
+* CPU time, open files, and the size of the only file that it writes, its errors: everywhere.
+* Address space: on Linux. macOS accepts the limit and ignores it.
+* No network: on Linux, in a separate network namespace without devices, if the kernel lets this
+  user create one. Root always may. Other users may unless user namespaces are disabled, as in some
+  containers and by AppArmor on Ubuntu.
+* No file outside of Python's folders, the system's libraries and the child's folder, and no
+  writing, also for C code: on Linux with Landlock (5.13), if it is enabled.
+* No sockets, programs or other processes, also for C code: on Linux on x86_64 and aarch64, if the
+  kernel accepts filters of system calls.
+* No sockets, programs or other processes, no file outside of Python's folders and the child's
+  folder, and no writing: everywhere for Python code, by an audit hook. The hook does not see C code
+  that bypasses Python, so only the other restrictions apply to it.
 
-There is no limit of processes (RLIMIT_NPROC): Linux counts all threads of the user in it.
+There is no limit of processes (RLIMIT_NPROC), because Linux counts all threads of the user in it.
 """
 
 from __future__ import annotations
@@ -43,7 +42,7 @@ from vmrag_link.conversion.child import kernel_rules
 from vmrag_link.conversion.limits import MIB, ConversionLimits, receive_frame, send_frames
 
 LONGEST_TASK = 1 << 16
-"""Bytes of what a task says beside its file or text."""
+"""Maximum number of bytes of the description of a task, without its file or text."""
 
 Task = TypeVar("Task")
 
@@ -52,14 +51,15 @@ def serve_tasks(
     read: Callable[[IO[bytes], ConversionLimits], Task],
     answer: Callable[[Task, ConversionLimits], tuple[bytes, bool]],
 ) -> None:
-    """`read` reads the frames of a task. The first frame of all holds the limits. `answer` returns
-    a frame, and whether it is the last, because the process has used too much.
+    """Read tasks and write answers until an answer is the last one.
 
-    Returns after the `last` answer. Raises `Disconnected` where there are no limits.
+    `read` reads the frames of a task. `answer` returns a frame, and whether it is the last one
+    because the process has used too much memory. The first frame on standard input has the limits.
+    Raises `Disconnected` if there are none.
     """
     folder = Path.cwd()
     stdin, stdout = sys.stdin.buffer, sys.stdout.buffer
-    sys.stdout = sys.stderr  # nothing that a library prints gets between the answers
+    sys.stdout = sys.stderr  # so that a library cannot print between the answers
     limits = ConversionLimits(*json.loads(receive_frame(stdin, LONGEST_TASK)))
     confine_process(limits, folder)
     tasks: queue.Queue[Task] = queue.Queue()
@@ -68,8 +68,8 @@ def serve_tasks(
         try:
             while True:
                 tasks.put(read(stdin, limits))
-        finally:  # whatever it was: nobody waits for answers any more
-            _remove(folder)
+        finally:  # the parent has ended or sent invalid data, so no one waits for answers
+            _remove_folder(folder)
             os._exit(0)
 
     threading.Thread(target=listen, daemon=True).start()
@@ -82,8 +82,8 @@ def serve_tasks(
             return
 
 
-def _remove(folder: Path) -> None:
-    """Remove our folder. It holds one file, because no other can be written."""
+def _remove_folder(folder: Path) -> None:
+    """Remove the folder of this process. It has one file, because no other file can be written."""
     with contextlib.suppress(OSError):
         for path in folder.iterdir():
             path.unlink()
@@ -91,7 +91,7 @@ def _remove(folder: Path) -> None:
 
 
 def is_memory_exhausted(limits: ConversionLimits) -> bool:
-    """Whether no memory is left for another task as large as the largest so far."""
+    """Return whether the memory is too low for another task as large as the largest so far."""
     return measure_memory() > limits.max_memory // 2
 
 
@@ -99,7 +99,7 @@ _NEW_USER, _NEW_NETWORK = 0x10000000, 0x40000000
 _NO_NEW_PRIVILEGES = 38
 _CAPABILITIES, _READ_ALL_FILES = 0x20080522, 1 << 2
 _LARGEST_FILE = MIB
-"""Only `stderr`, which its parent has opened, can be written."""
+"""Only `stderr`, which the parent has opened, can be written."""
 
 _OPEN_FILES = 64
 
@@ -129,10 +129,10 @@ _REFUSED = (
     "webbrowser.",
     "syslog.",
 )
-"""How the names of audit events begin that nothing in a conversion has reason for."""
+"""Prefixes of audit events that no conversion needs."""
 
 _MODULES = frozenset(("sqlite3", "_sqlite3", "dbm.gnu", "_gdbm", "dbm.ndbm", "_dbm"))
-"""Modules that open files in C, some without a word to the audit hook (`ATTACH`)."""
+"""Modules that open files in C, in part without an audit event (`ATTACH`)."""
 
 _LIBRARIES = (
     "/lib",
@@ -144,7 +144,7 @@ _LIBRARIES = (
     "/gnu/store",
     "/etc/ld.so.cache",
 )
-"""Where the libraries lie that Python's modules in C are linked to."""
+"""Folders of the libraries to which Python's C modules are linked."""
 
 _READING = frozenset(("ctypes.dlopen", "os.listdir", "os.scandir"))
 _REMOVING = frozenset(("os.remove", "os.rmdir"))
@@ -154,24 +154,26 @@ _WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
 
 
 def confine_process(limits: ConversionLimits, folder: Path) -> None:
-    """For good; `folder` is the only one that may be removed, and no file may be written."""
-    _limit(resource.RLIMIT_CORE, 0)
-    _limit(resource.RLIMIT_FSIZE, _LARGEST_FILE)
-    _limit(resource.RLIMIT_NOFILE, _OPEN_FILES)
-    _limit(resource.RLIMIT_AS, limits.max_memory)
-    readable = tuple({os.path.realpath(each) for each in (*sys.path, sys.prefix, sys.base_prefix) if each})
-    own = os.path.realpath(folder)
+    """Confine this process permanently. `folder` is the only folder that may be removed. No file
+    may be written.
+    """
+    _set_limit(resource.RLIMIT_CORE, 0)
+    _set_limit(resource.RLIMIT_FSIZE, _LARGEST_FILE)
+    _set_limit(resource.RLIMIT_NOFILE, _OPEN_FILES)
+    _set_limit(resource.RLIMIT_AS, limits.max_memory)
+    readable = tuple({os.path.realpath(path) for path in (*sys.path, sys.prefix, sys.base_prefix) if path})
+    own_folder = os.path.realpath(folder)
     if sys.platform == "linux":
         _leave_network()
         _drop_privileges()
-        kernel_rules.restrict_files((*readable, *_LIBRARIES, *_loaded_libraries()), own)
+        kernel_rules.restrict_files((*readable, *_LIBRARIES, *_loaded_libraries()), own_folder)
         kernel_rules.block_system_calls()
     sys.addaudithook(_refuse_modules)
-    sys.addaudithook(_refuse_outside(readable, own))
+    sys.addaudithook(_make_path_hook(readable, own_folder))
 
 
 def list_missing_limits() -> list[str]:
-    """What this Linux does not do for `confine`, though others do."""
+    """Return the restrictions of `confine_process` that this Linux does not support."""
     if sys.platform != "linux":
         return []
     return [
@@ -181,7 +183,7 @@ def list_missing_limits() -> list[str]:
 
 
 def limit_seconds(seconds: int) -> None:
-    """Computing from now on; then the kernel ends this process."""
+    """Limit the CPU time from now on. At the limit, the kernel kills this process."""
     used = resource.getrusage(resource.RUSAGE_SELF)
     soft = int(used.ru_utime + used.ru_stime) + seconds + 1
     hard = resource.getrlimit(resource.RLIMIT_CPU)[1]
@@ -189,40 +191,47 @@ def limit_seconds(seconds: int) -> None:
 
 
 def measure_memory() -> int:
-    """Bytes, at the most so far; 0 below what whoever started this process had used."""
-    most = _most_used()
-    return most if most > _INHERITED else 0
+    """Return the peak memory of this process in bytes; 0 if its parent had used more before the
+    start.
+    """
+    most = _read_peak_memory()
+    return most if most > _INHERITED_MEMORY else 0
 
 
-def _most_used() -> int:
+def _read_peak_memory() -> int:
     kilobytes_or_bytes = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return kilobytes_or_bytes * (1 if sys.platform == "darwin" else 1024)
 
 
-_INHERITED = _most_used()
-"""Linux counts on from what the parent had used when it started this process."""
+_INHERITED_MEMORY = _read_peak_memory()
+"""Linux starts the peak memory at what the parent had used when it started this process."""
 
 
-def _limit(which: int, most: int) -> None:
+def _set_limit(which: int, most: int) -> None:
     hard = resource.getrlimit(which)[1]
     most = most if hard == resource.RLIM_INFINITY else min(most, hard)
     try:
         resource.setrlimit(which, (most, most))
     except (ValueError, OSError):
-        if sys.platform == "linux":  # others refuse some of them
+        if sys.platform == "linux":  # other systems refuse some limits
             raise
 
 
 def _leave_network() -> None:
-    """Root may without a user namespace, in which it would lose what root may."""
+    """Move to a network namespace without devices.
+
+    Root does not need a user namespace, in which it would lose its permissions.
+    """
     libc = ctypes.CDLL(None)
     if libc.unshare(_NEW_NETWORK):
         libc.unshare(_NEW_USER | _NEW_NETWORK)
 
 
 def _drop_privileges() -> None:
-    """Of what root may, only reading is left: Python's folders may be another user's. No program
-    gives more.
+    """Drop all privileges of root except reading, because Python's folders may belong to another
+    user.
+
+    No program can regain privileges.
     """
     libc = ctypes.CDLL(None)
     libc.prctl(_NO_NEW_PRIVILEGES, 1, 0, 0, 0)
@@ -231,7 +240,7 @@ def _drop_privileges() -> None:
 
 
 def _loaded_libraries() -> Iterator[str]:
-    """The folders of those that this process has: not all systems have them in the usual places."""
+    """Yield the folders of loaded libraries, which are not in the usual places on all systems."""
     with Path("/proc/self/maps").open(encoding="utf-8", errors="surrogateescape") as maps:
         paths = {line.split(maxsplit=5)[-1].rstrip() for line in maps if "/" in line}
     yield from {str(Path(path).parent) for path in paths if ".so" in path}
@@ -243,11 +252,13 @@ def _refuse_modules(event: str, arguments: tuple[Any, ...]) -> None:
         raise ImportError(f"{arguments[0]} is not allowed here")
 
 
-def _refuse_outside(readable: tuple[str, ...], folder: str) -> Callable[[str, tuple[Any, ...]], None]:
-    def require_below(folders: tuple[str, ...], event: str, *given: Any) -> None:
-        for each in given:
-            if isinstance(each, str | bytes | os.PathLike):
-                path = os.path.realpath(os.fsdecode(each))
+def _make_path_hook(readable: tuple[str, ...], folder: str) -> Callable[[str, tuple[Any, ...]], None]:
+    """Return an audit hook that refuses events, and paths outside of some folders."""
+
+    def require_below(folders: tuple[str, ...], event: str, *arguments: Any) -> None:
+        for argument in arguments:
+            if isinstance(argument, str | bytes | os.PathLike):
+                path = os.path.realpath(os.fsdecode(argument))
                 if not any(path == folder or path.startswith(f"{folder.rstrip('/')}/") for folder in folders):
                     raise PermissionError(f"{event} of {path} is not allowed here")
 

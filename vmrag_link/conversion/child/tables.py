@@ -1,8 +1,8 @@
-"""Files of programs for offices as text: tables, of files with values that commas, semicolons, tabs
-or bars separate, and of spreadsheets; Word, PowerPoint and EPUB as Markdown; PDF.
+"""Convert office files to text: tables of separated values and spreadsheets; Word, PowerPoint and
+EPUB as Markdown; and PDF.
 
-The converters of markitdown are called one by one. The class `MarkItDown` in front of them would
-guess types by a model, load plugins and take URLs.
+The converters of markitdown are called directly. Its class `MarkItDown` would guess types with a
+model, load plugins and open URLs.
 """
 
 from __future__ import annotations
@@ -30,31 +30,32 @@ if TYPE_CHECKING:
 _DELIMITERS = ",;\t|"
 _SAMPLE_ROWS = 50
 _SAMPLE = 1 << 16
-"""Characters."""
+"""Number of characters."""
 
 _UTF_16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
-"""Spreadsheets write their texts so."""
+"""Spreadsheets write their texts in this encoding."""
 
 _MOST_ROWS = 1 << 20
-"""Of a sheet, as spreadsheets have it."""
+"""Maximum number of rows of a sheet, like in spreadsheet programs."""
 
 
 def convert_csv(data: bytes, charset: str, limit: int) -> FileText:
-    """As `_add_table`; of several possible separators the one that makes the first rows alike.
+    """Return a table of separated values (see `_add_table`).
 
-    Raises `ContentUnreadable`.
+    Of several possible separators, the one with the most equal widths of rows is used. Raises
+    `ContentUnreadable`.
     """
     text = decode_text(data, charset or ("utf-16" if data.startswith(_UTF_16) else ""))
     csv.field_size_limit(limit)
     outline = Outline(limit)
-    _add_table(outline, _rows(text, _delimiter(text)))
+    _add_table(outline, _read_rows(text, _find_delimiter(text)))
     return FileText("", outline.text(), {})
 
 
 def convert_spreadsheet(data: bytes, limit: int) -> FileText:
-    """Each sheet is a heading and its table; formulas are the values that were stored with them.
+    """Return each sheet as a heading and its table. Formulas are replaced by their stored values.
 
-    Raises `ContentUnreadable`, and whatever the library raises.
+    Raises `ContentUnreadable`, and any error of the library.
     """
     from openpyxl.reader.excel import load_workbook
 
@@ -64,21 +65,22 @@ def convert_spreadsheet(data: bytes, limit: int) -> FileText:
         outline.begin_paragraph()
         outline.add_line(f"## {' '.join(sheet.title.split())}")
         outline.begin_paragraph()
-        sheet.reset_dimensions()  # what the file says of them may be wrong
+        sheet.reset_dimensions()  # the dimensions in the file may be wrong
         values = sheet.iter_rows(max_row=_MOST_ROWS, values_only=True)
-        _add_table(outline, filter(any, (list(map(_cell, row)) for row in values)))
+        _add_table(outline, filter(any, (list(map(_format_cell, row)) for row in values)))
     return FileText("", outline.text(), {})
 
 
 def _add_table(outline: Outline, rows: Iterator[list[str]]) -> None:
-    """The first row names the columns; each other one is a paragraph of lines `name: value`.
+    """Add a table. The first row has the names of columns. Each further row is a paragraph of lines
+    `name: value`.
 
     Rows of one value above a wider table are its caption. Empty values are left out. A value
-    without a name gets the number of its column; a table of one row is that row.
+    without a name gets the number of its column. A table of one row is that row.
     """
     first = list(itertools.islice(rows, _SAMPLE_ROWS))
-    width = max((_filled(row) for row in first), default=0)
-    caption = list(itertools.takewhile(lambda row: width > 1 and _filled(row) == 1, first))
+    width = max((_count_values(row) for row in first), default=0)
+    caption = list(itertools.takewhile(lambda row: width > 1 and _count_values(row) == 1, first))
     for row in caption:
         outline.add_line("".join(row).strip())
     header, *others = first[len(caption) :] or [[]]
@@ -88,12 +90,12 @@ def _add_table(outline: Outline, rows: Iterator[list[str]]) -> None:
         outline.add_line(", ".join(header))
 
 
-def _filled(row: Sequence[str]) -> int:
+def _count_values(row: Sequence[str]) -> int:
     return sum(bool(value.strip()) for value in row)
 
 
 def _add_records(outline: Outline, header: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
-    names = [" ".join(each.split()) for each in header]
+    names = [" ".join(title.split()) for title in header]
     for row in rows:
         outline.begin_paragraph()
         for number, value in enumerate(row):
@@ -102,28 +104,30 @@ def _add_records(outline: Outline, header: Sequence[str], rows: Iterable[Sequenc
                 outline.add_value(name or f"column {number + 1}", value)
 
 
-def _rows(text: str, delimiter: str) -> Iterator[list[str]]:
-    """The rows that are not empty."""
+def _read_rows(text: str, delimiter: str) -> Iterator[list[str]]:
+    """Yield the rows that are not empty."""
     try:
         yield from filter(any, csv.reader(io.StringIO(text, newline=""), delimiter=delimiter))
     except csv.Error as error:
-        raise ContentUnreadable(f"is no table that can be read ({error})") from None
+        raise ContentUnreadable(f"is not a readable table ({error})") from None
 
 
-def _delimiter(text: str) -> str:
+def _find_delimiter(text: str) -> str:
     sample = text[:_SAMPLE]
 
-    def agreement(delimiter: str) -> tuple[int, int]:
-        widths = [len(row) for row in itertools.islice(_rows(sample, delimiter), _SAMPLE_ROWS)]
+    def count_equal_rows(delimiter: str) -> tuple[int, int]:
+        widths = [len(row) for row in itertools.islice(_read_rows(sample, delimiter), _SAMPLE_ROWS)]
         if not widths or widths[-1] == 1:
             return (0, 0)
         return (widths.count(widths[-1]), widths[-1])
 
-    return max(_DELIMITERS, key=agreement)
+    return max(_DELIMITERS, key=count_equal_rows)
 
 
-def _cell(value: object) -> str:
-    """Numbers with the 15 digits that spreadsheets show; midnight is a date without a time."""
+def _format_cell(value: object) -> str:
+    """Return the text of a cell. Numbers have the 15 digits that spreadsheets show. Midnight is a
+    date without a time.
+    """
     match value:
         case None:
             return ""
@@ -140,25 +144,29 @@ def _cell(value: object) -> str:
 _EMPTY_LINES = re.compile(r"\n{3,}")
 _TRAILING = re.compile(r"[ \t]+$", re.MULTILINE)
 _UNESCAPED = {"escape_underscores": False, "escape_asterisks": False}
-"""For markdownify. Nobody finds `max_wait` in a text that says `max\\_wait`."""
+r"""Options of markdownify. A search for `max_wait` would not find `max\_wait`."""
 
 _PICTURE_INSIDE = re.compile(r"!\[([^\]\n]*)\]\(data:[^)\s]*\)")
 _NAMELESS_TABLE = re.compile(r"^\|(?:  \|)+\n(\|(?: --- \|)+)\n(\|.*)", re.MULTILINE)
-"""Word has no header rows that mammoth would see, so the first row is below an empty one."""
+"""A table of Word. mammoth does not recognize header rows, so the first row is below an empty one.
+"""
 
 
 def convert_office(data: bytes, file_type: str) -> FileText:
-    """The title is a book's own, else the first heading. Raises whatever the libraries raise."""
+    """Return the text of an office file. The title is that of a book, or else the first heading.
+
+    Raises any error of the libraries.
+    """
     from markitdown import StreamInfo
 
     about = StreamInfo(extension=f".{file_type}")
-    found = _converter(file_type).convert(io.BytesIO(data), about, **_UNESCAPED)
-    markdown = _NAMELESS_TABLE.sub(r"\2\n\1", _PICTURE_INSIDE.sub(r"\1", found.markdown))
+    converted = _make_converter(file_type).convert(io.BytesIO(data), about, **_UNESCAPED)
+    markdown = _NAMELESS_TABLE.sub(r"\2\n\1", _PICTURE_INSIDE.sub(r"\1", converted.markdown))
     text = _EMPTY_LINES.sub("\n\n", _TRAILING.sub("", markdown)).strip()
-    return FileText(" ".join((found.title or find_markdown_title(text)).split()), text, {})
+    return FileText(" ".join((converted.title or find_markdown_title(text)).split()), text, {})
 
 
-def _converter(file_type: str) -> DocumentConverter:
+def _make_converter(file_type: str) -> DocumentConverter:
     from markitdown import converters
 
     match file_type:
@@ -173,42 +181,43 @@ def _converter(file_type: str) -> DocumentConverter:
 
 
 _HYPHEN = "\ufffe"
-"""What PDFium puts where a word was divided at the end of a line; it has joined the two already."""
+"""The character that PDFium inserts where a word was hyphenated. It has already joined both parts.
+"""
 
 
 def convert_pdf(data: bytes, limit: int) -> FileText:
-    """The lines of each page; a form feed stands before each page but the first.
+    """Return the lines of each page. A form feed precedes each page except the first.
 
-    So the page of every passage can be counted, also where pages hold no text. The title is what
-    the file calls so, if its first page shows it: many say "Microsoft Word - x".
-    Raises `ContentUnreadable`.
+    So the page of every passage can be counted, even if pages have no text. The title is the file's
+    title if the first page shows it, because many titles are "Microsoft Word - x". Raises
+    `ContentUnreadable`.
     """
-    import pypdfium2 as pdfium  # of an extra, as what the other formats need
+    import pypdfium2 as pdfium  # it belongs to an extra, like the libraries of the other formats
 
     outline = Outline(limit)
-    first = title = turned = ""
+    first_text = title = page_breaks = ""
     try:
         with closing(pdfium.PdfDocument(data)) as document:
-            title = _one_line(document.get_metadata_dict().get("Title", ""))
+            title = _join_words(document.get_metadata_dict().get("Title", ""))
             for number in range(len(document)):
-                text = _page(document, number)
-                first = first or text
-                turned += PAGE_BREAK if number else ""
+                text = _read_page(document, number)
+                first_text = first_text or text
+                page_breaks += PAGE_BREAK if number else ""
                 if text:
                     outline.begin_paragraph()
-                    outline.add_line(turned + text)
-                    turned = ""
+                    outline.add_line(page_breaks + text)
+                    page_breaks = ""
     except pdfium.PdfiumError as error:
-        raise ContentUnreadable(f"is no PDF that can be read ({error})") from None
-    shown = title and title.casefold() in _one_line(first).casefold()
-    return FileText(title if shown else "", outline.text(), {})
+        raise ContentUnreadable(f"is not a readable PDF ({error})") from None
+    is_shown = title and title.casefold() in _join_words(first_text).casefold()
+    return FileText(title if is_shown else "", outline.text(), {})
 
 
-def _page(document: pypdfium2.PdfDocument, number: int) -> str:
-    with closing(document[number]) as page, closing(page.get_textpage()) as found:
-        text = found.get_text_bounded().replace("\r\n", "\n").replace(_HYPHEN, "")
+def _read_page(document: pypdfium2.PdfDocument, number: int) -> str:
+    with closing(document[number]) as page, closing(page.get_textpage()) as text_page:
+        text = text_page.get_text_bounded().replace("\r\n", "\n").replace(_HYPHEN, "")
     return "\n".join(line.rstrip() for line in text.split("\n")).strip()
 
 
-def _one_line(text: str) -> str:
+def _join_words(text: str) -> str:
     return " ".join(text.split())
