@@ -82,7 +82,7 @@ def _fresh(workspace: Workspace, at: At, revision: str, scratch: Path) -> Conten
 
 def contents(workspace: Workspace, folder: Path) -> Contents:
     with IndexReader.open(folder) as reader:
-        collections, headers, counts = reader.list_collections, reader.read_headers(), reader.count_chunks_by_document()
+        collections, headers, counts = reader.collections, reader.read_headers(), reader.count_chunks_by_document()
         texts, rows = {}, {}
         for (name, doc_id), places in reader.find_rows(headers).items():
             named = reader.read_texts(places)

@@ -133,25 +133,25 @@ def _plan_whole(index: OpenIndex) -> _Plan:
 
 
 def _count_live_chunks(index: OpenIndex) -> int:
-    return sum(held.chunks for held in index.collections.values())
+    return sum(indexed.chunks for indexed in index.collections.values())
 
 
 def _plan_difference(contents: ContentsByCollection, index: OpenIndex, sealed: Seal) -> _Plan:
     """Return the plan to turn a store with these contents into a store of the index."""
     same = {
-        name: held
-        for name, held in index.collections.items()
+        name: indexed
+        for name, indexed in index.collections.items()
         if name in contents
-        and _can_keep(contents[name].collection, held.collection)
+        and _can_keep(contents[name].collection, indexed.collection)
         and (name in sealed.stand_ins) == (name in index.stand_ins)
     }
-    new_collections = [held for name, held in index.collections.items() if name not in same]
+    new_collections = [indexed for name, indexed in index.collections.items() if name not in same]
     remove: dict[str, list[str]] = {}
     add: dict[str, list[DocumentRows]] = {}
-    added = sum(held.chunks for held in new_collections)
-    for name, held in same.items():
+    added = sum(indexed.chunks for indexed in new_collections)
+    for name, indexed in same.items():
         old = {DocumentHeader(name, *header): chunks for *header, chunks in contents[name].documents}
-        new = dict(index.list_documents(held))
+        new = dict(index.list_documents(indexed))
         remove[name] = [
             chunk_id(header.doc_id, number)
             for header, chunks in old.items()
@@ -214,8 +214,8 @@ class _Build(NamedTuple):
         with self.progress.task(FOLLOWING, plan.added + plan.removed) as task:
             for name in plan.drop:
                 store.drop_collection(make_chroma_name(name))
-            for held in plan.create:
-                collection = held.collection
+            for indexed in plan.create:
+                collection = indexed.collection
                 store.create_collection(
                     make_chroma_name(collection.name),
                     space=collection.distance,
@@ -228,36 +228,38 @@ class _Build(NamedTuple):
                 self.between()
                 store.delete_rows(ids[name], chunk_ids)
                 task.advance(len(chunk_ids))
-            filled = {held.collection.name: self.source.list_documents(held) for held in plan.create}
+            filled = {indexed.collection.name: self.source.list_documents(indexed) for indexed in plan.create}
             for name, documents in {**filled, **plan.add}.items():
-                held = self.source.collections[name]
+                indexed = self.source.collections[name]
                 for batch in _split_batches(documents):
                     self.between()
-                    rows = self._make_rows(held, batch)
+                    rows = self._make_rows(indexed, batch)
                     store.add_rows(ids[name], rows)
                     task.advance(len(rows.ids))
-            for name, held in self.source.collections.items():
+            for name, indexed in self.source.collections.items():
                 revision = self.source.revisions[name]
-                store.replace_metadata(ids[name], {**build_collection_metadata(held.collection), "revision": revision})
+                store.replace_metadata(
+                    ids[name], {**build_collection_metadata(indexed.collection), "revision": revision}
+                )
 
     def _list_contents(self) -> ContentsByCollection:
         return {
             name: StoreContents(
-                held.collection,
+                indexed.collection,
                 [
                     (h.doc_id, h.title, h.content_hash, h.metadata, len(rows))
-                    for h, rows in self.source.list_documents(held)
+                    for h, rows in self.source.list_documents(indexed)
                 ],
             )
-            for name, held in self.source.collections.items()
+            for name, indexed in self.source.collections.items()
         }
 
-    def _make_rows(self, held: IndexedCollection, documents: Iterable[DocumentRows]) -> RowBatch:
-        chunks = self.source.list_chunks(held, documents)
-        if held.collection.name in self.source.stand_ins:
-            vectors = [make_uniform_vector(held.collection.embedding_dimensions)] * len(chunks)
+    def _make_rows(self, indexed: IndexedCollection, documents: Iterable[DocumentRows]) -> RowBatch:
+        chunks = self.source.list_chunks(indexed, documents)
+        if indexed.collection.name in self.source.stand_ins:
+            vectors = [make_uniform_vector(indexed.collection.embedding_dimensions)] * len(chunks)
         else:
-            vectors_by_row = self.vectors(self.source.reader, held, {chunk.row: chunk.text for chunk in chunks})
+            vectors_by_row = self.vectors(self.source.reader, indexed, {chunk.row: chunk.text for chunk in chunks})
             vectors = [vectors_by_row[chunk.row] for chunk in chunks]
         return RowBatch(
             [chunk.id for chunk in chunks],

@@ -68,7 +68,7 @@ class OpenIndex:
         views: list[IndexView] = []
         for path in (folder, *more):
             opened_view = view.read_view(path)
-            derived = {name for name, held in opened_view.collections.items() if not held.collection.has_notes}
+            derived = {name for name, indexed in opened_view.collections.items() if not indexed.collection.has_notes}
             hidden = derived.intersection([name for earlier in views for name in earlier.collections])
             views.append(view.drop_collections(opened_view, leave_out | hidden))
         revisions = [seal.read_seal(path).revision for path in (folder, *more)]
@@ -82,31 +82,31 @@ class OpenIndex:
         with contextlib.ExitStack() as opened:
             self.reader = opened.enter_context(IndexReader(view.join_views(views), view.segments_folder(folder)))
             self.reader.open_files()
-            self.collections = self.reader.list_collections
+            self.collections = self.reader.collections
             self.stand_ins = frozenset(self.reader.view.unembedded)
             self._opened = opened.pop_all()
 
     def close(self) -> None:
         self._opened.close()
 
-    def list_documents(self, held: IndexedCollection) -> Iterable[DocumentRows]:
+    def list_documents(self, indexed: IndexedCollection) -> Iterable[DocumentRows]:
         """Return every document of a collection."""
-        return map(DocumentRows._make, self.reader.list_documents(held.collection.name))
+        return map(DocumentRows._make, self.reader.list_documents(indexed.collection.name))
 
-    def find_documents(self, held: IndexedCollection, doc_ids: Iterable[str]) -> dict[str, DocumentRows]:
+    def find_documents(self, indexed: IndexedCollection, doc_ids: Iterable[str]) -> dict[str, DocumentRows]:
         """Return those of these documents that the index has."""
-        keys = [(held.collection.name, doc_id) for doc_id in doc_ids]
+        keys = [(indexed.collection.name, doc_id) for doc_id in doc_ids]
         headers, rows = self.reader.find_headers(keys), self.reader.find_rows(keys)
         return {key[1]: DocumentRows(header, rows[key]) for key, header in headers.items()}
 
-    def list_chunks(self, held: IndexedCollection, documents: Iterable[DocumentRows]) -> list[ChunkRow]:
+    def list_chunks(self, indexed: IndexedCollection, documents: Iterable[DocumentRows]) -> list[ChunkRow]:
         """Return the chunks of these documents, in their order."""
         chunks = []
         for header, rows in documents:
-            common = build_document_metadata(header, held.collection.table)
+            common = build_document_metadata(header, indexed.collection.table)
             texts = self.reader.read_texts(rows)
             for number, row in enumerate(rows):
-                metadata = common | build_chunk_metadata(header, held.collection.table, number, len(rows))
+                metadata = common | build_chunk_metadata(header, indexed.collection.table, number, len(rows))
                 chunks.append(ChunkRow(chunk_id(header.doc_id, number), row, texts[row], metadata))
         return chunks
 
@@ -176,46 +176,48 @@ class _Comparison(NamedTuple):
         names = {name: make_chroma_name(name) for name in self.source.collections}
         if ids.keys() != {*names.values()}:
             return "Chroma has other collections than the index"
-        for name, held in self.source.collections.items():
+        for name, indexed in self.source.collections.items():
             problem = (
-                self._compare_documents(ids[names[name]], held, only[name])
+                self._compare_documents(ids[names[name]], indexed, only[name])
                 if name in only
-                else self._compare_collection(ids[names[name]], held)
+                else self._compare_collection(ids[names[name]], indexed)
             )
             if problem:
                 return problem
         return ""
 
-    def _compare_collection(self, collection_id: str, held: IndexedCollection) -> str:
+    def _compare_collection(self, collection_id: str, indexed: IndexedCollection) -> str:
         row_count = 0
         for page in self.store.read_pages(collection_id, PAGE_ROWS, with_vectors=True):
-            if problem := self._compare_page(held, page):
+            if problem := self._compare_page(indexed, page):
                 return problem
             row_count += len(page)
         return (
-            "" if row_count == held.chunks else _describe_wrong_number(held, row_count)
+            "" if row_count == indexed.chunks else _describe_wrong_number(indexed, row_count)
         )  # Chroma never has the same id twice
 
-    def _compare_documents(self, collection_id: str, held: IndexedCollection, documents: Sequence[DocumentRows]) -> str:
+    def _compare_documents(
+        self, collection_id: str, indexed: IndexedCollection, documents: Sequence[DocumentRows]
+    ) -> str:
         expected = {
             chunk_id(document.header.doc_id, n)
-            for document in self.source.list_documents(held)
+            for document in self.source.list_documents(indexed)
             for n in range(len(document.rows))
         }
         ids = self.store.list_ids(collection_id)
         if len(ids) != len(expected):
-            return _describe_wrong_number(held, len(ids))
+            return _describe_wrong_number(indexed, len(ids))
         if unexpected := set(ids) - expected:
-            return _describe_wrong_row(held, min(unexpected))
+            return _describe_wrong_row(indexed, min(unexpected))
         among = [chunk_id(document.header.doc_id, n) for document in documents for n in range(len(document.rows))]
         pages = self.store.read_pages(collection_id, PAGE_ROWS, among=among, with_vectors=True)
-        return next((problem for page in pages if (problem := self._compare_page(held, page))), "")
+        return next((problem for page in pages if (problem := self._compare_page(indexed, page))), "")
 
-    def _compare_page(self, held: IndexedCollection, page: list[StoredRow]) -> str:
+    def _compare_page(self, indexed: IndexedCollection, page: list[StoredRow]) -> str:
         self.between()
         names = {parsed[0]: None for row in page if (parsed := parse_chunk_id(row.id))}
         expected = {
-            row.id: row for row in self.source.list_chunks(held, self.source.find_documents(held, names).values())
+            row.id: row for row in self.source.list_chunks(indexed, self.source.find_documents(indexed, names).values())
         }
         for row in page:
             expected_row = expected.get(row.id)
@@ -224,9 +226,9 @@ class _Comparison(NamedTuple):
                 or row.metadata != expected_row.metadata
                 or row.text != (expected_row.text if self.with_texts else None)
             ):
-                return _describe_wrong_row(held, row.id)
+                return _describe_wrong_row(indexed, row.id)
             if not self._has_vector(expected_row, row):
-                return f"the vector of {row.id!r} of {held.collection.name!r} in Chroma differs from the index"
+                return f"the vector of {row.id!r} of {indexed.collection.name!r} in Chroma differs from the index"
         return ""
 
     def _has_vector(self, expected: ChunkRow, row: StoredRow) -> bool:
@@ -236,9 +238,9 @@ class _Comparison(NamedTuple):
         return flat_files.matches_vector(whole, floats)
 
 
-def _describe_wrong_number(held: IndexedCollection, number: int) -> str:
-    return f"Chroma has {number} chunks of {held.collection.name!r}, but the index has {held.chunks}"
+def _describe_wrong_number(indexed: IndexedCollection, number: int) -> str:
+    return f"Chroma has {number} chunks of {indexed.collection.name!r}, but the index has {indexed.chunks}"
 
 
-def _describe_wrong_row(held: IndexedCollection, name: str) -> str:
-    return f"{name!r} of {held.collection.name!r} in Chroma differs from the index"
+def _describe_wrong_row(indexed: IndexedCollection, name: str) -> str:
+    return f"{name!r} of {indexed.collection.name!r} in Chroma differs from the index"

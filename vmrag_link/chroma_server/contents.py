@@ -136,7 +136,7 @@ class SharedContents(NamedTuple):
     """A collection of an open index, as it should be on a server."""
 
     source: OpenIndex
-    held: IndexedCollection
+    indexed: IndexedCollection
     owner: str
     vectors: VectorSource
     with_texts: bool
@@ -144,17 +144,17 @@ class SharedContents(NamedTuple):
     @property
     def label(self) -> str:
         """The collection's name in the knowledge base."""
-        return self.held.collection.name
+        return self.indexed.collection.name
 
     @property
     def dimensions(self) -> int:
-        return self.held.collection.embedding_dimensions
+        return self.indexed.collection.embedding_dimensions
 
     @property
     def fingerprint(self) -> str:
         """See `fingerprint_contents`."""
         return fingerprint_contents(
-            self.held.collection, (document.header for document in self.source.list_documents(self.held))
+            self.indexed.collection, (document.header for document in self.source.list_documents(self.indexed))
         )
 
     @property
@@ -196,20 +196,20 @@ class SharedContents(NamedTuple):
         repeated = {name for name, number in Counter(self.list_hashes().values()).items() if number > 1}
         first: dict[str, bytes] = {}
         for chunks in self._batch_chunks():
-            vectors = self.vectors(self.source.reader, self.held, {chunk.row: chunk.text for chunk in chunks})
+            vectors = self.vectors(self.source.reader, self.indexed, {chunk.row: chunk.text for chunk in chunks})
             for chunk in chunks:
                 name, vector = content_hash(chunk.text), vectors[chunk.row]
                 yield chunk, first.setdefault(name, vector) if name in repeated else vector
 
     def _batch_chunks(self) -> Iterator[list[ChunkRow]]:
         batch: list[DocumentRows] = []
-        for document in self.source.list_documents(self.held):
+        for document in self.source.list_documents(self.indexed):
             batch.append(document)
             if len(batch) == _AT_ONCE:
-                yield self.source.list_chunks(self.held, batch)
+                yield self.source.list_chunks(self.indexed, batch)
                 batch = []
         if batch:
-            yield self.source.list_chunks(self.held, batch)
+            yield self.source.list_chunks(self.indexed, batch)
 
 
 def _make_record_id(chunk: ChunkRow) -> str:

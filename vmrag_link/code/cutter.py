@@ -129,7 +129,7 @@ class _Child:
             return CodeUnparsed(f"takes more than {self._limits.max_seconds} seconds to be cut")
         if ended.killed_by == "SIGXCPU":
             return CodeUnparsed(f"takes more than {self._limits.max_cpu_seconds} seconds of computing to be cut")
-        reason = f"its parser was ended by {ended.killed_by}" if ended.killed_by else ended.said
+        reason = f"its parser was ended by {ended.killed_by}" if ended.killed_by else ended.last_line
         return CodeUnparsed(f"cannot be cut ({reason})" if reason else "cannot be cut")
 
 

@@ -140,13 +140,13 @@ def convert_file(
 class ProcessEnded(Exception):
     """The process ended without an answer.
 
-    `late`: it took too long and was killed. `killed_by`: the signal that killed it. `said`: the
-    last line of its standard error.
+    `late`: it took too long and was killed. `killed_by`: the signal that killed it. `last_line`:
+    the last line of its standard error.
     """
 
-    def __init__(self, *, late: bool = False, killed_by: str = "", said: str = "") -> None:
-        super().__init__(killed_by or said)
-        self.late, self.killed_by, self.said = late, killed_by, said
+    def __init__(self, *, late: bool = False, killed_by: str = "", last_line: str = "") -> None:
+        super().__init__(killed_by or last_line)
+        self.late, self.killed_by, self.last_line = late, killed_by, last_line
 
 
 class ConfinedProcess:
@@ -261,13 +261,13 @@ class ConfinedProcess:
         killed_by = proc.FinishedProcess(self._process.args, self._process.returncode, b"", b"").killed_by
         if killed_by:
             return ProcessEnded(killed_by=killed_by)
-        said = ""
+        last_line = ""
         with contextlib.suppress(OSError):
             if self._folder is None:
                 return ProcessEnded()
             last = (self._folder / "stderr").read_text(errors="replace").strip().splitlines()[-1:]
-            said = terminal_text.escape_line("".join(last)[:300])
-        return ProcessEnded(said=said)
+            last_line = terminal_text.escape_line("".join(last)[:300])
+        return ProcessEnded(last_line=last_line)
 
     def _remove_folder(self) -> None:
         self._errors.close()
@@ -324,4 +324,6 @@ class ConvertingProcess(ConfinedProcess):
             return ContentUnreadable(reason, more_seconds)
         if ended.killed_by:
             return ContentUnreadable(f"cannot be converted (its conversion was ended by {ended.killed_by})")
-        return ContentUnreadable(f"cannot be converted ({ended.said})" if ended.said else "cannot be converted")
+        return ContentUnreadable(
+            f"cannot be converted ({ended.last_line})" if ended.last_line else "cannot be converted"
+        )

@@ -49,10 +49,10 @@ class Contents(Record, frozen=True):
 def read_contents(folder: Path) -> Contents:
     """Return the collections, headers and chunk counts of an index."""
     with open_reader(folder) as reader:
-        documents = [document for name in reader.list_collections for document in reader.list_documents(name)]
+        documents = [document for name in reader.collections for document in reader.list_documents(name)]
         headers = {header.key: header for header, _ in documents}
         chunks = {header.key: len(rows) for header, rows in documents}
-        return Contents(reader.list_collections, headers, chunks, reader.view.unembedded)
+        return Contents(reader.collections, headers, chunks, reader.view.unembedded)
 
 
 def read_collections(folder: Path) -> Mapping[str, IndexedCollection]:

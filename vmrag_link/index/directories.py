@@ -162,9 +162,8 @@ class Directories:
             if self.remove_if_unused(folder):
                 lock_path(folder).unlink(missing_ok=True)
                 removed.append(folder)
-        for path in list_orphaned_files(
-            self.root
-        ):  # left by a process that was killed after it had removed its directory
+        # a process that was killed after it had removed its directory leaves these
+        for path in list_orphaned_files(self.root):
             with contextlib.suppress(FileNotFoundError):
                 if path.name.startswith(BUILDING_PREFIX) and time.time() - path.stat().st_mtime > STALE_SECONDS:
                     path.unlink()
@@ -205,7 +204,7 @@ def remove_orphaned_lock(path: Path) -> None:
     Processes that wait for the lock notice that it was removed (`locks`).
     """
     index = _find_index_path(path)
-    with contextlib.suppress(Busy), locks.hold_exclusive(lock_path(index), purpose="sweep", timeout=0):
+    with contextlib.suppress(Busy), locks.hold_exclusive(lock_path(index), purpose="remove unused files", timeout=0):
         if not index.exists():
             path.unlink(missing_ok=True)
             lock_path(index).unlink(missing_ok=True)

@@ -109,7 +109,7 @@ class Draft:
             self._building = opened.enter_context(self._segments.temporary_folder())
             base = _remove_segments(self._base, self._without)
             self._reader = opened.enter_context(contextlib.closing(IndexReader(base, self._segments.root)))
-            self._held = {name: self._recount(name, collection) for name, collection in base.collections.items()}
+            self._collections = {name: self._recount(name, collection) for name, collection in base.collections.items()}
             self._pieces = [dict(part.pieces) for part in base.parts]
             self._dead: dict[tuple[int, str], bytearray] = {}
             self._writer: SegmentWriter | None = None
@@ -119,13 +119,13 @@ class Draft:
             self._opened = opened.pop_all()
         return self
 
-    def _recount(self, name: str, held: IndexedCollection) -> IndexedCollection:
+    def _recount(self, name: str, indexed: IndexedCollection) -> IndexedCollection:
         """Return a collection with its totals counted again, without the unreadable segments."""
         if not self._without:
-            return held
+            return indexed
         pieces = [piece.piece for piece in self._reader.list_pieces(name)]
         return msgspec.structs.replace(
-            held,
+            indexed,
             documents=sum(piece.documents for piece in pieces),
             chunks=sum(piece.chunks for piece in pieces),
             tokens=self._reader.count_tokens(rows for _, rows in self._reader.list_documents(name)),
@@ -153,7 +153,7 @@ class Draft:
     # -- contents ----------------------------------------------------------------------------------
 
     def list_collections(self) -> dict[str, Collection]:
-        return {name: indexed.collection for name, indexed in self._held.items()}
+        return {name: indexed.collection for name, indexed in self._collections.items()}
 
     def read_headers(self) -> dict[DocumentKey, DocumentHeader]:
         """Return the headers of all documents of the base."""
@@ -166,7 +166,7 @@ class Draft:
     def count_documents(self) -> int:
         """Return the current number of documents."""
         added = sum(collection.documents for collection in self._writer.list_written().values()) if self._writer else 0
-        return added + sum(collection.documents for collection in self._held.values())
+        return added + sum(collection.documents for collection in self._collections.values())
 
     def unembedded(self) -> dict[str, str]:
         """Return a copy of `IndexView.unembedded`."""
@@ -188,32 +188,32 @@ class Draft:
     # -- changes -----------------------------------------------------------------------------------
 
     def create_collection(self, collection: Collection) -> None:
-        self._held[collection.name] = IndexedCollection(collection)
+        self._collections[collection.name] = IndexedCollection(collection)
 
     def redefine_collection(self, collection: Collection) -> None:
         """Replace the definition of a collection by one that indexes equally
         (`indexes_equally`).
         """
-        held = self._held[collection.name]
-        self._held[collection.name] = msgspec.structs.replace(held, collection=collection)
+        indexed = self._collections[collection.name]
+        self._collections[collection.name] = msgspec.structs.replace(indexed, collection=collection)
 
     def drop_collection(self, name: str) -> int:
         """Remove a collection, and return the number of its chunks."""
         for pieces in self._pieces:
             pieces.pop(name, None)
-        return self._held.pop(name).chunks
+        return self._collections.pop(name).chunks
 
     def remove_documents(self, collection: str, doc_ids: Sequence[str]) -> int:
         """Remove documents that the base has, and return the number of their chunks."""
         removed = self._reader.find_rows((collection, doc_id) for doc_id in doc_ids).values()
         for rows in removed:
             self._mark_dead(collection, rows)
-        held, chunks = self._held[collection], sum(map(len, removed))
-        self._held[collection] = msgspec.structs.replace(
-            held,
-            documents=held.documents - len(removed),
-            chunks=held.chunks - chunks,
-            tokens=held.tokens - self._reader.count_tokens(removed),
+        indexed, chunks = self._collections[collection], sum(map(len, removed))
+        self._collections[collection] = msgspec.structs.replace(
+            indexed,
+            documents=indexed.documents - len(removed),
+            chunks=indexed.chunks - chunks,
+            tokens=indexed.tokens - self._reader.count_tokens(removed),
         )
         return chunks
 
@@ -268,7 +268,7 @@ class Draft:
             return
         if self._writer is None:
             self._writer = SegmentWriter(self._building)
-        definition = self._held[collection].collection
+        definition = self._collections[collection].collection
         self._writer.add_documents(
             collection,
             entries,
@@ -305,12 +305,12 @@ class Draft:
     def _finish(self, *, durable: bool) -> IndexView:
         added = self._writer.list_written() if self._writer else {}
         for name, written in added.items():
-            held = self._held[name]
-            self._held[name] = msgspec.structs.replace(
-                held,
-                documents=held.documents + written.documents,
-                chunks=held.chunks + written.slots,
-                tokens=held.tokens + written.tokens,
+            indexed = self._collections[name]
+            self._collections[name] = msgspec.structs.replace(
+                indexed,
+                documents=indexed.documents + written.documents,
+                chunks=indexed.chunks + written.slots,
+                tokens=indexed.tokens + written.tokens,
             )
         view = self._view_of_base()
         sizes = [
@@ -358,7 +358,7 @@ class Draft:
             }
             parts.append(ViewPart(part.segment, pieces))
         return IndexView(
-            "", self._held, tuple(parts), self._unembedded, self._given_vectors, tuple(sorted(self._touched))
+            "", self._collections, tuple(parts), self._unembedded, self._given_vectors, tuple(sorted(self._touched))
         )
 
     def _absorb_parts(self, view: IndexView, numbers: Sequence[int]) -> None:
@@ -367,7 +367,7 @@ class Draft:
             part = view.parts[number]
             if problem := seal.find_mismatch(self._segments.root / part.segment):
                 raise unusable(self._segments.root / part.segment, problem)
-            alone = IndexView("", {name: self._held[name] for name in part.pieces}, (part,))
+            alone = IndexView("", {name: self._collections[name] for name in part.pieces}, (part,))
             with contextlib.closing(IndexReader(alone, self._segments.root)) as reader:
                 for name in part.pieces:
                     for batch in reader.batch_documents(name):
@@ -390,13 +390,13 @@ class Draft:
         return ViewPart(name, {name: collection.piece for name, collection in written.items()})
 
     def _check_totals(self, parts: Sequence[ViewPart]) -> None:
-        for name, held in self._held.items():
+        for name, indexed in self._collections.items():
             pieces = [part.pieces[name] for part in parts if name in part.pieces]
             totals = sum(piece.documents for piece in pieces), sum(piece.chunks for piece in pieces)
-            if totals != (held.documents, held.chunks):
+            if totals != (indexed.documents, indexed.chunks):
                 raise unusable(
                     self._segments.root,
-                    f"the segments of {name!r} hold {totals} documents and chunks, not {(held.documents, held.chunks)}",
+                    f"the segments of {name!r} hold {totals} documents and chunks, not {(indexed.documents, indexed.chunks)}",
                 )
 
 

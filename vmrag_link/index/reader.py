@@ -130,7 +130,7 @@ class IndexReader:
     # -- collections -------------------------------------------------------------------------------
 
     @property
-    def list_collections(self) -> Mapping[str, IndexedCollection]:
+    def collections(self) -> Mapping[str, IndexedCollection]:
         return self.view.collections
 
     def list_pieces(self, collection: str) -> Sequence[OpenPiece]:
@@ -143,7 +143,7 @@ class IndexReader:
 
     def read_headers(self) -> dict[DocumentKey, DocumentHeader]:
         """Return the headers of all documents by (collection, doc_id)."""
-        return {header.key: header for name in self.list_collections for header, _ in self.list_documents(name)}
+        return {header.key: header for name in self.collections for header, _ in self.list_documents(name)}
 
     def find_headers(self, keys: Iterable[DocumentKey]) -> dict[DocumentKey, DocumentHeader]:
         """Return the headers of those of these documents that the index has."""
@@ -157,7 +157,7 @@ class IndexReader:
 
     def count_chunks_by_document(self) -> dict[DocumentKey, int]:
         """Return the number of chunks of each document."""
-        return {header.key: len(rows) for name in self.list_collections for header, rows in self.list_documents(name)}
+        return {header.key: len(rows) for name in self.collections for header, rows in self.list_documents(name)}
 
     def count_chunks(self, collection: str, doc_ids: Iterable[str]) -> dict[str, int]:
         """Return the number of chunks of each of these documents that the index has."""
@@ -166,19 +166,19 @@ class IndexReader:
 
     def list_documents(self, collection: str) -> Iterator[tuple[DocumentHeader, range]]:
         """Yield every document of a collection, and the rows of its chunks."""
-        for held in self.list_pieces(collection):
-            for document in held.segment.manifest.list_documents(held.piece.id):
-                if held.piece.is_alive(document.first):
-                    yield _make_header(collection, document), _find_document_rows(held, document)
+        for opened in self.list_pieces(collection):
+            for document in opened.segment.manifest.list_documents(opened.piece.id):
+                if opened.piece.is_alive(document.first):
+                    yield _make_header(collection, document), _find_document_rows(opened, document)
 
     def find_rows_like(
         self, collection: str, patterns: Sequence[str], by: PatternKind = "LIKE"
     ) -> Iterator[tuple[str, range]]:
         """Yield the id and the rows of each document whose id is like a pattern of SQL."""
-        for held in self.list_pieces(collection):
-            for doc_id, first, chunks in held.segment.manifest.find_like(held.piece.id, patterns, by):
-                if held.piece.is_alive(first):
-                    yield doc_id, range(held.first_row + first, held.first_row + first + chunks)
+        for opened in self.list_pieces(collection):
+            for doc_id, first, chunks in opened.segment.manifest.find_like(opened.piece.id, patterns, by):
+                if opened.piece.is_alive(first):
+                    yield doc_id, range(opened.first_row + first, opened.first_row + first + chunks)
 
     def batch_documents(self, collection: str) -> Iterator[list[tuple[DocumentHeader, range]]]:
         """Yield the documents of a collection in batches of about `BATCH_CHUNKS` chunks."""
@@ -198,9 +198,9 @@ class IndexReader:
 
         Without `header`, the columns from `title` on are empty texts.
         """
-        for held in self.list_pieces(collection):
-            first_row, alive = held.first_row, held.piece.is_alive
-            documents = held.segment.manifest.list_documents(held.piece.id, header=header)
+        for opened in self.list_pieces(collection):
+            first_row, alive = opened.first_row, opened.piece.is_alive
+            documents = opened.segment.manifest.list_documents(opened.piece.id, header=header)
             rows = (
                 (first_row + first, chunks, 0, metadata, title, doc_id, content_hash)
                 for doc_id, title, content_hash, metadata, first, chunks in documents
@@ -253,20 +253,20 @@ class IndexReader:
 
     def read_text(self, row: int) -> str:
         """Return the text of a chunk."""
-        held = self._by_row[keywords.unpack_piece(row)]
-        return held.segment.open_texts(held.piece.id).text_at(keywords.unpack_slot(row))
+        opened = self._by_row[keywords.unpack_piece(row)]
+        return opened.segment.open_texts(opened.piece.id).text_at(keywords.unpack_slot(row))
 
     def read_vector(self, row: int) -> bytes:
         """Return the vector of a chunk as int8 values."""
-        held, slot = self._by_row[keywords.unpack_piece(row)], keywords.unpack_slot(row)
-        size = self.list_collections[held.collection].collection.embedding_dimensions
-        return bytes(held.segment.map_vectors(held.piece.id)[slot * size : (slot + 1) * size])
+        opened, slot = self._by_row[keywords.unpack_piece(row)], keywords.unpack_slot(row)
+        size = self.collections[opened.collection].collection.embedding_dimensions
+        return bytes(opened.segment.map_vectors(opened.piece.id)[slot * size : (slot + 1) * size])
 
     def read_vectors(self, rows: range) -> bytes:
         """Return the vectors of a document's chunks, one after the other."""
-        held, slot = self._by_row[keywords.unpack_piece(rows.start)], keywords.unpack_slot(rows.start)
-        size = self.list_collections[held.collection].collection.embedding_dimensions
-        return bytes(held.segment.map_vectors(held.piece.id)[slot * size : (slot + len(rows)) * size])
+        opened, slot = self._by_row[keywords.unpack_piece(rows.start)], keywords.unpack_slot(rows.start)
+        size = self.collections[opened.collection].collection.embedding_dimensions
+        return bytes(opened.segment.map_vectors(opened.piece.id)[slot * size : (slot + len(rows)) * size])
 
     def read_floats(self, rows: Iterable[int]) -> dict[int, bytes]:
         """Return the vectors (float32) that cannot be computed again from texts, by row."""
@@ -274,7 +274,7 @@ class IndexReader:
         for number, piece_rows in _group_rows(keywords.unpack_piece, rows).items():
             opened = self._by_row[number]
             content = opened.segment.map_file(flat_files.floats_name(opened.piece.id))
-            size = self.list_collections[opened.collection].collection.embedding_dimensions
+            size = self.collections[opened.collection].collection.embedding_dimensions
             by_slot = flat_files.find_floats(content, map(keywords.unpack_slot, piece_rows), dimensions=size)
             floats |= {opened.first_row + slot: row for slot, row in by_slot.items()}
         return floats
@@ -286,8 +286,10 @@ class IndexReader:
         (`keywords.unpack_piece`).
         """
         return {
-            keywords.unpack_piece(held.first_row): held.segment.read_lengths(held.piece.id, slots=held.piece.slots)
-            for held in self.list_pieces(collection)
+            keywords.unpack_piece(opened.first_row): opened.segment.read_lengths(
+                opened.piece.id, slots=opened.piece.slots
+            )
+            for opened in self.list_pieces(collection)
         }
 
     def count_tokens(self, rows: Iterable[range]) -> int:
@@ -299,8 +301,8 @@ class IndexReader:
         for row in rows:
             piece = keywords.unpack_piece(row.start)
             if piece not in numbers:
-                held = self._by_row[piece]
-                numbers[piece] = held.segment.read_lengths(held.piece.id, slots=held.piece.slots)
+                opened = self._by_row[piece]
+                numbers[piece] = opened.segment.read_lengths(opened.piece.id, slots=opened.piece.slots)
             total += numbers[piece][flat_files.NUMBERS * keywords.unpack_slot(row.start) + flat_files.DOCUMENT]
         return total
 
@@ -333,7 +335,7 @@ class IndexReader:
         `occurrences`: the chunks with the word itself, which has the weight `OWN_WEIGHT`. `alone`:
         the query has no other word.
         """
-        if self.list_collections[name].collection.is_code or any(
+        if self.collections[name].collection.is_code or any(
             len(occurrence.slots) > FEW_CHUNKS and not occurrence.alive for occurrence in occurrences
         ):
             return occurrences

@@ -119,9 +119,8 @@ class IndexView(Record, frozen=True):
     def count_totals(self) -> tuple[int, int]:
         """Return the numbers of documents and of chunks."""
         collections = self.collections.values()
-        return sum(collection.documents for collection in collections), sum(
-            collection.chunks for collection in collections
-        )
+        documents = sum(collection.documents for collection in collections)
+        return documents, sum(collection.chunks for collection in collections)
 
 
 def read_view(folder: Path) -> IndexView:
@@ -148,7 +147,7 @@ def drop_collections(view: IndexView, names: AbstractSet[str]) -> IndexView:
     )
     return msgspec.structs.replace(
         view,
-        collections={name: held for name, held in view.collections.items() if name not in names},
+        collections={name: indexed for name, indexed in view.collections.items() if name not in names},
         parts=tuple(parts),
         unembedded={name: reason for name, reason in view.unembedded.items() if name not in names},
     )
@@ -269,11 +268,10 @@ def _read_sealed(folder: Path, revision: str) -> tuple[Mapping[str, int], str]:
         return {}, "it was never finished" if folder.is_dir() else "it is being removed"
     except (IsADirectoryError, UnicodeDecodeError, msgspec.DecodeError) as error:
         return {}, f"{seal.SEAL} cannot be read ({error})"
-    matches = (index_seal.format, index_seal.revision) == (FORMAT, revision)
-    return (
-        index_seal.segments,
-        "" if matches else f"it was sealed as revision {index_seal.revision} in format {index_seal.format}",
-    )
+    if (index_seal.format, index_seal.revision) == (FORMAT, revision):
+        return index_seal.segments, ""
+    problem = f"it was sealed as revision {index_seal.revision} in format {index_seal.format}"
+    return index_seal.segments, problem
 
 
 def find_damaged_segments(folder: Path) -> dict[str, str]:

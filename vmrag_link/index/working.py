@@ -159,7 +159,7 @@ def remove_unused_copies(root: Path, *, needed: Callable[[], Collection[Path]]) 
     for path in folders:
         lock = path.with_name(path.name + ".lock")
         if path not in needed_paths:
-            with contextlib.suppress(Busy), locks.hold_exclusive(lock, purpose="sweep", timeout=0):
+            with contextlib.suppress(Busy), locks.hold_exclusive(lock, purpose="remove unused files", timeout=0):
                 remove_path(path)
                 for mark in (".writing", ".behind"):
                     path.with_name(path.name + mark).unlink(missing_ok=True)

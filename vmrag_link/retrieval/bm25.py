@@ -183,7 +183,7 @@ def _add_fields(occurrences: Iterable[WordOccurrences]) -> dict[int, dict[int, i
 
 
 def score_collection(
-    held: IndexedCollection,
+    indexed: IndexedCollection,
     words: Sequence[Sequence[WordOccurrences]],
     numbers: Mapping[int, Sequence[int]],
     *,
@@ -195,6 +195,6 @@ def score_collection(
     `words`: the chunks that contain each word. `numbers`: see `WordScores`. `by`: the class to use.
     """
     scores = by(numbers, document_weight)
-    k1 = CODE_K1 if held.collection.is_code else K1
-    scores.add_words(words, Corpus(held.chunks, held.tokens, k1), Corpus(held.documents, held.tokens))
+    k1 = CODE_K1 if indexed.collection.is_code else K1
+    scores.add_words(words, Corpus(indexed.chunks, indexed.tokens, k1), Corpus(indexed.documents, indexed.tokens))
     return scores

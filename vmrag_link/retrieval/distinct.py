@@ -69,7 +69,7 @@ class TranslationFinder:
         return self._languages.get((collection, original), set())
 
     def _find_translations(self, collection: str) -> Mapping[str, tuple[str, str]]:
-        if self._index.list_collections[collection].collection.is_code:
+        if self._index.collections[collection].collection.is_code:
             return {}
         doc_ids = [doc_id for doc_id, _ in self._index.find_rows_like(collection, _PATTERNS, "GLOB")]
         if not doc_ids:
@@ -106,7 +106,7 @@ class DistinctResults:
 
     def _compared_text(self, candidate: RankedCandidate) -> str:
         """Return the text of a passage; empty for records, because equal ones are not copies."""
-        kind = self._index.list_collections[candidate.collection].collection.kind
+        kind = self._index.collections[candidate.collection].collection.kind
         return "" if kind in (ISSUES, KNOWLEDGE, SYSTEM) else self._index.read_text(candidate.row)
 
     def _choose_languages(self, ranked: Sequence[RankedCandidate], question: str) -> list[tuple[int, int]]:

@@ -54,7 +54,7 @@ class ChunkFilter:
         return [row for row in rows if passes(index.read_text(row))]
 
     def _filter_metadata(self, passes: RowTest, index: IndexReader, collection: str) -> Iterator[int]:
-        definition = index.list_collections[collection].collection
+        definition = index.collections[collection].collection
         for documents in index.read_columns(collection, header=self._columns.need_header):
             rows = expand_chunks(documents) if self._columns.need_chunk else documents
             passing = passes(self._columns.build_columns(rows, definition))
@@ -186,7 +186,7 @@ class NarrowingFilter:
 
     def list_rows(self, index: IndexReader, collection: str) -> list[int]:
         """Return the rows of a collection's chunks that pass, ascending."""
-        is_code = index.list_collections[collection].collection.is_code
+        is_code = index.collections[collection].collection.is_code
         if not self.accepts_kind(is_code=is_code):
             return []
         if is_code and not self._whole:
@@ -199,7 +199,7 @@ class NarrowingFilter:
 
     def list_documents(self, index: IndexReader, collection: str) -> Iterator[NarrowedDocument]:
         """Yield the documents of a collection whose path and language pass."""
-        row = index.list_collections[collection].collection
+        row = index.collections[collection].collection
         is_code, has_notes = row.is_code, row.has_notes
         for columns in index.read_columns(collection, header=True):
             for first, chunks, doc_id, metadata in zip(

@@ -185,11 +185,11 @@ class QueryVectors:
         self._embedded: dict[str, dict[str, bytes]] = {}
         """Vectors by text and model."""
 
-    def embed_query(self, held: IndexedCollection, text: str) -> bytes:
+    def embed_query(self, indexed: IndexedCollection, text: str) -> bytes:
         """Return the vector of a query for a collection. The errors are those of
         `load_stored_model`.
         """
-        model = self.load_stored_model(held)
+        model = self.load_stored_model(indexed)
         if text not in self._embedded:
             self._embedded = {text: {}}
         vectors = self._embedded[text]
@@ -197,12 +197,12 @@ class QueryVectors:
             self._embed(model, [text])
         return vectors[model.fingerprint]
 
-    def prepare_texts(self, held: IndexedCollection, texts: Collection[str]) -> None:
+    def prepare_texts(self, indexed: IndexedCollection, texts: Collection[str]) -> None:
         """Embed several texts at once. Call it before `embed_query` for these texts.
 
         The errors are those of `load_stored_model`.
         """
-        model = self.load_stored_model(held)
+        model = self.load_stored_model(indexed)
         self._embed(
             model, [text for text in dict.fromkeys(texts) if model.fingerprint not in self._embedded.get(text, {})]
         )
@@ -212,19 +212,19 @@ class QueryVectors:
         for text, vector in zip(texts, vectors, strict=True):
             self._embedded.setdefault(text, {})[model.fingerprint] = flat_files.quantise(vector)
 
-    def load_stored_model(self, held: IndexedCollection) -> Model:
+    def load_stored_model(self, indexed: IndexedCollection) -> Model:
         """Return the model that computed the collection's vectors.
 
         Raises `EmbeddingMismatch` for another model. If the index has only placeholders, it raises
         the reason why the vectors still cannot be computed, or `IndexFailed` if they can: the index
         has to be built again.
         """
-        model = self._load_model(held)
-        self._require_stored(held, model)
+        model = self._load_model(indexed)
+        self._require_stored(indexed, model)
         return model
 
-    def _require_stored(self, held: IndexedCollection, model: Model) -> None:
-        name = held.collection.name
+    def _require_stored(self, indexed: IndexedCollection, model: Model) -> None:
+        name = indexed.collection.name
         if name in self._unembedded:
             model.embed([name])
             raise IndexFailed(
@@ -233,11 +233,11 @@ class QueryVectors:
                 collection_name=name,
             )
 
-    def _load_model(self, held: IndexedCollection) -> Model:
-        model = self._model_for(held.collection)
-        if model.fingerprint != held.collection.embedding_model:
+    def _load_model(self, indexed: IndexedCollection) -> Model:
+        model = self._model_for(indexed.collection)
+        if model.fingerprint != indexed.collection.embedding_model:
             raise EmbeddingMismatch(
-                f"collection {held.collection.name!r} was embedded with {held.collection.embedding_model}, "
+                f"collection {indexed.collection.name!r} was embedded with {indexed.collection.embedding_model}, "
                 f"but the installed model is {model.fingerprint}.",
                 hint="Install the version of vmrag-link that created the collection, or import it into a new collection.",
             )
@@ -245,7 +245,7 @@ class QueryVectors:
 
 
 def restore_vectors(
-    index: IndexReader, held: IndexedCollection, texts: Mapping[int, str], *, model: Model, cache: EmbeddingCache
+    index: IndexReader, indexed: IndexedCollection, texts: Mapping[int, str], *, model: Model, cache: EmbeddingCache
 ) -> dict[int, Vector]:
     """Return the float32 vectors of chunks of one collection, by row. `texts`: the texts of the
     chunks.
@@ -258,10 +258,10 @@ def restore_vectors(
     hashes = {row: content_hash(text) for row, text in texts.items() if row not in vectors}
     if hashes and not model.local:
         raise IndexFailed(
-            f"the index lacks {len(hashes)} vectors of collection {held.collection.name!r} that the embedding service "
+            f"the index lacks {len(hashes)} vectors of collection {indexed.collection.name!r} that the embedding service "
             f"{model.name} computed.",
             hint="vmrag sync --rebuild",
-            collection_name=held.collection.name,
+            collection_name=indexed.collection.name,
         )
     if hashes:
         from vmrag_link.embedding.cache import embed_texts  # queries do not need these vectors

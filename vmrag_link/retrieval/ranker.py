@@ -81,8 +81,8 @@ class RankingRequest:
 
         return CodeQuestion(self.text, of_paths=self.of_paths)
 
-    def list_chosen_rows(self, held: IndexedCollection) -> Sequence[int] | None:
-        return None if self.among is None else self.among[held.collection.name]
+    def list_chosen_rows(self, indexed: IndexedCollection) -> Sequence[int] | None:
+        return None if self.among is None else self.among[indexed.collection.name]
 
 
 class Ranker:
@@ -124,9 +124,9 @@ class Ranker:
                 return ranked._replace(scores=_select_best(kept, k))
             depth *= 4  # a few documents fill the ranking
 
-    def open_vectors(self, held: IndexedCollection) -> ExactVectors:
+    def open_vectors(self, indexed: IndexedCollection) -> ExactVectors:
         """Return the vectors of a collection."""
-        name = held.collection.name
+        name = indexed.collection.name
         if name not in self._vectors:
             from vmrag_link.retrieval.vectors import ExactVectors, VectorPiece  # keyword queries need no vectors
 
@@ -139,30 +139,33 @@ class Ranker:
                 )
                 for piece in self._index.list_pieces(name)
             ]
-            self._vectors[name] = ExactVectors(pieces, dimensions=held.collection.embedding_dimensions)
+            self._vectors[name] = ExactVectors(pieces, dimensions=indexed.collection.embedding_dimensions)
         return self._vectors[name]
 
     def _score_chunks(self, request: RankingRequest, mode: Mode, words: Mapping[str, WordScores], depth: int) -> Ranked:
         """Return at least the best `depth` chunks, if there are so many."""
         if mode == Mode.VECTOR:
             nearest = _select_best(
-                _merge_scores(self._rank_by_vector(request, held, depth) for held in request.collections), depth
+                _merge_scores(self._rank_by_vector(request, indexed, depth) for indexed in request.collections), depth
             )
             return Ranked(nearest, UNIT, Nearness(max(0, *nearest.values()) if nearest else 0, 0))
         if mode == Mode.KEYWORD:
-            chosen = [(words[held.collection.name], request.list_chosen_rows(held)) for held in request.collections]
+            chosen = [
+                (words[indexed.collection.name], request.list_chosen_rows(indexed)) for indexed in request.collections
+            ]
             word_rankings = [(scores.select_best(depth, among), scores.max_score) for scores, among in chosen]
             nearness = fusion.combine_nearness(
                 fusion.measure_nearness(CollectionScores({}, scores, most)) for scores, most in word_rankings
             )
             return Ranked(_select_best(fusion.normalize_scores(word_rankings), depth), bm25.BILLION, nearness)
         parts = [
-            self._score_collection(request, held, words[held.collection.name], depth) for held in request.collections
+            self._score_collection(request, indexed, words[indexed.collection.name], depth)
+            for indexed in request.collections
         ]
         scores = fusion.fuse_scores(parts, self._vector_weight(request))
         highest = max(scores.values(), default=0)
-        for held, part in zip(request.collections, parts, strict=True):
-            if held.collection.is_code:
+        for indexed, part in zip(request.collections, parts, strict=True):
+            if indexed.collection.is_code:
                 from vmrag_link.retrieval import code_ranking
 
                 code_scores = {row: scores[row] for row in part.words}
@@ -170,9 +173,9 @@ class Ranker:
                     code_scores, request.code_question, self._read_piece, self._index.read_texts, highest
                 )
         of_text = {
-            held.collection.name: {row: scores[row] for row in part.words}
-            for held, part in zip(request.collections, parts, strict=True)
-            if not held.collection.is_code
+            indexed.collection.name: {row: scores[row] for row in part.words}
+            for indexed, part in zip(request.collections, parts, strict=True)
+            if not indexed.collection.is_code
         }
         if of_text:
             scores |= self._record_finder.promote_records(request.text, of_text, request.among)
@@ -193,7 +196,7 @@ class Ranker:
         weight = self._ranking.vector_weight
         if keywords.is_english(request.text):
             return weight
-        is_english = all(self._query_vectors.load_stored_model(held).english for held in request.collections)
+        is_english = all(self._query_vectors.load_stored_model(indexed).english for indexed in request.collections)
         return weight / 2 if is_english else weight
 
     def _read_piece(self, row: int) -> RankedPiece:
@@ -207,26 +210,24 @@ class Ranker:
         return RankedPiece(path, row - first, pieces[row - first])
 
     def _score_collection(
-        self, request: RankingRequest, held: IndexedCollection, words: WordScores, depth: int
+        self, request: RankingRequest, indexed: IndexedCollection, words: WordScores, depth: int
     ) -> CollectionScores:
-        by_vector, by_words = (
-            self._rank_by_vector(request, held, depth),
-            words.select_best(depth, request.list_chosen_rows(held)),
-        )
-        if held.collection.is_code:
-            by_words |= self._score_declarations(request, held, words)
-        elif records := self._record_finder.find_rows(held.collection.name, request.list_chosen_rows(held)):
-            by_vector |= self.open_vectors(held).select_best(
-                self._query_vectors.embed_query(held, request.text), MOST_RECORDS, among=records
+        by_vector = self._rank_by_vector(request, indexed, depth)
+        by_words = words.select_best(depth, request.list_chosen_rows(indexed))
+        if indexed.collection.is_code:
+            by_words |= self._score_declarations(request, indexed, words)
+        elif records := self._record_finder.find_rows(indexed.collection.name, request.list_chosen_rows(indexed)):
+            by_vector |= self.open_vectors(indexed).select_best(
+                self._query_vectors.embed_query(indexed, request.text), MOST_RECORDS, among=records
             )
             by_words |= words.select_best(MOST_RECORDS, records)
         without_vector = list(by_words.keys() - by_vector.keys())
         if without_vector:
-            scores = self.open_vectors(held).score_rows(
-                self._query_vectors.embed_query(held, request.text), without_vector
+            scores = self.open_vectors(indexed).score_rows(
+                self._query_vectors.embed_query(indexed, request.text), without_vector
             )
             by_vector |= zip(without_vector, scores, strict=True)
-        share = CODE_VECTORS if held.collection.is_code else fusion.FULL_WEIGHT
+        share = CODE_VECTORS if indexed.collection.is_code else fusion.FULL_WEIGHT
         return CollectionScores(
             by_vector,
             by_words | {row: words.score_row(row) for row in by_vector.keys() - by_words.keys()},
@@ -234,18 +235,18 @@ class Ranker:
             share,
         )
 
-    def _rank_by_vector(self, request: RankingRequest, held: IndexedCollection, depth: int) -> Scores:
+    def _rank_by_vector(self, request: RankingRequest, indexed: IndexedCollection, depth: int) -> Scores:
         """Return the best `depth` chunks of a collection by vectors, and all ties with the last."""
-        return self.open_vectors(held).select_best(
-            self._query_vectors.embed_query(held, request.text), depth, among=request.list_chosen_rows(held)
+        return self.open_vectors(indexed).select_best(
+            self._query_vectors.embed_query(indexed, request.text), depth, among=request.list_chosen_rows(indexed)
         )
 
     def _score_words(self, request: RankingRequest) -> dict[str, WordScores]:
         """Return the scores by words of each collection's chunks."""
-        held = {collection.collection.name: collection for collection in request.collections}
-        words: dict[str, list[Sequence[WordOccurrences]]] = {name: [] for name in held}
-        code = [name for name, indexed in held.items() if indexed.collection.is_code]
-        documents = held.keys() - code
+        by_name = {collection.collection.name: collection for collection in request.collections}
+        words: dict[str, list[Sequence[WordOccurrences]]] = {name: [] for name in by_name}
+        code = [name for name, indexed in by_name.items() if indexed.collection.is_code]
+        documents = by_name.keys() - code
         questions = [(documents, self._document_terms(request.text, documents) if documents else [])]
         if code:
             questions.append((set(code), request.code_question.list_terms(request.text)))
@@ -260,12 +261,12 @@ class Ranker:
             for name, occurrences in self._index.find_occurrences(term, code).items():
                 if any(True for holding in occurrences for _ in holding.alive_pairs()):
                     words[name].append(occurrences)  # a joined word that no code contains is ignored
-        self._load_lengths(held)
+        self._load_lengths(by_name)
         postings = sum(len(holding.slots) for lists in words.values() for word in lists for holding in word)
         Ranker.scored_postings += postings
         scores_class, weight = _choose_scores(Ranker.scored_postings), self._ranking.document_weight
         return {
-            name: bm25.score_collection(held[name], lists, self._lengths, document_weight=weight, by=scores_class)
+            name: bm25.score_collection(by_name[name], lists, self._lengths, document_weight=weight, by=scores_class)
             for name, lists in words.items()
         }
 
@@ -280,9 +281,9 @@ class Ranker:
         numbers = {(number,) for term in versions for number in term}
         return [*(term for term in terms if tuple(term) not in numbers), *versions]
 
-    def _score_declarations(self, request: RankingRequest, held: IndexedCollection, words: WordScores) -> Scores:
+    def _score_declarations(self, request: RankingRequest, indexed: IndexedCollection, words: WordScores) -> Scores:
         """Return the scores by words of the pieces that declare a name of the question."""
-        name, chosen = held.collection.name, request.list_chosen_rows(held)
+        name, chosen = indexed.collection.name, request.list_chosen_rows(indexed)
         rows: set[int] = set()
         for term in keywords.list_terms(parts[-1] for parts in request.code_question.names):
             rows |= self._index.find_rows_with_word(term, [name], names=True)

@@ -144,7 +144,7 @@ class RecordFinder:
         """
         records: dict[int, RecordKind] = {}
         for name, by_row in scores.items():
-            if holds_records(self._index.list_collections[name].collection):
+            if holds_records(self._index.collections[name].collection):
                 records |= dict.fromkeys(by_row, RecordKind.DECISION)
             else:
                 kinds = self._find_kinds(name)
@@ -187,7 +187,7 @@ class RecordFinder:
     def _find_kinds(self, collection: str) -> Mapping[int, RecordKind]:
         """Return the kinds of the rows of records; empty for a collection that has only records."""
         if collection not in self._kinds:
-            whole = holds_records(self._index.list_collections[collection].collection)
+            whole = holds_records(self._index.collections[collection].collection)
             documents = () if whole else self._index.find_rows_like(collection, PATTERNS)
             kinds = ((find_record_kind(doc_id), rows) for doc_id, rows in documents)
             self._kinds[collection] = {row: kind for kind, rows in kinds if kind for row in rows}

@@ -78,13 +78,13 @@ class Searcher:
         with contextlib.ExitStack() as stack:
             with self._damage_errors():
                 self._index = stack.enter_context(IndexReader.open(*self._folders))
-                self._indexed = self._index.list_collections
+                self._indexed = self._index.collections
                 self._query_vectors = QueryVectors(model_for, self._index.view.unembedded)
                 ranker = Ranker(self._index, self._query_vectors, ranking)
                 self._ranker = stack.enter_context(contextlib.closing(ranker))
             self._opened = stack.pop_all()
         self._default_collections = [
-            name for name, held in self._indexed.items() if held.collection.is_searched_by_default
+            name for name, indexed in self._indexed.items() if indexed.collection.is_searched_by_default
         ]
         self._distinct = DistinctResults(self._index)
         self._filtered: dict[str, dict[str, list[int]]] = {}
@@ -138,13 +138,13 @@ class Searcher:
         """
         with self._damage_errors():
             groups: dict[str, list[int]] = {}
-            held = self._indexed.get(collection)
+            indexed = self._indexed.get(collection)
             for header, rows in self._index.list_documents(collection):
                 if (group := group_of(header)) is not None:
                     groups.setdefault(group, []).extend(rows)
-            if held is None or not groups:
+            if indexed is None or not groups:
                 return {}
-            vectors, query_vector = self._ranker.open_vectors(held), self._query_vectors.embed_query(held, text)
+            vectors, query_vector = self._ranker.open_vectors(indexed), self._query_vectors.embed_query(indexed, text)
             similarities = {
                 group: to_similarity(vectors.compute_mean_cosine(query_vector, rows)) for group, rows in groups.items()
             }
@@ -173,12 +173,12 @@ class Searcher:
         document_rows = self._index.find_rows({(hit.collection, hit.doc_id): None for hit in hits})
         by_position: dict[int, float] = {}
         for name in {hit.collection for hit in hits}:
-            held, positions = (
-                self._indexed[name],
-                [position for position, hit in enumerate(hits) if hit.collection == name],
-            )
+            indexed = self._indexed[name]
+            positions = [position for position, hit in enumerate(hits) if hit.collection == name]
             rows = [document_rows[name, hits[position].doc_id][hits[position].chunk] for position in positions]
-            cosines = self._ranker.open_vectors(held).compute_cosines(self._query_vectors.embed_query(held, text), rows)
+            cosines = self._ranker.open_vectors(indexed).compute_cosines(
+                self._query_vectors.embed_query(indexed, text), rows
+            )
             by_position |= zip(positions, cosines, strict=True)
         return [round(by_position[position], DIGITS[Mode.VECTOR]) for position in range(len(hits))]
 
@@ -197,12 +197,12 @@ class Searcher:
             from vmrag_link.retrieval import weakness  # most answers are not weak
 
             collections = self._select_collections(query)
-            names = [held.collection.name for held in collections]
+            names = [indexed.collection.name for indexed in collections]
             holding = {
                 tuple(term): len(self._index.find_rows_with_word(term, names))
                 for term in keywords.find_query_terms(query.text)
             }
-            texts = sum(held.chunks for held in collections)
+            texts = sum(indexed.chunks for indexed in collections)
             if query.mode == Mode.KEYWORD:
                 return not any(weakness.covers_question(hit, holding, texts) for hit in first)
             return not weakness.shares_rare_word(hits[0], holding, texts)
@@ -219,8 +219,8 @@ class Searcher:
 
     def find_collection(self, name: str) -> Collection | None:
         """Return the definition with which the index was built; None for an unknown name."""
-        held = self._indexed.get(name)
-        return held.collection if held else None
+        indexed = self._indexed.get(name)
+        return indexed.collection if indexed else None
 
     def count_chunks(self, collection: str, doc_ids: Sequence[str]) -> dict[str, int]:
         """Return the number of chunks of each of these documents that the index has. Raises
@@ -259,12 +259,12 @@ class Searcher:
 
         if not chunk_ids:
             return {}
-        held = self._indexed[collection]
+        indexed = self._indexed[collection]
         with self._damage_errors():
             rows = self._find_rows(collection, chunk_ids)
             texts = self._index.read_texts(rows.values())
-        model = self._query_vectors.load_stored_model(held)
-        vectors = restore_vectors(self._index, held, texts, model=model, cache=cache)
+        model = self._query_vectors.load_stored_model(indexed)
+        vectors = restore_vectors(self._index, indexed, texts, model=model, cache=cache)
         return {name: array.array("f", vectors[row]).tolist() for name, row in rows.items()}
 
     def _find_rows(self, collection: str, chunk_ids: Sequence[str]) -> dict[str, int]:
@@ -290,8 +290,8 @@ class Searcher:
                 f"the number of results must be at least 1, not {query.k}.", hint="vmrag query TEXT -k 5"
             )
         collections = self._select_collections(query)
-        documents = [held for held in collections if not held.collection.is_code]
-        code = [held for held in collections if held.collection.is_code]
+        documents = [indexed for indexed in collections if not indexed.collection.is_code]
+        code = [indexed for indexed in collections if indexed.collection.is_code]
         parts = [documents, code] if diverse and documents and code else [collections]
         rankings = [self._rank_collections(query, part, per_document, diverse=diverse) for part in parts]
         if len(rankings) > 1 and all(ranking.candidates for ranking in rankings):
@@ -389,10 +389,8 @@ class Searcher:
             return None
         from vmrag_link.retrieval import filters
 
-        where, where_document = (
-            filters.normalize_where(query.where),
-            filters.normalize_where_document(query.where_document),
-        )
+        where = filters.normalize_where(query.where)
+        where_document = filters.normalize_where_document(query.where_document)
         if where is None and where_document is None and query.narrowing is None:
             return None
         from vmrag_link.retrieval.narrowed import ChunkFilter, NarrowingFilter, intersect_rows
@@ -402,7 +400,7 @@ class Searcher:
             row_filters: list[RowFilter] = [NarrowingFilter(query.narrowing)] if query.narrowing else []
             if where is not None or where_document is not None:
                 row_filters.append(ChunkFilter(where, where_document))
-            names = [held.collection.name for held in self._select_collections(query)]
+            names = [indexed.collection.name for indexed in self._select_collections(query)]
             self._filtered[key] = {name: intersect_rows(row_filters, self._index, name) for name in names}
         return self._filtered[key]
 
@@ -414,7 +412,7 @@ class Searcher:
             metadata = msgspec.json.decode(chunk.metadata, type=dict[str, Any])
             collection = self._indexed[candidate.collection].collection
             if collection.is_code:
-                pieces = metadata.pop(PIECES)  # already decoded; `pieces_of` would decode them again
+                pieces = metadata.pop(PIECES)  # already decoded; `parse_pieces` would decode them again
                 metadata |= _describe_code(msgspec.convert(pieces[chunk.number], IndexedPiece), texts[candidate.row])
             if chunk.title:
                 metadata.setdefault("title", chunk.title)

@@ -205,7 +205,7 @@ def vouch_vectors(
     from vmrag_link.embedding.base import SERVICES
     from vmrag_link.sync import shared_vectors
 
-    paid = (collection for collection in collections if collection.held.collection.embedding_function in SERVICES)
+    paid = (collection for collection in collections if collection.indexed.collection.embedding_function in SERVICES)
     new = [
         collection
         for collection in paid

@@ -262,7 +262,7 @@ def _compare(client: ChromaClient, contents: SharedContents, engine: Engine, rev
     if found is None:
         yield Finding("CHROMA_SERVER_LACKS", "note", f"Collection {where} is not there.", DOCTOR, contents.name)
         return
-    paid = contents.held.collection.embedding_function in SERVICES
+    paid = contents.indexed.collection.embedding_function in SERVICES
     vouched = shared_vectors.read_digests(engine, contents.fingerprint) if paid else None
     if why := find_difference(client, found, contents, vouched):
         message = f"Collection {where} is not what was put there: {why}."

@@ -364,7 +364,7 @@ def _files_cut_by_lines(folder: Path) -> dict[str, list[str]]:
                 for path, metadata in zip(columns.doc_id, columns.metadata, strict=True)
                 if mark in metadata
             )
-            for name, row in index.list_collections.items()
+            for name, row in index.collections.items()
             if row.collection.is_code
         }
 
