@@ -301,5 +301,5 @@ def test_texts_that_are_not_those_of_the_files_are_found(project, monkeypatch):
 def test_a_collection_that_cannot_be_read_here_is_said_so(project, monkeypatch, command):
     monkeypatch.setattr(languages, "find_language_problem", lambda: f"no grammar is installed: {languages.EXTRA_HINT}")
     error = project.vmrag(*command, "--collection", "code", "--json", code=3).error
-    assert error["message"].startswith("The collection 'code', of files of this repository, cannot be read here: no ")
+    assert error["message"].startswith("cannot read the source 'code' (files of this repository) here: no ")
     assert error["hint"] == languages.EXTRA_HINT

@@ -1,4 +1,4 @@
-"""One document by its id, in whatever table it is: shown whole, or deleted."""
+"""Show or delete one document by its id, in any table."""
 
 from __future__ import annotations
 
@@ -20,18 +20,20 @@ from vmrag_link.workspace.follow.provenance import AnswerOrigin, add_sources, an
 if TYPE_CHECKING:
     from vmrag_link.workspace import ReadableStore
 
-Found = tuple[Collection, Document]
+_Match = tuple[Collection, Document]
 
 
 class WholeDocument(Record, frozen=True):
-    """`source`: as `named_files.shown_source`; of what came from nowhere, table and id. `library`:
-    the collection.
-    """
+    """A document with its text."""
 
     doc_id: str
     source: str
+    """The source as `named_files.shown_source` returns it. For a document without a source: table
+    and id.
+    """
     title: str
     library: str
+    """The name of the collection."""
     content: str
     chunk_count: int
     metadata: dict[str, Any]
@@ -46,31 +48,33 @@ class DeletedDocument(Record, frozen=True):
 
 
 def get_document(ws: Workspace, doc_id: str, table: str | None) -> tuple[WholeDocument, AnswerOrigin]:
-    """The document with this id, or that a chunk of this name belongs to; files of sources are
-    documents, too. Raises as `_one`.
+    """Return the document with this id, or the document that has a chunk with this id.
+
+    Files of sources are also documents. Raises `DocumentMissing`, `TableMissing`, and
+    `UsageInvalid` if several documents have the id.
     """
 
-    def look() -> tuple[WholeDocument, AnswerOrigin]:
-        here = find_origin(ws)
-        files = _files(ws, doc_id, table)
+    def find_match() -> tuple[WholeDocument, AnswerOrigin]:
+        origin = find_origin(ws)
+        files = _find_in_files(ws, doc_id, table)
         if not files:
-            return _whole(ws, *_one(_candidates(ws, here.at, doc_id, table), doc_id, table)), here
-        found = _one([*_candidates(ws, here.at, doc_id, table), *files], doc_id, table)
-        return _whole(ws, *found), add_sources(here, ws.files.opened) if found in files else here
+            return _form_document(ws, *_require_one(_find_stored(ws, origin.at, doc_id, table), doc_id, table)), origin
+        match = _require_one([*_find_stored(ws, origin.at, doc_id, table), *files], doc_id, table)
+        return _form_document(ws, *match), add_sources(origin, ws.files.opened) if match in files else origin
 
     try:
-        return read_consistently(ws, look, index=False)
+        return read_consistently(ws, find_match, index=False)
     except NO_DOCUMENTS as why:
-        files = _files(ws, doc_id, table)
+        files = _find_in_files(ws, doc_id, table)
         if not (files or (ws.stores_nothing and ws.sources.configured and table in (None, DOCUMENTS))):
             raise
-        return _whole(ws, *_one(files, doc_id, table)), find_origin(answer_from_files(ws, why))
+        return _form_document(ws, *_require_one(files, doc_id, table)), find_origin(answer_from_files(ws, why))
 
 
-def _whole(ws: Workspace, collection: Collection, document: Document) -> WholeDocument:
+def _form_document(ws: Workspace, collection: Collection, document: Document) -> WholeDocument:
     return WholeDocument(
         document.doc_id,
-        _source(ws, document),
+        _show_source(ws, document),
         document.title,
         collection.name,
         document.content,
@@ -81,104 +85,109 @@ def _whole(ws: Workspace, collection: Collection, document: Document) -> WholeDo
 
 
 def delete_document(ws: Workspace, doc_id: str, table: str | None) -> WriteResult[DeletedDocument]:
-    """Remove that document. Raises `SourceReadOnly` for a file of a source that is not writable, as
-    `_one`, and as `writing.write`.
+    """Delete the document with this id.
+
+    Raises `SourceReadOnly` for a file of a source without `write`, `DocumentMissing`,
+    `TableMissing`, `UsageInvalid` if several documents have the id, and the errors of
+    `writing.write_rows`.
     """
-    notes = [note for note in _files(ws, doc_id, table) if ws.sources.find_writable(note[0].name)]
-    if notes and not (ws.is_initialized and _candidates(ws, ws.locate_documents(), doc_id, table)):
-        collection, document = _one(notes, doc_id, table)
+    notes = [note for note in _find_in_files(ws, doc_id, table) if ws.sources.find_writable(note[0].name)]
+    if notes and not (ws.is_initialized and _find_stored(ws, ws.locate_documents(), doc_id, table)):
+        collection, document = _require_one(notes, doc_id, table)
         chunks = len(chunks_of(ws, collection, document))
         gone = DeletedDocument(document.doc_id, collection.name, chunks, document.table)
         if source := ws.sources.find_writable(collection.name):
             written = note_writes.remove_notes(ws, source, [document.doc_id])
             return WriteResult(gone, None, written.pending, notes=written)
 
-    def plan(at: At) -> Planned[DeletedDocument]:
-        stored = _candidates(ws, at, doc_id, table)
-        if not stored and (files := _files(ws, doc_id, table)):
+    def plan_deletion(at: At) -> Planned[DeletedDocument]:
+        stored = _find_stored(ws, at, doc_id, table)
+        if not stored and (files := _find_in_files(ws, doc_id, table)):
             of, file = files[0]
             raise source_read_only(of.name, file.source)
-        collection, document = _one(stored, doc_id, table)
+        collection, document = _require_one(stored, doc_id, table)
         gone = DeletedDocument(
             document.doc_id, collection.name, len(chunks_of(ws, collection, document)), document.table
         )
         return Planned(Write(remove_documents=[document.key]), gone)
 
-    return writing.write_rows(ws, plan, f"delete document {doc_id}")
+    return writing.write_rows(ws, plan_deletion, f"delete document {doc_id}")
 
 
-def _candidates(ws: Workspace, at: At, name: str, table: str | None) -> list[Found]:
-    """What of the knowledge base can be meant. Raises `TableMissing`."""
+def _find_stored(ws: Workspace, at: At, name: str, table: str | None) -> list[_Match]:
+    """Return the stored documents that the id may mean. Raises `TableMissing`."""
     if table is not None:
         collections.require_table(table)
-    return [each for each in _documents_in(ws, at, name) if table in (None, each[1].table)]
+    return [match for match in _find_in_collections(ws, at, name) if table in (None, match[1].table)]
 
 
-def _files(ws: Workspace, name: str, table: str | None) -> list[Found]:
-    """What of the files of sources can be meant."""
+def _find_in_files(ws: Workspace, name: str, table: str | None) -> list[_Match]:
+    """Return the files of sources that the id may mean."""
     if table not in (None, DOCUMENTS) or not ws.sources.configured:
         return []
     ws.files.refresh()
-    return _documents_in(ws.files, "", name)
+    return _find_in_collections(ws.files, "", name)
 
 
-def _one(found: list[Found], name: str, table: str | None) -> Found:
-    """The one that is meant; of several with this id, a library's.
+def _require_one(matches: list[_Match], name: str, table: str | None) -> _Match:
+    """Return the only match. A document of a library has priority over others of the same table.
 
-    Raises `DocumentMissing`, and `UsageInvalid` where several are left.
+    Raises `DocumentMissing`, and `UsageInvalid` if several documents match.
     """
-    preferred = [each for each in found if each[0].kind == LIBRARY] if _one_table(found) else []
-    chosen = preferred if len(preferred) == 1 else found
+    preferred = [match for match in matches if match[0].kind == LIBRARY] if _share_table(matches) else []
+    chosen = preferred if len(preferred) == 1 else matches
     if not chosen:
         raise DocumentMissing(
-            f"There is no document {name!r}" + (f" in {table}." if table else "."),
+            f"no such document {name!r}" + (f" in {table}." if table else "."),
             hint="vmrag list",
             doc_id=name,
             table=table,
         )
     if len(chosen) > 1:
-        raise _ambiguous(name, chosen)
+        raise _ambiguous_id(name, chosen)
     return chosen[0]
 
 
-def _documents_in(ws: ReadableStore, at: At, name: str) -> list[Found]:
-    """The documents of this id, else those that a chunk of this name belongs to, by collection."""
+def _find_in_collections(ws: ReadableStore, at: At, name: str) -> list[_Match]:
+    """Return the document of each collection with this id, otherwise the one that has a chunk with
+    it.
+    """
     return [
         (collection, document)
         for collection in ws.engine.list_collections(at)
-        if (document := _document_of(ws, at, collection, name))
+        if (document := _find_in_collection(ws, at, collection, name))
     ]
 
 
-def _document_of(ws: ReadableStore, at: At, there: Collection, name: str) -> Document | None:
-    found = ws.engine.find_document(at, there.name, name)
+def _find_in_collection(ws: ReadableStore, at: At, collection: Collection, name: str) -> Document | None:
+    document = ws.engine.find_document(at, collection.name, name)
     chunk = parse_chunk_id(name)
-    if found or chunk is None:
-        return found
+    if document or chunk is None:
+        return document
     doc_id, number = chunk
-    found = ws.engine.find_document(at, there.name, doc_id)
-    return found if found and number < len(chunks_of(ws, there, found)) else None
+    document = ws.engine.find_document(at, collection.name, doc_id)
+    return document if document and number < len(chunks_of(ws, collection, document)) else None
 
 
-def _source(ws: Workspace, document: Document) -> str:
+def _show_source(ws: Workspace, document: Document) -> str:
     return (
         named_files.shown_source(ws, document) if document.table == DOCUMENTS else f"{document.table}/{document.doc_id}"
     )
 
 
-def _one_table(found: list[Found]) -> bool:
-    return len({document.table for _, document in found}) == 1
+def _share_table(matches: list[_Match]) -> bool:
+    return len({document.table for _, document in matches}) == 1
 
 
-def _ambiguous(name: str, found: list[Found]) -> UsageInvalid:
-    collections = [collection.name for collection, _ in found]
-    places = sorted({document.table for _, document in found})
+def _ambiguous_id(name: str, matches: list[_Match]) -> UsageInvalid:
+    collections = [collection.name for collection, _ in matches]
+    places = sorted({document.table for _, document in matches})
     several = len(places) > 1
     return UsageInvalid(
-        f"Several documents are called {name!r}: in {enumerated(places if several else collections)}.",
-        hint=f"Name the table: table={places[0]}"
+        f"several documents have the id {name!r}, in {enumerated(places if several else collections)}.",
+        hint=f"Add the table: table={places[0]}"
         if several
-        else "chroma_get_documents and chroma_delete_documents take the one of a collection.",
+        else "Use chroma_get_documents or chroma_delete_documents with the collection.",
         parameter="doc_id",
         tables=places,
         collections=collections,

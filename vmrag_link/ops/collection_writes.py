@@ -1,6 +1,6 @@
-"""Collections that clients make, change and remove: each call all or nothing.
+"""Create, modify and delete collections for clients. Each call makes all its changes or none.
 
-Clients give and get settings of a collection's index among the keys of its metadata.
+Clients read and write the settings of a collection's index as keys of its metadata.
 """
 
 from __future__ import annotations
@@ -43,36 +43,37 @@ from vmrag_link.workspace.documents.collections import find_collection, find_exa
 from vmrag_link.workspace.documents.writing import Planned, WriteResult
 
 SPACE = "hnsw:space"
-"""Where clients put the distance of a collection; it has a column of its own."""
+"""Metadata key of a collection's distance. The distance is stored in its own column."""
 
 
 class CollectionCreation(Record, frozen=True):
-    """`created` False: it was there already, and nothing was changed.
-
-    `ignored`: the keys of HNSW settings that are recorded, but that no index here has.
-    """
+    """The result of creating a collection."""
 
     collection: Collection
     created: bool
+    """False if the collection already existed. Nothing was changed then."""
     ignored: tuple[str, ...]
+    """Keys of HNSW settings that are recorded, but that no index of this program uses."""
 
 
 class ModifiedCollection(Record, frozen=True):
-    """`unapplied`: the recorded keys of HNSW settings that the present index lacks."""
+    """The result of modifying a collection."""
 
     collection: Collection
     renamed: bool
     described: bool
     unapplied: tuple[str, ...]
+    """Recorded keys of HNSW settings that the present index does not use."""
 
 
 class DeletedCollection(Record, frozen=True):
-    """`kept`: the revision that holds its uncommitted documents; empty for none."""
+    """The result of deleting a collection."""
 
     name: str
     documents: int
     uncommitted: int
     kept: str
+    """The revision that keeps its uncommitted documents; empty if there are none."""
 
 
 def create_collection(
@@ -84,29 +85,29 @@ def create_collection(
     chunking: Mapping[str, Any] | None = None,
     get_or_create: bool = False,
 ) -> WriteResult[CollectionCreation]:
-    """Make an empty collection; its distance is l2 unless `hnsw:space` in its metadata is given.
+    """Create an empty collection. Its distance is l2 unless the metadata has `hnsw:space`.
 
-    `embedding_function` and `chunking` are what the settings say unless they are given. Raises
-    `NameInvalid`, `CollectionExists`, `ContentRefused` for metadata, `UsageInvalid` for chunking,
-    `Embedding` errors for a model that cannot work here, and as `writing.write`.
+    `embedding_function` and `chunking` default to the settings. Raises `NameInvalid`,
+    `CollectionExists`, `ContentRefused` for metadata, `UsageInvalid` for chunking, `Embedding`
+    errors for a model that does not work here, and the errors of `writing.write_rows`.
     """
     collections.require_name(name)
     given = flatten_metadata(metadata)
     distance = given.pop(SPACE, "l2")
-    cut = _chunking(ws, chunking or {})
+    cut = _read_chunking(ws, chunking or {})
     ignored = tuple(key for key in given if key.startswith(HNSW_PREFIX) and key not in HNSW_SETTINGS)
 
-    def plan(at: At) -> Planned[CollectionCreation]:
-        found = find_exact(ws, at, name)
-        if found and not get_or_create:
+    def plan_creation(at: At) -> Planned[CollectionCreation]:
+        existing = find_exact(ws, at, name)
+        if existing and not get_or_create:
             raise _collection_exists(name)
-        if found:
-            return Planned(None, CollectionCreation(found, created=False, ignored=ignored))
+        if existing:
+            return Planned(None, CollectionCreation(existing, created=False, ignored=ignored))
         model = load_working_model(ws, embedding_function or ws.config.embedding.model)
         new = make_collection(name, model, cut, metadata=encode_canonical_json(given), distance=distance)
         return Planned(Write(put_collections=[new]), CollectionCreation(new, created=True, ignored=ignored))
 
-    return writing.write_rows(ws, plan, f"create collection {name}")
+    return writing.write_rows(ws, plan_creation, f"create collection {name}")
 
 
 def modify_collection(
@@ -114,20 +115,20 @@ def modify_collection(
 ) -> WriteResult[ModifiedCollection]:
     """Rename a collection, replace its metadata, or both.
 
-    HNSW settings that the new metadata does not name stay recorded. A renamed collection's
-    documents move; a diff shows it as the same one, and its vectors come from the cache. Raises
+    HNSW settings that the new metadata does not name stay recorded. A new name moves the documents.
+    A diff shows the same collection, and the cache provides its vectors. Raises
     `CollectionMissing`, `CollectionExists`, `NameInvalid`, `ContentRefused`, `UsageInvalid`,
-    `EmbeddingMismatch`, and as `writing.write`.
+    `EmbeddingMismatch`, and the errors of `writing.write_rows`.
     """
     if new_name is None and metadata is None:
         raise UsageInvalid(
-            "Neither a new name nor new metadata is given.", hint="Give new_name, new_metadata, or both."
+            "the call has neither a new name nor new metadata.", hint="Pass new_name, new_metadata, or both."
         )
     if new_name is not None:
         collections.require_name(new_name)
     given = None if metadata is None else flatten_metadata(metadata)
 
-    def plan(at: At) -> Planned[ModifiedCollection]:
+    def plan_change(at: At) -> Planned[ModifiedCollection]:
         before = find_collection(ws, at, name)
         recorded = before.metadata if given is None else replace_metadata(before, given)
         after = msgspec.structs.replace(before, name=new_name or before.name, metadata=recorded)
@@ -139,12 +140,14 @@ def modify_collection(
         )
         if after == before:
             return Planned(None, report)
-        return Planned(_renamed(ws, at, before, after) if report.renamed else Write(put_collections=[after]), report)
+        return Planned(
+            _plan_rename(ws, at, before, after) if report.renamed else Write(put_collections=[after]), report
+        )
 
-    return writing.write_rows(ws, plan, f"modify collection {name}")
+    return writing.write_rows(ws, plan_change, f"modify collection {name}")
 
 
-def _renamed(ws: Workspace, at: At, before: Collection, after: Collection) -> Write:
+def _plan_rename(ws: Workspace, at: At, before: Collection, after: Collection) -> Write:
     require_plain(before)
     if any(collection.name == after.name for collection in ws.engine.list_collections(at)):
         raise _collection_exists(after.name)
@@ -153,18 +156,20 @@ def _renamed(ws: Workspace, at: At, before: Collection, after: Collection) -> Wr
     return Write(
         put_collections=[after],
         remove_collections=[before.name],
-        put_documents=(msgspec.structs.replace(each, collection=after.name) for each in moved),
+        put_documents=(msgspec.structs.replace(document, collection=after.name) for document in moved),
     )
 
 
 def delete_collection(ws: Workspace, name: str, *, confirmed: bool) -> WriteResult[DeletedCollection]:
-    """Remove a collection with its documents; what was never committed of it stays reachable.
+    """Delete a collection with its documents.
 
-    Raises `CollectionMissing`, `ConfirmationMissing` unless it is `confirmed`, and as
-    `writing.write`.
+    Uncommitted documents stay in a revision of their own.
+
+    Raises `CollectionMissing`, `ConfirmationMissing` unless `confirmed` is true, and the errors of
+    `writing.write_rows`.
     """
 
-    def plan(at: At) -> Planned[DeletedCollection]:
+    def plan_deletion(at: At) -> Planned[DeletedCollection]:
         collection = find_collection(ws, at, name)
         count = ws.engine.count_documents(at, collection=collection.name)
         lost = rm.find_unsaved(ws, at, lambda key: key[0] == collection.name)
@@ -176,18 +181,18 @@ def delete_collection(ws: Workspace, name: str, *, confirmed: bool) -> WriteResu
             Write(remove_collections=[collection.name]), DeletedCollection(collection.name, count, changed, kept)
         )
 
-    return writing.write_rows(ws, plan, f"delete collection {name}")
+    return writing.write_rows(ws, plan_deletion, f"delete collection {name}")
 
 
 def _collection_exists(name: str) -> CollectionExists:
-    return CollectionExists(f"There is a collection {name!r} already.", hint="vmrag list", collection_name=name)
+    return CollectionExists(f"the collection {name!r} already exists.", hint="vmrag list", collection_name=name)
 
 
 def _confirmation_missing(name: str, count: int, uncommitted: int) -> ConfirmationMissing:
-    lost = f", {uncommitted} of them with a text that was never committed" if uncommitted else ", all of them committed"
+    lost = f", {uncommitted} of them with an uncommitted text" if uncommitted else ", all of them committed"
     return ConfirmationMissing(
-        f"This would delete collection {name!r} with {plural(count, 'document')}{lost if count else ''}.",
-        hint="confirm=true deletes it",
+        f"this call would delete the collection {name!r} with {plural(count, 'document')}{lost if count else ''}.",
+        hint="Use confirm=true to delete it",
         collection_name=name,
         document_count=count,
         uncommitted_count=uncommitted,
@@ -203,25 +208,28 @@ class _Chunking(Record, frozen=True, forbid_unknown_fields=True):
     overlap: Annotated[int, msgspec.Meta(ge=0, le=99_999)]
 
 
-def _chunking(ws: Workspace, given: Mapping[str, Any]) -> Chunking:
-    """Raises `UsageInvalid`."""
+def _read_chunking(ws: Workspace, given: Mapping[str, Any]) -> Chunking:
+    """Return the chunking settings of a call, with defaults from the settings.
+
+    Raises `UsageInvalid`.
+    """
     usual = ws.config.chunking
     whole = {"strategy": "characters", "size": usual.size, "overlap": usual.overlap, **given}
     try:
-        found = msgspec.convert(whole, type=_Chunking, strict=False)
+        converted = msgspec.convert(whole, type=_Chunking, strict=False)
     except msgspec.ValidationError as error:
         raise UsageInvalid(
-            f"chunking cannot be used: {error}.", hint='For example: {"size": 512, "overlap": 50}', parameter="chunking"
+            f"invalid chunking: {error}.", hint='For example: {"size": 512, "overlap": 50}', parameter="chunking"
         ) from None
-    chunking = Chunking(found.strategy, found.size, found.overlap)
+    chunking = Chunking(converted.strategy, converted.size, converted.overlap)
     require_valid_sizes(chunking)
     return chunking
 
 
 def load_working_model(ws: Workspace, name: str) -> Model:
-    """The embedding model of that name, proven to work by embedding a word.
+    """Return the embedding model with this name after it has embedded a word as a test.
 
-    Raises `EmbeddingFailed`, also for what is not installed, and `EmbeddingMismatch`.
+    Raises `EmbeddingFailed`, also if a package is missing, and `EmbeddingMismatch`.
     """
     try:
         model = ws.models.load_named(name)
@@ -232,24 +240,27 @@ def load_working_model(ws: Workspace, name: str) -> Model:
 
 
 def shown_metadata(collection: Collection) -> dict[str, Any]:
-    """A collection's metadata as clients know it: with the distance, which they look for there."""
+    """Return a collection's metadata for clients, with its distance."""
     return {**parse_metadata(collection), SPACE: collection.distance}
 
 
 def flatten_metadata(metadata: Mapping[str, Any]) -> dict[str, Any]:
-    """Metadata without `settings`, whose keys stand beside the others. Raises `ContentRefused`."""
+    """Return metadata with the keys of its `settings` moved to the top level.
+
+    Raises `ContentRefused`.
+    """
     try:
         given = parse_user_json(json.dumps(metadata))
     except ValueError as error:
-        raise ContentRefused(f"The metadata {error}.", hint="Use texts, numbers, true, false or null.") from None
+        raise ContentRefused(f"the metadata {error}.", hint="Use texts, numbers, true, false or null.") from None
     settings = given.pop("settings", {})
     if not isinstance(settings, dict):
-        raise _refusal("settings", "an object", settings)
+        raise _invalid_metadata("settings", "an object", settings)
     for key, value in settings.items():
         if key in given and given[key] != value:
             raise ContentRefused(
                 f"{key!r} is {given[key]!r} in the metadata and {value!r} in its 'settings'.",
-                hint="Give it once.",
+                hint="Pass it once.",
                 key=key,
             )
         given[key] = value
@@ -260,27 +271,27 @@ def flatten_metadata(metadata: Mapping[str, Any]) -> dict[str, Any]:
 
 def _check_value(key: str, value: Any) -> None:
     if isinstance(value, dict | list):
-        raise _refusal(key, "a text, a number, true, false or null", value)
+        raise _invalid_metadata(key, "a text, a number, true, false or null", value)
     if value is None:
         return
     if key == "description" and not isinstance(value, str):
-        raise _refusal(key, "a text", value)
+        raise _invalid_metadata(key, "a text", value)
     if key == SPACE and value not in get_args(Distance):
-        raise _refusal(key, f"one of {', '.join(get_args(Distance))}", value)
+        raise _invalid_metadata(key, f"one of {', '.join(get_args(Distance))}", value)
     setting = HNSW_SETTINGS.get(key)
     if setting and not setting.allows(value):
-        raise _refusal(key, f"a whole number from {setting.low} to {setting.high}", value)
+        raise _invalid_metadata(key, f"a whole number from {setting.low} to {setting.high}", value)
 
 
-def _refusal(key: str, expected: str, value: Any) -> ContentRefused:
+def _invalid_metadata(key: str, expected: str, value: Any) -> ContentRefused:
     given = shortened(encode_canonical_json(value))
     return ContentRefused(f"{key!r} in the metadata must be {expected}, not {given}.", key=key)
 
 
 def replace_metadata(before: Collection, given: Mapping[str, Any]) -> str:
-    """New metadata.
+    """Return the new metadata as canonical JSON.
 
-    Settings of the index that are not given stay: they are not the user's metadata.
+    Settings of the index that are not given stay, because they are not the user's metadata.
     """
     recorded = parse_metadata(before)
     kept = {key: value for key, value in recorded.items() if key.startswith(HNSW_PREFIX)}
@@ -288,11 +299,11 @@ def replace_metadata(before: Collection, given: Mapping[str, Any]) -> str:
 
 
 def unapplied_settings(before: Collection, after: Collection, given: Mapping[str, Any]) -> tuple[str, ...]:
-    """The given settings that the index does not take over.
+    """Return the given settings that the index does not use.
 
-    A renamed collection's index is made anew, with every setting but another distance.
+    A renamed collection gets a new index with every setting except another distance.
     """
-    now = {key: each.default for key, each in HNSW_SETTINGS.items()} | shown_metadata(before)
+    now = {key: setting.default for key, setting in HNSW_SETTINGS.items()} | shown_metadata(before)
     fixed = [
         key for key in given if key.startswith(HNSW_PREFIX) and (key not in HNSW_SETTINGS or after.name == before.name)
     ]

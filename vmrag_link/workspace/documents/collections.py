@@ -1,6 +1,4 @@
-"""Which collection a name means, and which table of documents; what collections and documents may
-be called, and what a new collection is made of.
-"""
+"""Find the collection or table that a name means, check names, and create collections."""
 
 from __future__ import annotations
 
@@ -45,22 +43,22 @@ if TYPE_CHECKING:
 
 DOCUMENTS = "documents"
 COLLECTIONS = "collections"
-"""The settings of collections: rows, but no documents."""
+"""Table with the settings of collections; it has no documents."""
 
 PROJECTS = "projects"
-"""What issue logs belong to: rows, but no documents."""
+"""Table with the projects of issue logs; it has no documents."""
 
 TABLES = (DOCUMENTS, *TABLE_OF_KIND.values())
 """All tables with documents."""
 
 
 def table_of(kind: str) -> str:
-    """Where the documents of a collection of this kind are."""
+    """Return the table with the documents of this kind of collection."""
     return TABLE_OF_KIND.get(kind, DOCUMENTS)
 
 
 def collection_name(table: str, identifier: str) -> str:
-    """The collection that a project, a tool or a collection's name means in a table.
+    """Return the collection of a project, a tool or a collection's name in a table.
 
     Raises `TableMissing`.
     """
@@ -70,72 +68,78 @@ def collection_name(table: str, identifier: str) -> str:
 
 
 def require_table(table: str) -> DocumentTable:
-    """The table with documents of this name. Raises `TableMissing`."""
+    """Return the name of a table with documents. Raises `TableMissing`."""
     if table not in TABLES:
         raise TableMissing(
-            f"There is no table {table!r} with documents.", hint=f"It is one of {enumerated(TABLES)}.", table=table
+            f"no such table with documents: {table!r}.", hint=f"Use one of {enumerated(TABLES)}.", table=table
         )
     return table  # type: ignore[return-value]  # one of these
 
 
 def find_collection(ws: ReadableStore, at: At, name: str) -> Collection:
-    """The collection that a name means at a place of the checked-out branch.
+    """Return the collection that a name means on the checked-out branch.
 
-    Some clients put `_BRANCH` after the name; that is taken off where it names the branch that is
-    checked out and no collection has the whole name. Raises `CollectionMissing`.
+    Some clients append `_BRANCH` to the name. The suffix is removed if it names the checked-out
+    branch, and if no collection has the whole name. Raises `CollectionMissing`, and
+    `SourceReadOnly` for a source.
     """
     from vmrag_link.workspace.pins import kb_branches
 
-    there = {collection.name: collection for collection in ws.engine.list_collections(at)}
-    if name in there:
-        return there[name]
+    collections_by_name = {collection.name: collection for collection in ws.engine.list_collections(at)}
+    if name in collections_by_name:
+        return collections_by_name[name]
     if not isinstance(ws, Workspace):
         from vmrag_link.workspace.source_tree import SourceStore
 
         if isinstance(ws, SourceStore):
-            return _of_files(ws, name, there)
-        raise no_collection(name, list(there))
-    if any(each.collection == name for each in ws.sources.configured):
+            return _find_among_files(ws, name, collections_by_name)
+        raise no_collection(name, list(collections_by_name))
+    if any(source.collection == name for source in ws.sources.configured):
         raise source_read_only(name)
-    own = ws.read_trigger().branch
+    branch = ws.read_trigger().branch
     rows = kb_branches.list_branches(ws).branches
-    current = [own, *(row.name for row in rows if row.current)]
-    for bare in _bare(name, current):
-        if bare in there:
-            return there[bare]
-    raise _missing(ws, name, list(there), own, [row for row in rows if not row.current])
+    current = [branch, *(row.name for row in rows if row.current)]
+    for bare in _strip_branches(name, current):
+        if bare in collections_by_name:
+            return collections_by_name[bare]
+    raise _missing_collection(ws, name, list(collections_by_name), branch, [row for row in rows if not row.current])
 
 
-def _of_files(ws: SourceStore, name: str, there: Mapping[str, Collection]) -> Collection:
+def _find_among_files(ws: SourceStore, name: str, collections_by_name: Mapping[str, Collection]) -> Collection:
     for bare in list_possible_names(ws, name):
-        if bare in there:
-            return there[bare]
+        if bare in collections_by_name:
+            return collections_by_name[bare]
     if why := ws.opened.unavailable.get(name):
-        raise unreadable_source(name, why, list(there))
-    raise no_collection(name, list(there))
+        raise unreadable_source(name, why, list(collections_by_name))
+    raise no_collection(name, list(collections_by_name))
 
 
-def unreadable_source(name: str, why: str, there: Sequence[str]) -> CollectionMissing:
-    """For a source, of whose files nothing can be read here. `there`: the collections that can."""
+def unreadable_source(name: str, why: str, readable: Sequence[str]) -> CollectionMissing:
+    """Return the error for a source whose files cannot be read here.
+
+    `readable`: the other collections.
+    """
     from vmrag_link.code.languages import EXTRA_HINT
 
     return CollectionMissing(
-        f"The collection {name!r}, of files of this repository, cannot be read here: {why}.",
-        hint=EXTRA_HINT if EXTRA_HINT in why else "vmrag sources   (shows what can be read here)",
+        f"cannot read the source {name!r} (files of this repository) here: {why}.",
+        hint=EXTRA_HINT if EXTRA_HINT in why else "vmrag sources   (lists the readable sources)",
         collection_name=name,
-        collections=[*there],
+        collections=[*readable],
     )
 
 
 def list_possible_names(ws: ReadableStore, name: str) -> list[str]:
-    """A name that clients gave a collection, and what it is without the git branch's name."""
-    return [name, *_bare(name, [read_trigger(ws.places).branch])]
+    """Return the name that a client gave, and the same name without the suffix of the
+    git branch.
+    """
+    return [name, *_strip_branches(name, [read_trigger(ws.places).branch])]
 
 
 def source_read_only(collection: str, path: str = "") -> SourceReadOnly:
-    what = f"{collection}/{path}" if path else f"The collection {collection!r}"
+    what = f"{collection}/{path}" if path else f"the collection {collection!r}"
     return SourceReadOnly(
-        f"{what} is made of files of this repository (sources in .vmrag.yaml), and is not stored.",
+        f"{what} is not stored, because it comes from files of this repository (`sources` in .vmrag.yaml).",
         hint=f"Edit the file {path}" if path else "Edit the files: vmrag list --collection " + quoted(collection),
         collection_name=collection,
         path=path,
@@ -143,40 +147,41 @@ def source_read_only(collection: str, path: str = "") -> SourceReadOnly:
 
 
 def find_exact(ws: ReadableStore, at: At, name: str) -> Collection | None:
-    """The collection of exactly this name; None if there is none."""
+    """Return the collection with exactly this name, or None."""
     return next((collection for collection in ws.engine.list_collections(at) if collection.name == name), None)
 
 
 def make_placeholder(ws: Workspace, name: str) -> Collection:
-    """A collection that is not there yet, for what is looked up in it. Raises `SourceReadOnly` for
-    the name of a source.
+    """Return a collection that is not stored yet, in which documents are looked up.
+
+    Raises `SourceReadOnly` for the name of a source.
     """
-    if any(each.collection == name for each in ws.sources.configured):
+    if any(source.collection == name for source in ws.sources.configured):
         raise source_read_only(name)
     return Collection(name, import_base=ROOT)
 
 
-def _missing(
-    ws: Workspace, name: str, there: list[str], own: str | None, others: list[kb_branches.BranchRow]
+def _missing_collection(
+    ws: Workspace, name: str, stored: list[str], branch: str | None, others: list[kb_branches.BranchRow]
 ) -> CollectionMissing:
-    for each in others:
-        code = each.code_branch or each.name
-        held = {collection.name for collection in ws.engine.list_collections(each.revision)}
-        if any(bare in held for bare in _bare(name, [code, each.name])):
+    for row in others:
+        code = row.code_branch or row.name
+        held = {collection.name for collection in ws.engine.list_collections(row.revision)}
+        if any(bare in held for bare in _strip_branches(name, [code, row.name])):
             return CollectionMissing(
-                f"{name!r} belongs to branch {code!r}, and {own or 'no branch'!r} is checked out.",
+                f"{name!r} belongs to branch {code!r}, but {branch or 'no branch'!r} is checked out.",
                 hint=f"git switch {quoted(code)}",
                 collection_name=name,
-                branch=own,
-                collections=there,
+                branch=branch,
+                collections=stored,
             )
-    error = no_collection(name, there)
-    error.details["branch"] = own
+    error = no_collection(name, stored)
+    error.details["branch"] = branch
     return error
 
 
-def _bare(name: str, names: Sequence[str | None]) -> Iterator[str]:
-    """The name without the suffix of one of these branches, if it has one."""
+def _strip_branches(name: str, names: Sequence[str | None]) -> Iterator[str]:
+    """Yield the name without the suffix of each branch, if it has one."""
     for branch in dict.fromkeys(names):
         for suffix in {f"_{branch}", f"_{re.sub('[/_]', '-', branch)}"} if branch else ():
             if name.endswith(suffix):
@@ -184,27 +189,31 @@ def _bare(name: str, names: Sequence[str | None]) -> Iterator[str]:
 
 
 def require_open(collection: Collection) -> None:
-    """Raises `UsageInvalid` for a library or a project's mirror, whose documents are what files and
-    pages hold, and as `require_plain`.
+    """Require a collection in which users can store documents.
+
+    Raises `UsageInvalid` for a library, for the mirror of a project's files, and for a table with
+    its own fields.
     """
     if collection.kind == COMPOUNDING:
         raise UsageInvalid(
-            f"Collection {collection.name!r} mirrors a project's files: what is put there goes with the next look at them.",
-            hint="Write a file into the project's folder; index_document takes it in at once.",
+            f"the collection {collection.name!r} mirrors a project's files; the next sync would delete anything else.",
+            hint="Write a file into the project's folder, and index it with index_document.",
             collection_name=collection.name,
         )
     require_plain(collection)
     if collection.kind == LIBRARY:
         raise UsageInvalid(
-            f"Collection {collection.name!r} is a library: its documents come from files and pages.",
+            f"the collection {collection.name!r} is a library, whose documents come from files and pages.",
             hint=f"vmrag import FILE --library {quoted(collection.name)}; tools: ingest_file, ingest_url",
             collection_name=collection.name,
         )
 
 
 def require_plain(collection: Collection) -> None:
-    """Raises `UsageInvalid` where the documents are rows of a table of their own, and the
-    collection's name follows from them.
+    """Require a collection whose documents have no fields of their own.
+
+    Raises `UsageInvalid` for issue logs and documents about tools, whose rows decide the
+    collection's name.
     """
     if collection.kind == ISSUES:
         what, hint = "the issue logs of a project", "vmrag issue --help; tools: add_issue_log, update_issue_log"
@@ -213,7 +222,7 @@ def require_plain(collection: Collection) -> None:
     else:
         return
     raise UsageInvalid(
-        f"Collection {collection.name!r} holds {what}, which have fields of their own.",
+        f"the collection {collection.name!r} has {what}, which have their own fields.",
         hint=hint,
         collection_name=collection.name,
     )
@@ -228,7 +237,7 @@ def make_collection(
     metadata: str = "{}",
     distance: Distance = "cosine",
 ) -> Collection:
-    """A new collection, whose documents the model embeds; `metadata` is canonical JSON."""
+    """Return a new collection for documents that the model embeds. `metadata`: canonical JSON."""
     return Collection(
         name=name,
         kind=kind,
@@ -244,10 +253,13 @@ def make_collection(
 
 
 def require_name(collection: str, *, option: str = "--collection") -> None:
-    """`option`: what the hint calls it. Raises `NameInvalid`."""
+    """Require a valid name of a collection.
+
+    `option`: what the hint calls it. Raises `NameInvalid`.
+    """
     if not is_collection_name(collection):
         raise NameInvalid(
-            f"{collection!r} cannot name a collection: 2 to 255 letters, digits, '.', '_' or '-', "
+            f"invalid collection name {collection!r}: use 2 to 255 letters, digits, '.', '_' or '-', "
             "with a letter or digit at both ends.",
             hint=f"For example: {option} {similar_name(collection)}",
             collection_name=collection,
@@ -255,16 +267,16 @@ def require_name(collection: str, *, option: str = "--collection") -> None:
 
 
 def similar_name(text: str) -> str:
-    """A name that a collection can have, made of a text."""
+    """Return a valid collection name made from a text."""
     name = re.sub(r"[^A-Za-z0-9._-]+", "-", text).strip("._-")
     return name if is_collection_name(name) else "handbook"
 
 
 def require_document_id(doc_id: str) -> None:
-    """Raises `NameInvalid`."""
+    """Require a valid document id. Raises `NameInvalid`."""
     if not doc_id or find_id_problem(doc_id):
         raise NameInvalid(
-            f"{doc_id!r} cannot name a document: 1 to {MAX_ID} characters without control characters.",
+            f"invalid document id {doc_id!r}: use 1 to {MAX_ID} characters without control characters.",
             hint="For example: --id guide/setup.md",
             doc_id=doc_id,
         )

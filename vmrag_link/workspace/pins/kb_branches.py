@@ -1,5 +1,7 @@
-"""KB branches: the one that belongs to each code branch, the list of all, and what a work tree, a
-branch or a commit that is gone has left on its own, with the command that brings it back.
+"""List KB branches, name the KB branch of each code branch, and warn about waiting documents.
+
+Documents wait if their work tree or branch was removed, or if no commit pins their revision. Each
+warning has the command that recovers them.
 """
 
 from __future__ import annotations
@@ -20,19 +22,20 @@ from vmrag_link.sync.target import Target
 from vmrag_link.workspace import Workspace
 
 _LIKE_A_HASH = f"(?i){REVISION}"
-"""What this or another engine takes for a revision."""
+"""Names that this or another engine takes for a revision."""
 
 _LIKE_A_REF = ("refs/", "origin/")
-"""How references to git, and to the branches of the remote, begin."""
+"""Prefixes of git refs and of the remote's branches."""
 
 
 class BranchRow(Record, frozen=True):
-    """A KB branch; `code_branch` writes its documents on it, None if no code branch does."""
+    """A KB branch."""
 
     name: str
     revision: str
     dirty: bool
     code_branch: str | None
+    """The code branch that writes its documents here; None if no code branch does."""
     current: bool
 
 
@@ -41,7 +44,10 @@ class BranchesReport(Record, frozen=True):
 
 
 def list_branches(ws: Workspace) -> BranchesReport:
-    """All KB branches, those of documents that were set aside included; no other reserved ones."""
+    """Return all KB branches, and the branches of stashed documents.
+
+    Other branches with reserved names are left out.
+    """
     mapped = plumbing.read_kb_owners(ws.places)
     current = ws.read_trigger().branch
     rows = [
@@ -55,56 +61,56 @@ def list_branches(ws: Workspace) -> BranchesReport:
 
 
 def prepare_branch(ws: Workspace, target: Target) -> str:
-    """The name of the KB branch for HEAD's code branch, recorded in git config.
+    """Return the KB branch for HEAD's code branch, and record its name in git config.
 
-    The branch itself is made at the first write. git carries the mapping along when the code branch
-    is renamed, and drops it with it.
+    The first write creates the branch. git moves the recorded name when you rename the code branch,
+    and deletes it with the code branch.
     """
     code = target.trigger.branch
-    assert code is not None  # noqa: S101  `writable` refuses a detached HEAD
+    assert code is not None  # noqa: S101  `require_writable` refuses a detached HEAD
     if target.kb_branch:
         return target.kb_branch.name
     # Two work trees at once must not choose names that the engine takes for the same: Topic and
     # topic.
-    own = target.in_use_by is not None
+    is_separate = target.in_use_by is not None
     with locks.hold_exclusive(ws.places.locks / "mapping.lock", purpose="name a KB branch", timeout=ws.lock_timeout):
-        mapped = plumbing.find_kb_branch(ws.places, code, of_tree=own)
+        mapped = plumbing.find_kb_branch(ws.places, code, of_tree=is_separate)
         taken = {kb.lower() for kb in plumbing.read_kb_owners(ws.places) if kb != mapped}
         if mapped and mapped.lower() not in taken and ws.engine.is_legal_branch_name(mapped):
             return mapped
-        name = find_free_name(ws.engine, code, taken | ({code.lower()} if own else set()))
-        plumbing.set_kb_branch(ws.places, code, name, of_tree=own)
+        name = find_free_name(ws.engine, code, taken | ({code.lower()} if is_separate else set()))
+        plumbing.set_kb_branch(ws.places, code, name, of_tree=is_separate)
     if target.in_use_by:
         ws.progress.note(lease.describe_shared(target.in_use_by, code, name))
     return name
 
 
 def require_new(ws: Workspace, name: str) -> None:
-    """Check that a KB branch may be made under this name.
+    """Require that a new KB branch can have this name.
 
-    Raises `NameInvalid`, `BranchExists`, and `BranchInUse` for a name that is kept for a code
-    branch without a KB branch yet.
+    Raises `NameInvalid`, `BranchExists`, and `BranchInUse` if the name is reserved for a code
+    branch that has no KB branch yet.
     """
     reserved = name.lower().startswith(RESERVED_PREFIX)
     mistaken = re.fullmatch(_LIKE_A_HASH, name) or name.startswith(_LIKE_A_REF)
     if reserved or mistaken or not ws.engine.is_legal_branch_name(name):
         why = (
-            f"names that begin with {RESERVED_PREFIX} are reserved"
+            f"names with the prefix {RESERVED_PREFIX} are reserved"
             if reserved
-            else "it would be taken for something else"
+            else "it looks like a hash or a ref, or has characters that are not allowed"
         )
         raise NameInvalid(
-            f"A KB branch cannot be called {name[:80]!r}: {why}.", hint="Choose another name.", branch=name
+            f"invalid name of a KB branch {name[:80]!r}: {why}.", hint="Choose another name.", branch=name
         )
     for branch in ws.engine.list_branches():
         if branch.name.lower() == name.lower():
             raise BranchExists(
-                f"The knowledge base has a branch {branch.name!r} already.", hint="vmrag branch", branch=branch.name
+                f"the KB branch {branch.name!r} already exists.", hint="vmrag branch", branch=branch.name
             )
     for kb, code in plumbing.read_kb_owners(ws.places).items():
         if kb.lower() == name.lower() and code != ws.read_trigger().branch:
             raise BranchInUse(
-                f"The name {kb!r} is kept for the code branch {code!r}.",
+                f"the name {kb!r} is reserved for the code branch {code!r}.",
                 hint="Choose another name.",
                 branch=kb,
                 holder=code,
@@ -112,7 +118,9 @@ def require_new(ws: Workspace, name: str) -> None:
 
 
 def find_free_name(engine: Engine, code: str, taken: set[str]) -> str:
-    """The code branch's own name if it is legal and free, else `b/<slug>-<hash8>`."""
+    """Return the name of the code branch if it is valid and unused, otherwise
+    `b/<slug>-<hash8>`.
+    """
     used = taken | {branch.name.lower() for branch in engine.list_branches()}
     reserved = code.lower().startswith(RESERVED_PREFIX)
     if (
@@ -131,11 +139,13 @@ def find_free_name(engine: Engine, code: str, taken: set[str]) -> str:
     raise AssertionError  # more names than branches were tried
 
 
-_NAMED = 3
+_SHOWN_LINES = 3
 
 
 def list_active_mappings(ws: Workspace) -> list[KbMapping]:
-    """The mappings whose code branch, and work tree if it is one's own, are there."""
+    """Return the mappings whose code branch exists, and whose work tree exists if they belong to
+    one.
+    """
     existing = refs.list_code_branches(ws.places)
     trees = {"", *map(plumbing.format_tree_key, refs.list_git_dirs(ws.places))}
     return [
@@ -146,69 +156,85 @@ def list_active_mappings(ws: Workspace) -> list[KbMapping]:
 
 
 def list_abandoned(ws: Workspace, target: Target) -> list[KbBranch]:
-    """KB branches with uncommitted documents that nobody writes on any more: their code branch or
-    their work tree is gone, or this one writes on its own and the one that wrote there has left.
+    """Return the KB branches with uncommitted documents that no work tree writes.
+
+    The code branch or the work tree was removed. Or this work tree writes its own KB branch, and
+    the work tree that wrote the other branch has switched to another one.
     """
-    dirty = _dirty_elsewhere(ws, target)
+    dirty = _list_dirty_branches(ws, target)
     if not dirty:
         return []
-    left = target.trigger.branch if target.has_own_branch and not target.in_use_by else None
-    known = {each.kb_branch for each in list_active_mappings(ws) if each.tree or each.code != left}
-    return [each for each in dirty if each.name not in known]
+    shared_code = target.trigger.branch if target.has_own_branch and not target.in_use_by else None
+    active_names = {
+        mapping.kb_branch for mapping in list_active_mappings(ws) if mapping.tree or mapping.code != shared_code
+    }
+    return [branch for branch in dirty if branch.name not in active_names]
 
 
-def form_recovery_command(ws: Workspace, target: Target, left: KbBranch) -> str:
-    """The command that brings an abandoned branch's uncommitted documents back. Where they stand on
-    committed ones that are not here, they are looked at there: a merge would bring these, too.
+def form_recovery_command(ws: Workspace, target: Target, branch: KbBranch) -> str:
+    """Return the command that recovers the uncommitted documents of an abandoned branch.
+
+    If the branch has committed documents that are missing here, the command switches to it. A merge
+    would import those documents also.
     """
-    here = not ws.engine.shared and target.state == "pinned" and ws.engine.is_ancestor(left.head, target.revision)
-    return f"vmrag {'merge' if here else 'branch --switch'} {quoted(left.name)}"
+    can_merge = (
+        not ws.engine.shared and target.state == "pinned" and ws.engine.is_ancestor(branch.head, target.revision)
+    )
+    return f"vmrag {'merge' if can_merge else 'branch --switch'} {quoted(branch.name)}"
 
 
-def _dirty_elsewhere(ws: Workspace, target: Target) -> list[KbBranch]:
-    """None on a shared server: there somebody else's repository may be writing them."""
+def _list_dirty_branches(ws: Workspace, target: Target) -> list[KbBranch]:
+    """Return the other KB branches with uncommitted documents.
+
+    The list is empty on a shared server, because another repository may be writing there.
+    """
     if ws.engine.shared:
         return []
-    own = target.kb_branch.name if target.kb_branch else None
+    current_name = target.kb_branch.name if target.kb_branch else None
     return [
         branch
         for branch in ws.engine.list_branches()
-        if branch.dirty and branch.name != own and not is_reserved(branch.name)
+        if branch.dirty and branch.name != current_name and not is_reserved(branch.name)
     ]
 
 
 def list_branch_warnings(ws: Workspace, target: Target) -> Iterator[str]:
-    """What waits in no work tree, for people: a line for each of the first few."""
-    found = [*_uncommitted(ws, target), *_unpinned(ws, target)]
-    yield from found[:_NAMED]
-    if len(found) > _NAMED:
-        yield f"{len(found) - _NAMED} more branches have such documents: vmrag branch, vmrag gc"
+    """Yield warnings about documents that wait in no work tree: the first few, then
+    their number.
+    """
+    warnings = [*_warn_uncommitted(ws, target), *_warn_unpinned(ws, target)]
+    yield from warnings[:_SHOWN_LINES]
+    if len(warnings) > _SHOWN_LINES:
+        yield f"{len(warnings) - _SHOWN_LINES} more branches have such documents: vmrag branch, vmrag gc"
 
 
-def _uncommitted(ws: Workspace, target: Target) -> Iterator[str]:
-    dirty = _dirty_elsewhere(ws, target)
+def _warn_uncommitted(ws: Workspace, target: Target) -> Iterator[str]:
+    """Yield a warning for each branch whose uncommitted documents no work tree shows."""
+    dirty = _list_dirty_branches(ws, target)
     if not dirty:
         return
-    gone = {each.name for each in list_abandoned(ws, target)}
+    gone = {branch.name for branch in list_abandoned(ws, target)}
     codes, out = plumbing.read_kb_owners(ws.places), refs.list_checked_out(ws.places)
-    for each in dirty:
-        what = f"Uncommitted documents of {each.name!r}"
-        if each.name in gone:
-            yield f"{what}, whose branch or work tree is gone: {form_recovery_command(ws, target, each)}"
-        elif codes[each.name] not in out:
-            yield f"{what}, which is checked out nowhere: git switch {quoted(codes[each.name])}"
+    for branch in dirty:
+        what = f"Uncommitted documents of {branch.name!r}"
+        if branch.name in gone:
+            yield f"{what}, whose branch or work tree is gone: {form_recovery_command(ws, target, branch)}"
+        elif codes[branch.name] not in out:
+            yield f"{what}, which is checked out nowhere: git switch {quoted(codes[branch.name])}"
 
 
-def _unpinned(ws: Workspace, target: Target) -> Iterator[str]:
-    """Branches that are checked out nowhere, with a revision that no commit of git's ever pinned:
-    the next work tree on them pins it (`ops.follow.recovery`).
+def _warn_unpinned(ws: Workspace, target: Target) -> Iterator[str]:
+    """Yield a warning for each branch that is not checked out and has a revision that no commit
+    pins.
+
+    The next work tree of the branch pins that revision (`ops.follow.recovery`).
     """
     codes = {kb: code for code, kb in plumbing.read_kb_branches(ws.places).items()}
-    own = target.kb_branch.name if target.kb_branch else None
+    current_name = target.kb_branch.name if target.kb_branch else None
     heads = {
         codes[branch.name]: branch
         for branch in ws.engine.list_branches()
-        if branch.name in codes and branch.name != own
+        if branch.name in codes and branch.name != current_name
     }
     if not heads:
         return
@@ -216,8 +242,8 @@ def _unpinned(ws: Workspace, target: Target) -> Iterator[str]:
 
     pins = history_pins.read_branch_pins(ws.places, heads)
     ahead = {code: head for code, head in heads.items() if code in pins and pins[code] != head.head}
-    ahead = {code: each for code, each in ahead.items() if history_pins.is_unpinned(ws, pins[code], each.head)}
+    ahead = {code: branch for code, branch in ahead.items() if history_pins.is_unpinned(ws, pins[code], branch.head)}
     out = refs.list_checked_out(ws.places) if ahead else set()
-    for code, each in ahead.items():
+    for code, branch in ahead.items():
         if code not in out:
-            yield f"Revision {each.head[:7]} of {each.name!r} is in no commit of its code: git switch {quoted(code)}"
+            yield f"Revision {branch.head[:7]} of {branch.name!r} is in no commit of its code: git switch {quoted(code)}"
