@@ -122,7 +122,7 @@ def test_no_collection_becomes_a_hidden_folder_whose_files_editors_and_shells_ru
 
 def test_a_file_is_no_folder_to_write_to(project):
     project.write("out", "a file")
-    assert project.vmrag("export", "out", "--json", code=2).error["message"].endswith("/out is no folder.")
+    assert project.vmrag("export", "out", "--json", code=2).error["message"].endswith("/out is not a folder.")
 
 
 @pytest.mark.parametrize("name", ["CON", "com1.md", "a\\b", "end.", "end ", "git~1", ".g\u200cit", "tab\there"])

@@ -44,7 +44,7 @@ def command(
 
     with invocation.workspace() as ws:
         report = operation.export_documents(
-            ws, invocation.directory / folder, wanted=collection, ref=ref, force=force, strict=strict
+            ws, invocation.directory / folder, requested=collection, ref=ref, force=force, strict=strict
         )
     answering.emit_answer(invocation, report, _export_lines(report, folder), report.notes)
     return FAILED_CHECK if report.left_out else OK

@@ -23,9 +23,9 @@ if TYPE_CHECKING:
 def read_for_edit(ws: DocumentStore, name: str) -> Document:
     """Return the stored document or note `[COLLECTION/]DOC`, before the user edits its text.
 
-    Raises `SourceReadOnly` for a document of another source, `DocumentMissing`,
-    `DocumentAmbiguous` and `CollectionMissing` for the name, `UsageInvalid` for a document that
-    `vmrag add` cannot store, and as `writing.writable`.
+    Raises `SourceReadOnly` for a document of another source, `DocumentMissing`, `DocumentAmbiguous`
+    and `CollectionMissing` for the name, `UsageInvalid` for a document that `vmrag add` cannot
+    store, and the errors of `writing.require_writable`.
     """
     if isinstance(ws, Workspace) and (note := _find_note(ws, name)):
         return note
@@ -33,7 +33,7 @@ def read_for_edit(ws: DocumentStore, name: str) -> Document:
         place = _find_place(ws)
         stored = document_names.find_in(ws.engine, place, name)
         document = ws.engine.find_document(place.at, *stored.key)
-        if document is None:  # removed in this moment
+        if document is None:  # another process removed it after the search
             raise document_names.missing_document(ws.engine, place.at, str(stored))
         collections.require_open(collections.find_collection(ws, place.at, stored.collection))
         return document
@@ -65,7 +65,7 @@ def store_edited(ws: DocumentStore, before: Document, text: str) -> WriteResult[
     """Store a new text in the place of a document that `read_for_edit` returned.
 
     Raises `UsageInvalid` for an empty text, `KnowledgeMoved` if another process changed or removed
-    the document, and as `put`.
+    the document, and the errors of `put_documents`.
     """
     name = str(DocumentName(*before.key))
     if not text.strip():

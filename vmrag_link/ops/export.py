@@ -1,4 +1,4 @@
-"""`vmrag export`: documents as files, `COLLECTION/DOC` below a folder."""
+"""Export documents as files: `vmrag export` writes `COLLECTION/DOC` below a folder."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from vmrag_link.workspace import Workspace
 from vmrag_link.workspace.documents import reading
 from vmrag_link.workspace.follow.provenance import AnswerOrigin, KbBlock, refuse_outdated
 
-_NAMED = 5
-"""Changed files that an error names."""
+_SHOWN_FILES = 5
+"""Number of changed files that an error names."""
 
 
 class LeftOutDocument(Record, frozen=True):
-    """A document that became no file, and why."""
+    """A document that was not exported, and the reason."""
 
     collection: str
     doc_id: str
@@ -28,9 +28,7 @@ class LeftOutDocument(Record, frozen=True):
 
 
 class ExportReport(Record, frozen=True):
-    """Numbers of files; `notes`: why this is not the pinned revision, if so. `sources`: collections
-    that are files of the repository already, of which nothing is written.
-    """
+    """Numbers of exported files."""
 
     folder: str
     written: int
@@ -38,57 +36,66 @@ class ExportReport(Record, frozen=True):
     left_out: list[LeftOutDocument]
     kb: KbBlock
     notes: tuple[str, ...] = ()
+    """Why the documents are not those of the pinned revision; empty if they are."""
     sources: tuple[str, ...] = ()
+    """Collections that were not exported because they are files of the repository."""
 
 
 def export_documents(
     ws: Workspace,
     folder: Path,
     *,
-    wanted: Sequence[str] = (),
+    requested: Sequence[str] = (),
     ref: str | None = None,
     force: bool = False,
     strict: bool = False,
 ) -> ExportReport:
-    """Write the text of each document to `folder/COLLECTION/DOC`; no other file is touched.
+    """Write the text of each document to `folder/COLLECTION/DOC`. Other files stay as they are.
 
-    `wanted`: collections; by default all but those in which tools write for themselves. `ref`: as
-    `revparse.resolve_at`. `strict`: none but the pinned ones. Documents whose names cannot be files
-    are left out. Raises `DocumentExists` where files there have another text, unless `force` is
-    given; then nothing is written. Raises `UsageInvalid`, `CollectionMissing`, `FileFailed`.
+    `requested`: collections; by default all except those in which tools write. `ref`: a name for
+    `revparse.resolve_at`. `strict`: refuse documents that are not those of the pinned revision.
+    Documents whose names cannot be file names are left out.
+
+    Raises `DocumentExists` if existing files have another text, unless `force` is true. Nothing is
+    written then. Raises `UsageInvalid`, `CollectionMissing` and `FileFailed`.
     """
-    sources = tuple(each.collection for each in ws.sources.configured)
-    if named := [each for each in wanted if each in sources]:
+    sources = tuple(source.collection for source in ws.sources.configured)
+    if named := [name for name in requested if name in sources]:
         raise UsageInvalid(
-            f"{enumerated(named)}: these documents are files of the repository already; only stored ones are exported.",
+            f"cannot export {enumerated(named)}: these documents are files of the repository.",
             hint="vmrag sources",
         )
     if folder.exists() and not folder.is_dir():
-        raise UsageInvalid(f"{folder} is no folder.", hint="Name another one, which need not be there yet.")
+        raise UsageInvalid(f"{folder} is not a folder.", hint=f"vmrag export {quoted(f'{folder}-2')}")
 
-    def look(here: AnswerOrigin) -> ExportReport:
-        refuse_outdated(ws, here.notes, strict=strict)
-        written = _export(ws, folder, wanted, here, force=force)
-        return msgspec.structs.replace(written, sources=() if wanted else sources)
+    def export_at(origin: AnswerOrigin) -> ExportReport:
+        refuse_outdated(ws, origin.notes, strict=strict)
+        written = _write_export(ws, folder, requested, origin, force=force)
+        return msgspec.structs.replace(written, sources=() if requested else sources)
 
-    return reading.read_at(ws, ref, look)
+    return reading.read_at(ws, ref, export_at)
 
 
-def _export(ws: Workspace, folder: Path, wanted: Sequence[str], here: AnswerOrigin, *, force: bool) -> ExportReport:
-    names = reading.collection_names(ws.engine, here.at, wanted)
+def _write_export(
+    ws: Workspace, folder: Path, requested: Sequence[str], origin: AnswerOrigin, *, force: bool
+) -> ExportReport:
+    names = reading.collection_names(ws.engine, origin.at, requested)
     target = Folder(folder)
     with file_failures():
-        plan = _Plan(target, (header for name in names for header in ws.engine.read_headers(here.at, collection=name)))
+        plan = _ExportPlan(
+            target, (header for name in names for header in ws.engine.read_headers(origin.at, collection=name))
+        )
         if plan.changed and not force:
             raise _would_overwrite(folder, plan.changed)
-        _write(ws, here.at, target, plan)
+        _write_files(ws, origin.at, target, plan)
     written = sum(map(len, plan.write.values()))
-    return ExportReport(str(folder), written, plan.unchanged, plan.left_out, here.kb, here.notes)
+    return ExportReport(str(folder), written, plan.unchanged, plan.left_out, origin.kb, origin.notes)
 
 
-class _Plan:
-    """What becomes of each document, decided before anything is written. `write`: ids by
-    collection.
+class _ExportPlan:
+    """Plans what happens to each document before anything is written.
+
+    `write` has ids by collection.
     """
 
     def __init__(self, target: Folder, headers: Iterator[DocumentHeader]) -> None:
@@ -99,18 +106,18 @@ class _Plan:
         self._files: dict[str, str] = {}
         self._folders: dict[str, str] = {}
         for header in headers:
-            if reason := self._look(target, header):
+            if reason := self._find_problem(target, header):
                 self.left_out.append(LeftOutDocument(header.collection, header.doc_id, reason))
 
-    def _look(self, target: Folder, header: DocumentHeader) -> str | None:
-        """Why a document is left out."""
+    def _find_problem(self, target: Folder, header: DocumentHeader) -> str | None:
+        """Return why a document cannot be exported, or None. Plan its file."""
         parts = parts_of(*header.key)
-        if reason := export_paths.find_name_problem(parts) or self._clash(parts):
+        if reason := export_paths.find_name_problem(parts) or self._find_clash(parts):
             return reason
         try:
             digest = target.hash_file(parts)
         except PathBlocked:
-            return "would go through a link, or to where something else than a file is"
+            return "its path has a link, or something other than a file"
         if digest == header.content_hash:
             self.unchanged += 1
             return None
@@ -119,21 +126,22 @@ class _Plan:
         self.write.setdefault(header.collection, []).append(header.doc_id)
         return None
 
-    def _clash(self, parts: Sequence[str]) -> str | None:
-        """Why a document cannot be there beside those before it: on some system they are one file,
-        or one is the folder of the other.
+    def _find_clash(self, parts: Sequence[str]) -> str | None:
+        """Return why a document's file clashes with earlier files, or None.
+
+        On some systems two names are the same file, and a file cannot also be a folder.
         """
-        name, own = "/".join(parts), export_paths.fold_case(parts)
+        name, file_key = "/".join(parts), export_paths.fold_case(parts)
         above = [parts[:length] for length in range(1, len(parts))]
-        folders = {export_paths.fold_case(each): "/".join(each) for each in above}
-        if other := self._files.get(own) or self._folders.get(own):
+        folders = {export_paths.fold_case(folder): "/".join(folder) for folder in above}
+        if other := self._files.get(file_key) or self._folders.get(file_key):
             return f"has the same file as {other}"
         for key, folder in folders.items():
             if key in self._files:
                 return f"needs a folder where {self._files[key]} is"
             if self._folders.get(key, folder) != folder:
-                return f"needs a folder that is {self._folders[key]} where letters are alike"
-        self._files[own] = name
+                return f"needs a folder that some systems confuse with {self._folders[key]}"
+        self._files[file_key] = name
         self._folders |= folders
         return None
 
@@ -142,7 +150,7 @@ def parts_of(collection: str, doc_id: str) -> tuple[str, ...]:
     return (collection, *doc_id.split("/"))
 
 
-def _write(ws: Workspace, at: At, target: Folder, plan: _Plan) -> None:
+def _write_files(ws: Workspace, at: At, target: Folder, plan: _ExportPlan) -> None:
     with ws.progress.task("writing", sum(map(len, plan.write.values()))) as task:
         for collection, ids in plan.write.items():
             for document in ws.engine.read_documents(at, collection=collection, ids=ids):
@@ -151,9 +159,11 @@ def _write(ws: Workspace, at: At, target: Folder, plan: _Plan) -> None:
 
 
 def _would_overwrite(folder: Path, changed: Sequence[str]) -> DocumentExists:
-    shown = enumerated([*changed[:_NAMED], *([f"{len(changed) - _NAMED} more"] if len(changed) > _NAMED else [])])
+    shown = enumerated(
+        [*changed[:_SHOWN_FILES], *([f"{len(changed) - _SHOWN_FILES} more"] if len(changed) > _SHOWN_FILES else [])]
+    )
     return DocumentExists(
-        f"{plural(len(changed), 'file')} below {folder} would be overwritten: {shown}. Nothing was written.",
-        hint=f"vmrag export {quoted(f'{folder}-2')}   (… with --force these files are lost, where git does not have them)",
+        f"the export would overwrite {plural(len(changed), 'file')} in {folder}: {shown}. Nothing was written.",
+        hint=f"vmrag export {quoted(f'{folder}-2')}   (--force overwrites the files; git may not have them)",
         files=list(changed),
     )

@@ -1,6 +1,6 @@
-"""Stored copies of files that git tracks and that a source can read: they may be outdated.
+"""Find stored copies of tracked files that a source can read. They may be outdated.
 
-The path that a document has as its source decides, never a text: no file is read.
+A document's recorded source decides, never its text. No file is read.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def form_sentence(copies: Sequence[StoredCopy], *, command: bool = True) -> str:
 
 
 def list_copies(ws: Workspace, at: At) -> tuple[StoredCopy, ...]:
-    """Return all copies at a place, by name. Raises as the engine, and `GitFailed`."""
+    """Return all copies at a place, sorted by name. Raises `EngineError` and `GitFailed`."""
     documents = dict(twins.list_files(ws, ws.engine, at))
     return _select_tracked(ws, documents)
 
@@ -54,7 +54,10 @@ def find_copies(ws: ReadableStore, documents: Iterable[tuple[Collection, Documen
 
 
 def find_copies_by_name(ws: ReadableStore, at: At, names: Iterable[tuple[str, str]]) -> tuple[StoredCopy, ...]:
-    """Return the copies among documents, by collection and id. Raises as the engine."""
+    """Return the copies among documents, by collection and id.
+
+    Raises `EngineError` and `GitFailed`.
+    """
     if not isinstance(ws, Workspace):
         return ()
     ids: dict[str, dict[str, None]] = {}
@@ -75,7 +78,7 @@ def _select_tracked(ws: Workspace, paths: dict[tuple[str, str], str]) -> tuple[S
         return ()
     from vmrag_link.sources import rules
 
-    # A stranger may have written a path that leads out of the repository.
+    # A path from an untrusted source may lead out of the repository.
     readable = {path for path in paths.values() if rules.can_read(path) and not escapes_folder(path)}
     tracked = _list_tracked(ws, readable)
     return tuple(StoredCopy(*key, path) for key, path in sorted(paths.items()) if path in tracked)

@@ -1,6 +1,4 @@
-"""Which documents of a collection are meant by ids and filters, and these documents as clients read
-them: whole, page by page.
-"""
+"""Select documents of a collection by ids and filters, and read them page by page."""
 
 from __future__ import annotations
 
@@ -28,20 +26,20 @@ if TYPE_CHECKING:
     from vmrag_link.workspace import ReadableStore, View
 
 ALLOWANCE = 2_000
-"""Characters of ids, metadata and embeddings beside the texts of a page that has no room left."""
+"""Characters of ids, metadata and embeddings that a page may add to its limit."""
 
 BATCH = 16
-"""Documents whose texts are in memory at a time, unless they belong to the page."""
+"""Number of documents whose texts are in memory at the same time, except those of the page."""
 
 
 class Selection(Record, frozen=True):
-    """Which documents: all given conditions must hold.
+    """Conditions for documents.
 
-    `ids`: of documents or chunks (`index.store.chunk_id`); filters are those of
-    `retrieval.filters`.
+    All of them must hold. The filters are those of `retrieval.filters`.
     """
 
     ids: Sequence[str] | None = None
+    """Ids of documents or chunks (`index.metadata.chunk_id`)."""
     where: Mapping[str, Any] | None = None
     where_document: Mapping[str, Any] | None = None
 
@@ -55,7 +53,7 @@ class Selection(Record, frozen=True):
 
 
 class NamedDocument(NamedTuple):
-    """What an id means: a document, or a chunk of it."""
+    """A document that an id means, or a chunk of it."""
 
     name: str
     doc_id: str
@@ -63,41 +61,41 @@ class NamedDocument(NamedTuple):
 
 
 class SelectedDocuments(NamedTuple):
-    """In the order of the given ids, else by id. `missing` name neither a document nor a chunk."""
+    """The selected documents, in the order of the given ids, otherwise sorted by id."""
 
     named: list[NamedDocument]
     missing: list[str]
+    """Ids that belong to no document and no chunk."""
 
 
 def select_documents(ws: ReadableStore, at: At, collection: Collection, selection: Selection) -> SelectedDocuments:
-    """Filters are applied to whole documents; where an id is that of a chunk, to its document.
+    """Select the documents of a collection that pass the filters, or chunks of them.
 
-    Raises `FilterInvalid`.
+    Filters apply to whole documents, also if an id is that of a chunk. Raises `FilterInvalid`.
     """
-    passing = _Passing(ws, at, collection, selection)
+    passing = _DocumentFilter(ws, at, collection, selection)
     if selection.ids is None:
-        return SelectedDocuments([NamedDocument(identifier, identifier, None) for identifier in passing.ids()], [])
-    asked = list(dict.fromkeys(selection.ids))
-    there = passing.among(asked)
-    chunk_ids = {each: _chunk(each) for each in asked if each not in there}
-    parents = passing.among({named.doc_id for named in chunk_ids.values() if named})
-    there |= parents
+        return SelectedDocuments(
+            [NamedDocument(identifier, identifier, None) for identifier in passing.list_passing()], []
+        )
+    ids = list(dict.fromkeys(selection.ids))
+    passed = passing.find_among(ids)
+    chunk_ids = {name: _parse_chunk(name) for name in ids if name not in passed}
+    parents = passing.find_among({named.doc_id for named in chunk_ids.values() if named})
+    passed |= parents
     cut: dict[str, int] = {}
-    found, missing = [], []
-    for each in asked:
-        named = chunk_ids.get(each, NamedDocument(each, each, None))
-        if named is None or named.doc_id not in there or not _within(ws, at, collection, named, cut):
-            missing.append(each)
-        elif there[named.doc_id]:
-            found.append(named)
-    return SelectedDocuments(found, missing)
+    selected, missing = [], []
+    for name in ids:
+        named = chunk_ids.get(name, NamedDocument(name, name, None))
+        if named is None or named.doc_id not in passed or not _has_chunk(ws, at, collection, named, cut):
+            missing.append(name)
+        elif passed[named.doc_id]:
+            selected.append(named)
+    return SelectedDocuments(selected, missing)
 
 
-class _Passing:
-    """Documents and whether they pass the filters.
-
-    Texts are read only where a filter looks at them.
-    """
+class _DocumentFilter:
+    """Decides which documents pass the filters. Texts are read only if a filter needs them."""
 
     def __init__(self, ws: ReadableStore, at: At, collection: Collection, selection: Selection) -> None:
         self._rows = ws.engine.read_documents if selection.where_document else ws.engine.read_headers
@@ -110,160 +108,164 @@ class _Passing:
         self._metadata = compile_where(where) if where else None
         self._text = compile_where_document(where_document) if where_document else None
 
-    def ids(self) -> Iterator[str]:
-        """The ids of the documents that pass, in order."""
-        return (row.doc_id for row in self._rows(self._at, collection=self._collection.name) if self._passes(row))
+    def list_passing(self) -> Iterator[str]:
+        """Yield the ids of the documents that pass, in order."""
+        return (row.doc_id for row in self._rows(self._at, collection=self._collection.name) if self._is_passing(row))
 
-    def among(self, ids: Iterable[str]) -> dict[str, bool]:
-        """Which of these ids exist, and whether their documents pass."""
-        asked = list(ids)
-        rows = self._rows(self._at, collection=self._collection.name, ids=asked) if asked else ()
-        return {row.doc_id: self._passes(row) for row in rows}
+    def find_among(self, ids: Iterable[str]) -> dict[str, bool]:
+        """Return which of these ids exist, and whether their documents pass."""
+        names = list(ids)
+        rows = self._rows(self._at, collection=self._collection.name, ids=names) if names else ()
+        return {row.doc_id: self._is_passing(row) for row in rows}
 
-    def _passes(self, row: Document | DocumentHeader) -> bool:
+    def _is_passing(self, row: Document | DocumentHeader) -> bool:
         header = row.header if isinstance(row, Document) else row
         if self._metadata and self._metadata(self._columns.build_document_columns(header, self._collection)) == [False]:
             return False
         return not (self._text and isinstance(row, Document)) or self._text(row.content)
 
 
-def _chunk(name: str) -> NamedDocument | None:
-    found = parse_chunk_id(name)
-    return NamedDocument(name, *found) if found else None
+def _parse_chunk(name: str) -> NamedDocument | None:
+    parsed = parse_chunk_id(name)
+    return NamedDocument(name, *parsed) if parsed else None
 
 
-def _within(ws: ReadableStore, at: At, collection: Collection, named: NamedDocument, known: dict[str, int]) -> bool:
-    """Whether a document that is there has that chunk. `known`: numbers of chunks, which grow."""
+def _has_chunk(ws: ReadableStore, at: At, collection: Collection, named: NamedDocument, counts: dict[str, int]) -> bool:
+    """Return whether an existing document has the named chunk.
+
+    `counts`: a cache of numbers of chunks.
+    """
     if named.chunk is None:
         return True
-    if named.doc_id not in known:
+    if named.doc_id not in counts:
         document = ws.engine.find_document(at, collection.name, named.doc_id)
-        known[named.doc_id] = len(chunks_of(ws, collection, document)) if document else 0
-    return named.chunk < known[named.doc_id]
+        counts[named.doc_id] = len(chunks_of(ws, collection, document)) if document else 0
+    return named.chunk < counts[named.doc_id]
 
 
 def chunks_of(ws: ReadableStore, collection: Collection, document: Document) -> list[Chunk]:
-    """A document's chunks as the index has them."""
+    """Return a document's chunks as the index cuts them."""
     return split_document(document, limit_chunking(collection.chunking, ws.models.load_for(collection)))
 
 
 class PageRequest(Record, frozen=True):
-    """A page of a selection, and what it shows of each document. `limit` None: all of them.
-
-    `characters`: the page ends before its texts are longer than that together, or all that it shows
-    is longer by `ALLOWANCE`; a page of one document may be. None: no limit.
-    """
+    """A page of selected documents, and the parts to show of each."""
 
     limit: int | None = None
+    """Maximum number of documents; None for all."""
     offset: int = 0
     characters: int | None = None
+    """Maximum length of all texts; None for no limit. All shown parts may exceed it by `ALLOWANCE`.
+    A page with one document may be longer.
+    """
     texts: bool = True
     embeddings: bool = False
 
 
 class PageItem(Record, frozen=True):
-    """A document, or a chunk of it.
-
-    `text` and `embeddings` (one a chunk) are None where they are not wanted.
-    """
+    """A document or a chunk of it, as a page shows it."""
 
     name: str
     text: str | None
+    """The text; None if it was not requested."""
     metadata: dict[str, Any]
     embeddings: list[list[float]] | None
+    """One embedding for each chunk; None if they were not requested."""
     doc_id: str
 
     @property
     def weight(self) -> int:
-        """Characters of its JSON."""
+        """Number of characters of its JSON."""
         return len(msgspec.json.encode(self).decode())
 
 
 class DocumentPage(Record, frozen=True):
-    """`total` counts all that were selected, `missing` are ids that name nothing.
-
-    `cut`: more items would make the texts too long.
-    """
+    """One page of selected documents."""
 
     collection: Collection
     items: list[PageItem]
     total: int
+    """Number of all selected documents."""
     missing: list[str]
+    """Ids that belong to no document and no chunk."""
     cut: bool
+    """True if more items would exceed the limit of characters."""
     origin: AnswerOrigin
 
     def has_more(self, offset: int) -> bool:
-        """Whether something comes after a page from `offset` on."""
+        """Return whether more documents follow a page that begins at `offset`."""
         return offset + len(self.items) < self.total
 
 
-def get_page(ws: ReadableStore, name: str, selection: Selection, wanted: PageRequest) -> DocumentPage:
-    """One page of the documents that are selected.
+def get_page(ws: ReadableStore, name: str, selection: Selection, request: PageRequest) -> DocumentPage:
+    """Return one page of the selected documents.
 
-    Raises `CollectionMissing`, `FilterInvalid`, and `IndexFailed` where embeddings are wanted: only
-    these come from the index.
+    Only embeddings need the index. Raises `CollectionMissing`, `FilterInvalid`, and `IndexFailed`
+    if embeddings are requested.
     """
-    if not wanted.embeddings:
+    if not request.embeddings:
         return read_consistently(
-            ws, lambda: _Reading(ws, find_origin(ws), name, wanted, None).page(selection), index=False
+            ws, lambda: _PageReader(ws, find_origin(ws), name, request, None).read_page(selection), index=False
         )
 
     def read(view: View) -> DocumentPage:
         with contextlib.closing(Searcher(view.folder, ws.models.load_for)) as searcher:
-            return _Reading(ws, find_view_origin(ws, view), name, wanted, searcher).page(selection)
+            return _PageReader(ws, find_view_origin(ws, view), name, request, searcher).read_page(selection)
 
     return read_consistently(ws, lambda: ws.reader.read(read, files=False))
 
 
-class _Reading:
-    """Reads one page from the engine; `searcher` has the embeddings."""
+class _PageReader:
+    """Reads one page from the engine, and embeddings from `searcher`."""
 
     def __init__(
-        self, ws: ReadableStore, here: AnswerOrigin, name: str, wanted: PageRequest, searcher: Searcher | None
+        self, ws: ReadableStore, origin: AnswerOrigin, name: str, request: PageRequest, searcher: Searcher | None
     ) -> None:
-        self._ws, self._here, self._wanted, self._searcher = ws, here, wanted, searcher
-        self._collection = collections.find_collection(ws, here.at, name)
+        self._ws, self._origin, self._request, self._searcher = ws, origin, request, searcher
+        self._collection = collections.find_collection(ws, origin.at, name)
 
-    def page(self, selection: Selection) -> DocumentPage:
-        total, missing, named = self._selected(selection)
+    def read_page(self, selection: Selection) -> DocumentPage:
+        total, missing, named = self._select_page(selection)
         items: list[PageItem] = []
-        most, characters, weight, cut = self._wanted.characters, 0, 0, False
-        for item in self._items(named):
+        most, characters, weight, cut = self._request.characters, 0, 0, False
+        for item in self._read_items(named):
             characters, weight = characters + len(item.text or ""), weight + item.weight
             if items and most is not None and (characters > most or weight > most + ALLOWANCE):
                 cut = True
                 break
             items.append(item)
-        return DocumentPage(self._collection, items, total, missing, cut, self._here)
+        return DocumentPage(self._collection, items, total, missing, cut, self._origin)
 
-    def _selected(self, selection: Selection) -> tuple[int, list[str], Sequence[NamedDocument]]:
-        """How many are selected, the ids that name nothing, and those of the page."""
-        start = self._wanted.offset
-        stop = None if self._wanted.limit is None else start + self._wanted.limit
+    def _select_page(self, selection: Selection) -> tuple[int, list[str], Sequence[NamedDocument]]:
+        """Return the number of selected documents, the missing ids, and the documents
+        of the page.
+        """
+        start = self._request.offset
+        stop = None if self._request.limit is None else start + self._request.limit
         if not selection.everything:
-            found = select_documents(self._ws, self._here.at, self._collection, selection)
-            return len(found.named), found.missing, found.named[start:stop]
-        engine, at, name = self._ws.engine, self._here.at, self._collection.name
+            selected = select_documents(self._ws, self._origin.at, self._collection, selection)
+            return len(selected.named), selected.missing, selected.named[start:stop]
+        engine, at, name = self._ws.engine, self._origin.at, self._collection.name
         with contextlib.closing(engine.read_headers(at, collection=name)) as headers:
             page = [
                 NamedDocument(header.doc_id, header.doc_id, None) for header in itertools.islice(headers, start, stop)
             ]
         return engine.count_documents(at, collection=name), [], page
 
-    def _items(self, named: Sequence[NamedDocument]) -> Iterator[PageItem]:
-        engine, at, name = self._ws.engine, self._here.at, self._collection.name
+    def _read_items(self, named: Sequence[NamedDocument]) -> Iterator[PageItem]:
+        engine, at, name = self._ws.engine, self._origin.at, self._collection.name
         for start in range(0, len(named), BATCH):
             batch = named[start : start + BATCH]
-            whole = self._wanted.texts or any(each.chunk is not None for each in batch)
+            whole = self._request.texts or any(entry.chunk is not None for entry in batch)
             rows = engine.read_documents if whole else engine.read_headers
-            there = {row.doc_id: row for row in rows(at, collection=name, ids={each.doc_id for each in batch})}
-            embeddings = self._embeddings(batch)
-            for each in batch:
-                row = there.get(each.doc_id)  # uncommitted ones may have gone since they were selected
-                if row and (item := self._item(each, row)):
-                    yield msgspec.structs.replace(item, embeddings=embeddings.get(each.name))
+            rows_by_id = {row.doc_id: row for row in rows(at, collection=name, ids={entry.doc_id for entry in batch})}
+            embeddings = self._read_embeddings(batch)
+            for entry in batch:
+                row = rows_by_id.get(entry.doc_id)  # uncommitted ones may have gone since they were selected
+                if row and (item := self._form_item(entry, row)):
+                    yield msgspec.structs.replace(item, embeddings=embeddings.get(entry.name))
 
-    def _item(self, named: NamedDocument, row: Document | DocumentHeader) -> PageItem | None:
+    def _form_item(self, named: NamedDocument, row: Document | DocumentHeader) -> PageItem | None:
         metadata = read_visible_metadata(row)
         text = row.content if isinstance(row, Document) else ""
         if named.chunk is not None and isinstance(row, Document):
@@ -277,23 +279,24 @@ class _Reading:
                 **metadata,
                 **build_chunk_metadata(row.header, self._collection.table, named.chunk, len(cut)),
             }
-        return PageItem(named.name, text if self._wanted.texts else None, metadata, None, named.doc_id)
+        return PageItem(named.name, text if self._request.texts else None, metadata, None, named.doc_id)
 
-    def _embeddings(self, named: Sequence[NamedDocument]) -> dict[str, list[list[float]]]:
-        """The embeddings that the index holds, by name."""
+    def _read_embeddings(self, named: Sequence[NamedDocument]) -> dict[str, list[list[float]]]:
+        """Return the embeddings that the index has, by name."""
         if self._searcher is None:
             return {}
         name = self._collection.name
-        counts = self._searcher.count_chunks(name, [each.doc_id for each in named])
-        asked = {
-            each.name: [
-                chunk_id(each.doc_id, number)
-                for number in (range(counts.get(each.doc_id, 0)) if each.chunk is None else (each.chunk,))
+        counts = self._searcher.count_chunks(name, [entry.doc_id for entry in named])
+        chunk_ids = {
+            entry.name: [
+                chunk_id(entry.doc_id, number)
+                for number in (range(counts.get(entry.doc_id, 0)) if entry.chunk is None else (entry.chunk,))
             ]
-            for each in named
+            for entry in named
         }
-        wanted = [*itertools.chain.from_iterable(asked.values())]
-        stored = self._searcher.read_embeddings(name, wanted, self._ws.embedding_cache)
+        all_ids = [*itertools.chain.from_iterable(chunk_ids.values())]
+        stored = self._searcher.read_embeddings(name, all_ids, self._ws.embedding_cache)
         return {
-            shown: [stored[identifier] for identifier in ids if identifier in stored] for shown, ids in asked.items()
+            shown: [stored[identifier] for identifier in ids if identifier in stored]
+            for shown, ids in chunk_ids.items()
         }

@@ -1,4 +1,4 @@
-"""Documents as clients give them: ids, metadata and titles are checked or made here."""
+"""Check or create ids, metadata and titles of documents that clients pass."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from vmrag_link.workspace.documents import collections
 
 
 class NewDocument(Record, frozen=True):
-    """A document to add; without an id it gets one."""
+    """A document to add. Without an id it gets a new UUID."""
 
     text: str
     doc_id: str | None = None
@@ -27,13 +27,13 @@ class NewDocument(Record, frozen=True):
 
 
 def text_document(doc_id: str, text: str, *, title: str, metadata: str) -> ImportedDocument:
-    """A document that came from no file; `metadata` is canonical JSON. Raises `NameInvalid`."""
+    """Return a document without a file. `metadata`: canonical JSON. Raises `NameInvalid`."""
     collections.require_document_id(doc_id)
     return msgspec.structs.replace(unnamed_document(text, title=title, metadata=metadata), doc_id=doc_id)
 
 
 def unnamed_document(text: str, *, title: str, metadata: str) -> ImportedDocument:
-    """A document without an id; `metadata` is canonical JSON."""
+    """Return a document without an id. `metadata`: canonical JSON."""
     return ImportedDocument(
         doc_id="",
         title=title,
@@ -47,28 +47,30 @@ def unnamed_document(text: str, *, title: str, metadata: str) -> ImportedDocumen
 
 
 def new_documents(new: Sequence[NewDocument]) -> list[ImportedDocument]:
-    """Check new documents; in the order given.
+    """Return the new documents after a check, in the given order.
 
-    Raises `NameInvalid`, `ContentRefused`, and `DocumentExists` for an id that is given twice.
+    Raises `NameInvalid`, `ContentRefused`, and `DocumentExists` if an id occurs twice.
     """
-    ids = [str(uuid.uuid4()) if each.doc_id is None else each.doc_id for each in new]
+    ids = [str(uuid.uuid4()) if document.doc_id is None else document.doc_id for document in new]
     for doc_id in ids:
         collections.require_document_id(doc_id)
     if repeated := [doc_id for doc_id, times in Counter(ids).items() if times > 1]:
-        raise refused_ids(repeated, "stand in the call more than once")
+        raise refused_ids(repeated, "occur more than once")
     return [
         text_document(
             doc_id,
-            each.text,
-            title=title_of(each.text, each.metadata),
-            metadata=checked_metadata(each.metadata, doc_id),
+            document.text,
+            title=title_of(document.text, document.metadata),
+            metadata=checked_metadata(document.metadata, doc_id),
         )
-        for doc_id, each in zip(ids, new, strict=True)
+        for doc_id, document in zip(ids, new, strict=True)
     ]
 
 
 def title_of(text: str, metadata: Mapping[str, Any]) -> str:
-    """The title of the metadata, else the first Markdown heading, else the text's beginning."""
+    """Return the title in the metadata, otherwise the first Markdown heading or the start of the
+    text.
+    """
     return stated_title(metadata) or find_text_title(text)
 
 
@@ -85,39 +87,39 @@ def stated_title(metadata: Mapping[str, Any]) -> str:
 
 
 def refuse_reserved(metadata: Mapping[str, Any], doc_id: str) -> None:
-    """Raise `ContentRefused` for a key that the index needs for itself."""
+    """Raise `ContentRefused` if metadata has a key that the index reserves."""
     for key in metadata:
         if key in RESERVED_METADATA:
             raise ContentRefused(
-                f"The metadata of {doc_id!r} uses {key!r}, which the index needs for itself.",
-                hint=f"Use another key than {', '.join(sorted(RESERVED_METADATA))}.",
+                f"the metadata of {doc_id!r} has the reserved key {key!r}.",
+                hint=f"Use another key. Reserved keys: {', '.join(sorted(RESERVED_METADATA))}",
                 doc_id=doc_id,
                 key=key,
             )
 
 
 def storable_metadata(metadata: Mapping[str, Any], doc_id: str) -> dict[str, Any]:
-    """Metadata that may hold lists and objects, if it can be stored exactly.
+    """Return metadata that can be stored exactly. It may have lists and objects.
 
     Raises `ContentRefused`.
     """
     refuse_reserved(metadata, doc_id)
     try:
-        found: dict[str, Any] = parse_user_json(json.dumps(metadata))
+        storable: dict[str, Any] = parse_user_json(json.dumps(metadata))
     except ValueError as error:
         raise ContentRefused(
-            f"The metadata of {doc_id!r} {error}.", hint="Use what JSON can say.", doc_id=doc_id
+            f"the metadata of {doc_id!r} {error}.", hint="Use values that JSON allows.", doc_id=doc_id
         ) from None
-    return found
+    return storable
 
 
 def checked_metadata(metadata: Mapping[str, Any], doc_id: str) -> str:
-    """A document's metadata as it is stored. Raises `ContentRefused`."""
+    """Return a document's metadata as it is stored. Raises `ContentRefused`."""
     for key, value in metadata.items():
         if isinstance(value, dict | list):
             raise ContentRefused(
-                f"{key!r} in the metadata of {doc_id!r} is no text, number, true, false or null.",
-                hint="Put it into one text, for example as JSON.",
+                f"{key!r} in the metadata of {doc_id!r} is not a text, a number, true, false or null.",
+                hint="Write it as one text, for example as JSON.",
                 doc_id=doc_id,
                 key=key,
             )
@@ -125,6 +127,6 @@ def checked_metadata(metadata: Mapping[str, Any], doc_id: str) -> str:
 
 
 def refused_ids(ids: Iterable[str], what: str) -> DocumentExists:
-    found = list(ids)
-    shown = ", ".join(map(repr, found[:3])) + (" …" if found[3:] else "")
-    return DocumentExists(f"Document ids {what}: {shown}. Nothing was added.", ids=found)
+    repeated = list(ids)
+    shown = ", ".join(map(repr, repeated[:3])) + (" …" if repeated[3:] else "")
+    return DocumentExists(f"document ids {what}: {shown}. Nothing was added.", ids=repeated)
