@@ -221,7 +221,7 @@ def test_a_file_that_is_deleted_is_restored_by_git(project):
 def test_a_name_that_no_file_has_is_missing_as_ever(project):
     error = project.vmrag("rm", "files/docs/none.md", "--json", code=3).error
     assert error["code"] == "DOCUMENT_NOT_FOUND"
-    assert error["message"] == "The source 'files' (files of this repository) has no document 'docs/none.md'."
+    assert error["message"] == "the source 'files' (files of this repository) has no document 'docs/none.md'."
     assert error["hint"] == "vmrag list --collection files"
 
 
@@ -324,8 +324,8 @@ def test_an_answer_says_that_the_stored_collection_of_a_sources_name_answers(pro
     said = project.vmrag("query", "install the program")
     assert "handbook/setup.md" in said.out
     assert (
-        "The source 'handbook' was not asked: the knowledge base stores a collection of that name, which answers; "
-        "to let the files answer: vmrag sources dedupe\n"
+        "The source 'handbook' was not searched: the knowledge base stores a collection of that name, which was searched; "
+        "to search the files instead: vmrag sources dedupe\n"
     ) in said.out
 
 

@@ -1,4 +1,4 @@
-"""Files as documents: `vmrag import`, and `vmrag add FILE`."""
+"""Import files as documents: `vmrag import` and `vmrag add FILE`."""
 
 from __future__ import annotations
 
@@ -28,19 +28,20 @@ from vmrag_link.workspace.documents.tracked_files import TrackedFiles
 
 
 class _ReadFiles(Record, frozen=True):
-    """What files hold. `aside`: sources of what is there and left out; `ignored`: as reported.
-    `refusal`: why nothing is stored, unless documents are pruned.
-    """
+    """The contents of files."""
 
     documents: Sequence[ImportedDocument]
     skipped: Sequence[SkippedFile] = ()
     aside: Several[str] = ()
+    """Sources of existing files that were left out."""
     ignored: tuple[str, ...] = ()
+    """Paths for `ImportReport.ignored`."""
     refusal: SourceReadOnly | None = None
+    """The error if nothing can be stored. It is not raised if documents are pruned."""
 
 
 class _Outcome(Record, frozen=True):
-    """What the last arrangement found in the collection."""
+    """The state of the collection in the last plan of the import."""
 
     placing: Placing
     gone: tuple[str, ...]
@@ -58,16 +59,17 @@ def import_files(
     selection: FileSelection | None = None,
     copy: bool = False,
 ) -> ImportReport:
-    """Store files as documents, one each.
+    """Store each file as a document.
 
-    A file that is a document of the collection already stays that document, a renamed one too; a
-    new one's id is its path below the import base, which is recorded with the collection (`base`:
-    take this folder). `prune` removes the documents whose file in one of the named folders is gone.
-    Files that git tracks and that sources can read are refused; `copy` stores them.
+    A file that is already a document of the collection stays that document, also after a rename.
+    The id of a new document is its path below the import base, which is recorded with the
+    collection. `base`: use this folder. `prune` removes the documents whose file in a named folder
+    is gone. Files that git tracks and that sources can read are refused, unless `copy` is true.
 
-    Raises `SourceReadOnly` if only refused files are named, `UsageInvalid` if the base is not known
-    or a source is outside of it, `DocumentExists` if a document came from another file, unless
-    `replace` is given; then nothing is stored. Raises as `put`, `LeavingOut`, and `FileFailed`.
+    Raises `SourceReadOnly` if all named files are refused, `UsageInvalid` for an unknown base or a
+    source outside of it, and `DocumentExists` if a document came from another file, unless
+    `replace` is true. Nothing is stored then. Raises the errors of `put_documents` and
+    `ImportFilter`, and `FileFailed`.
     """
     named = tuple(map(importing.require_existing, sources))
     selected = selection or FileSelection()
@@ -85,8 +87,8 @@ def import_files(
         if refusal:
             raise refusal
 
-    def read(found: ImportBase) -> _ReadFiles:
-        scan, leave_out, refusal = scan_from(found)
+    def read_files(origin: ImportBase) -> _ReadFiles:
+        scan, leave_out, refusal = scan_from(origin)
         if refusal and not prune:
             raise refusal
         skipped = list(scan.skipped)
@@ -96,32 +98,41 @@ def import_files(
                 one = importing.read_file(file, converter)
                 skipped.append(one) if isinstance(one, SkippedFile) else documents.append(one)
                 task.advance()
-        aside = {f"{found.prefix}{each.name}" for each in scan.skipped if each.reason in leaving_out.REASONS}
-        ignored = sorted(terminal_text.escape_line(found.make_doc_id(each)) for each in leave_out.named_ignored)
+        aside = {
+            f"{origin.prefix}{skipped_file.name}"
+            for skipped_file in scan.skipped
+            if skipped_file.reason in leaving_out.REASONS
+        }
+        ignored = sorted(terminal_text.escape_line(origin.make_doc_id(path)) for path in leave_out.named_ignored)
         return _ReadFiles(documents, skipped, aside, tuple(ignored), refusal)
 
     existing: Existing = "replace" if replace else "replace_same_file"
-    report, _ = _store(ws, collection, BaseRequest(named, base, replace, copy=copy), read, existing, prune=prune)
+    report, _ = _store_files(
+        ws, collection, BaseRequest(named, base, replace, copy=copy), read_files, existing, prune=prune
+    )
     return msgspec.structs.replace(report, hint=tracked.hint if tracked else "")
 
 
 class FileRequest(Record, frozen=True):
-    """What a person says of a file: `doc_id` (None: as an import forms it), `title` (empty: the
-    file's own), and `metadata` beside the file's own, as canonical JSON.
-    """
+    """The user's settings for a file."""
 
     doc_id: str | None = None
+    """None for the id that an import would give."""
     title: str = ""
+    """Empty for the file's own title."""
     metadata: str = "{}"
+    """Metadata in addition to the file's own, as canonical JSON."""
 
 
 def add_file(
     ws: Workspace, file: Path, collection: str, request: FileRequest, *, copy: bool = False
 ) -> tuple[ImportReport, str]:
-    """Store one file as an import does; returns its id, too. The document of that id is replaced.
+    """Store one file as an import does, and return its id also.
 
-    A file of a format that no import knows is taken as text. With an id that is given the document
-    counts as coming from no file. Raises as `import_files`, and `ConversionFailed`, `NameInvalid`.
+    A document with that id is replaced.
+
+    A file of an unknown format is read as text. With a given id the document has no source file.
+    Raises the errors of `import_files`, `ConversionFailed` and `NameInvalid`.
     """
     with converter_of(ws) as converter:
         content = importing.read_named_file(file, converter)
@@ -133,22 +144,24 @@ def add_file(
         TrackedFiles(ws, [named], collection, texts=True).require_other([named])
     if request.doc_id is not None:
         collections.require_document_id(request.doc_id)
-        own = msgspec.structs.replace(content, doc_id=request.doc_id)
+        document = msgspec.structs.replace(content, doc_id=request.doc_id)
         return ImportReport.from_result(
-            put_documents(ws, PutRequest(collection, [own], "replace", create=True))
+            put_documents(ws, PutRequest(collection, [document], "replace", create=True))
         ), request.doc_id
     command = f"vmrag add {quoted(file)} --collection {quoted(collection)} --id {quoted(file.name)}{' --copy' * copy}"
 
-    def read(found: ImportBase) -> _ReadFiles:
+    def read_one(origin: ImportBase) -> _ReadFiles:
         return _ReadFiles(
-            [msgspec.structs.replace(content, doc_id=found.make_doc_id(named), source=found.make_source(named))]
+            [msgspec.structs.replace(content, doc_id=origin.make_doc_id(named), source=origin.make_source(named))]
         )
 
-    report, placed = _store(ws, collection, BaseRequest((named,), alternative=command, copy=copy), read, "replace")
+    report, placed = _store_files(
+        ws, collection, BaseRequest((named,), alternative=command, copy=copy), read_one, "replace"
+    )
     return report, placed.documents[0].doc_id
 
 
-def _store(
+def _store_files(
     ws: Workspace,
     collection: str,
     request: BaseRequest,
@@ -157,7 +170,7 @@ def _store(
     *,
     prune: bool = False,
 ) -> tuple[ImportReport, Placing]:
-    """Store what `read` finds from an import base, as the documents that these files are."""
+    """Store the documents that `read` returns for an import base."""
     collections.require_name(collection)
     at = writing.require_writable(ws).at
     row = collections.find_exact(ws, at, collection) or collections.make_placeholder(ws, collection)
@@ -165,34 +178,36 @@ def _store(
     base = import_bases.decide_base(ws, at, row, request)
     files = read(base)
     followed = placing.find_renamed_files(ws, at, collection, base, files.documents)
-    folders = [each for each in request.sources if each.is_dir()]
+    folders = [source for source in request.sources if source.is_dir()]
     outcomes: list[_Outcome] = []
 
-    def arrange(at: At, now: Collection) -> PlacedFiles:
+    def place_files(at: At, now: Collection) -> PlacedFiles:
         if request.given is None and now.import_base not in (row.import_base, base.recorded):
             raise KnowledgeMoved(
-                f"The import base of collection {collection!r} changed while files were read; nothing was written.",
+                f"another process changed the import base of collection {collection!r}; nothing was stored.",
                 hint="Run the command again.",
             )
-        there = placing.list_file_documents(ws, at, collection, base)
-        placed = placing.place_documents(collection, files.documents, base, there, followed, copy=request.copy)
+        stored = placing.list_file_documents(ws, at, collection, base)
+        placed = placing.place_documents(collection, files.documents, base, stored, followed, copy=request.copy)
         for document in placed.documents:
             collections.require_document_id(document.doc_id)
         kept = {document.doc_id for document in placed.documents}
         gone = tuple(
-            doc_id for doc_id in placing.list_missing_documents(ws.places, base, there, folders) if doc_id not in kept
+            doc_id for doc_id in placing.list_missing_documents(ws.places, base, stored, folders) if doc_id not in kept
         )
-        left_out = tuple(doc_id for doc_id, source in there if doc_id not in kept and _is_below(source, files.aside))
+        left_out = tuple(doc_id for doc_id, source in stored if doc_id not in kept and _is_below(source, files.aside))
         if files.refusal and not gone:
             raise files.refusal
         outcomes.append(_Outcome(placed, gone, left_out))
         return PlacedFiles(base, placed, gone if prune else (), insist=request.given is not None)
 
-    done = put_documents(ws, PutRequest(collection, (), existing, create=True, skipped=files.skipped, arrange=arrange))
+    result = put_documents(
+        ws, PutRequest(collection, (), existing, create=True, skipped=files.skipped, arrange=place_files)
+    )
     import_bases.remember_folder(ws, collection, base)
     last = outcomes[-1]
     report = msgspec.structs.replace(
-        ImportReport.from_result(done),
+        ImportReport.from_result(result),
         skipped=tuple(files.skipped),
         base=base.recorded,
         renamed=last.placing.renamed,
@@ -204,10 +219,10 @@ def _store(
 
 
 def _is_below(source: str, aside: Several[str]) -> bool:
-    """Whether a source is one of these, or lies in one."""
+    """Return whether a source is one of these paths, or is in one of them."""
     return bool(aside) and any(str(parent) in aside for parent in (Path(source), *Path(source).parents))
 
 
 def converter_of(ws: Workspace) -> Converter:
-    """For files that are imported, which may be larger than others."""
+    """Return a converter with the size limit of imports, which is higher than for other files."""
     return Converter(read_limits(ws.config.ingest)._replace(max_bytes=MAX_BYTES))

@@ -1,4 +1,4 @@
-"""What an import reports, and commands for hints about files."""
+"""Reports of imports, and commands for hints about files."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class RenamedDocument(Record, frozen=True):
-    """A document whose file was renamed: sources, as `ImportBase.source` forms them."""
+    """A document whose file was renamed. The paths are formed by `ImportBase.make_source`."""
 
     doc_id: str
     before: str
@@ -25,53 +25,59 @@ class RenamedDocument(Record, frozen=True):
 
 
 class PutCounts(Record, frozen=True):
-    """Numbers of documents; `created`: whether the collection is new."""
+    """Numbers of stored documents."""
 
     collection: str
     created: bool
+    """True if the collection is new."""
     changes: ChangeCounts
     unchanged: int
 
 
 class ImportReport(Record, frozen=True):
-    """Numbers of documents; `skipped` files with the reasons.
-
-    `pending`: why the index did not follow yet. `base`: from where ids count, as a path below the
-    root of the repository, `..` for a folder outside of it; empty for what came from no file.
-    `renamed`: documents that followed their files. `gone`: those whose file is gone from a folder
-    that was named, unless they were removed. `left_out`: those whose file is left out now.
-    `ignored`: what git ignores and was taken all the same, because it was named. `hint`: what to do
-    with skipped files that git tracks; empty for none.
-    """
+    """Numbers of imported documents."""
 
     collection: str
     created: bool
     changes: ChangeCounts
     unchanged: int
     skipped: tuple[SkippedFile, ...]
+    """Skipped files with the reasons."""
     branch: str | None
     pending: str = ""
+    """Why the index was not updated; empty if it was."""
     base: str = ""
+    """The folder that ids are relative to: a path below the root of the repository, `..` for a
+    folder outside of it, empty for documents without files.
+    """
     renamed: tuple[RenamedDocument, ...] = ()
+    """Documents that followed renamed files."""
     gone: tuple[str, ...] = ()
+    """Documents whose file is missing in a named folder, unless they were removed."""
     left_out: tuple[str, ...] = ()
+    """Documents whose file is now left out."""
     ignored: tuple[str, ...] = ()
+    """Files that git ignores, and that were imported because the user named them."""
     hint: str = ""
+    """A command for skipped files that git tracks; empty if there are none."""
 
     @classmethod
-    def from_result(cls, done: WriteResult[PutCounts]) -> ImportReport:
-        counts = done.report
-        return cls(counts.collection, counts.created, counts.changes, counts.unchanged, (), done.branch, done.pending)
+    def from_result(cls, result: WriteResult[PutCounts]) -> ImportReport:
+        """Return the report for stored documents, without facts about files."""
+        counts = result.report
+        return cls(
+            counts.collection, counts.created, counts.changes, counts.unchanged, (), result.branch, result.pending
+        )
 
 
 def command_here(ws: Workspace, command: str, words: Sequence[str]) -> str:
-    """Return a command as it can be typed in the current directory."""
-    top, here = os.path.realpath(ws.places.top), os.path.realpath(os.curdir)
-    away = [] if is_below(here, top) else ["-C", quoted(top)]
+    """Return a command that works in the current directory."""
+    top, current = os.path.realpath(ws.places.top), os.path.realpath(os.curdir)
+    away = [] if is_below(current, top) else ["-C", quoted(top)]
     return " ".join(["vmrag", *away, command, *words])
 
 
 def path_from_here(ws: Workspace, path: str) -> str:
     """Return a path below the root, or an absolute one, as one word for `command_here`."""
-    top, here = os.path.realpath(ws.places.top), os.path.realpath(os.curdir)
-    return quoted(os.path.relpath(os.path.join(top, path), here if is_below(here, top) else top))  # noqa: PTH118
+    top, current = os.path.realpath(ws.places.top), os.path.realpath(os.curdir)
+    return quoted(os.path.relpath(os.path.join(top, path), current if is_below(current, top) else top))  # noqa: PTH118

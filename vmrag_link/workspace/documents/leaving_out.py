@@ -1,5 +1,7 @@
-"""What an import leaves out of the folders that a person names: what git ignores, what is excluded
-or generated, and files that are documents of sources, of which none has to be stored.
+"""Decide which files of a folder an import leaves out.
+
+It leaves out files that git ignores, excluded and generated files, and files that are already
+documents of sources.
 """
 
 from __future__ import annotations
@@ -39,61 +41,61 @@ GENERATED = "is generated"
 REASONS = (IGNORED, EXCLUDED, GENERATED)
 
 LOCK_FILES = ("package-lock.json", "npm-shrinkwrap.json", "packages.lock.json")
-"""Generated files that are tracked, of formats that an import reads: of npm and NuGet."""
+"""Generated files that are usually tracked, in formats that an import reads: of npm and NuGet."""
 
 
-Derived = Callable[[Sequence[Path]], Mapping[Path, str]]
-"""Which of these files are documents already, without being stored, with the reasons."""
+FindDerived = Callable[[Sequence[Path]], Mapping[Path, str]]
+"""Returns the reasons for the files that are already documents without being stored."""
 _CACHE = "derived"
-"""Of what was seen of the files, beside that of `workspace.sources`, which lists fewer sources."""
+"""Name of the cache for this listing. It has more sources than the cache of `workspace.sources`."""
 
 
 class ImportFilter:
-    """A `LeaveOut` for one import, whose patterns count from `origin`.
+    """Decides what one import leaves out. Patterns are relative to `origin`.
 
-    What a person names is taken, even if git ignores it or it is generated, unless `exclude` names
-    it: `named_ignored`. All in such a folder is taken, because git has no rules below one that it
-    ignores. What is `derived` is left out even if it is named. Raises
-    `UsageInvalid` for what is no pattern.
+    Files and folders that the user names are imported, even if git ignores them or they are
+    generated (`named_ignored`), unless `exclude` names them. An ignored folder is imported whole,
+    because git has no rules below it. Files that are documents already are always left out. Raises
+    `UsageInvalid` for an invalid pattern.
     """
 
     def __init__(
-        self, places: Places, selection: FileSelection, origin: Path, *, derived: Derived | None = None
+        self, places: Places, selection: FileSelection, origin: Path, *, derived: FindDerived | None = None
     ) -> None:
         from vmrag_link.git.listing import Repositories
 
-        self._excluded = _patterns(selection.exclude) if selection.exclude else None
+        self._excluded = _parse_patterns(selection.exclude) if selection.exclude else None
         self._selection = selection
         self._derived = derived
         self._origin = origin
         self._repositories = Repositories(places)
-        self._unasked: list[Path] = []
+        self._unchecked: list[Path] = []
         self._named_ignored: set[Path] = set()
 
     @property
     def named_ignored(self) -> set[Path]:
-        """What a person named although git ignores it. Raises `GitFailed`."""
+        """Paths that the user named although git ignores them. Raises `GitFailed`."""
         self._find_ignored(())
         return self._named_ignored
 
     def __call__(self, folders: Sequence[Path], files: Sequence[Path], named: bool) -> Mapping[Path, str]:
-        """Raises `GitFailed`."""
-        found = dict.fromkeys(self._matched(folders, files), EXCLUDED)
+        """Return the reasons for the paths that are left out. Raises `GitFailed`."""
+        reasons = dict.fromkeys(self._match_patterns(folders, files), EXCLUDED)
         if self._derived:
-            found |= self._derived([file for file in files if file not in found])
-        rest = [folder for folder in (*folders, *files) if folder not in found]
+            reasons |= self._derived([file for file in files if file not in reasons])
+        rest = [folder for folder in (*folders, *files) if folder not in reasons]
         if named:
-            self._unasked += [] if self._selection.include_ignored else rest
-            return found
-        found |= dict.fromkeys(self._find_ignored(rest), IGNORED)
+            self._unchecked += [] if self._selection.include_ignored else rest
+            return reasons
+        reasons |= dict.fromkeys(self._find_ignored(rest), IGNORED)
         if not self._selection.include_generated:
-            rest = [each for each in files if each not in found]
+            rest = [file for file in files if file not in reasons]
             marked = self._repositories.read_generated(rest)
-            found |= {each: GENERATED for each in rest if marked.get(each, each.name in LOCK_FILES)}
-        return found
+            reasons |= {file: GENERATED for file in rest if marked.get(file, file.name in LOCK_FILES)}
+        return reasons
 
-    def _matched(self, folders: Sequence[Path], files: Sequence[Path]) -> Iterator[Path]:
-        """What the patterns name."""
+    def _match_patterns(self, folders: Sequence[Path], files: Sequence[Path]) -> Iterator[Path]:
+        """Yield the paths that the patterns match."""
         if self._excluded is None:
             return
         for ending, paths in (("/", folders), ("", files)):
@@ -103,24 +105,24 @@ class ImportFilter:
                     yield path
 
     def _find_ignored(self, paths: Sequence[Path]) -> list[Path]:
-        """The paths that git ignores, but for those that a person named and what lies in them.
+        """Return the paths that git ignores, except named paths and their contents.
 
-        git is asked about named paths together with what lies in them.
+        One request to git covers named paths and their contents.
         """
         if self._selection.include_ignored:
             return []
-        asked = [*self._unasked, *(path for path in paths if not self._is_taken(path))]
-        ignored = self._repositories.find_ignored(asked)
-        self._named_ignored.update(ignored.intersection(self._unasked))
-        self._unasked = []
-        return [path for path in paths if path in ignored and not self._is_taken(path)]
+        unchecked = [*self._unchecked, *(path for path in paths if not self._is_named_ignored(path))]
+        ignored = self._repositories.find_ignored(unchecked)
+        self._named_ignored.update(ignored.intersection(self._unchecked))
+        self._unchecked = []
+        return [path for path in paths if path in ignored and not self._is_named_ignored(path)]
 
-    def _is_taken(self, path: Path) -> bool:
-        """Whether it was named, or lies in what was, although git ignores that."""
+    def _is_named_ignored(self, path: Path) -> bool:
+        """Return whether a path is an ignored path that the user named, or is inside one."""
         return bool(self._named_ignored) and not self._named_ignored.isdisjoint((path, *path.parents))
 
 
-def _patterns(lines: Sequence[str]) -> GitIgnoreSpec:
+def _parse_patterns(lines: Sequence[str]) -> GitIgnoreSpec:
     from pathspec import GitIgnoreSpec
 
     try:
@@ -132,10 +134,10 @@ def _patterns(lines: Sequence[str]) -> GitIgnoreSpec:
 
 
 class DerivedFiles:
-    """Which files of the work tree are documents of sources, as of the first call; also of sources
-    that a stored collection of their name hides. Nothing is indexed.
+    """Finds the files of the work tree that are documents of sources, as of the first call.
 
-    All methods raise as `sources.work_tree.in_work_tree`, and `ConfigInvalid`.
+    It includes sources that a stored collection of the same name hides. Nothing is indexed. The
+    methods raise `GitFailed`, `LimitExceeded` and `ConfigInvalid`.
     """
 
     def __init__(self, ws: Workspace) -> None:
@@ -143,13 +145,13 @@ class DerivedFiles:
 
     @cached_property
     def sources(self) -> tuple[SourceSettings, ...]:
-        """Without code, where that cannot be cut here."""
+        """The configured sources, without sources of code if no parser is installed for them."""
         from vmrag_link.code import languages
 
         return tuple(
-            each
-            for each in self._ws.sources.configured
-            if each.kind != "code" or not languages.find_source_problem(each.paths)
+            source
+            for source in self._ws.sources.configured
+            if source.kind != "code" or not languages.find_source_problem(source.paths)
         )
 
     @cached_property
@@ -168,57 +170,63 @@ class DerivedFiles:
 
     @property
     def paths(self) -> set[str]:
-        """Of all files that may be documents, below the top; what is in them was not looked at."""
+        """Paths of all files that may be documents, from the top.
+
+        Their contents were not checked.
+        """
         if not self.sources:
             return set()
         return {file.path for files in self._listing.files.values() for file in files}
 
     def read_documents(self, paths: Collection[str]) -> dict[str, Document]:
-        """The documents that these files are, by path; code is not cut."""
+        """Return the documents of these files by path. Code is not cut into chunks."""
         from vmrag_link.sources import documents
 
-        found: dict[str, Document] = {}
+        documents_by_path: dict[str, Document] = {}
         for source in self.sources if paths else ():
-            files = [each for each in self._listing.files[source.collection] if each.path in paths]
+            files = [file for file in self._listing.files[source.collection] if file.path in paths]
             places = self._ws.sources.get_reading_places(self._ws.sources.config, None)
             for file, text in documents.read_texts_in_work_tree(places, files):
                 document = documents.build_document(source, file, text)
                 if isinstance(document, Document):
-                    found.setdefault(file.path, document)
-        return found
+                    documents_by_path.setdefault(file.path, document)
+        return documents_by_path
 
 
 @contextlib.contextmanager
 def explain_source_files(
     ws: DocumentStore, names: Iterable[str], within: str | None, hint: Callable[[str], str]
 ) -> Iterator[None]:
-    """For what changes stored documents: where the block finds none of a name, and a file of a
-    source is meant, `SourceReadOnly` says so. `hint`: what to type instead for the file of a path;
-    empty if there is no such file.
+    """Raise `SourceReadOnly` if the block does not find a name because it means a file of a source.
+
+    This is for commands that change stored documents. `hint`: returns what to type instead for a
+    file; empty if the file does not exist.
     """
     try:
         yield
     except (CollectionMissing, DocumentMissing, NotInitialized, PinMissing) as why:
         sources = ws.sources.configured if isinstance(ws, Workspace) else ()
         some = (possible_meaning for name in names for possible_meaning in _possible_meanings(sources, name, within))
-        found = next((each for each in some if not each[1] or hint(each[1])), None)
-        if found is None:
-            if missing := _no_file(sources, names, why):
+        meaning = next((possible for possible in some if not possible[1] or hint(possible[1])), None)
+        if meaning is None:
+            if missing := _missing_in_source(sources, names, why):
                 raise missing from None
             raise
-        error = source_read_only(*found)
-        if found[1]:
-            error.hint = hint(found[1])
+        error = source_read_only(*meaning)
+        if meaning[1]:
+            error.hint = hint(meaning[1])
         raise error from None
 
 
-def _no_file(sources: Iterable[SourceSettings], names: Iterable[str], why: VmragError) -> DocumentMissing | None:
-    """The error where a collection is missing that is a source's, and has no such file."""
+def _missing_in_source(
+    sources: Iterable[SourceSettings], names: Iterable[str], why: VmragError
+) -> DocumentMissing | None:
+    """Return the error if the missing collection is a source that has no such file, or None."""
     for source in sources if isinstance(why, CollectionMissing) else ():
-        path = next((name.removeprefix(f"{source.collection}/") for name in names if _within(source, name)), "")
+        path = next((name.removeprefix(f"{source.collection}/") for name in names if _is_within(source, name)), "")
         if path:
             return DocumentMissing(
-                f"The source {source.collection!r} (files of this repository) has no document {path!r}.",
+                f"the source {source.collection!r} (files of this repository) has no document {path!r}.",
                 hint=f"vmrag list --collection {quoted(source.collection)}",
                 collection_name=source.collection,
                 doc_id=path,
@@ -226,13 +234,16 @@ def _no_file(sources: Iterable[SourceSettings], names: Iterable[str], why: Vmrag
     return None
 
 
-def _within(source: SourceSettings, name: str) -> bool:
+def _is_within(source: SourceSettings, name: str) -> bool:
     return name.startswith(f"{source.collection}/")
 
 
 def _possible_meanings(sources: Iterable[SourceSettings], name: str, within: str | None) -> Iterator[tuple[str, str]]:
-    """The collections and paths that a name may mean, as `document_names.select` takes names; a
-    path is empty where the collection is meant.
+    """Yield the collections and paths that a name may mean.
+
+    The path is empty for a whole collection.
+
+    A name is read as in `document_names.select_named`.
     """
     from vmrag_link.sources import rules
 

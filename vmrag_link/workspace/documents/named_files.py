@@ -1,8 +1,7 @@
-"""Files that a person or an agent names: which one a path means, whether it may be read, and what
-it holds.
+"""Find and read the files that a user or an agent names.
 
-A path may come from an agent that read it in a stranger's text, so links are resolved before it is
-compared with the folders that are allowed, and the file that is read must be the one that was.
+An agent may take a path from an untrusted text. So links are resolved before the path is compared
+with the allowed folders, and the file that is read must be the file that was checked.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ from vmrag_link.paths import Places, is_outside_projects
 from vmrag_link.workspace import Workspace
 
 _ATTEMPTS = 3
-"""How often a file is read that changes meanwhile."""
+"""Number of attempts to read a file that changes at the same time."""
 
 _KINDS = {
     stat.S_IFDIR: "a folder",
@@ -34,116 +33,125 @@ _KINDS = {
 
 
 class SourceContent(Record, frozen=True):
-    """`key`: by what it is known, the same on every machine where that can be: the path of a
-    file below the top of the work tree, else its absolute path; a page's URL without credentials.
-
-    `hash` is SHA-256 of the bytes. `data` is empty where a server says that they are those of the
-    document that is there. `name`: what a converter and a missing title take for its file's name.
-    `file_type`: empty where the converter decides. `last_modified`: ISO 8601 UTC, empty if not
-    known. The rest is what a server said.
-    """
+    """A file or page that was read."""
 
     key: str
+    """Its identity, the same on every machine if possible. For a file in the work tree: the path
+    below the top, otherwise the absolute path. For a page: the URL without credentials.
+    """
     name: str
+    """File name for the converter, and for a missing title."""
     hash: str
+    """SHA-256 of the bytes."""
     data: bytes
+    """The bytes; empty if a server reported that the stored document is current."""
     last_modified: str = ""
+    """ISO 8601 UTC; empty if unknown."""
     file_type: str = ""
+    """Empty if the converter decides."""
     media_type: str = ""
+    """From the server, as are the fields below."""
     charset: str = ""
     etag: str = ""
 
 
 class NamedFile(NamedTuple):
-    """`path`: absolute, through no link but its own. `target`: what is read, through none."""
+    """A file that the user named.
+
+    `path`: absolute; only its last part may be a link. `target`: the file to read, without links.
+    """
 
     path: Path
     target: Path
 
 
 def resolve_file(path: Path) -> NamedFile:
-    """The file that a person means by an absolute path."""
-    return NamedFile(Path(_real(path.parent), path.name), _real(path))
+    """Return the file that an absolute path means."""
+    return NamedFile(Path(_resolve_links(path.parent), path.name), _resolve_links(path))
 
 
 def find_file(ws: Workspace, path: str) -> NamedFile:
-    """The file that an agent means, from the working directory or else from the top of the work
-    tree.
+    """Return the file that an agent means, from the working directory or from the top.
 
-    Raises `AccessDenied` for what lies outside of `ingest.allowed_roots`, whether it is there or
-    not, and for what is git's own.
+    Raises `AccessDenied` for a path outside of `ingest.allowed_roots`, whether it exists or not,
+    and for files in git folders.
     """
     if "\0" in path:
-        raise _failed(Path(path), "no file's name has a NUL character", hint="Check the path.")
-    here = _working_directory()
-    roots = _roots(ws, here)
+        raise _read_error(Path(path), "its name has a NUL character", hint="Check the path.")
+    directory = _working_directory()
+    roots = _allowed_roots(ws, directory)
     given = Path(os.path.expanduser(path))  # noqa: PTH111  never raises
-    starts = [*([here] if here and _is_below(_real(here), roots) else []), ws.places.top]
+    starts = [*([directory] if directory and _is_below(_resolve_links(directory), roots) else []), ws.places.top]
     candidates = [resolve_file(start / given) for start in starts]
     for candidate in candidates:
         if _may_be_read(ws.places, candidate.target, roots) and os.path.exists(candidate.target):  # noqa: PTH110  never raises
             return candidate
     for candidate in candidates:
         if not _may_be_read(ws.places, candidate.target, roots):
-            raise _denied(candidate.path, roots)
+            raise _access_error(candidate.path, roots)
     return candidates[-1]
 
 
 def read_file(ws: Workspace, file: NamedFile) -> SourceContent:
-    """A regular file, whole and of one moment.
+    """Read a regular file as a whole, in one consistent state.
 
-    Raises `FileFailed` for anything else, for one of more than `ingest.max_bytes`, and for one that
-    does not stop changing.
+    Raises `FileFailed` for anything else, for a file larger than `ingest.max_bytes`, and for a file
+    that keeps changing.
     """
     most = ws.config.ingest.max_bytes
     key = key_of(ws.places, file)
     for _ in range(_ATTEMPTS):
-        data, modified = _read(file.target, most)
+        data, modified = _read_once(file.target, most)
         if modified is not None:
             return SourceContent(
                 key, file.path.name, hash_of(data), data, last_modified=clock.format_file_time(int(modified))
             )
-    raise _failed(file.path, "it changed while it was read", hint="Try again when what writes it has finished.")
+    raise _read_error(file.path, "it changed while it was read", hint="Try again when what writes it has finished.")
 
 
 def key_of(places: Places, file: NamedFile) -> str:
-    """By what a library knows the file: as `Source.key`. Raises `FileFailed` for a path that is no
-    text.
+    """Return the key of a file, as in `SourceContent.key`.
+
+    Raises `FileFailed` if the path is not UTF-8.
     """
-    top = _real(places.top)
+    top = _resolve_links(places.top)
     key = file.path.relative_to(top).as_posix() if file.path.is_relative_to(top) else str(file.path)
     try:
         key.encode()
     except UnicodeEncodeError:
-        raise _failed(file.path, "its path is not UTF-8, and cannot be stored", hint="Rename it.") from None
+        raise _read_error(file.path, "its path is not UTF-8, and cannot be stored", hint="Rename it.") from None
     return key
 
 
-def _roots(ws: Workspace, here: Path | None) -> list[Path]:
-    """Where an agent may read: the settings say, else the work tree and the working directory.
+def _allowed_roots(ws: Workspace, directory: Path | None) -> list[Path]:
+    """Return where an agent may read: the folders in the settings, otherwise work tree and working
+    directory.
 
-    Not a working directory in which programs are started that belong to no project.
+    A working directory that belongs to no project is left out, such as the one of a desktop
+    program.
     """
-    roots = [Path(each.strip()) for each in ws.config.ingest.allowed_roots.split(",") if each.strip()]
-    usual = [ws.places.top, *([here] if here and not is_outside_projects(here) else [])]
-    return [_real(root) for root in roots or usual]
+    roots = [Path(folder.strip()) for folder in ws.config.ingest.allowed_roots.split(",") if folder.strip()]
+    usual = [ws.places.top, *([directory] if directory and not is_outside_projects(directory) else [])]
+    return [_resolve_links(root) for root in roots or usual]
 
 
 def _may_be_read(places: Places, target: Path, roots: Sequence[Path]) -> bool:
-    gits = (_real(places.git_dir), _real(places.common))
-    # Of whatever repository, because credentials stand there; `.GIT` is the same folder on macOS.
-    own = any(map(is_git_folder, target.parts)) or _is_below(target, gits)
-    return _is_below(target, roots) and not own
+    gits = (_resolve_links(places.git_dir), _resolve_links(places.common))
+    # Git folders of any repository may have credentials. `.GIT` is the same folder on macOS.
+    in_git_folder = any(map(is_git_folder, target.parts)) or _is_below(target, gits)
+    return _is_below(target, roots) and not in_git_folder
 
 
 def _is_below(path: Path, folders: Iterable[Path]) -> bool:
     return any(map(path.is_relative_to, folders))
 
 
-def _read(path: Path, most: int) -> tuple[bytes, float | None]:
-    """The bytes of a file and its time; None for the time if it changed meanwhile."""
+def _read_once(path: Path, most: int) -> tuple[bytes, float | None]:
+    """Return the bytes of a file and its time, or None as the time if the file changed
+    meanwhile.
+    """
     try:
-        # A pipe that nobody writes to would keep the open waiting; a link would lead elsewhere.
+        # A pipe without a writer would block, and a link would lead to another file.
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOFOLLOW)
         with os.fdopen(descriptor, "rb") as opened:
             before = os.fstat(descriptor)
@@ -151,61 +159,61 @@ def _read(path: Path, most: int) -> tuple[bytes, float | None]:
             data = opened.read(most + 1)
             after = os.fstat(descriptor)
     except OSError as error:
-        raise _unreadable(path, error) from error
+        raise _open_error(path, error) from error
     if len(data) > most:
-        raise _too_large(path, most)
-    whole = _version(before) == _version(after) and len(data) == after.st_size and _leads_to(path, after)
+        raise _size_error(path, most)
+    whole = _file_state(before) == _file_state(after) and len(data) == after.st_size and _is_same_file(path, after)
     return data, after.st_mtime if whole else None
 
 
 def _require_regular(path: Path, status: os.stat_result, most: int) -> None:
-    """Raises `FileFailed`."""
+    """Require a regular file of allowed size. Raises `FileFailed`."""
     if not stat.S_ISREG(status.st_mode):
-        what = _KINDS.get(stat.S_IFMT(status.st_mode), "no file")
-        raise _failed(path, f"it is {what}", hint=f"ls -la {quoted(path)}")
+        what = _KINDS.get(stat.S_IFMT(status.st_mode), "not a file")
+        raise _read_error(path, f"it is {what}", hint=f"ls -la {quoted(path)}")
     if status.st_size > most:
-        raise _too_large(path, most)
+        raise _size_error(path, most)
 
 
-def _version(status: os.stat_result) -> tuple[int, ...]:
+def _file_state(status: os.stat_result) -> tuple[int, ...]:
     return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns
 
 
-def _leads_to(path: Path, status: os.stat_result) -> bool:
-    """Whether the path still leads to this file, through no link."""
+def _is_same_file(path: Path, status: os.stat_result) -> bool:
+    """Return whether the path is still this file, without links."""
     try:
-        return _real(path) == path and os.path.samestat(path.lstat(), status)
+        return _resolve_links(path) == path and os.path.samestat(path.lstat(), status)
     except OSError:
         return False
 
 
-def _unreadable(path: Path, error: OSError) -> FileFailed:
-    """A socket or a folder may not be opened at all: that says more than the system does."""
+def _open_error(path: Path, error: OSError) -> FileFailed:
+    """Return the error for a file that cannot be opened, with its kind if it is not a file."""
     try:
         kind = _KINDS.get(stat.S_IFMT(path.stat().st_mode))
     except OSError:
         kind = None
-    return _failed(path, f"it is {kind}" if kind else (error.strerror or str(error)), hint=f"ls -la {quoted(path)}")
+    return _read_error(path, f"it is {kind}" if kind else (error.strerror or str(error)), hint=f"ls -la {quoted(path)}")
 
 
-def _too_large(path: Path, most: int) -> FileFailed:
-    return _failed(
+def _size_error(path: Path, most: int) -> FileFailed:
+    return _read_error(
         path,
         f"it has more than {most:,} bytes",
-        hint="Take a larger limit, if the machine can bear it: git config vmrag.ingest.max-bytes NUMBER",
+        hint="Set a larger limit, if the machine has enough memory: git config vmrag.ingest.max-bytes NUMBER",
     )
 
 
-def _failed(path: Path, why: str, *, hint: str) -> FileFailed:
+def _read_error(path: Path, why: str, *, hint: str) -> FileFailed:
     name = terminal_text.escape_line(str(path))
-    return FileFailed(f"{name} cannot be read: {why}.", hint=hint, path=name)
+    return FileFailed(f"cannot read {name}: {why}.", hint=hint, path=name)
 
 
-def _denied(path: Path, roots: Sequence[Path]) -> AccessDenied:
+def _access_error(path: Path, roots: Sequence[Path]) -> AccessDenied:
     name = terminal_text.escape_line(str(path))
     return AccessDenied(
-        f"{name} was not read: it lies outside of the folders that are allowed, or is git's own.",
-        hint="Take a file of the work tree. Only the user can allow more: git config vmrag.ingest.allowed-roots FOLDER,FOLDER",
+        f"{name} was not read, because it is outside of the allowed folders or in a git folder.",
+        hint="Use a file in the work tree. Only the user can allow more: git config vmrag.ingest.allowed-roots FOLDER,FOLDER",
         path=name,
         allowed=[str(root) for root in roots],
     )
@@ -218,8 +226,11 @@ def _working_directory() -> Path | None:
         return None
 
 
-def _real(path: Path) -> Path:
-    """`..` and links resolved, as far as there is anything; a ring of links is not followed."""
+def _resolve_links(path: Path) -> Path:
+    """Return the path without `..` and links, as far as it exists.
+
+    A cycle of links is not followed.
+    """
     return Path(os.path.realpath(path))
 
 
@@ -228,14 +239,14 @@ def hash_of(data: bytes) -> str:
 
 
 def is_url(source: str) -> bool:
-    """Whether a document's source is a page. No path is: one never has two slashes in a row."""
+    """Return whether a document's source is a page. A path never has two slashes in a row."""
     return "://" in source
 
 
 def shown_source(ws: Workspace, document: Document) -> str:
-    """Where a document comes from, as a person on this machine knows it.
+    """Return a document's source as a user of this machine knows it.
 
-    What is stored of a file in the work tree is its path there, the same on every machine.
+    The stored source of a file in the work tree is its path from the top.
     """
     source = document.source
     return source if not source or is_url(source) else str(ws.places.top / Path(source))

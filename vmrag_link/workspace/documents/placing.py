@@ -1,4 +1,4 @@
-"""Which document of a collection a file is: the one that came from it, under whatever path."""
+"""Find the document that an imported file belongs to, also if the file was renamed."""
 
 from __future__ import annotations
 
@@ -18,115 +18,121 @@ from vmrag_link.workspace.documents.import_reports import RenamedDocument
 
 
 class Placing(Record, frozen=True):
-    """Documents under the ids that their files have already, if they have one.
-
-    `moved`: those that were stored from a file elsewhere, which is gone; of the `renamed` among
-    them it is known to be the same file.
-    """
+    """Documents with the ids that their files have already, if any."""
 
     documents: tuple[ImportedDocument, ...]
     moved: frozenset[str]
+    """Ids of documents whose former file is gone."""
     renamed: tuple[RenamedDocument, ...]
+    """Renamed files among them: the text shows that it is the same file."""
 
 
 def list_file_documents(ws: Workspace, at: At, collection: str, base: ImportBase) -> list[tuple[str, str]]:
-    """The documents of the collection that came from files, with the sources of these files."""
+    """Return the ids of the collection's documents that came from files, with their sources."""
     return base.list_sources(ws.engine.list_sources(at, collection))
 
 
 def find_renamed_files(
     ws: Workspace, at: At, collection: str, base: ImportBase, documents: Sequence[ImportedDocument]
 ) -> dict[str, str]:
-    """The former sources of files that were renamed, by the present ones.
+    """Return the former source of each renamed file, by its present source.
 
-    git is asked, and where it does not know, a file of the very text of exactly one that is gone
-    is that one. Call it without a lock. Raises `GitFailed`.
+    git reports renames. If git does not know a file, its text must be equal to that of exactly one
+    missing file. Call this without a lock. Raises `GitFailed`.
     """
-    there = list_file_documents(ws, at, collection, base)
-    known = base.map_ids_by_source(there)
-    new = {document.source: document for document in documents if document.source not in known}
-    gone = {source: doc_id for doc_id, source in there if new and is_lost(base, source)}
+    stored = list_file_documents(ws, at, collection, base)
+    ids = base.map_ids_by_source(stored)
+    new = {document.source: document for document in documents if document.source not in ids}
+    gone = {source: doc_id for doc_id, source in stored if new and is_lost(base, source)}
     if base.recorded != OUTSIDE:
         gone = {source: gone[source] for source in gone.keys() - listing.list_absent_paths(ws.places, gone)}
     if not gone or not new:
         return {}
-    found: dict[str, str] = {}
+    former: dict[str, str] = {}
     if base.recorded != OUTSIDE:
-        found = {now: old for old, now in versions.find_renames(ws.places, list(gone)).items() if now in new}
-    left = {source: doc_id for source, doc_id in gone.items() if source not in found.values()}
+        former = {now: old for old, now in versions.find_renames(ws.places, list(gone)).items() if now in new}
+    unmatched = {source: doc_id for source, doc_id in gone.items() if source not in former.values()}
     hashes = {
         header.doc_id: header.content_hash
-        for header in ws.engine.read_headers(at, collection=collection, ids=left.values())
+        for header in ws.engine.read_headers(at, collection=collection, ids=unmatched.values())
     }
-    before = _unique({source: hashes.get(doc_id, "") for source, doc_id in left.items()})
-    now = _unique(
-        {source: each.content_hash for source, each in new.items() if source not in found and each.content.strip()}
+    before = _select_unique({source: hashes.get(doc_id, "") for source, doc_id in unmatched.items()})
+    now = _select_unique(
+        {
+            source: document.content_hash
+            for source, document in new.items()
+            if source not in former and document.content.strip()
+        }
     )
-    return found | {now[text]: before[text] for text in now.keys() & before.keys()}
+    return former | {now[text]: before[text] for text in now.keys() & before.keys()}
 
 
 def place_documents(
     collection: str,
     documents: Sequence[ImportedDocument],
     base: ImportBase,
-    there: Sequence[tuple[str, str]],
+    stored: Sequence[tuple[str, str]],
     followed: Mapping[str, str],
     *,
     copy: bool = False,
 ) -> Placing:
-    """`there`: as `stored`; `followed`: as the function; `copy`: as the option of the command.
+    """Return the documents with their ids. Raises `UsageInvalid` if two files have the same id.
 
-    Raises `UsageInvalid` for two files of one id.
+    `stored`: from `list_file_documents`. `followed`: from `find_renamed_files`. `copy`: the option
+    of the command.
     """
-    known = base.map_ids_by_source(there)
+    ids_by_source = base.map_ids_by_source(stored)
     renamed = [
-        RenamedDocument(known[old], old, now) for now, old in followed.items() if old in known and now not in known
+        RenamedDocument(ids_by_source[old], old, now)
+        for now, old in followed.items()
+        if old in ids_by_source and now not in ids_by_source
     ]
-    ids = known | {each.now: each.doc_id for each in renamed}
+    ids = ids_by_source | {pair.now: pair.doc_id for pair in renamed}
     placed: dict[str, ImportedDocument] = {}
     for document in documents:
         doc_id = ids.get(document.source, document.doc_id)
         if doc_id in placed:
-            raise _one_id(base, collection, placed[doc_id], document, copy=copy)
+            raise _same_id_error(base, collection, placed[doc_id], document, copy=copy)
         placed[doc_id] = document if doc_id == document.doc_id else msgspec.structs.replace(document, doc_id=doc_id)
     moved = (
         doc_id
-        for doc_id, before in there
+        for doc_id, before in stored
         if doc_id in placed and placed[doc_id].source != before and is_lost(base, before)
     )
-    return Placing(tuple(placed.values()), frozenset(moved), tuple(sorted(renamed, key=lambda each: each.doc_id)))
+    return Placing(tuple(placed.values()), frozenset(moved), tuple(sorted(renamed, key=lambda pair: pair.doc_id)))
 
 
 def list_missing_documents(
-    places: Places, base: ImportBase, there: Sequence[tuple[str, str]], folders: Sequence[Path]
+    places: Places, base: ImportBase, stored: Sequence[tuple[str, str]], folders: Sequence[Path]
 ) -> Iterator[str]:
-    """Documents whose file lay in one of the folders and is there no more, unless git has it and
-    this work tree need not. Raises `GitFailed`.
+    """Yield the documents whose file in one of the folders is missing.
+
+    A file that git has is not missing if this work tree does not check it out. Raises `GitFailed`.
     """
     missing: dict[str, str] = {}
-    for doc_id, source in there:
+    for doc_id, source in stored:
         path = base.origin / source
         below = ".." not in path.parts and any(path.is_relative_to(folder) for folder in folders)
-        if below and _is_gone(path):
+        if below and _is_missing(path):
             missing[doc_id] = source
     hidden = listing.list_absent_paths(places, set(missing.values())) if base.recorded != OUTSIDE else set()
     yield from (doc_id for doc_id, source in missing.items() if source not in hidden)
 
 
-def _unique(texts: Mapping[str, str]) -> dict[str, str]:
-    """Sources by the hash of their text, where it has no other."""
-    found: dict[str, list[str]] = {}
+def _select_unique(texts: Mapping[str, str]) -> dict[str, str]:
+    """Return sources by the hash of their text, without texts that occur twice."""
+    sources_by_text: dict[str, list[str]] = {}
     for source, text in texts.items():
-        found.setdefault(text, []).append(source)
-    return {text: sources[0] for text, sources in found.items() if len(sources) == 1}
+        sources_by_text.setdefault(text, []).append(source)
+    return {text: sources[0] for text, sources in sources_by_text.items() if len(sources) == 1}
 
 
-def _one_id(
+def _same_id_error(
     base: ImportBase, collection: str, one: ImportedDocument, other: ImportedDocument, *, copy: bool
 ) -> UsageInvalid:
-    paths = [str(base.origin / each.source) for each in (one, other)]
+    paths = [str(base.origin / document.source) for document in (one, other)]
     return UsageInvalid(
-        f"{paths[0]} and {paths[1]} would both become the document {one.doc_id!r}.",
+        f"{paths[0]} and {paths[1]} have the same document id {one.doc_id!r}.",
         hint=f"vmrag import {quoted(paths[1])} --collection {collection}-2{' --copy' * copy}",
         doc_id=one.doc_id,
         paths=paths,
@@ -134,12 +140,12 @@ def _one_id(
 
 
 def is_lost(base: ImportBase, source: str) -> bool:
-    """Whether a document's file is not there; not so of one that could lie anywhere."""
-    return not escapes_folder(source) and _is_gone(base.origin / source)
+    """Return whether a document's file is missing; False for a source that may be anywhere."""
+    return not escapes_folder(source) and _is_missing(base.origin / source)
 
 
-def _is_gone(path: Path) -> bool:
-    """Not so of a name, perhaps a stranger's, that the system refuses to look up."""
+def _is_missing(path: Path) -> bool:
+    """Return whether a path is missing; False for a name that the system refuses."""
     try:
         path.lstat()
     except (FileNotFoundError, NotADirectoryError):

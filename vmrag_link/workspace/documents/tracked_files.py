@@ -23,13 +23,14 @@ _MOST = 5
 class TrackedFiles:
     """Finds the files that an import refuses.
 
-    Whether a source can read a file depends on its path, its attributes and its size, never on
-    installed extras. All methods raise as `listing.tracked_files`, and `ConfigInvalid`.
+    The path, the attributes and the size decide whether a source can read a file. Installed extras
+    do not matter. The methods raise `GitFailed` and `ConfigInvalid`.
     """
 
     def __init__(self, ws: Workspace, named: Sequence[Path], collection: str | None, *, texts: bool = False) -> None:
-        """`named`: the paths that the person named, for hints. `collection`: where to store them.
-        `texts`: files of unknown formats are texts, too.
+        """`named`: the paths that the user named, for hints.
+
+        `collection`: where to store them. `texts`: files of unknown formats are also texts.
         """
         self._ws, self._named, self._collection, self._texts = ws, named, collection, texts
         self._top = import_base.locate_path(ws.places.top)
@@ -71,7 +72,10 @@ class TrackedFiles:
             raise self.form_refusal()
 
     def find_reasons(self, files: Sequence[Path]) -> Mapping[Path, str]:
-        """Return why files, which are `import_base.located`, are refused; without the others."""
+        """Return why files are refused, without the accepted files.
+
+        The paths are as `import_base.locate_path` returns them.
+        """
         paths = {file: path for file in files if (path := self._path_from_top(file)) and self._is_readable(path)}
         tracked = {file: path for file, path in paths.items() if path in self._tracked}
         untracked = {file: path for file, path in paths.items() if file not in tracked}
@@ -136,7 +140,7 @@ class TrackedFiles:
         from vmrag_link.sources.untracked import list_untracked_files
 
         untracked: set[str] = set()
-        with suppress(LimitExceeded):  # more files than a person has written
+        with suppress(LimitExceeded):  # too many untracked files to list
             untracked.update(*list_untracked_files(self._ws.places, sources))
         return {
             file: f"is a document of the source {source.collection!r} as soon as git tracks it: git add"
