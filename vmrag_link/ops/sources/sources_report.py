@@ -1,4 +1,4 @@
-"""`vmrag sources`: which files are documents, which are not, and why."""
+"""Report which files are documents of sources, which are not, and why: `vmrag sources`."""
 
 from __future__ import annotations
 
@@ -32,32 +32,35 @@ _OURS = (CONFIG_NAME, PIN_NAME, ".vmrag/")
 
 
 class SourceRow(Record, frozen=True):
-    """A source as its settings state it. `documents`: how many it has; `uncommitted`: how files of
-    the work tree differ from HEAD, by path. `unavailable`: why it is not read here, and what to
-    type (`hint`). `unmatched`: those of `paths` that name no file. `unmatched_exclude`: those of
-    `exclude` that leave no file out. `write`: notes are written, if it is `trusted`. `disputed`:
-    ids in front matter that another note has, by path. `by_lines`: files of code that are too hard
-    or too large to parse, so that they are cut by lines.
-    """
+    """A source as in the settings, with its files."""
 
     collection: str
     kind: Literal["document", "code"]
     paths: tuple[str, ...]
     exclude: tuple[str, ...]
     documents: int = 0
+    """Number of documents."""
     uncommitted: Mapping[str, str] = {}
+    """How files of the work tree differ from HEAD, by path."""
     unavailable: str = ""
+    """Why the source cannot be read here; empty if it can."""
     hint: str = ""
+    """A command if it cannot be read."""
     unmatched: tuple[str, ...] = ()
+    """Patterns of `paths` that match no file."""
     unmatched_exclude: tuple[str, ...] = ()
+    """Patterns of `exclude` that leave no file out."""
     write: bool = False
+    """True if the source has notes, which are written if it is `trusted`."""
     trusted: bool = False
     disputed: Mapping[str, str] = {}
+    """Ids in front matter that another note has, by path."""
     by_lines: tuple[str, ...] = ()
+    """Files of code that are cut by lines, because they are too complex or too large to parse."""
 
 
 class LeftOutRow(Record, frozen=True):
-    """A file that a source names and that is no document: `PATH is left out: it REASON`."""
+    """A file that a source names and that is not a document: `PATH is left out: it REASON`."""
 
     collection: str
     path: str
@@ -65,69 +68,68 @@ class LeftOutRow(Record, frozen=True):
 
 
 class SubmoduleRow(Record, frozen=True):
-    """A submodule.
-
-    `commit`: the commit that the tree names. `files`: the number of its files; None if the commit
-    is not in this clone. `is_read`: the sources read its files.
-    """
+    """A submodule."""
 
     path: str
     commit: str
+    """The commit that the tree names."""
     files: int | None
+    """Number of its files; None if the commit is not in this clone."""
     is_read: bool = False
+    """True if the sources read its files."""
 
 
 class LinkedFolderRow(Record, frozen=True):
-    """A symbolic link to a folder. No source follows it.
-
-    `files`: the number of tracked files in the folder; None if it is outside the repository.
-    """
+    """A symbolic link to a folder. No source follows it."""
 
     path: str
     target: str
     files: int | None
+    """Number of tracked files in the folder; None if it is outside the repository."""
 
 
 class SourcesReport(Record, frozen=True):
-    """`commit`: whose tree it is; None before the first. `proposed`: nothing is set up, and these
-    are the sources that `vmrag init` would write. `proposal`: what to write into `.vmrag.yaml`,
-    where it states no sources; empty where no file could be a document.
-
-    `removed`: files of HEAD that the work tree has no more. `missing`: files whose contents this
-    clone does not have. `untracked`: files that would be documents if git tracked them.
-    `uncovered`: how many tracked files no source names or excludes, by the endings of their names;
-    without sources, of those that are not proposed.
-    `unnamed`: those of them that could be documents; `addition`: what to write below `sources:` in
-    `.vmrag.yaml`, so that they are. `needs_extra`: how to install what reads the code among them.
-    `linked_folders`: folders of the tree whose files no source has.
-    """
+    """The sources of a tree, and the files that no source has."""
 
     commit: str | None
+    """The commit of the tree; None before the first commit."""
     sources: tuple[SourceRow, ...]
     left_out: tuple[LeftOutRow, ...] = ()
     removed: tuple[str, ...] = ()
+    """Files of HEAD that the work tree does not have."""
     missing: tuple[str, ...] = ()
+    """Files whose contents this clone does not have."""
     untracked: int = 0
+    """Number of files that would be documents if git tracked them."""
     proposed: bool = False
+    """True if nothing is set up. The sources are those that `vmrag init` would write."""
     proposal: str = ""
+    """Text for a `.vmrag.yaml` without sources; empty if no file can be a document."""
     uncovered: Mapping[str, int] = {}
+    """Number of tracked files by the ending of their names, without the files that a source, an
+    exclusion or the proposal names.
+    """
     unnamed: Mapping[str, int] = {}
+    """Number of those files that could be documents, by ending."""
     addition: str = ""
+    """Text to add below `sources:` in `.vmrag.yaml`, so that the unnamed files become documents."""
     needs_extra: str = ""
+    """Command that installs the parser of the code among them; empty if it is installed."""
     submodules: tuple[SubmoduleRow, ...] = ()
     linked_folders: tuple[LinkedFolderRow, ...] = ()
+    """Folders of the tree whose files no source has."""
 
 
 def report_sources(ws: Workspace, *, ref: str | None = None) -> SourcesReport:
-    """Of the work tree, or of the tree of a commit that git calls so, by its own settings.
+    """Report the sources of the work tree, or those of a commit with the settings of that commit.
 
-    Files that were not cut before are, because some are left out for what is in them. Raises as
-    `Sources.here` and `at`, and `GitReferenceMissing`.
+    Files that were not cut yet are cut, because some are left out due to their contents. Raises the
+    errors of `Sources.open_work_tree` and `Sources.open_commit`, and `GitReferenceMissing`.
     """
     commit = plumbing.read_head(ws.places).commit if ref is None else plumbing.resolve_commit(ws.places, ref)
     config = ws.sources.config if ref is None else ws.sources.read_config_at(commit or "")
     proposed = ref is None and ws.sources.is_proposed
-    # What is written into the settings file counts for the work tree alone.
+    # A proposal for the settings file is for the work tree only.
     offered = ws.sources.propose() if proposed or not (config.sources or ref) else ()
     proposal = settings_docs.format_sources(offered)
     of_work_tree = ref is None
@@ -139,7 +141,7 @@ def report_sources(ws: Workspace, *, ref: str | None = None) -> SourcesReport:
     outside = find_uncovered(config.sources or offered, tracked)
     nested = submodules.find_nested(ws.places, None if of_work_tree else commit)
     read = ws.sources.find_submodules(config, None if of_work_tree else commit)
-    below = _list_submodules(ws, nested, {each.path for each in read if each.places})
+    below = _list_submodules(ws, nested, {submodule.path for submodule in read if submodule.places})
     linked = _list_linked_folders(ws, nested, tracked, of_work_tree=of_work_tree)
     if not config.sources:
         return SourcesReport(
@@ -155,10 +157,10 @@ def report_sources(ws: Workspace, *, ref: str | None = None) -> SourcesReport:
     with files_at(ws, ref) as opened:
         assert opened is not None  # noqa: S101  there are sources
         contents = source_views.read_contents(opened.folder)
-        by_lines = _files_cut_by_lines(opened.folder)
+        by_lines = _list_files_cut_by_lines(opened.folder)
         rows = tuple(
             msgspec.structs.replace(
-                _row(ws, source, opened, contents, stored), by_lines=tuple(by_lines.get(source.collection, ()))
+                _form_row(ws, source, opened, contents, stored), by_lines=tuple(by_lines.get(source.collection, ()))
             )
             for source in config.sources
         )
@@ -170,12 +172,12 @@ def report_sources(ws: Workspace, *, ref: str | None = None) -> SourcesReport:
         rows = tuple(
             row
             if row.write  # its folder may be empty
-            else _with_unmatched(ws, row, tracked, untracked=searched, with_untracked=of_work_tree)
+            else _add_unmatched(ws, row, tracked, untracked=searched, with_untracked=of_work_tree)
             for row in rows
         )
         beside = find_unnamed(ws, outside) if of_work_tree and not proposed else UnnamedFiles({}, ())
-        available = [each for each in config.sources if each.collection in opened.collections]
-        left_out = [*_by_listing(ws, available, config, commit=None if ref is None else commit)]
+        available = [source for source in config.sources if source.collection in opened.collections]
+        left_out = [*_list_left_out(ws, available, config, commit=None if ref is None else commit)]
         left_out += [
             LeftOutRow(name, path, file.reason)
             for name, files in contents.left_out.items()
@@ -184,10 +186,10 @@ def report_sources(ws: Workspace, *, ref: str | None = None) -> SourcesReport:
         return SourcesReport(
             commit,
             rows,
-            tuple(sorted(left_out, key=lambda each: each.path)),
+            tuple(sorted(left_out, key=lambda row: row.path)),
             opened.removed,
             opened.missing,
-            _untracked(ws, [source for source in available if not source.write])
+            _count_untracked(ws, [source for source in available if not source.write])
             if ref is None and not config.searches_untracked
             else 0,
             proposed,
@@ -238,13 +240,16 @@ def _list_parents(path: str) -> Iterator[str]:
 
 
 class UnnamedFiles(NamedTuple):
-    """Tracked files in no source. `endings`: how many, by the ends of their names."""
+    """Tracked files in no source. `endings`: their number by the ending of their names."""
 
     endings: Mapping[str, int]
     sources: tuple[SourceSettings, ...]
 
     def form_yaml(self, named: Sequence[SourceSettings]) -> str:
-        """Lines to add below `sources:`; of a kind that is there a comment says where."""
+        """Return lines to add below `sources:`.
+
+        For an existing kind of source a comment tells where.
+        """
         lines = []
         for source in self.sources:
             beside = next((other for other in named if other.kind == source.kind), None)
@@ -285,13 +290,14 @@ def find_extra(uncovered: Iterable[str]) -> str:
 
 
 def propose_sources(ws: Workspace) -> tuple[SourceSettings, ...]:
-    """Sources that could be named where none are, and the settings are there."""
+    """Return the proposed sources for settings without sources."""
     return () if ws.sources.configured else ws.sources.propose()
 
 
 def count_untracked_offers(ws: Workspace) -> int:
-    """How many files could be of a source if git tracked them; of too many to list, as many as
-    can be.
+    """Return how many untracked files a proposed source would have.
+
+    If there are too many files to list, return the maximum number.
     """
     try:
         files = raw_changes.list_untracked(ws.places, [])
@@ -301,19 +307,25 @@ def count_untracked_offers(ws: Workspace) -> int:
     return sum(rules.find_source(possible, path) is not None for path in files)
 
 
-def _with_unmatched(
+def _add_unmatched(
     ws: Workspace, row: SourceRow, tracked: Sequence[str], *, untracked: bool, with_untracked: bool
 ) -> SourceRow:
-    """`untracked`: untracked files are documents. `with_untracked`: the place may have some."""
-    each = {path: SourceSettings(row.collection, (path,), (), row.kind) for path in row.paths}
-    gone = [path for path, source in each.items() if not any(rules.is_named(source, file) for file in tracked)]
+    """Return the row with the patterns that match nothing.
+
+    `untracked`: untracked files are documents. `with_untracked`: the place may have untracked
+    files.
+    """
+    source_by_pattern = {path: SourceSettings(row.collection, (path,), (), row.kind) for path in row.paths}
+    gone = [
+        path for path, source in source_by_pattern.items() if not any(rules.is_named(source, file) for file in tracked)
+    ]
     if untracked:
-        gone = [path for path in gone if not _untracked(ws, [each[path]])]
-    idle = _idle_excludes(ws, row, tracked, with_untracked=with_untracked)
+        gone = [path for path in gone if not _count_untracked(ws, [source_by_pattern[path]])]
+    idle = _list_idle_excludes(ws, row, tracked, with_untracked=with_untracked)
     return msgspec.structs.replace(row, unmatched=tuple(gone), unmatched_exclude=tuple(idle))
 
 
-def _idle_excludes(ws: Workspace, row: SourceRow, tracked: Sequence[str], *, with_untracked: bool) -> list[str]:
+def _list_idle_excludes(ws: Workspace, row: SourceRow, tracked: Sequence[str], *, with_untracked: bool) -> list[str]:
     """Return the patterns that leave out no file of the paths, tracked or untracked."""
     whole = SourceSettings(row.collection, row.paths, (), row.kind)
     files = [path for path in tracked if rules.is_named(whole, path)] if row.exclude else []
@@ -322,13 +334,13 @@ def _idle_excludes(ws: Workspace, row: SourceRow, tracked: Sequence[str], *, wit
     if idle and with_untracked:
         try:
             (others,) = list_untracked_files(ws.places, [whole])
-        except LimitExceeded:  # more than can be compared: nothing is known of them
+        except LimitExceeded:  # too many files to compare
             return []
         idle = [pattern for pattern in idle if not any(rules.is_named(pattern, path) for path in others)]
     return [pattern.paths[0] for pattern in idle]
 
 
-def _row(
+def _form_row(
     ws: Workspace,
     source: SourceSettings,
     opened: OpenSources,
@@ -353,7 +365,7 @@ def _row(
     )
 
 
-def _files_cut_by_lines(folder: Path) -> dict[str, list[str]]:
+def _list_files_cut_by_lines(folder: Path) -> dict[str, list[str]]:
     """Return the files of code that no parser could read, by collection."""
     mark = f'"{PIECES}":[[0,1,"","{BY_LINES}"'
     with damage_errors(folder), IndexReader.open(folder) as index:
@@ -377,22 +389,22 @@ def _find_disputed(ws: Workspace, source: SourceSettings) -> dict[str, str]:
     return notes.disputed_ids({file.path: file.doc_id for file in files}, claims)
 
 
-def _by_listing(
+def _list_left_out(
     ws: Workspace, sources: Sequence[SourceSettings], config: Config, *, commit: str | None
 ) -> Iterator[LeftOutRow]:
-    """What is left out because of its path, its attributes, its size."""
+    """Yield the files that are left out because of their path, attributes or size."""
     at = ws.sources.list_commit
     listing = ws.sources.list_work_tree(sources) if commit is None else at(commit, sources, config)
-    yield from (LeftOutRow(_collection_of(sources, each), each.path, each.reason) for each in listing.left_out)
+    yield from (LeftOutRow(_find_collection(sources, file), file.path, file.reason) for file in listing.left_out)
 
 
-def _collection_of(sources: Sequence[SourceSettings], file: LeftOutFile) -> str:
+def _find_collection(sources: Sequence[SourceSettings], file: LeftOutFile) -> str:
     return next((source.collection for source in sources if rules.is_named(source, file.path)), "")
 
 
-def _untracked(ws: Workspace, sources: Sequence[SourceSettings]) -> int:
+def _count_untracked(ws: Workspace, sources: Sequence[SourceSettings]) -> int:
     try:
-        found = zip(sources, list_untracked_files(ws.places, sources), strict=True)
+        files_by_source = zip(sources, list_untracked_files(ws.places, sources), strict=True)
     except LimitExceeded:
         return count_untracked_files(ws.places, sources)
-    return len({path for source, files in found for path in files if rules.find_source([source], path)})
+    return len({path for source, files in files_by_source for path in files if rules.find_source([source], path)})

@@ -1,7 +1,7 @@
-"""The file that a document came from, if it lies on this machine, and the lines of its text there.
+"""Find the file of a document on this machine, and the lines of its text in it.
 
-What is stored of a file was perhaps written by a stranger: nothing outside of the work tree, or of
-the folder that this person imported, is looked at.
+The recorded path may come from an untrusted source. So only files in the work tree, or in the
+folder that the user imported, are read.
 """
 
 from __future__ import annotations
@@ -18,13 +18,16 @@ from vmrag_link.models import WITHOUT_FILES, Collection, Document, DocumentHeade
 from vmrag_link.paths import Places, read_regular
 
 MOST_BYTES = 4 << 20
-"""Of a file that is read to find a line in it."""
+"""Maximum size of a file in which a line is searched."""
 
-_AS_WRITTEN = frozenset(each.file_type for each in formats.FORMATS if each.where == "here")
+_AS_WRITTEN = frozenset(known_format.file_type for known_format in formats.FORMATS if known_format.where == "here")
 
 
 class SourcedDocument(Record, frozen=True):
-    """A document that came from a file of the repository; `source`: the file, as `base` has it."""
+    """A document that came from a file of the repository.
+
+    `source`: the file, relative to `base`.
+    """
 
     base: ImportBase
     source: str
@@ -32,8 +35,9 @@ class SourcedDocument(Record, frozen=True):
 
 
 def base_of(places: Places, collection: Collection) -> ImportBase | None:
-    """From where the sources count; None for a collection without files, or whose files are on
-    another machine.
+    """Return the folder that sources are relative to.
+
+    Return None for a collection without files, or with files on another machine.
     """
     if collection.kind in WITHOUT_FILES or import_base.find_base_problem(collection.import_base or ROOT):
         return None
@@ -44,12 +48,14 @@ def base_of(places: Places, collection: Collection) -> ImportBase | None:
 
 
 def shown_path(base: ImportBase, source: str) -> str:
-    """A file's path on one line: below the root of the repository, or an absolute one."""
+    """Return a file's path on one line: from the root of the repository, or absolute."""
     return terminal_text.escape_line(str(base.folder / source) if base.recorded == OUTSIDE else source)
 
 
 def source_file(places: Places, collection: Collection, document: Document) -> Path | None:
-    """The file that a document came from; None if it came from none, or it is not here."""
+    """Return the file that a document came from; None if it has none, or if it is not on this
+    machine.
+    """
     stored = document.source
     if not stored or "://" in stored or import_base.escapes_folder(stored):
         return None
@@ -59,8 +65,8 @@ def source_file(places: Places, collection: Collection, document: Document) -> P
         return None
     root = Path(os.path.realpath(folder))
     path = Path(os.path.realpath(root / stored))
-    own = (Path(os.path.realpath(each)) for each in (places.git_dir, places.common))
-    if not path.is_relative_to(root) or any(path.is_relative_to(each) for each in own):
+    git_folders = (Path(os.path.realpath(folder)) for folder in (places.git_dir, places.common))
+    if not path.is_relative_to(root) or any(path.is_relative_to(folder) for folder in git_folders):
         return None
     try:
         return root / stored if path.is_file() else None
@@ -69,8 +75,9 @@ def source_file(places: Places, collection: Collection, document: Document) -> P
 
 
 def written_lines(path: Path, document: Document, *, as_written: bool = False) -> list[str] | None:
-    """The lines of a document's file; None if they are not those of the text, which was converted,
-    or cannot be read. `as_written`: it is known that it was not.
+    """Return the lines of a document's file; None if it was converted or cannot be read.
+
+    `as_written`: the caller knows that it was not converted.
     """
     if not as_written and document.file_type not in _AS_WRITTEN:
         return None
@@ -81,22 +88,22 @@ def written_lines(path: Path, document: Document, *, as_written: bool = False) -
 
 
 def lines_of(data: bytes) -> list[str] | None:
-    """The lines of a file, without a byte order mark; None if it is not UTF-8, or has so many bytes
-    that no line is looked for.
+    """Return the lines of a file without a byte order mark; None if it is not UTF-8 or
+    too large.
     """
     try:
-        return _lines(data.decode("utf-8-sig")) if len(data) < MOST_BYTES else None
+        return _split_lines(data.decode("utf-8-sig")) if len(data) < MOST_BYTES else None
     except UnicodeDecodeError:
         return None
 
 
 def line_of(line: int, lines: list[str], document: Document) -> int | None:
-    """The line of the file that is this line of the document's text; both count from 1.
+    """Return the line of the file that is this line of the document's text. Both start at 1.
 
-    Front matter stands above the text in the file. In a file that was changed since, the line is
-    where the same text stands, if it stands there once.
+    In the file, front matter may be above the text. If the file was changed, the line is the only
+    one with the same text; None if there is not exactly one.
     """
-    texts = _lines(document.content)
+    texts = _split_lines(document.content)
     if not 0 < line <= len(texts):
         return None
     above = len(lines) - len(texts)
@@ -106,6 +113,6 @@ def line_of(line: int, lines: list[str], document: Document) -> int | None:
     return lines.index(sought) + 1 if sought.strip() and lines.count(sought) == 1 else None
 
 
-def _lines(text: str) -> list[str]:
-    """As editors count them."""
+def _split_lines(text: str) -> list[str]:
+    """Return the lines of a text as editors count them."""
     return [line.removesuffix("\r") for line in text.split("\n")]

@@ -236,18 +236,18 @@ class NoteFolder:
         *folders, name = path.split("/")
         for folder in folders:
             inner /= folder
-            if stat.S_ISREG(_mode(inner)):
+            if stat.S_ISREG(_read_mode(inner)):
                 return True
-        return stat.S_ISDIR(_mode(inner / name))
+        return stat.S_ISDIR(_read_mode(inner / name))
 
     def _is_file(self, path: str) -> bool:
-        return stat.S_ISREG(_mode(self._ws.places.top / path))
+        return stat.S_ISREG(_read_mode(self._ws.places.top / path))
 
     def _is_folder(self, parts: Sequence[str]) -> bool:
-        return stat.S_ISDIR(_mode(self._ws.places.top.joinpath(*parts)))
+        return stat.S_ISDIR(_read_mode(self._ws.places.top.joinpath(*parts)))
 
 
-def _mode(path: Path) -> int:
+def _read_mode(path: Path) -> int:
     try:
         return path.lstat().st_mode
     except OSError:
@@ -270,8 +270,10 @@ def change_notes(
     """Make the planned changes of notes, in the order of the plan, and stage them.
 
     `trusted`: the user named the source in this command.
-    Raises `SourceReadOnly` for a source that is not trusted, or for files that must not be written;
-    `GitBusy` during a rebase, a bisect or a merge; and what `plan` raises. Then nothing is written.
+
+    Raises `SourceReadOnly` for an untrusted source, and for files that must not be written. Raises
+    `GitBusy` during a rebase, a bisect or a merge, and the errors of `plan`. Nothing is written
+    then.
     """
     if not trusted:
         require_trust(ws, source)

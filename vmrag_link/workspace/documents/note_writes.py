@@ -1,5 +1,6 @@
-"""Add, change and delete documents of a writable source: the counterparts of `put`, `update` and
-`remove` for notes.
+"""Add, change and delete documents of a writable source.
+
+These are the counterparts of `put`, `update` and `remove` for notes.
 """
 
 from __future__ import annotations
@@ -50,9 +51,9 @@ def put_notes(
 ) -> WriteResult[PutCounts]:
     """Write new notes, and replace or extend existing ones.
 
-    Raises `DocumentExists` for existing ids if they are to be refused. With `explain` it is
-    `NoteExists`, with the present text, and a note that has the same text is left alone. Raises
-    `ContentRefused`, and as `change_notes`.
+    Raises `DocumentExists` for existing ids if they are refused. With `explain` the error is
+    `NoteExists`, with the present text, and a note with the same text is left alone. Raises
+    `ContentRefused` and the errors of `change_notes`.
     """
     counts = {"added": 0, "modified": 0}
 
@@ -99,7 +100,7 @@ def metadata_of_note(doc_id: str, title: str, metadata: Mapping[str, Any], conte
 
 
 class NoteDraft(Record, frozen=True):
-    """A note to write; without an id it gets one made of its title, else of its first line."""
+    """A note to write. Without an id it gets one made from its title or its first line."""
 
     text: str
     doc_id: str = ""
@@ -110,7 +111,10 @@ class NoteDraft(Record, frozen=True):
 def add_note(
     ws: Workspace, source: SourceSettings, draft: NoteDraft, existing: WhenExists, *, allow_secret: bool = False
 ) -> tuple[str, WriteResult[PutCounts]]:
-    """Write one note. Return its id and the result. Raises `NameInvalid`, and as `put_notes`."""
+    """Write one note. Return its id and the result.
+
+    Raises `NameInvalid` and the errors of `put_notes`.
+    """
     metadata = {**({"title": draft.title} if draft.title else {}), **draft.metadata}
     text = draft.text if draft.text.endswith("\n") else f"{draft.text}\n"
     doc_id = draft.doc_id or make_slug(stated_title(metadata) or find_markdown_title(text) or first_line(text))
@@ -119,9 +123,9 @@ def add_note(
 
 
 def replace_text(ws: Workspace, source: SourceSettings, before: Document, text: str) -> WriteResult[PutCounts]:
-    """Replace the text of a note, if it is still as it was read.
+    """Replace the text of a note, unless another process changed it after it was read.
 
-    Raises `KnowledgeMoved` if it was changed or deleted, and as `change_notes`.
+    Raises `KnowledgeMoved` if it was changed or deleted, and the errors of `change_notes`.
     """
 
     def plan_text(folder: NoteFolder) -> list[NoteChange]:
@@ -149,7 +153,7 @@ class NoteUpdate(NamedTuple):
 
 
 class UpdatedNotes(NamedTuple):
-    """Ids of notes that got another text or metadata, and of those that had it already."""
+    """Ids of notes with a new text or new metadata, and of notes that had them already."""
 
     changed: list[str]
     unchanged: list[str]
@@ -159,7 +163,7 @@ class UpdatedNotes(NamedTuple):
 def update_notes(ws: Workspace, source: SourceSettings, updates: Sequence[NoteUpdate]) -> UpdatedNotes:
     """Change texts and metadata of notes. All of them exist, or nothing is written.
 
-    Raises `DocumentMissing`, `ContentRefused`, and as `change_notes`.
+    Raises `DocumentMissing`, `ContentRefused`, and the errors of `change_notes`.
     """
     changed: list[str] = []
 
@@ -180,7 +184,7 @@ def update_notes(ws: Workspace, source: SourceSettings, updates: Sequence[NoteUp
 
 
 def remove_notes(ws: Workspace, source: SourceSettings, ids: Sequence[str]) -> NotesWritten:
-    """Delete notes that exist. Raises `DocumentMissing`, and as `change_notes`."""
+    """Delete existing notes. Raises `DocumentMissing` and the errors of `change_notes`."""
     return change_notes(
         ws, source, lambda folder: [folder.plan_removal(note) for note in _require_notes(ws, folder, ids)]
     )

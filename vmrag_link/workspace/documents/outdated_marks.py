@@ -1,4 +1,4 @@
-"""Marks for notes that cite what changed since they were committed: in answers, and as a list."""
+"""Find notes that cite files which changed after the note: marks for answers, and a list."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from vmrag_link.workspace import ReadableStore
 
 MOST_SECONDS = 60.0
-"""Limit of all git processes for a list of all notes."""
+"""Time limit of all git processes for a list of all notes."""
 
 Key = tuple[str, str]
 
@@ -53,10 +53,11 @@ class OutdatedRow(Record, frozen=True):
 
 
 class OutdatedReport(Record, frozen=True):
-    """`unknown`: paths of notes whose citations could not be compared, as in a shallow clone."""
+    """Notes that may be outdated."""
 
     notes: tuple[OutdatedRow, ...]
     unknown: tuple[str, ...] = ()
+    """Paths of notes whose citations could not be compared, for example in a shallow clone."""
 
 
 def list_outdated(ws: Workspace, collection: str | None) -> OutdatedReport:

@@ -1,6 +1,4 @@
-"""Read documents here or at another place, of some collections, or the lines of them that a pattern
-matches (`vmrag grep`).
-"""
+"""Read documents at any place, or the lines of them that a pattern matches (`vmrag grep`)."""
 
 from __future__ import annotations
 
@@ -55,27 +53,28 @@ if TYPE_CHECKING:  # a list searches no files
 T = TypeVar("T")
 
 MOST_LINKS = 4
-"""Symbolic links that name one another."""
+"""Maximum number of symbolic links to follow from link to link."""
 
 
 def read_at(ws: Workspace, ref: str | None, look: Callable[[AnswerOrigin], T]) -> T:
-    """What `look` returns, of the work tree at its pin, or of `ref` (as `revparse.resolve_at`).
+    """Return the result of `look` for the work tree at its pin, or for `ref`
+    (`revparse.resolve_at`).
 
-    It may be called again, where the pin moves meanwhile.
+    `look` may be called again if the pin moves meanwhile.
     """
     if ref is None or ref == revparse.WORKING:
         return read_consistently(ws, lambda: look(find_origin(ws)), index=False)
-    return look(_at(ws, revparse.resolve_rev(ws, ref)))
+    return look(_find_revision_origin(ws, revparse.resolve_rev(ws, ref)))
 
 
-def _at(ws: Workspace, revision: str) -> AnswerOrigin:
+def _find_revision_origin(ws: Workspace, revision: str) -> AnswerOrigin:
     head = plumbing.read_head(ws.places).commit
     block = KbBlock(str(ws.places.top), head, None, revision, dirty=False, in_sync=True)
     return AnswerOrigin(revision, revision, block, ())
 
 
 class TextSource(Protocol):
-    """Where whole documents are read: a knowledge base, or an index of it."""
+    """Reads whole documents of a knowledge base, or of an index of it."""
 
     def list_collections(self, at: At) -> list[Collection]: ...
 
@@ -89,7 +88,7 @@ class TextSource(Protocol):
 
 
 class JoinedTexts:
-    """Rows of a knowledge base, and the documents of sources, as those of one place."""
+    """Stored documents and documents of sources, as documents of one place."""
 
     def __init__(self, rows: TextSource, files: IndexedRows) -> None:
         self._rows, self._files = rows, files
@@ -103,24 +102,27 @@ class JoinedTexts:
         self, at: At, *, collection: str | None = None, ids: Iterable[str] | None = None
     ) -> Generator[DocumentHeader, None, None]:
         requested = None if ids is None else list(ids)
-        for rows in self._of(collection):
+        for rows in self._select_rows(collection):
             yield from rows.read_headers(at, collection=collection, ids=requested)
 
     def count_documents(self, at: At, *, collection: str | None = None) -> int:
-        return sum(each.count_documents(at, collection=collection) for each in self._of(collection))
+        return sum(rows.count_documents(at, collection=collection) for rows in self._select_rows(collection))
 
     def read_documents(self, at: At, *, collection: str | None = None) -> Iterator[Document]:
-        for each in self._of(collection):
-            yield from each.read_documents(at, collection=collection)
+        for rows in self._select_rows(collection):
+            yield from rows.read_documents(at, collection=collection)
 
-    def _of(self, collection: str | None) -> Sequence[TextSource]:
+    def _select_rows(self, collection: str | None) -> Sequence[TextSource]:
         if collection is None:
             return (self._rows, self._files)
         return (self._files,) if collection in self._names else (self._rows,)
 
 
 def read_texts(ws: Workspace, ref: str | None, look: Callable[[TextSource, AnswerOrigin], T]) -> T:
-    """As `_read_stored`, with the documents of sources; without a knowledge base, these alone."""
+    """Return the result of `look` for stored documents and documents of sources.
+
+    Without a knowledge base, `look` gets the documents of sources only.
+    """
     with files_at(ws, None if ref == revparse.WORKING else ref) as opened:
         if opened is None:
             return _read_stored(ws, ref, look)
@@ -140,8 +142,9 @@ def read_texts(ws: Workspace, ref: str | None, look: Callable[[TextSource, Answe
 
 
 def _read_stored(ws: Workspace, ref: str | None, look: Callable[[TextSource, AnswerOrigin], T]) -> T:
-    """As `read`, with the stored documents. While a Dolt server does not answer, the index is read,
-    if it is here.
+    """Return the result of `look` for the stored documents.
+
+    If a Dolt server does not answer, the local index is read, if it exists.
     """
     try:
         return read_at(ws, ref, lambda stands: look(ws.engine, stands))
@@ -150,15 +153,16 @@ def _read_stored(ws: Workspace, ref: str | None, look: Callable[[TextSource, Ans
             return read_consistently(
                 ws, lambda: ws.reader.read(lambda view: look(IndexedRows(view.folder), find_view_origin(ws, view)))
             )
-        stands = _at(ws, revparse.resolve_rev(ws, ref))
+        stands = _find_revision_origin(ws, revparse.resolve_rev(ws, ref))
         with ws.reader.open_index(stands.revision) as folder:
             return look(IndexedRows(folder), stands)
 
 
 @contextlib.contextmanager
 def files_at(ws: Workspace, ref: str | None) -> Iterator[OpenSources | None]:
-    """The documents of sources at what git calls by a ref, or in the work tree; None if there are
-    none, as at a revision of the knowledge base, which has no files.
+    """Open the documents of sources at a git ref, or in the work tree.
+
+    None if no source has files, for example at a revision of the knowledge base.
     """
     if ref is None:
         with ws.sources.open_work_tree(stored=ws.list_stored_collections()) as opened:
@@ -176,10 +180,10 @@ def files_at(ws: Workspace, ref: str | None) -> Iterator[OpenSources | None]:
 def collection_names(
     source: TextSource, at: At, requested: Sequence[str], *, searched: bool = False, of_files: Sequence[str] = ()
 ) -> list[str]:
-    """Return the requested collections that are stored; if none are requested, all but those in
-    which tools write for themselves, or all that are `searched`. `of_files`: other collections.
+    """Return the requested collections that are stored.
 
-    Raises `CollectionMissing`.
+    If none are requested, return all except those in which tools write, or all that are `searched`.
+    `of_files`: other collections. Raises `CollectionMissing`.
     """
     stored = {row.name: row for row in source.list_collections(at)}
     for name in requested:
@@ -203,30 +207,32 @@ class Finder(NamedTuple):
 
 
 _OTHER_LINES = re.compile(r"\\[Az]|\(\?[a-zA-Z]*-?[a-zA-Z]*[mR]")
-"""Parts of a pattern that decide themselves where a line ends."""
+"""Parts of a pattern that change where a line ends."""
 
 
 class Pattern(Record, frozen=True):
-    """What is looked for, as Python's `re` has it; with `fixed` the text itself. `linear`: as
-    Rust's `regex` has it, in time linear in the text, because an agent sends it. The report then
-    has no `matches` in a line.
-    """
+    """A text or pattern to search."""
 
     text: str
+    """A regular expression of Python's `re`."""
     fixed: bool = False
+    """True to search `text` as it is."""
     ignore_case: bool = False
     linear: bool = False
+    """True for a pattern of Rust's `regex`, which takes time linear in the text, because an agent
+    sent it. The report then has no `matches` in a line.
+    """
 
     def build_finder(self) -> Finder:
-        """Raises `UsageInvalid` for what is no regular expression."""
+        """Return the search of a line. Raises `UsageInvalid` for an invalid regular expression."""
         if self.linear and (self.ignore_case or not self.fixed):
-            return Finder(self._linear(""), lambda _: ())
-        compiled = self._compiled()
+            return Finder(self._compile_linear(""), lambda _: ())
+        compiled = self._compile_pattern()
 
-        def spans(line: str) -> Spans:
+        def find_spans(line: str) -> Spans:
             return tuple(match.span() for match in compiled.finditer(line) if match.end() > match.start())
 
-        return Finder(compiled.search, spans)
+        return Finder(compiled.search, find_spans)
 
     def text_filter(self) -> Callable[[str], bool]:
         """Return a fast test that every text with a matching line passes, and few others."""
@@ -234,10 +240,10 @@ class Pattern(Record, frozen=True):
             return lambda text: self.text in text
         if self.linear and (self.fixed or not _OTHER_LINES.search(self.text)):
             # It takes linear time also for a whole text, and finds what is found in a line alone.
-            return self._linear("(?m)")
+            return self._compile_linear("(?m)")
         return lambda _: True
 
-    def _linear(self, flags: str) -> Callable[[str], bool]:
+    def _compile_linear(self, flags: str) -> Callable[[str], bool]:
         from vmrag_link.retrieval.filters import compile_pattern  # people's patterns do not need it
 
         try:
@@ -248,7 +254,7 @@ class Pattern(Record, frozen=True):
                 error.message, hint="fixed=true finds the text itself, as it is.", parameter="pattern"
             ) from None
 
-    def _compiled(self) -> re.Pattern[str]:
+    def _compile_pattern(self) -> re.Pattern[str]:
         flags = re.IGNORECASE if self.ignore_case else re.NOFLAG
         try:
             with warnings.catch_warnings():  # `[[` means another set in a later Python
@@ -256,34 +262,38 @@ class Pattern(Record, frozen=True):
                 return re.compile(re.escape(self.text) if self.fixed else self.text, flags)
         except (re.error, OverflowError, RecursionError) as error:
             raise UsageInvalid(
-                f"{self.text!r} is no regular expression: {error}.",
+                f"invalid regular expression {self.text!r}: {error}.",
                 hint=f"vmrag grep -F -- {quoted(self.text)}   (finds the text itself)",
                 parameter="pattern",
             ) from None
 
 
 class MatchedLine(Record, frozen=True):
-    """`number` counts from 1; `matches`: characters of the line, from and to. A line that is not
-    `matched` is near to one.
-    """
+    """A line that matches, or a line of the context."""
 
     number: int
+    """Starts at 1."""
     text: str
     matched: bool
     matches: Spans
+    """Characters of the line: start and end of each match."""
 
 
 class MatchedDocument(Record, frozen=True):
-    """`count`: how many lines match; `lines`: these lines, and the requested context. `name`: as in
-    `shown_names`. A file that no source names has no collection, and its path as `doc_id`.
+    """A document with matching lines.
+
+    A file of no source has no collection, and its path as `doc_id`.
     """
 
     collection: str
     doc_id: str
     title: str
     count: int
+    """Number of matching lines."""
     lines: list[MatchedLine]
+    """The matching lines, and the requested context."""
     name: str = ""
+    """The name as in `shown_names`."""
 
     @property
     def key(self) -> tuple[str, str]:
@@ -291,23 +301,23 @@ class MatchedDocument(Record, frozen=True):
 
 
 class GrepReport(Record, frozen=True):
-    """`notes`: why this is not the pinned revision, if so. `skipped`: text files that could not be
-    searched.
-    """
+    """The result of a search."""
 
     documents: list[MatchedDocument]
     kb: KbBlock
     notes: tuple[str, ...] = ()
+    """Why the documents are not those of the pinned revision; empty if they are."""
     skipped: tuple[LeftOutFile, ...] = ()
+    """Text files that could not be searched."""
 
     @property
     def count(self) -> int:
-        """The number of lines that match."""
+        """Number of matching lines."""
         return sum(document.count for document in self.documents)
 
     @property
     def warnings(self) -> list[str]:
-        """Return a sentence about the files that could not be searched."""
+        """A sentence about the files that could not be searched, if any."""
         if not self.skipped:
             return []
         names = first_of([f"{file.path} ({file.reason})" for file in self.skipped], 3)
@@ -315,9 +325,10 @@ class GrepReport(Record, frozen=True):
 
 
 class GrepOptions(TypedDict, total=False):
-    """Options of a search. `collections`: only these; by default all files, and all collections
-    except those in which tools write for themselves. `ref`: as for `revparse.resolve_at`. `path`:
-    part of a path or of an id, or a glob.
+    """Options of a search.
+
+    `collections`: by default all files, and all collections except those in which tools write.
+    `ref`: a name for `revparse.resolve_at`. `path`: part of a path or of an id, or a glob.
     """
 
     collections: Sequence[str]
@@ -328,9 +339,10 @@ class GrepOptions(TypedDict, total=False):
 def grep_texts(
     ws: Workspace, pattern: Pattern, *, context: int = 0, most: int | None = None, **narrowed: Unpack[GrepOptions]
 ) -> GrepReport:
-    """Return every tracked text file, and every stored document, with a line that matches.
+    """Search tracked text files and stored documents for lines that match.
 
-    `most`: further lines that match are only counted. Raises `UsageInvalid`, `CollectionMissing`.
+    `most`: the maximum number of lines to show; further ones are only counted. Raises
+    `UsageInvalid` and `CollectionMissing`.
     """
     collections, ref, path = narrowed.get("collections", ()), narrowed.get("ref"), narrowed.get("path", "")
     from vmrag_link.retrieval.narrowing import compile_path
@@ -346,33 +358,34 @@ def grep_texts(
                 skipped.append(LeftOutFile(terminal_text.escape_line(file.path), file.reason))
             task.advance()
 
-    def look(source: TextSource, here: AnswerOrigin) -> GrepReport:
-        names = collection_names(source, here.at, collections, searched=True, of_files=files.collections)
+    def search_stored(source: TextSource, origin: AnswerOrigin) -> GrepReport:
+        names = collection_names(source, origin.at, collections, searched=True, of_files=files.collections)
         is_meant = compile_path(path.removeprefix("./")) if path else lambda _: True
-        stored, found = _Search(pattern, context, search.left), [*in_files]
+        stored, matched = _Search(pattern, context, search.left), [*in_files]
         with ws.progress.task(
-            "searching", sum(source.count_documents(here.at, collection=name) for name in names)
+            "searching", sum(source.count_documents(origin.at, collection=name) for name in names)
         ) as task:
-            for document in (row for name in names for row in source.read_documents(here.at, collection=name)):
+            for document in (row for name in names for row in source.read_documents(origin.at, collection=name)):
                 text = document.content.replace("\r\n", "\n") if is_meant(document.doc_id) else ""
                 if hits := stored.match(text):
-                    found.append(MatchedDocument(*document.key, document.title, *hits))
+                    matched.append(MatchedDocument(*document.key, document.title, *hits))
                 task.advance()
-        return GrepReport(files.name_documents(found, source, here.at), here.kb, here.notes, tuple(skipped))
+        return GrepReport(files.name_documents(matched, source, origin.at), origin.kb, origin.notes, tuple(skipped))
 
     with known.explain_missing_collection(ws, collections):
         try:
-            return _read_stored(ws, ref, look)
+            return _read_stored(ws, ref, search_stored)
         except NO_DOCUMENTS as why:
             if not files.texts or {*collections} - {*files.collections}:
                 raise
-            found, stands = files.name_documents(in_files, None, ""), find_git_origin(ws, why)
-            return GrepReport(found, stands.kb, stands.notes, tuple(skipped))
+            matched, stands = files.name_documents(in_files, None, ""), find_git_origin(ws, why)
+            return GrepReport(matched, stands.kb, stands.notes, tuple(skipped))
 
 
 def count_uncovered(ws: Workspace) -> int:
-    """Return how many tracked text files of the work tree no source names. They are counted again
-    after git's index or the sources changed.
+    """Return how many tracked text files of the work tree are in no source.
+
+    The number is computed again if git's index or the sources change.
     """
     return _count_uncovered(ws.places, ws.sources.configured, read_file_stamp(ws.places.git_dir / "index"))
 
@@ -386,14 +399,14 @@ def _count_uncovered(places: Places, sources: tuple[SourceSettings, ...], _index
 
 
 class TrackedFile(Record, frozen=True):
-    """A tracked text file. `commit`: its full hash; empty: the work tree. `uncommitted`: how the
-    file differs from HEAD.
-    """
+    """A tracked text file."""
 
     path: str
     text: str
     commit: str = ""
+    """Full hash of the commit; empty for the work tree."""
     uncommitted: Literal["", "added", "modified"] = ""
+    """How the file differs from HEAD."""
 
 
 def find_named(ws: Workspace, name: str) -> TrackedFile | None:
@@ -409,11 +422,11 @@ def find_named(ws: Workspace, name: str) -> TrackedFile | None:
 def find_tracked(
     ws: Workspace, path: str, ref: str = "", *, is_document: bool = False, links: int = MOST_LINKS
 ) -> TrackedFile | None:
-    """Return the tracked text file of a path, in the work tree or at a git ref; None if git tracks
-    no such file. `is_document`: a source has the file, even if git does not track it. `links`: how
-    many symbolic links to follow.
+    """Return the tracked text file of a path, in the work tree or at a git ref.
 
-    Raises `DocumentMissing` if the file cannot be read as text, and as `TrackedTexts`.
+    Return None if git does not track the file. `is_document`: a source has the file, even if git
+    does not track it. `links`: maximum number of symbolic links to follow. Raises `DocumentMissing`
+    if the file cannot be read as text, and the errors of `TrackedTexts`.
     """
     is_path = path and not path.startswith(("/", "../")) and posixpath.normpath(path) == path and "\0" not in path
     commit = known.git_commit(ws, ref) if ref not in ("", revparse.WORKING) else ""
@@ -433,59 +446,57 @@ def find_tracked(
             doc_id=path,
         )
     if path not in texts:
-        texts = tracked_texts.TrackedTexts(ws.places, commit, only=path, submodules=_submodules(ws, commit))
+        texts = tracked_texts.TrackedTexts(ws.places, commit, only=path, submodules=_list_submodules(ws, commit))
     if path not in texts:
         return None
-    (found,) = texts.read_texts([path])
-    if found.text is None:
+    (text,) = texts.read_texts([path])
+    if text.text is None:
         name, at = terminal_text.escape_line(path), f" at {ref}" if commit else ""
-        hint = tracked_texts.HINTS.get(found.reason, tracked_texts.OTHERWISE)
-        raise DocumentMissing(f"{name} {found.reason}{at}.", hint=hint, doc_id=path)
-    state = "" if commit else _uncommitted(ws, path) if texts.is_tracked(path) else "added"
-    return TrackedFile(path, found.text, commit, state)
+        hint = tracked_texts.HINTS.get(text.reason, tracked_texts.OTHERWISE)
+        raise DocumentMissing(f"{name} {text.reason}{at}.", hint=hint, doc_id=path)
+    state = "" if commit else _find_state(ws, path) if texts.is_tracked(path) else "added"
+    return TrackedFile(path, text.text, commit, state)
 
 
-def _submodules(ws: Workspace, commit: str) -> list[Submodule]:
+def _list_submodules(ws: Workspace, commit: str) -> list[Submodule]:
     """Return the submodules that the sources read, of the work tree or of a commit."""
     return ws.sources.find_submodules(
         ws.sources.read_config_at(commit) if commit else ws.sources.config, commit or None
     )
 
 
-def _uncommitted(ws: Workspace, path: str) -> Literal["", "added", "modified"]:
+def _find_state(ws: Workspace, path: str) -> Literal["", "added", "modified"]:
     """Return how a file of the work tree differs from HEAD."""
     if not plumbing.read_head(ws.places).commit:
         return "added"
-    kinds = _changes(ws, [path]).values()
+    kinds = _find_changes(ws, [path]).values()
     return "" if not kinds else "added" if "added" in kinds else "modified"
 
 
 def list_modified(ws: Workspace, paths: Sequence[str]) -> list[str]:
-    """Return those of these paths whose files of the work tree differ from HEAD."""
-    return [*_changes(ws, paths)] if paths else []
+    """Return the paths whose files in the work tree differ from HEAD."""
+    return [*_find_changes(ws, paths)] if paths else []
 
 
-def _changes(ws: Workspace, paths: Sequence[str]) -> dict[str, str]:
-    """Return the kinds of changes since HEAD by path, of these paths; none before the first
-    commit.
-    """
+def _find_changes(ws: Workspace, paths: Sequence[str]) -> dict[str, str]:
+    """Return the kind of change since HEAD for each path. Without a commit there are no changes."""
     from vmrag_link.git import path_changes
 
-    found: dict[str, str] = {}
+    kinds: dict[str, str] = {}
     for start, places, commit in _list_trees(ws):
         specs = [f":(top,literal){path[len(start) :]}" for path in paths if path.startswith(start)]
         if specs and commit:
             changes = path_changes.list_changes(places, commit, specs)
-            found |= {start + change.path: change.kind for change in changes}
+            kinds |= {start + change.path: change.kind for change in changes}
         elif specs and start:  # HEAD does not name this submodule
-            found |= {path: "added" for path in paths if path.startswith(start)}
-    return found
+            kinds |= {path: "added" for path in paths if path.startswith(start)}
+    return kinds
 
 
 def _list_trees(ws: Workspace) -> Iterator[tuple[str, Places, str | None]]:
     """Yield where git compares files of the work tree: how their paths begin, and the commit."""
     yield "", ws.places, plumbing.read_head(ws.places).commit
-    for submodule in _submodules(ws, ""):
+    for submodule in _list_submodules(ws, ""):
         if submodule.places:
             yield f"{submodule.path}/", submodule.places, submodule.commit
 
@@ -498,10 +509,10 @@ def count_without_case(ws: Workspace, pattern: Pattern, report: GrepReport, **na
 
 
 class SearchedFiles:
-    """The tracked files at one place; A revision has no `texts`.
+    """The tracked files at one place. A revision of the knowledge base has no `texts`.
 
-    `tree`: the documents of sources. It is listed only if untracked files are among them, or ids
-    that are not paths.
+    `tree`: the documents of sources. It is listed only if untracked files or notes may be among
+    them.
     """
 
     def __init__(
@@ -514,7 +525,7 @@ class SearchedFiles:
 
     @classmethod
     def open(cls, ws: Workspace, ref: str | None, collections: Sequence[str] = ()) -> Self:
-        """`ref`: as for `read`; a revision of the knowledge base has no files."""
+        """Open the files of a place. `ref`: as for `read_at`."""
         commit = ""
         if ref is not None and ref != revparse.WORKING and not (commit := known.git_commit(ws, ref)):
             if not ws.is_initialized:
@@ -537,21 +548,22 @@ class SearchedFiles:
         return [source.collection for source in self._sources]
 
     def list_paths(self, collections: Sequence[str] = (), path: str = "") -> list[str]:
-        """Return the paths of the files of these collections, or of all files. `path`: part of the
-        path, or of the id of a note, or a glob.
+        """Return the paths of the files of these collections, or of all files.
+
+        `path`: part of the path, or of the id of a note, or a glob.
         """
-        found = self.texts.paths if self.texts else []
+        paths = self.texts.paths if self.texts else []
         if collections:
-            found = [name for name in found if self.find_key(name)[0] in collections]
+            paths = [name for name in paths if self.find_key(name)[0] in collections]
         if not path:
-            return found
+            return paths
         from vmrag_link.retrieval.narrowing import compile_path
 
         is_meant, keys = compile_path(path.removeprefix("./")), self._keys or {}
-        return [name for name in found if is_meant(name) or (name in keys and is_meant(keys[name][1]))]
+        return [name for name in paths if is_meant(name) or (name in keys and is_meant(keys[name][1]))]
 
     def find_key(self, path: str) -> tuple[str, str]:
-        """Return the key of the document; a file of no source has no collection."""
+        """Return the key of the document of a path. A file of no source has no collection."""
         if self._keys is not None:
             return self._keys.get(path, ("", path))
         from vmrag_link.sources import rules
@@ -562,7 +574,10 @@ class SearchedFiles:
     def name_documents(
         self, documents: Sequence[MatchedDocument], stored: TextSource | None, at: At
     ) -> list[MatchedDocument]:
-        """Return the documents with names that `read` takes: the path of a file means that file."""
+        """Return the documents with their shown names.
+
+        The path of a file always means that file.
+        """
         paths = [document.doc_id for document in documents if document.collection in self._with_paths_as_ids]
         shared = {header.doc_id for header in stored.read_headers(at, ids=paths)} if stored and paths else set()
 
@@ -577,7 +592,7 @@ class SearchedFiles:
 
 
 class _Search:
-    """Searches one text after the other. `most`: matches to show."""
+    """Searches one text after the other. `left`: how many matches may still be shown."""
 
     def __init__(self, pattern: Pattern, context: int, most: int | None) -> None:
         self._finder = pattern.build_finder()
@@ -586,14 +601,17 @@ class _Search:
         self.left = most
 
     def match(self, text: str) -> tuple[int, list[MatchedLine]] | None:
-        """Return how many lines match, and the lines to show. `text`: with line feeds alone."""
+        """Return the number of matching lines and the lines to show, or None.
+
+        `text`: its lines end with a line feed.
+        """
         if not text or not self._passes(text):
             return None
         lines, passes = text.removesuffix("\n").split("\n"), self._finder.passes
         hits = [number for number, line in enumerate(lines, 1) if passes(line)]
-        return (len(hits), self._lines(lines, hits)) if hits else None
+        return (len(hits), self._form_lines(lines, hits)) if hits else None
 
-    def _lines(self, lines: Sequence[str], hits: Sequence[int]) -> list[MatchedLine]:
+    def _form_lines(self, lines: Sequence[str], hits: Sequence[int]) -> list[MatchedLine]:
         kept = {*hits[: self.left]}
         if self.left is not None:
             self.left = max(self.left - len(hits), 0)

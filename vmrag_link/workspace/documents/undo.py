@@ -1,5 +1,6 @@
-"""Texts of notes that were replaced or deleted before git had them, kept so that they can be
-restored: for 30 days, and 100 MB in all.
+"""Keep texts of notes that were replaced or deleted before git had them.
+
+They are kept for 30 days, up to 100 MB. Each text is a file:
 
     .git/vmrag/undo/<time in ns>-<random>    a `KeptNote`
 """
@@ -41,9 +42,9 @@ def keep_text(places: Places, note: KeptNote) -> None:
 
 
 def list_kept_notes(places: Places) -> Iterator[tuple[Path, KeptNote]]:
-    """Yield what is kept for this work tree, or for one that is gone, newest first.
+    """Yield the kept texts of this work tree and of removed work trees, newest first.
 
-    A damaged file is left out.
+    Damaged files are left out.
     """
     for path in _list_files(places):
         with contextlib.suppress(OSError, msgspec.MsgspecError, UnicodeDecodeError):
@@ -64,7 +65,7 @@ def _list_files(places: Places) -> list[Path]:
 
 
 def _prune_texts(places: Places) -> None:
-    """Delete what is too old or too much. Other processes may delete the same files."""
+    """Delete texts above the limits of age and size. Other processes may delete the same files."""
     oldest, size = time.time_ns() - KEEP_NS, 0
     for path in _list_files(places):
         with contextlib.suppress(OSError, ValueError):
