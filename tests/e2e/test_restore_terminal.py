@@ -26,7 +26,7 @@ def test_a_person_says_whether_several_documents_are_removed(project, screens):
     before = project.texts()
     told = asked(screens, project, "rm", "handbook/*.md", answer="no")
     assert told.end() == 1
-    assert "This would remove 3 documents." in told.said
+    assert "this would remove 3 documents." in told.said
     assert "Nothing was removed." in told.said
     assert project.texts() == before
     told = asked(screens, project, "rm", "handbook/*.md", answer="y")

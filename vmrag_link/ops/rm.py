@@ -1,5 +1,6 @@
-"""Remove documents, by names and patterns on the command line, by ids and filters for tools; and
-keep what no revision holds of the documents that a command takes away.
+"""Remove documents by name, pattern, id or filter.
+
+A revision of its own keeps texts that were never committed.
 """
 
 from __future__ import annotations
@@ -31,48 +32,45 @@ if TYPE_CHECKING:
 
 
 class Removal(Record, frozen=True):
-    """`missing_ids` were asked for, and name neither a document nor a chunk."""
+    """The result of removing selected documents."""
 
     collection_name: str
     documents_deleted: int
     ids_deleted: list[str]
     missing_ids: list[str]
+    """Requested ids that belong to no document and no chunk."""
 
 
 class NamedRemoval(Record, frozen=True, rename={"documents": "removed"}):
-    """`collections` were removed as a whole.
-
-    `kept`: the revision that holds what no other does of them; empty for none. `unsaved`: its
-    documents.
-    """
+    """The result of removing documents and whole collections by name."""
 
     documents: tuple[DocumentName, ...]
     collections: tuple[str, ...]
     unsaved: tuple[DocumentName, ...]
+    """Removed documents whose text no other revision has."""
     kept: str
+    """The revision that keeps `unsaved`; empty if there are none."""
 
 
 def remove_selected(ws: DocumentStore, name: str, selection: Selection) -> WriteResult[Removal]:
-    """Remove the documents that are selected; the id of a chunk means its document.
+    """Remove the selected documents. The id of a chunk means its document.
 
-    Raises `NothingSelected`, `CollectionMissing`, `FilterInvalid`, and as `writing.write`; then
-    nothing is removed.
+    Raises `NothingSelected`, `CollectionMissing`, `FilterInvalid`, and the errors of
+    `writing.write_rows`. Nothing is removed then.
     """
     if not selection.ids and not selection.filtered:
-        raise NothingSelected(
-            "Nothing says which documents are meant.", hint="Name ids, or give a filter that is not empty."
-        )
+        raise NothingSelected("no documents are selected.", hint="Pass ids or a filter.")
     if isinstance(ws, Workspace) and (source := ws.sources.find_writable(name)):
         return _remove_notes(ws, source, selection)
 
-    def plan(at: At) -> Planned[Removal]:
+    def plan_removal(at: At) -> Planned[Removal]:
         collection = collections.find_collection(ws, at, name)
         selected = select_documents(ws, at, collection, selection)
         ids = list(dict.fromkeys(document.doc_id for document in selected.named))
         rows = Write(remove_documents=[(collection.name, doc_id) for doc_id in ids])
         return Planned(rows if ids else None, Removal(collection.name, len(ids), ids, selected.missing))
 
-    return writing.write_rows(ws, plan, f"remove from {name}")
+    return writing.write_rows(ws, plan_removal, f"remove from {name}")
 
 
 def _remove_notes(ws: Workspace, source: SourceSettings, selection: Selection) -> WriteResult[Removal]:
@@ -87,40 +85,44 @@ def _remove_notes(ws: Workspace, source: SourceSettings, selection: Selection) -
 def remove_named(
     ws: DocumentStore, names: Sequence[str], *, within: str | None, confirmed: bool, dry_run: bool = False
 ) -> WriteResult[NamedRemoval]:
-    """Remove the documents and collections that `document_names.select` finds for these names.
+    """Remove the documents and collections that `document_names.select_named` finds for these
+    names.
 
-    The index is left to its next reader. What no revision holds of them stays reachable. `dry_run`
-    removes nothing. Raises `ConfirmationMissing` unless `confirmed` where a name stands for more
-    than the document of that name, and as `select` and `writing.write`; then nothing is removed.
+    The next reader updates the index. Texts that no revision has stay in a revision of their own.
+    `dry_run` removes nothing.
+
+    Raises `ConfirmationMissing` if a name means more than one document and `confirmed` is false.
+    Raises the errors of `select_named` and `writing.write_rows`. Nothing is removed then.
     """
 
-    def plan(at: At) -> Planned[NamedRemoval]:
-        found = document_names.select_named(ws.engine, [at], names, within=within)
-        wanted = set(found.documents)
-        lost = find_unsaved(ws, at, lambda key: DocumentName(*key) in wanted, found.collections)
+    def plan_removal(at: At) -> Planned[NamedRemoval]:
+        selected = document_names.select_named(ws.engine, [at], names, within=within)
+        names_to_remove = set(selected.documents)
+        lost = find_unsaved(ws, at, lambda key: DocumentName(*key) in names_to_remove, selected.collections)
         never_committed = tuple(DocumentName(*document.key) for document in lost.documents)
         if dry_run:
-            return Planned(None, NamedRemoval(found.documents, found.collections, never_committed, ""))
-        if not found.exact and not confirmed:
-            raise _confirmation_missing(found, len(never_committed), command_of("rm", names, within))
+            return Planned(None, NamedRemoval(selected.documents, selected.collections, never_committed, ""))
+        if not selected.exact and not confirmed:
+            raise _confirmation_missing(selected, len(never_committed), command_of("rm", names, within))
         kept = keep_unsaved(ws, at, lost, before="they were removed")
         rows = Write(
-            remove_collections=found.collections,
+            remove_collections=selected.collections,
             remove_documents=[
-                document.key for document in found.documents if document.collection not in found.collections
+                document.key for document in selected.documents if document.collection not in selected.collections
             ],
         )
         return Planned(
-            None if rows.is_empty else rows, NamedRemoval(found.documents, found.collections, never_committed, kept)
+            None if rows.is_empty else rows,
+            NamedRemoval(selected.documents, selected.collections, never_committed, kept),
         )
 
-    with leaving_out.explain_source_files(ws, names, within, lambda path: _of_file(ws, path)):
+    with leaving_out.explain_source_files(ws, names, within, lambda path: _suggest_git_rm(ws, path)):
         if isinstance(ws, Workspace) and ws.sources.find_writable():
             tree = source_tree.read_work_tree(ws)
             if tree and (notes := note_names.select_notes(ws, names, [tree], within=within)):
                 command = command_of("rm", names, within)
                 return _remove_named_notes(ws, tree, notes, command, confirmed=confirmed or dry_run, dry_run=dry_run)
-        return writing.write_rows(ws, plan, "remove documents", follow=False)
+        return writing.write_rows(ws, plan_removal, "remove documents", follow=False)
 
 
 def _remove_named_notes(
@@ -142,24 +144,24 @@ def _remove_named_notes(
     return WriteResult(report, None, pending, notes=NotesWritten(tuple(paths), tuple(kept), pending))
 
 
-def _of_file(ws: DocumentStore, path: str) -> str:
-    """How a file goes."""
+def _suggest_git_rm(ws: DocumentStore, path: str) -> str:
+    """Return the command that removes a file, or an empty text if the file does not exist."""
     return f"git rm {quoted(path)}   (the file is the document)" if (ws.places.top / path).is_file() else ""
 
 
 def _confirmation_missing(
-    found: document_names.NamedSelection, never_committed: int, command: str
+    selected: document_names.NamedSelection, never_committed: int, command: str
 ) -> ConfirmationMissing:
-    what = plural(len(found.documents), "document")
-    if found.collections:
-        noun = "collection" if len(found.collections) == 1 else "collections"
-        what = f"the {noun} {enumerated(found.collections)} with {what}"
+    what = plural(len(selected.documents), "document")
+    if selected.collections:
+        noun = "collection" if len(selected.collections) == 1 else "collections"
+        what = f"the {noun} {enumerated(selected.collections)} with {what}"
     never = f", {never_committed} of them never committed" if never_committed else ""
     return ConfirmationMissing(
-        f"This would remove {what}{never}.",
+        f"this would remove {what}{never}.",
         hint=f"{command} --yes (--dry-run lists them)",
-        documents=len(found.documents),
-        collections=list(found.collections),
+        documents=len(selected.documents),
+        collections=list(selected.collections),
         uncommitted_count=never_committed,
     )
 
@@ -167,29 +169,29 @@ def _confirmation_missing(
 def find_unsaved(
     ws: DocumentStore, at: At, documents: Callable[[tuple[str, str]], bool], collections: Container[str] = ()
 ) -> Difference:
-    """What no revision holds as it is of these documents and of these collections' settings.
+    """Return the changes of these documents and collections' settings that no revision has.
 
-    What was removed is none of it: a revision holds that. Of what is not versioned it is nothing:
-    there what is removed shall be gone.
+    Removed documents are left out, because a revision has them. Documents without versions are left
+    out, because removing them is meant to be final.
     """
     branch = ws.engine.find_branch(at.branch) if isinstance(ws, Workspace) and isinstance(at, WorkingSet) else None
     if branch is None or not branch.dirty:
         return Difference((), ())
-    found = ws.engine.diff_headers(branch.head, at)
-    lost = [document for document in found.documents if document.after and documents(document.key)]
-    homes = {each.key[0] for each in lost}
+    difference = ws.engine.diff_headers(branch.head, at)
+    lost = [document for document in difference.documents if document.after and documents(document.key)]
+    homes = {document.key[0] for document in lost}
     rows = (
         collection
-        for collection in found.collections
+        for collection in difference.collections
         if collection.after and (collection.key in collections or collection.key in homes)
     )
     return Difference(tuple(rows), with_texts(ws, at, lost))
 
 
 def with_texts(ws: DocumentStore, at: At, changes: Sequence[HeaderChange]) -> tuple[DocumentChange, ...]:
-    """Changes that lead to what is at a place, with the texts there."""
+    """Return the changes with the texts at a place."""
     rows = read_documents_by_key(ws.engine, at, [change.key for change in changes if change.after])
-    # What somebody removed meanwhile is planned for again: see `writing.write`.
+    # If another process removed a document meanwhile, `writing.write_rows` plans again.
     return tuple(
         DocumentChange(change.kind, change.before, rows.get(change.key))
         for change in changes
@@ -198,9 +200,9 @@ def with_texts(ws: DocumentStore, at: At, changes: Sequence[HeaderChange]) -> tu
 
 
 def keep_unsaved(ws: DocumentStore, at: At, lost: Difference, *, before: str) -> str:
-    """Commit this to no branch, where it stays reachable; returns the revision, empty for nothing.
+    """Commit these changes to no branch. Return the revision, or an empty text for no changes.
 
-    `before`: what the commit's message says will happen.
+    `before`: the end of the commit's message.
     """
     branch = ws.engine.find_branch(at.branch) if isinstance(at, WorkingSet) else None
     if branch is None or lost.is_empty:

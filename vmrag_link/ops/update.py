@@ -1,4 +1,4 @@
-"""Change documents that are there: texts, metadata, embeddings; all of a call or nothing."""
+"""Change texts, metadata and embeddings of existing documents: all changes of a call or none."""
 
 from __future__ import annotations
 
@@ -26,32 +26,32 @@ from vmrag_link.workspace.history.document_names import no_document
 
 
 class DocumentUpdate(Record, frozen=True):
-    """What becomes of a document; None leaves that part alone.
-
-    `name`: its id, or that of a chunk of it.
-    """
+    """The new parts of a document; None leaves a part unchanged."""
 
     name: str
+    """The id of the document or of one of its chunks."""
     text: str | None = None
     metadata: Mapping[str, Any] | None = None
     embedding: Sequence[float] | None = None
 
 
 class UpdateCounts(Record, frozen=True):
-    """Ids of documents; `unchanged` got what they had. `vectors`: the given embeddings."""
+    """Ids of updated documents."""
 
     collection: str
     ids: list[str]
     unchanged: list[str]
+    """Ids of documents that had the given values already."""
     vectors: dict[str, bytes]
+    """The given embeddings, by id."""
 
 
 def update_documents(ws: Workspace, name: str, changes: Sequence[DocumentUpdate]) -> WriteResult[UpdateCounts]:
     """Change texts and metadata, in the order of `changes`.
 
-    Embeddings are the index's of this machine alone, until it is built again. Raises
-    `CollectionMissing`, `DocumentMissing`, `ContentRefused`, `Embedding` errors for what cannot be
-    embedded, `UsageInvalid` for an embedding that cannot be, and as `writing.write`.
+    Embeddings change only this machine's index, until it is rebuilt. Raises `CollectionMissing`,
+    `DocumentMissing`, `ContentRefused`, `Embedding` errors if a text cannot be embedded,
+    `UsageInvalid` for an invalid embedding, and the errors of `writing.write_rows`.
     """
     given = [
         change.metadata if change.metadata is None else checked_metadata(change.metadata, change.name)
@@ -61,10 +61,10 @@ def update_documents(ws: Workspace, name: str, changes: Sequence[DocumentUpdate]
         return _update_notes(ws, source, changes)
     now = clock.now()
 
-    def plan(at: At) -> Planned[UpdateCounts]:
+    def plan_update(at: At) -> Planned[UpdateCounts]:
         collection = collections.find_collection(ws, at, name)
         collections.require_plain(collection)
-        ids = _document_ids(ws, at, collection, changes)
+        ids = _find_document_ids(ws, at, collection, changes)
         before = {
             document.doc_id: document
             for document in ws.engine.read_documents(at, collection=collection.name, ids=ids.values())
@@ -72,14 +72,18 @@ def update_documents(ws: Workspace, name: str, changes: Sequence[DocumentUpdate]
         after = dict(before)
         for change, metadata in zip(changes, given, strict=True):
             doc_id = ids[change.name]
-            after[doc_id] = _new_version(after[doc_id], change.text, metadata)
+            after[doc_id] = _form_new_version(after[doc_id], change.text, metadata)
         vectors = {
-            ids[change.name]: _vector(ws, collection, after[ids[change.name]], change.embedding)
+            ids[change.name]: _normalize_vector(ws, collection, after[ids[change.name]], change.embedding)
             for change in changes
             if change.embedding is not None
         }
-        new = [msgspec.structs.replace(each, updated_at=now) for each in after.values() if each != before[each.doc_id]]
-        touched = {each.doc_id for each in new} | vectors.keys()
+        new = [
+            msgspec.structs.replace(document, updated_at=now)
+            for document in after.values()
+            if document != before[document.doc_id]
+        ]
+        touched = {document.doc_id for document in new} | vectors.keys()
         ws.create_indexer().embed_documents(collection, new)
         counts = UpdateCounts(
             collection.name,
@@ -89,7 +93,7 @@ def update_documents(ws: Workspace, name: str, changes: Sequence[DocumentUpdate]
         )
         return Planned(Write(put_documents=new) if touched else None, counts)
 
-    return writing.write_rows(ws, plan, f"update documents of {name}", alter=_embed)
+    return writing.write_rows(ws, plan_update, f"update documents of {name}", alter=_add_vectors)
 
 
 def _update_notes(
@@ -103,15 +107,15 @@ def _update_notes(
             hint="Leave embeddings out, or use a stored collection",
             parameter="embeddings",
         )
-    ids = _note_ids(ws, source, changes)
+    ids = _find_note_ids(ws, source, changes)
     updates = [NoteUpdate(ids.get(change.name, change.name), change.text, change.metadata) for change in changes]
     updated = update_notes(ws, source, updates)
     counts = UpdateCounts(source.collection, updated.changed, updated.unchanged, {})
     return WriteResult(counts, None, updated.written.pending, notes=updated.written)
 
 
-def _note_ids(ws: Workspace, source: SourceSettings, changes: Sequence[DocumentUpdate]) -> dict[str, str]:
-    """Return the notes that names of chunks mean. Names that cannot be chunks need no index."""
+def _find_note_ids(ws: Workspace, source: SourceSettings, changes: Sequence[DocumentUpdate]) -> dict[str, str]:
+    """Return the ids of notes by the names of their chunks. Other names need no index."""
     names = [change.name for change in changes if parse_chunk_id(change.name)]
     if not names:
         return {}
@@ -120,49 +124,51 @@ def _note_ids(ws: Workspace, source: SourceSettings, changes: Sequence[DocumentU
     return {named.name: named.doc_id for named in select_documents(ws.files, "", collection, Selection(names)).named}
 
 
-def _document_ids(ws: Workspace, at: At, collection: Collection, changes: Sequence[DocumentUpdate]) -> dict[str, str]:
-    """The document that each change names. Raises `DocumentMissing`."""
-    found = select_documents(ws, at, collection, Selection([change.name for change in changes]))
-    if found.missing:
-        error = no_document(ws.engine, at, collection.name, found.missing[0])
-        error.details["ids"] = found.missing
+def _find_document_ids(
+    ws: Workspace, at: At, collection: Collection, changes: Sequence[DocumentUpdate]
+) -> dict[str, str]:
+    """Return the document that each change names. Raises `DocumentMissing`."""
+    selected = select_documents(ws, at, collection, Selection([change.name for change in changes]))
+    if selected.missing:
+        error = no_document(ws.engine, at, collection.name, selected.missing[0])
+        error.details["ids"] = selected.missing
         raise error
-    return {named.name: named.doc_id for named in found.named}
+    return {named.name: named.doc_id for named in selected.named}
 
 
-def _embed(draft: Draft, counts: UpdateCounts) -> None:
+def _add_vectors(draft: Draft, counts: UpdateCounts) -> None:
     if counts.vectors:
         draft.replace_vectors(counts.collection, counts.vectors)
 
 
-def _vector(ws: Workspace, collection: Collection, document: Document, given: Sequence[float]) -> bytes:
-    """The embedding as the index takes it: of unit length. Raises `UsageInvalid`."""
+def _normalize_vector(ws: Workspace, collection: Collection, document: Document, given: Sequence[float]) -> bytes:
+    """Return the embedding for the index, with unit length. Raises `UsageInvalid`."""
     if len(given) != collection.embedding_dimensions:
         raise UsageInvalid(
-            f"An embedding in {collection.name!r} has {collection.embedding_dimensions} numbers, "
-            f"that of {document.doc_id!r} has {len(given)}.",
+            f"an embedding in {collection.name!r} must have {collection.embedding_dimensions} numbers, "
+            f"but the one for {document.doc_id!r} has {len(given)}.",
             parameter="embeddings",
         )
     chunks = len(chunks_of(ws, collection, document))
     if chunks > 1:
         raise UsageInvalid(
-            f"{document.doc_id!r} has {chunks} chunks, and an embedding is for a document of one.",
-            hint="Give embeddings for short documents only; the others are embedded chunk by chunk.",
+            f"{document.doc_id!r} has {chunks} chunks, but an embedding is for a document of one chunk.",
+            hint="Pass embeddings only for short documents; vmrag embeds each chunk of the others.",
             parameter="embeddings",
         )
     try:
-        length = math.sqrt(sum(float(each) ** 2 for each in given))
+        length = math.sqrt(sum(float(value) ** 2 for value in given))
     except OverflowError:
         length = math.inf
     if not 0 < length < math.inf:
-        raise UsageInvalid(f"The embedding of {document.doc_id!r} has no direction.", parameter="embeddings")
-    return struct.pack(f"<{len(given)}f", *(each / length for each in given))
+        raise UsageInvalid(f"the embedding of {document.doc_id!r} has no direction.", parameter="embeddings")
+    return struct.pack(f"<{len(given)}f", *(value / length for value in given))
 
 
-def _new_version(document: Document, text: str | None, metadata: str | None) -> Document:
-    """The document with a new text, new metadata (canonical JSON) or both.
+def _form_new_version(document: Document, text: str | None, metadata: str | None) -> Document:
+    """Return the document with a new text, new metadata (canonical JSON) or both.
 
-    A title that was derived from the replaced text is derived again.
+    A title that was derived from the old text is derived again.
     """
     old = parse_metadata(document)
     new = old if metadata is None else msgspec.json.decode(metadata, type=dict[str, Any])
@@ -173,11 +179,13 @@ def _new_version(document: Document, text: str | None, metadata: str | None) -> 
         title=title_of(content, new) if derived else document.title,
         content=content,
         content_hash=document.content_hash if text is None else content_hash(text),
-        metadata=document.metadata if metadata is None else _with_origin_kept(document, new),
+        metadata=document.metadata if metadata is None else _keep_origin(document, new),
     )
 
 
-def _with_origin_kept(document: Document, metadata: Mapping[str, Any]) -> str:
-    """What a library's document was made of is no metadata of the client's, whatever it gives."""
+def _keep_origin(document: Document, metadata: Mapping[str, Any]) -> str:
+    """Return the metadata with the recorded origin of a library's document, which clients cannot
+    change.
+    """
     made_of = read_origin(document)
     return encode_canonical_json(add_origin(metadata, made_of) if made_of else metadata)

@@ -1,7 +1,7 @@
-"""Put documents into a collection, new ones and replacements; all of them or none.
+"""Store documents in a collection: all of them or none.
 
-Documents of files are refused where they would overwrite another file's text. An id may be taken by
-a document whose base was another folder then, or by one that moved.
+Documents from files are refused if they would overwrite another file's text. An id may belong to
+another file because the base was another folder, or because a file moved.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ if TYPE_CHECKING:
     from vmrag_link.workspace import DocumentStore
 
 Existing = Literal["refuse", "replace", "replace_same_file"]
-"""What becomes of a document whose id is taken.
+"""The treatment of an existing document with the same id.
 
-`replace_same_file` refuses one that came from another file.
+`replace_same_file` refuses a document that came from another file.
 """
 _SHOWN_FILES = 5
 Version = tuple[str, str, str]
@@ -41,36 +41,37 @@ Version = tuple[str, str, str]
 
 
 class PlacedFiles(Record, frozen=True):
-    """Documents from files, as a collection's import base places them; `gone` are to be removed.
-
-    Of equal ones that `placed.moved` the new source is recorded. The base is recorded with what is
-    stored; with `insist`, even if nothing else is.
-    """
+    """Documents from files, placed for a collection's import base."""
 
     base: ImportBase
     placed: Placing
+    """The new sources of equal documents in `placed.moved` are recorded."""
     gone: Sequence[str]
+    """Ids of documents to remove."""
     insist: bool
+    """True to record the base even if nothing else is stored."""
 
 
 class PutRequest(Record, frozen=True):
-    """`documents` for a collection: what `collections.find` finds, or, with `create`, a new one.
-
-    `arrange` makes them of files instead, for the collection that is found. A new collection whose
-    files were all `skipped` is not made. Without `follow` the index is left to its next reader;
-    with `embed_first` nothing is stored that cannot be embedded. `expected` has the version that a
-    document replaces, by id: `KnowledgeMoved` if it is not the present one.
-    """
+    """Documents to store in a collection."""
 
     collection: str
     documents: Sequence[ImportedDocument]
     existing: Existing = "refuse"
     create: bool = False
+    """True to create the collection if it is missing."""
     skipped: Sequence[SkippedFile] = ()
+    """Files that were skipped. A new collection with skipped files only is not created."""
     arrange: Callable[[At, Collection], PlacedFiles] | None = None
+    """Makes the documents from files, for the collection that is found."""
     follow: bool = True
+    """False to leave the index to its next reader."""
     embed_first: bool = False
+    """True to store nothing that cannot be embedded."""
     expected: Mapping[str, Version] = {}
+    """The version that a document replaces, by id. `KnowledgeMoved` is raised if the present
+    version differs.
+    """
 
 
 def version_of(document: Document | DocumentHeader | ImportedDocument) -> Version:
@@ -79,12 +80,11 @@ def version_of(document: Document | DocumentHeader | ImportedDocument) -> Versio
 
 
 def put_documents(ws: DocumentStore, request: PutRequest) -> WriteResult[PutCounts]:
-    """Store documents; those whose text, title and metadata are stored already are left alone.
-    Documents of a writable source become files.
+    """Store documents, except those that are stored already with the same text, title and metadata.
 
-    Raises `NameInvalid`, `CollectionMissing`, `UsageInvalid` for a library, `DocumentExists`,
-    `ContentRefused`, with `embed_first` `Embedding` errors, and as `writing.write`; then nothing is
-    stored.
+    Documents of a writable source become files. Raises `NameInvalid`, `CollectionMissing`,
+    `UsageInvalid` for a library, `DocumentExists`, `ContentRefused`, `Embedding` errors with
+    `embed_first`, and the errors of `writing.write_rows`. Nothing is stored then.
     """
     if request.create:
         collections.require_name(request.collection)
@@ -103,7 +103,7 @@ def _put_notes(ws: Workspace, source: SourceSettings, request: PutRequest) -> Wr
 
     existing: Literal["refuse", "replace"] = "refuse" if request.existing == "refuse" else "replace"
     result = note_writes.put_notes(ws, source, request.documents, existing)
-    documents = (_row(source.collection, document, "", "") for document in request.documents)
+    documents = (_form_row(source.collection, document, "", "") for document in request.documents)
     return result._replace(chunks=sum(len(split_document(document, CHUNKING[source.kind])) for document in documents))
 
 
@@ -120,19 +120,19 @@ def _plan_put(ws: DocumentStore, request: PutRequest, at: At) -> Planned[PutCoun
     if present and request.existing == "refuse":
         raise refused_ids(present, f"are in collection {name!r} already")
     _require_expected(name, request.expected, present, documents)
-    same = {each.doc_id for each in documents if _is_same(present.get(each.doc_id), each)}
+    same = {document.doc_id for document in documents if _is_same(present.get(document.doc_id), document)}
     moved = same & files.placed.moved if files else frozenset()
-    renamed = frozenset(each.doc_id for each in files.placed.renamed) if files else frozenset()
-    changed = [each for each in documents if each.doc_id not in same or each.doc_id in moved]
+    renamed = frozenset(pair.doc_id for pair in files.placed.renamed) if files else frozenset()
+    changed = [document for document in documents if document.doc_id not in same or document.doc_id in moved]
     gone = files.gone if files else ()
-    added = sum(each.doc_id not in present for each in changed)
+    added = sum(document.doc_id not in present for document in changed)
     changes = ChangeCounts(added=added, modified=len(changed) - added, removed=len(gone))
     counts = PutCounts(name, new, changes, len(documents) - len(changed))
     rebased = collection != target
-    wanted = (new and not request.skipped) or (rebased and files is not None and files.insist and not new)
-    if not changed and not gone and not wanted:
+    records_collection = (new and not request.skipped) or (rebased and files is not None and files.insist and not new)
+    if not changed and not gone and not records_collection:
         return Planned(None, msgspec.structs.replace(counts, created=False))
-    rows = _rows(
+    rows = _form_rows(
         ws,
         at,
         name,
@@ -152,7 +152,7 @@ def _plan_put(ws: DocumentStore, request: PutRequest, at: At) -> Planned[PutCoun
 
 
 def _find_collection(ws: DocumentStore, at: At, request: PutRequest) -> tuple[Collection, bool]:
-    """The collection that is meant, and whether it is new."""
+    """Return the collection of a request, and whether it is new."""
     if not request.create:
         return collections.find_collection(ws, at, request.collection), False
     for collection in ws.engine.list_collections(at):
@@ -192,7 +192,7 @@ def _is_same(present: DocumentHeader | None, new: ImportedDocument) -> bool:
     return version_of(present) == version_of(new)
 
 
-def _rows(
+def _form_rows(
     ws: DocumentStore,
     at: At,
     name: str,
@@ -202,26 +202,32 @@ def _rows(
     guarded: ImportBase | None,
     moved: Container[str],
 ) -> list[Document]:
-    """Raises `DocumentExists` for those that came from another file, if the base is `guarded`, but
-    not for `moved` ones, whose text stays.
+    """Return the rows for the changed documents.
+
+    With a `guarded` base, raises `DocumentExists` for documents that came from another file, except
+    `moved` ones, whose text stays.
     """
     now = clock.now()
     rows: list[Document] = []
     overwritten: list[Overwritten] = []
-    replaced = [each.doc_id for each in changed if each.doc_id in present]
+    replaced = [document.doc_id for document in changed if document.doc_id in present]
     stored = ws.engine.read_documents(at, collection=name, ids=replaced) if replaced else ()
-    origins = {each.doc_id: (each.source, each.created_at) for each in stored}
-    for each in changed:
-        source, created_at = origins.get(each.doc_id, ("", now))
-        if guarded and each.doc_id not in moved and comes_from_another_file(guarded, each.doc_id, source, each.source):
-            overwritten.append(Overwritten(each.doc_id, source, each.source))
-        rows.append(_row(name, each, now, created_at))
+    origins = {row.doc_id: (row.source, row.created_at) for row in stored}
+    for document in changed:
+        source, created_at = origins.get(document.doc_id, ("", now))
+        if (
+            guarded
+            and document.doc_id not in moved
+            and comes_from_another_file(guarded, document.doc_id, source, document.source)
+        ):
+            overwritten.append(Overwritten(document.doc_id, source, document.source))
+        rows.append(_form_row(name, document, now, created_at))
     if overwritten:
         raise overwriting_refusal(name, overwritten)
     return rows
 
 
-def _row(name: str, new: ImportedDocument, now: str, created_at: str) -> Document:
+def _form_row(name: str, new: ImportedDocument, now: str, created_at: str) -> Document:
     refuse_reserved(parse_metadata(new), new.doc_id)
     return Document(
         **msgspec.structs.asdict(new),
@@ -233,7 +239,10 @@ def _row(name: str, new: ImportedDocument, now: str, created_at: str) -> Documen
 
 
 class Overwritten(Record, frozen=True):
-    """A document of the file `source` that would get `file`'s text; paths as `Document.source`."""
+    """A document of the file `source` that would get `file`'s text.
+
+    Paths are as in `Document.source`.
+    """
 
     doc_id: str
     source: str
@@ -241,10 +250,9 @@ class Overwritten(Record, frozen=True):
 
 
 def comes_from_another_file(base: ImportBase, doc_id: str, stored: str, read: str) -> bool:
-    """Whether the stored source of a document and that of a file are two files; a link to the same
-    one is none.
+    """Return whether the stored source of a document and the read file are two files.
 
-    A document without a file has nothing to lose.
+    A link to the same file is not another file. A document without a file has nothing to lose.
     """
     for _, before in base.list_sources([(doc_id, stored)]):
         return before != read and not _same_file(base.origin / before, base.origin / read)
@@ -254,19 +262,19 @@ def comes_from_another_file(base: ImportBase, doc_id: str, stored: str, read: st
 def _same_file(one: Path, other: Path) -> bool:
     try:
         return one.samefile(other)
-    except OSError:  # the stored one is gone: its text may be nowhere else
+    except OSError:  # the stored file is gone, so its text may exist only here
         return False
 
 
 def overwriting_refusal(collection: str, overwritten: Sequence[Overwritten]) -> DocumentExists:
-    """The error that names both files of each."""
+    """Return the error with both files of each document."""
     shown = "; ".join(
-        f"{each.doc_id!r} comes from {each.source!r}, not from {each.file!r}" for each in overwritten[:_SHOWN_FILES]
+        f"{row.doc_id!r} comes from {row.source!r}, not from {row.file!r}" for row in overwritten[:_SHOWN_FILES]
     )
     more = f"; and {len(overwritten) - _SHOWN_FILES} more" if len(overwritten) > _SHOWN_FILES else ""
     number = plural(len(overwritten), "document")
     return DocumentExists(
         f"{number} of collection {collection!r} would be overwritten by another file's text: {shown}{more}.",
-        hint="Take another --collection or another --base. Add --replace if the new file is meant.",
-        documents=[{"doc_id": each.doc_id, "source": each.source, "file": each.file} for each in overwritten],
+        hint="Use another --collection or --base, or add --replace to store the new text.",
+        documents=[{"doc_id": row.doc_id, "source": row.source, "file": row.file} for row in overwritten],
     )

@@ -1,4 +1,4 @@
-"""Store rows in the KB branch of HEAD's code branch, and let the index follow in the same call."""
+"""Store rows in the KB branch of HEAD's code branch, and update the index in the same call."""
 
 from __future__ import annotations
 
@@ -37,45 +37,48 @@ ATTEMPTS = 3
 
 R = TypeVar("R")
 LISTED = 1000
-"""Documents that a refusal names in its details."""
+"""Maximum number of documents that a refusal lists in its details."""
 
 
 class Planned(NamedTuple, Generic[R]):
-    """A plan's answer: `rows` to store (None: nothing), and what it reports of them."""
+    """The result of a plan: the rows to store (None for nothing), and a report."""
 
     rows: Write | None
     report: R
 
 
 Plan = Callable[[At], Planned[R]]
-"""Reads the documents at a place; may be asked more than once, and the last answer counts."""
+"""Plans a write from the documents at a place. It may be called again. The last result is used."""
 
 
 class WriteResult(NamedTuple, Generic[R]):
-    """The plan's report, and the KB branch that its rows landed on; None: there were none.
-
-    `pending`: why the index did not follow; the rows are stored, and the next command catches up.
-    `chunks`: how many the index holds of the documents that were put. `versioned` False: they are
-    on this machine alone, on no branch. `notes`: files of a writable source, instead of rows.
-    """
+    """The result of a write."""
 
     report: R
     branch: str | None
+    """The KB branch with the new rows; None if there were none."""
     pending: str = ""
+    """Why the index was not updated; empty if it was. The rows are stored, and the next command
+    updates it.
+    """
     chunks: int = 0
+    """Number of chunks that the index has for the stored documents."""
     versioned: bool = True
+    """False if the documents are on no branch, and on this machine only."""
     notes: NotesWritten | None = None
+    """Files of a writable source that were written instead of rows."""
 
 
 def require_writable(ws: Workspace, *, index: bool = True) -> Target:
-    """Bring the workspace to its pin; returns what a write goes to. `index` as in `movable`.
+    """Bring the workspace to its pin. Return the target of a write.
 
-    Raises where nothing may be written.
+    `index`: as in `require_movable`. Raises `Uncommitted` or `KnowledgeMoved` if the KB branch is
+    not at the pin, and the errors of `require_movable`.
     """
     target = require_movable(ws, index=index)
     if target.attachment in ("held", "behind"):
-        # Between the two steps of another process's commit it looks so, too: the pin comes after
-        # the branch.
+        # A commit of another process looks the same between its two steps, because it moves the
+        # branch before the pin.
         target = require_movable(ws, index=index)
     if target.kb_branch and target.attachment == "held":
         raise Uncommitted(
@@ -91,11 +94,14 @@ def require_writable(ws: Workspace, *, index: bool = True) -> Target:
 
 
 def require_movable(ws: Workspace, *, index: bool = True) -> Target:
-    """As `writable`, for commands that move the KB branch: it need not stand at the pin.
+    """Bring the workspace to its pin, for commands that move the KB branch. Return the target.
 
-    With `index` the index is brought to the pin, too. One that cannot be built does not prevent
-    writing. The target of a branch that another work tree writes has a KB branch of its own, or
-    gets one with the first write.
+    The KB branch need not be at the pin. With `index` the index is also updated; an index that
+    cannot be built does not prevent writing. If another work tree writes the branch, the target has
+    its own KB branch, or gets one with the first write.
+
+    Raises the errors of `refuse_if_busy`, and the reason if the pin cannot be used (`PinMissing`,
+    `PinMalformed`, `PinRevisionMissing`).
     """
     refuse_if_busy(ws)
     sidecar_repo.prepare_folders(ws.places)
@@ -107,30 +113,32 @@ def require_movable(ws: Workspace, *, index: bool = True) -> Target:
             follow(ws, index=False)
     else:
         follow(ws, index=False)
-    # Before planning: without the lease, uncommitted documents are another work tree's, and not
-    # for us to read.
-    target = _with_lease(ws)
+    # Take the lease before planning. Without it, uncommitted documents belong to another work tree
+    # and must not be read.
+    target = _take_lease(ws)
     if target.state != "pinned":
         raise reasons.explain_unusable(ws, target)
     return target
 
 
-def _with_lease(ws: Workspace) -> Target:
-    """What is written to, once no other work tree can begin to write there."""
+def _take_lease(ws: Workspace) -> Target:
+    """Return the target after this work tree has taken the lease, so that no other one can write to
+    it.
+    """
     target = ws.resolve_target()
     if target.in_use_by or target.has_own_branch:
         return target
     try:
         lease.take_lease(ws.places, target.trigger.symbolic or "", timeout=ws.lock_timeout)
-    except BranchInUse:  # another one was faster
+    except BranchInUse:  # another work tree was faster
         return ws.resolve_target()
     return target
 
 
 def refuse_if_busy(ws: Workspace) -> None:
-    """Refuse to write while a git operation is under way.
+    """Refuse to write while a git operation is in progress.
 
-    Raises `GitBusy`, `MergeConflict` with the command that helps.
+    Raises `GitBusy`, and `MergeConflict` while the pin is in conflict, with the command that helps.
     """
     from vmrag_link.git import pin_conflict
     from vmrag_link.sync import apply
@@ -138,20 +146,23 @@ def refuse_if_busy(ws: Workspace) -> None:
     refuse_git_operation(ws)
     apply.wait_for_git(ws.sync_context)
     if pin_conflict.read_stages(ws.places):
-        raise MergeConflict(
-            "The pin is in conflict; what would be written now would take one side.", hint="vmrag resolve"
-        )
+        raise MergeConflict("the pin is in conflict, and a write would choose one side.", hint="vmrag resolve")
 
 
 def refuse_git_operation(ws: Workspace) -> None:
-    """As `refuse_if_busy`, also where there is no knowledge base. Raises `GitBusy`."""
+    """Refuse to write during a rebase, merge or bisect, and on a detached HEAD.
+
+    Raises `GitBusy`.
+
+    It also works in a repository without a knowledge base.
+    """
     from vmrag_link.git import pin_conflict
 
     what = plumbing.find_operation(ws.places)
     if what:
         then = plumbing.operation_hint(what)
         raise GitBusy(
-            f"A {what} is under way in this work tree; knowledge is not written meanwhile.",
+            f"a {what} is in progress in this work tree, so vmrag cannot write documents now.",
             hint=f"vmrag resolve, then: {then}" if pin_conflict.find_undecided(ws.places) else then,
             operation=what,
         )
@@ -159,7 +170,7 @@ def refuse_git_operation(ws: Workspace) -> None:
         from vmrag_link.git import jj
 
         raise GitBusy(
-            "HEAD is detached: documents are written on a branch, and here is none.",
+            "HEAD is detached, but documents are written on a branch.",
             hint=jj.main_folder_hint(ws.places, "git switch -c NAME")
             if ws.places.is_jj_workspace
             else "git switch -c NAME",
@@ -176,21 +187,21 @@ def write_rows(
     alter: Callable[[Draft, R], None] = lambda _draft, _report: None,
     moved_source: str = "",
 ) -> WriteResult[R]:
-    """Store what `plan` makes of the documents at a place; durable on return.
+    """Store what `plan` makes of the documents at a place. The rows are durable on return.
 
-    `plan` is asked again when HEAD, the pin or a document move before its rows are stored: they
-    land where they were planned for, and on what they were made from, or nowhere. Without `follow`
-    the next reader of the index brings it up to date; `alter` changes the index beyond what rows
-    decide. `moved_source`: the source whose place the rows take. Raises the errors of `writable`
-    and of `plan`, and `Busy`, `ContentRefused`, `EngineFailed`.
+    `plan` is called again if HEAD, the pin or a document moves before its rows are stored. So rows
+    are stored only on the branch and the documents that they were planned for. Without `follow` the
+    next reader updates the index. `alter` changes the index beyond the rows. `moved_source`: the
+    source that the rows replace.
 
-    Documents without versions have neither HEAD nor pin: they are stored whatever git is doing, and
-    the next reader of their index brings it up to date.
+    Raises the errors of `require_writable` and of `plan`, and `Busy`, `ContentRefused`,
+    `EngineFailed`. Documents without versions have neither HEAD nor pin. They are stored whatever
+    git is doing, and the next reader updates their index.
     """
     from vmrag_link.workspace.pins import kb_branches
 
     if not isinstance(ws, Workspace):
-        return _store_here(ws, plan, purpose)
+        return _store_local(ws, plan, purpose)
     for _ in range(ATTEMPTS):
         target = require_writable(ws, index=follow)
         stamp = ws.engine.read_stamp()
@@ -201,12 +212,12 @@ def write_rows(
         name = kb_branches.prepare_branch(ws, target)
         with locks.hold_exclusive(ws.places.workspace_lock, purpose=purpose, timeout=ws.lock_timeout):
             if ws.read_trigger() != target.trigger:
-                continue  # a checkout in another terminal: plan for where it went, or be refused there
+                continue  # a checkout in another terminal: plan again for the new branch
             if not target.in_use_by:
                 lease.take_lease(ws.places, target.trigger.symbolic or "", timeout=ws.lock_timeout)
             change = _Change(plan, planned, stamp, name, target.revision)
             return _store_and_index(ws, change, purpose, alter) if follow else _store_only(ws, change, purpose)
-    raise KnowledgeMoved("HEAD kept moving while this waited; nothing was written.", hint="Run the command again.")
+    raise KnowledgeMoved("HEAD moved several times meanwhile, so nothing was written.", hint="Run the command again.")
 
 
 def _refuse_sources(ws: Workspace, at: At, rows: Write, moved: str) -> None:
@@ -220,7 +231,10 @@ def _refuse_sources(ws: Workspace, at: At, rows: Write, moved: str) -> None:
 
 
 class _Change(NamedTuple, Generic[R]):
-    """A planned change of a branch at a revision; `stamp`: the knowledge base's before planning."""
+    """A planned change of a branch at a revision.
+
+    `stamp`: of the knowledge base before planning.
+    """
 
     plan: Plan[R]
     planned: Planned[R]
@@ -229,12 +243,12 @@ class _Change(NamedTuple, Generic[R]):
     revision: str
 
     def store(self, ws: Workspace, purpose: str) -> Planned[R]:
-        """Returns the plan that was stored."""
+        """Store the plan, which is made again if another process has written. Return it."""
         with ws.engine.write_lock(purpose):
-            there, planned = ws.engine.find_branch(self.branch), self.planned
-            if ws.engine.read_stamp() != self.stamp:  # somebody has written meanwhile; from here on nobody can
-                planned = self.plan(WorkingSet(self.branch) if there else self.revision)
-            if there is None:
+            branch, planned = ws.engine.find_branch(self.branch), self.planned
+            if ws.engine.read_stamp() != self.stamp:  # another process has written; from here on none can
+                planned = self.plan(WorkingSet(self.branch) if branch else self.revision)
+            if branch is None:
                 ws.engine.create_branch(self.branch, self.revision)
             ws.engine.write(self.branch, planned.rows or Write(), expected=self.revision)
         return planned
@@ -252,7 +266,7 @@ def _store_and_index(
         with file_failures(), copy.lock_for_writing() as stood:
             planned = change.store(ws, purpose)
             report = planned.report
-            changed = _documents_alone(planned.rows) if stood == "current" else None
+            changed = _list_changed_documents(planned.rows) if stood == "current" else None
             ws.reader.update_copy(
                 copy.path,
                 branch,
@@ -262,35 +276,35 @@ def _store_and_index(
                 alter=lambda draft: alter(draft, report),
             )
             put = planned.rows.put_documents if planned.rows else ()
-            chunks = count_chunks(copy.path, (each.key for each in put))
+            chunks = count_chunks(copy.path, (document.key for document in put))
     except INDEXING_FAILURES as error:
         if planned is None:
             raise
-        pending = f"The documents are stored, but the index could not follow yet: {error.sentence}"
+        pending = f"the documents are stored, but the index could not be updated: {error.sentence}"
         return WriteResult(planned.report, branch, pending)
     return WriteResult(report, branch, chunks=chunks)
 
 
-def _documents_alone(rows: Write | None) -> frozenset[tuple[str, str]] | None:
-    """The documents that a write changes; None where it may change more than these rows."""
+def _list_changed_documents(rows: Write | None) -> frozenset[tuple[str, str]] | None:
+    """Return the documents that a write changes; None if it may change more than these rows."""
     if rows is None:
         return frozenset()
     put = rows.put_documents
-    if not isinstance(put, list | tuple) or any(each.table != "documents" for each in put):
+    if not isinstance(put, list | tuple) or any(document.table != "documents" for document in put):
         return None  # a row of another table leaves the collection that it was in
     alone = msgspec.structs.replace(rows, put_documents=(), remove_documents=()).is_empty
-    return frozenset((*(each.key for each in put), *rows.remove_documents)) if alone else None
+    return frozenset((*(document.key for document in put), *rows.remove_documents)) if alone else None
 
 
 def _store_only(ws: Workspace, change: _Change[R], purpose: str) -> WriteResult[R]:
     with ws.sync_context.working_copy(change.branch, change.revision).defer_update():
         planned = change.store(ws, purpose)
     return WriteResult(
-        planned.report, change.branch, "The documents are stored, and the index follows when it is needed next."
+        planned.report, change.branch, "the documents are stored, and the next command that needs the index updates it."
     )
 
 
-def _store_here(store: LocalStore, plan: Plan[R], purpose: str) -> WriteResult[R]:
+def _store_local(store: LocalStore, plan: Plan[R], purpose: str) -> WriteResult[R]:
     from vmrag_link.workspace import local_store
 
     engine = store.engine
@@ -305,13 +319,13 @@ def _store_here(store: LocalStore, plan: Plan[R], purpose: str) -> WriteResult[R
 
 
 def count_local_changes(engine: Engine, branch: KbBranch) -> dict[str, Any]:
-    """`added`, `modified`, `deleted` and `total` count documents; `documents` are ids."""
-    found = engine.diff(branch.head, WorkingSet(branch.name))
-    counts = found.count_changes()
+    """Return numbers of uncommitted documents for an error's details; `documents` has their ids."""
+    difference = engine.diff(branch.head, WorkingSet(branch.name))
+    counts = difference.count_changes()
     return {
         "added": counts.added,
         "modified": counts.modified,
         "deleted": counts.removed,
         "total": counts.total,
-        "documents": [document.key[1] for document in found.documents[:LISTED]],
+        "documents": [document.key[1] for document in difference.documents[:LISTED]],
     }
