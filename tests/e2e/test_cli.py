@@ -98,7 +98,7 @@ def test_output_is_plain_where_nobody_looks_and_errors_go_to_stderr(project):
     failed = project.start("show", "handbook/setpu.md")
     assert (failed.code, failed.out) == (3, "")
     assert failed.err.splitlines() == [
-        "error: There is no document 'setpu.md' in collection 'handbook'. Is it 'setup.md'?",
+        "error: no document 'setpu.md' in collection 'handbook'. Is it 'setup.md'?",
         "hint: vmrag list --collection handbook   (closest: setup.md, rest.md)",
     ]
 

@@ -81,7 +81,7 @@ def test_log_finds_a_removed_file_by_its_path_and_its_full_name(project):
     assert subjects(project, "docs/deep/page.md")[:2] == ["drop it", "move it"]
     assert subjects(project, "docs/docs/deep/page.md")[:2] == ["drop it", "move it"]
     error = project.vmrag("log", "docs/docs/deep/pages.md", code=3)
-    assert "There is no document 'docs/deep/pages.md' in collection 'docs'" in error.err
+    assert "no document 'docs/deep/pages.md' in collection 'docs'" in error.err
 
 
 def test_a_path_means_the_file_if_a_stored_document_has_that_id(project):

@@ -142,7 +142,7 @@ def dolt_commits(
     here, ws = call.standing(), call.ws
     wanted = made_between(_moment("since", since), _moment("until", until, end=True))
     start = revparse.resolve_tool_branch_rev(ws, branch, here) if branch else here.revision
-    page = list_log(ws, start, limit=limit, offset=offset, wanted=wanted)
+    page = list_log(ws, start, limit=limit, offset=offset, matches=wanted)
     name = branch or here.kb.branch
     return results.DoltCommitsResult(
         branch=name,

@@ -1,4 +1,4 @@
-"""`vmrag log`: the revisions that a name means, or those that changed one document."""
+"""List the revisions that a name means, or those that changed one document: `vmrag log`."""
 
 from __future__ import annotations
 
@@ -25,30 +25,36 @@ if TYPE_CHECKING:
 
 _MOST = 2
 _MOST_SLASHES = 16
-"""Slashes at which a collection's name may end: the history is read for each."""
+"""Maximum number of slashes that are tried as the end of a collection's name. The history is read
+for each.
+"""
 _EXAMPLE = "vmrag log v1.0..v2.0 guide/faq.md"
 
 
 class LogStep(Record, frozen=True):
-    """A revision that is shown. `parents`: those that the graph leads to.
-
-    `document`: what it did to the document that was asked for.
-    """
+    """A listed revision."""
 
     info: PinnedRevision
     parents: tuple[str, ...]
+    """The parents that the graph leads to."""
     document: HeaderChange | None = None
+    """The change of the requested document."""
 
 
 class RevisionReport(PinnedRevision, frozen=True):
-    """`changes` against the first parent; `diff`: if asked for, or of the document asked for."""
+    """A revision with the numbers of its changes."""
 
     changes: ChangeCounts
+    """Compared with the first parent."""
     diff: DiffReport | None
+    """If requested, or the diff of the requested document."""
 
 
 class Revisions:
-    """What is asked of a step is read then. `more`: there are older ones."""
+    """Listed revisions.
+
+    Changes and diffs are computed on demand. `more`: there are older revisions.
+    """
 
     def __init__(self, ws: Workspace, steps: Sequence[LogStep], *, more: bool) -> None:
         self._ws = ws
@@ -56,20 +62,23 @@ class Revisions:
         self.more = more
 
     def count_changes(self, step: LogStep) -> ChangeCounts:
-        """Of all documents."""
+        """Count the changes of all documents."""
         return log.changes_of(self._ws.engine, step.info)
 
     def diff_step(self, step: LogStep, detail: Detail) -> WordDiff:
-        """Against the first parent; of the document alone, if one was asked for."""
+        """Compare with the first parent.
+
+        If one document was requested, compare only this document.
+        """
         from vmrag_link.workspace.history import diff as diffs
         from vmrag_link.workspace.history.word_diff import WordDiff
 
         old = step.info.parents[0] if step.info.parents else None
         if step.document is None:
-            found = diffs.diff_documents(self._ws.engine, old, step.info.revision)
+            diff = diffs.diff_documents(self._ws.engine, old, step.info.revision)
         else:
-            found = diffs.Diff(old, step.info.revision, (step.document,), ())
-        return WordDiff(diffs.stored_texts(self._ws.engine, old, step.info.revision), found, detail)
+            diff = diffs.Diff(old, step.info.revision, (step.document,), ())
+        return WordDiff(diffs.stored_texts(self._ws.engine, old, step.info.revision), diff, detail)
 
     def list_reports(self, detail: Detail | None) -> Iterator[RevisionReport]:
         for step in self.steps:
@@ -84,39 +93,41 @@ def form_report(info: PinnedRevision, changes: ChangeCounts, made: DiffReport | 
 
 
 def list_history(ws: Workspace, names: Sequence[str], *, limit: int) -> Revisions:
-    """`limit` revisions of what `[RANGE] [DOCUMENT]` means, newest first.
+    """Return up to `limit` revisions of what `[RANGE] [DOCUMENT]` means, newest first.
 
-    Raises `DocumentMissing` or `CollectionMissing` for a document that none of them ever had,
-    `DocumentAmbiguous`, `UsageInvalid`, and as `ranges.reach`.
+    Raises `DocumentMissing` or `CollectionMissing` for a document that no revision has,
+    `DocumentAmbiguous`, `UsageInvalid`, and the errors of `ranges.find_log_range`.
     """
     if len(names) > _MOST:
-        raise UsageInvalid("A log is of one revision or range, and of one document.", hint=_EXAMPLE)
+        raise UsageInvalid("vmrag log takes one revision or range, and one document.", hint=_EXAMPLE)
     follow_and_warn(ws)
-    reach, document = _asked(ws, names)
+    reach, document = _split_names(ws, names)
     hidden = log.list_hidden(ws.engine, reach)
     if document is None:
-        found = list(islice(log.list_revisions(ws.engine, reach.heads, hidden), limit + 1))
-        infos = log.add_pins(ws, found[:limit])
-        steps = [LogStep(info, tuple(one for one in info.parents if one not in hidden)) for info in infos]
-        return Revisions(ws, steps, more=len(found) > limit)
+        infos = list(islice(log.list_revisions(ws.engine, reach.heads, hidden), limit + 1))
+        pinned = log.add_pins(ws, infos[:limit])
+        steps = [LogStep(info, tuple(parent for parent in info.parents if parent not in hidden)) for info in pinned]
+        return Revisions(ws, steps, more=len(infos) > limit)
     from vmrag_link.workspace.history import document_names, ranges
     from vmrag_link.workspace.history.trail import Trail
 
     trail = Trail(ws.engine, reach.heads, hidden)
-    for name in _readings(ws, document):
-        if visits := _visits(trail, name, limit):
-            return _of_document(ws, visits, limit)
+    for name in _list_readings(ws, document):
+        if visits := _read_visits(trail, name, limit):
+            return _list_document_steps(ws, visits, limit)
     if document_names.find_candidates(ws.engine, ws.locate_documents(), document):
-        return Revisions(ws, [], more=False)  # of a range in which nothing happened to it
+        return Revisions(ws, [], more=False)  # nothing changed it in the range
     unknown = document_names.missing_document(ws.engine, ws.locate_documents(), document)
     if len(names) == 1 and isinstance(unknown, CollectionMissing):
-        ranges.find_log_range(ws, document)  # raises: it is more like the name of a revision
+        ranges.find_log_range(ws, document)  # raises, because it looks more like the name of a revision
     raise unknown
 
 
-def _asked(ws: Workspace, names: Sequence[str]) -> tuple[LogRange, str | None]:
-    """Revisions, and the name of a document. One name is that of a document if there is one, or if
-    it is that of no revision and may be one that was removed.
+def _split_names(ws: Workspace, names: Sequence[str]) -> tuple[LogRange, str | None]:
+    """Return the revisions and the name of a document.
+
+    A single name means a document if one has it, or if it is not the name of a revision and may be
+    that of a removed document.
     """
     if not names:
         return LogRange((ws.require_stored_revision(),)), None
@@ -134,8 +145,8 @@ def _asked(ws: Workspace, names: Sequence[str]) -> tuple[LogRange, str | None]:
         return ranges.find_log_range(ws, None), names[0]
 
 
-def _readings(ws: Workspace, name: str) -> Iterator[DocumentName]:
-    """What a document's name may mean: the one that is here, else one that was."""
+def _list_readings(ws: Workspace, name: str) -> Iterator[DocumentName]:
+    """Yield the documents that a name may mean: an existing one, otherwise removed ones."""
     from vmrag_link.workspace.history import document_names
     from vmrag_link.workspace.history.document_names import DocumentName
 
@@ -148,8 +159,8 @@ def _readings(ws: Workspace, name: str) -> Iterator[DocumentName]:
             yield DocumentName(collection, doc_id)
 
 
-def _visits(trail: Trail, name: DocumentName, limit: int) -> list[DocumentVisit]:
-    """As far back as the revision after the last one that is shown; none if nothing ever changed
+def _read_visits(trail: Trail, name: DocumentName, limit: int) -> list[DocumentVisit]:
+    """Return the visits of a document up to one change beyond the limit; none if nothing changed
     it.
     """
     visits: list[DocumentVisit] = []
@@ -162,24 +173,25 @@ def _visits(trail: Trail, name: DocumentName, limit: int) -> list[DocumentVisit]
     return visits if changed else []
 
 
-def _of_document(ws: Workspace, visits: Sequence[DocumentVisit], limit: int) -> Revisions:
-    """The revisions that changed it; each leads to the next ones that did."""
+def _list_document_steps(ws: Workspace, visits: Sequence[DocumentVisit], limit: int) -> Revisions:
+    """Return the revisions that changed a document. Each leads to the next ones that did."""
     next_changed: dict[tuple[str, DocumentName], tuple[str, ...]] = {}
     parents: dict[str, tuple[str, ...]] = {}
     for visit in reversed(visits):
         before = (next_changed.get(origin, (origin.revision,)) for origin in visit.origins)
-        found = tuple(dict.fromkeys(chain.from_iterable(before)))
-        parents[visit.info.revision] = found
-        next_changed[visit.info.revision, visit.name] = (visit.info.revision,) if visit.changed else found
+        ancestors = tuple(dict.fromkeys(chain.from_iterable(before)))
+        parents[visit.info.revision] = ancestors
+        next_changed[visit.info.revision, visit.name] = (visit.info.revision,) if visit.changed else ancestors
     shown = {visit.info.revision: visit for visit in reversed(visits) if visit.changed}
     chosen = [*reversed(shown.values())]
-    infos = log.add_pins(ws, (each.info for each in chosen[:limit]))
+    infos = log.add_pins(ws, (visit.info for visit in chosen[:limit]))
     steps = [
-        LogStep(info, parents[info.revision], _change(each)) for info, each in zip(infos, chosen[:limit], strict=True)
+        LogStep(info, parents[info.revision], _form_change(visit))
+        for info, visit in zip(infos, chosen[:limit], strict=True)
     ]
     return Revisions(ws, steps, more=len(chosen) > limit)
 
 
-def _change(visit: DocumentVisit) -> HeaderChange:
+def _form_change(visit: DocumentVisit) -> HeaderChange:
     kind: ChangeKind = "modified" if visit.before and visit.after else "added" if visit.after else "removed"
     return HeaderChange(kind, visit.before, visit.after)

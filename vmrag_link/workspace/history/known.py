@@ -1,7 +1,7 @@
-"""What is known at a place: documents of the knowledge base there, and files of the code's tree.
+"""Find named places with their stored documents and files of sources.
 
-A git ref has both, the files as its own `sources` name them; a revision or branch of the knowledge
-base has no files.
+A git ref has both; its own `sources` name the files. A revision or branch of the knowledge base has
+no files.
 """
 
 from __future__ import annotations
@@ -41,26 +41,30 @@ from vmrag_link.workspace.source_tree import FileNames, SourceTree
 
 
 class NamedPlace(NamedTuple):
-    """`at`: None where no knowledge is pinned. `tree`: None where no sources are named. `code`:
-    whose files these are, a commit by full hash or `WORKING`; empty for what has no files.
-    """
+    """A place with stored documents and files."""
 
     at: At | None
+    """The place of stored documents; None if none are pinned."""
     tree: SourceTree | None = None
+    """Files of sources; None without sources."""
     code: str = ""
+    """The commit of the files by full hash, or `WORKING`; empty without files."""
     lacks_documents: bool = False
     """True if the stored documents of this place are missing in this clone."""
 
 
 class DiffEnds(NamedTuple):
-    """What a diff is between."""
+    """The two places of a diff."""
 
     old: NamedPlace
     new: NamedPlace
 
 
 class JoinedRows:
-    """Documents of several stores. If two of them have a name, the later one applies."""
+    """Documents of several stores.
+
+    If two stores have the same collection, the later one applies.
+    """
 
     def __init__(self, *rows: NamedRows) -> None:
         self._rows = rows
@@ -72,11 +76,11 @@ class JoinedRows:
     def read_headers(
         self, at: At, *, collection: str | None = None, ids: Iterable[str] | None = None
     ) -> Generator[DocumentHeader, None, None]:
-        wanted = None if ids is None else list(ids)
+        requested = None if ids is None else list(ids)
         later: set[str] = set()
         for rows in reversed(self._rows):
             names = {row.name for row in rows.list_collections(at)}
-            headers = rows.read_headers(at, collection=collection, ids=wanted)
+            headers = rows.read_headers(at, collection=collection, ids=requested)
             yield from (header for header in headers if header.collection not in later)
             later |= names
 
@@ -86,7 +90,7 @@ class JoinedRows:
 
 
 class PlaceNames:
-    """The names of what is known at some places."""
+    """Names of documents at some places."""
 
     def __init__(self, ws: Workspace, *places: NamedPlace) -> None:
         files = FileNames(*(place.tree for place in places))
@@ -107,55 +111,65 @@ class PlaceNames:
 
 
 def find_working_place(ws: Workspace) -> NamedPlace:
-    """The work tree, with what is not committed. Raises as `Workspace.at`, where there are no files
-    either.
+    """Return the work tree with its uncommitted documents.
+
+    Raises the errors of `Workspace.locate_documents` if there are no files either.
     """
-    at = _place_or_error(ws, lambda: _moved(ws), pinned=True)
-    return _required(
+    at = _find_at(ws, lambda: _follow_at(ws), pinned=True)
+    return _require_documents(
         at,
         NamedPlace(at if not isinstance(at, Exception) else None, source_tree.read_work_tree(ws), WORKING),
         pinned=True,
     )
 
 
-def find_committed_place(ws: Workspace, here: NamedPlace) -> NamedPlace:
-    """What the work tree is based on: HEAD's files, by the sources of the work tree."""
+def find_committed_place(ws: Workspace, working_place: NamedPlace) -> NamedPlace:
+    """Return the commit that the work tree is based on, with the sources of the work tree."""
     commit = plumbing.read_head(ws.places).commit
-    tree = source_tree.read_commit(ws, commit, ws.sources.config, stored=_names(ws, here.at)) if commit else None
-    at = None if here.at is None else ws.require_stored_revision()
-    return NamedPlace(at, tree, commit or "", here.lacks_documents)
+    tree = (
+        source_tree.read_commit(ws, commit, ws.sources.config, stored=_list_collections(ws, working_place.at))
+        if commit
+        else None
+    )
+    at = None if working_place.at is None else ws.require_stored_revision()
+    return NamedPlace(at, tree, commit or "", working_place.lacks_documents)
 
 
 def find_named_place(ws: Workspace, name: str) -> NamedPlace:
-    """Return the place that a name means. A commit of git without a pin has no stored documents.
+    """Return the place that a name means. A git commit without a pin has no stored documents.
 
-    Raises the errors of `revparse.resolve_at`, except that one.
+    Raises the errors of `revparse.resolve_at`, except `PinMissing` for such a commit.
     """
     if name == WORKING:
         return find_working_place(ws)
     commit = git_commit(ws, name)
     pinned = bool(commit) and plumbing.read_blob(ws.places, f"{commit}:{PIN_NAME}") is not None
-    at = _place_or_error(ws, lambda: revparse.resolve_rev(ws, name), pinned=pinned)
+    at = _find_at(ws, lambda: revparse.resolve_rev(ws, name), pinned=pinned)
     if isinstance(at, NotInitialized) and not commit and ws.sources.configured:
-        plumbing.resolve_commit(ws.places, name)  # raises: there is no knowledge base that could know the name
-    found = None if isinstance(at, Exception) else at
-    place = NamedPlace(found, _tree(ws, commit, found), commit)
-    return place if commit and isinstance(at, PinMissing) else _required(at, place, pinned=pinned)
+        plumbing.resolve_commit(ws.places, name)  # raises, because no knowledge base can have the name
+    stored_at = None if isinstance(at, Exception) else at
+    place = NamedPlace(stored_at, _find_tree(ws, commit, stored_at), commit)
+    return place if commit and isinstance(at, PinMissing) else _require_documents(at, place, pinned=pinned)
 
 
 def find_diff_ends(ws: Workspace, names: Sequence[str]) -> DiffEnds:
-    """As `ranges.ends`, of a range or of two names."""
-    asked = ranges.parse_range(names[0])
-    if asked is None or len(names) > 1:
+    """Return the two places that a range or two names mean.
+
+    Raises the errors of `ranges.find_ends`.
+    """
+    named_range = ranges.parse_range(names[0])
+    if named_range is None or len(names) > 1:
         old, new = ranges.split_range(ws, names)  # refuses a range here
         return DiffEnds(find_named_place(ws, old or WORKING), find_named_place(ws, new or WORKING))
-    if asked.dots == "..":
-        return DiffEnds(find_named_place(ws, asked.old), find_named_place(ws, asked.new))
-    return DiffEnds(_base(ws, names[0], asked), find_named_place(ws, asked.new))
+    if named_range.dots == "..":
+        return DiffEnds(find_named_place(ws, named_range.old), find_named_place(ws, named_range.new))
+    return DiffEnds(_find_base_place(ws, names[0], named_range), find_named_place(ws, named_range.new))
 
 
 def git_commit(ws: Workspace, name: str) -> str:
-    """The commit of git's that a name means; empty for what only the knowledge base knows."""
+    """Return the git commit that a name means; empty for a name of the knowledge base
+    or no name.
+    """
     if ws.is_initialized and ws.engine.has_revision(name):
         return ""
     try:
@@ -173,7 +187,7 @@ class FoundFile(NamedTuple):
 
 
 def find_file(ws: Workspace, name: str) -> FoundFile | None:
-    """The file of a source that `[REF:]NAME` means; None if it means no file.
+    """Return the file of a source that `[REF:]NAME` means, or None.
 
     Raises `DocumentAmbiguous`.
     """
@@ -188,40 +202,40 @@ def find_file(ws: Workspace, name: str) -> FoundFile | None:
 
 @contextlib.contextmanager
 def explain_missing_file(ws: Workspace, name: str) -> Iterator[None]:
-    """What keeps `[REF:]NAME` from being found is said of files, too, where there are some."""
+    """Explain in the error of the block why `[REF:]NAME` is not a file, if it may mean one."""
     try:
         yield
     except (CollectionMissing, GitReferenceMissing, *NO_DOCUMENTS) as why:
-        of_file = any(name.startswith(f"{each.collection}/") for each in ws.sources.configured)
+        of_file = any(name.startswith(f"{source.collection}/") for source in ws.sources.configured)
         if isinstance(why, KnowledgeElsewhere | PinRevisionMissing | GitReferenceMissing) and not of_file:
             raise
         if isinstance(why, PinMissing) and git_commit(ws, name):
             raise
         at: At = ""
         with contextlib.suppress(*NO_DOCUMENTS, GitReferenceMissing):
-            at = _moved(ws)
+            at = _follow_at(ws)
         for tree, rest in _read_listings(ws, name):
             names = FileNames(tree)
-            raise _left_out(ws, tree, rest) or document_names.missing_document(
+            raise _form_left_out_error(ws, tree, rest) or document_names.missing_document(
                 JoinedRows(ws.engine, names) if at else names, at, rest
             ) from None
         raise
 
 
-def _left_out(ws: Workspace, tree: SourceTree, name: str) -> CollectionMissing | DocumentMissing | None:
-    """The error for what a source keeps from being a document; None for anything else."""
-    for collection in (*tree.unavailable, *(each.collection for each in tree.sources)):
+def _form_left_out_error(ws: Workspace, tree: SourceTree, name: str) -> CollectionMissing | DocumentMissing | None:
+    """Return the error for a file that a source leaves out, or None."""
+    for collection in (*tree.unavailable, *(source.collection for source in tree.sources)):
         path = name.removeprefix(f"{collection}/").lstrip("/")
         if not path or not name.startswith(f"{collection}/"):
             continue
         if error := unavailable_source(ws, collection):
             return error
         source = tree.find_source(collection)
-        reasons = {each.path: f"it {each.reason}" for each in tree.listing.left_out}
-        reasons |= {key[1]: "of what is in it" for key in tree.files if key[0] == collection}
+        reasons = {file.path: f"it {file.reason}" for file in tree.listing.left_out}
+        reasons |= {key[1]: "of its contents" for key in tree.files if key[0] == collection}
         if source and path in reasons and rules.is_named(source, path):
             return DocumentMissing(
-                f"The file {path} is left out of the source {collection!r}, because {reasons[path]}.",
+                f"the source {collection!r} leaves out the file {path}, because {reasons[path]}.",
                 hint="vmrag sources -v",
                 collection_name=collection,
                 doc_id=path,
@@ -230,21 +244,22 @@ def _left_out(ws: Workspace, tree: SourceTree, name: str) -> CollectionMissing |
 
 
 def unavailable_source(ws: Workspace, collection: str) -> CollectionMissing | None:
-    """The error for a source that cannot be read here; None for one that can, and for others."""
+    """Return the error for a source that cannot be read here, or None."""
     _, reasons = ws.sources.select_available(ws.sources.config, ws.list_stored_collections())
     if collection not in reasons:
         return None
     return CollectionMissing(
-        f"The collection {collection!r}, of files of this repository, cannot be read here: {reasons[collection]}",
-        hint="vmrag sources   (shows what can be read here)",
+        f"cannot read the source {collection!r} (files of this repository) here: {reasons[collection]}",
+        hint="vmrag sources   (lists the readable sources)",
         collection_name=collection,
     )
 
 
 @contextlib.contextmanager
 def explain_missing_collection(ws: Workspace, names: Iterable[str]) -> Iterator[None]:
-    """Improve the error of a block that does not find one of these collections: it names why a
-    source cannot be read here, or the collections that exist, of sources, too.
+    """Explain in the error of the block why one of these collections cannot be read here.
+
+    Otherwise the error lists the existing collections, with those of sources.
     """
     try:
         yield
@@ -261,8 +276,9 @@ def explain_missing_collection(ws: Workspace, names: Iterable[str]) -> Iterator[
 
 
 def _read_listings(ws: Workspace, name: str) -> Iterator[tuple[SourceTree, str]]:
-    """The trees in which `[REF:]NAME` may be looked up, with NAME; the work tree last. A name may
-    end in the line that an answer shows.
+    """Yield the trees in which `[REF:]NAME` may be a file, with NAME; the work tree last.
+
+    A name may end with lines that an answer shows.
     """
     if parts := revparse.separate_ref(name):
         ref, rest = parts
@@ -277,8 +293,10 @@ def _read_listings(ws: Workspace, name: str) -> Iterator[tuple[SourceTree, str]]
 
 
 def tree_at(ws: Workspace, commit: str, stored: Sequence[str] | None = None) -> SourceTree | None:
-    """Return the files of a commit, or of the work tree. A commit before anything was set up has
-    the sources of the work tree, so that the same files have the same names.
+    """Return the files of a commit, or of the work tree.
+
+    A commit without settings has the sources of the work tree, so that the same files have the same
+    names.
     """
     if not commit:
         return source_tree.read_work_tree(ws)
@@ -289,15 +307,15 @@ def tree_at(ws: Workspace, commit: str, stored: Sequence[str] | None = None) -> 
 # -- parts
 
 
-def _moved(ws: Workspace) -> At:
+def _follow_at(ws: Workspace) -> At:
     follow_and_warn(ws)
     return ws.locate_documents()
 
 
-def _place_or_error(ws: Workspace, look: Callable[[], At], *, pinned: bool) -> At | VmragError:
-    """Return where documents are read, or why there are none.
+def _find_at(ws: Workspace, look: Callable[[], At], *, pinned: bool) -> At | VmragError:
+    """Return where stored documents are read, or the error.
 
-    A note tells if they are pinned and missing.
+    A note tells if they are pinned but missing.
     """
     try:
         return look()
@@ -308,42 +326,42 @@ def _place_or_error(ws: Workspace, look: Callable[[], At], *, pinned: bool) -> A
         return why
 
 
-def _required(at: At | VmragError, place: NamedPlace, *, pinned: bool) -> NamedPlace:
-    """Raises why nothing is known at a place."""
+def _require_documents(at: At | VmragError, place: NamedPlace, *, pinned: bool) -> NamedPlace:
+    """Return the place, or raise the error if it has neither stored documents nor files."""
     if isinstance(at, Exception) and place.tree is None:
         raise at
     lacks = pinned and isinstance(at, KnowledgeElsewhere | KnowledgeLost | PinRevisionMissing)
     return place._replace(lacks_documents=lacks)
 
 
-def _tree(ws: Workspace, commit: str, at: At | None) -> SourceTree | None:
-    return tree_at(ws, commit, _names(ws, at)) if commit else None
+def _find_tree(ws: Workspace, commit: str, at: At | None) -> SourceTree | None:
+    return tree_at(ws, commit, _list_collections(ws, at)) if commit else None
 
 
-def _names(ws: Workspace, at: At | None) -> list[str]:
+def _list_collections(ws: Workspace, at: At | None) -> list[str]:
     return [] if at is None else [collection.name for collection in ws.engine.list_collections(at)]
 
 
-def _base(ws: Workspace, shown: str, asked: ranges.NamedRange) -> NamedPlace:
-    """The merge base of a range. Raises `HistoryMissing`, `UsageInvalid`."""
-    old, new = (git_commit(ws, "HEAD" if each == WORKING else each) for each in (asked.old, asked.new))
-    commit = _merge_base(ws, old, new, asked) if old and new else ""
+def _find_base_place(ws: Workspace, shown: str, named_range: ranges.NamedRange) -> NamedPlace:
+    """Return the merge base of a range. Raises `HistoryMissing` and `UsageInvalid`."""
+    old, new = (git_commit(ws, "HEAD" if name == WORKING else name) for name in (named_range.old, named_range.new))
+    commit = _find_merge_base(ws, old, new, named_range) if old and new else ""
     pinned = bool(commit) and plumbing.read_blob(ws.places, f"{commit}:{PIN_NAME}") is not None
-    at = _place_or_error(ws, lambda: ranges.split_range(ws, [shown])[0] or "", pinned=pinned)
-    found = None if isinstance(at, Exception) else at
-    return _required(at, NamedPlace(found, _tree(ws, commit, found), commit), pinned=pinned)
+    at = _find_at(ws, lambda: ranges.split_range(ws, [shown])[0] or "", pinned=pinned)
+    stored_at = None if isinstance(at, Exception) else at
+    return _require_documents(at, NamedPlace(stored_at, _find_tree(ws, commit, stored_at), commit), pinned=pinned)
 
 
-def _merge_base(ws: Workspace, old: str, new: str, asked: ranges.NamedRange) -> str:
-    found = MergeBases(ws.places, new, old).find_bases(new, old)
-    if found:
-        return found[0]
-    if found is None:
+def _find_merge_base(ws: Workspace, old: str, new: str, named_range: ranges.NamedRange) -> str:
+    bases = MergeBases(ws.places, new, old).find_bases(new, old)
+    if bases:
+        return bases[0]
+    if bases is None:
         raise HistoryMissing(
-            f"Where {asked.new} left {asked.old} cannot be said: this clone is shallow, and ends too early.",
+            f"the merge base of {named_range.old} and {named_range.new} is not in this shallow clone.",
             hint="git fetch --unshallow",
         )
     raise UsageInvalid(
-        f"The histories of {asked.old} and {asked.new} have nothing in common.",
-        hint=f"vmrag diff {quoted(asked.old)} {quoted(asked.new)}",
+        f"the histories of {named_range.old} and {named_range.new} have no common commit.",
+        hint=f"vmrag diff {quoted(named_range.old)} {quoted(named_range.new)}",
     )

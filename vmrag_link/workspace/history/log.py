@@ -1,5 +1,5 @@
-"""The revisions behind a place, with their changes, and what of the code has them: the git commits
-that pin them, the branches and tags that stand on them.
+"""List revisions with their changes, the git commits that pin them, and the names that point to
+them.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ HEAD = "HEAD"
 
 
 class LogRange(Record, frozen=True):
-    """What a log shows: all that the `heads` contain, but for the revisions in `without`."""
+    """The revisions of a log: all that `heads` contain, except `without`."""
 
     heads: tuple[str, ...]
     without: AbstractSet[str] = frozenset()
@@ -37,75 +37,83 @@ class GitCommit(Record, frozen=True):
 
 
 class PinnedRevision(RevisionInfo, frozen=True):
-    """`commits` of git that introduced a pin on it, newest first; `refs`: what stands on it
-    (`_names_on`).
-    """
+    """A revision with the git commits that pin it."""
 
     commits: tuple[GitCommit, ...]
+    """Git commits that introduced a pin of the revision, newest first."""
     refs: tuple[str, ...]
+    """Names that point to the revision, such as `HEAD`, a branch of git, `tag: NAME`, or `kb: NAME`
+    for a KB branch.
+    """
 
 
 class LogEntry(RevisionInfo, frozen=True):
-    """`changes` against the first parent."""
+    """A revision with the numbers of its changes."""
 
     changes: ChangeCounts
+    """Compared with the first parent."""
 
 
 class Log(Record, frozen=True):
-    """`total`: how many there are in all."""
+    """One page of a log."""
 
     entries: list[LogEntry]
     total: int
+    """Number of all matching revisions."""
 
 
-def list_log(ws: Workspace, start: str, *, limit: int, offset: int, wanted: Callable[[RevisionInfo], bool]) -> Log:
-    """`limit` of the wanted revisions behind `start`, itself included, after the first `offset`."""
-    found = [each for each in list_revisions(ws.engine, [start], list_hidden(ws.engine)) if wanted(each)]
-    return Log([_entry(ws.engine, each) for each in found[offset:][:limit]], len(found))
+def list_log(ws: Workspace, start: str, *, limit: int, offset: int, matches: Callable[[RevisionInfo], bool]) -> Log:
+    """Return up to `limit` matching revisions of the history of `start`, after the
+    first `offset`.
+    """
+    infos = [info for info in list_revisions(ws.engine, [start], list_hidden(ws.engine)) if matches(info)]
+    return Log([_form_entry(ws.engine, info) for info in infos[offset:][:limit]], len(infos))
 
 
 def list_hidden(engine: Engine, reach: LogRange | None = None) -> AbstractSet[str]:
-    """The revisions that no list shows: what the engine made before the first commit, and what a
-    range excludes.
+    """Return the revisions that no list shows: those before the first commit, and those outside a
+    range.
     """
     return revisions.find_beginning(engine) | (reach.without if reach else frozenset())
 
 
 def list_revisions(engine: Engine, heads: Sequence[str], without: AbstractSet[str]) -> Iterator[RevisionInfo]:
-    """What these heads contain, newest first, children before parents; the first commit has no
-    parent.
+    """Yield the revisions of these heads, newest first, children before parents.
+
+    The first commit has no parent.
     """
     logs = [engine.log(head) for head in heads]
-    # Two heads of a range share nothing that is shown, so no order is to be kept between them.
-    found = logs[0] if len(logs) == 1 else heapq.merge(*map(list, logs), key=lambda each: each.date, reverse=True)
+    # Two heads of a range have no listed revision in common, so their order does not matter.
+    infos = logs[0] if len(logs) == 1 else heapq.merge(*map(list, logs), key=lambda info: info.date, reverse=True)
     root = read_root(engine)
-    return (_first(each) if each.revision == root else each for each in found if each.revision not in without)
+    return (_without_parents(info) if info.revision == root else info for info in infos if info.revision not in without)
 
 
 def read_info(engine: Engine, revision: str) -> RevisionInfo:
-    """As `reached` has it. Raises `RevisionMissing`."""
-    found = engine.read_revision(revision)
-    return _first(found) if revision == read_root(engine) else found
+    """Return a revision as `list_revisions` does. Raises `RevisionMissing`."""
+    revision_info = engine.read_revision(revision)
+    return _without_parents(revision_info) if revision == read_root(engine) else revision_info
 
 
-def _first(found: RevisionInfo) -> RevisionInfo:
-    """Without the engine's own commit before it."""
-    return msgspec.structs.replace(found, parents=())
+def _without_parents(info: RevisionInfo) -> RevisionInfo:
+    """Return the first commit without its parent, which the engine created."""
+    return msgspec.structs.replace(info, parents=())
 
 
-def add_pins(ws: Workspace, found: Iterable[RevisionInfo], *, also: Iterable[str] = ()) -> list[PinnedRevision]:
-    """Return the same revisions with the git commits that introduced a pin on them, newest first,
-    and with the names that point to them.
+def add_pins(ws: Workspace, infos: Iterable[RevisionInfo], *, also: Iterable[str] = ()) -> list[PinnedRevision]:
+    """Return the revisions with the git commits that introduced a pin of them, and their names.
 
-    `also`: further commits, by full hash, whose ancestors count too.
+    `also`: further commits, by full hash, whose ancestors are also searched.
     """
-    listed = list(found)
-    asked = {info.revision for info in listed}
+    listed = list(infos)
+    revisions = {info.revision for info in listed}
     head = plumbing.read_head(ws.places)
     tips = {**({HEAD: head.commit} if head.commit else {}), **refs.list_tips(ws.places)}
     pins = git_history.read_logged_pins(ws.places, set(tips.values()), also=also)
-    commits = _commits_of(ws, asked, pins)
-    names = _names_on(ws, asked, {name: pins.by_tip[commit] for name, commit in tips.items() if commit in pins.by_tip})
+    commits = _find_pinning_commits(ws, revisions, pins)
+    names = _find_names(
+        ws, revisions, {name: pins.by_tip[commit] for name, commit in tips.items() if commit in pins.by_tip}
+    )
     return [
         PinnedRevision(
             **msgspec.structs.asdict(info),
@@ -116,8 +124,8 @@ def add_pins(ws: Workspace, found: Iterable[RevisionInfo], *, also: Iterable[str
     ]
 
 
-def _commits_of(ws: Workspace, revisions: Collection[str], pins: LoggedPins) -> dict[str, list[GitCommit]]:
-    """By revision, the commits that introduced a pin on it, newest first."""
+def _find_pinning_commits(ws: Workspace, revisions: Collection[str], pins: LoggedPins) -> dict[str, list[GitCommit]]:
+    """Return the git commits that introduced a pin, newest first, by revision."""
     pinned = {
         commit: pin.dolt_commit
         for pin, introducing in history_pins.parse_pins(ws.places, pins.introduced)
@@ -131,10 +139,12 @@ def _commits_of(ws: Workspace, revisions: Collection[str], pins: LoggedPins) -> 
     return commits
 
 
-def _names_on(ws: Workspace, revisions: Collection[str], pins: Mapping[str, bytes]) -> dict[str, list[str]]:
-    """By revision, what stands on it: `HEAD`, git's branches, `tag: NAME`, branches of remotes, and
-    `kb: NAME` for a branch of the knowledge base where git's branch of that name pins another one.
-    `pins`: by these names.
+def _find_names(ws: Workspace, revisions: Collection[str], pins: Mapping[str, bytes]) -> dict[str, list[str]]:
+    """Return the names that point to each revision (`PinnedRevision.refs`).
+
+    `pins`: pins by name.
+
+    A KB branch is left out if the git branch of the same name pins the same revision.
     """
     names: dict[str, list[str]] = {}
     for name, data in pins.items():
@@ -149,21 +159,21 @@ def _names_on(ws: Workspace, revisions: Collection[str], pins: Mapping[str, byte
 
 
 def made_between(since: dt.datetime | None = None, until: dt.datetime | None = None) -> Callable[[RevisionInfo], bool]:
-    """A `wanted` for `log`: commits made within these times."""
+    """Return a filter for `list_log`: commits made in this period."""
 
-    def wanted(info: RevisionInfo) -> bool:
+    def is_in_period(info: RevisionInfo) -> bool:
         if since is None and until is None:
             return True
         made = dt.datetime.fromisoformat(info.date)
         return (since is None or since <= made) and (until is None or made <= until)
 
-    return wanted
+    return is_in_period
 
 
 def changes_of(engine: Engine, info: RevisionInfo) -> ChangeCounts:
-    """Against the first parent."""
+    """Count the changes, compared with the first parent."""
     return engine.count_changes(info.parents[0], info.revision) if info.parents else ChangeCounts()
 
 
-def _entry(engine: Engine, info: RevisionInfo) -> LogEntry:
+def _form_entry(engine: Engine, info: RevisionInfo) -> LogEntry:
     return LogEntry(**msgspec.structs.asdict(info), changes=changes_of(engine, info))

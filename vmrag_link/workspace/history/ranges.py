@@ -1,13 +1,11 @@
-"""Ranges of revisions, `A..B` and `A...B`, as git reads them, and the merge bases that they and
-merges of knowledge start from.
+"""Resolve ranges of revisions (`A..B`, `A...B`), and find merge bases.
 
-Each side of a range is what `revparse` takes; one that is left out is `HEAD`. Of a diff, `A..B` is
-from A to B, and `A...B` from their merge base to B. Of a log, `A..B` is what B contains and A does
-not, and `A...B` what one of them contains and the other does not.
+Each side of a range is a name for `revparse`. A missing side is `HEAD`. For a diff, `A..B` is from
+A to B, and `A...B` is from their merge base to B. For a log, `A..B` is what B contains and A does
+not, and `A...B` is what only one of them contains.
 
-Two histories know where a merge starts from, and each knows what the other does not: git, that a
-revert or an older pin took something back; the knowledge base, that `vmrag merge` has joined
-revisions.
+Two histories decide where a merge starts, and each has facts that the other lacks. git knows that a
+revert or an older pin undid a change. The knowledge base knows that `vmrag merge` joined revisions.
 """
 
 from __future__ import annotations
@@ -28,17 +26,17 @@ from vmrag_link.workspace.history.log import LogRange
 from vmrag_link.workspace.history.revparse import HEAD, WORKING, resolve_at, resolve_rev
 
 _RANGE = re.compile(r"(?P<old>(?:[^{}]|\{[^{}]*\})*?)(?P<dots>\.{2,3})(?P<new>.*)", re.DOTALL)
-"""What stands in braces is an expression of git's, such as `HEAD^{/a..b}`."""
+"""Braces contain a git expression, such as `HEAD^{/a..b}`."""
 
 _EXAMPLES = "vmrag diff OLD NEW, vmrag diff OLD..NEW, or vmrag diff OLD...NEW"
 _MOST = 2
 
-_Made = dict[tuple[str, ...], str]
-"""The base that was made of those that several commits pin, by these."""
+_BasesByCommits = dict[tuple[str, ...], str]
+"""Virtual bases that were created, by the commits that pin their parts."""
 
 
 class RevisionEnds(Record, frozen=True):
-    """What a diff is between."""
+    """The two places of a diff."""
 
     old: At
     new: At
@@ -55,24 +53,24 @@ def is_range(name: str) -> bool:
 
 
 def split_range(ws: Workspace, names: Sequence[str]) -> tuple[str | None, str | None]:
-    """The two names that `[OLD [NEW]]` or a range means; None for one that is left out. Of
-    `OLD...NEW` the first is the revision of the merge base.
+    """Return the two names of `[OLD [NEW]]` or a range; None for a missing one.
 
-    Raises `UsageInvalid` for more names than that; for `...` as `resolve_at`.
+    For `OLD...NEW` the first one is the revision of the merge base. Raises `UsageInvalid` for more
+    names, and the errors of `resolve_at` for `...`.
     """
     if len(names) > _MOST or (len(names) == _MOST and any(map(is_range, names))):
-        raise UsageInvalid(f"{' '.join(names)!r} is not what a diff can be between.", hint=_EXAMPLES)
-    if names and (found := parse_range(names[0])):
-        return _base(ws, found) if found.dots == "..." else found.old, found.new
+        raise UsageInvalid(f"{' '.join(names)!r} does not name two places to compare.", hint=_EXAMPLES)
+    if names and (named_range := parse_range(names[0])):
+        return _find_range_base(ws, named_range) if named_range.dots == "..." else named_range.old, named_range.new
     old, new, *_ = (*names, None, None)
     return old, new
 
 
 def find_ends(ws: Workspace, names: Sequence[str]) -> RevisionEnds:
-    """As `sides`; without NEW the documents here, without OLD the revision that they are based on,
-    too.
+    """Return the two places of `[OLD [NEW]]` or a range.
 
-    Raises `UsageInvalid`, and as `resolve_at`.
+    NEW defaults to the work tree, OLD to the revision that the work tree is based on. Raises
+    `UsageInvalid` and the errors of `resolve_at`.
     """
     old, new = split_range(ws, names)
     return RevisionEnds(
@@ -81,25 +79,28 @@ def find_ends(ws: Workspace, names: Sequence[str]) -> RevisionEnds:
 
 
 def find_log_range(ws: Workspace, name: str | None) -> LogRange:
-    """Return what a log of a revision or a range shows; without a name, of the revision here. One
-    side of a range may be a commit before the first pin: it had no revisions.
+    """Return the revisions for a log of a revision or a range.
+
+    Without a name: of the current revision.
+
+    One side of a range may be a commit before the first pin, which has no revisions.
     """
     if name is None or name == WORKING:
         return LogRange((ws.require_stored_revision(),))
-    found = parse_range(name)
-    if found is None:
+    named_range = parse_range(name)
+    if named_range is None:
         return LogRange((resolve_rev(ws, name),))
-    if found.dots == "..":
-        old, new = _pinned_or_none(ws, found.old), resolve_rev(ws, found.new)
+    if named_range.dots == "..":
+        old, new = _resolve_or_none(ws, named_range.old), resolve_rev(ws, named_range.new)
         return LogRange((new,), ws.engine.map_parents([old] if old else []).keys())
-    sides = [_pinned_or_none(ws, side) for side in (found.old, found.new)]
-    heads = [revision for revision in sides if revision] or [resolve_rev(ws, found.new)]
+    sides = [_resolve_or_none(ws, side) for side in (named_range.old, named_range.new)]
+    heads = [revision for revision in sides if revision] or [resolve_rev(ws, named_range.new)]
     shared = [ws.engine.map_parents([head]).keys() for head in heads]
     return LogRange(tuple(heads), shared[0] & shared[1] if len(heads) > 1 else frozenset())
 
 
-def _pinned_or_none(ws: Workspace, name: str) -> str | None:
-    """Return the revision that a name means; None for a commit of git that pins none."""
+def _resolve_or_none(ws: Workspace, name: str) -> str | None:
+    """Return the revision that a name means; None for a git commit without a pin."""
     try:
         return resolve_rev(ws, name)
     except PinMissing:
@@ -113,16 +114,19 @@ def parse_range(name: str) -> NamedRange | None:
     return NamedRange(match["old"] or HEAD, match["dots"], match["new"] or HEAD)
 
 
-def _base(ws: Workspace, asked: NamedRange) -> str:
-    """The merge base; of the commits, too, if both names are git's."""
-    names = asked.old, HEAD if asked.new == WORKING else asked.new
+def _find_range_base(ws: Workspace, named_range: NamedRange) -> str:
+    """Return the merge base of a range.
+
+    If both names are git refs, git's merge base is also considered.
+    """
+    names = named_range.old, HEAD if named_range.new == WORKING else named_range.new
     old, new = (resolve_rev(ws, name) for name in names)
-    commits = _commit(ws, names[0], old), _commit(ws, names[1], new)
+    commits = _find_pinning_commit(ws, names[0], old), _find_pinning_commit(ws, names[1], new)
     return find_shown_base(ws, old, new, (commits[0], commits[1]) if commits[0] and commits[1] else None)
 
 
-def _commit(ws: Workspace, name: str, revision: str) -> str | None:
-    """The commit of git's that a name means, if it is one that pins the revision."""
+def _find_pinning_commit(ws: Workspace, name: str, revision: str) -> str | None:
+    """Return the git commit that a name means, if it pins the revision; otherwise None."""
     if ws.engine.has_revision(name):
         return None
     with contextlib.suppress(GitReferenceMissing):
@@ -132,24 +136,27 @@ def _commit(ws: Workspace, name: str, revision: str) -> str | None:
 
 
 def find_base(ws: Workspace, ours: str, theirs: str, commits: tuple[str, str] | None = None) -> str:
-    """The revision that a merge of two others starts from.
+    """Return the revision from which a merge of two others starts.
 
-    It is the pin of git's merge base of two `commits`, or a newer one of the engine's.
-
-    Raises `EngineFailed` for unrelated histories, `PinRevisionMissing`, `PinMalformed` for what
-    git's base pins.
+    It is the pin of the git merge base of two `commits`, or a newer base of the engine. Raises
+    `EngineFailed` for unrelated histories, and `PinRevisionMissing` or `PinMalformed` for the pin
+    of the git base.
     """
-    return _base_of(ws, ours, theirs, commits, {})
+    return _find_joined_base(ws, ours, theirs, commits, {})
 
 
-def _base_of(ws: Workspace, ours: str, theirs: str, commits: tuple[str, str] | None, made: _Made) -> str:
-    base, pinning = _bases(ws, ours, theirs, commits)
-    return _one_of(ws, pinning, made) if pinning else base
+def _find_joined_base(
+    ws: Workspace, ours: str, theirs: str, commits: tuple[str, str] | None, made: _BasesByCommits
+) -> str:
+    base, pinning = _find_bases(ws, ours, theirs, commits)
+    return _join_bases(ws, pinning, made) if pinning else base
 
 
 def find_pinned_unless_lost(ws: Workspace, commit: str, *sides: str) -> str | None:
-    """Return the revision that a commit pins; None if it pins none, or if a side accepts its loss
-    (see `lazy_fetch.is_given_up`). Raises `PinRevisionMissing`, `PinMalformed`.
+    """Return the revision that a commit pins, or None.
+
+    None also if a side accepts its loss (`lazy_fetch.is_given_up`). Raises `PinRevisionMissing` and
+    `PinMalformed`.
     """
     try:
         return find_pinned(ws, commit)
@@ -160,49 +167,56 @@ def find_pinned_unless_lost(ws: Workspace, commit: str, *sides: str) -> str | No
 
 
 def find_shown_base(ws: Workspace, ours: str, theirs: str, commits: tuple[str, str] | None = None) -> str:
-    """As `base_of`, for a diff: where git has several bases, it is one of them."""
-    base, pinning = _bases(ws, ours, theirs, commits)
+    """Return the base for a diff, as `find_base` does.
+
+    If git has several bases, it is one of them.
+    """
+    base, pinning = _find_bases(ws, ours, theirs, commits)
     return next(iter(pinning.values())) if pinning else base
 
 
-def _bases(ws: Workspace, ours: str, theirs: str, commits: tuple[str, str] | None) -> tuple[str, dict[str, str]]:
-    """The engine's base; and what git's bases pin, by commit, where that counts instead."""
+def _find_bases(ws: Workspace, ours: str, theirs: str, commits: tuple[str, str] | None) -> tuple[str, dict[str, str]]:
+    """Return the engine's base, or the pins of the git merge bases by commit if those apply."""
     from vmrag_link.git import pin_merge
 
-    found = ws.engine.merge_base(ours, theirs)
+    engine_base = ws.engine.merge_base(ours, theirs)
     bases = pin_merge.list_merge_bases(ws.places, [*commits]) if commits else []
     pinning = {base: revision for base in bases if (revision := find_pinned_unless_lost(ws, base, ours, theirs))}
-    if pinning and not (found and all(ws.engine.is_ancestor(each, found) for each in pinning.values())):
+    if pinning and not (
+        engine_base and all(ws.engine.is_ancestor(revision, engine_base) for revision in pinning.values())
+    ):
         return "", pinning
-    if found is None:
+    if engine_base is None:
         raise EngineFailed(
-            f"The revisions {ours[:7]} and {theirs[:7]} have no history in common.",
+            f"the revisions {ours[:7]} and {theirs[:7]} have no common history.",
             hint="vmrag log",
             revisions=[ours, theirs],
         )
-    return found, {}
+    return engine_base, {}
 
 
-def _one_of(ws: Workspace, pinning: dict[str, str], made: _Made) -> str:
-    """One base of several, as git makes it; `pinning` has the revisions of commits.
+def _join_bases(ws: Workspace, pinning: dict[str, str], made: _BasesByCommits) -> str:
+    """Join several bases into one, as git does. `pinning` has the revisions of commits.
 
-    Made once: histories that cross again and again lead to the same commits on 2^n ways.
+    Each join is made once, because histories that cross repeatedly reach the same commits on 2^n
+    paths.
     """
     from vmrag_link.merging import revisions
 
     key = tuple(pinning)
     if key not in made:
-        found, *others = pinning.values()
+        joined, *others = pinning.values()
         for revision, commits in zip(others, pairwise(pinning), strict=True):
-            base = _base_of(ws, found, revision, commits, made)
-            found = revisions.make_virtual_base(ws.engine, base=base, ours=found, theirs=revision)
-        made[key] = found
+            base = _find_joined_base(ws, joined, revision, commits, made)
+            joined = revisions.make_virtual_base(ws.engine, base=base, ours=joined, theirs=revision)
+        made[key] = joined
     return made[key]
 
 
 def find_pinned(ws: Workspace, commit: str) -> str | None:
-    """The revision that a commit pins, or None. One that is missing is an error: it may be the
-    base.
+    """Return the revision that a commit pins, or None.
+
+    Raises an error if the revision is missing.
     """
     try:
         return lazy_fetch.pinned_at(ws, commit)
@@ -211,10 +225,10 @@ def find_pinned(ws: Workspace, commit: str) -> str | None:
 
 
 def pair_with_head(ws: Workspace, ours: str, commit: str) -> tuple[str, str] | None:
-    """HEAD and a commit that is merged into it, for `base_of`.
+    """Return HEAD and a commit to merge into it, for `find_base`.
 
-    None where git's history says nothing about `ours`, because it does not contain what HEAD pins:
-    another KB branch was gone to, say.
+    Return None if git's history does not apply to `ours`, because `ours` does not contain the pin
+    of HEAD. An example is a switch to another KB branch.
     """
     head = plumbing.read_head(ws.places).commit
     stood = find_pinned(ws, head) if head else None
@@ -222,17 +236,17 @@ def pair_with_head(ws: Workspace, ours: str, commit: str) -> tuple[str, str] | N
 
 
 def find_branch_base(ws: Workspace) -> tuple[str, str]:
-    """The revision that the checked-out branch started from, and the git commit or branch it is
-    from.
+    """Return the revision from which the checked-out branch started, and the name of its commit or
+    branch.
 
-    That is what the merge base with the main branch pins: the remote's, if there is one, else
-    `main` or `master`. On the main branch itself, or where nobody knows it, it is the commit
-    before; and the beginning of the knowledge base where that pins nothing.
+    It is the pin of the merge base with the main branch: the remote's, otherwise `main` or
+    `master`. On the main branch, or if the main branch is unknown, it is the pin of the previous
+    commit. Without a pin it is the beginning of the knowledge base.
     """
     from vmrag_link.git import pin_merge
 
     head = plumbing.read_head(ws.places)
-    for ref in _main_branches(ws, head.branch) if head.commit else ():
+    for ref in _list_main_branches(ws, head.branch) if head.commit else ():
         commits = pin_merge.list_merge_bases(
             ws.places, [head.commit or "", ref]
         )  # none for a branch that does not exist
@@ -245,11 +259,11 @@ def find_branch_base(ws: Workspace) -> tuple[str, str]:
     return find_pinned(ws, before) or read_root(ws.engine), "the commit before"
 
 
-def _main_branches(ws: Workspace, current: str | None) -> Iterator[str]:
-    """Full names of refs."""
+def _list_main_branches(ws: Workspace, current: str | None) -> Iterator[str]:
+    """Yield full names of refs."""
     for remote in remotes.list_for_reading(ws.places, current):
-        if found := remotes.read_default_branch(ws.places, remote):
-            yield found
+        if ref := remotes.read_default_branch(ws.places, remote):
+            yield ref
     for name in ("main", "master"):
         if name != current:
             yield BRANCHES + name

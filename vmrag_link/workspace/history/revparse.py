@@ -1,19 +1,19 @@
-"""Which revision of the knowledge base a name means, in one order for the command line and tools.
+"""Resolve the name of a revision, in the same order for the command line and tools.
 
-1. the full hash of a revision;
-2. a git ref: the revision that it pins, because the pin is the head;
-3. a KB branch;
-4. a KB branch of a remote as last fetched, `origin/x`;
-5. the first characters of a revision's hash.
+1. the full hash of a revision
+2. a git ref: the revision that it pins
+3. a KB branch
+4. a KB branch of a remote as last fetched, `origin/x`
+5. the first characters of a revision's hash
 
-A KB branch with the name of a git ref is named in a warning if it stands elsewhere. A remote's
-branch that contains what git's pins was fetched later, and is taken then: what a fetch brought
-has no other name.
+If a KB branch has the name of a git ref and is at another revision, a note tells. If a remote's
+branch contains the pin of the git ref, it was fetched later and is used, because its revision has
+no other name.
 
-`HEAD` and `~n` belong to git on the command line, and to the knowledge base in the tools, as their
-specification says. So do the names of branches: in a tool a KB branch goes before a git ref,
-because tools commit on it, and it moves before git commits its pin. A branch that only a remote has
-is found last.
+On the command line `HEAD` and `~n` refer to git. In the tools they refer to the knowledge base, as
+the specification of the tools demands. In a tool a KB branch also has priority over a git ref,
+because tools commit to it, and it moves before git commits its pin. A branch that only a remote has
+is used last.
 """
 
 from __future__ import annotations
@@ -47,13 +47,13 @@ from vmrag_link.workspace.follow.provenance import AnswerOrigin
 HEAD, WORKING = "HEAD", "WORKING"
 SHORTEST_HASH = 4
 CANDIDATES = 20
-"""How many of the revisions with an ambiguous prefix are named."""
+"""Maximum number of revisions that an error for an ambiguous prefix lists."""
 
 _REF_AND_NAME = re.compile(r"(?P<ref>(?:\{[^{}]*+\}|[^:])++):(?P<name>.+)", re.DOTALL)
 _STEPS = re.compile(r"(?P<name>.+?)(?P<steps>(?:~\d{0,9}|\^)+)", re.DOTALL)
 _PREFIX = re.compile(r"[0-9a-z]+")
 _SHOWN = 12
-"""Characters of the hash by which a warning names a revision: it has to be found by them."""
+"""Number of characters of a hash in a note. They must be enough to find the revision."""
 
 
 def separate_ref(name: str) -> tuple[str, str] | None:
@@ -69,22 +69,27 @@ def separate_ref(name: str) -> tuple[str, str] | None:
 
 
 def resolve_at(ws: Workspace, name: str) -> At:
-    """`WORKING`: the workspace with its uncommitted documents; else as `resolve_rev`."""
+    """Return the place that a name means.
+
+    `WORKING` is the workspace with its uncommitted documents. Raises the errors of `resolve_rev`.
+    """
     return ws.locate_documents() if name == WORKING else resolve_rev(ws, name)
 
 
 def resolve_rev(ws: Workspace, name: str) -> str:
-    """A revision by its name on the command line, where any expression of git's is a git ref.
+    """Return the revision that a name on the command line means.
 
-    A pinned revision that is not here is fetched. Raises `GitReferenceMissing` for a name that
-    means nothing; `PinMissing`, `PinMalformed`, `PinRevisionMissing` for a git ref that leads
-    nowhere; `RevisionAmbiguous` for a prefix of several.
+    Any git expression is a git ref.
+
+    A missing pinned revision is fetched. Raises `GitReferenceMissing` for an unknown name. Raises
+    `PinMissing`, `PinMalformed` or `PinRevisionMissing` for a git ref without a usable pin, and
+    `RevisionAmbiguous` for a prefix of several revisions.
     """
     try:
-        return _lookup(ws, name, lambda: lazy_fetch.pinned_at(ws, name))
+        return _look_up(ws, name, lambda: lazy_fetch.pinned_at(ws, name))
     except GitReferenceMissing as error:
         raise GitReferenceMissing(
-            f"{name!r} is neither a git ref, nor a revision or branch of the knowledge base.",
+            f"{name!r} is neither a git ref nor a revision or branch of the knowledge base.",
             hint="git branch -a, vmrag branch, vmrag log",
             ref=name,
         ) from error
@@ -93,26 +98,29 @@ def resolve_rev(ws: Workspace, name: str) -> str:
 # -- the tools
 
 
-def resolve_tool_at(ws: Workspace, name: str, here: AnswerOrigin | None = None) -> At:
-    """`WORKING`: the workspace with its uncommitted documents; else as `tool_rev`."""
+def resolve_tool_at(ws: Workspace, name: str, origin: AnswerOrigin | None = None) -> At:
+    """Return the place that a name in a tool means.
+
+    `WORKING` is the workspace with its uncommitted documents. Raises the errors of
+    `resolve_tool_rev`.
+    """
     if name == WORKING:
-        return here.at if here else ws.locate_documents()
-    return resolve_tool_rev(ws, name, here)
+        return origin.at if origin else ws.locate_documents()
+    return resolve_tool_rev(ws, name, origin)
 
 
-def resolve_tool_rev(ws: Workspace, name: str, here: AnswerOrigin | None = None) -> str:
-    """A revision by its name in a tool.
+def resolve_tool_rev(ws: Workspace, name: str, origin: AnswerOrigin | None = None) -> str:
+    """Return the revision that a name in a tool means.
 
-    `HEAD` is where the workspace stands; `~n` and `^` are first parents in the knowledge base.
-
-    Of git, the names of refs and full hashes count, and no other expressions. `here`: where the
-    workspace stands, if known. Nothing is fetched. Raises `RevisionMissing`, `RevisionAmbiguous`,
-    and `PinMalformed` of a git ref.
+    `HEAD` is the revision of the workspace. `~n` and `^` follow first parents in the knowledge
+    base. For git, only names of refs and full hashes are allowed. `origin`: the position of the
+    workspace, if known. Nothing is fetched. Raises `RevisionMissing`, `RevisionAmbiguous`, and
+    `PinMalformed` for a git ref.
     """
     match = _STEPS.fullmatch(name)
     base = match["name"] if match else name
     try:
-        found = _head(ws, here) if base == HEAD else _tool_lookup(ws, base)
+        revision = _find_head(ws, origin) if base == HEAD else _look_up_for_tool(ws, base)
     except GitReferenceMissing:
         raise _no_commit(name) from None
     except PinMissing as error:
@@ -120,14 +128,14 @@ def resolve_tool_rev(ws: Workspace, name: str, here: AnswerOrigin | None = None)
             raise
         raise RevisionMissing(error.message, hint="vmrag log", revision=name) from None
     for step in re.findall(r"[~^](\d*)", match["steps"]) if match else ():
-        found = _ancestor(ws, found, int(step or 1), name)
-    return found
+        revision = _find_ancestor(ws, revision, int(step or 1), name)
+    return revision
 
 
-def resolve_tool_branch_rev(ws: Workspace, name: str, here: AnswerOrigin | None = None) -> str:
-    """As `tool_rev`, for a parameter that names a branch. Raises `BranchMissing`."""
+def resolve_tool_branch_rev(ws: Workspace, name: str, origin: AnswerOrigin | None = None) -> str:
+    """Return the revision that a branch parameter of a tool means. Raises `BranchMissing`."""
     try:
-        return resolve_tool_rev(ws, name, here)
+        return resolve_tool_rev(ws, name, origin)
     except RevisionAmbiguous:
         raise
     except RevisionMissing as error:
@@ -135,32 +143,33 @@ def resolve_tool_branch_rev(ws: Workspace, name: str, here: AnswerOrigin | None 
 
 
 def find_tool_branch(ws: Workspace, name: str) -> KbBranch | None:
-    """The KB branch that a tool's parameter names. A git ref of that name that pins something else
-    is named in a warning.
+    """Return the KB branch that a tool's parameter names, or None.
+
+    A note tells if a git ref of the same name pins another revision.
     """
-    branch = _kb_branch(ws, name)
+    branch = _find_kb_branch(ws, name)
     if branch:
         with contextlib.suppress(GitReferenceMissing, PinError, RevisionMissing):
-            pinned = _pinned_here(ws, name)
+            pinned = _read_local_pin(ws, name)
             if pinned != branch.head:
                 ws.progress.note(
-                    f"{name!r} is the branch of the knowledge base, at {branch.head[:_SHOWN]}; git's ref of that name pins "
-                    f"{pinned[:_SHOWN]} (to mean it, write that hash)."
+                    f"{name!r} is the KB branch, at {branch.head[:_SHOWN]}; the git ref of that name pins "
+                    f"{pinned[:_SHOWN]} (to use it, write that hash)."
                 )
     return branch
 
 
 def find_remote_only(ws: Workspace, name: str) -> str | None:
-    """The head of a remote's branch of that name, as of the last fetch."""
-    there = dict.fromkeys(("origin", *remotes.list_remotes(ws.places)))
-    return next((head for each in there if (head := find_remote_head(ws, f"{each}/{name}"))), None)
+    """Return the head of a remote's branch of this name as of the last fetch, or None."""
+    remote_names = dict.fromkeys(("origin", *remotes.list_remotes(ws.places)))
+    return next((head for remote in remote_names if (head := find_remote_head(ws, f"{remote}/{name}"))), None)
 
 
-def _tool_lookup(ws: Workspace, name: str) -> str:
+def _look_up_for_tool(ws: Workspace, name: str) -> str:
     if branch := find_tool_branch(ws, name):
         return branch.head
     try:
-        return _lookup(ws, name, lambda: _pinned_here(ws, name))
+        return _look_up(ws, name, lambda: _read_local_pin(ws, name))
     except (GitReferenceMissing, PinMissing):
         if head := find_remote_only(ws, name):
             return head
@@ -168,26 +177,27 @@ def _tool_lookup(ws: Workspace, name: str) -> str:
 
 
 def no_branch(ws: Workspace, name: str) -> BranchMissing:
-    there = [branch.name for branch in ws.engine.list_branches() if not is_reserved(branch.name)]
-    near = nearest(name, there)
+    """Return the error for a missing KB branch."""
+    names = [branch.name for branch in ws.engine.list_branches() if not is_reserved(branch.name)]
+    near = nearest(name, names)
     return BranchMissing(
-        f"The knowledge base has no branch {name[:80]!r}." + (f" Is it {near!r}?" if near else ""),
-        hint="vmrag branch (lists them)",
+        f"no such KB branch {name[:80]!r}." + (f" Is it {near!r}?" if near else ""),
+        hint="vmrag branch   (lists them)",
         branch=name,
-        branches=there,
+        branches=names,
     )
 
 
-def _head(ws: Workspace, here: AnswerOrigin | None) -> str:
-    return here.revision if here else ws.require_stored_revision()
+def _find_head(ws: Workspace, origin: AnswerOrigin | None) -> str:
+    return origin.revision if origin else ws.require_stored_revision()
 
 
-def _pinned_here(ws: Workspace, name: str) -> str:
-    """As `lazy_fetch.pinned_at`, of git's refs and full hashes.
+def _read_local_pin(ws: Workspace, name: str) -> str:
+    """Return the revision that a git ref or a full hash pins. Nothing is fetched.
 
-    Nothing is fetched: raises `RevisionMissing`.
+    Raises `RevisionMissing` and `GitReferenceMissing`.
     """
-    for ref in _git_refs(name):
+    for ref in _list_git_refs(name):
         try:
             revision = lazy_fetch.pin_at(ws, ref, shown=name, limit=pins.MAX_BYTES).dolt_commit
         except GitReferenceMissing:
@@ -199,95 +209,102 @@ def _pinned_here(ws: Workspace, name: str) -> str:
                 revision=revision,
             )
         return revision
-    raise GitReferenceMissing(f"{name[:80]!r} is no ref of git's.", ref=name)
+    raise GitReferenceMissing(f"no such git ref {name[:80]!r}.", ref=name)
 
 
-def _git_refs(name: str) -> tuple[str, ...]:
-    """The refs that git may have under this name.
+def _list_git_refs(name: str) -> tuple[str, ...]:
+    """Return the full names of the git refs that a name may mean.
 
-    The prefix of a hash is one of the knowledge base's, never of git's.
+    A prefix of a hash belongs to the knowledge base, never to git.
     """
     if re.fullmatch(COMMIT_NAME, name) or name.startswith("refs/"):
         return (name,)
     return tuple(f"refs/{kind}/{name}" for kind in ("tags", "heads", "remotes"))
 
 
-def _ancestor(ws: Workspace, start: str, steps: int, name: str) -> str:
-    found = start
+def _find_ancestor(ws: Workspace, start: str, steps: int, name: str) -> str:
+    revision = start
     for _ in range(steps):
-        parent = revisions.find_parent(ws.engine, ws.engine.read_revision(found))
+        parent = revisions.find_parent(ws.engine, ws.engine.read_revision(revision))
         if parent is None:
             raise _no_commit(name)
-        found = parent
-    return found
+        revision = parent
+    return revision
 
 
 def _no_commit(name: str) -> RevisionMissing:
-    return RevisionMissing(f"The knowledge base has no commit {name[:80]!r}.", hint="vmrag log", revision=name)
+    return RevisionMissing(f"the knowledge base has no commit {name[:80]!r}.", hint="vmrag log", revision=name)
 
 
 # -- both
 
 
-def _lookup(ws: Workspace, name: str, pinned: Callable[[], str]) -> str:
-    """In the order above; `pinned` gives what git's ref of that name pins.
+def _look_up(ws: Workspace, name: str, pinned: Callable[[], str]) -> str:
+    """Return the revision of a name, in the order of this module.
 
-    Raises what it raises if nothing has the name.
+    `pinned` returns the pin of the git ref. Its error is raised if nothing has the name.
     """
     if ws.engine.has_revision(name):
         return name
-    branch = _kb_branch(ws, name)
+    branch = _find_kb_branch(ws, name)
     head = branch.head if branch else find_remote_head(ws, name)
     try:
         revision = pinned()
     except (GitReferenceMissing, PinMissing):
-        if found := head or _by_prefix(ws, name):
-            return found
+        if match := head or _find_by_prefix(ws, name):
+            return match
         raise
     if head is None or head == revision:
         return revision
     if branch is None and ws.engine.is_ancestor(revision, head):
         ws.progress.note(
-            f"{name!r} is the branch of the knowledge base, as last fetched, at {head[:_SHOWN]}; git's ref of that name pins the "
-            f"older {revision[:_SHOWN]} (to mean it, write that hash)."
+            f"{name!r} is the KB branch as last fetched, at {head[:_SHOWN]}; the git ref of that name pins the "
+            f"older {revision[:_SHOWN]} (to use it, write that hash)."
         )
         return head
     ws.progress.note(
-        f"{name!r} is the git ref, which pins {revision[:_SHOWN]}; the branch of that name in the knowledge base is at "
-        f"{head[:_SHOWN]} (to mean it, write that hash)."
+        f"{name!r} is the git ref, which pins {revision[:_SHOWN]}; the KB branch of that name is at "
+        f"{head[:_SHOWN]} (to use it, write that hash)."
     )
     return revision
 
 
-def _kb_branch(ws: Workspace, name: str) -> KbBranch | None:
+def _find_kb_branch(ws: Workspace, name: str) -> KbBranch | None:
     return ws.engine.find_branch(name) if ws.engine.is_legal_branch_name(name) else None
 
 
 def find_remote_head(ws: Workspace, name: str) -> str | None:
-    """The head of `REMOTE/BRANCH` as of the last fetch.
+    """Return the head of `REMOTE/BRANCH` as of the last fetch, or None.
 
-    The remote is one of git's, or `origin` for the pinned one.
+    The remote is a git remote, or `origin` for the pinned one.
     """
     from vmrag_link.workspace.remotes import destinations
 
     remote, _, branch = name.partition("/")
     if not branch or is_reserved(branch):
         return None
-    known = remotes.list_remotes(ws.places)
-    # A remote's name may have slashes, too.
-    for each in sorted((each for each in known if name.startswith(f"{each}/")), key=len, reverse=True):
-        heads = ws.engine.remote_heads(address.remote_address(ws.places, each, ref=destinations.find_code_ref(ws)).key)
-        if found := heads.get(name.removeprefix(f"{each}/")):
-            return found
-    if remote != "origin" or remote in known:
+    remote_names = remotes.list_remotes(ws.places)
+    # A remote's name may also have slashes.
+    for remote in sorted(
+        (remote_name for remote_name in remote_names if name.startswith(f"{remote_name}/")), key=len, reverse=True
+    ):
+        heads = ws.engine.remote_heads(
+            address.remote_address(ws.places, remote, ref=destinations.find_code_ref(ws)).key
+        )
+        if head := heads.get(name.removeprefix(f"{remote}/")):
+            return head
+    if remote != "origin" or remote in remote_names:
         return None
-    return next((head for each in _pinned_remote(ws) if (head := ws.engine.remote_heads(each.key).get(branch))), None)
+    return next(
+        (head for pinned in _list_pinned_remotes(ws) if (head := ws.engine.remote_heads(pinned.key).get(branch))), None
+    )
 
 
 def list_visible_heads(ws: Workspace, *, without: str = "") -> Iterator[str]:
-    """The heads that people see, but for the branch `without`.
+    """Yield the heads that users see, except the branch `without`.
 
-    Those of branches and of remotes as last fetched, what is read, and what the index answers from.
+    These are the heads of branches and of remotes as last fetched, the revision that is read, and
+    the revision of the index.
     """
     yield from (
         branch.head for branch in ws.engine.list_branches() if not is_reserved(branch.name) and branch.name != without
@@ -296,14 +313,14 @@ def list_visible_heads(ws: Workspace, *, without: str = "") -> Iterator[str]:
         yield ws.current_revision
     if ws.binding is not None:
         yield ws.binding.revision
-    for each in _pinned_remote(ws):
-        yield from ws.engine.remote_heads(each.key).values()
+    for remote_address in _list_pinned_remotes(ws):
+        yield from ws.engine.remote_heads(remote_address.key).values()
 
 
-def _pinned_remote(ws: Workspace) -> list[Address]:
-    """The addresses of the remote of pin or settings.
+def _list_pinned_remotes(ws: Workspace) -> list[Address]:
+    """Return the addresses of the remote in the pin or the settings.
 
-    None if it is unclear or not trusted: nothing was fetched from it then.
+    Return an empty list if the remote is unclear or untrusted, because nothing was fetched from it.
     """
     from vmrag_link.workspace.remotes import destinations
 
@@ -313,22 +330,23 @@ def _pinned_remote(ws: Workspace) -> list[Address]:
         return []
 
 
-def _by_prefix(ws: Workspace, name: str) -> str | None:
-    """The only revision whose hash begins so.
+def _find_by_prefix(ws: Workspace, name: str) -> str | None:
+    """Return the only revision whose hash has this prefix, or None.
 
-    One that only an anchor keeps counts where no other fits.
+    Revisions that only an anchor keeps are used if no other one matches. Raises
+    `RevisionAmbiguous`.
     """
     if len(name) < SHORTEST_HASH or not _PREFIX.fullmatch(name.lower()):
         return None
     for heads in (list(list_visible_heads(ws)), [branch.head for branch in ws.engine.list_branches()]):
-        found = sorted(parent for parent in ws.engine.map_parents(heads) if parent.startswith(name.lower()))
-        if len(found) > 1:
+        matches = sorted(parent for parent in ws.engine.map_parents(heads) if parent.startswith(name.lower()))
+        if len(matches) > 1:
             raise RevisionAmbiguous(
-                f"{len(found)} revisions begin with {name!r}.",
-                hint="Write more of the hash.",
+                f"{len(matches)} revisions begin with {name!r}.",
+                hint="Use more characters of the hash.",
                 revision=name,
-                candidates=found[:CANDIDATES],
+                candidates=matches[:CANDIDATES],
             )
-        if found:
-            return found[0]
+        if matches:
+            return matches[0]
     return None
