@@ -156,7 +156,7 @@ def test_an_empty_query_is_a_mistake_of_the_call(project, text):
     error = project.vmrag("query", "--json", "--", text, code=2).error
     assert (error["code"], error["message"], error["hint"]) == (
         "INVALID_PARAMETER",
-        "The query is empty.",
+        "the query is empty.",
         "Write a question or some words.",
     )
     assert (
@@ -222,9 +222,9 @@ def test_a_fingerprint_is_compared_with_a_hash_or_with_what_a_file_says(project)
     project.put("draft.md", "A draft.")
     (project.top / "dirty.json").write_text(json.dumps(project.ask("fingerprint")))
     said = project.vmrag("fingerprint", "--check", "dirty.json", "--at", "HEAD", code=1).out
-    assert "uncommitted documents were counted in when it was made" in said
+    assert "it included uncommitted documents" in said
     compared = project.ask("fingerprint", "--check", "hash.txt", code=1)
-    assert (compared["equal"], compared["differences"]) == (False, ["uncommitted documents are counted in: vmrag diff"])
+    assert (compared["equal"], compared["differences"]) == (False, ["the present fingerprint includes uncommitted documents: vmrag diff"])
 
 
 def test_a_fingerprint_of_an_older_revision_is_not_compared(project):

@@ -1,4 +1,7 @@
-"""`vmrag fingerprint`: where it is equal, equal queries get equal answers."""
+"""Compute a fingerprint: `vmrag fingerprint`.
+
+With equal fingerprints, equal queries have equal answers.
+"""
 
 from __future__ import annotations
 
@@ -23,32 +26,35 @@ _MOST_BYTES = 64 * 1024
 
 
 class CountedFiles(Record, frozen=True):
-    """Files of sources that are counted in: of this commit's tree or, where they are `uncommitted`,
-    as they lie in the work tree, whose HEAD it is. None: before the first commit.
-    """
+    """The files of sources that a fingerprint includes."""
 
     commit: str | None
+    """The commit of the files, or HEAD of the work tree; None before the first commit."""
     uncommitted: bool
+    """True for the files of the work tree."""
 
 
 class FingerprintReport(Record, frozen=True, omit_defaults=True):
-    """`ranking`: the version and the settings that rank. Two programs of different versions rank
-    equal documents differently, and their fingerprints differ. `files`: None without sources.
-    """
+    """A fingerprint."""
 
     fingerprint: str
     revision: str
     ranking: Ranking
+    """The version and the settings of the ranking. Programs of different versions rank differently,
+    so their fingerprints differ.
+    """
     dirty: bool
     files: CountedFiles | None = None
+    """None without sources."""
 
 
 class ComparedFingerprint(Record, frozen=True, omit_defaults=True):
-    """`differences`: what is known to differ, where the expected one says more than its hash."""
+    """A fingerprint compared with an expected one."""
 
     expected: str
     equal: bool
     differences: tuple[str, ...]
+    """The known differences, if the expected fingerprint has more than its hash."""
     fingerprint: str
     revision: str
     ranking: Ranking
@@ -57,7 +63,7 @@ class ComparedFingerprint(Record, frozen=True, omit_defaults=True):
 
 
 class ExpectedFingerprint(Record, frozen=True):
-    """A hash; the rest if it came as `vmrag fingerprint --json` prints it."""
+    """An expected hash. The other fields are those of `vmrag fingerprint --json`, if given."""
 
     fingerprint: str
     revision: str | None = None
@@ -67,15 +73,15 @@ class ExpectedFingerprint(Record, frozen=True):
 
 
 def compute_fingerprint(ws: Workspace, *, ref: str | None = None, working: bool = False) -> FingerprintReport:
-    """Of the workspace, uncommitted documents included, or of the revision that a git ref pins,
-    ranked as its own settings say; with the files of sources of HEAD's or the ref's tree, or, where
-    the workspace is `working`, as they lie in the work tree.
+    """Compute the fingerprint of the workspace, or of the revision that a git ref pins.
 
-    Raises `SourcesIncomplete` where these cannot all be read here.
+    The workspace includes uncommitted documents. A ref is ranked with its own settings. Files of
+    sources are those of HEAD or of the ref, or those of the work tree with `working`. Raises
+    `SourcesIncomplete` if not all of them can be read here.
     """
     place = ranked_at(ws, ref) if ref is not None else None
     ranking = fusion.read_ranking(place.retrieval) if place else ws.ranking
-    counted, files = _files(ws, place, working=working)
+    counted, files = _find_files(ws, place, working=working)
     of_files = FingerprintReport(
         fusion.compute_fingerprint(ranking, (), (), files=files), "", ranking, dirty=False, files=counted
     )
@@ -96,8 +102,8 @@ def compute_fingerprint(ws: Workspace, *, ref: str | None = None, working: bool 
     return FingerprintReport(value, revision, ranking, dirty=isinstance(at, WorkingSet), files=counted)
 
 
-def _files(ws: Workspace, place: RankedRevision | None, *, working: bool) -> tuple[CountedFiles | None, str]:
-    """The files of sources, and what names their documents; None and nothing if there are none."""
+def _find_files(ws: Workspace, place: RankedRevision | None, *, working: bool) -> tuple[CountedFiles | None, str]:
+    """Return the files of sources and the key of their documents; None and "" without sources."""
     if place:
         commit, config = place.commit, place.config
     elif not ws.sources.configured:
@@ -113,23 +119,26 @@ def _files(ws: Workspace, place: RankedRevision | None, *, working: bool) -> tup
 
 
 def compare_fingerprint(ws: Workspace, expected: ExpectedFingerprint, *, ref: str | None = None) -> ComparedFingerprint:
-    """Compare with that of the pinned knowledge. Raises why that is not what is here: no other
-    revision counts in its place.
+    """Compare the fingerprint of the pinned documents with an expected one.
+
+    Raises the reason if the documents are not those of the pinned revision.
     """
-    found = compute_fingerprint(ws, ref=ref)
+    present = compute_fingerprint(ws, ref=ref)
     if ref is None:
         require_pinned(ws, find_origin(ws).notes)
     return ComparedFingerprint(
         expected.fingerprint,
-        expected.fingerprint == found.fingerprint,
-        tuple(_differences(expected, found)),
-        **msgspec.structs.asdict(found),
+        expected.fingerprint == present.fingerprint,
+        tuple(_list_differences(expected, present)),
+        **msgspec.structs.asdict(present),
     )
 
 
 def read_expected(given: str, directory: Path) -> ExpectedFingerprint:
-    """From a hash, or from a file with what `vmrag fingerprint` printed, with `--json` or without;
-    its path counts from the directory. Raises `UsageInvalid`, `FileFailed`.
+    """Return an expected fingerprint from a hash or a file.
+
+    The file has the output of `vmrag fingerprint`, with or without `--json`. Its path is relative
+    to the directory. Raises `UsageInvalid` and `FileFailed`.
     """
     if _HASH.fullmatch(given):
         return ExpectedFingerprint(given)
@@ -139,42 +148,42 @@ def read_expected(given: str, directory: Path) -> ExpectedFingerprint:
             content = file.read(_MOST_BYTES)
     except OSError as error:
         raise FileFailed(
-            f"{given} is no fingerprint, and cannot be read as a file that holds one: {error.strerror}.",
-            hint=f"To make one: vmrag fingerprint --json > {quoted(given)}",
+            f"{given} is neither a fingerprint nor a readable file: {error.strerror}.",
+            hint=f"Create one: vmrag fingerprint --json > {quoted(given)}",
             path=str(path),
         ) from error
     text = content.decode(errors="replace").strip()
     if _HASH.fullmatch(text):
         return ExpectedFingerprint(text)
     try:
-        found = msgspec.json.decode(content, type=ExpectedFingerprint)
+        expected = msgspec.json.decode(content, type=ExpectedFingerprint)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        found = ExpectedFingerprint("")
-    if not _HASH.fullmatch(found.fingerprint):
+        expected = ExpectedFingerprint("")
+    if not _HASH.fullmatch(expected.fingerprint):
         raise UsageInvalid(
-            f"{given} holds no fingerprint: 64 hexadecimal digits, or what `vmrag fingerprint --json` prints.",
-            hint="To make one: vmrag fingerprint --json > fingerprint.json",
+            f"{given} has no fingerprint (64 hexadecimal digits, or the output of 'vmrag fingerprint --json').",
+            hint="Create one: vmrag fingerprint --json > fingerprint.json",
             path=str(path),
         )
-    return found
+    return expected
 
 
-def _differences(expected: ExpectedFingerprint, found: FingerprintReport) -> Iterator[str]:
-    if expected.fingerprint == found.fingerprint:
+def _list_differences(expected: ExpectedFingerprint, present: FingerprintReport) -> Iterator[str]:
+    if expected.fingerprint == present.fingerprint:
         return
     if expected.ranking:
         for name in Ranking.__struct_fields__:
-            before, after = getattr(expected.ranking, name), getattr(found.ranking, name)
+            before, after = getattr(expected.ranking, name), getattr(present.ranking, name)
             if before != after:
                 yield f"ranking.{name} was {before} and is {after}"
-    if expected.revision and expected.revision != found.revision:
-        see = f"vmrag diff {quoted(expected.revision)} {found.revision}"
-        yield f"the revision was {expected.revision[:7]} and is {found.revision[:7]}: {see}"
-    before, now = expected.files, found.files
+    if expected.revision and expected.revision != present.revision:
+        see = f"vmrag diff {quoted(expected.revision)} {present.revision}"
+        yield f"the revision was {expected.revision[:7]} and is {present.revision[:7]}: {see}"
+    before, now = expected.files, present.files
     if before and now and before.commit and now.commit and before.commit != now.commit:
         see = f"git diff --stat {quoted(before.commit)} {now.commit[:7]}"
         yield f"the files were those of commit {before.commit[:7]} and are those of {now.commit[:7]}: {see}"
     if expected.dirty:
-        yield "uncommitted documents were counted in when it was made; to make it again: vmrag fingerprint --json"
-    if found.dirty:
-        yield "uncommitted documents are counted in: vmrag diff"
+        yield "it included uncommitted documents; compute it again: vmrag fingerprint --json"
+    if present.dirty:
+        yield "the present fingerprint includes uncommitted documents: vmrag diff"

@@ -1,4 +1,4 @@
-"""What differs between two places in the knowledge base: documents, collections, renames."""
+"""Compare the stored documents and collections of two places, and find renamed collections."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from vmrag_link.workspace.history.document_names import NamedSelection
 _FIRST_BATCH = 20
 _LARGEST_BATCH = 200
 _BATCH_CHARACTERS = 4_000_000
-"""How many characters the documents of a batch have, about. Their texts are in memory together."""
+"""Approximate number of characters in a batch. Its texts are in memory at the same time."""
 
 Sides = tuple[HeaderChange, Document | None, Document | None]
 """A change with the whole document before and after it."""
@@ -35,14 +35,14 @@ TextReader = Callable[[Sequence[DocumentHeader]], Mapping[tuple[str, str], Docum
 
 
 class DiffTexts(Record, frozen=True):
-    """What reads the documents of a diff, at its one place and at the other."""
+    """Readers of the documents at both places of a diff."""
 
     before: TextReader
     after: TextReader
 
 
 class FileCounts(Record, frozen=True):
-    """How many files of a collection of code differ."""
+    """Numbers of changed files in a collection of code."""
 
     collection: str
     added: int = 0
@@ -55,23 +55,26 @@ class FileCounts(Record, frozen=True):
 
 
 class Diff(Record, frozen=True):
-    """What turns the place `old` (None: nothing) into `new`.
+    """The differences between the places `old` and `new`.
 
-    Documents are sorted by (collection, doc_id); `texts` reads them.
-
-    `commits`: those of git whose files are compared, too (`WORKING`: the work tree); empty where
-    none are. `files`: those that are only counted. `missing`: paths of files that are not compared,
-    because this clone does not have them. `sources`: the collections whose documents are files.
+    Documents are sorted by (collection, doc_id).
     """
 
     old: At | None
+    """None for nothing."""
     new: At
     documents: tuple[HeaderChange, ...]
     collections: tuple[CollectionChange, ...]
     commits: tuple[str, str] = ("", "")
+    """The git commits whose files are also compared (`WORKING`: the work tree); empty if no files
+    are.
+    """
     files: tuple[FileCounts, ...] = ()
+    """Numbers of files that are only counted."""
     missing: tuple[str, ...] = ()
+    """Paths of files that are not compared because this clone does not have them."""
     sources: frozenset[str] = frozenset()
+    """Collections whose documents are files."""
 
     @property
     def changes(self) -> ChangeCounts:
@@ -82,7 +85,7 @@ class Diff(Record, frozen=True):
         return not self.documents and not self.collections and not self.files
 
     def narrow_to(self, selection: NamedSelection) -> Diff:
-        """The part about some documents and collections."""
+        """Return the part about some documents and collections."""
         keys = {document.key for document in selection.documents}
         documents = (document for document in self.documents if document.key in keys)
         rows = (collection for collection in self.collections if collection.key in selection.collections)
@@ -90,6 +93,7 @@ class Diff(Record, frozen=True):
 
 
 def diff_documents(engine: Engine, old: At | None, new: At) -> Diff:
+    """Compare two places. `old`: None for nothing."""
     if old is None:
         added = tuple(HeaderChange("added", None, header) for header in engine.read_headers(new))
         return Diff(
@@ -100,12 +104,12 @@ def diff_documents(engine: Engine, old: At | None, new: At) -> Diff:
         )
     if old == new:
         return Diff(old, new, (), ())
-    found = engine.diff_headers(old, new)
-    return Diff(old, new, found.documents, found.collections)
+    difference = engine.diff_headers(old, new)
+    return Diff(old, new, difference.documents, difference.collections)
 
 
 def stored_texts(engine: Engine, old: At | None, new: At | None) -> DiffTexts:
-    """Of documents of the knowledge base."""
+    """Return the reader of stored documents at two places."""
 
     def reader(at: At | None) -> TextReader:
         return lambda headers: (
@@ -116,16 +120,16 @@ def stored_texts(engine: Engine, old: At | None, new: At | None) -> DiffTexts:
 
 
 def read_sides(read: DiffTexts, changes: Iterable[HeaderChange]) -> Iterator[Sides]:
-    """The documents of some of the changes, in the given order; a few are in memory at a time.
+    """Yield the documents of these changes, in the given order. A few are in memory at a time.
 
     Each batch costs statements of the engine, so batches grow while their texts are short. Raises
-    `KnowledgeMoved` where a place does not hold what was found any more.
+    `KnowledgeMoved` if a place no longer has a document.
     """
     rest = iter(changes)
     size = _FIRST_BATCH
     while batch := list(islice(rest, size)):
-        before = _documents(read.before, [change.before for change in batch if change.before])
-        after = _documents(read.after, [change.after for change in batch if change.after])
+        before = _read_documents(read.before, [change.before for change in batch if change.before])
+        after = _read_documents(read.after, [change.after for change in batch if change.after])
         for change in batch:
             old = before[change.before.key] if change.before else None
             yield change, old, after[change.after.key] if change.after else None
@@ -133,30 +137,30 @@ def read_sides(read: DiffTexts, changes: Iterable[HeaderChange]) -> Iterator[Sid
         size = max(_FIRST_BATCH, min(_LARGEST_BATCH, len(batch) * _BATCH_CHARACTERS // (length + 1)))
 
 
-def _documents(read: TextReader, headers: Sequence[DocumentHeader]) -> Mapping[tuple[str, str], Document]:
-    found = read(headers) if headers else {}
+def _read_documents(read: TextReader, headers: Sequence[DocumentHeader]) -> Mapping[tuple[str, str], Document]:
+    documents = read(headers) if headers else {}
     for collection, doc_id in (header.key for header in headers):
-        if (collection, doc_id) not in found:
+        if (collection, doc_id) not in documents:
             raise KnowledgeMoved(
-                f"{collection}/{doc_id} was removed while it was compared.", hint="Compare again.", doc_id=doc_id
+                f"another process removed {collection}/{doc_id}.", hint="Run the command again.", doc_id=doc_id
             )
-    return found
+    return documents
 
 
-def renamed_collections(found: Diff) -> dict[str, str]:
-    """Old names by new ones: made at the same moment, and with the same documents."""
-    gone = {collection.before for collection in found.collections if collection.before and not collection.after}
+def renamed_collections(diff: Diff) -> dict[str, str]:
+    """Return old names by new names of collections with the same creation time and documents."""
+    gone = {collection.before for collection in diff.collections if collection.before and not collection.after}
     renamed: dict[str, str] = {}
-    for new in (collection.after for collection in found.collections if collection.after and not collection.before):
-        for old in sorted(gone, key=lambda each: each.name):
+    for new in (collection.after for collection in diff.collections if collection.after and not collection.before):
+        for old in sorted(gone, key=lambda collection: collection.name):
             same_age = old.created_at == new.created_at and old.created_at
-            if same_age and _documents_of(found, old) == _documents_of(found, new):
+            if same_age and _list_contents(diff, old) == _list_contents(diff, new):
                 renamed[new.name] = old.name
                 gone.remove(old)
                 break
     return renamed
 
 
-def _documents_of(found: Diff, collection: Collection) -> set[tuple[str, ...]]:
-    headers = (document.header for document in found.documents if document.key[0] == collection.name)
+def _list_contents(diff: Diff, collection: Collection) -> set[tuple[str, ...]]:
+    headers = (document.header for document in diff.documents if document.key[0] == collection.name)
     return {(header.doc_id, header.title, header.content_hash, header.metadata) for header in headers}

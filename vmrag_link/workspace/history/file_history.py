@@ -1,4 +1,4 @@
-"""`vmrag log` and `vmrag blame` of a document of a source: git's commits of the file."""
+"""Find the git commits of a source's file: `vmrag log` and `vmrag blame` of such a document."""
 
 from __future__ import annotations
 
@@ -30,10 +30,7 @@ _RANGE_AND_NAME = 2
 
 
 class FileCommit(Record, frozen=True):
-    """A git commit that changed the file. `name`: of the document there, or right before it
-    was removed; `old_name`: what it was called before, if otherwise. `path`, `old_path`: of the
-    file. `refs`: those that point to the commit.
-    """
+    """A git commit that changed the file."""
 
     commit: str
     parents: tuple[str, ...]
@@ -41,15 +38,19 @@ class FileCommit(Record, frozen=True):
     author: str
     date: str
     refs: tuple[str, ...]
+    """Refs that point to the commit."""
     kind: ChangeKind
     name: str
+    """The name of the document in the commit, or before it was removed."""
     old_name: str
+    """The former name if the commit renamed it; otherwise empty."""
     path: str
     old_path: str
+    """The former path of the file if the commit renamed it; otherwise empty."""
 
 
 class FileCommitReport(FileCommit, frozen=True):
-    """`diff`: if it was asked for."""
+    """A commit with its `diff`, if requested."""
 
     diff: DiffReport | None
 
@@ -60,7 +61,7 @@ class FileStep(Record, frozen=True):
 
 
 class LoggedFile(NamedTuple):
-    """A document of a source, and where its file is; or was, if it does not exist."""
+    """A document of a source, with the present or last path of its file."""
 
     name: DocumentName
     source: SourceSettings
@@ -69,7 +70,7 @@ class LoggedFile(NamedTuple):
 
 
 class FileHistory:
-    """What is asked of a step is read then. `more`: there are older ones."""
+    """The commits of a file. Each diff is computed on demand. `more`: there are older commits."""
 
     def __init__(self, ws: Workspace, file: LoggedFile, changes: Sequence[LoggedChange], limit: int) -> None:
         self._ws = ws
@@ -81,7 +82,7 @@ class FileHistory:
         self.steps = [FileStep(file_commit(file.name, file.path, change), change) for change in changes[:limit]]
 
     def diff_step(self, step: FileStep, detail: Detail) -> WordDiff:
-        """What the commit changed of the document, against its first parent."""
+        """Return what a commit changed in the document, compared with its first parent."""
         from vmrag_link.workspace.history import compare
 
         change = step.change
@@ -92,8 +93,8 @@ class FileHistory:
         if any(blob not in sizes for blob in blobs):
             nothing = Diff(None, "", (), (), commits, missing=(change.path,))
             return WordDiff(DiffTexts(lambda _: {}, lambda _: {}), nothing, detail)
-        before, after = (self._document(path, blob, sizes.get(blob, 0)) for path, _, blob in sides)
-        was, now = (compare.header_of(each) if each else None for each in (before, after))
+        before, after = (self._read_document(path, blob, sizes.get(blob, 0)) for path, _, blob in sides)
+        was, now = (compare.header_of(document) if document else None for document in (before, after))
         changes = () if was == now else (compare.change_of(was, now),)
         read = DiffTexts(
             lambda _: {before.key: before} if before else {}, lambda _: {after.key: after} if after else {}
@@ -107,14 +108,14 @@ class FileHistory:
             yield FileCommitReport(**msgspec.structs.asdict(step.info), diff=made)
 
     @cached_property
-    def _most_bytes(self) -> int:
+    def _size_limit(self) -> int:
         return self._ws.config.sources_max_bytes
 
-    def _document(self, path: str, blob: str, size: int) -> Document | None:
-        """None where there is no file, or it is no text."""
+    def _read_document(self, path: str, blob: str, size: int) -> Document | None:
+        """Return the document of a blob; None if there is no file, or if it is not a text."""
         from vmrag_link.sources import documents
 
-        if not 0 < size <= self._most_bytes:
+        if not 0 < size <= self._size_limit:
             return None
         note_id = document_id(self.name, self._path, path) if self._source.write else ""
         file = TreeFile(path, blob, size, handwritten=True, note_id=note_id)
@@ -124,11 +125,10 @@ class FileHistory:
 
 
 def file_history(ws: Workspace, names: Sequence[str], *, limit: int) -> FileHistory | None:
-    """`limit` commits of the file that `[RANGE] DOCUMENT` means, newest first; None where no
-    document of a source is meant.
+    """Return up to `limit` commits of the file that `[RANGE] DOCUMENT` means, newest first.
 
-    Raises `GitReferenceMissing` for a range that git does not know, `DocumentAmbiguous`, and as
-    `file_log.file_log`.
+    Return None if no document of a source is meant. Raises `GitReferenceMissing` for a range that
+    git does not know, `DocumentAmbiguous`, and the errors of `file_log.read_file_log`.
     """
     if not names or len(names) > _RANGE_AND_NAME:
         return None
@@ -144,13 +144,13 @@ def file_history(ws: Workspace, names: Sequence[str], *, limit: int) -> FileHist
 
 
 def _find_documents(ws: Workspace, document: str, reach: str | None) -> Iterator[LoggedFile]:
-    """Yield the files that a name may mean: a removed file has a history."""
+    """Yield the files that a name may mean. A removed file also has a history."""
     from vmrag_link.workspace.history import known
 
     end = ranges.parse_range(reach) if reach else None
     ref = end.new if end else reach
-    for each in dict.fromkeys((f"{ref}:{document}" if ref else document, document)):
-        file = known.find_file(ws, each)
+    for name in dict.fromkeys((f"{ref}:{document}" if ref else document, document)):
+        file = known.find_file(ws, name)
         if file and (source := file.tree.find_source(file.name.collection)):
             path = file.tree.files[file.name.key].path
             require_own_file(file.tree, path, "log")
@@ -187,17 +187,18 @@ def removed_documents(ws: Workspace, document: str) -> Iterator[LoggedFile]:
 
 
 def reached_commits(ws: Workspace, reach: str | None) -> list[str]:
-    """As `git log` takes them; none before the first commit."""
+    """Return arguments for `git log`; none before the first commit."""
     if reach is None or reach == WORKING:
         head = plumbing.read_head(ws.places).commit
         return [head] if head else []
-    asked = ranges.parse_range(reach)
-    if asked is None:
+    named_range = ranges.parse_range(reach)
+    if named_range is None:
         return [plumbing.resolve_commit(ws.places, reach)]
     old, new = (
-        plumbing.resolve_commit(ws.places, HEAD if each == WORKING else each) for each in (asked.old, asked.new)
+        plumbing.resolve_commit(ws.places, HEAD if name == WORKING else name)
+        for name in (named_range.old, named_range.new)
     )
-    return [f"{old}{asked.dots}{new}"]
+    return [f"{old}{named_range.dots}{new}"]
 
 
 def document_id(document: DocumentName, path: str, earlier: str) -> str:
@@ -220,11 +221,11 @@ def file_commit(document: DocumentName, path: str, change: LoggedChange) -> File
     kind = kinds.get(change.status, "modified")
     moved = old != name
     return FileCommit(
-        *_facts(change.info), kind, name, old if moved else "", change.path, change.old_path if moved else ""
+        *_list_facts(change.info), kind, name, old if moved else "", change.path, change.old_path if moved else ""
     )
 
 
-def _facts(info: CommitInfo) -> tuple[str, tuple[str, ...], str, str, str, tuple[str, ...]]:
+def _list_facts(info: CommitInfo) -> tuple[str, tuple[str, ...], str, str, str, tuple[str, ...]]:
     return info.commit, info.parents, info.message, info.author, info.date, info.refs
 
 
@@ -232,51 +233,53 @@ def _facts(info: CommitInfo) -> tuple[str, tuple[str, ...], str, str, str, tuple
 
 
 class BlamedFileLine(Record, frozen=True):
-    """`commit` wrote it, or it is uncommitted: `WORKING`; there the document was called `name`, and
-    the line was its `number`th, from 1.
-    """
+    """A line with its origin."""
 
     text: str
     commit: str
+    """The commit that wrote it; `WORKING` if it is uncommitted."""
     name: str
+    """The name of the document in that commit."""
     number: int
+    """The number of the line in that commit, from 1."""
 
 
 class BlamedCommit(Record, frozen=True):
-    """`message`: its first line."""
+    """A commit of a blamed line."""
 
     commit: str
     message: str
+    """The first line of the message."""
     author: str
     date: str
 
 
 class FileBlame(Record, frozen=True):
-    """The lines of the file, what is no part of the document's text among them. `commit`: whose
-    file it is, or `WORKING`. `commits`: those that the lines name, newest first.
-    """
+    """All lines of the file, including lines that are not part of the document's text."""
 
     collection: str
     doc_id: str
     commit: str
+    """The commit of the file, or `WORKING`."""
     lines: list[BlamedFileLine]
     commits: list[BlamedCommit]
+    """Commits that the lines name, newest first."""
 
 
-def blame_file(ws: Workspace, found: FoundFile) -> FileBlame:
-    """Raises as `file_log.file_blame`."""
-    tree, name = found
+def blame_file(ws: Workspace, found_file: FoundFile) -> FileBlame:
+    """Return the origins of the lines of a file. Raises the errors of `file_log.blame_file`."""
+    tree, name = found_file
     file = tree.files[name.key]
     require_own_file(tree, file.path, "blame")
-    # What the work tree does not change is asked of HEAD: no file is read for it.
+    # An unchanged file is blamed at HEAD, without reading the file of the work tree.
     commit = tree.commit or (None if file.uncommitted else plumbing.read_head(ws.places).commit)
     try:
         blamed = file_log.blame_file(ws.places, file.path, commit)
     except GitFailed:
         if file.uncommitted != "added":
             raise
-        blamed = _uncommitted(ws, file)  # git does not track it, or has no commit yet
-    infos = sorted(blamed.commits.values(), key=lambda each: each.date, reverse=True)
+        blamed = _blame_uncommitted(ws, file)  # git does not track it, or has no commit yet
+    infos = sorted(blamed.commits.values(), key=lambda info: info.date, reverse=True)
     return FileBlame(
         *name.key,
         tree.commit or WORKING,
@@ -293,10 +296,10 @@ def blame_file(ws: Workspace, found: FoundFile) -> FileBlame:
     )
 
 
-def _uncommitted(ws: Workspace, file: TreeFile) -> file_log.BlamedFile:
+def _blame_uncommitted(ws: Workspace, file: TreeFile) -> file_log.BlamedFile:
     from vmrag_link.sources import documents
 
     (_, text), *_ = documents.read_texts_in_work_tree(ws.places, [file])
     lines = (text.text or "").splitlines()
-    found = [file_log.FileLine(line, None, file.path, number) for number, line in enumerate(lines, start=1)]
-    return file_log.BlamedFile(found, {})
+    file_lines = [file_log.FileLine(line, None, file.path, number) for number, line in enumerate(lines, start=1)]
+    return file_log.BlamedFile(file_lines, {})

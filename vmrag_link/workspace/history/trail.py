@@ -1,9 +1,8 @@
-"""One document through the history: which revisions changed it, and by what name it went before.
+"""Follow one document through the history: which revisions changed it, and its former names.
 
-As with git, what a revision has from one of its parents, it did not change, and the other parents
-are not looked at. A document that is new in a revision and takes the place of one that is removed
-there goes on as that one: with an equal text, or with half of its lines. A diff of two places knows
-moved documents by the same rule.
+As in git, a revision did not change a document that is equal in one parent, and the other parents
+are ignored. A new document that replaces a removed one in the same revision is the same document if
+the text is equal, or if it has half of its lines. A diff uses the same rule for moved documents.
 """
 
 from __future__ import annotations
@@ -23,16 +22,18 @@ from vmrag_link.workspace.history.diff import Diff, DiffTexts
 from vmrag_link.workspace.history.document_names import DocumentName
 
 MOST_CANDIDATES = 100
-"""Documents whose texts are compared with each other; those of one file name go first."""
+"""Maximum number of documents whose texts are compared. Documents with the same file name are
+first.
+"""
 
 ALIKE = 0.5
-"""Share of the lines that a renamed document has kept, at least."""
+"""Minimum share of equal lines in a renamed document."""
 
 _LINES = 5000
-"""Of a document that are compared, so that a hundred long ones fit in memory."""
+"""Maximum number of lines to compare in a document, so that a hundred long ones fit in memory."""
 
 _Trait = Callable[[DocumentHeader], object]
-"""What two documents have in common that may be one."""
+"""Returns what two documents must share to be the same document."""
 
 
 class DocumentOrigin(NamedTuple):
@@ -43,21 +44,22 @@ class DocumentOrigin(NamedTuple):
 
 
 class DocumentVisit(NamedTuple):
-    """The document in one revision; `after` and `before` as there and in the first of `origins`.
-
-    `origins`: the parents that have it. Where `changed` is false it is equal in the only one.
-    """
+    """The document in one revision."""
 
     info: RevisionInfo
     name: DocumentName
     changed: bool
+    """False if it is equal in the only origin."""
     before: DocumentHeader | None
+    """Its header in the first origin."""
     after: DocumentHeader | None
+    """Its header in the revision."""
     origins: tuple[DocumentOrigin, ...]
+    """The parents that have it."""
 
 
 class Trail:
-    """Of what the heads contain, without some revisions."""
+    """The history of documents in the revisions that the heads contain, except `without`."""
 
     def __init__(self, engine: Engine, heads: Sequence[str], without: AbstractSet[str]) -> None:
         self._engine = engine
@@ -66,83 +68,85 @@ class Trail:
         self._headers: dict[DocumentName, dict[str, DocumentHeader]] = {}
 
     def list_visits(self, name: DocumentName) -> Iterator[DocumentVisit]:
-        """Newest first. None where nothing ever had the name."""
-        asked = {head: {name} for head in self._heads}
+        """Yield the visits of a document, newest first; none if no revision has the name."""
+        names_by_revision = {head: {name} for head in self._heads}
         for info in log.list_revisions(self._engine, self._heads, self._without):
-            for each in sorted(asked.pop(info.revision, ())):
-                visit = self._visit(info, each)
+            for document_name in sorted(names_by_revision.pop(info.revision, ())):
+                visit = self._compare_parents(info, document_name)
                 yield visit
                 for origin in visit.origins:
-                    asked.setdefault(origin.revision, set()).add(origin.name)
-            if not asked:
+                    names_by_revision.setdefault(origin.revision, set()).add(origin.name)
+            if not names_by_revision:
                 return
 
     def find_header(self, revision: str, name: DocumentName) -> DocumentHeader | None:
         if name not in self._headers:
-            found: dict[str, DocumentHeader] = {}
+            headers: dict[str, DocumentHeader] = {}
             for head in self._heads:
-                found |= self._engine.read_document_history(head, *name.key)
-            self._headers[name] = found
+                headers |= self._engine.read_document_history(head, *name.key)
+            self._headers[name] = headers
         return self._headers[name].get(revision)
 
-    def _visit(self, info: RevisionInfo, name: DocumentName) -> DocumentVisit:
+    def _compare_parents(self, info: RevisionInfo, name: DocumentName) -> DocumentVisit:
         after = self.find_header(info.revision, name)
         befores = [(parent, self.find_header(parent, name)) for parent in info.parents]
         for parent, before in befores:
             if before == after:
-                return DocumentVisit(info, name, False, before, after, self._followed([DocumentOrigin(parent, name)]))
+                return DocumentVisit(
+                    info, name, False, before, after, self._exclude_hidden([DocumentOrigin(parent, name)])
+                )
         origins = [DocumentOrigin(parent, name) for parent, before in befores if before]
-        if after and info.parents and not origins and (old := self._renamed(info, after)):
+        if after and info.parents and not origins and (old := self._find_renamed(info, after)):
             origins = [DocumentOrigin(info.parents[0], old)]
         before = self.find_header(*origins[0]) if origins else None
         changed = bool(before or after)
-        return DocumentVisit(info, name, changed, before, after, self._followed(origins))
+        return DocumentVisit(info, name, changed, before, after, self._exclude_hidden(origins))
 
-    def _followed(self, origins: Sequence[DocumentOrigin]) -> tuple[DocumentOrigin, ...]:
+    def _exclude_hidden(self, origins: Sequence[DocumentOrigin]) -> tuple[DocumentOrigin, ...]:
         return tuple(origin for origin in origins if origin.revision not in self._without)
 
-    def _renamed(self, info: RevisionInfo, after: DocumentHeader) -> DocumentName | None:
-        """The document of the first parent that this one was."""
+    def _find_renamed(self, info: RevisionInfo, after: DocumentHeader) -> DocumentName | None:
+        """Return the document of the first parent that became this one, or None."""
         parent = info.parents[0]
         if not self._engine.count_documents(parent):  # as before the first import, which may be large
             return None
         changes = self._engine.diff_headers(parent, info.revision).documents
         gone = [change.before for change in changes if change.before and not change.after]
-        gone.sort(key=lambda each: (file_name(each) != file_name(after), each.collection != after.collection))
-        equal = next((each for each in gone if each.content_hash == after.content_hash), None)
-        found = equal or self._most_alike(parent, gone[:MOST_CANDIDATES], info.revision, after)
-        return DocumentName(*found.key) if found else None
+        gone.sort(key=lambda header: (file_name(header) != file_name(after), header.collection != after.collection))
+        equal = next((header for header in gone if header.content_hash == after.content_hash), None)
+        match = equal or self._find_most_alike(parent, gone[:MOST_CANDIDATES], info.revision, after)
+        return DocumentName(*match.key) if match else None
 
-    def _most_alike(
+    def _find_most_alike(
         self, parent: str, gone: Sequence[DocumentHeader], revision: str, after: DocumentHeader
     ) -> DocumentHeader | None:
         if not gone:
             return None
-        new = self._lines(revision, after)
-        shares = [(measure_likeness(self._lines(parent, each), new), each) for each in gone]
-        share, found = max(shares, key=lambda each: each[0])
-        return found if share >= ALIKE else None
+        new = self._count_document_lines(revision, after)
+        shares = [(measure_likeness(self._count_document_lines(parent, header), new), header) for header in gone]
+        share, best = max(shares, key=lambda pair: pair[0])
+        return best if share >= ALIKE else None
 
-    def _lines(self, revision: str, header: DocumentHeader) -> Counter[int]:
+    def _count_document_lines(self, revision: str, header: DocumentHeader) -> Counter[int]:
         document = self._engine.find_document(revision, *header.key)
         return count_lines(document.content if document else "")
 
 
-def with_moves(read: DiffTexts, found: Diff) -> Diff:
-    """The same differences, but with one change for each document that moved: `modified`, from the
-    header under its old name to that under its new one.
+def with_moves(read: DiffTexts, diff: Diff) -> Diff:
+    """Return the differences with one change for each moved document.
 
+    The change is `modified`, from the header under the old name to the header under the new one.
     Raises `KnowledgeMoved`.
     """
-    pairs = {new: old for old, new in _Matching(read, found).pairs()}
+    pairs = {new: old for old, new in _DocumentPairs(read, diff).match_pairs()}
     gone = set(pairs.values())
     documents = []
-    for document in found.documents:
+    for document in diff.documents:
         if document.before is None and document.after in pairs:
             documents.append(HeaderChange("modified", pairs[document.after], document.after))
         elif document.after or document.before not in gone:
             documents.append(document)
-    return msgspec.structs.replace(found, documents=tuple(documents))
+    return msgspec.structs.replace(diff, documents=tuple(documents))
 
 
 def file_name(header: DocumentHeader) -> str:
@@ -150,55 +154,55 @@ def file_name(header: DocumentHeader) -> str:
 
 
 def count_lines(text: str) -> Counter[int]:
-    """How often it has each line. A line is its hash in this process."""
+    """Count each line of a text. A line is its hash in this process."""
     return Counter(map(hash, text.splitlines()[:_LINES]))
 
 
 def measure_likeness(old: Counter[int], new: Counter[int]) -> float:
-    """The share of lines that both have, of the longer one's."""
+    """Return the share of lines that both texts have, of the longer one."""
     return (old & new).total() / (max(old.total(), new.total()) or 1)
 
 
-class _Matching:
-    """Removed documents and new ones, fewer with every pair that is found."""
+class _DocumentPairs:
+    """Removed and new documents that are not paired yet."""
 
-    def __init__(self, read: DiffTexts, found: Diff) -> None:
+    def __init__(self, read: DiffTexts, diff: Diff) -> None:
         self._read = read
         self._gone = dict.fromkeys(
-            document.before for document in found.documents if document.before and not document.after
+            document.before for document in diff.documents if document.before and not document.after
         )
         self._new = dict.fromkeys(
-            document.after for document in found.documents if document.after and not document.before
+            document.after for document in diff.documents if document.after and not document.before
         )
 
-    def pairs(self) -> Iterator[tuple[DocumentHeader, DocumentHeader]]:
-        """The old document and the new one that it is."""
+    def match_pairs(self) -> Iterator[tuple[DocumentHeader, DocumentHeader]]:
+        """Yield the removed document and the new one that it became."""
         equal: tuple[_Trait, ...] = (
-            lambda each: (each.content_hash, each.doc_id),
-            lambda each: (each.content_hash, file_name(each)),
-            lambda each: each.content_hash,
+            lambda header: (header.content_hash, header.doc_id),
+            lambda header: (header.content_hash, file_name(header)),
+            lambda header: header.content_hash,
         )
         empty = content_hash("")
         for trait in equal:
-            for gone, new in self._groups(trait):
+            for gone, new in self._group_documents(trait):
                 if gone[0].content_hash != empty:
-                    yield from self._taken(zip(gone, new, strict=False))
+                    yield from self._take_pairs(zip(gone, new, strict=False))
         for trait in (file_name, lambda _: ""):
-            for gone, new in self._groups(trait):
+            for gone, new in self._group_documents(trait):
                 if max(len(gone), len(new)) <= MOST_CANDIDATES:
-                    yield from self._taken(self._alike(gone, new))
+                    yield from self._take_pairs(self._pair_alike(gone, new))
 
-    def _groups(self, trait: _Trait) -> list[tuple[list[DocumentHeader], list[DocumentHeader]]]:
-        """What is left, removed and new, by a trait that both have."""
+    def _group_documents(self, trait: _Trait) -> list[tuple[list[DocumentHeader], list[DocumentHeader]]]:
+        """Group the remaining removed and new documents by a common trait."""
         groups: dict[object, tuple[list[DocumentHeader], list[DocumentHeader]]] = {}
-        for each in self._gone:
-            groups.setdefault(trait(each), ([], []))[0].append(each)
-        for each in self._new:
-            if group := groups.get(trait(each)):
-                group[1].append(each)
+        for header in self._gone:
+            groups.setdefault(trait(header), ([], []))[0].append(header)
+        for header in self._new:
+            if group := groups.get(trait(header)):
+                group[1].append(header)
         return [group for group in groups.values() if group[1]]
 
-    def _taken(
+    def _take_pairs(
         self, pairs: Iterable[tuple[DocumentHeader, DocumentHeader]]
     ) -> Iterator[tuple[DocumentHeader, DocumentHeader]]:
         for gone, new in pairs:
@@ -206,21 +210,21 @@ class _Matching:
                 del self._gone[gone], self._new[new]
                 yield gone, new
 
-    def _alike(
+    def _pair_alike(
         self, gone: Sequence[DocumentHeader], new: Sequence[DocumentHeader]
     ) -> Iterator[tuple[DocumentHeader, DocumentHeader]]:
-        """The most alike first."""
-        before = self._lines(HeaderChange("removed", each, None) for each in gone)
-        after = self._lines(HeaderChange("added", None, each) for each in new)
+        """Pair documents, the most alike first."""
+        before = self._count_document_lines(HeaderChange("removed", header, None) for header in gone)
+        after = self._count_document_lines(HeaderChange("added", None, header) for header in new)
         shares = (
             (measure_likeness(old_lines, new_lines), old, other)
             for old, old_lines in zip(gone, before, strict=True)
             for other, new_lines in zip(new, after, strict=True)
         )
-        found = [share for share in shares if share[0] >= ALIKE]
-        found.sort(key=lambda each: (-each[0], each[1].key, each[2].key))
-        return ((old, other) for _, old, other in found)
+        alike = [share for share in shares if share[0] >= ALIKE]
+        alike.sort(key=lambda share: (-share[0], share[1].key, share[2].key))
+        return ((old, other) for _, old, other in alike)
 
-    def _lines(self, changes: Iterable[HeaderChange]) -> list[Counter[int]]:
+    def _count_document_lines(self, changes: Iterable[HeaderChange]) -> list[Counter[int]]:
         read = diffs.read_sides(self._read, changes)
         return [count_lines(document.content) for _, before, after in read if (document := before or after)]

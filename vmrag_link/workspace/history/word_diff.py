@@ -1,4 +1,4 @@
-"""A diff as people read it: word by word."""
+"""Describe a diff for readers, word by word."""
 
 from __future__ import annotations
 
@@ -31,23 +31,24 @@ Detail = Literal["names", "stat", "text"]
 
 DOCUMENT_FIELDS = ("title", "metadata", "source", "file_type")
 COLLECTION_FIELDS = tuple(name for name in Collection.__struct_fields__ if name not in ("name", "created_at"))
-"""Two branches that each began a collection differ in its time, which is no setting."""
+"""Settings of a collection. Two branches that create the same collection may differ in its creation
+time, which is not a setting.
+"""
 
 
 class Words(Record, frozen=True):
-    """Numbers of words, separated by blanks.
-
-    `hidden`: characters that nobody sees (`terminal_text`) in what was inserted, and in what was
-    put in the place of a title, metadata or a name.
-    """
+    """Numbers of words, which blanks separate."""
 
     inserted: int = 0
     deleted: int = 0
     hidden: int = 0
+    """Number of invisible characters (`terminal_text`) in inserted text, and in new titles,
+    metadata and names.
+    """
 
 
 class FieldDiff(Record, frozen=True):
-    """Texts; a value that is no text in the knowledge base (a number, the chunking) as JSON."""
+    """A changed field. A value that is not a text (a number, the chunking) is JSON."""
 
     name: str
     before: str
@@ -55,23 +56,24 @@ class FieldDiff(Record, frozen=True):
 
 
 class DocumentDiff(Record, frozen=True):
-    """`words` None: not counted. `fields` and `text` of modified documents, if asked for.
-
-    Long equal stretches are cut out of `text`. `old_name`: of a document that was called otherwise.
-    """
+    """A changed document."""
 
     kind: ChangeKind
     collection: str
     doc_id: str
     title: str
     words: Words | None = None
+    """None if words were not counted."""
     fields: tuple[FieldDiff, ...] = ()
+    """Changed fields of a modified document, if requested."""
     text: tuple[Piece, ...] = ()
+    """Changed text of a modified document, if requested, without long equal parts."""
     old_name: str = ""
+    """Former name of a renamed document; otherwise empty."""
 
 
 class CollectionDiff(Record, frozen=True):
-    """A collection's settings; `fields` of modified ones."""
+    """Changed settings of a collection. `fields`: for modified ones."""
 
     kind: ChangeKind
     name: str
@@ -79,69 +81,70 @@ class CollectionDiff(Record, frozen=True):
 
 
 class DiffReport(Record, frozen=True, omit_defaults=True):
-    """`old`, `new`: revisions, or `WORKING`; empty for nothing. `changes`, `words`: sums over the
-    documents. `old_commit`, `new_commit`, `files`, `missing`: as in `Diff`.
-    """
+    """The whole diff. `files` and `missing` are as in `Diff`."""
 
     old: str
+    """A revision or `WORKING`; empty for nothing. The same applies to `new`."""
     new: str
     changes: ChangeCounts
+    """Sum over the documents, as is `words`."""
     words: Words | None
     documents: list[DocumentDiff]
     collections: list[CollectionDiff]
     old_commit: str = ""
+    """Git commit of the files, as in `Diff.commits`. The same applies to `new_commit`."""
     new_commit: str = ""
     files: tuple[FileCounts, ...] = ()
     missing: tuple[str, ...] = ()
 
 
 class WordDiff:
-    """A diff whose documents are read while they are looked at, a few at a time.
+    """A diff whose documents are read on demand, a few at a time.
 
-    `detail`: the names alone; with numbers of words; with the changed texts.
+    `detail`: names only, or numbers of words, or changed texts.
     """
 
-    def __init__(self, read: DiffTexts, found: Diff, detail: Detail) -> None:
+    def __init__(self, read: DiffTexts, diff: Diff, detail: Detail) -> None:
         self.texts = read
-        self.diff = found
+        self.diff = diff
         self.detail = detail
 
     @cached_property
     def names(self) -> Mapping[str, str]:
-        """Return printed names by the full names of documents (`shown_names`)."""
+        """Printed names by the full names of documents (`shown_names`)."""
         return printed_names(self.diff)
 
     @property
     def collections(self) -> list[CollectionDiff]:
-        found = (
+        changes = (
             CollectionDiff(
-                collection.kind, collection.key, _fields(collection.before, collection.after, COLLECTION_FIELDS)
+                collection.kind, collection.key, _list_fields(collection.before, collection.after, COLLECTION_FIELDS)
             )
             for collection in self.diff.collections
         )
-        return [each for each in found if each.kind != "modified" or each.fields]
+        return [change for change in changes if change.kind != "modified" or change.fields]
 
     def read_documents(self) -> Iterator[DocumentDiff]:
-        """Sorted by name. Raises `KnowledgeMoved`."""
+        """Yield the documents, sorted by name. Raises `KnowledgeMoved`."""
         changes = self.diff.documents
-        shown = changes if self.detail == "text" else [each for each in changes if not _same_text(each)]
+        shown = changes if self.detail == "text" else [change for change in changes if not _has_same_text(change)]
         read = diffs.read_sides(self.texts, () if self.detail == "names" else shown)
         for change in changes:
             if self.detail == "names":
-                yield _names_only(change)
-            elif self.detail == "stat" and _same_text(change):
-                yield msgspec.structs.replace(_names_only(change), words=Words())
+                yield _form_named(change)
+            elif self.detail == "stat" and _has_same_text(change):
+                yield msgspec.structs.replace(_form_named(change), words=Words())
             else:
                 yield document_diff(*next(read), with_text=self.detail == "text")
 
     def form_report(self) -> DiffReport:
-        """All of it."""
+        """Return the whole diff as one report."""
         documents = list(self.read_documents())
         words = None if self.detail == "names" else sum_words(documents)
         old, new = (WORKING if isinstance(at, WorkingSet) else at or "" for at in (self.diff.old, self.diff.new))
-        found = self.diff
+        diff = self.diff
         return DiffReport(
-            old, new, found.changes, words, documents, self.collections, *found.commits, found.files, found.missing
+            old, new, diff.changes, words, documents, self.collections, *diff.commits, diff.files, diff.missing
         )
 
 
@@ -153,7 +156,9 @@ def printed_names(diff: Diff) -> dict[str, str]:
 
 
 def hidden_suffix(words: Words) -> str:
-    """What stands behind numbers of words; empty where everything can be seen."""
+    """Return the text to print after numbers of words; empty if there are no invisible
+    characters.
+    """
     return f"; {plural(words.hidden, 'invisible character')}" if words.hidden else ""
 
 
@@ -165,16 +170,16 @@ def words_of(pieces: Sequence[Piece]) -> Words:
 def document_diff(
     change: HeaderChange, before: Document | None, after: Document | None, *, with_text: bool
 ) -> DocumentDiff:
-    """One document, with numbers of words; `with_text`: with what was modified."""
-    same = _same_text(change)
+    """Return one document with numbers of words. `with_text`: with the changed text."""
+    same = _has_same_text(change)
     old, new = before.content if before else "", after.content if after else ""
     pieces = () if same else worddiff.diff_words(old, new)
-    beside = sum(map(terminal_text.count_hidden, _new_values(before, after)))
-    words = msgspec.structs.replace(found := words_of(pieces), hidden=found.hidden + beside)
-    counted = msgspec.structs.replace(_names_only(change), words=words)
+    beside = sum(map(terminal_text.count_hidden, _list_new_values(before, after)))
+    words = msgspec.structs.replace(counts := words_of(pieces), hidden=counts.hidden + beside)
+    counted = msgspec.structs.replace(_form_named(change), words=words)
     if not with_text or change.kind != "modified":
         return counted
-    fields = _fields(before, after, DOCUMENT_FIELDS)
+    fields = _list_fields(before, after, DOCUMENT_FIELDS)
     return msgspec.structs.replace(counted, fields=fields, text=worddiff.cut_equal_text(pieces))
 
 
@@ -185,38 +190,38 @@ class HasWords(Protocol):
 
 def sum_words(documents: Iterable[HasWords]) -> Words:
     counted = [document.words for document in documents if document.words]
-    return Words(*(sum(getattr(each, name) for each in counted) for name in Words.__struct_fields__))
+    return Words(*(sum(getattr(words, name) for words in counted) for name in Words.__struct_fields__))
 
 
-def _names_only(change: HeaderChange) -> DocumentDiff:
+def _form_named(change: HeaderChange) -> DocumentDiff:
     old = change.before.key if change.before and change.after else change.key
     old_name = "" if old == change.key else "/".join(old)
     return DocumentDiff(change.kind, *change.key, change.header.title, old_name=old_name)
 
 
-def _same_text(change: HeaderChange) -> bool:
+def _has_same_text(change: HeaderChange) -> bool:
     return bool(change.before and change.after and change.before.content_hash == change.after.content_hash)
 
 
-def _new_values(before: Document | None, after: Document | None) -> Iterator[str]:
-    """What is shown of a document besides its text, where it was not so before."""
+def _list_new_values(before: Document | None, after: Document | None) -> Iterator[str]:
+    """Yield the new values that are shown, except the text."""
     if after:
         for name in ("collection", "doc_id", *DOCUMENT_FIELDS):
-            if before is None or _text(before, name) != _text(after, name):
-                yield _text(after, name)
+            if before is None or _form_text(before, name) != _form_text(after, name):
+                yield _form_text(after, name)
 
 
-def _fields(before: Record | None, after: Record | None, names: Sequence[str]) -> tuple[FieldDiff, ...]:
+def _list_fields(before: Record | None, after: Record | None, names: Sequence[str]) -> tuple[FieldDiff, ...]:
     if before is None or after is None:
         return ()
-    if all(isinstance(each, Document) and each.source == each.doc_id for each in (before, after)):
-        names = [each for each in names if each != "source"]  # the name says it
-    found = (FieldDiff(name, _text(before, name), _text(after, name)) for name in names)
-    return tuple(each for each in found if each.before != each.after)
+    if all(isinstance(row, Document) and row.source == row.doc_id for row in (before, after)):
+        names = [name for name in names if name != "source"]  # it is the name
+    fields = (FieldDiff(name, _form_text(before, name), _form_text(after, name)) for name in names)
+    return tuple(field for field in fields if field.before != field.after)
 
 
-def _text(row: Record, name: str) -> str:
-    """A field as it is shown; of which bytes a library made a document tells a person nothing."""
+def _form_text(row: Record, name: str) -> str:
+    """Return a field as it is shown, without the checksums of a library's source."""
     if isinstance(row, Document) and name == "metadata":
         return encode_canonical_json(import_base.read_visible_metadata(row))
     value = getattr(row, name)
