@@ -41,7 +41,7 @@ class ReusedIndex:
         self._held.close()
 
     def use_index(self, look: Callable[[Searcher, View], T]) -> T:
-        """Return the result of `look`. The errors are those of `query.searching`."""
+        """Return the result of `look`. The errors are those of `query.search_index`."""
         try:
             searcher, view = self._opened or self._open_index()
             answer = look(searcher, view)

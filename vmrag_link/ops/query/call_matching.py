@@ -89,12 +89,12 @@ class CallMatcher:
         return imported is not None or self._is_near(site, file, definition)
 
     def _may_call_on_self(self, site: CallSite, file: CodeFile, definition: Definition, *, same_file: bool) -> bool:
-        own = file.class_around(file.line_of(site.start))
-        if own == definition.owner_name:
+        caller_class = file.class_around(file.line_of(site.start))
+        if caller_class == definition.owner_name:
             return True
-        if own and file.declares_symbol(f"{own}.{site.name}"):
+        if caller_class and file.declares_symbol(f"{caller_class}.{site.name}"):
             return False
-        return same_file or own in self._classes_with(definition) or self._is_near(site, file, definition)
+        return same_file or caller_class in self._classes_with(definition) or self._is_near(site, file, definition)
 
     def _classes_with(self, definition: Definition) -> frozenset[str]:
         """Return the class of a definition, and the classes that name it in their first lines."""

@@ -180,9 +180,9 @@ class CodeFiles:
         """Return the files with these collections and paths."""
         return [file for file in self._files if (file.collection, file.path) in places]
 
-    def definitions_of(self, wanted: str) -> list[Definition]:
+    def definitions_of(self, name: str) -> list[Definition]:
         """Return the definitions of a dotted name, in which `*` matches any letters."""
-        symbol = SymbolFilter(wanted, within=False)
+        symbol = SymbolFilter(name, within=False)
         return [
             file.define_row(row)
             for file in self._files

@@ -1,4 +1,6 @@
-"""Answers for language models: the best pieces, with their places, in a budget of tokens."""
+"""Answer a query for a language model: the best passages with their places, in a budget
+of tokens.
+"""
 
 from __future__ import annotations
 
@@ -37,12 +39,12 @@ _WEAK_BUDGET = 400
 
 
 class PackRequest(Record, frozen=True):
-    """`budget` in tokens; with each piece come so many `neighbours` before and after it, if they
-    fit.
-    """
+    """How to pack an answer."""
 
     budget: int
+    """Maximum number of tokens."""
     neighbours: int = 0
+    """Number of chunks to add before and after each hit, if they fit."""
     frugal: bool = False
     """True to leave out hits that are not worth reading, and most of a weak answer."""
 
@@ -58,7 +60,7 @@ class PackRequest(Record, frozen=True):
 
 
 class PackedReport(Record, frozen=True):
-    """As `packing.Packed`, and `passages.PassageReport`."""
+    """A packed answer. The fields are as in `packing.Packed` and `passages.PassageReport`."""
 
     passages: tuple[PackedPassage, ...]
     budget: int
@@ -72,31 +74,44 @@ class PackedReport(Record, frozen=True):
 
 
 def packed_answer(
-    ws: ReadableStore, asked: Query, request: PackRequest, *, at: RankedRevision | None = None
+    ws: ReadableStore, query: Query, request: PackRequest, *, at: RankedRevision | None = None
 ) -> PackedReport:
-    """Answer a query with passages that fit the budget. Raises as `query.query`."""
-    require_query(asked.text)
+    """Answer a query with passages that fit the budget.
 
-    def look(searcher: Searcher, view: View) -> PackedReport:
-        found = answer_from_index(ws, searcher, view, asked)
+    Raises the errors of `query.answer_query`.
+    """
+    require_query(query.text)
+
+    def pack_answer(searcher: Searcher, view: View) -> PackedReport:
+        report = answer_from_index(ws, searcher, view, query)
         packer = HitPacker(ws, searcher, view, committed=at is not None)
-        hits, chosen = request.select_hits(found.results, asked.mode, weak=found.weak is True)
+        hits, chosen = request.select_hits(report.results, query.mode, weak=report.weak is True)
         packed = packer.pack_hits(hits, chosen)
         shown = {(passage.collection, passage.doc_id) for passage in packed.passages}
-        copies = packer.find_copies(shown) if at is None and found.kb.in_sync else ()
+        copies = packer.find_copies(shown) if at is None and report.kb.in_sync else ()
         return PackedReport(
-            packed.passages, request.budget, packed.tokens, packed.left_out, found.kb, found.notes, copies, found.weak
+            packed.passages,
+            request.budget,
+            packed.tokens,
+            packed.left_out,
+            report.kb,
+            report.notes,
+            copies,
+            report.weak,
         )
 
-    report = search_index(ws, look, at=at)
+    report = search_index(ws, pack_answer, at=at)
     if at or not isinstance(ws, Workspace):
         return report
-    best = replace(asked, k=ws.config.retrieval.k)  # a pack takes from all hits
+    best = replace(query, k=ws.config.retrieval.k)  # a pack takes from all hits
     return replace(report, kb=with_untracked_matches(ws, best, report.kb))
 
 
 class HitPacker:
-    """Packs hits of one view. `committed`: whose files are a commit's, not the work tree's."""
+    """Packs the hits of one view.
+
+    `committed`: the files are those of a commit, not of the work tree.
+    """
 
     def __init__(self, ws: ReadableStore, searcher: Searcher, view: View, *, committed: bool = False) -> None:
         self._ws, self._searcher, self._view, self._committed = ws, searcher, view, committed
@@ -105,42 +120,42 @@ class HitPacker:
         self._revision = find_view_origin(ws, view).kb.commit or None
 
     def pack_hits(self, hits: Sequence[Hit], request: PackRequest) -> Packed:
-        """The hits are in the order of their ranks."""
-        packable, documents = self._packable(hits, request.neighbours)
+        """Pack hits, which are sorted by rank."""
+        packable, documents = self._prepare_hits(hits, request.neighbours)
         packed = pack_hits(packable, documents, request.budget)
         passages = [replace(passage, also_in=hits[passage.rank - 1].also_in) for passage in packed.passages]
         return replace(packed, passages=tuple(self._mark_outdated(passages)))
 
     def pack_alone(self, hits: Sequence[Hit]) -> tuple[PackedPassage, ...]:
         """Return a passage for each hit, in the same order: its whole lines, and nothing else."""
-        packable, documents = self._packable(hits, 0)
+        packable, documents = self._prepare_hits(hits, 0)
         alone = (replace(hit, spans=hit.spans[-1:]) for hit in packable)
         placed = [pack_hits([hit], documents, MOST_BUDGET).passages[0] for hit in alone]
         passages = [replace(passage, also_in=hit.also_in) for passage, hit in zip(placed, hits, strict=True)]
         return tuple(self._mark_outdated(passages))
 
-    def _packable(
+    def _prepare_hits(
         self, hits: Sequence[Hit], neighbours: int
     ) -> tuple[list[PackableHit], dict[Hashable, PackableDocument]]:
-        """Return the arguments of `packing` for a hit."""
-        places = self._places(hits)
+        """Return the hits and documents for `packing.pack_hits`."""
+        places = self._find_places(hits)
         self._names = names_of_hits(self._searcher, hits)
         packable: list[PackableHit] = []
         documents: dict[Hashable, PackableDocument] = {}
         for rank, hit in enumerate(hits, start=1):
             key: Hashable = (hit.collection, hit.doc_id)
-            there = places.get((hit.collection, hit.doc_id))
-            start = there.find_start(hit) if there else None
-            if there is None or start is None:
+            place = places.get((hit.collection, hit.doc_id))
+            start = place.find_start(hit) if place else None
+            if place is None or start is None:
                 key = (hit.collection, hit.doc_id, hit.chunk)
-                documents[key] = self._document(hit, hit.text, None)
+                documents[key] = self._form_document(hit, hit.text, None)
                 packable.append(PackableHit(rank, key, ((0, len(hit.text)),)))
                 continue
             if key not in documents:
-                documents[key] = self._document(hit, there.text, there)
+                documents[key] = self._form_document(hit, place.text, place)
             piece = start, start + len(hit.text)
-            spans = (symbol_span(there, hit.chunk), piece) if there.pieces else (piece,)
-            packable.append(PackableHit(rank, key, spans, tuple(there.find_neighbours(hit, neighbours))))
+            spans = (symbol_span(place, hit.chunk), piece) if place.pieces else (piece,)
+            packable.append(PackableHit(rank, key, spans, tuple(place.find_neighbours(hit, neighbours))))
         return packable, documents
 
     def _mark_outdated(self, passages: Sequence[PackedPassage]) -> Iterator[PackedPassage]:
@@ -155,31 +170,31 @@ class HitPacker:
         """Return the copies of tracked files among these documents."""
         return find_copies(self._ws, [row for row in self._read if row[1].key in shown])
 
-    def _places(self, hits: Sequence[Hit]) -> dict[tuple[str, str], PassagePlaces]:
+    def _find_places(self, hits: Sequence[Hit]) -> dict[tuple[str, str], PassagePlaces]:
         try:
             self._read = list(read_documents(self._ws, self._searcher, self._view, hits))
         except EngineError as why:  # the index answers without the knowledge base
-            self._ws.progress.note(f"Where the answers stand cannot be told: {why.message}")
+            self._ws.progress.note(f"cannot find the places of the results: {why.message}")
         files = committed_files(self._ws, self._view, self._read) if self._committed else {}
         return {
             document.key: PassagePlaces(self._ws, collection, document, files.get(document.key))
             for collection, document in self._read
         }
 
-    def _document(self, hit: Hit, text: str, there: PassagePlaces | None) -> PackableDocument:
-        """`there`: None where nothing but the text of the hit is known."""
+    def _form_document(self, hit: Hit, text: str, place: PassagePlaces | None) -> PackableDocument:
+        """Return a packable document. `place`: None if only the text of the hit is known."""
         files = self._view.sources if self._view.sources and hit.collection in self._view.sources.collections else None
-        above = there.lines_above() if there else None
-        path = there.path if there and above is not None else None
+        above = place.lines_above() if place else None
+        path = place.path if place and above is not None else None
         return PackableDocument(
             collection=hit.collection,
             doc_id=hit.doc_id,
             text=text,
             path=path,
-            above=(above if path else 0) if there else None,
-            pieces=there.pieces if there else (),
-            headings=there.headings if there else None,
-            table_headers=there.table_headers if there else None,
+            above=(above if path else 0) if place else None,
+            pieces=place.pieces if place else (),
+            headings=place.headings if place else None,
+            table_headers=place.table_headers if place else None,
             commit=files.commit if files else None,
             revision=None if files else self._revision,
             uncommitted=files.uncommitted.get(hit.collection, {}).get(hit.doc_id, "") if files else "",
@@ -188,7 +203,7 @@ class HitPacker:
         )
 
 
-def symbol_span(there: PassagePlaces, number: int) -> Span:
+def symbol_span(place: PassagePlaces, number: int) -> Span:
     """Return the place of the whole symbol that a piece is a part of."""
-    pieces = whole_symbol(there.pieces, number)
-    return there.spans[pieces[0]][0], there.spans[pieces[-1]][1]
+    pieces = whole_symbol(place.pieces, number)
+    return place.spans[pieces[0]][0], place.spans[pieces[-1]][1]

@@ -1,4 +1,4 @@
-"""Answers for programs: hits with their places and scores, or the best that fit a budget."""
+"""Answer a query for programs: hits with places and scores, or the best hits that fit a budget."""
 
 from __future__ import annotations
 
@@ -40,25 +40,25 @@ class PlacedHits(Record, frozen=True):
 
 
 def place_hits(
-    ws: ReadableStore, searcher: Searcher, view: View, asked: Query, *, budget: int | None, committed: bool
+    ws: ReadableStore, searcher: Searcher, view: View, query: Query, *, budget: int | None, committed: bool
 ) -> PlacedHits:
     """Return the best hits of an open index, with their places.
 
-    Without a `budget` in tokens, each hit is a passage. `committed`: as in `HitPacker`. The errors
-    are those of `query.query`.
+    Without a `budget` in tokens, each hit is a passage. `committed`: as in `HitPacker`. Raises the
+    errors of `query.answer_query`.
     """
-    found = answer_from_index(ws, searcher, view, asked)
+    report = answer_from_index(ws, searcher, view, query)
     packer, left_out = HitPacker(ws, searcher, view, committed=committed), 0
     if budget is None:
-        passages = packer.pack_alone(found.results)
+        passages = packer.pack_alone(report.results)
         hits = [
-            PlacedHit(passage, hit.score, hit.metadata) for passage, hit in zip(passages, found.results, strict=True)
+            PlacedHit(passage, hit.score, hit.metadata) for passage, hit in zip(passages, report.results, strict=True)
         ]
     else:
-        packed = packer.pack_hits(found.results, PackRequest(budget))
-        best = {hit.rank: hit for hit in found.results}
+        packed = packer.pack_hits(report.results, PackRequest(budget))
+        best = {hit.rank: hit for hit in report.results}
         hits = [
             PlacedHit(passage, best[passage.rank].score, best[passage.rank].metadata) for passage in packed.passages
         ]
         left_out = packed.left_out
-    return PlacedHits(tuple(hits), left_out, found.kb, found.notes, found.weak is True)
+    return PlacedHits(tuple(hits), left_out, report.kb, report.notes, report.weak is True)

@@ -1,4 +1,4 @@
-"""Find callers and callees of a name, by names and imports, without types.
+"""Find callers and callees of a name by names and imports, without types.
 
 The index returns the files that contain a word. Then the imports of these files decide which
 definition a call means.
@@ -97,21 +97,21 @@ def list_related(
     `among`: only those in these files. Raises `CollectionMissing`, and `UsageInvalid` if no code
     defines the name.
     """
-    asked = make_narrowing(symbols=[name])
-    wanted = asked.symbols[0] if asked else ""
-    if not re.search(r"\w", wanted):
+    parsed = make_narrowing(symbols=[name])
+    symbol = parsed.symbols[0] if parsed else ""
+    if not re.search(r"\w", symbol):
         raise UsageInvalid(
-            f"{name!r} names no symbol.", hint=f"vmrag query --{relation} Session.refresh", parameter=relation
+            f"invalid symbol {name!r}.", hint=f"vmrag query --{relation} Session.refresh", parameter=relation
         )
 
-    def look(searcher: Searcher, view: View) -> RelationReport:
+    def find_related(searcher: Searcher, view: View) -> RelationReport:
         names = code_collections(searcher, view, collections)
         uncommitted = view.sources.uncommitted if view.sources else {}
         with damage_errors(view.folder), IndexReader.open(view.folder, *view.more) as index:
             code = CodeFiles(index, names)
-            definitions = code.definitions_of(wanted)
+            definitions = code.definitions_of(symbol)
             if not definitions:
-                raise _undefined_name(name, relation, closest(wanted, list(dict.fromkeys(code.declared_names()))))
+                raise _undefined_name(name, relation, closest(symbol, list(dict.fromkeys(code.declared_names()))))
             find = _find_callers if relation == "callers" else _find_callees
             related = [row for row in find(code, definitions) if _is_among(row, among)]
         related.sort(key=lambda row: (row.path, row.line, row.symbol, row.collection))
@@ -121,7 +121,7 @@ def list_related(
         left_out, kb = len(related) - len(shown), find_view_origin(ws, view).kb
         return RelationReport(name, relation, "name", len(definitions), shown, left_out, kb, view.notes)
 
-    return search_index(ws, look, at=at)
+    return search_index(ws, find_related, at=at)
 
 
 def _undefined_name(name: str, relation: Relation, near: Sequence[str]) -> UsageInvalid:

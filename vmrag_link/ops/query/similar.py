@@ -1,9 +1,9 @@
-"""The chunks that answer texts best, as clients of Chroma ask for them."""
+"""Find the chunks that answer texts best, as clients of Chroma request them."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from itertools import zip_longest
+from itertools import chain, zip_longest
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -25,119 +25,129 @@ if TYPE_CHECKING:
 
 
 class SimilarRequest(Record, frozen=True):
-    """What to find for each text: `k` chunks. `mode` None: what the settings say, but by vectors in
-    a collection that is named and stored, as Chroma has it. `embeddings`: the vectors, too. `pack`:
-    passages instead, of all texts together.
-    """
+    """A request for similar chunks of each text."""
 
     k: int
+    """Number of chunks."""
     mode: Mode | None = None
+    """None for the mode of the settings. For a named stored collection None means vectors, as in
+    Chroma.
+    """
     where: Mapping[str, Any] | None = None
     where_document: Mapping[str, Any] | None = None
     narrowing: Narrowing | None = None
     embeddings: bool = False
+    """True to return the vectors also."""
     pack: PackRequest | None = None
+    """Return packed passages for all texts together instead."""
     files: bool = True
-    """False to ask stored documents alone if all collections are asked."""
+    """False to search only stored documents if no collection is named."""
 
 
 class SimilarReport(Record, frozen=True):
-    """`collections`: those that were asked, by name. `matches` by query text, and `places`: where
-    those stand that are of files of sources. `cosines`: those of the matches' vectors and the
-    text's; None by words alone, for which nothing is embedded. `embeddings`, if requested, by
-    collection and chunk (`index.metadata.chunk_id`). `packed`: what is asked for then, without
-    places and cosines.
-    """
+    """The chunks for all texts, from one state of the index."""
 
     collections: Mapping[str, Collection]
+    """The searched collections, by name."""
     mode: Mode
     matches: list[list[Hit]]
+    """The hits of each text."""
     cosines: list[list[float]] | None
+    """Cosines between the vectors of matches and text; None if words alone were searched, because
+    nothing is embedded then.
+    """
     places: list[list[PassagePlace | None]]
+    """The places of matches in files of sources."""
     embeddings: Mapping[tuple[str, str], list[float]]
+    """If requested, by collection and chunk (`index.metadata.chunk_id`)."""
     packed: Packed | None
+    """If requested; then there are no places and cosines."""
     origin: AnswerOrigin
     weak: Sequence[bool] = ()
     """True for each text with a weak answer (`retrieval.weakness`)."""
 
 
 def find_similar(ws: ReadableStore, name: str | None, texts: Sequence[str], request: SimilarRequest) -> SimilarReport:
-    """The chunks that answer each text best, of a collection or of all that are `searched` (None);
-    read at one moment. By vectors those of several collections are ranked by cosine, whatever model
-    and distance each has. What was imported from files of sources is left out where these are
-    asked.
+    """Return the chunks that answer each text best, of a collection or of all collections (None).
 
-    Raises `UsageInvalid` for an empty text, as `collections.find` and `Searcher.search`.
+    All collections are those that are searched by default. All are read in one state. Vectors of
+    several collections are ranked by cosine, whatever model and distance each collection has. If
+    files of sources are searched, documents that were imported from them are left out.
+
+    Raises `UsageInvalid` for an empty text, and the errors of `collections.find_collection` and
+    `Searcher.search`.
     """
     for text in texts:
         require_query(text)
 
-    def look(searcher: Searcher, view: View) -> SimilarReport:
+    def find_matches(searcher: Searcher, view: View) -> SimilarReport:
         if name is None:
             among = [collection for collection in searcher.list_collections() if collection.is_searched_by_default]
         else:
             among = [searcher.find_collection(name) or collections.find_collection(ws, view.at, name)]
         stored = name is not None and among[0].kind != SOURCE
         mode = request.mode or (Mode.VECTOR if stored else Mode(ws.config.retrieval.mode))
-        asked = Query(
+        query = Query(
             text="",
-            collections=tuple(each.name for each in among),
+            collections=tuple(collection.name for collection in among),
             k=request.k,
             mode=mode,
             where=request.where,
             where_document=request.where_document,
             narrowing=request.narrowing,
         )
-        matches, cosines = _rank(searcher, asked, texts, cosines=request.pack is None)
+        matches, cosines = _rank_texts(searcher, query, texts, cosines=request.pack is None)
         weak = [
-            searcher.is_weak(msgspec.structs.replace(asked, text=text), match)
+            searcher.is_weak(msgspec.structs.replace(query, text=text), match)
             for text, match in zip(texts, matches, strict=True)
         ]
         packed = None
         places: list[list[PassagePlace | None]] = []
         if request.pack:
-            hits, chosen = request.pack.select_hits(_by_turns(matches), mode, weak=all(weak))
+            hits, chosen = request.pack.select_hits(_take_turns(matches), mode, weak=all(weak))
             packed = HitPacker(ws, searcher, view).pack_hits(hits, chosen)
         else:
-            places = [file_places(ws, searcher, view, *each) for each in zip(texts, matches, strict=True)]
+            places = [file_places(ws, searcher, view, *pair) for pair in zip(texts, matches, strict=True)]
         return SimilarReport(
-            collections={each.name: each for each in among},
+            collections={collection.name: collection for collection in among},
             mode=mode,
             matches=matches,
             cosines=cosines,
             places=places,
-            embeddings=_embeddings(ws, searcher, matches) if request.embeddings else {},
+            embeddings=_read_embeddings(ws, searcher, matches) if request.embeddings else {},
             packed=packed,
             origin=find_view_origin(ws, view),
             weak=weak,
         )
 
-    return search_index(ws, look, files=name is None and request.files)
+    return search_index(ws, find_matches, files=name is None and request.files)
 
 
-def _rank(
-    searcher: Searcher, asked: Query, texts: Sequence[str], *, cosines: bool
+def _rank_texts(
+    searcher: Searcher, query: Query, texts: Sequence[str], *, cosines: bool
 ) -> tuple[list[list[Hit]], list[list[float]] | None]:
-    """The matches of each text, with their cosines if wanted."""
-    queries = [msgspec.structs.replace(asked, text=text) for text in texts]
-    if asked.mode == Mode.VECTOR:
+    """Return the matches of each text, with their cosines if requested."""
+    queries = [msgspec.structs.replace(query, text=text) for text in texts]
+    if query.mode == Mode.VECTOR:
         near = [searcher.find_nearest(query) for query in queries]
-        return [[each.hit for each in found] for found in near], [[each.cosine for each in found] for found in near]
+        return [[row.hit for row in rows] for rows in near], [[row.cosine for row in rows] for rows in near]
     matches = [searcher.search(query) for query in queries]
-    if asked.mode == Mode.KEYWORD or not cosines:
+    if query.mode == Mode.KEYWORD or not cosines:
         return matches, None
     return matches, [searcher.compute_cosines(text, match) for text, match in zip(texts, matches, strict=True)]
 
 
-def _by_turns(matches: Sequence[Sequence[Hit]]) -> list[Hit]:
-    """The best of each text, then the second of each, and so on; each chunk once."""
-    found = (each for some in zip_longest(*matches) for each in some if each)
-    return list({(each.collection, each.doc_id, each.chunk): each for each in found}.values())
+def _take_turns(matches: Sequence[Sequence[Hit]]) -> list[Hit]:
+    """Return the best hit of each text, then the second of each, and so on; each chunk once."""
+    hits = (hit for some in zip_longest(*matches) for hit in some if hit)
+    return list({(hit.collection, hit.doc_id, hit.chunk): hit for hit in hits}.values())
 
 
-def _embeddings(ws: ReadableStore, searcher: Searcher, matches: list[list[Hit]]) -> dict[tuple[str, str], list[float]]:
+def _read_embeddings(
+    ws: ReadableStore, searcher: Searcher, matches: list[list[Hit]]
+) -> dict[tuple[str, str], list[float]]:
     chunks: dict[str, dict[str, None]] = {}
-    for hit in (each for match in matches for each in match):
+    for hit in chain.from_iterable(matches):
         chunks.setdefault(hit.collection, {})[chunk_id(hit.doc_id, hit.chunk)] = None
     return {
         (name, chunk): vector

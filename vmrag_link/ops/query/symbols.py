@@ -1,4 +1,4 @@
-"""Where code defines what a name means."""
+"""Find where code defines a name."""
 
 from __future__ import annotations
 
@@ -23,29 +23,31 @@ if TYPE_CHECKING:
 
 
 class SymbolDefinition(Record, frozen=True, omit_defaults=True):
-    """`path` from the top of the repository; `line` is that of the declaration, `last_line` where
-    it ends, from 1. `uncommitted`: how the file differs from the commit.
-    """
+    """A definition."""
 
     path: str
+    """From the top of the repository."""
     line: int
+    """First line of the declaration, from 1."""
     last_line: int
+    """Last line of the declaration."""
     symbol: str
     kind: str
     signature: str
     collection: str
     uncommitted: str = ""
+    """How the file differs from the commit."""
 
 
 class SymbolReport(Record, frozen=True):
-    """`definitions` of a name: first those in which its letters have the same case, by path and
-    line. `notes`: why the answer is not from the pinned revision, if so.
-    """
+    """The definitions of a name."""
 
     name: str
     definitions: list[SymbolDefinition]
+    """Names with the same case are first, then sorted by path and line."""
     kb: KbBlock
     notes: tuple[str, ...] = ()
+    """Why the answer is not from the pinned revision; empty if it is."""
 
 
 def find_symbols(
@@ -56,63 +58,69 @@ def find_symbols(
     among: Narrowing | None = None,
     at: RankedRevision | None = None,
 ) -> SymbolReport:
-    """The definitions of which a name is the last part, or the last ones (`Session.refresh`), with
-    `*` for any letters. Case counts where the name has capital letters. If no symbol has that name,
-    its first parts may be those of a module (`app.session.Session.refresh`).
+    """Return the definitions whose last parts are a name (`Session.refresh`).
 
-    `collections`: None for all that are code. Raises `CollectionMissing`, and `UsageInvalid` for a
-    name without a letter or `*`.
+    `*` matches any letters.
+
+    Case is significant if the name has capital letters. If no symbol has the name, its first parts
+    may be those of a module (`app.session.Session.refresh`). `collections`: None for all
+    collections of code. Raises `CollectionMissing`, and `UsageInvalid` for a name without a letter
+    or `*`.
     """
-    asked = make_narrowing(symbols=[name])
-    wanted = asked.symbols[0] if asked else ""
-    if not re.search(r"[\w*]", wanted):
+    parsed = make_narrowing(symbols=[name])
+    symbol_name = parsed.symbols[0] if parsed else ""
+    if not re.search(r"[\w*]", symbol_name):
         raise UsageInvalid(
-            f"{name!r} names no symbol.", hint="vmrag query --symbols Session.refresh", parameter="symbols"
+            f"invalid symbol {name!r}.", hint="vmrag query --symbols Session.refresh", parameter="symbols"
         )
 
-    def look(searcher: Searcher, view: View) -> SymbolReport:
+    def find_matches(searcher: Searcher, view: View) -> SymbolReport:
         names = code_collections(searcher, view, collections)
         uncommitted = view.sources.uncommitted if view.sources else {}
-        parts = wanted.split(".")
+        parts = symbol_name.split(".")
         with damage_errors(view.folder), IndexReader.open(view.folder, *view.more) as index:
             for start in range(min(len(parts), _MOST_MODULE_PARTS)):  # parts before `start` name a module
                 symbol = ".".join(parts[start:])
                 definitions = [
-                    row for collection in names for row in _definitions(index, collection, symbol, among or Narrowing())
+                    row
+                    for collection in names
+                    for row in _find_definitions(index, collection, symbol, among or Narrowing())
                 ]
-                if found := _in_module(definitions, parts[:start]):
+                if matches := _select_in_module(definitions, parts[:start]):
                     break
-        found = sort_definitions(symbol, found, lambda each: uncommitted.get(each.collection, {}).get(each.path, ""))
-        return SymbolReport(name, found, find_view_origin(ws, view).kb, view.notes)
+        matches = sort_definitions(
+            symbol, matches, lambda definition: uncommitted.get(definition.collection, {}).get(definition.path, "")
+        )
+        return SymbolReport(name, matches, find_view_origin(ws, view).kb, view.notes)
 
-    return search_index(ws, look, at=at)
+    return search_index(ws, find_matches, at=at)
 
 
 def sort_definitions(
-    wanted: str, found: Iterable[SymbolDefinition], state_of: Callable[[SymbolDefinition], str]
+    name: str, definitions: Iterable[SymbolDefinition], state_of: Callable[[SymbolDefinition], str]
 ) -> list[SymbolDefinition]:
     """Return definitions in the order of a report, each with the state of its file."""
-    exact = re.compile(compile_symbol(wanted, within=False).pattern)
-    rows = [msgspec.structs.replace(each, uncommitted=state_of(each)) for each in found]
+    exact = re.compile(compile_symbol(name, within=False).pattern)
+    rows = [msgspec.structs.replace(definition, uncommitted=state_of(definition)) for definition in definitions]
     return sorted(
         rows, key=lambda row: (not exact.search(normalize_symbol(row.symbol)), row.path, row.line, row.collection)
     )
 
 
-def definitions_in(document: Document, wanted: SymbolFilter, narrowed: NarrowingFilter) -> Iterator[SymbolDefinition]:
+def definitions_in(document: Document, symbol: SymbolFilter, narrowed: NarrowingFilter) -> Iterator[SymbolDefinition]:
     """Return the definitions of a name in a document that was just cut."""
     pieces = parse_pieces(document)
     ends = [*(piece.start for piece in pieces[1:]), len(document.content)]
     for piece, end in zip(pieces, ends, strict=True):
         for declared in piece.declared:
-            if wanted.accepts_symbol(declared[0]) and narrowed.accepts_symbol(declared[0], declared[1]):
-                yield _definition(document.key, piece, declared, document.content[piece.start : end])
+            if symbol.accepts_symbol(declared[0]) and narrowed.accepts_symbol(declared[0], declared[1]):
+                yield _form_definition(document.key, piece, declared, document.content[piece.start : end])
 
 
 _MOST_MODULE_PARTS = 12
 
 
-def _in_module(definitions: Sequence[SymbolDefinition], module: Sequence[str]) -> list[SymbolDefinition]:
+def _select_in_module(definitions: Sequence[SymbolDefinition], module: Sequence[str]) -> list[SymbolDefinition]:
     """Return the definitions in files of a module such as `app.session`; if none is in such a file,
     those in a package of that name, which may export them (`app.Session`).
     """
@@ -129,45 +137,47 @@ def _in_module(definitions: Sequence[SymbolDefinition], module: Sequence[str]) -
 
 def code_collections(searcher: Searcher, view: View, names: Sequence[str] | None) -> list[str]:
     """Return the collections of code among some names, or all. Raises `CollectionMissing`."""
-    there = {collection.name: collection for collection in searcher.list_collections()}
+    collections_by_name = {collection.name: collection for collection in searcher.list_collections()}
     for name in names or ():
-        if name not in there:
-            require_readable(view, name, list(there))
-            raise no_collection(name, list(there))
-    return [name for name, each in there.items() if each.is_code and (not names or name in names)]
+        if name not in collections_by_name:
+            require_readable(view, name, list(collections_by_name))
+            raise no_collection(name, list(collections_by_name))
+    return [
+        name for name, collection in collections_by_name.items() if collection.is_code and (not names or name in names)
+    ]
 
 
-def _definitions(index: IndexReader, collection: str, name: str, among: Narrowing) -> Iterator[SymbolDefinition]:
-    """Those in a collection."""
-    wanted, narrowed = SymbolFilter(name, within=False), NarrowingFilter(among)
-    found = [
+def _find_definitions(index: IndexReader, collection: str, name: str, among: Narrowing) -> Iterator[SymbolDefinition]:
+    """Yield the definitions in a collection."""
+    symbol, narrowed = SymbolFilter(name, within=False), NarrowingFilter(among)
+    rows = [
         (document.doc_id, row, piece, declared)
         for document in narrowed.list_documents(index, collection)
-        if wanted.may_be_in_metadata(document.metadata)
+        if symbol.may_be_in_metadata(document.metadata)
         for row, piece in enumerate(parse_pieces(document), document.first)
         for declared in piece.declared
-        if wanted.accepts_symbol(declared[0]) and narrowed.accepts_symbol(declared[0], declared[1])
+        if symbol.accepts_symbol(declared[0]) and narrowed.accepts_symbol(declared[0], declared[1])
     ]
-    texts = index.read_texts({row for _, row, piece, declared in found if declared != _own(piece)})
-    for path, row, piece, declared in found:
-        yield _definition((collection, path), piece, declared, texts.get(row, ""))
+    texts = index.read_texts({row for _, row, piece, declared in rows if declared != _find_declaration(piece)})
+    for path, row, piece, declared in rows:
+        yield _form_definition((collection, path), piece, declared, texts.get(row, ""))
 
 
-def _definition(
+def _form_definition(
     key: tuple[str, str], piece: IndexedPiece, declared: tuple[str, str, int, int], text: str
 ) -> SymbolDefinition:
     symbol, kind, line, last_line = declared
-    signature = piece.signature if declared == _own(piece) else _signature(text, line - piece.line)
+    signature = piece.signature if declared == _find_declaration(piece) else _form_signature(text, line - piece.line)
     collection, path = key
     return SymbolDefinition(path, line, last_line, symbol, kind, signature, collection)
 
 
-def _own(piece: IndexedPiece) -> tuple[str, str, int, int] | None:
-    """The declaration of the symbol that a piece is of, if that begins in it."""
-    return next((each for each in piece.declared if each[:2] == (piece.symbol, piece.kind)), None)
+def _find_declaration(piece: IndexedPiece) -> tuple[str, str, int, int] | None:
+    """Return the declaration of a piece's symbol if it starts in the piece, or None."""
+    return next((declared for declared in piece.declared if declared[:2] == (piece.symbol, piece.kind)), None)
 
 
-def _signature(text: str, row: int) -> str:
-    """What a declaration's row of a text says, without what opens its body."""
-    found = " ".join(text.split("\n")[row].split())
-    return found.rstrip("{").strip()[:LONGEST_SIGNATURE].strip()
+def _form_signature(text: str, row: int) -> str:
+    """Return a declaration's line of a text, without the start of its body."""
+    line = " ".join(text.split("\n")[row].split())
+    return line.rstrip("{").strip()[:LONGEST_SIGNATURE].strip()

@@ -1,7 +1,7 @@
-"""Answers from words and names that can be read at once, before an index exists.
+"""Answer from words and names that can be read immediately, before an index exists.
 
-`git grep` counts the words of a question in the files of sources. The best files are read and cut
-as the index cuts them. Vectors are not used, and checks do not compare these answers.
+`git grep` counts the words of a query in the files of sources. The best files are read and cut as
+the index cuts them. Vectors are not used, and checks do not compare these answers.
 """
 
 from __future__ import annotations
@@ -35,10 +35,12 @@ from vmrag_link.workspace.answers.passage_places import PassagePlaces
 from vmrag_link.workspace.source_tree import Key, SourceTree
 
 MOST_WORDS = 8
-"""Words of a question that are counted, the longest first: they are mostly the rarest."""
+"""Maximum number of query words that are counted, the longest first, because they are usually the
+rarest.
+"""
 
 _MOST_FILES, _MOST_DEFINING = 24, 60
-"""Files that are read and cut: for a question, and for a name."""
+"""Maximum number of files that are read and cut: for a query, and for a name."""
 
 _MOST_BYTES = 1 << 20
 """A larger file is not read."""
@@ -63,7 +65,7 @@ _SATURATION, _LENGTH = 1.2, 0.75
 
 
 class WordQuestion(NamedTuple):
-    """`words`: what is asked. `collection`: empty for all. `narrowed`: filters."""
+    """A query. `collection`: empty for all. `narrowed`: filters."""
 
     words: str
     collection: str
@@ -82,12 +84,12 @@ class WordSearch:
     Raises `CollectionMissing` if the place has no such collection.
     """
 
-    def __init__(self, ws: Workspace, tree: SourceTree, asked: WordQuestion, deadline: float) -> None:
-        self._ws, self._tree, self._asked, self._deadline = ws, tree, asked, deadline
+    def __init__(self, ws: Workspace, tree: SourceTree, question: WordQuestion, deadline: float) -> None:
+        self._ws, self._tree, self._question, self._deadline = ws, tree, question, deadline
         names = [source.collection for source in tree.sources]
-        if asked.collection and asked.collection not in names:
-            raise no_collection(asked.collection, names)
-        self._filter = NarrowingFilter(asked.narrowed or Narrowing())
+        if question.collection and question.collection not in names:
+            raise no_collection(question.collection, names)
+        self._filter = NarrowingFilter(question.narrowed or Narrowing())
         self._keys = {file.path: key for key, file in tree.files.items() if self._is_asked(key)}
         self._rows = {
             source.collection: Collection(
@@ -101,7 +103,7 @@ class WordSearch:
 
     def _is_asked(self, key: Key) -> bool:
         is_code = self._tree.is_code(key)
-        if self._asked.collection not in ("", key[0]) or not self._filter.accepts_kind(is_code=is_code):
+        if self._question.collection not in ("", key[0]) or not self._filter.accepts_kind(is_code=is_code):
             return False
         return self._filter.accepts_file((key[1], self._tree.files[key].path), is_code=is_code)
 
@@ -120,29 +122,29 @@ class WordSearch:
         documents = [piece for piece in pieces if not self._tree.is_code(piece.key)]
         if not of_code or not documents:
             return pieces
-        first_is_code = kinds.prefers_code(self._asked.words, documents[0].score, of_code[0].score)
+        first_is_code = kinds.prefers_code(self._question.words, documents[0].score, of_code[0].score)
         return kinds.alternate_kinds(of_code, documents) if first_is_code else kinds.alternate_kinds(documents, of_code)
 
     def find_definitions(self, name: str) -> list[SymbolDefinition]:
         """Return where code defines a name. The rules for lines choose the files."""
-        asked = make_narrowing(symbols=[name])
-        wanted = asked.symbols[0] if asked else ""
-        last = max(re.findall(r"\w+", wanted.rpartition(".")[2]) or [""], key=len)
+        parsed = make_narrowing(symbols=[name])
+        symbol = parsed.symbols[0] if parsed else ""
+        last = max(re.findall(r"\w+", symbol.rpartition(".")[2]) or [""], key=len)
         if not last:
             return []
-        whole, ignore_case = "*" not in wanted, not has_capitals(wanted)
+        whole, ignore_case = "*" not in symbol, not has_capitals(symbol)
         holding = self._count_lines(last, words=whole, ignore_case=ignore_case)
         declaring = self._count_lines(last, words=whole, ignore_case=ignore_case, beside=cutting.DECLARING_WORDS)
         keys = [key for key in holding if self._tree.is_code(key)]
         keys.sort(key=lambda key: (key not in declaring, -holding[key], key))
-        matcher = SymbolFilter(wanted, within=False)
+        matcher = SymbolFilter(symbol, within=False)
         rows = [
             definition
             for document in self._read_files(keys[:_MOST_DEFINING]).values()
             for definition in definitions_in(document, matcher, self._filter)
         ]
         changed = {key: file.uncommitted for key, file in self._tree.files.items()}
-        return sort_definitions(wanted, rows, lambda row: changed.get((row.collection, row.path), ""))
+        return sort_definitions(symbol, rows, lambda row: changed.get((row.collection, row.path), ""))
 
     # -- files
 
@@ -152,7 +154,7 @@ class WordSearch:
         weights: dict[str, float] = {}
         sizes = [self._tree.files[key].size for key in self._keys.values()]
         mean = sum(sizes) / len(sizes) if sizes else 1
-        words = sorted(_find_stems(self._asked.words), key=len, reverse=True)[:MOST_WORDS]
+        words = sorted(_find_stems(self._question.words), key=len, reverse=True)[:MOST_WORDS]
         in_paths = self._find_in_paths(words)
         for word in words:
             if weights and time.monotonic() > self._deadline - READ_SECONDS:
@@ -181,23 +183,25 @@ class WordSearch:
     def _count_lines(
         self, text: str, *, beside: Sequence[str] = (), words: bool = False, ignore_case: bool = True
     ) -> dict[Key, int]:
-        """Return how many lines of each file hold a text; of none if git takes too long."""
+        """Return how many lines of each file have a text; none for files that git could not search
+        in time.
+        """
         trees = [("", self._ws.places, self._tree.commit)]
         for submodule in self._tree.submodules:
             if submodule.places:
                 commit = submodule.commit if self._tree.commit else None
                 trees.append((f"{submodule.path}/", submodule.places, commit))
-        found: dict[str, int] = {}
+        counts_by_path: dict[str, int] = {}
         for start, places, commit in trees:
-            left = max(_LEAST_SECONDS, self._deadline - READ_SECONDS - time.monotonic())
+            seconds = max(_LEAST_SECONDS, self._deadline - READ_SECONDS - time.monotonic())
             try:
                 counts = grep.count_lines(
-                    places, text, beside=beside, commit=commit, words=words, ignore_case=ignore_case, seconds=left
+                    places, text, beside=beside, commit=commit, words=words, ignore_case=ignore_case, seconds=seconds
                 )
             except TimeoutError:
                 break
-            found |= {start + path: count for path, count in counts.items()}
-        return {self._keys[path]: count for path, count in found.items() if path in self._keys}
+            counts_by_path |= {start + path: count for path, count in counts.items()}
+        return {self._keys[path]: count for path, count in counts_by_path.items() if path in self._keys}
 
     def _read_files(self, keys: Sequence[Key]) -> dict[Key, Document]:
         """Return the files as documents, in this order; code with its pieces."""
@@ -277,7 +281,9 @@ def _symbol_names(piece: IndexedPiece) -> str:
 
 
 def _find_stems(text: str) -> Several[str]:
-    """Return what to look for of each word, in small letters: its stem, if the word begins so."""
+    """Return the stem of each word in lower case, or the word if it does not begin with
+    its stem.
+    """
     stems: dict[str, None] = {}
     words = keywords.split_query(text)
     for word in [word for word in words if len(word) > 1] or words:

@@ -1,7 +1,7 @@
-"""The best pieces of several documents in a budget of tokens, as text for a language model.
+"""Pack the best pieces of several documents into a budget of tokens, as text for a language model.
 
-Tokens are estimated without a model: four bytes of UTF-8 are one, rounded up for each passage with
-its head line. Equal answers are packed equally on every machine.
+Tokens are estimated without a model: four bytes of UTF-8 are one token, rounded up for each passage
+with its head line. Equal answers are packed equally on every machine.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from vmrag_link.documents.table_headers import TableHeaders
 from vmrag_link.models import ContentKind, IndexedPiece, Record
 
 CHARACTERS_OF_TOKEN = 4
-"""About; of ASCII. Of other text so many bytes."""
+"""Approximate number of ASCII characters per token; for other text, the number of bytes."""
 
 _WHOLE_SYMBOL = 4
-"""A symbol that was cut comes whole if it takes no more than one part in so many of the budget."""
+"""A cut symbol is packed whole if it needs at most this fraction (1/N) of the budget."""
 
 _FULL = 20
-"""The budget counts as full if less than one part in so many is left."""
+"""The budget is full if less than this fraction (1/N) is left."""
 
 _FIRST_OF_OTHER_KIND, _FURTHER_OF_OTHER_KIND = 2, 3
 """Divisor of the budget: the maximum part for the less likely kind, unless the first kind leaves
@@ -33,58 +33,62 @@ more.
 """
 
 _MOST_MISSES = 50
-"""So many pieces in a row that did not fit end the search for smaller ones."""
+"""After this number of pieces in a row that do not fit, no smaller ones are tried."""
 
 _LONGEST_LINE = 2000
-"""Characters. A piece within a longer line does not bring the whole line along."""
+"""Characters. A piece within a longer line does not include the whole line."""
 
 _NAMED_SYMBOLS, _MOST_NAMES = 4, 12
 
 _LONGEST_ESCAPE = len(r"\U000e0041")
 
 _INDENT = "  "
-"""The beginning of each line of a document. A head line has none."""
+"""Start of each line of a document. A head line has none."""
 
 Span = tuple[int, int]
-"""Characters of a text: the first one, and the one behind the last."""
+"""Characters of a text: the first, and the one after the last."""
 
 Cut = Literal["", "to fit", "within a line"]
 
 
 class PackedPassage(Record, frozen=True):
-    """Lines of a document, as they are in it.
-
-    `path`: the file below the top of the repository whose lines these are; None: the document came
-    from no such file. `lines`: the first and the last line there, or in the document's text, from
-    1; None if that cannot be read. `symbol`: what of code it is, with its parents; `signature`:
-    that of a long symbol, or the header row of a table, whose beginning is not in the passage.
-    `heading`: the headings above, with ` > ` between them. `commit`: of a file, whose state there
-    `uncommitted` says; `revision`: of a stored document. `name`: as in `shown_names`. `rank`: of
-    the best piece in it. `cut`: `to fit` for one that alone exceeds the budget; `within a line` if
-    it begins or ends there. `tokens`: estimated, with the head line.
-    """
+    """Lines of a document, as they are in it."""
 
     rank: int
+    """Rank of the best piece in it."""
     collection: str
     doc_id: str
     path: str | None
+    """The file with these lines, from the top of the repository; None if the document is not such a
+    file.
+    """
     lines: tuple[int, int] | None
+    """First and last line in the file or in the document's text, from 1; None if unknown."""
     symbol: str
+    """Symbols of code in the passage, with their parents."""
     signature: str
+    """Signature of a long symbol, or header row of a table, whose start is not in the passage."""
     heading: str
+    """Headings above, separated by ` > `."""
     commit: str | None
+    """Commit of a file."""
     revision: str | None
+    """Revision of a stored document."""
     uncommitted: str
+    """How the file differs from the commit."""
     cut: Cut
+    """`to fit` if it alone exceeds the budget; `within a line` if it starts or ends within one."""
     tokens: int
+    """Estimated, with the head line."""
     text: str
     name: str = ""
+    """The name for messages (`shown_names`)."""
     outdated: str = ""
     """Changed places that a note cites; empty for other documents."""
     kind: ContentKind = "document"
 
     also_in: tuple[str, ...] = ()
-    """As in `Hit`."""
+    """The same as in `Hit`."""
 
     @property
     def shown_place(self) -> str:
@@ -98,7 +102,7 @@ class PackedPassage(Record, frozen=True):
 
     @property
     def head(self) -> str:
-        """`src/session.py:10-42  Session.refresh  (1a2b3c4)`."""
+        """For example `src/session.py:10-42  Session.refresh  (1a2b3c4)`."""
         cut = f"cut {self.cut}" if self.cut else ""
         origin = (self.commit or self.revision or "")[:7] or ("not committed" if self.path else "not versioned")
         state = ", ".join(filter(None, (origin, "uncommitted" if self.uncommitted else "", cut)))
@@ -114,11 +118,9 @@ class PackedPassage(Record, frozen=True):
 
 
 class PackableDocument(Record, frozen=True):
-    """A document of which passages are packed, or a piece whose document cannot be read.
+    """A document to pack, or a piece whose document cannot be read.
 
-    `path`: as in `PackedPassage`; `above`: so many lines of the file are not of the text, which
-    follows them; None where no lines are known. `pieces`: those of code.
-    `headings`, `table_headers`: None for code. Other fields are as in `PackedPassage`.
+    Other fields are as in `PackedPassage`.
     """
 
     collection: str
@@ -126,8 +128,11 @@ class PackableDocument(Record, frozen=True):
     text: str
     path: str | None
     above: int | None
+    """Number of lines of the file above the text; None if no lines are known."""
     pieces: Sequence[IndexedPiece] = ()
+    """Pieces of code."""
     headings: HeaderPaths | None = None
+    """None for code, as is `table_headers`."""
     table_headers: TableHeaders | None = None
     commit: str | None = None
     revision: str | None = None
@@ -137,18 +142,18 @@ class PackableDocument(Record, frozen=True):
 
 
 class PackableHit(Record, frozen=True):
-    """A ranked piece: `spans` are what of its document to pack, the best first: the first that fits
-    is taken. `beside`: its neighbours, which come along if they fit.
-    """
+    """A ranked piece."""
 
     rank: int
     key: Hashable
     spans: tuple[Span, ...]
+    """Alternatives to pack, the best first. The first that fits is used."""
     beside: tuple[Span, ...] = ()
+    """Neighbours, which are added if they fit."""
 
 
 class Packed(Record, frozen=True):
-    """`left_out`: so many of the ranked pieces did not fit."""
+    """A packed answer. `left_out`: the number of ranked pieces that did not fit."""
 
     passages: tuple[PackedPassage, ...]
     tokens: int
@@ -156,31 +161,31 @@ class Packed(Record, frozen=True):
 
 
 def signature_above(pieces: Sequence[IndexedPiece], number: int) -> str:
-    """The signature of the symbol that this piece belongs to, if it begins in an earlier piece."""
-    own = pieces[number]
-    begun, within = (own.symbol, own.kind), f"{own.symbol}."
-    if not own.symbol or any(declared[:2] == begun for declared in own.declared):
+    """Return the signature of a piece's symbol if the symbol starts in an earlier piece, or ""."""
+    piece = pieces[number]
+    begun, within = (piece.symbol, piece.kind), f"{piece.symbol}."
+    if not piece.symbol or any(declared[:2] == begun for declared in piece.declared):
         return ""
-    for piece in reversed(pieces[:number]):
-        if _same_symbol(piece, own) or any(declared[:2] == begun for declared in piece.declared):
-            return own.signature
-        if not piece.symbol.startswith(within):
+    for earlier in reversed(pieces[:number]):
+        if _is_same_symbol(earlier, piece) or any(declared[:2] == begun for declared in earlier.declared):
+            return piece.signature
+        if not earlier.symbol.startswith(within):
             break
     return ""
 
 
 def whole_symbol(pieces: Sequence[IndexedPiece], number: int) -> range:
-    """The pieces around this one that are parts of the same symbol, with nothing between them."""
-    own = pieces[number]
+    """Return the adjacent pieces around this one that are parts of the same symbol."""
+    piece = pieces[number]
     first, end = number, number + 1
-    while own.symbol and first > 0 and _same_symbol(pieces[first - 1], own):
+    while piece.symbol and first > 0 and _is_same_symbol(pieces[first - 1], piece):
         first -= 1
-    while own.symbol and end < len(pieces) and _same_symbol(pieces[end], own):
+    while piece.symbol and end < len(pieces) and _is_same_symbol(pieces[end], piece):
         end += 1
     return range(first, end)
 
 
-def _same_symbol(one: IndexedPiece, other: IndexedPiece) -> bool:
+def _is_same_symbol(one: IndexedPiece, other: IndexedPiece) -> bool:
     return (one.symbol, one.kind, one.signature) == (other.symbol, other.kind, other.signature)
 
 
@@ -193,49 +198,49 @@ def also_in_line(names: Sequence[str]) -> str:
 
 
 def estimate_tokens(text: str) -> int:
-    """An estimate: see above."""
+    """Estimate the number of tokens of a text, as described above."""
     return -(-len(text.encode(errors="replace")) // CHARACTERS_OF_TOKEN)
 
 
-def _block(passage: PackedPassage) -> str:
-    """A passage as it stands in an answer, with an empty line behind it."""
-    return "".join(f"{each}\n" for each in [*passage.shown_lines, ""])
+def _form_block(passage: PackedPassage) -> str:
+    """Return a passage as it is in an answer, with an empty line after it."""
+    return "".join(f"{line}\n" for line in [*passage.shown_lines, ""])
 
 
-def _shown_bytes(text: str) -> int:
+def _count_shown_bytes(text: str) -> int:
     """Return the length of a text with its indentation and escapes."""
     return len("\n".join(terminal_text.mark_lines(text, _INDENT)).encode(errors="replace"))
 
 
 def pack_hits(hits: Sequence[PackableHit], documents: Mapping[Hashable, PackableDocument], budget: int) -> Packed:
-    """The best hits, in the order given, that have no more than `budget` tokens together.
+    """Return the best hits, in the given order, that fit into `budget` tokens.
 
-    Those of one document that touch or overlap are one passage. The first hit is always there, cut
-    if need be. One that does not fit is left out for smaller ones that do. The documents come in
-    the order of their best hits, the passages of each in that of its text.
+    Hits of one document that touch or overlap become one passage. The first hit is always included,
+    cut if necessary. A hit that does not fit is left out in favour of smaller ones. Documents are
+    in the order of their best hits, and the passages of each in the order of its text.
     """
     packer = _Packer(documents, budget)
     fitted = misses = 0
-    left: list[PackableHit] = []
+    missed: list[PackableHit] = []
     for hit in hits:
-        if packer.takes(hit):
+        if packer.add_hit(hit):
             fitted, misses = fitted + 1, 0
         elif not fitted:
-            return Packed((packer.cut(hit),), packer.used, len(hits) - 1)
+            return Packed((packer.cut_hit(hit),), packer.used, len(hits) - 1)
         else:
             misses += 1
-            left.append(hit)
+            missed.append(hit)
         if misses >= _MOST_MISSES or packer.is_full:
             break
     packer.lift_share()
-    for hit in left[:_MOST_MISSES]:
-        fitted += not packer.is_full and packer.takes(hit)
-    return Packed(tuple(packer.passages()), packer.used, len(hits) - fitted)
+    for hit in missed[:_MOST_MISSES]:
+        fitted += not packer.is_full and packer.add_hit(hit)
+    return Packed(tuple(packer.list_passages()), packer.used, len(hits) - fitted)
 
 
 @dataclass(slots=True)
 class _Held:
-    """What is packed of one document; `cost`: the tokens of its passages."""
+    """The packed parts of one document. `cost`: the tokens of its passages."""
 
     text: _Passages
     ranks: dict[Span, int] = field(default_factory=dict)
@@ -269,21 +274,25 @@ class _Packer:
             return self._budget
         return self._budget // (_FURTHER_OF_OTHER_KIND if self._used[kind] else _FIRST_OF_OTHER_KIND)
 
-    def takes(self, hit: PackableHit) -> bool:
+    def add_hit(self, hit: PackableHit) -> bool:
+        """Add a hit with its neighbours if it fits. Return whether it does."""
         held = self._held.get(hit.key) or _Held(_Passages(self._documents[hit.key]))
         whole = self._budget // _WHOLE_SYMBOL
         *larger, least = dict.fromkeys(hit.spans)
-        if not (any(self._add(hit, held, each, whole) for each in larger) or self._add(hit, held, least)):
+        if not (any(self._add_span(hit, held, span, whole) for span in larger) or self._add_span(hit, held, least)):
             return False
         self._held.setdefault(hit.key, held)
-        for each in hit.beside:
-            self._add(hit, held, each)
+        for span in hit.beside:
+            self._add_span(hit, held, span)
         return True
 
-    def _add(self, hit: PackableHit, held: _Held, span: Span, most: int | None = None) -> bool:
-        """Whether this part of a document fits, in `most` tokens of its own."""
-        spans = held.text.joined([*held.spans, held.text.whole_lines(span)])
-        cost = sum(held.text.passage(each).tokens for each in spans)
+    def _add_span(self, hit: PackableHit, held: _Held, span: Span, most: int | None = None) -> bool:
+        """Add a part of a document if it fits, and if it needs at most `most` more tokens.
+
+        Return whether it was added.
+        """
+        spans = held.text.join_spans([*held.spans, held.text.whole_lines(span)])
+        cost = sum(held.text.form_passage(joined_span).tokens for joined_span in spans)
         more = cost - held.cost
         kind = self._documents[hit.key].kind
         if self.used + more > self._budget or (most is not None and more > most):
@@ -296,18 +305,18 @@ class _Packer:
         self.used += more
         return True
 
-    def cut(self, hit: PackableHit) -> PackedPassage:
-        """As much of a hit as fits."""
+    def cut_hit(self, hit: PackableHit) -> PackedPassage:
+        """Return as much of a hit as fits."""
         text = _Passages(self._documents[hit.key])
-        found = text.cut(text.whole_lines(hit.spans[-1]), hit.rank, self._budget)
-        self.used = found.tokens
-        return found
+        passage = text.cut_hit(text.whole_lines(hit.spans[-1]), hit.rank, self._budget)
+        self.used = passage.tokens
+        return passage
 
-    def passages(self) -> Iterator[PackedPassage]:
+    def list_passages(self) -> Iterator[PackedPassage]:
         for held in self._held.values():
             for start, end in held.spans:
                 rank = min(rank for (one, other), rank in held.ranks.items() if start <= one and other <= end)
-                yield replace(held.text.passage((start, end)), rank=rank)
+                yield replace(held.text.form_passage((start, end)), rank=rank)
 
 
 class _Passages:
@@ -315,10 +324,10 @@ class _Passages:
 
     def __init__(self, document: PackableDocument) -> None:
         self._document = document
-        self._made: dict[Span, PackedPassage] = {}
+        self._passages_by_span: dict[Span, PackedPassage] = {}
 
     def whole_lines(self, span: Span) -> Span:
-        """A part of the text up to the ends of its lines, without blank lines at its ends."""
+        """Extend a part of the text to whole lines, without blank lines at its ends."""
         text = self._document.text
         start, end = span
         first, behind = text.rfind("\n", 0, start) + 1, text.find("\n", max(start, end - 1))
@@ -330,37 +339,39 @@ class _Passages:
         behind = text.find("\n", start + len(kept), end)
         return start + kept.rfind("\n", 0, blank) + 1, end if behind < 0 else behind
 
-    def joined(self, spans: Sequence[Span]) -> list[Span]:
-        """In the order of the text; those with nothing but blanks between them together."""
-        found: list[Span] = []
+    def join_spans(self, spans: Sequence[Span]) -> list[Span]:
+        """Join parts of the text with only blanks between them, in the order of the text."""
+        spans_joined: list[Span] = []
         for start, end in sorted(spans):
-            if found and not self._document.text[found[-1][1] : start].strip():
-                found[-1] = found[-1][0], max(found[-1][1], end)
+            if spans_joined and not self._document.text[spans_joined[-1][1] : start].strip():
+                spans_joined[-1] = spans_joined[-1][0], max(spans_joined[-1][1], end)
             else:
-                found.append((start, end))
-        return found
+                spans_joined.append((start, end))
+        return spans_joined
 
-    def passage(self, span: Span) -> PackedPassage:
-        """Without a rank."""
-        if span not in self._made:
-            self._made[span] = self._passage(span)
-        return self._made[span]
+    def form_passage(self, span: Span) -> PackedPassage:
+        """Return the passage of a part of the text, without a rank."""
+        if span not in self._passages_by_span:
+            self._passages_by_span[span] = self._make_passage(span)
+        return self._passages_by_span[span]
 
-    def cut(self, span: Span, rank: int, budget: int) -> PackedPassage:
-        """As many lines of a part of the text as the budget has room for, or, of the first line, as
-        many characters; the head line comes in any case.
+    def cut_hit(self, span: Span, rank: int, budget: int) -> PackedPassage:
+        """Return as many lines of a part as the budget allows, or as many characters of the first
+        line.
+
+        The head line is always included.
         """
         start, _ = span
-        frame = replace(self._passage(span, cut="to fit"), text="")
-        room = max(0, budget * CHARACTERS_OF_TOKEN - len(_block(frame).encode(errors="replace")) - 1)
+        frame = replace(self._make_passage(span, cut="to fit"), text="")
+        room = max(0, budget * CHARACTERS_OF_TOKEN - len(_form_block(frame).encode(errors="replace")) - 1)
         text = self._document.text[start : span[1]]
         fitting = text.encode(errors="replace")[:room].decode(errors="ignore")
-        while (excess := _shown_bytes(fitting) - room) > 0:
+        while (excess := _count_shown_bytes(fitting) - room) > 0:
             fitting = fitting[: -max(1, excess // _LONGEST_ESCAPE)]
         kept = fitting.rfind("\n") if "\n" in fitting else len(fitting)
-        return replace(self._passage((start, start + kept), cut="to fit"), rank=rank)
+        return replace(self._make_passage((start, start + kept), cut="to fit"), rank=rank)
 
-    def _passage(self, span: Span, *, cut: Cut = "") -> PackedPassage:
+    def _make_passage(self, span: Span, *, cut: Cut = "") -> PackedPassage:
         document, (start, end) = self._document, span
         text = document.text[start:end]
         starts_within = start > 0 and document.text[start - 1] != "\n"
@@ -370,10 +381,10 @@ class _Passages:
         if document.above is not None:
             first = document.above + document.text.count("\n", 0, start) + 1
             lines = first, first + text.count("\n")
-        symbol, signature = self._symbols(span)
+        symbol, signature = self._find_symbols(span)
         if document.table_headers:
             signature = document.table_headers.find_header(start)
-        found = PackedPassage(
+        passage = PackedPassage(
             rank=0,
             collection=document.collection,
             doc_id=document.doc_id,
@@ -391,10 +402,10 @@ class _Passages:
             name=document.name,
             kind=document.kind,
         )
-        return replace(found, tokens=estimate_tokens(_block(found)))
+        return replace(passage, tokens=estimate_tokens(_form_block(passage)))
 
-    def _symbols(self, span: Span) -> tuple[str, str]:
-        """Those in a part of the text, and the signature above it."""
+    def _find_symbols(self, span: Span) -> tuple[str, str]:
+        """Return the symbols in a part of the text, and the signature above it."""
         pieces, (start, end) = self._document.pieces, span
         if not pieces:
             return "", ""

@@ -1,4 +1,4 @@
-"""Where a passage stands: in its document, under its headings, and in a file that is here."""
+"""Find the place of a passage: in its document, below its headings, and in a local file."""
 
 from __future__ import annotations
 
@@ -24,44 +24,47 @@ if TYPE_CHECKING:
 
 
 class Excerpt(Record, frozen=True):
-    """Whole lines of a document; `first` counts from 1."""
+    """Whole lines of a document. `first` starts at 1."""
 
     first: int
     lines: list[str]
 
 
 class PlacedPassage(Hit, frozen=True):
-    """A hit and where it stands.
-
-    `matches`: the characters of its text that are words of the query, from and to; `best`: the
-    first of them in the line that has most, the first character where there are none; where a name
-    is the query, its declaration.
-    `header_path`: the headings above that place, with ` > ` between them; `line`: its line in the
-    document's text, from 1. `file`: the path of the document's file below the top of the work tree,
-    or an absolute one; `file_line`: the same line there, or in the commit whose files are asked.
-    `excerpt`: only where it is asked for.
-    `symbol`: what of code is at `best`, with its parents; `signature`: that of a long symbol whose
-    beginning is in an earlier chunk, or the header row of the table whose row is at `best`.
-    `uncommitted`: how the file of a source differs from the commit. `name`: as in `shown_names`.
-    """
+    """A hit and its place."""
 
     matches: tuple[tuple[int, int], ...] = ()
+    """Characters of its text that are words of the query: start and end."""
     best: int = 0
+    """Start of the first match in the line with the most matches. Without matches it is the first
+    character. If the query is a name, it is its declaration.
+    """
     header_path: str = ""
+    """Headings above `best`, separated by ` > `."""
     line: int | None = None
+    """Line of `best` in the document's text, from 1."""
     file: str | None = None
+    """Path of the document's file, from the top of the work tree or absolute."""
     file_line: int | None = None
+    """Line of `best` in that file, or in the commit that is searched."""
     excerpt: Excerpt | None = None
+    """Only if requested."""
     symbol: str = ""
+    """The symbol of code at `best`, with its parents."""
     signature: str = ""
+    """Signature of a long symbol that starts in an earlier chunk, or header row of the table at
+    `best`.
+    """
     uncommitted: str = ""
+    """How the file of a source differs from the commit."""
     outdated: str = ""
     """Changed places that a note cites; empty for other documents."""
     name: str = ""
+    """The name for messages (`shown_names`)."""
 
 
 class PassagePlaces:
-    """The places in one document. `committed`: its file, where a commit is asked."""
+    """Finds places in one document. `committed`: its file, if a commit is searched."""
 
     def __init__(
         self, ws: ReadableStore, collection: Collection, document: Document, committed: bytes | None = None
@@ -69,11 +72,11 @@ class PassagePlaces:
         self._ws, self._collection, self._document = ws, collection, document
         self._file: str | None = document.source
         if committed is not None:
-            self._written = lines_of(committed)
+            self._file_text_lines = lines_of(committed)
             return
         file = source_file(ws.places, collection, document)
-        self._file = _portable_name(ws, file) if file else None
-        self._written = written_lines(file, document, as_written=collection.kind == SOURCE) if file else None
+        self._file = _form_portable_path(ws, file) if file else None
+        self._file_text_lines = written_lines(file, document, as_written=collection.kind == SOURCE) if file else None
 
     def place_passage(
         self,
@@ -83,7 +86,7 @@ class PassagePlaces:
         *,
         question: CodeQuestion | None = None,
     ) -> PlacedPassage:
-        """`question`: asks for a name, perhaps."""
+        """Return the passage with its place. `question`: the query, which may be a name."""
         start = self.find_start(passage)
         if start is None:
             return passage
@@ -92,12 +95,12 @@ class PassagePlaces:
 
             signature = signature_above(self.pieces, passage.chunk)
             passage = msgspec.structs.replace(
-                _at_symbol(passage, self.pieces[passage.chunk], question), signature=signature
+                _move_to_symbol(passage, self.pieces[passage.chunk], question), signature=signature
             )
         excerpt = None
         if context is not None or neighbours:
             spans = [*self.find_neighbours(passage, neighbours), (start, start + len(passage.text))]
-            excerpt = _excerpt(self._document.content, min(spans)[0], max(span for _, span in spans), context or 0)
+            excerpt = _form_excerpt(self._document.content, min(spans)[0], max(span for _, span in spans), context or 0)
         text = self._document.content
         line = line_at(text, start + passage.best)
         return msgspec.structs.replace(
@@ -106,18 +109,18 @@ class PassagePlaces:
             header_path=self.headings.find_path(start + passage.best) if self.headings else "",
             line=line,
             file=self._file,
-            file_line=self._file_line(line),
+            file_line=self._find_file_line(line),
             excerpt=excerpt,
         )
 
     def file_lines(self, passage: PlacedPassage) -> tuple[int, int] | None:
-        """The first and the last line in the file; None where it does not hold them."""
+        """Return the first and the last line in the file, or None."""
         start = self.find_start(passage)
-        if start is None or self._written is None:
+        if start is None or self._file_text_lines is None:
             return None
         text, passed = self._document.content, passage.text
         ends = (start + len(passed) - len(passed.lstrip()), start + len(passed.rstrip()))
-        first, last = (line_of(line_at(text, end), self._written, self._document) for end in ends)
+        first, last = (line_of(line_at(text, end), self._file_text_lines, self._document) for end in ends)
         return (first, last) if first and last and first <= last else None
 
     @property
@@ -126,22 +129,22 @@ class PassagePlaces:
 
     @property
     def path(self) -> str | None:
-        """Of its file below the top of the repository."""
+        """Path of its file from the top of the repository, or None."""
         return self._file if self._file and not Path(self._file).is_absolute() else None
 
     @cached_property
     def pieces(self) -> Sequence[IndexedPiece]:
-        """None if it is no code."""
+        """Pieces of code; empty for other documents."""
         return parse_pieces(self._document) if self._collection.is_code else ()
 
-    def _file_line(self, line: int) -> int | None:
-        if self._written is None:
+    def _find_file_line(self, line: int) -> int | None:
+        if self._file_text_lines is None:
             return line if self._file and self._is_file else None
-        return line_of(line, self._written, self._document)
+        return line_of(line, self._file_text_lines, self._document)
 
     @property
     def _is_file(self) -> bool:
-        """Whether the text is the whole file, whatever encoding that has."""
+        """True if the text is the whole file, in any encoding."""
         from vmrag_link.sources.readable import is_notebook
 
         return bool(self.pieces) and not is_notebook(self._document.doc_id)
@@ -152,41 +155,47 @@ class PassagePlaces:
 
     @cached_property
     def table_headers(self) -> TableHeaders | None:
-        """Return the header rows of the text; None for code."""
+        """Header rows of the text; None for code."""
         return None if self.pieces else read_table_headers(self._document)
 
     @cached_property
     def headings(self) -> HeaderPaths | None:
-        """Return the headings of the text; None for code."""
+        """Headings of the text; None for code."""
         return None if self.pieces else read_header_paths(self._document)
 
     def lines_above(self) -> int | None:
-        """So many lines of the file stand above the text, which is the rest of it; None if not."""
+        """Return how many lines of the file are above the text, or None.
+
+        The text must be the rest of the file.
+        """
         if self._is_file:
             return 0
-        texts, written = lines_of(self._document.content.encode()), self._written
+        texts, written = lines_of(self._document.content.encode()), self._file_text_lines
         if not texts or not written or len(written) < len(texts):
             return None
         above = len(written) - len(texts)
         return above if written[above:] == texts else None
 
     def find_neighbours(self, passage: Hit, neighbours: int) -> list[Span]:
-        """So many chunks before and after it, the nearest first."""
+        """Return the chunks before and after a passage, the nearest first.
+
+        `neighbours`: on each side.
+        """
         if not neighbours:
             return []
-        found, number = self.spans, passage.chunk
-        near = (each for away in range(1, neighbours + 1) for each in (number - away, number + away))
-        return [found[each] for each in near if 0 <= each < len(found)]
+        spans, number = self.spans, passage.chunk
+        near = (near_number for away in range(1, neighbours + 1) for near_number in (number - away, number + away))
+        return [spans[near_number] for near_number in near if 0 <= near_number < len(spans)]
 
     @cached_property
     def spans(self) -> list[Span]:
-        """The chunks of the text."""
+        """Places of the chunks in the text."""
         from vmrag_link.workspace.documents.document_selection import chunks_of
 
-        return [(each.start, each.end) for each in chunks_of(self._ws, self._collection, self._document)]
+        return [(chunk.start, chunk.end) for chunk in chunks_of(self._ws, self._collection, self._document)]
 
     def find_start(self, passage: Hit) -> int | None:
-        """Where a passage begins in the text; None if it does not stand there."""
+        """Return where a passage starts in the text, or None."""
         text = self._document.content
         if self.pieces:
             return self.pieces[passage.chunk].start
@@ -198,31 +207,37 @@ class PassagePlaces:
         return self.spans[passage.chunk][0] if passage.chunk < len(self.spans) else None
 
 
-def _at_symbol(passage: PlacedPassage, piece: IndexedPiece, question: CodeQuestion | None) -> PlacedPassage:
+def _move_to_symbol(passage: PlacedPassage, piece: IndexedPiece, question: CodeQuestion | None) -> PlacedPassage:
     best, text = passage.best, passage.text
     if question and question.is_name and piece.declared:
         shares = [
             question.score_declaration(
-                RankedPiece(passage.doc_id, passage.chunk, msgspec.structs.replace(piece, declared=(each,)))
+                RankedPiece(passage.doc_id, passage.chunk, msgspec.structs.replace(piece, declared=(declared,)))
             )
-            for each in piece.declared
+            for declared in piece.declared
         ]
         if most := max(shares):
-            best = _first_letter(text, piece.declared[shares.index(most)][2] - piece.line)
+            best = _find_first_letter(text, piece.declared[shares.index(most)][2] - piece.line)
     line = piece.line + text.count("\n", 0, best)
-    around = [each for each in piece.declared if each[2] <= line <= each[3]]
-    below = [each for each in piece.declared if each[2] > line and piece.symbol]  # of which it may be the comment
-    name = max(around, key=lambda each: each[2]) if around else min(below, key=lambda each: each[2], default=None)
+    around = [declared for declared in piece.declared if declared[2] <= line <= declared[3]]
+    below = [
+        declared for declared in piece.declared if declared[2] > line and piece.symbol
+    ]  # the line may be in its comment
+    name = (
+        max(around, key=lambda declared: declared[2])
+        if around
+        else min(below, key=lambda declared: declared[2], default=None)
+    )
     return msgspec.structs.replace(passage, best=best, symbol=name[0] if name else passage.symbol)
 
 
-def _first_letter(text: str, row: int) -> int:
+def _find_first_letter(text: str, row: int) -> int:
     above, line = text.split("\n")[:row], text.split("\n")[row]
-    return sum(len(each) + 1 for each in above) + len(line) - len(line.lstrip())
+    return sum(len(line_above) + 1 for line_above in above) + len(line) - len(line.lstrip())
 
 
-def _portable_name(ws: ReadableStore, file: Path) -> str:
-    """Equal on every machine, for a file of the repository."""
+def _form_portable_path(ws: ReadableStore, file: Path) -> str:
+    """Return a file's path, which is the same on every machine for a file of the repository."""
     top = Path(os.path.realpath(ws.places.top))
     return file.relative_to(top).as_posix() if file.is_relative_to(top) else str(file)
 
@@ -231,8 +246,8 @@ def line_at(text: str, offset: int) -> int:
     return text.count("\n", 0, offset) + 1
 
 
-def _excerpt(text: str, start: int, end: int, context: int) -> Excerpt:
-    """The lines of these characters, and so many around them, without empty ones at the ends."""
+def _form_excerpt(text: str, start: int, end: int, context: int) -> Excerpt:
+    """Return the lines of these characters and `context` lines around them, without blank ends."""
     passage = text[start:end]
     start += len(passage) - len(passage.lstrip())
     end -= len(passage) - len(passage.rstrip())

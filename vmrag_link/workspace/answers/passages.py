@@ -1,4 +1,4 @@
-"""Answers for people: each passage with its place in its document, and in a file that is here."""
+"""Answer a query for users: each passage with its place in its document and in a local file."""
 
 from __future__ import annotations
 
@@ -27,109 +27,115 @@ if TYPE_CHECKING:
 
 
 class PassagePlace(Record, frozen=True):
-    """Where a chunk of a source's document stands: in which file, and from which line to which
-    there, from 1; None where the file's lines are not the text's.
-
-    `symbol`: what of code it is; `heading`: the headings above it, with ` > ` between them.
-    `uncommitted`: how the file differs from the commit.
-    """
+    """The place of a chunk in a file of a source."""
 
     path: str
     lines: tuple[int, int] | None
+    """First and last line in the file, from 1; None if the file's lines are not those
+    of the text.
+    """
     symbol: str
+    """The symbol of code."""
     heading: str
+    """Headings above, separated by ` > `."""
     uncommitted: str
+    """How the file differs from the commit."""
 
 
 class PassageReport(Record, frozen=True):
-    """`notes`: why the answer is not from the pinned revision, if so. `copies`: the
-    documents among the results that are copies of tracked files.
-    """
+    """An answer with places."""
 
     results: list[PlacedPassage]
     kb: KbBlock
     notes: tuple[str, ...] = ()
+    """Why the answer is not from the pinned revision; empty if it is."""
     copies: tuple[StoredCopy, ...] = ()
+    """Documents among the results that are copies of tracked files."""
     weak: Literal[True] | UnsetType = UNSET
     """True for a weak answer (`retrieval.weakness`), otherwise UNSET."""
 
 
 def find_passages(
     ws: ReadableStore,
-    asked: Query,
+    query: Query,
     *,
     at: RankedRevision | None = None,
     context: int | None = None,
     neighbours: int = 0,
 ) -> PassageReport:
-    """As `query.query`, with the place of each passage.
+    """Answer a query as `query.answer_query` does, with the place of each passage.
 
-    `context`: so many lines of the document above and below it, too; `neighbours`: so many chunks.
+    `context`: number of lines to add above and below. `neighbours`: number of chunks to add.
     """
-    require_query(asked.text)
+    require_query(query.text)
 
-    def look(searcher: Searcher, view: View) -> PassageReport:
-        found = answer_from_index(ws, searcher, view, asked)
-        passages = _marked(searcher, view, asked.text, found.results)
+    def answer_with_places(searcher: Searcher, view: View) -> PassageReport:
+        report = answer_from_index(ws, searcher, view, query)
+        passages = _mark_matches(searcher, view, query.text, report.results)
         copies: tuple[StoredCopy, ...] = ()
         try:
             read = list(read_documents(ws, searcher, view, passages))
             committed = committed_files(ws, view, read) if at else {}
-            places = _places(ws, read, committed)
-            question = CodeQuestion(asked.text)
+            places = _form_places(ws, read, committed)
+            question = CodeQuestion(query.text)
             passages = [
-                there.place_passage(each, context, neighbours, question=question) if there else each
-                for each, there in ((each, places.get((each.collection, each.doc_id))) for each in passages)
+                place.place_passage(passage, context, neighbours, question=question) if place else passage
+                for passage, place in (
+                    (passage, places.get((passage.collection, passage.doc_id))) for passage in passages
+                )
             ]
             outdated = mark_notes(ws, read, view.sources.commit if at and view.sources else None)
             passages = [
                 replace(passage, outdated=outdated.get((passage.collection, passage.doc_id), ""))
                 for passage in passages
             ]
-            if at is None and found.kb.in_sync:
+            if at is None and report.kb.in_sync:
                 copies = find_copies(ws, read)
         except EngineError as why:  # the index answers without the knowledge base
-            ws.progress.note(f"Where the answers stand cannot be told: {why.message}")
-        return PassageReport(passages, found.kb, found.notes, copies, found.weak)
+            ws.progress.note(f"cannot find the places of the results: {why.message}")
+        return PassageReport(passages, report.kb, report.notes, copies, report.weak)
 
-    report = search_index(ws, look, at=at)
-    return report if at else replace(report, kb=with_untracked_matches(ws, asked, report.kb))
+    report = search_index(ws, answer_with_places, at=at)
+    return report if at else replace(report, kb=with_untracked_matches(ws, query, report.kb))
 
 
 def file_places(
     ws: ReadableStore, searcher: Searcher, view: View, query: str, hits: Sequence[Hit]
 ) -> list[PassagePlace | None]:
-    """Where these answers to a query stand; None for those that are of no source."""
+    """Return the places of results in files of sources; None for results of other collections."""
     derived = {collection.name: collection for collection in searcher.list_collections() if collection.kind == SOURCE}
     if view.sources is None or not derived.keys() & {hit.collection for hit in hits}:
         return [None] * len(hits)
-    passages = _marked(searcher, view, query, hits)
-    code = {name for name, each in derived.items() if each.is_code}
+    passages = _mark_matches(searcher, view, query, hits)
+    code = {name for name, collection in derived.items() if collection.is_code}
     of_text = [passage for passage in passages if passage.collection in derived.keys() - code]
     places = {
-        document.key: PassagePlaces(ws, found, document)
-        for found, document in read_documents(ws, searcher, view, of_text)
+        document.key: PassagePlaces(ws, collection, document)
+        for collection, document in read_documents(ws, searcher, view, of_text)
     }
     return [
-        _file_place(passage, places.get((passage.collection, passage.doc_id)), is_code=passage.collection in code)
+        _form_file_place(passage, places.get((passage.collection, passage.doc_id)), is_code=passage.collection in code)
         if passage.collection in derived
         else None
         for passage in passages
     ]
 
 
-def _file_place(passage: PlacedPassage, there: PassagePlaces | None, *, is_code: bool) -> PassagePlace:
-    """`there`: None for code, whose index knows its lines, and for what cannot be read."""
+def _form_file_place(passage: PlacedPassage, document_place: PassagePlaces | None, *, is_code: bool) -> PassagePlace:
+    """Return a place.
+
+    `place`: None for code, whose index has its lines, and for unreadable documents.
+    """
     lines = (passage.metadata["line"], passage.metadata["last_line"]) if is_code else None
     heading = ""
-    if there:
-        heading, lines = there.place_passage(passage).header_path, there.file_lines(passage)
-    path = there.path if there else None
+    if document_place:
+        heading, lines = document_place.place_passage(passage).header_path, document_place.file_lines(passage)
+    path = document_place.path if document_place else None
     return PassagePlace(path or passage.doc_id, lines, passage.symbol, heading, passage.uncommitted)
 
 
-def _marked(searcher: Searcher, view: View, query: str, hits: Sequence[Hit]) -> list[PlacedPassage]:
-    """What is known without their documents."""
+def _mark_matches(searcher: Searcher, view: View, query: str, hits: Sequence[Hit]) -> list[PlacedPassage]:
+    """Return the passages with what is known without their documents."""
     code = {collection.name for collection in searcher.list_collections() if collection.is_code}
     uncommitted = view.sources.uncommitted if view.sources else {}
     names = names_of_hits(searcher, hits)
@@ -139,7 +145,7 @@ def _marked(searcher: Searcher, view: View, query: str, hits: Sequence[Hit]) -> 
             **msgspec.structs.asdict(hit),
             name=names[hit.collection, hit.doc_id],
             matches=tuple(spans),
-            best=_best(hit.text, spans),
+            best=_find_best(hit.text, spans),
             symbol=hit.metadata.get("symbol", "") if hit.collection in code else "",
             uncommitted=uncommitted.get(hit.collection, {}).get(hit.doc_id, ""),
         )
@@ -170,7 +176,7 @@ def names_of_keys(searcher: Searcher, keys: Iterable[tuple[str, str]]) -> dict[t
     return name_documents(keys, sources, rows, searcher.count_chunks)
 
 
-def _best(text: str, spans: Sequence[tuple[int, int]]) -> int:
+def _find_best(text: str, spans: Sequence[tuple[int, int]]) -> int:
     if not spans:
         return len(text) - len(text.lstrip())
     lines = [line_at(text, start) for start, _ in spans]
@@ -180,23 +186,27 @@ def _best(text: str, spans: Sequence[tuple[int, int]]) -> int:
 def read_documents(
     ws: ReadableStore, searcher: Searcher, view: View, passages: Sequence[Hit]
 ) -> Iterator[tuple[Collection, Document]]:
-    """The documents of the passages, each once."""
+    """Yield the documents of the passages, each once."""
     ids: dict[str, dict[str, None]] = {}
     for passage in passages:
         ids.setdefault(passage.collection, {})[passage.doc_id] = None
-    files = _open_files(view)
-    derived = {each.name: each for each in files.list_collections(view.at)} if files else {}
-    rows = {each.name: each for each in ws.engine.list_collections(view.at)} if ids.keys() - derived.keys() else {}
+    files = _open_rows(view)
+    derived = {collection.name: collection for collection in files.list_collections(view.at)} if files else {}
+    rows = (
+        {collection.name: collection for collection in ws.engine.list_collections(view.at)}
+        if ids.keys() - derived.keys()
+        else {}
+    )
     for name, some in ids.items():
         collection = (
             derived.get(name) or rows.get(name) or searcher.find_collection(name)
-        )  # SQL may have left out its row
+        )  # a row that SQL wrote may lack its collection
         store = files if files and name in derived else ws.engine
         if collection:
             yield from ((collection, document) for document in store.read_documents(view.at, collection=name, ids=some))
 
 
-def _open_files(view: View) -> IndexedRows | None:
+def _open_rows(view: View) -> IndexedRows | None:
     if view.sources is None:
         return None
     from vmrag_link.workspace.indexed_rows import IndexedRows
@@ -204,10 +214,10 @@ def _open_files(view: View) -> IndexedRows | None:
     return IndexedRows(view.sources.folder)
 
 
-def _places(
+def _form_places(
     ws: ReadableStore, read: Sequence[tuple[Collection, Document]], committed: Mapping[tuple[str, str], bytes]
 ) -> dict[tuple[str, str], PassagePlaces]:
-    """Those in each document. `committed`: files as they are at the place that is asked."""
+    """Return the places in each document. `committed`: files at the searched commit."""
     return {
         document.key: PassagePlaces(ws, collection, document, committed.get(document.key))
         for collection, document in read
@@ -217,8 +227,9 @@ def _places(
 def committed_files(
     ws: ReadableStore, view: View, read: Sequence[tuple[Collection, Document]]
 ) -> dict[tuple[str, str], bytes]:
-    """What the files of sources among these are at the commit that answers; nothing for one that
-    this clone has not any more.
+    """Return the contents of files of sources at the commit that answers.
+
+    The contents are empty for a file that this clone no longer has.
     """
     if view.sources is None:
         return {}

@@ -1,4 +1,4 @@
-"""Search by meaning and by words, in the knowledge of HEAD or of another git ref."""
+"""Search by meaning and by words, in the documents of HEAD or of another git ref."""
 
 from __future__ import annotations
 
@@ -28,28 +28,34 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 SHOWN_MARK = "said"
-"""In `.git/vmrag/tree`: it was said in this repository."""
+"""Name of a file in `.git/vmrag/tree`: the text was printed in this repository."""
 
 MOST_UNTRACKED = 1_000
-"""If more files are untracked, such as a folder of packages, none of them is read."""
+"""Maximum number of untracked files to read. If there are more, for example in a folder of
+packages, none is read.
+"""
 
 NOT_SET_UP = "There is no .vmrag.yaml, so vmrag searched the tracked files that it would propose. To commit this choice, run: vmrag init"
 
 
 class QueryReport(Record, frozen=True):
-    """`notes`: why the answer is not from the pinned revision, if so."""
+    """The answer to a query."""
 
     results: list[Hit]
     kb: KbBlock
     notes: tuple[str, ...] = ()
+    """Why the answer is not from the pinned revision; empty if it is."""
     weak: Literal[True] | UnsetType = UNSET
     """True for a weak answer (`retrieval.weakness`), otherwise UNSET."""
 
 
 def require_query(text: str) -> None:
-    """Raises `UsageInvalid` for one without a character, and above `LONGEST_QUERY`."""
+    """Require a query that is neither empty nor longer than `LONGEST_QUERY`.
+
+    Raises `UsageInvalid`.
+    """
     if not text.strip():
-        raise UsageInvalid("The query is empty.", hint="Write a question or some words.", parameter="query")
+        raise UsageInvalid("the query is empty.", hint="Write a question or some words.", parameter="query")
     if len(text) > LONGEST_QUERY:
         raise UsageInvalid(
             f"the query has {len(text):,} characters; at most {LONGEST_QUERY:,} are accepted.",
@@ -60,48 +66,48 @@ def require_query(text: str) -> None:
         )
 
 
-def answer_query(ws: ReadableStore, asked: Query, *, at: RankedRevision | None = None) -> QueryReport:
-    """The best chunks.
+def answer_query(ws: ReadableStore, query: Query, *, at: RankedRevision | None = None) -> QueryReport:
+    """Return the best chunks.
 
-    A pin that moved is followed first; one that cannot be followed leaves the bound revision
-    answering. `at`: answer from there, without touching the workspace. Raises `UsageInvalid` for an
+    A moved pin is followed first. If it cannot be followed, the bound revision answers. `at`: the
+    place to search instead of the work tree, which is not touched. Raises `UsageInvalid` for an
     empty query.
     """
-    require_query(asked.text)
-    return search_index(ws, lambda searcher, view: answer_from_index(ws, searcher, view, asked), at=at)
+    require_query(query.text)
+    return search_index(ws, lambda searcher, view: answer_from_index(ws, searcher, view, query), at=at)
 
 
-def answer_from_index(ws: ReadableStore, searcher: Searcher, view: View, asked: Query) -> QueryReport:
-    """The best chunks of an index that is open."""
+def answer_from_index(ws: ReadableStore, searcher: Searcher, view: View, query: Query) -> QueryReport:
+    """Return the best chunks of an open index."""
     try:
-        results = searcher.search(asked)
+        results = searcher.search(query)
     except EmbeddingFailed as error:
         error.hint += "   (or, by words alone: vmrag query --mode keyword)"
         raise
     except CollectionMissing as error:
         require_readable(view, error.details["collection_name"], error.details["collections"])
         raise
-    weak: Literal[True] | UnsetType = True if searcher.is_weak(asked, results) else UNSET
+    weak: Literal[True] | UnsetType = True if searcher.is_weak(query, results) else UNSET
     return QueryReport(results, find_view_origin(ws, view).kb, view.notes, weak)
 
 
-def require_readable(view: View, name: str, there: Sequence[str]) -> None:
-    """Raises `CollectionMissing` for a source of that name, if its files cannot be read here."""
+def require_readable(view: View, name: str, readable: Sequence[str]) -> None:
+    """Raise `CollectionMissing` for a source whose files cannot be read here."""
     if why := view.sources.unavailable.get(name) if view.sources else "":
         from vmrag_link.workspace.documents import collections
 
-        raise collections.unreadable_source(name, why, there)
+        raise collections.unreadable_source(name, why, readable)
 
 
 def search_index(
     ws: ReadableStore, look: Callable[[Searcher, View], T], *, at: RankedRevision | None = None, files: bool = True
 ) -> T:
-    """What `look` returns for an index that stays open and unchanged until then. It may be called
-    again, where the pin moves meanwhile, or where the index proves damaged and is built again.
+    """Return the result of `look` for an index that stays open and unchanged meanwhile.
 
-    What is not versioned has no revision to be asked `at`. Where there is no knowledge base, the
-    files of sources answer alone. `files` False: what is asked for is stored, and files of sources
-    neither answer nor hide what was imported from them.
+    `look` may be called again if the pin moves, or if the index is damaged and is rebuilt. A store
+    without versions has no revision to search `at`. Without a knowledge base, the files of sources
+    answer alone. `files` False: only stored documents answer, and files of sources do not hide
+    documents that were imported from them.
     """
 
     def open_searcher(view: View) -> T:
@@ -120,11 +126,11 @@ def search_index(
                 raise
             store = answer_from_files(ws, why)
         return store.reader.read(open_searcher)
-    return _searching_at(ws, open_searcher, at)
+    return _search_at(ws, open_searcher, at)
 
 
-def _searching_at(ws: Workspace, look: Callable[[View], T], at: RankedRevision) -> T:
-    """An index that proves damaged is built again, once."""
+def _search_at(ws: Workspace, look: Callable[[View], T], at: RankedRevision) -> T:
+    """Search another place. A damaged index is rebuilt once."""
     from vmrag_link.sync import apply
 
     view: View | None = None
@@ -144,7 +150,10 @@ def _searching_at(ws: Workspace, look: Callable[[View], T], at: RankedRevision) 
 
 @contextlib.contextmanager
 def view_at(ws: Workspace, at: RankedRevision) -> Iterator[View]:
-    """The index of another place than the work tree. No process removes it while it is open."""
+    """Open the index of a place other than the work tree.
+
+    No process removes it while it is open.
+    """
     head = plumbing.read_head(ws.places).commit
     with contextlib.ExitStack() as held:
         folder = held.enter_context(ws.reader.open_index(at.revision)) if at.revision else None
@@ -157,8 +166,10 @@ def view_at(ws: Workspace, at: RankedRevision) -> Iterator[View]:
 
 
 def with_untracked_matches(ws: ReadableStore, query: Query, kb: KbBlock) -> KbBlock:
-    """Return where an answer comes from, with the number of untracked files that `--untracked`
-    would add to its results. It searches these files, so that the number is about the query.
+    """Return the origin with the number of untracked files that `--untracked` would add to the
+    results.
+
+    These files are searched, so that the number is about the query.
     """
     if not isinstance(ws, Workspace) or ws.config.sources_untracked != "ask" or kb.sources is None:
         return kb
@@ -178,7 +189,7 @@ def with_untracked_matches(ws: ReadableStore, query: Query, kb: KbBlock) -> KbBl
 def describe_setup(ws: Workspace, kb: KbBlock) -> str:
     """Return how to set up a repository that was searched, or how to remove its empty pin.
 
-    Empty if neither applies, and if a query in this clone has returned it.
+    The text is empty if neither applies, and after the first query in a clone.
     """
     if kb.commit and kb.sources:
         from vmrag_link.workspace.pins.empty_pin import describe_once
