@@ -1,7 +1,6 @@
-"""Bring the index to what the knowledge base holds, and tell what that did to each collection.
+"""Bring the index to the knowledge base, and report what that changed in each collection.
 
-An index is brought for all collections or for none. What a sync did to each is found by comparing
-what was held before and after.
+All collections are updated, or none. The report compares the contents before and after.
 """
 
 from __future__ import annotations
@@ -38,7 +37,7 @@ from vmrag_link.workspace.follow.sync import sync_to_pin as follow_the_pin
 
 
 class SyncedCollection(Record, frozen=True):
-    """What a sync did for one collection: numbers of documents, and of chunks that were added."""
+    """The changes of a sync in one collection: numbers of documents, and of added chunks."""
 
     collection: str
     snapshot: str
@@ -52,24 +51,24 @@ class SyncedCollection(Record, frozen=True):
 
 
 class SyncedAll(Record, frozen=True):
-    """`failure`: why a collection could not be embedded; its details name it as `collection_name`.
-
-    With a local model nothing was done then; without its service a collection is found by words.
-    """
+    """The result of a sync."""
 
     origin: AnswerOrigin
     collections: tuple[SyncedCollection, ...]
     snapshot: str = ""
     failure: VmragError | None = None
+    """Why a collection could not be embedded. Its details have the `collection_name`. With a local
+    model nothing was changed then. Without its service the collection is searched by words.
+    """
 
     @property
     def failed(self) -> str:
-        """The collection to blame."""
+        """The name of the collection that failed; empty if none did."""
         return (self.failure.collection or "") if self.failure else ""
 
     @property
     def total(self) -> SyncedCollection:
-        """The sums, as of one collection called `all`."""
+        """The sums, as one collection called `all`."""
         rows, at = self.collections, self.origin
         return SyncedCollection(
             "all",
@@ -84,7 +83,7 @@ class SyncedAll(Record, frozen=True):
         )
 
     def find_row(self, ws: Workspace, name: str) -> SyncedCollection:
-        """What was done for the collection that a name means; the sync may just have removed it.
+        """Return the row of the collection that a name means. The sync may have removed it.
 
         Raises `CollectionMissing`.
         """
@@ -98,12 +97,12 @@ class SyncedAll(Record, frozen=True):
 
 
 def bring_index(ws: Workspace) -> SyncedAll:
-    """Follow the pin, and bring the index there, uncommitted documents included.
+    """Follow the pin, and bring the index to it, with uncommitted documents.
 
-    Raises what is no collection's fault: `IndexFailed`, `MassDeletion`, `FileFailed`, and why the
-    pin cannot be followed, where nothing is bound.
+    Raises errors that no collection caused: `IndexFailed`, `MassDeletion`, `FileFailed`. Without a
+    bound index, raises why the pin cannot be followed.
     """
-    before = _before(ws)
+    before = _read_before(ws)
     try:
         follow(ws, tolerate="git")
         seen = ws.reader.read_moment()
@@ -111,46 +110,48 @@ def bring_index(ws: Workspace) -> SyncedAll:
         if now.current and (now.unembedded or count_differing(ws, seen.at, now)):
             apply.discard_views(
                 ws.sync_context, ws.resolve_target(), seen.revision
-            )  # it verifies, and holds something else
-        report = _after(ws, before)
+            )  # it verifies, but has other contents
+        report = _form_report(ws, before)
     except (EmbeddingError, IndexExtraMissing, UsageInvalid) as error:
         if error.collection is None:
             raise
         write_failures(ws, {error.collection: error.message})
-        return _nothing_done(ws, error)
+        return _form_failed(ws, error)
     write_failures(ws, {})
     sync.wait_if_set(ws)
     return report
 
 
 def rebuild_index(ws: Workspace) -> SyncedAll:
-    """Build the index from nothing; the present one answers until then, and stays if this fails.
-    That of files of sources is looked at whole when it is next read.
+    """Build the index from nothing.
 
-    Raises as `ops.follow.sync`, and what models raise.
+    The present index answers meanwhile, and stays if this fails.
+
+    The index of files is checked as a whole when it is next read. Raises the errors of
+    `ops.follow.sync` and of models.
     """
     ws.sources.distrust_view()
     follow_the_pin(ws, rebuild=True)
-    report = _after(ws, Holdings())
+    report = _form_report(ws, Holdings())
     write_failures(ws, {})
     return report
 
 
-def _before(ws: Workspace) -> Holdings:
+def _read_before(ws: Workspace) -> Holdings:
     return read_held_now(ws, ws.reader.read_moment()) if ws.binding else Holdings()
 
 
-def _after(ws: Workspace, before: Holdings) -> SyncedAll:
+def _form_report(ws: Workspace, before: Holdings) -> SyncedAll:
     view, held = ws.reader.read(
         lambda view: (view, read_holdings(view.folder, view.revision, current=True)), files=False
     )
     rows = []
     for name in sorted(held.definitions.keys() | before.definitions.keys()):
-        mine, theirs = _of(name, held.headers), _of(name, before.headers)
-        there = held.definitions.get(name)
-        anew = there is not None and not held_equally(before, there)
-        changed = {key for key in mine.keys() & theirs.keys() if anew or mine[key] != theirs[key]}
-        new = mine.keys() - theirs.keys()
+        present, former = _select_collection(name, held.headers), _select_collection(name, before.headers)
+        collection = held.definitions.get(name)
+        anew = collection is not None and not held_equally(before, collection)
+        changed = {key for key in present.keys() & former.keys() if anew or present[key] != former[key]}
+        new = present.keys() - former.keys()
         row = SyncedCollection(
             name,
             view.folder.name,
@@ -158,33 +159,33 @@ def _after(ws: Workspace, before: Holdings) -> SyncedAll:
             view.revision,
             added=len(new),
             modified=len(changed),
-            deleted=len(theirs.keys() - mine.keys()),
+            deleted=len(former.keys() - present.keys()),
             chunks=sum(held.chunks[key] for key in new | changed),
             sync_status="error" if name in held.unembedded else "synced",
         )
-        if there or row.deleted:
+        if collection or row.deleted:
             rows.append(row)
     return SyncedAll(find_view_origin(ws, view), tuple(rows), view.folder.name, _first_failure(held.unembedded))
 
 
 def _first_failure(unembedded: Mapping[str, str]) -> VmragError | None:
     for name, why in sorted(unembedded.items()):
-        hint = "Run it again when the service answers; until then the collection is searched by words alone."
+        hint = "Run the command again when the service answers. Until then the collection is searched by words only."
         return EmbeddingFailed(why, hint=hint, collection_name=name)
     return None
 
 
-def _of(name: str, headers: Mapping[Key, DocumentHeader]) -> dict[Key, DocumentHeader]:
+def _select_collection(name: str, headers: Mapping[Key, DocumentHeader]) -> dict[Key, DocumentHeader]:
     return {key: header for key, header in headers.items() if key[0] == name}
 
 
-def _nothing_done(ws: Workspace, error: VmragError) -> SyncedAll:
-    at, found = find_origin(ws), read_status(ws)
+def _form_failed(ws: Workspace, error: VmragError) -> SyncedAll:
+    at, status = find_origin(ws), read_status(ws)
     rows = tuple(
         SyncedCollection(
             collection.collection_name,
             collection.snapshot or "",
-            found.branch,
+            status.branch,
             at.revision,
             0,
             0,
@@ -192,6 +193,6 @@ def _nothing_done(ws: Workspace, error: VmragError) -> SyncedAll:
             0,
             collection.sync_status,
         )
-        for collection in found.collections
+        for collection in status.collections
     )
     return SyncedAll(at, rows, failure=error)

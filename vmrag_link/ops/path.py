@@ -1,4 +1,4 @@
-"""`vmrag path`: where things lie, for other programs."""
+"""Tell other programs where the knowledge base, the index and Chroma's store are: `vmrag path`."""
 
 from __future__ import annotations
 
@@ -14,16 +14,15 @@ Place = Literal["kb", "index", "chroma"]
 
 
 class PathsReport(Record, frozen=True):
-    """`kb`: None in a repository that stores no documents; then `index` is that of its files.
-    `chroma`: the directory for a Chroma client, with `tenant` and `database`; None where it was not
-    asked for. It holds the documents of `revision` and the files of `commit`.
-
-    Collections have their own names.
-    """
+    """Paths of stores. Collections have their own names."""
 
     kb: str | None
+    """None in a repository without stored documents. Then `index` is the index of its files."""
     index: str
     chroma: str | None
+    """Folder for a Chroma client, with `tenant` and `database`; None if not requested. It has the
+    documents of `revision` and the files of `commit`.
+    """
     tenant: str
     database: str
     revision: str | None = None
@@ -31,11 +30,13 @@ class PathsReport(Record, frozen=True):
 
 
 def find_paths(ws: Workspace, *, what: Place = "kb", working: bool = False) -> PathsReport:
-    """Of the workspace as it stands. The next sync makes another index: ask again then.
+    """Return the paths for the workspace at its pin.
 
-    `chroma` waits for Chroma's store, which holds the pinned documents and the committed files;
-    `working`: as they are now, uncommitted ones included. Raises `NotInitialized` for what needs
-    stored documents, and if no file is a document either.
+    The next sync creates another index, so call this again after it.
+
+    `chroma` waits for Chroma's store, which has the pinned documents and the committed files.
+    `working`: with uncommitted documents and files. Raises `NotInitialized` if stored documents are
+    needed, or if no file is a document.
     """
     with_chroma = what == "chroma" or working
     files_only = ws.stores_nothing and bool(ws.sources.configured) and (with_chroma or what == "index")

@@ -1,10 +1,10 @@
-"""Carry vectors from one machine to the next, by a store whose files anybody may have written.
+"""Move vectors to the next machine, in a folder that anyone may have written.
 
     embeddings.sqlite                 the vectors by content
 
-That is what CI services call a cache. Neither the knowledge base nor its index is in it: the index
-is made from the documents, with these vectors. So what comes back is compared with what an exact
-model makes of a sample of the texts.
+CI services call this a cache. It has neither the knowledge base nor its index. The index is built
+from the documents with these vectors. So returned vectors are compared with what an exact model
+computes for a sample of the texts.
 """
 
 from __future__ import annotations
@@ -26,52 +26,52 @@ VECTORS = "embeddings.sqlite"
 
 
 class ProvidedIndex(Record, frozen=True):
-    """An index that stands at the pin, verified.
-
-    `vectors`: how many came back, and `reused`: they were all that it needed. `rejected`: what was
-    wrong with them.
-    """
+    """A verified index of the pinned revision."""
 
     sync: SyncReport
     verified: VerifiedIndex
     vectors: int
+    """Number of vectors that were imported."""
     reused: bool
+    """True if the index needed no others."""
     rejected: tuple[str, ...]
+    """Problems of the imported vectors, which were discarded."""
 
 
 def provide_index(ws: Workspace, folder: Path) -> ProvidedIndex:
-    """Bring the work tree to its pin with the vectors that `folder` holds, if they are there, and
-    compare the index with the documents.
+    """Bring the work tree to its pin with the vectors in `folder`, and verify the index.
 
-    What came back and is not what they make is thrown away, and the index built again. Raises as
-    `sync`, and `IndexFailed` for an index that was built here and is wrong all the same.
+    Wrong vectors are discarded, and the index is rebuilt. Raises the errors of `sync_to_pin`, and
+    `IndexFailed` if an index that was built here is wrong also.
     """
-    vectors = _take_in(ws, folder / VECTORS)
-    report, verified, problems = _synced(ws, rebuild=False)
+    vectors = _import_vectors(ws, folder / VECTORS)
+    report, verified, problems = _sync_and_verify(ws, rebuild=False)
     rejected: tuple[str, ...] = ()
     if problems and vectors:
         rejected = problems
         ws.embedding_cache.delete_vectors()
-        report, verified, problems = _synced(ws, rebuild=True)
+        report, verified, problems = _sync_and_verify(ws, rebuild=True)
     if problems or verified is None:
-        raise IndexFailed(f"The index does not verify: {' '.join(problems)}", hint=fingerprint_check.REBUILD)
+        raise IndexFailed(f"the index does not verify: {' '.join(problems)}", hint=fingerprint_check.REBUILD)
     reused = bool(vectors) and not rejected and not report.chunks.embedded
     return ProvidedIndex(report, verified, vectors, reused, rejected)
 
 
-def _synced(ws: Workspace, *, rebuild: bool) -> tuple[SyncReport, VerifiedIndex | None, tuple[str, ...]]:
+def _sync_and_verify(ws: Workspace, *, rebuild: bool) -> tuple[SyncReport, VerifiedIndex | None, tuple[str, ...]]:
     report = sync_to_pin(ws, rebuild=rebuild)
     try:
         verified = fingerprint_check.verify_index(ws, files=False)
-    except IndexFailed as error:  # sealed, and no index all the same
+    except IndexFailed as error:  # sealed, but not a valid index
         return report, None, (error.message,)
     return report, verified, verified.problems
 
 
 def pack_vectors(ws: Workspace, folder: Path) -> int:
-    """Write what `provide` takes to a folder that is emptied first. Returns the number of bytes.
+    """Write the vectors for `provide_index` to a folder, which is emptied first.
 
-    Raises as the embedding cache.
+    Return the number of bytes.
+
+    Raises the errors of the embedding cache.
     """
     remove_path(folder)
     folder.mkdir(parents=True)
@@ -79,18 +79,18 @@ def pack_vectors(ws: Workspace, folder: Path) -> int:
     return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
 
 
-def _take_in(ws: Workspace, path: Path) -> int:
-    """The number of vectors that were taken in. None of them replaces one that is here."""
-    if path.parent.is_symlink() or not _is_plain(path):
+def _import_vectors(ws: Workspace, path: Path) -> int:
+    """Import vectors, and return their number. Existing vectors are not replaced."""
+    if path.parent.is_symlink() or not _is_regular_file(path):
         return 0
     permissions.make_folder(ws.places.shared)
     return ws.embedding_cache.import_vectors(path)
 
 
-def _is_plain(path: Path) -> bool:
-    """Whether it is a file of one name: no link, pipe or device."""
+def _is_regular_file(path: Path) -> bool:
+    """Return whether a path is a regular file with one name, not a link, pipe or device."""
     try:
-        found = path.lstat()
+        status = path.lstat()
     except OSError:
         return False
-    return stat.S_ISREG(found.st_mode) and found.st_nlink == 1
+    return stat.S_ISREG(status.st_mode) and status.st_nlink == 1

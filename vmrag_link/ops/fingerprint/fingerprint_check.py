@@ -1,4 +1,6 @@
-"""Does an index hold what documents and files make: chunks, texts, vectors, every byte of it?"""
+"""Verify that an index has exactly what documents and files make: chunks, texts,
+vectors and files.
+"""
 
 from __future__ import annotations
 
@@ -32,45 +34,49 @@ from vmrag_link.workspace.worktree import OpenSources
 
 REBUILD = "vmrag sync --rebuild"
 BATCH = 5000
-"""Vectors that the cache is asked for at once."""
+"""Number of vectors per request to the cache."""
 
 FILES_AT_ONCE = 500
-"""Whose texts are in memory."""
+"""Number of files whose texts are in memory at the same time."""
 
 ATTEMPTS = 5
-"""How often the index is compared again because other processes write."""
+"""Number of attempts to compare the index while other processes write."""
 
 WHOLE = 100
-"""Percent of the files."""
+"""Percentage of a complete index."""
 
 SAMPLE = 32
-"""Vectors of each collection that are computed again. Of an index in which one vector in ten is
-another one, a sample misses that 3 times in 100.
+"""Number of vectors of each collection that are computed again. If one vector in ten is wrong, the
+sample misses all of them 3 times in 100.
 """
 
 
 class VerifiedIndex(Record, frozen=True, omit_defaults=True):
-    """`problems`: what is wrong, and `fix`, the command that mends it. `documents`: stored ones;
-    `indexed_files`: of sources, as they lie where the index answers, which for the work tree is not
-    what the fingerprint counts (`files`), if some are uncommitted.
-
-    `vectors` of the `chunks` were compared with proven ones of the cache; the others are what was
-    written when the index was made. `recomputed` of them, chosen at random, are what an exact
-    model makes of their texts.
-    """
+    """The result of a check."""
 
     fingerprint: str
     revision: str
     ranking: Ranking
     dirty: bool
     documents: int
+    """Number of stored documents."""
     chunks: int
     vectors: int
+    """Number of vectors that were compared with verified ones of the cache. The others are as they
+    were written when the index was built.
+    """
     recomputed: int
+    """Number of vectors that were computed again from their texts, chosen at random."""
     problems: tuple[str, ...]
+    """Problems; empty for a correct index."""
     fix: str
+    """The command that repairs it."""
     files: CountedFiles | None = None
+    """The files in the fingerprint, without uncommitted changes."""
     indexed_files: int = 0
+    """Number of files of sources in the index that answers. For the work tree it includes
+    uncommitted ones.
+    """
 
 
 class _Comparison(Record, frozen=True):
@@ -84,99 +90,100 @@ class _Comparison(Record, frozen=True):
 
 
 def verify_index(ws: Workspace, *, ref: str | None = None, files: bool = True) -> VerifiedIndex:
-    """Check the index that answers here, or that of a git ref's pin and files; build it if it is
-    missing. Without `files` that of sources is not looked at.
+    """Check the index that answers here, or the index of a git ref's pin and files.
+
+    A missing index is built. Without `files` the index of sources is not checked.
     """
     made = compute_fingerprint(ws, ref=ref)
-    looked = list(_verified_here(ws, files=files) if ref is None else _verified_at(ws, ranked_at(ws, ref), files=files))
-    fixes = " && ".join(each.fix for each in looked if each.problems)
-    found = msgspec.structs.replace(_together(looked), fix=fixes)
-    return VerifiedIndex(**msgspec.structs.asdict(made), **msgspec.structs.asdict(found))
+    parts = list(_verify_here(ws, files=files) if ref is None else _verify_at(ws, ranked_at(ws, ref), files=files))
+    fixes = " && ".join(part.fix for part in parts if part.problems)
+    checked = msgspec.structs.replace(_join_parts(parts), fix=fixes)
+    return VerifiedIndex(**msgspec.structs.asdict(made), **msgspec.structs.asdict(checked))
 
 
-def _verified_here(ws: Workspace, *, files: bool) -> Iterator[_Comparison]:
+def _verify_here(ws: Workspace, *, files: bool) -> Iterator[_Comparison]:
     try:
         yield _compare_working(ws)
     except (NotInitialized, PinMissing):
         if not ws.sources.configured:
             raise
-    if files:  # what cannot be read is an error, not an empty index
+    if files:  # unreadable files are an error, not an empty index
         with ws.sources.open_work_tree(stored=ws.list_stored_collections()) as opened:
             yield _compare_files(ws, opened, source_tree.read_work_tree(ws))
 
 
 def _compare_working(ws: Workspace) -> _Comparison:
-    """Compare the index that answers here. While other processes write, look again."""
+    """Compare the index that answers here. Compare again if other processes write meanwhile."""
     for _ in range(ATTEMPTS):
         stamp = ws.engine.read_stamp()
         with ws.reader.view(files=False) as view:
-            comparison = _compare(ws, view.folder, view.at, fix=REBUILD)
+            comparison = _compare_index(ws, view.folder, view.at, fix=REBUILD)
         if not comparison.problems or ws.engine.read_stamp() == stamp:
             return comparison
-    raise Busy("Other processes write documents while they are compared.", hint="Run the command again.")
+    raise Busy("other processes kept writing documents during the check.", hint="Run the command again.")
 
 
-def _verified_at(ws: Workspace, place: RankedRevision, *, files: bool) -> Iterator[_Comparison]:
+def _verify_at(ws: Workspace, place: RankedRevision, *, files: bool) -> Iterator[_Comparison]:
     if place.revision:
         with ws.reader.open_index(place.revision) as folder:
-            yield _compare(ws, folder, place.revision, fix=_remove(folder))
+            yield _compare_index(ws, folder, place.revision, fix=_form_removal(folder))
     if files and place.commit and place.config:
         with ws.sources.open_commit(place.commit, place.config) as opened:
             yield _compare_files(ws, opened, source_tree.read_commit(ws, place.commit, place.config))
 
 
-def _together(looked: Sequence[_Comparison]) -> _Comparison:
+def _join_parts(parts: Sequence[_Comparison]) -> _Comparison:
     return _Comparison(
-        tuple(problem for each in looked for problem in each.problems),
-        sum(each.chunks for each in looked),
-        sum(each.vectors for each in looked),
-        sum(each.recomputed for each in looked),
-        sum(each.documents for each in looked),
-        sum(each.indexed_files for each in looked),
+        tuple(problem for part in parts for problem in part.problems),
+        sum(part.chunks for part in parts),
+        sum(part.vectors for part in parts),
+        sum(part.recomputed for part in parts),
+        sum(part.documents for part in parts),
+        sum(part.indexed_files for part in parts),
     )
 
 
-def _remove(view: Path) -> str:
-    """The command after which a view and its segments are made again."""
-    paths = [path for path in (view, *_segments(view)) if path not in seal.MEMORY_FOLDERS]
+def _form_removal(view: Path) -> str:
+    """Return the command that removes a view and its segments, so that they are rebuilt."""
+    paths = [path for path in (view, *_list_segments(view)) if path not in seal.MEMORY_FOLDERS]
     return f"rm -r {' '.join(map(quoted, paths))}" if paths else REBUILD
 
 
-def _segments(view: Path) -> list[Path]:
+def _list_segments(view: Path) -> list[Path]:
     return [views.segments_folder(view) / part.segment for part in views.read_view(view).parts]
 
 
-def _compare(ws: Workspace, folder: Path, at: At, *, fix: str) -> _Comparison:
-    if problem := _damage(folder):
+def _compare_index(ws: Workspace, folder: Path, at: At, *, fix: str) -> _Comparison:
+    if problem := _find_damage(folder):
         return _Comparison((problem,), fix=fix)
     problems = []
     held = read_holdings(folder, "", current=True)
     for name, number in sorted(count_differing(ws, at, held).items()):
         what = plural(number, "document") if number else "The definition"
-        problems.append(f"{what} of collection {name!r}: not as in the knowledge base.")
+        problems.append(f"{what} of collection {name!r} in the index: not as in the knowledge base.")
     if problems:
         return _Comparison(tuple(problems), fix=fix)
     skipped = set(held.unembedded) | (set(held.definitions) if views.has_given_vectors(folder) else set())
     looked = [
         _compare_collection(
-            ws, folder, each, ws.engine.read_documents(at, collection=each.name), with_vectors=each.name not in skipped
+            ws, folder, row, ws.engine.read_documents(at, collection=row.name), with_vectors=row.name not in skipped
         )
-        for each in read_collections_at(ws.engine, at, sorted(held.definitions), ws.models.load_for).values()
+        for row in read_collections_at(ws.engine, at, sorted(held.definitions), ws.models.load_for).values()
     ]
-    return msgspec.structs.replace(_together(looked), documents=len(held.headers), fix=fix)
+    return msgspec.structs.replace(_join_parts(looked), documents=len(held.headers), fix=fix)
 
 
 def _compare_files(ws: Workspace, opened: OpenSources | None, tree: SourceTree | None) -> _Comparison:
     if opened is None or tree is None:
         return _Comparison(())
     require_complete(opened.unavailable, opened.missing, opened.failed)
-    folder, fix = opened.folder, _remove(opened.folder)
-    if problem := _damage(folder):
+    folder, fix = opened.folder, _form_removal(opened.folder)
+    if problem := _find_damage(folder):
         return _Comparison((problem,), fix=fix)
     held, rows = read_holdings(folder, "", current=True), IndexedRows(folder)
     problems = tuple(
         f"{plural(number, 'file')} of collection {name!r}: not as in the index."
-        for name, number in sorted(_differing_files(opened, tree, held).items())
+        for name, number in sorted(_count_differing_files(opened, tree, held).items())
     )
     if problems:
         return _Comparison(problems, fix=fix)
@@ -187,40 +194,41 @@ def _compare_files(ws: Workspace, opened: OpenSources | None, tree: SourceTree |
             )
             for collection in rows.list_collections("")
         ]
-    except IndexFailed as error:  # the texts together are not those of its own list
+    except IndexFailed as error:  # the texts do not match the checksums of the index
         return _Comparison((error.message,), fix=fix)
-    return msgspec.structs.replace(_together(looked), indexed_files=len(held.headers), fix=fix)
+    return msgspec.structs.replace(_join_parts(looked), indexed_files=len(held.headers), fix=fix)
 
 
-def _differing_files(opened: OpenSources, tree: SourceTree, held: Holdings) -> Counter[str]:
-    """How many files of each collection the index holds otherwise, or not though it should."""
+def _count_differing_files(opened: OpenSources, tree: SourceTree, held: Holdings) -> Counter[str]:
+    """Count the files of each collection that the index has in another state, or lacks."""
     numbers: Counter[str] = Counter()
     keys = iter(sorted(tree.files.keys() | held.headers.keys()))
     while batch := list(itertools.islice(keys, FILES_AT_ONCE)):
-        there = tree.read_documents(batch)
+        documents = tree.read_documents(batch)
         for key in batch:
-            document, header = there.get(key), held.headers.get(key)
+            document, header = documents.get(key), held.headers.get(key)
             if header is None and (opened.indexed < WHOLE or key[1] in opened.failed):
-                continue  # it is said with each answer
+                continue  # each answer warns about it
             if (document and document.content_hash) != (header and header.content_hash):
                 numbers[key[0]] += 1
     return numbers
 
 
-def _damage(folder: Path) -> str:
-    problem = views.find_mismatch(folder) or _damaged_words(folder)
+def _find_damage(folder: Path) -> str:
+    problem = views.find_mismatch(folder) or _find_damaged_words(folder)
     return f"{problem[0].upper()}{problem[1:]}." if problem else ""
 
 
-def _damaged_words(folder: Path) -> str:
-    return next(filter(None, map(find_word_problem, _segments(folder))), "")
+def _find_damaged_words(folder: Path) -> str:
+    return next(filter(None, map(find_word_problem, _list_segments(folder))), "")
 
 
 def _compare_collection(
     ws: Workspace, folder: Path, collection: Collection, documents: Iterable[Document], *, with_vectors: bool
 ) -> _Comparison:
-    """Cut every document again (code where it was cut), and compare the chunks with those of the
-    index.
+    """Cut each document into chunks again, and compare them with the chunks in the index.
+
+    Code keeps its recorded cuts.
     """
     model, held = ws.models.load_for(collection), read_rows(folder, collection.name)
     chunking = limit_chunking(collection.chunking, model)
@@ -234,40 +242,40 @@ def _compare_collection(
     if not with_vectors:
         return _Comparison((), number)
     vectors = 0
-    for batch in _batches((doc_id, row) for doc_id, rows in held.items() for row in rows):
-        equal = _equal_vectors(ws, model, [row for _, row in batch])
+    for batch in _split_batches((doc_id, row) for doc_id, rows in held.items() for row in rows):
+        equal = _compare_vectors(ws, model, [row for _, row in batch])
         if False in equal:
             name = f"{collection.name}/{batch[equal.index(False)][0]}"
             return _Comparison((f"The vectors of {name} in the index are not those of its texts.",))
         vectors += equal.count(True)
-    recomputed = _recompute(model, held) if model.exact else 0
+    recomputed = _recompute_sample(model, held) if model.exact else 0
     if recomputed is None:
         return _Comparison((f"Vectors of collection {collection.name!r} are not what the model makes of their texts.",))
     return _Comparison((), number, vectors, recomputed)
 
 
-def _batches(rows: Iterator[tuple[str, IndexedRow]]) -> Iterator[list[tuple[str, IndexedRow]]]:
+def _split_batches(rows: Iterator[tuple[str, IndexedRow]]) -> Iterator[list[tuple[str, IndexedRow]]]:
     while batch := list(itertools.islice(rows, BATCH)):
         yield batch
 
 
-def _equal_vectors(ws: Workspace, model: Model, rows: Sequence[IndexedRow]) -> list[bool | None]:
-    """Whether each vector is the cache's; None where the cache has none."""
+def _compare_vectors(ws: Workspace, model: Model, rows: Sequence[IndexedRow]) -> list[bool | None]:
+    """Return whether each vector equals the cached one; None if the cache does not have it."""
     hashes = [content_hash(row.text) for row in rows]
     cached = ws.embedding_cache.read_vectors(model.fingerprint, hashes, dimensions=model.dimensions)
-    known = [name for name in hashes if name in cached]
-    whole = quantise(b"".join(cached[name] for name in known))  # together: ten times as fast as one by one
+    cached_hashes = [name for name in hashes if name in cached]
+    whole = quantise(b"".join(cached[name] for name in cached_hashes))  # together: ten times as fast as one by one
     size = model.dimensions
-    wanted = {name: whole[number * size : (number + 1) * size] for number, name in enumerate(known)}
-    return [wanted[name] == row.vector if name in wanted else None for name, row in zip(hashes, rows, strict=True)]
+    expected = {name: whole[number * size : (number + 1) * size] for number, name in enumerate(cached_hashes)}
+    return [expected[name] == row.vector if name in expected else None for name, row in zip(hashes, rows, strict=True)]
 
 
-def _recompute(model: Model, held: Mapping[str, Sequence[IndexedRow]]) -> int | None:
-    """How many vectors were computed again; None if one differs.
+def _recompute_sample(model: Model, held: Mapping[str, Sequence[IndexedRow]]) -> int | None:
+    """Return the number of vectors that were computed again; None if one differs.
 
-    Nobody can foresee which: who has altered index and cache alike is found by chance only.
+    The sample is random, so that an attacker who changed index and cache cannot predict it.
     """
-    rows = [row for each in held.values() for row in each]
+    rows = [row for document_rows in held.values() for row in document_rows]
     chosen = random.SystemRandom().sample(rows, min(SAMPLE, len(rows)))
     made = model.embed([row.text for row in chosen]) if chosen else []
     equal = all(quantise(vector) == row.vector for vector, row in zip(made, chosen, strict=True))

@@ -1,4 +1,6 @@
-"""How the answer to a query has changed since a git ref, and by which revisions of documents."""
+"""Compare the answer to a query with the answer at a git ref, and name the revisions that changed
+it.
+"""
 
 from __future__ import annotations
 
@@ -27,58 +29,61 @@ if TYPE_CHECKING:
     from vmrag_link.workspace import View
 
 MOST_REVISIONS = 10
-"""Of one document that are named."""
+"""Maximum number of revisions to list for one document."""
 
 Key = tuple[str, str]
 
 
 class ChangedSource(Record, frozen=True):
-    """A document of either answer that is not what it was.
-
-    `revisions`: those since then that changed it, the latest first; none where only the other side
-    of diverged histories did. `uncommitted`: it is changed beyond them. `commits`: the same of a
-    file, of git's.
-    """
+    """A document of either answer that has changed."""
 
     document: str
     kind: Literal["added", "modified", "removed"]
     revisions: tuple[PinnedRevision, ...]
+    """Revisions that changed it since then, newest first; none if only the other side of diverged
+    histories did.
+    """
     uncommitted: bool = False
+    """True if it also has uncommitted changes."""
     commits: tuple[FileCommit, ...] = ()
+    """Git commits that changed it, for a file."""
 
 
 class AnswerSince(Record, frozen=True):
-    """`since` and `revision`: the revisions that were asked, both ranked as the settings here say;
-    empty where files alone were. `commit`: of git's, whose files were asked before, too.
-
-    `changes`: of each chunk of either answer. What changed place while its document is not in
-    `documents` did so because of others. `notes`: as in `QueryReport`. `names`: what to print for
-    the full names of documents.
-    """
+    """Two answers to a query, ranked with the same settings."""
 
     query: str
     since: str
+    """The earlier revision; empty if only files were searched."""
     revision: str
+    """The present revision; empty if only files were searched."""
     before: tuple[RankedChunk, ...]
     after: tuple[RankedChunk, ...]
     changes: tuple[RankChange, ...]
+    """Changes of the chunks in either answer. A chunk whose document is not in `documents` moved
+    because of other documents.
+    """
     documents: tuple[ChangedSource, ...]
     kb: KbBlock
     notes: tuple[str, ...] = ()
+    """The same as in `QueryReport`."""
     commit: str | None = None
+    """The git commit whose files were searched in the earlier answer."""
     names: Mapping[str, str] = {}
+    """Printed names by the full names of documents."""
 
 
-def answer_since(ws: Workspace, asked: Query, ref: str) -> AnswerSince:
-    """Ask at what a git ref pins, and where the work tree stands. Raises as `searching`, and
-    `lazy_fetch.pinned_at`.
+def answer_since(ws: Workspace, query: Query, ref: str) -> AnswerSince:
+    """Answer a query in the work tree and at the pin of a git ref.
+
+    Raises the errors of `search_index` and `lazy_fetch.pinned_at`.
     """
-    require_query(asked.text)
+    require_query(query.text)
     place = msgspec.structs.replace(ranked_at(ws, ref), retrieval=ws.config.retrieval)
     since = place.revision
 
     def answer_view(searcher: Searcher, view: View) -> tuple[list[Hit], View, KbBlock, dict[Key, str]]:
-        hits = searcher.search(asked)
+        hits = searcher.search(query)
         return hits, view, find_view_origin(ws, view).kb, names_of_hits(searcher, hits)
 
     old, *_, old_names = search_index(ws, answer_view, at=place)
@@ -88,15 +93,15 @@ def answer_since(ws: Workspace, asked: Query, ref: str) -> AnswerSince:
     keys = dict.fromkeys((hit.collection, hit.doc_id) for hit in (*new, *old))
     stored = [key for key in keys if key[0] not in files] if since and view.revision else []
     return AnswerSince(
-        query=asked.text,
+        query=query.text,
         since=since,
         revision=view.revision,
         before=before,
         after=after,
         changes=tuple(compare_rankings(before, after)),
         documents=(
-            *(_changed(ws, stored, since, view) if stored else ()),
-            *_changed_files(ws, [key for key in keys if key[0] in files], place),
+            *(_list_changed(ws, stored, since, view) if stored else ()),
+            *_list_changed_files(ws, [key for key in keys if key[0] in files], place),
         ),
         kb=kb,
         notes=view.notes,
@@ -105,8 +110,8 @@ def answer_since(ws: Workspace, asked: Query, ref: str) -> AnswerSince:
     )
 
 
-def _changed_files(ws: Workspace, keys: Sequence[Key], since: RankedRevision) -> Iterator[ChangedSource]:
-    """Those of these files that are not what they were."""
+def _list_changed_files(ws: Workspace, keys: Sequence[Key], since: RankedRevision) -> Iterator[ChangedSource]:
+    """Yield the files that have changed."""
     commit = since.commit
     old = source_tree.read_commit(ws, commit, since.config) if commit and keys else None
     new = source_tree.read_work_tree(ws) if keys else None
@@ -128,13 +133,13 @@ def _changed_files(ws: Workspace, keys: Sequence[Key], since: RankedRevision) ->
         )
 
 
-def _changed(ws: Workspace, keys: Iterable[Key], since: str, view: View) -> Iterable[ChangedSource]:
-    wanted = list(keys)
-    old, new = _headers(ws, since, wanted), _headers(ws, view.at, wanted)
-    committed = _headers(ws, view.revision, wanted) if isinstance(view.at, WorkingSet) else new
-    without = {each.revision for each in ws.engine.log(since)} | log.list_hidden(ws.engine)
+def _list_changed(ws: Workspace, keys: Iterable[Key], since: str, view: View) -> Iterable[ChangedSource]:
+    stored_keys = list(keys)
+    old, new = _read_headers(ws, since, stored_keys), _read_headers(ws, view.at, stored_keys)
+    committed = _read_headers(ws, view.revision, stored_keys) if isinstance(view.at, WorkingSet) else new
+    without = {info.revision for info in ws.engine.log(since)} | log.list_hidden(ws.engine)
     trail = Trail(ws.engine, [view.revision], without)
-    for key in wanted:
+    for key in stored_keys:
         if old.get(key) == new.get(key):
             continue
         visits = trail.list_visits(DocumentName(*key)) if since != view.revision else ()
@@ -147,7 +152,7 @@ def _changed(ws: Workspace, keys: Iterable[Key], since: str, view: View) -> Iter
         )
 
 
-def _headers(ws: Workspace, at: At, keys: Iterable[Key]) -> dict[Key, DocumentHeader]:
+def _read_headers(ws: Workspace, at: At, keys: Iterable[Key]) -> dict[Key, DocumentHeader]:
     by_collection: dict[str, list[str]] = {}
     for name, doc_id in keys:
         by_collection.setdefault(name, []).append(doc_id)

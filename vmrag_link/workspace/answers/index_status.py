@@ -1,5 +1,6 @@
-"""What an index holds, and whether that is what the knowledge base holds: by collection, without
-bringing it there.
+"""Read what an index has, and compare it with the knowledge base by collection.
+
+The index is not updated.
 """
 
 from __future__ import annotations
@@ -35,29 +36,29 @@ T = TypeVar("T")
 
 
 class CollectionStatus(Record, frozen=True):
-    """`pending_documents`: those that are stale, missing or left over in the index.
-
-    `last_sync_commit` is the revision of the index that holds the collection; `last_sync_at` ISO
-    8601 UTC.
-    """
+    """The index of one collection."""
 
     collection_name: str
     snapshot: str | None
     last_sync_commit: str | None
+    """The revision of the index that has the collection."""
     last_sync_at: str | None
+    """ISO 8601 UTC."""
     document_count: int
     chunk_count: int
     sync_status: Status
     error_message: str | None
     embedding_model: str
     pending_documents: int
+    """Number of documents that are outdated, missing or superfluous in the index."""
 
 
 class IndexStatus(Record, frozen=True):
-    """`commit`: the revision that the index should stand at, with the uncommitted of `branch`."""
+    """The index of all collections."""
 
     branch: str | None
     commit: str
+    """The revision that the index should have, with uncommitted documents of `branch`."""
     collections: list[CollectionStatus]
 
     @property
@@ -66,29 +67,32 @@ class IndexStatus(Record, frozen=True):
 
 
 class CollectionIndexStatus(Record, frozen=True):
-    """A collection and what the index holds of it.
-
-    `hnsw`: what Chroma's HNSW index is made with, by the keys of metadata.
-    """
+    """A collection, and its part of the index."""
 
     collection: Collection
     documents: int
     chunks: int
     snapshot: str
     hnsw: dict[str, int]
+    """Parameters of Chroma's HNSW index, by metadata key."""
     status: Status
 
 
 class CollectionSize(Record, frozen=True):
-    """`count` of the knowledge base's documents, and of the chunks that the index holds now."""
+    """The size of a collection."""
 
     collection_name: str
     count: int
+    """Number of documents in the knowledge base."""
     chunk_count: int
+    """Number of chunks in the present index."""
 
 
 def read_status(ws: Workspace) -> IndexStatus:
-    """As far as it is known without bringing anything. Raises as `Workspace.moment`."""
+    """Return the status of the index without updating it.
+
+    Raises the errors of `Reader.read_moment`.
+    """
     seen = ws.reader.read_moment()
     revision, at, moved = _next_place(seen)
     if not ws.engine.has_revision(revision):
@@ -104,13 +108,13 @@ def read_status(ws: Workspace) -> IndexStatus:
         pending = changed.get(collection.name)
         error = failed.get(collection.name) or held.unembedded.get(collection.name)
         synced = held.current and not moved and pending is None and collection.name not in held.unembedded
-        there = held.folder is not None and collection.name in held.definitions
+        is_indexed = held.folder is not None and collection.name in held.definitions
         rows.append(
             CollectionStatus(
                 collection.name,
-                snapshot=held.folder.name if held.folder and there else None,
-                last_sync_commit=held.revision if there else None,
-                last_sync_at=_sealed_at(held.folder) if held.folder and there else None,
+                snapshot=held.folder.name if held.folder and is_indexed else None,
+                last_sync_commit=held.revision if is_indexed else None,
+                last_sync_at=_read_sealing_time(held.folder) if held.folder and is_indexed else None,
                 document_count=ws.engine.count_documents(at, collection=collection.name),
                 chunk_count=chunks[collection.name],
                 sync_status="synced" if synced else "error" if error else "pending",
@@ -123,7 +127,7 @@ def read_status(ws: Workspace) -> IndexStatus:
 
 
 def _next_place(seen: Moment) -> tuple[str, At, bool]:
-    """The revision and place that the next command reads, and whether it is elsewhere than now."""
+    """Return the revision and place that the next command reads, and whether they are new."""
     target = seen.target
     if target.state != "pinned" or target.revision == seen.revision:
         return seen.revision, seen.at, False
@@ -132,7 +136,7 @@ def _next_place(seen: Moment) -> tuple[str, At, bool]:
     return target.revision, WorkingSet(branch.name) if branch and uncommitted else target.revision, True
 
 
-def _sealed_at(folder: Path) -> str | None:
+def _read_sealing_time(folder: Path) -> str | None:
     with contextlib.suppress(OSError):
         seconds = (folder / views.VIEW_FILE).stat().st_mtime
         return clock.format_file_time(seconds)
@@ -143,13 +147,13 @@ def _sealed_at(folder: Path) -> str | None:
 
 
 def read_indexed(ws: ReadableStore, name: str) -> tuple[AnswerOrigin, CollectionIndexStatus]:
-    """Bring the index, and show a collection as it holds it, with where that answers from.
+    """Update the index, and return a collection with its origin.
 
-    If it cannot be brought, because a model is missing, say: as it is known. Raises
-    `CollectionMissing`, `IndexFailed`.
+    If the index cannot be updated, for example because a model is missing, return the known state.
+    Raises `CollectionMissing` and `IndexFailed`.
     """
     try:
-        return read_consistently(ws, lambda: _read(ws, name))
+        return read_consistently(ws, lambda: _read_view(ws, name))
     except (EmbeddingError, IndexExtraMissing):
         if not isinstance(ws, Workspace):
             raise
@@ -157,37 +161,37 @@ def read_indexed(ws: ReadableStore, name: str) -> tuple[AnswerOrigin, Collection
 
 
 def read_known(ws: ReadableStore, name: str) -> tuple[AnswerOrigin, CollectionIndexStatus]:
-    """A collection without bringing the index: `chunks` are those that it holds now.
+    """Return a collection without updating the index. `chunks`: those in the present index.
 
     Raises `CollectionMissing`.
     """
     if not isinstance(ws, Workspace):
-        return _read(ws, name)
+        return _read_view(ws, name)
     at = read_consistently(ws, lambda: find_origin(ws), index=False)
-    found = find_collection(ws, at.at, name)
-    each = next(collection for collection in read_status(ws).collections if collection.collection_name == found.name)
-    hnsw = read_hnsw(found)
+    collection = find_collection(ws, at.at, name)
+    row = next(status for status in read_status(ws).collections if status.collection_name == collection.name)
+    hnsw = read_hnsw(collection)
     return at, CollectionIndexStatus(
-        found, each.document_count, each.chunk_count, each.snapshot or "", hnsw, each.sync_status
+        collection, row.document_count, row.chunk_count, row.snapshot or "", hnsw, row.sync_status
     )
 
 
 def read_size(ws: ReadableStore, name: str) -> tuple[AnswerOrigin, CollectionSize]:
-    """A collection's size, without bringing the index. Raises `CollectionMissing`."""
+    """Return a collection's size without updating the index. Raises `CollectionMissing`."""
     if not isinstance(ws, Workspace):
-        at, indexed_so = _read(ws, name)
+        at, indexed_so = _read_view(ws, name)
         return at, CollectionSize(indexed_so.collection.name, indexed_so.documents, indexed_so.chunks)
     at = read_consistently(ws, lambda: find_origin(ws), index=False)
-    found = find_collection(ws, at.at, name)
-    chunks = count_chunks_held(ws, at, found.name)
-    return at, CollectionSize(found.name, ws.engine.count_documents(at.at, collection=found.name), chunks)
+    collection = find_collection(ws, at.at, name)
+    chunks = count_chunks_held(ws, at, collection.name)
+    return at, CollectionSize(collection.name, ws.engine.count_documents(at.at, collection=collection.name), chunks)
 
 
-def _read(ws: ReadableStore, name: str) -> tuple[AnswerOrigin, CollectionIndexStatus]:
-    return ws.reader.read(lambda view: (find_view_origin(ws, view), _as_indexed(ws, view, name)), files=False)
+def _read_view(ws: ReadableStore, name: str) -> tuple[AnswerOrigin, CollectionIndexStatus]:
+    return ws.reader.read(lambda view: (find_view_origin(ws, view), _form_indexed(ws, view, name)), files=False)
 
 
-def _as_indexed(ws: ReadableStore, view: View, name: str) -> CollectionIndexStatus:
+def _form_indexed(ws: ReadableStore, view: View, name: str) -> CollectionIndexStatus:
     collection = find_collection(ws, view.at, name)
     held = read_collections(view.folder)[collection.name]
     return CollectionIndexStatus(
@@ -201,7 +205,10 @@ def _as_indexed(ws: ReadableStore, view: View, name: str) -> CollectionIndexStat
 
 
 def collection_id(name: str) -> str:
-    """A UUID for clients that expect one; Chroma gives a collection another in every store."""
+    """Return a UUID for clients that expect one.
+
+    Chroma gives a collection another UUID in each store.
+    """
     import uuid
 
     return str(uuid.uuid5(uuid.NAMESPACE_URL, f"vmrag:collection:{name}"))
@@ -211,7 +218,7 @@ def collection_id(name: str) -> str:
 
 
 def read_failures(ws: Workspace) -> dict[str, str]:
-    """Why the last sync could not embed the documents, by collection."""
+    """Return why the last sync could not embed documents, by collection."""
     try:
         return msgspec.json.decode(ws.places.index_failures.read_bytes(), type=dict[str, str])
     except (FileNotFoundError, UnicodeDecodeError, msgspec.DecodeError):
@@ -226,41 +233,42 @@ def write_failures(ws: Workspace, failures: dict[str, str]) -> None:
 
 
 class Holdings(Record, frozen=True):
-    """What an index holds.
-
-    `current`: it is the one that answers for the workspace as it stands, and verifies.
-    `unembedded`: collections that it finds by words alone, and why.
-    """
+    """The contents of an index."""
 
     folder: Path | None = None
     revision: str | None = None
     current: bool = False
+    """True if this index answers for the workspace and verifies."""
     definitions: Mapping[str, Collection] = {}
     headers: Mapping[Key, DocumentHeader] = {}
     chunks: Mapping[Key, int] = {}
     unembedded: Mapping[str, str] = {}
+    """Reasons for collections that are searched by words only."""
 
 
 def read_held_now(ws: Workspace, seen: Moment) -> Holdings:
-    """Read the index that answers for the workspace, or else the one that it would be made from."""
+    """Read the index of the workspace, or the index from which it would be built."""
     revision = seen.revision
-    held = _of_index(ws, seen.at, revision, lambda folder, current: read_holdings(folder, revision, current=current))
+    held = _use_index(ws, seen.at, revision, lambda folder, current: read_holdings(folder, revision, current=current))
     return held or Holdings()
 
 
 def count_chunks_held(ws: Workspace, at: AnswerOrigin, collection: str) -> int:
-    """How many chunks the index holds of a collection that answers where the documents are read."""
-    held = _of_index(ws, at.at, at.revision, lambda folder, _: read_collections(folder).get(collection))
+    """Return the number of a collection's chunks in the index for this origin."""
+    held = _use_index(ws, at.at, at.revision, lambda folder, _: read_collections(folder).get(collection))
     return held.chunks if held else 0
 
 
-def _of_index(ws: Workspace, at: At, revision: str, look: Callable[[Path, bool], T]) -> T | None:
-    """What `look` returns of the index's folder, and of whether it is current; None without one."""
+def _use_index(ws: Workspace, at: At, revision: str, look: Callable[[Path, bool], T]) -> T | None:
+    """Return the result of `look` for the folder of the index, and whether it is current.
+
+    Return None if there is no index.
+    """
     if isinstance(at, WorkingSet):
         copy = ws.sync_context._replace(lock_timeout=0).working_copy(at.branch, revision)
         with contextlib.suppress(Busy), copy.lock_for_reading() as problem:
-            if not copy.find_damage():  # though it may be behind
-                with contextlib.suppress(IndexFailed):  # damaged since it was proven
+            if not copy.find_damage():  # it may still be outdated
+                with contextlib.suppress(IndexFailed):  # damaged after it was verified
                     return look(copy.path, not problem)
     path = ws.views.view_path(revision)
     with ws.views.lock_for_reading(path):
@@ -271,17 +279,19 @@ def _of_index(ws: Workspace, at: At, revision: str, look: Callable[[Path, bool],
 
 
 def read_holdings(folder: Path, revision: str, *, current: bool) -> Holdings:
-    found = read_contents(folder)
-    definitions = {name: held.collection for name, held in found.collections.items()}
-    return Holdings(folder, revision, current, definitions, found.headers, found.chunks, found.unembedded)
+    index_contents = read_contents(folder)
+    definitions = {name: held.collection for name, held in index_contents.collections.items()}
+    return Holdings(
+        folder, revision, current, definitions, index_contents.headers, index_contents.chunks, index_contents.unembedded
+    )
 
 
 def count_differing(ws: Workspace, at: At, held: Holdings) -> dict[str, int]:
-    """Collections that the index and the place hold differently, with the numbers of documents."""
+    """Return the collections that differ between index and place, with numbers of documents."""
     headers = {header.key: header for header in ws.engine.read_headers(at)}
-    wanted = read_collections_at(ws.engine, at, sorted({name for name, _ in headers}), ws.models.load_for)
-    anew = {name for name, each in wanted.items() if not held_equally(held, each)}
-    numbers = dict.fromkeys((*anew, *(held.definitions.keys() - wanted.keys())), 0)
+    collections_by_name = read_collections_at(ws.engine, at, sorted({name for name, _ in headers}), ws.models.load_for)
+    anew = {name for name, collection in collections_by_name.items() if not held_equally(held, collection)}
+    numbers = dict.fromkeys((*anew, *(held.definitions.keys() - collections_by_name.keys())), 0)
     for key in headers.keys() | held.headers.keys():
         if key[0] in anew or headers.get(key) != held.headers.get(key):
             numbers[key[0]] = numbers.get(key[0], 0) + 1
@@ -289,5 +299,5 @@ def count_differing(ws: Workspace, at: At, held: Holdings) -> dict[str, int]:
 
 
 def held_equally(held: Holdings, collection: Collection) -> bool:
-    there = held.definitions.get(collection.name)
-    return there is not None and indexes_equally(there, use_present_model(collection))
+    held_collection = held.definitions.get(collection.name)
+    return held_collection is not None and indexes_equally(held_collection, use_present_model(collection))
