@@ -250,7 +250,7 @@ def pin(**changed: str) -> str:
 @pytest.mark.parametrize(
     ("content", "title", "said"),
     [
-        (pin(), "PIN_MISSING_REVISION", "The remote does not have it either"),
+        (pin(), "PIN_MISSING_REVISION", "the remote does not have it either"),
         (pin(dolt_commit="::set-output name=x::y"), "PIN_MALFORMED", "dolt_commit"),
         (pin(dolt_remote="ext::sh -c touch% /tmp/pwned"), "PIN_MALFORMED", "dolt_remote"),
         (pin(dolt_branch="\n::error::x"), "PIN_MALFORMED", "dolt_branch"),

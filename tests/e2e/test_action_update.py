@@ -141,7 +141,7 @@ def test_what_a_person_has_to_decide_is_said_and_nothing_is_pushed(ci, api):
     assert said["#11"].endswith("\ngit pull --no-rebase https://github.example/them/project main\ngit push")
     assert "fork me/project" in said["#11"]
     assert "git cannot have a branch of that name" in said["#12"]
-    assert "unpinned pins no knowledge" in said["#16"]
+    assert "unpinned has no pin" in said["#16"]
     assert "calm can be merged into main as it is" in done.log
     assert "main is the default branch" in done.log
     assert "gone or main is gone" in done.log

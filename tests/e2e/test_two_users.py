@@ -129,7 +129,7 @@ def test_knowledge_that_its_author_forgot_is_found_by_the_first_query_after_it_c
     said = bob.vmrag("install").out.splitlines()[-1]
     assert said.startswith(f"The knowledge is not here yet: the pin names revision {ada.pinned}")
     assert (
-        bob.vmrag("query", "certificates", code=1).err.splitlines()[-1].startswith("hint: Ask who pinned it to push it")
+        bob.vmrag("query", "certificates", code=1).err.splitlines()[-1].startswith("hint: Ask its author")
     )
     ada.vmrag("push")
     assert bob.ask("query", "certificates")["kb"]["in_sync"]
@@ -287,7 +287,7 @@ def test_knowledge_that_nobody_pushed_is_missed_and_found_when_it_is_there(world
     bob.git("pull", "-q")
     answer = bob.vmrag("query", "certificates", "--json").json
     assert (answer["kb"]["commit"], answer["kb"]["in_sync"]) == (first, False)
-    assert "(The remote does not have it either)" in answer["notes"][0]
+    assert "(the remote does not have it either)" in answer["notes"][0]
     assert bob.status()["state"] == "missing"
     done = bob.vmrag(command, code=1)
     assert f"{revision[:7]}" in done.out + done.err

@@ -152,10 +152,10 @@ def assert_asked_again(world: World, command: str) -> None:
     bob.git("pull", "-q")
     bob.vmrag("query", "certificates")
     missing = bob.vmrag("status", code=1).out
-    assert missing.count("The remote does not have it either") == 1, missing
+    assert missing.count("the remote does not have it either") == 1, missing
     ada.vmrag("push")
     result = bob.vmrag(*command.split(), code=None)
-    assert "The remote does not have it" not in result.out + result.err, result
+    assert "the remote does not have it" not in result.out + result.err, result
     assert bob.ask("query", "certificates")["kb"]["in_sync"]
 
 

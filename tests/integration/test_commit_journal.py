@@ -393,7 +393,7 @@ def test_a_commit_whose_entry_was_damaged_shows_as_drift_that_pin_mends(noted):
     for path in (noted.shared / "journal").iterdir():
         path.write_bytes(b"garbage")
     said = noted.vmrag("query", "zebra").err
-    assert "'vmrag status' shows it as drift, and 'vmrag pin' finishes it" in said
+    assert "'vmrag status' shows drift, and 'vmrag pin' finishes the commit" in said
     report = noted.status()
     assert (report["state"], report["hint"]) == ("drift", "vmrag pin")
     noted.vmrag("pin")

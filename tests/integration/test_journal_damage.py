@@ -61,7 +61,7 @@ def test_what_cannot_be_meant_is_set_aside_named_and_stops_nothing(project):
     found = {finding["subject"] for finding in findings(project)}
     assert {str(folder / f"{name}.json") for name in names} <= found
     done = project.vmrag("list")
-    assert done.err.count("set aside as") == len(names)
+    assert done.err.count("so it was moved to") == len(names)
     assert project.marks()["note.md"] == "added"
     assert {path.name for path in folder.iterdir()} == {f"{name}.damaged" for name in names}
     assert {(folder / f"commit-{name}.damaged").read_bytes() for name in written} == set(written.values())

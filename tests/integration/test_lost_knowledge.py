@@ -120,7 +120,7 @@ def test_a_remote_that_cannot_be_asked_may_have_it(loss):
     refused = ada.vmrag("pin", "--accept-loss", loss.good, "--json", code=3).error
     assert "--offline" in refused["hint"]
     assert ada.pinned == loss.lost
-    assert "No remote was asked." in ada.vmrag("pin", "--accept-loss", loss.good, "--offline").out
+    assert "No remote was contacted." in ada.vmrag("pin", "--accept-loss", loss.good, "--offline").out
     with opened(ada) as ws:
         assert revisions.accepts_loss(ws.engine, ada.pinned, loss.lost)
 
@@ -355,7 +355,7 @@ def test_fetch_reports_remote_that_it_could_not_ask_although_another_answered(lo
     ada = loss.pulled()
     ada.git("remote", "add", "upstream", str(loss.world.top / "nowhere.git"))
     error = ada.vmrag("sync", "--json", code=None).error
-    assert "The remote does not have it either" not in error["message"]
+    assert "the remote does not have it either" not in error["message"]
     assert "no git repository at upstream" in error["message"]
 
 
@@ -364,7 +364,7 @@ def test_verify_names_record_that_no_remote_was_asked_about(loss):
     for remote in (False, True):
         found = ada.ask("verify", "origin/main..HEAD", *["--remote", "origin"] * remote, code=int(remote))["findings"]
         (record,) = [each for each in found if each["code"] == "LOSS_ACCEPTED"]
-        assert ("No remote was asked" in record["message"]) is not remote
+        assert ("No remote was contacted" in record["message"]) is not remote
 
 
 # -- commits that drop knowledge -------------------------------------------------------------------

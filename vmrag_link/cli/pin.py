@@ -58,7 +58,7 @@ def describe_losses(loss: AcceptedLoss) -> Iterator[str]:
 
     for each in loss.lost:
         yield from losses.describe_loss(each)
-    yield f"Not at {', '.join(loss.asked)}." if loss.asked else "No remote was asked."
+    yield f"Not at {', '.join(loss.asked)}." if loss.asked else "No remote was contacted."
     yield f"Revision {loss.revision[:7]} goes on from {loss.instead[:7]}, and records that."
 
 

@@ -1,4 +1,4 @@
-"""`vmrag pin`: let the code commit that comes next name another revision, and go there."""
+"""Pin another revision for the next code commit, and go to it: `vmrag pin`."""
 
 from __future__ import annotations
 
@@ -32,54 +32,56 @@ from vmrag_link.workspace.pins.pinning import Attributes, PinReport
 
 
 class FirstPin(Record, frozen=True):
-    """What a commit got that had pinned nothing, and what else it could take.
-
-    `empty`: the revision without documents. `attributes`: what became of the file that names the
-    merge driver.
-    """
+    """The first pin of a code commit without a pin."""
 
     taken: Offer
     instead: tuple[Offer, ...]
+    """Other revisions that it could pin."""
     empty: str
+    """The revision without documents."""
     attributes: Attributes
+    """The change of the file that names the merge driver."""
 
 
 class PinCommandReport(PinReport, frozen=True):
-    """`first`: None where something was pinned before. `losses`: what a person just gave up."""
+    """The result of `vmrag pin`."""
 
     first: FirstPin | None = None
+    """None if a revision was pinned before."""
     losses: AcceptedLoss | None = None
+    """Losses that the user accepted with this command."""
 
 
 def pin_revision(ws: Workspace, reference: str | None, *, empty: bool = False) -> PinCommandReport:
-    """Pin a revision (full hash), the head of a KB branch, or (None) the head of HEAD's own KB
-    branch; then go there. `empty`: pin the revision without documents instead.
+    """Pin a revision (full hash) or the head of a KB branch, and go to it.
 
-    A commit that pins nothing yet, without a KB branch, takes where the work tree stands. Raises
-    `PinMissing` where it stands nowhere: then a person has to say.
+    Without a reference, pin the head of HEAD's KB branch. `empty`: pin the revision without
+    documents instead. A commit without a pin and without a KB branch pins the current revision.
+    Raises `PinMissing` if there is no current revision, because the user must choose.
     """
     recovery.recover(ws)
     root = read_root(ws.engine)
-    revision = root if empty else _own(ws) if reference is None else _revision(ws, reference)
+    revision = root if empty else _find_current(ws) if reference is None else _resolve_reference(ws, reference)
     before = plumbing.read_pin_bytes(ws.places)
-    found = () if before is not None else list_offers(ws)
+    offers_made = () if before is not None else list_offers(ws)
     if before is None:
-        require_files(ws.places.top / pinning.ATTRIBUTES)  # what refuses comes before what writes
+        require_files(ws.places.top / pinning.ATTRIBUTES)  # refuse before anything is written
     _require_records(ws, revision)
-    done = go_to(ws, revision)
+    report = go_to(ws, revision)
     first = None
     if before is None:
-        taken = next((each for each in found if each.revision == revision), None)
-        others = tuple(each for each in found if each != taken)
+        taken = next((offer for offer in offers_made if offer.revision == revision), None)
+        others = tuple(offer for offer in offers_made if offer != taken)
         taken = taken or Offer(revision, ws.engine.count_documents(revision), "", ())
         first = FirstPin(taken, others, root, pinning.send_to_driver(ws.places))
-    staged = done.staged and (first is None or first.attributes.staged or first.attributes.edited)
-    return PinCommandReport(done.pin, done.changed, staged, done.pending, first)
+    staged = report.staged and (first is None or first.attributes.staged or first.attributes.edited)
+    return PinCommandReport(report.pin, report.changed, staged, report.pending, first)
 
 
 def _require_records(ws: Workspace, revision: str) -> None:
-    """Raise `RowsInvalid` before the pin names what nobody could read, or fetch: other programs
-    commit on a Dolt repository's branches, too.
+    """Raise `RowsInvalid` for a revision that no one could read or fetch.
+
+    Other programs also commit to the branches of a Dolt repository.
     """
     target = ws.resolve_target()
     pinned = target.revision if target.state == "pinned" else read_root(ws.engine)
@@ -88,91 +90,92 @@ def _require_records(ws: Workspace, revision: str) -> None:
 
 
 def accept_loss(ws: Workspace, reference: str | None, *, offline: bool = False) -> PinCommandReport:
-    """Record the loss of each revision that the pin or HEAD's history names and nobody has, in a
-    revision on top of what `reference` names as for `pin`; pin that, and go there.
+    """Record the loss of each missing revision that the pin or HEAD's history names.
 
-    Raises `UsageInvalid` without a reference, `MergeConflict` while git has the pin in conflict,
-    and as `losses.missing` and `losses.search`.
+    The new revision is on top of `reference`, a reference as for `pin_revision`. It is pinned, and
+    the workspace goes to it. Raises `UsageInvalid` without a reference, `MergeConflict` while the
+    pin is in conflict, and the errors of `losses.find_missing` and `losses.search_remotes`.
     """
     recovery.recover(ws)
     if pin_conflict.read_stages(ws.places):
         raise MergeConflict(f"{PIN_NAME} is in conflict.", hint="vmrag resolve --accept-loss")
     if reference is None:
         raise UsageInvalid(
-            "From which revision should it go on?", hint="vmrag log KB-BRANCH, then: vmrag pin --accept-loss REVISION"
+            "missing revision to continue from.", hint="vmrag log KB-BRANCH, then: vmrag pin --accept-loss REVISION"
         )
-    instead = _revision(ws, reference)
+    instead = _resolve_reference(ws, reference)
     _require_records(ws, instead)
-    wanted = losses.find_missing(ws, plumbing.read_head(ws.places).commit, ws.resolve_target().pin)
-    found = losses.search_remotes(ws, wanted, offline=offline, then="vmrag sync")
-    accepted = losses.accept_losses(ws, found, instead)
-    done = go_to(ws, accepted.revision)
-    return PinCommandReport(**asdict(done), losses=accepted)
+    missing = losses.find_missing(ws, plumbing.read_head(ws.places).commit, ws.resolve_target().pin)
+    search = losses.search_remotes(ws, missing, offline=offline, then="vmrag sync")
+    accepted = losses.accept_losses(ws, search, instead)
+    report = go_to(ws, accepted.revision)
+    return PinCommandReport(**asdict(report), losses=accepted)
 
 
-def _own(ws: Workspace) -> str:
-    """Raises as `pin`."""
+def _find_current(ws: Workspace) -> str:
+    """Return the revision to pin without a reference. Raises `PinMissing`."""
     branch = ws.find_kb_branch()
     revision = branch.head if branch else ws.current_revision
     if revision and ws.engine.has_revision(revision):
         return revision
-    if ws.read_trigger().pin is None and (found := list_offers(ws)):
-        raise undecided_pin(found, empty="vmrag pin --empty")
+    if ws.read_trigger().pin is None and (choices := list_offers(ws)):
+        raise undecided_pin(choices, empty="vmrag pin --empty")
     return ws.require_stored_revision()
 
 
 def go_to(ws: Workspace, revision: str, *, trigger: Trigger | None = None) -> PinReport:
-    """Write and stage the pin, and bring KB branch and index there.
+    """Write and stage the pin, and bring KB branch and index to it.
 
-    `trigger`: where HEAD and pin must still be. Raises `KnowledgeMoved` if they are elsewhere,
-    `MergeConflict` while git has the pin in conflict; then nothing is pinned.
+    `trigger`: the HEAD and pin that are expected. Raises `KnowledgeMoved` if they differ, and
+    `MergeConflict` while the pin is in conflict. Nothing is pinned then.
     """
     branch = ws.find_kb_branch()
     with locks.hold_exclusive(ws.places.workspace_lock, purpose="pin", timeout=ws.lock_timeout):
         if trigger and ws.read_trigger() != trigger:
             raise KnowledgeMoved(
-                f"HEAD or the pin moved while this waited; revision {revision[:7]} is kept, but not pinned.",
+                f"HEAD or the pin moved meanwhile, so revision {revision[:7]} is not pinned.",
                 hint=f"vmrag pin {revision}",
                 revision=revision,
             )
         refuse_if_in_conflict(ws.places)
-        report = pinning.write_pin(ws, revision, branch.name if branch else _present_name(ws))
+        report = pinning.write_pin(ws, revision, branch.name if branch else _find_branch_name(ws))
     try:
-        with contextlib.suppress(GitBusy):  # the next command goes there; `staged` says what is left to do
+        with contextlib.suppress(GitBusy):  # the next command goes there, and `staged` is false
             ws.bring_to_pin()
     except (*INDEXING_FAILURES, LockError) as error:
-        return msgspec.structs.replace(report, pending=f"The index could not follow yet: {error.sentence}")
+        return msgspec.structs.replace(report, pending=f"the index could not be updated: {error.sentence}")
     return report
 
 
 def refuse_if_in_conflict(places: Places) -> None:
-    """Raise `MergeConflict` while the pin is in conflict: staging one would end git's conflict and
-    drop what theirs holds.
+    """Raise `MergeConflict` while the pin is in conflict.
+
+    Staging a pin would end the conflict in git and lose the documents of one side.
     """
     stages = pin_conflict.read_stages(places)
     if stages:
         removed = stages.ours is None or stages.theirs is None
         raise MergeConflict(
-            f"{PIN_NAME} is in conflict, and this would drop one side.",
+            f"{PIN_NAME} is in conflict, and this command would lose one side.",
             hint=f"git add {PIN_NAME} (keeps it), or git rm {PIN_NAME} && git commit" if removed else "vmrag resolve",
         )
 
 
-def _revision(ws: Workspace, reference: str) -> str:
+def _resolve_reference(ws: Workspace, reference: str) -> str:
     if ws.engine.has_revision(reference):
         return reference
     branch = ws.engine.find_branch(reference)
     if branch:
         return branch.head
     raise BranchMissing(
-        f"There is no revision or KB branch {reference!r} in this knowledge base.",
-        hint="vmrag log (shows the revisions; give the full hash), vmrag branch (shows the branches)",
+        f"no such revision or KB branch: {reference!r}.",
+        hint="vmrag log (lists revisions; use the full hash), or vmrag branch (lists branches)",
         reference=reference,
-        branches=[each.name for each in ws.engine.list_branches() if not is_reserved(each.name)],
+        branches=[branch.name for branch in ws.engine.list_branches() if not is_reserved(branch.name)],
     )
 
 
-def _present_name(ws: Workspace) -> str:
-    """What the pin says about the branch where there is none yet; information only."""
+def _find_branch_name(ws: Workspace) -> str:
+    """Return the branch name for a pin if there is no KB branch. It is information only."""
     old = migrated.try_read_pin(ws.places.kb, plumbing.read_pin_bytes(ws.places))
     return old.dolt_branch if old else ws.read_trigger().branch or "main"

@@ -43,16 +43,16 @@ T = TypeVar("T")
 
 
 def follow(ws: Workspace, *, index: bool = True, tolerate: Tolerance = "nothing") -> SyncReport | None:
-    """Bring documents and index to the pin, after finishing interrupted commits. Return None if
-    nothing had to be done.
+    """Bring documents and index to the pin. Return None if there was nothing to do.
 
-    Without `index` only the documents move, and no index that is being built is waited for. What
-    happened to documents is printed. A pin that cannot be followed is not an error: the report's
-    `state` has the reason. `Workspace.unbuilt` is the failure that was tolerated.
+    Interrupted commits are finished first. Without `index` only the documents move, and an index
+    that is being built is not waited for. Notes report changes of documents. A pin that cannot be
+    followed is not an error: the report's `state` has the reason. `Workspace.unbuilt` is the
+    failure that was tolerated.
     """
     ws.unbuilt = None
     if tolerate == "nothing":
-        return _follow(ws, index=index)
+        return _follow_pin(ws, index=index)
     if index and _can_answer(ws, index=True) and _is_syncing(ws):
         return None
     tolerated: tuple[type[VmragError], ...] = (GitBusy,)
@@ -60,7 +60,7 @@ def follow(ws: Workspace, *, index: bool = True, tolerate: Tolerance = "nothing"
         tolerated += _UNBUILT if index else _UNWRITTEN
     try:
         with file_failures():
-            return _follow(ws, index=index)
+            return _follow_pin(ws, index=index)
     except tolerated as why:
         if not _can_answer(ws, index=index):
             raise
@@ -74,11 +74,11 @@ def _can_answer(ws: Workspace, *, index: bool) -> bool:
 
 
 def _is_syncing(ws: Workspace) -> bool:
-    """Return whether a sync in the background goes on after `hooks.wait_s`."""
+    """Return whether a background sync is still running after `hooks.wait_s`."""
     return not background.wait_for_end(background.get_sync_job(ws.places), within=ws.config.hooks.wait_s)
 
 
-def _follow(ws: Workspace, *, index: bool) -> SyncReport | None:
+def _follow_pin(ws: Workspace, *, index: bool) -> SyncReport | None:
     if not ws.is_initialized:
         ws.chroma.start_following()  # a store of files alone; otherwise `bring_to_pin` does it
     lazy_fetch.fetch_pinned(ws)
@@ -98,8 +98,9 @@ def follow_or_raise(ws: Workspace) -> SyncReport | None:
 
 
 def follow_and_warn(ws: Workspace, *, index: bool = False) -> None:
-    """Follow the pin for a command whose report has no place for the origin of its answer: notes
-    name it.
+    """Follow the pin. Print notes if the answer does not come from the pinned revision.
+
+    This is for commands whose report has no field for the origin of the answer.
     """
     follow(ws, index=index, tolerate="failures")
     revision = (ws.binding.revision if ws.binding else None) if index else ws.current_revision
@@ -108,11 +109,11 @@ def follow_and_warn(ws: Workspace, *, index: bool = False) -> None:
 
 
 def read_consistently(ws: ReadableStore, read: Callable[[], T], *, index: bool = True) -> T:
-    """Return what `read` returns while the work tree is at its pin. `index` as for `follow`.
+    """Return the result of `read` while the work tree is at its pin. `index`: as for `follow`.
 
-    It reads again if another process moved the pin in the meantime: a commit moves first the KB
+    `read` is called again if another process moves the pin meanwhile. A commit first moves the KB
     branch, then the pin, and between the two its documents are in neither. A commit that was
-    pending before, and still is, belongs to a process that died: it waits for git.
+    pending before, and still is, belongs to a dead process. It waits for git.
     """
     if not isinstance(ws, Workspace):
         return read()  # a store without versions follows no pin

@@ -1,7 +1,7 @@
-"""Fetch the pinned revision if it is missing; in a fresh clone, the whole knowledge base.
+"""Fetch the pinned revision if it is missing. In a fresh clone, fetch the whole knowledge base.
 
-Only trusted remotes are asked. A fetch that fails is no error: the work tree goes on with what is
-here, and `Workspace.unreached` says why.
+Only trusted remotes are used. A failed fetch is not an error. The work tree uses the available
+state, and `Workspace.unreached` has the reason.
 """
 
 from __future__ import annotations
@@ -36,30 +36,30 @@ from vmrag_link.pin import Pin
 from vmrag_link.sync.target import Target
 from vmrag_link.workspace import Workspace, reasons
 
-OR_RESOLVE_WITHOUT_IT = "if nobody has it any more: vmrag resolve --accept-loss (goes on with the other side)"
-"""What helps where the pin that git merges names a revision that is lost."""
+OR_RESOLVE_WITHOUT_IT = "if no one has it: vmrag resolve --accept-loss (continues with the other side)"
+"""The hint if a merged pin names a lost revision."""
 
 OR_PIN_WITHOUT_IT = (
-    "if nobody has it any more: vmrag pin --accept-loss REVISION "
-    "(goes on from that one, without what only the lost one held)"
+    "if no one has it: vmrag pin --accept-loss REVISION "
+    "(continues from that revision, without the documents of the lost one)"
 )
 
 ACCEPTED_KEY = "vmrag.acceptedLoss"
-"""In git's configuration, the revisions whose loss a person accepted on this machine."""
+"""Key in git's configuration: revisions whose loss the user accepted on this machine."""
 
 RETRY_SECONDS = 60
-"""A remote that could not be reached is not asked again for this long: a query should not wait for
-a dead network each time. Each command asks a remote again that did not have the revision; a server
-waits this long.
+"""Time before an unreachable remote is tried again, so that queries do not wait for a dead network.
+If a remote answered without the revision, each command tries again. A server also waits this long.
 """
 
 
 class _Failure(Record, frozen=True):
-    """`at`: seconds since 1970."""
+    """The last failed fetch."""
 
     remote: str
     revision: str
     at: float
+    """Seconds since 1970."""
     message: str
     hint: str
     cause: str = RemoteUnreachable.code
@@ -75,53 +75,55 @@ class _Failure(Record, frozen=True):
 
 
 def fetch_pinned(ws: Workspace, *, insist: bool = False) -> bool:
-    """Fetch what the pin names, if it is not here and `auto_fetch` is on; whether something came.
+    """Fetch the pinned revision if it is missing and `auto_fetch` is on. Return whether it came.
 
-    `insist`: ask even if it could not be had a moment ago, as where nothing else could answer.
-    Raises `NotInitialized`, why a fresh clone gets no knowledge base; everything else can wait.
+    `insist`: try again even if it failed recently, because nothing else can answer. Raises
+    `NotInitialized` with the reason if a fresh clone gets no knowledge base. Other failures are
+    recorded, not raised.
     """
     if not ws.config.auto_fetch:
         return False
     cloned = not ws.is_initialized
-    if cloned and not _clone(ws, insist=insist):
+    if cloned and not _clone_knowledge_base(ws, insist=insist):
         return False
     target = ws.resolve_target_for_reading()
-    if target.state != "missing" or target.pin is None or target.problem:  # what was refused came already
+    if target.state != "missing" or target.pin is None or target.problem:  # a refused revision is here already
         return cloned
-    earlier = None if insist or ws.current_revision is None else _recent_failure(ws, target.pin)
+    earlier = None if insist or ws.current_revision is None else _read_recent_failure(ws, target.pin)
     if earlier and (ws.unreached or not earlier.answered):
         ws.unreached = earlier.error
         return cloned
-    ws.unreached = _fetch(ws, target.pin)
+    ws.unreached = _fetch_revision(ws, target.pin)
     if ws.unreached and not isinstance(
         ws.unreached, LockError | RemoteNotTrusted | RemoteInvalid
-    ):  # those asked nobody
-        _remember(ws, target.pin, ws.unreached)
+    ):  # these errors come before any request
+        _write_failure(ws, target.pin, ws.unreached)
     return cloned or ws.unreached is None
 
 
 def retry_fetch(ws: Workspace) -> None:
     """Fetch the pinned revision if it is missing because the remote did not have it."""
     pin = migrated.try_read_pin(ws.places.kb, plumbing.read_pin_bytes(ws.places)) if ws.is_initialized else None
-    failure = _failure(ws, pin) if pin else None
+    failure = _read_failure(ws, pin) if pin else None
     if failure and failure.answered:
         fetch_pinned(ws)
 
 
 def unusable_pin(ws: Workspace, target: Target) -> VmragError:
-    """As `reasons.unusable`, with what the remote said when it was last asked, however long ago.
+    """Return the error for an unusable pin, with the last answer of the remote, however old.
 
-    Nobody is asked now.
+    No remote is contacted.
     """
-    if ws.unreached is None and target.state == "missing" and target.pin and (known := _failure(ws, target.pin)):
-        ws.unreached = known.error
+    if ws.unreached is None and target.state == "missing" and target.pin and (failure := _read_failure(ws, target.pin)):
+        ws.unreached = failure.error
     return reasons.explain_unusable(ws, target)
 
 
-def _clone(ws: Workspace, *, insist: bool) -> bool:
-    """Clone the knowledge base of a fresh clone; whether it came.
+def _clone_knowledge_base(ws: Workspace, *, insist: bool) -> bool:
+    """Clone the knowledge base of a fresh clone. Return whether it came.
 
-    A remote that refuses answers at once. Only one that is silent is not asked again.
+    A refusal is immediate, so it is tried each time. A remote that does not answer is not tried
+    again for `RETRY_SECONDS`.
     """
     if opening.is_lost(ws.places.kb):
         raise reasons.explain_uninitialized(ws)
@@ -130,7 +132,7 @@ def _clone(ws: Workspace, *, insist: bool) -> bool:
         return False
     if not insist and ws.elsewhere:
         raise ws.elsewhere
-    if not insist and (earlier := _recent_failure(ws, pin)):
+    if not insist and (earlier := _read_recent_failure(ws, pin)):
         raise reasons.explain_uninitialized(ws, earlier.error)
     from vmrag_link.workspace.remotes.clone import clone  # rarely needed, and a checkout waits for imports
 
@@ -138,17 +140,18 @@ def _clone(ws: Workspace, *, insist: bool) -> bool:
         clone(ws, automatic=True)
     except (RemoteError, FileSystemError) as why:
         if isinstance(why, RemoteUnreachable):
-            _remember(ws, pin, why)
+            _write_failure(ws, pin, why)
         ws.elsewhere = reasons.explain_uninitialized(ws, why)
         raise ws.elsewhere from why
     return True
 
 
 def require_revision(ws: Workspace, pin: Pin, source: str) -> str:
-    """The revision of a pin that a person or git asks for; it is fetched if it is not here and
-    `auto_fetch` is on.
+    """Return the revision of a pin that the user or git asks for.
 
-    Raises `PinRevisionMissing`, which names the `source` of the pin.
+    Fetch it if it is missing and `auto_fetch` is on.
+
+    Raises `PinRevisionMissing` with the `source` of the pin.
     """
     if not ws.is_initialized:
         fetch_pinned(ws)
@@ -160,7 +163,7 @@ def require_revision(ws: Workspace, pin: Pin, source: str) -> str:
         if ws.views.find_problem(revision):
             raise
         return revision  # its index is here, and never changes
-    why = _fetch(ws, pin) if ws.config.auto_fetch else reasons.explain_other_engine(ws, revision)
+    why = _fetch_revision(ws, pin) if ws.config.auto_fetch else reasons.explain_other_engine(ws, revision)
     revision = migrated.translate_revision(ws.places.kb, pin.dolt_commit)
     if why is None and ws.engine.has_revision(revision):
         return revision
@@ -171,10 +174,12 @@ def require_revision(ws: Workspace, pin: Pin, source: str) -> str:
 def require_sides(
     ws: Workspace, base: bytes | None, ours: bytes | None, theirs: bytes | None, *, given_up: Collection[str] = ()
 ) -> None:
-    """As `require`, for the pins that git merges; a side without a readable one needs nothing.
+    """Require the revisions of the pins that git merges.
 
-    Neither does one whose loss is accepted, by what another side holds (see `is_given_up`) or,
-    `given_up`, right now.
+    A side without a readable pin needs none.
+
+    A lost revision is not needed if another side accepts its loss (`is_given_up`), or if it is in
+    `given_up`. Raises `PinRevisionMissing`.
     """
     named = (("Our side", ours), ("Their side", theirs), ("The base", base))
     sides = [(source, pin) for source, data in named if (pin := migrated.try_read_pin(ws.places.kb, data))]
@@ -195,59 +200,63 @@ def require_sides(
 
 
 def is_given_up(ws: Workspace, missing: PinRevisionMissing, others: Iterable[str]) -> bool:
-    """Whether one of the others accepts the loss of a missing revision, and no remote has it.
+    """Return whether one of the others accepts the loss of a missing revision, and no remote has
+    it.
 
-    The record may be a stranger's, and a remote that cannot be asked may have the revision. In this
-    case the record counts only if a person accepted the loss on this machine. Otherwise raise
-    `PinRevisionMissing` with a hint that says how.
+    Anyone with push access can record a loss, and a remote that cannot be reached may have the
+    revision. So if a remote was not reached, the record applies only if the user accepted the loss
+    on this machine. Otherwise raises `PinRevisionMissing` with a hint.
     """
     from vmrag_link.merging import revisions
 
     revision = missing.details["revision"]
-    if not ws.is_initialized or not any(revisions.accepts_loss(ws.engine, each, revision) for each in others):
+    if not ws.is_initialized or not any(revisions.accepts_loss(ws.engine, other, revision) for other in others):
         return False
     if _no_remote_has_it(missing.__cause__) or revision in configuration.read_config_values(ws.places, ACCEPTED_KEY):
         return True
     raise PinRevisionMissing(
-        f"{missing.message} A record accepts its loss, but it does not apply before all remotes were asked.",
+        f"{missing.message} A record accepts its loss, but it applies only after all remotes answered that they do not have it.",
         hint=f"{missing.hint.rstrip('.')}; if no remote has it: git config --add {ACCEPTED_KEY} {revision}",
         **missing.details,
     )
 
 
 def _no_remote_has_it(why: BaseException | None) -> bool:
-    """Whether the reason why a revision did not come is that all remotes answered without it."""
+    """Return whether all remotes answered that they do not have the revision."""
     if isinstance(why, PinRevisionMissing):
-        return "engine" not in why.details  # else this clone stayed behind a migration, and asked nobody
+        return "engine" not in why.details  # otherwise this clone lacks a migration, and contacted no remote
     return isinstance(why, RemoteEmpty) or (isinstance(why, RemoteUnreachable) and why.cause == PinRevisionMissing.code)
 
 
 def pinned_at(ws: Workspace, ref: str) -> str:
-    """The revision that a git ref pins. Raises as `pin_at` and `require`."""
+    """Return the revision that a git ref pins.
+
+    Raises the errors of `pin_at` and `require_revision`.
+    """
     return require_revision(ws, pin_at(ws, ref), ref)
 
 
 def pin_at(ws: Workspace, ref: str, *, shown: str = "", limit: int | None = None) -> Pin:
-    """The pin in the commit that a git ref names. Raises `GitReferenceMissing`, `PinMissing`,
-    `PinMalformed`.
+    """Return the pin in the commit of a git ref.
 
-    `shown`: what the user typed, if that is not `ref`. Raises `GitFailed` above `limit` bytes.
+    `shown`: what the user typed, if it is not `ref`. Raises `GitReferenceMissing`, `PinMissing`,
+    `PinMalformed`, and `GitFailed` if the pin is larger than `limit` bytes.
     """
     name = shown or ref
     data = plumbing.read_blob(ws.places, f"{plumbing.resolve_commit(ws.places, ref)}:{PIN_NAME}", limit=limit)
     if data is None:
-        raise PinMissing(f"{name} pins no knowledge.", hint=f"git log {quoted(name)} -- {PIN_NAME}", ref=name)
+        raise PinMissing(f"{name} has no pin.", hint=f"git log {quoted(name)} -- {PIN_NAME}", ref=name)
     return migrated.read_pin(ws.places.kb, data, source=f"{name}:{PIN_NAME}")
 
 
-def _fetch(ws: Workspace, pin: Pin) -> VmragError | None:
-    """Fetch the revision; why it is still missing, None if it came."""
+def _fetch_revision(ws: Workspace, pin: Pin) -> VmragError | None:
+    """Fetch the revision. Return why it is still missing, or None."""
     from vmrag_link.workspace.remotes import destinations, revision_map
     from vmrag_link.workspace.remotes.fetch import SYNCED_FORK_HINT, fetch_in_turn
 
     if behind := reasons.explain_other_engine(ws, pin.dolt_commit):
         return behind
-    revision_map.reload_map(ws.engine)  # where a server has the knowledge base, others write it
+    revision_map.reload_map(ws.engine)  # on a server, other clients may have written
     if ws.engine.has_revision(migrated.translate_revision(ws.places.kb, pin.dolt_commit)):
         return None
     why: VmragError | None = None
@@ -259,41 +268,41 @@ def _fetch(ws: Workspace, pin: Pin) -> VmragError | None:
         why = next(iter(unasked), None) or (None if answered else problems[0])
     except (RemoteError, LockError, FileSystemError) as error:
         why = error
-    here = migrated.translate_revision(ws.places.kb, pin.dolt_commit)  # a fetch may bring what it became
-    if ws.engine.has_revision(here):
+    current = migrated.translate_revision(ws.places.kb, pin.dolt_commit)  # the fetch may have the migrated revision
+    if ws.engine.has_revision(current):
         return None
-    if why is None and pin_values.engine_of_revision(here) != ws.engine.name:
+    if why is None and pin_values.engine_of_revision(current) != ws.engine.name:
         return PinRevisionMissing(
-            "It was made before the knowledge base was moved, and was not moved with it.",
-            hint=f"Who still has it takes it along: vmrag migrate --to {ws.engine.name} && vmrag push",
+            "it was created before the knowledge base was migrated, and was not migrated with it.",
+            hint=f"In a clone that still has it, run: vmrag migrate --to {ws.engine.name} && vmrag push",
         )
     return why or RemoteUnreachable(
-        "The remote does not have it either.",
-        hint="Ask who pinned it to push it with `vmrag push`, then: vmrag sync (git log -1 -- .dolt-version shows who); "
-        f"{SYNCED_FORK_HINT}; what somebody's fork has, a maintainer takes from there: vmrag adopt FORK; {OR_PIN_WITHOUT_IT}",
+        "the remote does not have it either.",
+        hint="Ask its author (git log -1 -- .dolt-version) to run 'vmrag push', then: vmrag sync; "
+        f"{SYNCED_FORK_HINT}; if only a fork has it, a maintainer runs: vmrag adopt FORK; {OR_PIN_WITHOUT_IT}",
         cause=PinRevisionMissing.code,
     )
 
 
-def _recent_failure(ws: Workspace, pin: Pin) -> _Failure | None:
-    found = _failure(ws, pin)
-    return found if found and 0 <= time.time() - found.at < RETRY_SECONDS else None
+def _read_recent_failure(ws: Workspace, pin: Pin) -> _Failure | None:
+    failure = _read_failure(ws, pin)
+    return failure if failure and 0 <= time.time() - failure.at < RETRY_SECONDS else None
 
 
-def _failure(ws: Workspace, pin: Pin) -> _Failure | None:
+def _read_failure(ws: Workspace, pin: Pin) -> _Failure | None:
     try:
-        found = msgspec.json.decode(_note(ws).read_bytes(), type=_Failure)
+        failure = msgspec.json.decode(_failure_path(ws).read_bytes(), type=_Failure)
     except (OSError, UnicodeDecodeError, msgspec.DecodeError):
         return None
-    same = (found.remote, found.revision) == (pin.dolt_remote, pin.dolt_commit)
-    return found if same else None
+    same = (failure.remote, failure.revision) == (pin.dolt_remote, pin.dolt_commit)
+    return failure if same else None
 
 
-def _remember(ws: Workspace, pin: Pin, why: VmragError) -> None:
+def _write_failure(ws: Workspace, pin: Pin, why: VmragError) -> None:
     failure = _Failure(pin.dolt_remote, pin.dolt_commit, time.time(), why.message, why.hint, why.cause)
-    with contextlib.suppress(OSError):  # a courtesy to the next query
-        write_atomically(_note(ws), msgspec.json.encode(failure), durable=False)
+    with contextlib.suppress(OSError):  # the file only saves time for the next query
+        write_atomically(_failure_path(ws), msgspec.json.encode(failure), durable=False)
 
 
-def _note(ws: Workspace) -> Path:
+def _failure_path(ws: Workspace) -> Path:
     return ws.places.remotes / "unreached.json"

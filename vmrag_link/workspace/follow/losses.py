@@ -1,7 +1,7 @@
-"""Revisions that a pin names and nobody has: what is known of them, and going on without them.
+"""Find pinned revisions that no one has, and record their loss.
 
-Only what no configured remote has can be given up, so every one is asked before, unless a person
-says that nobody can be.
+Only a revision that no configured remote has can be given up. So vmrag first asks all remotes,
+unless the user states that none can be reached.
 """
 
 from __future__ import annotations
@@ -23,99 +23,105 @@ from vmrag_link.workspace.pins import history_pins
 if TYPE_CHECKING:
     from vmrag_link.transport.address import Address
 
-OFFLINE = "--offline (asks nobody, and gives up what a remote may have)"
+OFFLINE = "--offline (contacts no remote, so it may give up a revision that a remote has)"
 MOST_COMMITS = 10
-"""Code commits that a message names for each lost revision."""
+"""Maximum number of code commits that a message lists for each lost revision."""
 
 
 class PinningCommit(Record, frozen=True):
-    """A code commit that introduced a pin; `date`: the day of its author."""
+    """A code commit that introduced a pin."""
 
     commit: str
     author: str
     date: str
+    """The day on which its author wrote it."""
     subject: str
 
 
 class LostRevision(Record, frozen=True):
-    """`pinned_by`: newest first, of the commits that git's refs and reflogs reach. `linked`: code
-    commits that only the table of links knows.
-    """
+    """A lost revision."""
 
     revision: str
     pinned_by: tuple[PinningCommit, ...]
+    """Commits in git's refs and reflogs that introduced its pin, newest first."""
     linked: tuple[str, ...]
+    """Code commits that only the table of links has."""
 
 
 class AcceptedLoss(Record, frozen=True):
-    """`revision` records the loss and has the documents of `instead`; `asked`: the remotes that
-    have none of what is `lost`.
-    """
+    """The record of a loss."""
 
     revision: str
+    """The revision that records the loss. It has the documents of `instead`."""
     instead: str
     lost: tuple[LostRevision, ...]
     asked: tuple[str, ...]
+    """The remotes that have none of the lost revisions."""
 
 
 class LossSearch(Record, frozen=True):
-    """The revisions that are nowhere, and which remotes were asked for them."""
+    """The revisions that no remote has, and the remotes that answered."""
 
     lost: tuple[str, ...]
     asked: tuple[str, ...]
 
 
 def find_missing(ws: Workspace, code: str | None, pin: Pin | None) -> dict[str, Pin]:
-    """By revision, the pins of the work tree and of a code commit's history whose knowledge is not
-    here. Raises `PinRevisionMissing` for one that another engine made, to which this clone has yet
-    to follow.
+    """Return the missing pinned revisions of the work tree and of a code commit's history, with
+    their pins.
+
+    Raises `PinRevisionMissing` for a revision of another engine if this clone lacks the migration.
     """
-    reached = (each for each, _ in history_pins.pins_reached(ws.places, code)) if code else ()
-    found = {each.dolt_commit: each for each in (*([pin] if pin else ()), *reached)}
-    found = {revision: each for revision, each in found.items() if not ws.engine.has_revision(revision)}
-    for revision in found:
+    reached = (pinned for pinned, _ in history_pins.pins_reached(ws.places, code)) if code else ()
+    pins = {pinned.dolt_commit: pinned for pinned in (*([pin] if pin else ()), *reached)}
+    pins = {revision: missing_pin for revision, missing_pin in pins.items() if not ws.engine.has_revision(revision)}
+    for revision in pins:
         if behind := reasons.explain_other_engine(ws, revision):
             raise behind
-    return found
+    return pins
 
 
-def search_remotes(ws: Workspace, wanted: Mapping[str, Pin], *, offline: bool, then: str) -> LossSearch:
-    """Ask every remote that a pin, the settings or git name for what is missing.
+def search_remotes(ws: Workspace, missing_pins: Mapping[str, Pin], *, offline: bool, then: str) -> LossSearch:
+    """Ask every remote in a pin, in the settings or in git for the missing revisions.
 
-    `then`: the command for what has come. Raises `NoChanges` where nothing is missing any more,
-    `RemoteUnreachable` for one that cannot be asked.
+    `then`: the command to run if they are found. Raises `NoChanges` if nothing is missing, and
+    `RemoteUnreachable` for a remote that does not answer.
     """
-    if not wanted:
-        raise NoChanges("No revision is lost: every one that is pinned here is in this knowledge base.", hint=then)
-    asked = () if offline else tuple(_ask(ws, wanted.values()))
-    lost = tuple(each for each in wanted if not ws.engine.has_revision(migrated.translate_revision(ws.places.kb, each)))
-    if len(lost) < len(wanted):
-        ws.progress.note(f"{plural(len(wanted) - len(lost), 'revision')} came from a remote.")
+    if not missing_pins:
+        raise NoChanges("no revision is lost: this knowledge base has all pinned revisions.", hint=then)
+    remotes_asked = () if offline else tuple(_ask_remotes(ws, missing_pins.values()))
+    lost = tuple(
+        revision
+        for revision in missing_pins
+        if not ws.engine.has_revision(migrated.translate_revision(ws.places.kb, revision))
+    )
+    if len(lost) < len(missing_pins):
+        ws.progress.note(f"fetched {plural(len(missing_pins) - len(lost), 'revision')} from a remote.")
     if not lost:
-        raise NoChanges("Nothing is lost: what was missing has come.", hint=then)
-    return LossSearch(lost, asked)
+        raise NoChanges("no revision is lost: vmrag fetched the missing ones.", hint=then)
+    return LossSearch(lost, remotes_asked)
 
 
-def _ask(ws: Workspace, wanted: Iterable[Pin]) -> Iterator[str]:
+def _ask_remotes(ws: Workspace, pins: Iterable[Pin]) -> Iterator[str]:
     from vmrag_link.workspace.remotes.fetch import fetch_from  # rarely needed, and a commit waits for imports
 
-    for address in _addresses(ws, wanted):
+    for address in _list_addresses(ws, pins):
         try:
             fetch_from(ws, address)
         except RemoteEmpty:
             pass
         except RemoteError as why:
-            raise _unknown(why) from why
+            raise _form_unknown(why) from why
         yield address.text
 
 
-def _addresses(ws: Workspace, wanted: Iterable[Pin]) -> list[Address]:
-    """Each once; for `git:` all of git's remotes."""
+def _list_addresses(ws: Workspace, pins: Iterable[Pin]) -> list[Address]:
+    """Return the address of each remote once. For `git:` these are all git remotes."""
     from vmrag_link.transport import address
     from vmrag_link.workspace.remotes import destinations
 
-    found: dict[str, Address] = {}
-    for stated in dict.fromkeys([*(each.dolt_remote for each in wanted), ws.config.remote]):
+    addresses_by_key: dict[str, Address] = {}
+    for stated in dict.fromkeys([*(pin.dolt_remote for pin in pins), ws.config.remote]):
         ref = destinations.find_own_ref(ws, stated)
         try:
             places = (
@@ -124,70 +130,75 @@ def _addresses(ws: Workspace, wanted: Iterable[Pin]) -> list[Address]:
                 else destinations.list_trusted_addresses(ws, stated, ask=True)
             )
         except RemoteError as why:
-            raise _unknown(why) from why
-        found |= {place.key: place for place in places}
-    return list(found.values())
+            raise _form_unknown(why) from why
+        addresses_by_key |= {place.key: place for place in places}
+    return list(addresses_by_key.values())
 
 
-def _unknown(why: RemoteError) -> RemoteUnreachable:
+def _form_unknown(why: RemoteError) -> RemoteUnreachable:
     return RemoteUnreachable(
-        f"Whether the revision is lost cannot be said: {why.message}",
-        hint=f"{why.hint.rstrip('.')}; or, if that remote is gone: {OFFLINE}",
+        f"cannot check if the revision is lost: {why.message}",
+        hint=f"{why.hint.rstrip('.')}; or, if that remote no longer exists: {OFFLINE}",
         cause=why.cause,
     )
 
 
 def describe_losses(ws: Workspace, lost: Sequence[str]) -> tuple[LostRevision, ...]:
-    """What git's history and the table of links know of them."""
+    """Return what git's history and the table of links know about lost revisions."""
     introduced: dict[str, list[str]] = {}
     for pin, commits in history_pins.read_pins(ws.places):
         introduced.setdefault(pin.dolt_commit, []).extend(commits)
-    infos = history.describe_commits(ws.places, {each for revision in lost for each in introduced.get(revision, ())})
-    found = []
+    infos = history.describe_commits(
+        ws.places, {commit for revision in lost for commit in introduced.get(revision, ())}
+    )
+    described = []
     for revision in lost:
         pinned = [info for info in infos if info in introduced.get(revision, ())]
         links = (link.git_commit for link in ws.engine.list_links(dolt_commit=revision))
         linked = tuple(link for link in links if link not in pinned)
-        found.append(LostRevision(revision, tuple(PinningCommit(each, *infos[each]) for each in pinned), linked))
-    return tuple(found)
+        described.append(
+            LostRevision(revision, tuple(PinningCommit(commit, *infos[commit]) for commit in pinned), linked)
+        )
+    return tuple(described)
 
 
-def accept_losses(ws: Workspace, found: LossSearch, instead: str) -> AcceptedLoss:
-    """Record on top of a revision that others are lost; nothing is pinned. What it accepts already
-    is not recorded again.
+def accept_losses(ws: Workspace, search: LossSearch, instead: str) -> AcceptedLoss:
+    """Record on top of a revision that others are lost. Nothing is pinned.
+
+    Losses that it has already are not recorded again.
     """
-    known = describe_losses(ws, found.lost)
-    new = [each for each in known if not revisions.accepts_loss(ws.engine, instead, each.revision)]
+    described = describe_losses(ws, search.lost)
+    new = [loss for loss in described if not revisions.accepts_loss(ws.engine, instead, loss.revision)]
     made = instead
     if new:
-        message = "\n".join(_message(new, found.asked))
+        message = "\n".join(_form_message(new, search.asked))
         author, now = plumbing.read_identity(ws.places), clock.now()
         made = revisions.record_loss(ws.engine, instead, message=message, author=author, date=now)
     accepted = configuration.read_config_values(ws.places, lazy_fetch.ACCEPTED_KEY)
-    for revision in found.lost:
+    for revision in search.lost:
         if revision not in accepted:
             configuration.add_value(ws.places, lazy_fetch.ACCEPTED_KEY, revision)
-    return AcceptedLoss(made, instead, known, found.asked)
+    return AcceptedLoss(made, instead, described, search.asked)
 
 
-def _message(lost: Sequence[LostRevision], asked: Sequence[str]) -> Iterator[str]:
+def _form_message(lost: Sequence[LostRevision], remotes_asked: Sequence[str]) -> Iterator[str]:
     first, others = lost[0].revision[:12], len(lost) - 1
     yield f"Go on without revision {first}{f' and {others} more' if others else ''}"
     yield ""
-    yield f"Not at {', '.join(asked)}." if asked else "No remote was asked."
-    for each in lost:
-        yield from ("", *describe_loss(each))
+    yield f"Not at {', '.join(remotes_asked)}." if remotes_asked else "No remote was contacted."
+    for loss in lost:
+        yield from ("", *describe_loss(loss))
     yield ""
-    yield revisions.format_loss_trailers(each.revision for each in lost)
+    yield revisions.format_loss_trailers(loss.revision for loss in lost)
 
 
 def describe_loss(lost: LostRevision) -> Iterator[str]:
-    """What is known of a lost revision, for people."""
+    """Yield lines that describe a lost revision."""
     yield f"Lost: {lost.revision}, pinned by" + ("" if lost.pinned_by else " no code commit that is here")
-    for each in lost.pinned_by[:MOST_COMMITS]:
-        yield f"- {each.commit[:12]} {each.date} {each.author}: {each.subject}"
+    for commit in lost.pinned_by[:MOST_COMMITS]:
+        yield f"- {commit.commit[:12]} {commit.date} {commit.author}: {commit.subject}"
     if len(lost.pinned_by) > MOST_COMMITS:
         since = lost.pinned_by[-1]
         yield f"- {len(lost.pinned_by) - MOST_COMMITS} more, since {since.date}"
     if lost.linked:
-        yield f"- linked with it: {', '.join(each[:12] for each in lost.linked[:MOST_COMMITS])}"
+        yield f"- linked with it: {', '.join(commit[:12] for commit in lost.linked[:MOST_COMMITS])}"

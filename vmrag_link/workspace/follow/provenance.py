@@ -1,5 +1,7 @@
-"""Where an answer comes from: what every report says that reads documents, and the place that a
-query asks instead of the work tree, which is a commit's pin and its files.
+"""Describe where an answer comes from, and resolve the place that a query searches.
+
+Each report of a command that reads documents has this origin. The place is the work tree, or a
+commit with its pin and its files.
 """
 
 from __future__ import annotations
@@ -36,64 +38,75 @@ _NAMED = 3
 
 
 class SourceBlock(Record, frozen=True, omit_defaults=True):
-    """Files of the tree that answered, too: those of `commit` in these `collections`, and how the
-    work tree differs from it: `uncommitted` files (`COLLECTION/PATH`, as they stand there),
-    `removed` ones, and how many more it has `untracked`, which are left out. `untracked_matches`:
-    how many of these would be among the results, if the setting `sources_untracked` is `ask`.
-
-    `indexed`: so many percent of the files answered, because the others are not indexed yet.
-    `missing`: paths of which this clone has no contents; `failed`: files that could not be cut
-    here. `unavailable`: why collections were not asked, by name. `problem`: why no files answered.
-    """
+    """The files of the tree that answered, and how the work tree differs from the commit."""
 
     commit: str | None
+    """The commit of the files."""
     collections: tuple[str, ...]
+    """Collections of the files."""
     uncommitted: tuple[str, ...] = ()
+    """Changed files of the work tree (`COLLECTION/PATH`), which answer with their present text."""
     removed: tuple[str, ...] = ()
+    """Files of the commit that the work tree does not have."""
     untracked: int = 0
+    """Number of untracked files, which are left out."""
     indexed: int = 100
+    """Percentage of the files that answered. The others are not indexed yet."""
     missing: tuple[str, ...] = ()
+    """Paths whose contents this clone does not have."""
     failed: tuple[str, ...] = ()
+    """Files that could not be cut into chunks here."""
     unavailable: Mapping[str, str] = {}
+    """Why collections were not searched, by name."""
     problem: str = ""
+    """Why no files answered; empty if some did."""
     untracked_matches: int = 0
+    """Number of untracked files that would be among the results, if the setting `sources_untracked`
+    is `ask`.
+    """
 
 
 class KbBlock(Record, frozen=True, omit_defaults=True):
-    """`commit` is the revision that was read, with the uncommitted documents if `dirty`; empty:
-    none was. `in_sync` False: not the pinned one. `versioned` False: no revision, what this machine
-    alone holds. `empty`: files answer, and the revision has no documents.
-    """
+    """The state of the knowledge base that answered."""
 
     worktree: str
     git_head: str | None
     branch: str | None
     commit: str
+    """The revision that was read; empty if none was read."""
     dirty: bool
+    """True if uncommitted documents were read also."""
     in_sync: bool
+    """False if the revision is not the pinned one."""
     versioned: bool = True
+    """False for documents without versions, which only this machine has."""
     sources: SourceBlock | None = None
     empty: bool = False
+    """True if files answer and the revision has no documents."""
 
 
 class AnswerOrigin(Record, frozen=True):
-    """`at`: where documents are read; `revision`: the same without uncommitted documents. `notes`
-    say why that is not the pinned revision, if so.
-    """
+    """The origin of an answer."""
 
     at: At
+    """The place in which documents are read."""
     revision: str
+    """The same place without uncommitted documents."""
     kb: KbBlock
     notes: tuple[str, ...]
+    """Why it is not the pinned revision; empty if it is."""
 
 
 def find_origin(ws: ReadableStore) -> AnswerOrigin:
-    """Where the workspace stands now; nothing is brought anywhere. Raises as `Workspace.moment`."""
+    """Return the present origin of answers in the workspace. Nothing is moved.
+
+    Raises the errors of `Reader.read_moment`.
+    """
     if not isinstance(ws, Workspace):
         from vmrag_link.workspace.source_tree import SourceStore
 
         if not isinstance(ws, SourceStore):
-            return _unversioned(ws, plumbing.read_head(ws.places).commit)
+            return _form_unversioned(ws, plumbing.read_head(ws.places).commit)
         with ws.reader.view() as view:
             return find_view_origin(ws, view)
     seen = ws.reader.read_moment()
@@ -105,9 +118,9 @@ def find_origin(ws: ReadableStore) -> AnswerOrigin:
 
 
 def find_git_origin(ws: Workspace, why: VmragError | None = None) -> AnswerOrigin:
-    """Return where the files of a work tree are: at git's HEAD. The knowledge base is not read.
+    """Return the origin of the files of a work tree: git's HEAD. The knowledge base is not read.
 
-    `why`: the error for the knowledge base; a note tells if the commit pins it.
+    `why`: the error for the knowledge base. A note tells if the commit pins it.
     """
     head, notes = plumbing.read_head(ws.places).commit, reasons.explain_missing_documents(why) if why else ()
     block = KbBlock(str(ws.places.top), head, branch=None, commit="", dirty=False, in_sync=not notes)
@@ -115,12 +128,12 @@ def find_git_origin(ws: Workspace, why: VmragError | None = None) -> AnswerOrigi
 
 
 def find_view_origin(ws: ReadableStore, view: View) -> AnswerOrigin:
-    """Where an index that is held open answers from."""
+    """Return the origin of answers from an open index."""
     if not isinstance(ws, Workspace):
         from vmrag_link.workspace.local_store import LocalStore
 
         if isinstance(ws, LocalStore):
-            return _unversioned(ws, view.git_head)
+            return _form_unversioned(ws, view.git_head)
     block = KbBlock(
         worktree=str(ws.places.top),
         git_head=view.git_head,
@@ -128,7 +141,7 @@ def find_view_origin(ws: ReadableStore, view: View) -> AnswerOrigin:
         commit=view.revision,
         dirty=view.dirty,
         in_sync=not view.notes,
-        sources=_source_block(view.sources, view.git_head, view.files_note),
+        sources=_form_source_block(view.sources, view.git_head, view.files_note),
         empty=bool(view.sources and view.revision) and _is_empty(view),
     )
     return AnswerOrigin(view.at, view.revision, block, view.notes)
@@ -141,37 +154,36 @@ def _is_empty(view: View) -> bool:
 
 
 def add_sources(stands: AnswerOrigin, opened: OpenSources | None) -> AnswerOrigin:
-    """The same place, where files of its tree answer, too."""
-    block = _source_block(opened, None)
+    """Return the origin with the files of its tree."""
+    block = _form_source_block(opened, None)
     return msgspec.structs.replace(stands, kb=msgspec.structs.replace(stands.kb, sources=block)) if block else stands
 
 
 def source_warnings(kb: KbBlock) -> list[str]:
-    """What of the files of sources did not answer, and why."""
+    """Return sentences about files of sources that did not answer, with reasons."""
     return [sentence for _, sentence in coded_source_warnings(kb)]
 
 
 def coded_source_warnings(kb: KbBlock) -> list[tuple[str, str]]:
-    """As `source_warnings`, each with its code."""
-    found = kb.sources
-    if found is None:
+    """Return the sentences of `source_warnings`, each with its code."""
+    block = kb.sources
+    if block is None:
         return []
-    said = [(INCOMPLETE, found.problem)] if found.problem else []
-    said += [(INCOMPLETE, _unavailable(name, why)) for name, why in found.unavailable.items()]
-    submodules = [path for path in found.missing if path.endswith("/")]
+    coded = [(INCOMPLETE, block.problem)] if block.problem else []
+    coded += [(INCOMPLETE, _describe_unavailable(name, why)) for name, why in block.unavailable.items()]
+    submodules = [path for path in block.missing if path.endswith("/")]
     if submodules:
         named = first_of(submodules, _NAMED)
-        said.append(
-            (INCOMPLETE, f"The answer lacks {plural(len(submodules), 'submodule')} that cannot be read here: {named}.")
-        )
-    files_missing = [path for path in found.missing if not path.endswith("/")]
-    for paths, what in ((files_missing, "this clone does not have"), (found.failed, "could not be cut here")):
+        lacking = plural(len(submodules), "submodule")
+        coded.append((INCOMPLETE, f"The answer lacks {lacking} that cannot be read here: {named}."))
+    files_missing = [path for path in block.missing if not path.endswith("/")]
+    for paths, what in ((files_missing, "this clone does not have"), (block.failed, "could not be cut here")):
         if paths:
             files = f"{plural(len(paths), 'file')} of sources that {what}"
-            said.append((INCOMPLETE, f"The answer lacks {files}: {first_of(paths, _NAMED)}."))
-    if found.indexed < 100:  # noqa: PLR2004  percent
-        said.append((INCOMPLETE, f"indexing: {found.indexed} % of the files answer; the next question goes on."))
-    return said
+            coded.append((INCOMPLETE, f"The answer lacks {files}: {first_of(paths, _NAMED)}."))
+    if block.indexed < 100:  # noqa: PLR2004  percent
+        coded.append((INCOMPLETE, f"indexing: {block.indexed} % of the files answer; the next query continues."))
+    return coded
 
 
 def untracked_notice(kb: KbBlock) -> str:
@@ -181,13 +193,13 @@ def untracked_notice(kb: KbBlock) -> str:
     return f"{plural(matches, 'untracked file')} {verb}: vmrag query --untracked" if matches else ""
 
 
-def _unavailable(name: str, why: str) -> str:
+def _describe_unavailable(name: str, why: str) -> str:
     if why == STORED:
-        why += ", which answers; to let the files answer: vmrag sources dedupe"
-    return f"The source {name!r} was not asked: {why}{'' if ': ' in why else '.'}"
+        why += ", which was searched; to search the files instead: vmrag sources dedupe"
+    return f"The source {name!r} was not searched: {why}{'' if ': ' in why else '.'}"
 
 
-def _source_block(opened: OpenSources | None, head: str | None, problem: str = "") -> SourceBlock | None:
+def _form_source_block(opened: OpenSources | None, head: str | None, problem: str = "") -> SourceBlock | None:
     if opened is None:
         return SourceBlock(head, (), problem=problem) if problem else None
     return SourceBlock(
@@ -203,7 +215,7 @@ def _source_block(opened: OpenSources | None, head: str | None, problem: str = "
     )
 
 
-def _unversioned(store: LocalStore, git_head: str | None) -> AnswerOrigin:
+def _form_unversioned(store: LocalStore, git_head: str | None) -> AnswerOrigin:
     from vmrag_link.workspace import local_store
 
     block = KbBlock(str(store.places.top), git_head, branch=None, commit="", dirty=False, in_sync=True, versioned=False)
@@ -211,10 +223,10 @@ def _unversioned(store: LocalStore, git_head: str | None) -> AnswerOrigin:
 
 
 def require_pinned(ws: Workspace, notes: Sequence[str]) -> None:
-    """Raise why what is read is not the knowledge that the checked-out code pins, if so;
-    for callers that must not take another answer for it.
+    """Raise the reason if the documents that are read are not those of the pinned revision.
 
-    `notes`: what the answer says about it (`Standing.notes`).
+    This is for callers that must not use another answer. `notes`: the notes of the answer
+    (`AnswerOrigin.notes`).
     """
     if not notes:
         return
@@ -223,12 +235,15 @@ def require_pinned(ws: Workspace, notes: Sequence[str]) -> None:
         raise reasons.explain_unusable(ws, target)
     if ws.unbuilt:
         raise ws.unbuilt
-    behind = tuple(notes) == describe_left_behind(target)  # which name the commands themselves
+    behind = tuple(notes) == describe_left_behind(target)  # these notes have the commands
     raise KnowledgeMoved(" ".join(notes), hint="vmrag status" if behind else "vmrag sync")
 
 
 def refuse_outdated(ws: Workspace, notes: Sequence[str], *, strict: bool) -> None:
-    """As `require_pinned`, if it is `strict`; the exit code is drift's, whatever the reason."""
+    """Raise the reason as `require_pinned` does, if `strict`.
+
+    The exit code is always that of drift.
+    """
     if not strict:
         return
     try:
@@ -240,21 +255,24 @@ def refuse_outdated(ws: Workspace, notes: Sequence[str], *, strict: bool) -> Non
 
 
 class RankedRevision(Record, frozen=True):
-    """A place that is asked instead of the work tree: a revision, and the settings that rank.
-
-    `commit` and `config`: whose files are asked, too, as its own `sources` say; where the revision
-    is empty, they alone are. `notes`: why its documents are missing, if so.
-    """
+    """A place to search instead of the work tree."""
 
     revision: str
+    """The revision with the stored documents; empty if only files are searched."""
     retrieval: RetrievalSettings
+    """The settings for the ranking."""
     commit: str | None = None
+    """The commit whose files are also searched."""
     config: Config | None = None
+    """The settings of the commit, which name its sources."""
     notes: tuple[str, ...] = ()
+    """Why its stored documents are missing; empty if they are not."""
 
 
 def can_files_answer(ws: Workspace, why: VmragError) -> bool:
-    """Whether files of sources answer by themselves, where that is why no documents can be read."""
+    """Return whether files of sources can answer alone, if `why` is why no documents
+    can be read.
+    """
     missing = isinstance(why, NotInitialized | PinMissing) and not isinstance(why, KnowledgeElsewhere)
     return missing and bool(ws.sources.configured)
 
@@ -262,7 +280,7 @@ def can_files_answer(ws: Workspace, why: VmragError) -> bool:
 def answer_from_files(ws: Workspace, why: VmragError) -> SourceStore:
     """Return the files of sources, which answer if no stored documents can be read.
 
-    Their views note what is missing. Raises `why` if there are no sources.
+    Notes of their views list missing documents. Raises `why` if there are no sources.
     """
     if not ws.sources.configured:
         raise why
@@ -271,23 +289,23 @@ def answer_from_files(ws: Workspace, why: VmragError) -> SourceStore:
 
 
 def ranked_at(ws: Workspace, ref: str, *, or_files: bool = False) -> RankedRevision:
-    """What a git ref pins, asked as its own settings say. Raises as `lazy_fetch.pinned_at`, and
-    `ConfigInvalid`.
+    """Return the place to search at a git ref, with the settings of its commit.
 
-    `or_files`: if the pinned revision is missing, its files answer, and a note tells.
+    `or_files`: if the pinned revision is missing, search its files, and add a note. Raises the
+    errors of `lazy_fetch.pinned_at`, and `ConfigInvalid`.
     """
     return ranked_commit(ws, ref, ws.sources.read_config_at(ref), or_files=or_files)
 
 
 def ranked_commit(ws: Workspace, ref: str, config: Config, *, or_files: bool = False) -> RankedRevision:
-    """As `ranked_at`, of a commit whose settings are known."""
+    """Return the place to search at a git ref whose settings are known."""
     if not config.sources:
         return RankedRevision(lazy_fetch.pinned_at(ws, ref), config.retrieval)
     commit, revision = plumbing.resolve_commit(ws.places, ref), ""
     notes: tuple[str, ...] = ()
     try:
         revision = lazy_fetch.pinned_at(ws, ref)
-    except PinMissing:  # its files are there without any pin
+    except PinMissing:  # files need no pin
         pass
     except (KnowledgeElsewhere, PinRevisionMissing) as why:
         if not or_files:

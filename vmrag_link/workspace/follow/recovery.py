@@ -1,4 +1,4 @@
-"""Recovery after a kill: finish, or report, the commits and replays that the journal holds.
+"""Recover after a kill: finish or report the commits and replays in the journal.
 
 `follow_pin` starts with it.
 """
@@ -22,28 +22,31 @@ from vmrag_link.workspace import Workspace, twins
 
 
 def recover(ws: Workspace) -> None:
-    """Finish what killed commands began. Commands that work on the knowledge base call this first;
-    nearly always there is nothing to do.
+    """Finish what killed commands began. Usually there is nothing to do.
+
+    All commands that work with the knowledge base call this first.
     """
     _finish_replays(ws)
     if not list_pending(ws):
-        _pin_what_was_left(ws)
+        _pin_unpinned_head(ws)
         return
     with locks.hold_exclusive(ws.places.workspace_lock, purpose="finish a commit", timeout=ws.lock_timeout):
         for path, entry in list_pending(ws):  # again: the lock's last holder may have finished it
             if problem := find_flaw(ws, entry):
-                _set_aside(ws, path, problem)
+                _stash_entry(ws, path, problem)
             elif entry is None:
-                continue  # `flaw` has named it
+                continue  # `find_flaw` reported it
             elif entry.git_dir == str(ws.places.git_dir):
-                _finish(ws, path, entry)
+                _finish_commit(ws, path, entry)
             else:
                 _take_over(ws, path, entry)
 
 
-def _pin_what_was_left(ws: Workspace) -> None:
-    """In a work tree that stood nowhere yet: pin what was committed on its branch, and in no commit
-    of git's before that work tree was removed. Uncommitted documents wait as well.
+def _pin_unpinned_head(ws: Workspace) -> None:
+    """Pin the head of the KB branch in a new work tree, if the last work tree was removed before it
+    pinned it.
+
+    Uncommitted documents of the branch wait as well.
     """
     if ws.binding is not None or binding.read_applied(ws.places) is not None:
         return
@@ -62,45 +65,47 @@ def _pin_what_was_left(ws: Workspace) -> None:
 
         pinning.write_pin(ws, branch.head, branch.name)
     ws.progress.note(
-        f"Revision {branch.head[:7]} of {branch.name!r} was in no commit of git's when its work tree was removed; it is pinned here, "
-        f"and staged. To give it up: git checkout HEAD -- {PIN_NAME}"
+        f"pinned and staged revision {branch.head[:7]} of {branch.name!r}, which no git commit had when its work tree was removed. "
+        f"To discard it: git checkout HEAD -- {PIN_NAME}"
     )
 
 
 def _finish_replays(ws: Workspace) -> None:
-    """Finish carrying uncommitted documents to another revision, for HEAD's branch and branches
-    that are gone.
+    """Finish moving uncommitted documents to another revision, for HEAD's branch and removed
+    branches.
     """
     branch = ws.read_trigger().branch
     for path, entry in ws.journal.list_entries():
         if not isinstance(entry, ReplayEntry):
             continue
         if problem := find_flaw(ws, entry):
-            _set_aside(ws, path, problem)
+            _stash_entry(ws, path, problem)
             continue
-        if not _is_ours(ws, entry.kb_branch, branch):
+        if not _belongs_to_branch(ws, entry.kb_branch, branch):
             continue
         from vmrag_link.merging import replay
 
-        there = ws.engine.find_branch(entry.kb_branch)
-        copy = ws.sync_context.without_copy(entry.kb_branch, there.head if there else entry.to)
+        branch_now = ws.engine.find_branch(entry.kb_branch)
+        copy = ws.sync_context.without_copy(entry.kb_branch, branch_now.head if branch_now else entry.to)
         with copy, ws.engine.write_lock("carry uncommitted documents"):
-            if path.exists():  # a living process holds the write lock until its entry is gone
+            if path.exists():  # a running process has the write lock until it removes its entry
                 finished = replay.finish_replay(ws.engine, entry, derived=twins.build_derived(ws))
                 ws.journal.remove_entry(path)
                 if finished and finished.note:
                     ws.progress.note(finished.note)
 
 
-def _is_ours(ws: Workspace, kb_branch: str, branch: str | None) -> bool:
-    """Whether a KB branch belongs to this code branch, or to none."""
+def _belongs_to_branch(ws: Workspace, kb_branch: str, branch: str | None) -> bool:
+    """Return whether a KB branch belongs to this code branch, or to none."""
     owners = plumbing.read_kb_owners(ws.places)
     return owners.get(kb_branch, branch) == branch
 
 
 def list_pending(ws: Workspace) -> list[tuple[Path, CommitEntry | None]]:
-    """The commits of the journal that concern this work tree: its own, those of the code branch
-    that it is on, and damaged ones; of that branch also those by which nobody can finish a commit.
+    """Return the commits in the journal that concern this work tree.
+
+    These are its own commits, commits of the code branch that is checked out, and damaged entries.
+    For that branch, entries that cannot finish a commit are included.
     """
     commits = [(path, entry) for path, entry in ws.journal.list_entries() if not isinstance(entry, ReplayEntry)]
     return [
@@ -114,8 +119,9 @@ def list_pending(ws: Workspace) -> list[tuple[Path, CommitEntry | None]]:
 
 
 def is_on_branch(ws: Workspace, entry: CommitEntry) -> bool:
-    """Whether HEAD is on the code branch of the entry. It may be renamed by now: git carries the
-    mapping to the KB branch along.
+    """Return whether HEAD is on the code branch of the entry.
+
+    The branch may have another name now, because git renames the mapping to the KB branch with it.
     """
     trigger = ws.read_trigger()
     if trigger.branch is None:
@@ -123,13 +129,14 @@ def is_on_branch(ws: Workspace, entry: CommitEntry) -> bool:
     renamed = plumbing.find_kb_branch(ws.places, trigger.branch) == entry.kb_branch
     if trigger.symbolic != entry.symbolic and not renamed:
         return False
-    target = ws.resolve_target()  # another work tree may write the branch, or this one on its own
+    target = ws.resolve_target()  # another work tree may write the branch, or this one may have its own
     return target.kb_branch is not None and target.kb_branch.name == entry.kb_branch
 
 
 def find_flaw(ws: Workspace, entry: Entry | None) -> str:
-    """Why nothing can be finished by an entry of the journal: it cannot be read, or names what is
-    not there; empty if it can.
+    """Return why an entry of the journal cannot finish a commit; empty if it can.
+
+    For example, it cannot be read, or names something that does not exist.
     """
     if entry is None:
         return "cannot be read"
@@ -137,44 +144,45 @@ def find_flaw(ws: Workspace, entry: Entry | None) -> str:
     named = [entry.parent] if isinstance(entry, CommitEntry) else [entry.head, entry.to]
     for revision in named:
         if not engine.has_revision(revision):
-            return f"names a revision that is not there ({shortened(repr(revision))})"
+            return f"names a missing revision ({shortened(repr(revision))})"
     if isinstance(entry, ReplayEntry):
         ours = entry.aside.startswith(ASIDE_PREFIX) and engine.is_legal_branch_name(entry.kb_branch)
-        return "" if ours else f"names a branch that holds no documents set aside ({shortened(repr(entry.aside))})"
-    there = engine.is_legal_branch_name(entry.kb_branch) and engine.find_branch(entry.kb_branch)
-    return "" if there else f"names a branch that is not there ({shortened(repr(entry.kb_branch))})"
+        return "" if ours else f"names a branch without stashed documents ({shortened(repr(entry.aside))})"
+    branch = engine.is_legal_branch_name(entry.kb_branch) and engine.find_branch(entry.kb_branch)
+    return "" if branch else f"names a missing branch ({shortened(repr(entry.kb_branch))})"
 
 
-def _set_aside(ws: Workspace, path: Path, problem: str) -> None:
+def _stash_entry(ws: Workspace, path: Path, problem: str) -> None:
     try:
         aside = ws.journal.mark_damaged(path)
     except FileNotFoundError:
         return  # another process was faster
     ws.progress.note(
-        f"A journal entry {problem}; it was set aside as {aside}. If it belonged to a commit that was killed, "
-        "'vmrag status' shows it as drift, and 'vmrag pin' finishes it."
+        f"a journal entry {problem}, so it was moved to {aside}. If it belonged to a killed commit, "
+        "'vmrag status' shows drift, and 'vmrag pin' finishes the commit."
     )
 
 
 def _take_over(ws: Workspace, path: Path, entry: CommitEntry) -> None:
-    """Finish the commit of another work tree on this code branch, unless that is alive and holds
-    its lock.
+    """Finish the commit of another work tree on this code branch, unless that process
+    is running.
     """
     from vmrag_link.git import refs
 
-    theirs = Path(entry.git_dir)
-    if theirs not in refs.list_git_dirs(ws.places) or not theirs.is_dir():
-        _finish(ws, path, entry)
+    other_git_dir = Path(entry.git_dir)
+    if other_git_dir not in refs.list_git_dirs(ws.places) or not other_git_dir.is_dir():
+        _finish_commit(ws, path, entry)
         return
-    lock = ws.places._replace(git_dir=theirs).workspace_lock
+    lock = ws.places._replace(git_dir=other_git_dir).workspace_lock
     with contextlib.suppress(Busy), locks.hold_exclusive(lock, purpose="finish a commit", timeout=0):
         if path.exists():
-            _finish(ws, path, entry)
+            _finish_commit(ws, path, entry)
 
 
-def _finish(ws: Workspace, path: Path, entry: CommitEntry) -> None:
-    """Finish a commit; the caller holds the workspace's lock. An entry whose branch HEAD has left
-    stays until HEAD comes back.
+def _finish_commit(ws: Workspace, path: Path, entry: CommitEntry) -> None:
+    """Finish a commit. The caller holds the workspace's lock.
+
+    If HEAD has left the branch of an entry, the entry stays until HEAD is back.
     """
     from vmrag_link.git import pin_conflict
 
@@ -190,8 +198,8 @@ def _finish(ws: Workspace, path: Path, entry: CommitEntry) -> None:
         is_on_branch(ws, entry) and not plumbing.find_operation(ws.places) and not pin_conflict.read_stages(ws.places)
     )
     before = entry.pin.encode() if entry.pin is not None else None
-    if on_branch and (trigger.pin == before or _pinned_revision(ws, trigger.pin) == revision):
-        _pin(ws, path, revision, entry.kb_branch)
+    if on_branch and (trigger.pin == before or _parse_revision(ws, trigger.pin) == revision):
+        _write_pin(ws, path, revision, entry.kb_branch)
         return
     code = quoted(entry.symbolic.removeprefix(BRANCHES))
     ws.progress.note(
@@ -199,26 +207,28 @@ def _finish(ws: Workspace, path: Path, entry: CommitEntry) -> None:
         f"moved. To pin it: {'' if on_branch else f'git switch {code} && '}vmrag pin {revision}"
     )
     if on_branch:
-        # The pin was replaced by something else: nobody will finish the commit, but nothing is lost
-        # either.
+        # The pin was replaced by another one, so no command will finish the commit. Keep its
+        # revision.
         ws.engine.anchor_revision(revision, reason="committed, never pinned")
         ws.journal.remove_entry(path)
 
 
-def _pin(ws: Workspace, path: Path, revision: str, kb_branch: str) -> None:
-    """Write the pin of an interrupted commit. If that fails (a read-only work tree, say), a note
-    says so, and the next command tries again.
+def _write_pin(ws: Workspace, path: Path, revision: str, kb_branch: str) -> None:
+    """Write the pin of an interrupted commit.
+
+    If that fails, for example in a read-only work tree, a note tells, and the next command tries
+    again.
     """
     from vmrag_link.workspace.pins import pinning
 
     try:
         report = pinning.write_pin(ws, revision, kb_branch)
     except (OSError, GitFailed) as error:
-        ws.progress.note(f"UNPINNED_REVISION: revision {revision[:7]} of {kb_branch!r} cannot be pinned yet: {error}")
+        ws.progress.note(f"UNPINNED_REVISION: revision {revision[:7]} of {kb_branch!r} could not be pinned: {error}")
         return
     if not report.staged:
         ws.progress.note(
-            f"Revision {revision[:7]} of an interrupted commit is pinned, but not staged yet: another git command holds the index. "
+            f"revision {revision[:7]} of an interrupted commit is pinned, but not staged, because another git command holds the index. "
             f"{unlock_hint(ws.places.git_dir / 'index.lock')}"
         )
         return
@@ -226,6 +236,6 @@ def _pin(ws: Workspace, path: Path, revision: str, kb_branch: str) -> None:
     ws.progress.note(f"Finished an interrupted commit: revision {revision[:7]} is pinned now.")
 
 
-def _pinned_revision(ws: Workspace, data: bytes | None) -> str | None:
+def _parse_revision(ws: Workspace, data: bytes | None) -> str | None:
     pin = migrated.try_read_pin(ws.places.kb, data)
     return pin.dolt_commit if pin else None

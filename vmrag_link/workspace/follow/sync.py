@@ -1,5 +1,6 @@
-"""`vmrag sync`: bring KB branch and index to the pin; and wait for Chroma: for the store of the
-index that answers here, and for that index on the Chroma server of the settings.
+"""Bring KB branch and index to the pin: `vmrag sync`.
+
+Wait for Chroma's store or server if requested.
 """
 
 from __future__ import annotations
@@ -24,15 +25,19 @@ if TYPE_CHECKING:
 
 
 def sync_to_pin(ws: Workspace, *, rebuild: bool = False, wait: bool = False) -> SyncReport:
-    """Raises why the pin cannot be followed: `PinMissing`, `PinMalformed`, `PinRevisionMissing`.
-    The index keeps serving.
+    """Bring KB branch and index to the pin. Return what changed; its notes were printed.
 
-    The report's notes have been said. `wait`: until Chroma's store is there, and the index is on
-    the Chroma server of the settings; raises why that cannot be. `index.chroma: wait` and
-    `chroma.share: wait` ask for it each time.
+    `wait`: wait until Chroma's store exists, and until the index is on the Chroma server of the
+    settings. The settings `index.chroma: wait` and `chroma.share: wait` request it each time.
+
+    Raises `PinMissing`, `PinMalformed` or `PinRevisionMissing` if the pin cannot be followed. The
+    index continues to answer. Raises the reason if Chroma's store or server cannot be used.
     """
     from vmrag_link.sync import apply
-    from vmrag_link.sync.apply import SnapshotReport, SyncReport  # who only waits for Chroma's store applies nothing
+    from vmrag_link.sync.apply import (
+        SnapshotReport,
+        SyncReport,
+    )  # callers that only wait for Chroma's store do not need it
 
     _require_readable_pin(ws)
     lazy_fetch.fetch_pinned(ws, insist=True)
@@ -42,7 +47,7 @@ def sync_to_pin(ws: Workspace, *, rebuild: bool = False, wait: bool = False) -> 
     if target.state != "pinned":
         raise reasons.explain_unusable(ws, target)
     if report is None:
-        apply.remove_leftovers(ws.sync_context)  # a process that was killed after the switch left it undone
+        apply.remove_leftovers(ws.sync_context)  # a process may have been killed after the switch
         revision = ws.require_revision()
         path = SnapshotReport(str(ws.views.view_path(revision)), "reused")
         report = SyncReport("pinned", revision, revision, ChangeCounts(), ChunkCounts(), path, {}, target.attachment)
@@ -51,7 +56,7 @@ def sync_to_pin(ws: Workspace, *, rebuild: bool = False, wait: bool = False) -> 
         ws.progress.note(note)
     report = msgspec.structs.replace(report, notes=report.notes + behind)
     with ws.reader.view():
-        pass  # opening the view mends the working copy, too, where there are uncommitted documents
+        pass  # opening the view also repairs the working copy, if there are uncommitted documents
     if wait and not (ws.chroma.local.mode == "off" and ws.chroma.server):
         wait_for_store(ws)
     else:
@@ -63,7 +68,7 @@ def sync_to_pin(ws: Workspace, *, rebuild: bool = False, wait: bool = False) -> 
 
 
 class FilesReport(Record, frozen=True):
-    """The index of a repository that stores no documents."""
+    """The index of a repository without stored documents."""
 
     commit: str | None
     """Checked-out commit. None before the first commit."""
@@ -78,10 +83,10 @@ class FilesReport(Record, frozen=True):
 
 
 def sync_files(ws: Workspace, *, wait: bool = False) -> FilesReport:
-    """Build the index of the files of the working tree.
+    """Build the index of the files of the work tree.
 
-    `wait`: until Chroma's store has the files of the commit, too. Raises `NotInitialized` if no
-    file is a document, and the errors of `Sources.here` and `wait_for_store`.
+    `wait`: also wait until Chroma's store has the files of the commit. Raises `NotInitialized` if
+    no file is a document, and the errors of `Sources.open_work_tree` and `wait_for_store`.
     """
     from vmrag_link.sync import source_views
 
@@ -104,22 +109,18 @@ def sync_files(ws: Workspace, *, wait: bool = False) -> FilesReport:
 
 
 def _require_readable_pin(ws: Workspace) -> None:
-    """In a fresh clone, whose pin says where the knowledge is: to fetch it would not help.
-
-    Raises `PinMalformed`.
-    """
+    """Raise `PinMalformed` in a fresh clone whose pin cannot be read, because a fetch needs it."""
     if not ws.is_initialized and (data := plumbing.read_pin_bytes(ws.places)) is not None:
         read_own_pin(ws.places, data)
 
 
 def wait_for_store(ws: Workspace, *, lend: bool = False) -> Path:
-    """The store of the bound index, of pinned documents and committed files only, as soon as it is
-    there.
+    """Return Chroma's store of the pinned documents and committed files. Wait until it exists.
 
-    `lend`: it is handed out, and stays for `LEASE_SECONDS` at least. Raises why there can be none,
-    and `UsageInvalid` or `IndexExtraMissing` where it is off.
+    `lend`: the caller passes it on, so it stays for at least `LEASE_SECONDS`. Raises the reason if
+    it cannot be built, and `UsageInvalid` or `IndexExtraMissing` if it is off.
     """
-    from vmrag_link.sync import chroma_builder  # a third of what a switch imports, and most do not wait
+    from vmrag_link.sync import chroma_builder  # a third of what a switch imports, and most switches do not wait
     from vmrag_link.workspace.committed_files import bind_files
 
     chroma_builder.require_chroma(ws.chroma.local)
@@ -127,7 +128,7 @@ def wait_for_store(ws: Workspace, *, lend: bool = False) -> Path:
     revision = None if ws.stores_nothing else ws.require_indexed_revision()
     if revision:
         with ws.reader.open_index(revision):
-            pass  # one that does not verify was built again
+            pass  # an index that does not verify was rebuilt
     chroma, files = ws.chroma.local, ws.chroma.local.committed
     store = chroma.get_store(revision, files.view if files else "")
     if not store.views:
@@ -149,8 +150,9 @@ def _explain_empty_store(ws: Workspace) -> VmragError:
 
 
 def wait_if_set(ws: Workspace) -> None:
-    """Wait where `index.chroma` says so. Raises `IndexExtraMissing` where a store is wanted that
-    cannot be made without the extra.
+    """Wait for Chroma's store if the setting `index.chroma` is `wait`.
+
+    Raises `IndexExtraMissing` if a store is enabled and the extra is missing.
     """
     chroma = ws.chroma.local
     if (ws.binding is None and not chroma.follows_files) or chroma.mode == "off":
@@ -164,8 +166,10 @@ def wait_if_set(ws: Workspace) -> None:
 
 
 def store_of_working_copy(ws: Workspace) -> Path:
-    """A store of the documents as they are now, uncommitted ones and edited files included; as
-    `wait_for_store` where there are none. It is made for this call, and stays while it is lent.
+    """Return a store of the present documents, with uncommitted documents and edited files.
+
+    Without changes, return the store of `wait_for_store`. The store is built for this call, and
+    stays while it is lent.
     """
     from vmrag_link.sync import chroma_builder
     from vmrag_link.workspace.committed_files import select_sources
@@ -190,9 +194,9 @@ def store_of_working_copy(ws: Workspace) -> Path:
 
 
 def wait_for_server(ws: Workspace) -> None:
-    """Share the bound index, if there is a server and it is not there.
+    """Share the bound index with the Chroma server, if there is one and it does not have the index.
 
-    What failed before is tried again. Raises why it cannot be done.
+    A failed attempt is repeated. Raises the reason if it fails again.
     """
     if ws.chroma.server is None or ws.config.chroma.share == "off" or ws.binding is None:
         return
@@ -200,7 +204,7 @@ def wait_for_server(ws: Workspace) -> None:
 
     revision = ws.require_indexed_revision()
     with ws.reader.open_index(revision):
-        pass  # one that does not verify was built again
+        pass  # an index that does not verify was rebuilt
     try:
         chroma_sharing.share_revision(ws.chroma.sharing, revision, ws.chroma.publisher, progress=ws.progress)
     except VmragError as error:
