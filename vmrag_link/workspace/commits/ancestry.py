@@ -1,5 +1,7 @@
-"""Which of many revisions contains which, asked of the engine once; and the merge bases of code
-commits, as far as a shallow clone has enough of the history to tell.
+"""Decide which of many revisions contains which, and find merge bases of code commits.
+
+One request to the engine is enough. In a shallow clone, merge bases are found as far as its history
+decides.
 """
 
 from __future__ import annotations
@@ -13,50 +15,51 @@ from vmrag_link.models import RevisionInfo
 from vmrag_link.paths import Places
 
 
-def carry_bits(parents: Mapping[str, Iterable[str]], own: Mapping[str, int]) -> dict[str, int]:
-    """The bits of each, and of everything before it.
+def carry_bits(parents: Mapping[str, Iterable[str]], own_bits: Mapping[str, int]) -> dict[str, int]:
+    """Return the bits of each node and of everything before it.
 
-    In `parents`, parents come before children; those that are not in it have none.
+    In `parents`, parents come before children. Parents that are not in it have no bits.
     """
     bits: dict[str, int] = {}
-    for each, before in parents.items():
-        found = own.get(each, 0)
+    for node, before in parents.items():
+        node_bits = own_bits.get(node, 0)
         for parent in before:
-            found |= bits.get(parent, 0)
-        bits[each] = found
+            node_bits |= bits.get(parent, 0)
+        bits[node] = node_bits
     return bits
 
 
 def list_ancestors(
     parents: Mapping[str, Iterable[str]], heads: Iterable[str], without: Iterable[str] = ()
 ) -> Iterator[str]:
-    """The heads and all their ancestors, each once; not those in `without`, nor what only these
-    lead to.
+    """Yield the heads and all their ancestors once, except `without` and what only those lead to.
 
-    `parents`: of all of them.
+    `parents`: the parents of all of them.
     """
-    seen, left = set(without), list(heads)
-    while left:
-        each = left.pop()
-        if each not in seen:
-            seen.add(each)
-            yield each
-            left.extend(parents[each])
+    seen, waiting = set(without), list(heads)
+    while waiting:
+        node = waiting.pop()
+        if node not in seen:
+            seen.add(node)
+            yield node
+            waiting.extend(parents[node])
 
 
 class Ancestry:
-    """Of the revisions given at first; others are not here.
+    """Answers questions about the given revisions. Other revisions are unknown.
 
-    Each has a bit, and each revision of the history the bits of all that it contains: a question
-    costs nothing then.
+    Each revision has a bit. Each revision of the history has the bits of all that it contains, so
+    that an answer costs nothing.
     """
 
     def __init__(self, engine: Engine, revisions: Iterable[str]) -> None:
-        asked = dict.fromkeys(revisions)
+        known_revisions = dict.fromkeys(revisions)
         self._engine = engine
-        self._parents = engine.map_parents(asked)
-        self._bits = {each: 1 << number for number, each in enumerate(asked) if each in self._parents}
-        ordered = {each: self._parents[each] for each in TopologicalSorter(self._parents).static_order()}
+        self._parents = engine.map_parents(known_revisions)
+        self._bits = {
+            revision: 1 << number for number, revision in enumerate(known_revisions) if revision in self._parents
+        }
+        ordered = {revision: self._parents[revision] for revision in TopologicalSorter(self._parents).static_order()}
         self._held = carry_bits(ordered, self._bits)
         self._infos: dict[str, RevisionInfo] = {}
         self._answers: dict[tuple[str, str], bool] = {}
@@ -66,11 +69,13 @@ class Ancestry:
         return revision in self._bits
 
     def is_descendant(self, revision: str, ancestor: str) -> bool:
-        """Both are here."""
+        """Return whether a revision contains another one. Both are known."""
         return bool(self._held[revision] & self._bits[ancestor])
 
     def is_ancestor(self, ancestor: str, descendant: str) -> bool:
-        """As `descends`, or the one has picked what the other has (`merging.picked`)."""
+        """Return whether a revision contains another one, or has picked its changes
+        (`merging.revisions.holds_revision`).
+        """
         if self.is_descendant(descendant, ancestor):
             return True
         if self.is_descendant(ancestor, descendant):
@@ -80,12 +85,12 @@ class Ancestry:
             from vmrag_link.merging import revisions
 
             self._answers[pair] = revisions.holds_revision(
-                self._engine, list(self._own(descendant, ancestor)), ancestor
+                self._engine, list(self._list_own(descendant, ancestor)), ancestor
             )
         return self._answers[pair]
 
     def accepts_loss(self, revision: str, lost: str) -> bool:
-        """Whether a revision that is here accepts the loss of one that is not."""
+        """Return whether a known revision accepts the loss of an unknown one."""
         if lost in self._bits or revision not in self._bits:
             return False
         if revision not in self._accepted:
@@ -98,38 +103,40 @@ class Ancestry:
         return lost in self._accepted[revision]
 
     def list_loss_records(self, revision: str, other: str | None) -> Iterator[RevisionInfo]:
-        """The revisions that accept a loss, of those that one contains and the other does not."""
+        """Yield the revisions that accept a loss, of those that one contains and the other does
+        not.
+        """
         from vmrag_link.merging import revisions
 
         common = set(list_ancestors(self._parents, [other])) if other in self._parents else set()
-        own = set(list_ancestors(self._parents, [revision], common))
-        for info in self._engine.log(revision) if own else ():
-            if info.revision in own:
-                own.remove(info.revision)
+        only_here = set(list_ancestors(self._parents, [revision], common))
+        for info in self._engine.log(revision) if only_here else ():
+            if info.revision in only_here:
+                only_here.remove(info.revision)
                 if revisions.read_accepted_losses(info.message):
                     yield info
-            if not own:
+            if not only_here:
                 return
 
-    def _own(self, revision: str, other: str) -> Iterator[RevisionInfo]:
-        """What the revision contains and the other does not, parents before children."""
+    def _list_own(self, revision: str, other: str) -> Iterator[RevisionInfo]:
+        """Yield what the revision contains and the other does not, parents before children."""
         common = set(list_ancestors(self._parents, [other]))
-        own = set(list_ancestors(self._parents, [revision], common))
-        within = {each: [parent for parent in self._parents[each] if parent in own] for each in own}
-        for each in TopologicalSorter(within).static_order():
-            if each not in self._infos:
-                self._infos[each] = self._engine.read_revision(each)
-            yield self._infos[each]
+        only_here = set(list_ancestors(self._parents, [revision], common))
+        within = {node: [parent for parent in self._parents[node] if parent in only_here] for node in only_here}
+        for node in TopologicalSorter(within).static_order():
+            if node not in self._infos:
+                self._infos[node] = self._engine.read_revision(node)
+            yield self._infos[node]
 
 
 class MergeBases:
-    """Of commits that some tips reach.
+    """Finds merge bases of commits that some tips reach.
 
-    A shallow clone ends at its boundary: commits without the parents that they name. Each commit
-    carries a bit for every commit of the boundary that it reaches. If one of two commits reaches a
-    part of the boundary that the other does not, what lies behind it may be older than their merge
-    base, or hold it. If both reach the same part, all that only one of them has is here, and so is
-    a merge base; but of several, one may be an ancestor of another behind the boundary.
+    A shallow clone ends at its boundary, at commits whose parents are missing. Each commit has a
+    bit for every boundary commit that it reaches. If two commits reach different parts of the
+    boundary, the missing history may be older than their merge base, or have it. If both reach the
+    same part, the clone has everything that only one of them has, and also a merge base. But of
+    several bases, one may be an ancestor of another behind the boundary.
     """
 
     def __init__(self, places: Places, *tips: str) -> None:
@@ -140,30 +147,30 @@ class MergeBases:
             self._cut = carry_bits(history.list_commits(places, tips), bits)
 
     def find_bases(self, commit: str, *others: str) -> list[str] | None:
-        """All best common ancestors of a commit and the others; None where this clone cannot
-        tell.
-        """
+        """Return all best common ancestors; None if this clone cannot decide."""
         cut = self._cut.get(commit, 0)
-        if cut != self._reached(others):
+        if cut != self._join_bits(others):
             return None
-        found = pin_merge.list_merge_bases(self._places, [commit, *others])
-        return None if cut and len(found) > 1 else found
+        bases = pin_merge.list_merge_bases(self._places, [commit, *others])
+        return None if cut and len(bases) > 1 else bases
 
-    def is_settled(self, head: str, base: str, found: Mapping[str, Sequence[str]]) -> bool:
-        """Whether `found`, the commits with their parents that the head reaches here and the base
-        does not, are those of the whole history.
+    def is_settled(self, head: str, base: str, commits: Mapping[str, Sequence[str]]) -> bool:
+        """Return whether `commits` are complete: all commits that the head has and the base does
+        not.
 
-        One of them could be the base's behind the boundary. Then so is all that it comes from: but
-        that reaches the whole boundary itself, and nothing is its own ancestor.
+        `commits`: those in this clone, with their parents. One of them could be in the base's
+        history behind the boundary. Then all its ancestors would be in that history also. But the
+        commit reaches the whole boundary itself, and no commit is its own ancestor.
         """
         if self.find_bases(head, base) is None:
             return False
         cut = self._cut.get(head, 0)
         return not cut or all(
-            sides and all(side in found or self._cut.get(side, 0) == cut for side in sides) for sides in found.values()
+            sides and all(side in commits or self._cut.get(side, 0) == cut for side in sides)
+            for sides in commits.values()
         )
 
-    def _reached(self, commits: tuple[str, ...]) -> int:
+    def _join_bits(self, commits: tuple[str, ...]) -> int:
         bits = 0
         for commit in commits:
             bits |= self._cut.get(commit, 0)
@@ -171,20 +178,20 @@ class MergeBases:
 
 
 def is_comparable(places: Places, base: str | None, head: str) -> bool:
-    """Whether this clone has all that decides which commits `head` has and `base` has not, and from
-    where each merge among them comes. Both commits are here.
+    """Return whether this clone can decide which commits `head` has and `base` does not.
 
-    `base` None: the head has no parent.
+    It must also decide where each merge among them comes from. Both commits exist here. `base`
+    None: the head has no parent.
     """
     if not history.read_shallow_boundary(places):
         return True
-    known = MergeBases(places, *([head, base] if base else [head]))
-    found = history.list_commits(places, [head], without=base)
-    if base and not known.is_settled(head, base, found):
+    merge_bases = MergeBases(places, *([head, base] if base else [head]))
+    commits = history.list_commits(places, [head], without=base)
+    if base and not merge_bases.is_settled(head, base, commits):
         return False
-    merges = (sides for sides in found.values() if len(sides) > 1)
+    merges = (sides for sides in commits.values() if len(sides) > 1)
     return all(
-        known.find_bases(side, *(each for each in sides if each != side)) is not None
+        merge_bases.find_bases(side, *(other for other in sides if other != side)) is not None
         for sides in merges
         for side in sides
     )

@@ -14,11 +14,11 @@ UNINSTALL = "vmrag uninstall --all"
 REMOVE_PIN = f"{UNINSTALL} && git checkout -- {CONFIG_NAME} && git commit -am 'Remove the empty pin'"
 
 _MARKER = "empty-pin"
-"""In `.git/vmrag`: this clone was checked."""
+"""Name of a file in `.git/vmrag`: this clone was checked."""
 
 
 def is_empty(ws: Workspace) -> bool:
-    """Return whether files answer, and no KB branch and no pin in a git ref has documents."""
+    """Return whether files answer, and neither a KB branch nor a pin in a git ref has documents."""
     if not (ws.is_initialized and ws.sources.configured):
         return False
     engine = ws.engine
@@ -31,7 +31,7 @@ def is_empty(ws: Workspace) -> bool:
 def describe_once(ws: Workspace) -> str:
     """Return how to remove an empty pin.
 
-    Empty for other pins, and after the first call in a clone.
+    The text is empty for other pins, and after the first call in a clone.
     """
     is_new = ws.is_initialized and bool(ws.sources.configured) and mark_clone(ws)
     return f"{MESSAGE} To remove it: {REMOVE_PIN}" if is_new and is_empty(ws) else ""

@@ -1,5 +1,6 @@
-"""The pins of git's whole history, read; and which knowledge a commit that pins none could take:
-that of an old tag, say, or of another branch from before there was a pin.
+"""Read the pins in the git history, and offer revisions to a commit without a pin.
+
+For example, an old tag or a branch from before the first pin has no pin.
 """
 
 from __future__ import annotations
@@ -18,23 +19,23 @@ from vmrag_link.pin import Pin
 from vmrag_link.workspace import Workspace
 
 NO_DOCUMENTS = "no documents, to import this commit's own"
-_MOST = 3
-"""Branches that are named."""
+_SHOWN_BRANCHES = 3
+"""Number of branches that a text names."""
 
 
 def pins_reached(places: Places, commit: str) -> Iterator[tuple[Pin, Sequence[str]]]:
-    """As `read_pins`, of a commit and its ancestors."""
+    """Yield the pins of a commit and its ancestors, as `read_pins` does."""
     return parse_pins(places, history.list_reachable_pins(places, [commit]))
 
 
 def pins_after(places: Places, commit: str) -> Iterator[Pin]:
-    """The pins that descendants of a commit introduce, oldest first."""
+    """Yield the pins that descendants of a commit introduced, oldest first."""
     return filter(None, (try_read_pin(places.kb, data) for data in history.list_pins_after(places, commit).values()))
 
 
 def read_pins(places: Places, *, reflogs: bool = True, also: Iterable[str] = ()) -> Iterator[tuple[Pin, Sequence[str]]]:
-    """Each pin with the commits that introduced it, newest first, of the refs in
-    `git.history.pins`.
+    """Yield each pin with the commits that introduced it, newest first, of the refs in
+    `git.history.list_pins`.
 
     Unreadable pins are left out.
     """
@@ -42,8 +43,10 @@ def read_pins(places: Places, *, reflogs: bool = True, also: Iterable[str] = ())
 
 
 def list_pinned(places: Places) -> list[str]:
-    """The revisions that something of git's pins, here or not, latest first: its refs, reflogs,
-    work trees, and what it is in the middle of.
+    """Return the revisions that anything in git pins, latest first: refs, reflogs, work trees and
+    merges in progress.
+
+    Missing revisions are included.
     """
     uncommitted = (try_read_pin(places.kb, data) for data in refs.list_uncommitted_pins(places))
     committed = (pin for pin, _ in read_pins(places, also=refs.list_noted_commits(places)))
@@ -51,35 +54,39 @@ def list_pinned(places: Places) -> list[str]:
 
 
 def read_branch_pins(places: Places, branches: Iterable[str]) -> dict[str, str]:
-    """The revision that each code branch ends with, of those that end with one."""
+    """Return the pinned revision at the end of each code branch.
+
+    Branches without a pin are left out.
+    """
     names = {BRANCHES + branch: branch for branch in branches}
-    found = ((names[name], try_read_pin(places.kb, data)) for name, data in history.read_pins(places, names).items())
-    return {code: pin.dolt_commit for code, pin in found if pin}
+    pins = ((names[name], try_read_pin(places.kb, data)) for name, data in history.read_pins(places, names).items())
+    return {code: pin.dolt_commit for code, pin in pins if pin}
 
 
 def is_unpinned(ws: Workspace, pinned: str, head: str) -> bool:
-    """Whether a revision is ahead of the pinned one, and nothing of git's ever pinned it."""
+    """Return whether a revision is ahead of the pinned one, and no commit in git ever pinned it."""
     engine = ws.engine
     ahead = pinned != head and engine.has_revision(pinned) and engine.is_ancestor(pinned, head)
     return ahead and head not in list_pinned(ws.places)
 
 
-def parse_pins(places: Places, found: Mapping[bytes, Sequence[str]]) -> Iterator[tuple[Pin, Sequence[str]]]:
-    """Read the pins among what commits introduced."""
-    for data, commits in found.items():
+def parse_pins(places: Places, commits_by_data: Mapping[bytes, Sequence[str]]) -> Iterator[tuple[Pin, Sequence[str]]]:
+    """Yield the pins in the data that commits introduced."""
+    for data, commits in commits_by_data.items():
         if pin := try_read_pin(places.kb, data):
             yield pin, commits
 
 
 class Offer(Record, frozen=True):
-    """A revision with its number of documents; `commit` of the code introduced its pin, and the
-    `branches` of the code end with it.
-    """
+    """A revision that a commit without a pin can pin."""
 
     revision: str
     documents: int
+    """Number of its documents."""
     commit: str
+    """The code commit that introduced its pin."""
     branches: tuple[str, ...]
+    """Code branches that end with it."""
 
     @property
     def command(self) -> str:
@@ -87,43 +94,46 @@ class Offer(Record, frozen=True):
 
     @property
     def described(self) -> str:
-        """`7 documents, of main`; `7 documents, of commit 1a2b3c4`."""
-        whose = enumerated(self.branches[:_MOST]) or (f"commit {self.commit[:7]}" if self.commit else "")
+        """For example `7 documents, of main` or `7 documents, of commit 1a2b3c4`."""
+        whose = enumerated(self.branches[:_SHOWN_BRANCHES]) or (f"commit {self.commit[:7]}" if self.commit else "")
         return plural(self.documents, "document") + (f", of {whose}" if whose else "")
 
 
 def list_offers(ws: Workspace) -> tuple[Offer, ...]:
-    """Where the work tree stands, and what was pinned first after HEAD; the newest pin, too, where
-    the work tree stands nowhere.
+    """Return the current revision and the first revision that was pinned after HEAD.
 
-    Only what is here and can be read, and nothing where no other commit pins documents. The
-    revision without documents, which every knowledge base begins with, is not among them.
+    Without a current revision, the newest pin is also offered. Only readable revisions that exist
+    here are offered. The result is empty if no other commit pins documents. The revision without
+    documents, which is the first of every knowledge base, is left out.
     """
     code = plumbing.read_head(ws.places).commit
     commits: dict[str, str] = {}
     for pin, introduced in read_pins(ws.places, reflogs=False):
         commits.setdefault(pin.dolt_commit, introduced[0])
-    stands = _usable(ws, filter(None, [ws.current_revision]))
+    stands = _find_first_usable(ws, filter(None, [ws.current_revision]))
     later = (pin.dolt_commit for pin in pins_after(ws.places, code)) if code else ()
-    found = [*stands, *_usable(ws, later), *([] if stands else _usable(ws, commits))]
-    ends = _branches_at(ws)
+    revisions = [*stands, *_find_first_usable(ws, later), *([] if stands else _find_first_usable(ws, commits))]
+    ends = _list_branches(ws)
     return tuple(
-        Offer(each, ws.engine.count_documents(each), commits.get(each, ""), tuple(ends.get(each, ())))
-        for each in dict.fromkeys(found)
+        Offer(revision, ws.engine.count_documents(revision), commits.get(revision, ""), tuple(ends.get(revision, ())))
+        for revision in dict.fromkeys(revisions)
     )
 
 
-def undecided_pin(found: Sequence[Offer], *, empty: str) -> PinMissing:
-    """The error where a person has to say which it should be; `empty`: the command for none."""
+def undecided_pin(choices: Sequence[Offer], *, empty: str) -> PinMissing:
+    """Return the error if the user must choose a revision.
+
+    `empty`: the command for no documents.
+    """
     return PinMissing(
-        "This code commit pins no knowledge, while others do, and nothing says which it should have.",
-        hint=f"{', '.join(f'{each.command} ({each.described})' for each in found)}, or {empty} ({NO_DOCUMENTS})",
-        offers=[{"revision": each.revision, "documents": each.documents} for each in found],
+        "this code commit has no pin but others do, so vmrag cannot choose a revision.",
+        hint=f"{', '.join(f'{offer.command} ({offer.described})' for offer in choices)}, or {empty} ({NO_DOCUMENTS})",
+        offers=[{"revision": offer.revision, "documents": offer.documents} for offer in choices],
     )
 
 
-def _usable(ws: Workspace, revisions: Iterable[str]) -> list[str]:
-    """The first of these revisions that can be taken, if any can."""
+def _find_first_usable(ws: Workspace, revisions: Iterable[str]) -> list[str]:
+    """Return the first usable revision in a list, or an empty list."""
     engine, root = ws.engine, read_root(ws.engine)
     usable = (
         revision
@@ -133,9 +143,9 @@ def _usable(ws: Workspace, revisions: Iterable[str]) -> list[str]:
     return list(itertools.islice(usable, 1))
 
 
-def _branches_at(ws: Workspace) -> dict[str, list[str]]:
-    """Each revision that a local branch of the code ends with, and these branches."""
-    found: dict[str, list[str]] = {}
+def _list_branches(ws: Workspace) -> dict[str, list[str]]:
+    """Return the code branches that end with each revision."""
+    branches: dict[str, list[str]] = {}
     for code, revision in read_branch_pins(ws.places, sorted(refs.list_code_branches(ws.places))).items():
-        found.setdefault(revision, []).append(code)
-    return found
+        branches.setdefault(revision, []).append(code)
+    return branches

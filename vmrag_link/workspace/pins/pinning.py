@@ -1,10 +1,9 @@
-"""The pin as a file in git: write it, stage it, and have our driver merge it; and what the pin of a
-commit must be, given those of its parents. Nothing here commits or amends in git.
+"""Write and stage the pin, register the merge driver, and judge a pin by those of the parents.
 
-A side of a merge whose pin is that of a merge base did not move and says nothing. What every other
-side pins must be contained in the merge's pin. What came on top, documents committed during the
-merge say, does no harm. Where nobody moved, and where there is one parent, the pin may go forward,
-or back to what it had contained.
+Nothing here commits or amends in git. If the pin of a side equals the pin of a merge base, the side
+did not move, and its pin does not matter. The merge's pin must contain the pins of all other sides.
+Documents committed on top, for example during the merge, are allowed. If no side moved, or if there
+is one parent, the pin may move forward, or back to a revision that it contained.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ ATTRIBUTES = ".gitattributes"
 
 
 class PinBlock(Record, frozen=True):
-    """What a pin says, for reports. Keys of newer versions are left out."""
+    """A pin for reports. Keys of newer versions are left out."""
 
     dolt_remote: str
     dolt_branch: str
@@ -41,24 +40,25 @@ class PinBlock(Record, frozen=True):
 
 
 class PinReport(Record, frozen=True):
-    """`staged` False: another git command held the index; `git add .dolt-version` does it.
-
-    `pending`: why the index did not follow; the pin is written, and the next command catches up.
-    """
+    """The result of writing a pin."""
 
     pin: PinBlock
     changed: bool
     staged: bool
+    """False if another git command held the index. `git add .dolt-version` stages it."""
     pending: str = ""
+    """Why the index was not updated; empty if it was. The pin is written, and the next command
+    updates the index.
+    """
 
 
 def write_pin(ws: Workspace, revision: str, kb_branch: str, *, remote: str = "") -> PinReport:
-    """Write and stage the pin if it does not name that state already.
+    """Write and stage the pin, unless it names that state already.
 
-    Call it with the workspace's lock held.
+    The caller holds the workspace's lock.
 
-    `remote`: what a person chose right now, instead of what the settings say. Raises `SchemaTooNew`
-    for a revision that this program cannot read.
+    `remote`: the remote that the user chose for this pin; by default that of the settings. Raises
+    `SchemaTooNew` for a revision that this program cannot read.
     """
     ws.engine.require_readable(revision)
     data = plumbing.read_pin_bytes(ws.places)
@@ -81,26 +81,25 @@ def form_block(pin: Pin) -> PinBlock:
 def next_pin(ws: Workspace, old: Pin | None, revision: str, kb_branch: str, *, remote: str = "") -> Pin:
     return pins.update_pin(
         old,
-        remote=remote or _remote(ws, old),
+        remote=remote or _find_remote(ws, old),
         branch=kb_branch,
         commit=revision,
         committed_at=ws.engine.read_revision(revision).date,
     )
 
 
-def _remote(ws: Workspace, old: Pin | None) -> str:
-    """The remote that a new pin names: the settings' own.
+def _find_remote(ws: Workspace, old: Pin | None) -> str:
+    """Return the remote for a new pin: that of the settings.
 
-    Where the old pin and the settings file name the same remote, it stays in the pin, even while
-    nobody here has agreed to it. Otherwise knowledge would go to `git:` for want of an agreement.
-    Nothing is contacted either way.
+    If the old pin and the settings file name the same remote, it stays, even if it is not trusted
+    here. Otherwise the knowledge base would go to `git:`. Nothing is contacted.
     """
     stated = ws.settings.loaded.stated_remote
     return old.dolt_remote if old and old.dolt_remote == stated else ws.config.remote
 
 
 def is_pin(data: bytes) -> bool:
-    """Whether a file holds a pin, whatever it names."""
+    """Return whether a file has a valid pin."""
     try:
         pins.parse_pin(data)
     except PinMalformed:
@@ -109,20 +108,20 @@ def is_pin(data: bytes) -> bool:
 
 
 class Attributes(Record, frozen=True):
-    """What became of `.gitattributes`; `edited`: it has changes of the user's that are not staged.
-
-    Then it is not staged here, and neither where git was busy.
-    """
+    """The change of `.gitattributes`."""
 
     written: bool
     edited: bool
+    """True if it has unstaged changes of the user. Then it is not staged."""
     staged: bool
 
 
 def send_to_driver(places: Places) -> Attributes:
-    """Have git merge the pin by our driver, and stage that, unless the user has edited the file.
+    """Make git merge the pin by the vmrag merge driver.
 
-    Raises `FileFailed` for a link in its place: the file would be what a stranger's link leads to.
+    Stage that, unless the user edited the file.
+
+    Raises `FileFailed` for a link, which may lead anywhere.
     """
     from vmrag_link.git import pin_merge
 
@@ -140,7 +139,7 @@ Way = Literal["fine", "back", "dropped"]
 
 
 class History(Protocol):
-    """An engine, or what answers in its place."""
+    """An engine, or a replacement for it."""
 
     def has_revision(self, revision: str) -> bool: ...
 
@@ -148,36 +147,36 @@ class History(Protocol):
 
 
 class Verdict(NamedTuple):
-    """`lost`: what the pin should contain and does not."""
+    """The judgement of a pin. `lost`: revisions that the pin should contain and does not."""
 
     way: Way
     lost: tuple[str, ...] = ()
 
 
 def judge_pin(history: History, pin: str, *, sides: Sequence[str], moved: Collection[str] = ()) -> Verdict:
-    """A commit's pin, given those of its parents.
+    """Judge a commit's pin by the pins of its parents.
 
-    `moved`: which of these are not those of the merge bases.
+    `moved`: pins of parents that differ from the pins of the merge bases.
     """
     lost = find_dropped(history, pin, bases=(), sides=sides)
     if moved:
         lost = tuple(side for side in lost if side in moved)
     if not lost:
         return Verdict("fine")
-    back = not moved and all(_contains(history, side, pin) for side in lost)
+    back = not moved and all(_is_contained(history, side, pin) for side in lost)
     return Verdict("back" if back else "dropped", lost)
 
 
 def find_dropped(history: History, merged: str, *, bases: Collection[str], sides: Sequence[str]) -> tuple[str, ...]:
-    """The sides' revisions that the merged one should contain and does not.
+    """Return the revisions of the sides that the merged one should contain and does not.
 
-    One that is not here counts as dropped.
+    A missing revision is also dropped.
     """
     moved = [side for side in dict.fromkeys(sides) if side not in bases]
-    return tuple(side for side in moved if not _contains(history, merged, side))
+    return tuple(side for side in moved if not _is_contained(history, merged, side))
 
 
-def _contains(history: History, revision: str, part: str) -> bool:
+def _is_contained(history: History, revision: str, part: str) -> bool:
     if revision == part:
         return True
     return history.has_revision(revision) and history.has_revision(part) and history.is_ancestor(part, revision)
