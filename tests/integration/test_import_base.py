@@ -423,7 +423,7 @@ def test_a_recorded_base_that_cannot_be_is_never_used(pages: Project, recorded: 
     before = ids(pages)
     for words in (("import", "docs"), ("import", "."), ("import", "docs/b.md", "--prune"), ("add", "docs/b.md")):
         error = pages.vmrag(*words, *FRESH, "--json", code=2).error
-        assert error["message"].startswith(f"The import base {recorded!r}"[:40])
+        assert error["message"].startswith(f"the import base {recorded!r}"[:40])
     assert ids(pages) == before
     pages.vmrag("import", "docs", *FRESH, "--base", ".")
     assert (base(pages), ids(pages)) == (".", before)

@@ -64,11 +64,11 @@ def get_document(ws: Workspace, doc_id: str, table: str | None) -> tuple[WholeDo
 
     try:
         return read_consistently(ws, find_match, index=False)
-    except NO_DOCUMENTS as why:
+    except NO_DOCUMENTS as error:
         files = _find_in_files(ws, doc_id, table)
         if not (files or (ws.stores_nothing and ws.sources.configured and table in (None, DOCUMENTS))):
             raise
-        return _form_document(ws, *_require_one(files, doc_id, table)), find_origin(answer_from_files(ws, why))
+        return _form_document(ws, *_require_one(files, doc_id, table)), find_origin(answer_from_files(ws, error))
 
 
 def _form_document(ws: Workspace, collection: Collection, document: Document) -> WholeDocument:
@@ -95,10 +95,10 @@ def delete_document(ws: Workspace, doc_id: str, table: str | None) -> WriteResul
     if notes and not (ws.is_initialized and _find_stored(ws, ws.locate_documents(), doc_id, table)):
         collection, document = _require_one(notes, doc_id, table)
         chunks = len(chunks_of(ws, collection, document))
-        gone = DeletedDocument(document.doc_id, collection.name, chunks, document.table)
+        deleted = DeletedDocument(document.doc_id, collection.name, chunks, document.table)
         if source := ws.sources.find_writable(collection.name):
             written = note_writes.remove_notes(ws, source, [document.doc_id])
-            return WriteResult(gone, None, written.pending, notes=written)
+            return WriteResult(deleted, None, written.pending, notes=written)
 
     def plan_deletion(at: At) -> Planned[DeletedDocument]:
         stored = _find_stored(ws, at, doc_id, table)
@@ -106,10 +106,10 @@ def delete_document(ws: Workspace, doc_id: str, table: str | None) -> WriteResul
             of, file = files[0]
             raise source_read_only(of.name, file.source)
         collection, document = _require_one(stored, doc_id, table)
-        gone = DeletedDocument(
+        deleted = DeletedDocument(
             document.doc_id, collection.name, len(chunks_of(ws, collection, document)), document.table
         )
-        return Planned(Write(remove_documents=[document.key]), gone)
+        return Planned(Write(remove_documents=[document.key]), deleted)
 
     return writing.write_rows(ws, plan_deletion, f"delete document {doc_id}")
 

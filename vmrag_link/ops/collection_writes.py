@@ -94,7 +94,7 @@ def create_collection(
     collections.require_name(name)
     given = flatten_metadata(metadata)
     distance = given.pop(SPACE, "l2")
-    cut = _read_chunking(ws, chunking or {})
+    chunking_settings = _read_chunking(ws, chunking or {})
     ignored = tuple(key for key in given if key.startswith(HNSW_PREFIX) and key not in HNSW_SETTINGS)
 
     def plan_creation(at: At) -> Planned[CollectionCreation]:
@@ -104,7 +104,7 @@ def create_collection(
         if existing:
             return Planned(None, CollectionCreation(existing, created=False, ignored=ignored))
         model = load_working_model(ws, embedding_function or ws.config.embedding.model)
-        new = make_collection(name, model, cut, metadata=encode_canonical_json(given), distance=distance)
+        new = make_collection(name, model, chunking_settings, metadata=encode_canonical_json(given), distance=distance)
         return Planned(Write(put_collections=[new]), CollectionCreation(new, created=True, ignored=ignored))
 
     return writing.write_rows(ws, plan_creation, f"create collection {name}")
@@ -172,13 +172,14 @@ def delete_collection(ws: Workspace, name: str, *, confirmed: bool) -> WriteResu
     def plan_deletion(at: At) -> Planned[DeletedCollection]:
         collection = find_collection(ws, at, name)
         count = ws.engine.count_documents(at, collection=collection.name)
-        lost = rm.find_unsaved(ws, at, lambda key: key[0] == collection.name)
-        changed = len(lost.documents)
+        unsaved = rm.find_unsaved(ws, at, lambda key: key[0] == collection.name)
+        changed = len(unsaved.documents)
         if not confirmed:
             raise _confirmation_missing(collection.name, count, changed)
-        kept = rm.keep_unsaved(ws, at, lost, before=f"collection {collection.name} was deleted")
+        kept_revision = rm.keep_unsaved(ws, at, unsaved, before=f"collection {collection.name} was deleted")
         return Planned(
-            Write(remove_collections=[collection.name]), DeletedCollection(collection.name, count, changed, kept)
+            Write(remove_collections=[collection.name]),
+            DeletedCollection(collection.name, count, changed, kept_revision),
         )
 
     return writing.write_rows(ws, plan_deletion, f"delete collection {name}")
@@ -189,9 +190,9 @@ def _collection_exists(name: str) -> CollectionExists:
 
 
 def _confirmation_missing(name: str, count: int, uncommitted: int) -> ConfirmationMissing:
-    lost = f", {uncommitted} of them with an uncommitted text" if uncommitted else ", all of them committed"
+    suffix = f", {uncommitted} of them with an uncommitted text" if uncommitted else ", all of them committed"
     return ConfirmationMissing(
-        f"this call would delete the collection {name!r} with {plural(count, 'document')}{lost if count else ''}.",
+        f"this call would delete the collection {name!r} with {plural(count, 'document')}{suffix if count else ''}.",
         hint="Use confirm=true to delete it",
         collection_name=name,
         document_count=count,

@@ -101,10 +101,10 @@ def _list_stored(ws: ReadableStore, collection: str | None, files: list[Document
     """List the stored documents, and add the rows of `files`."""
     try:
         at = _follow_place(ws)
-    except NO_DOCUMENTS as why:
+    except NO_DOCUMENTS as error:
         if files is None:
             raise
-        for note in reasons.explain_missing_documents(why):
+        for note in reasons.explain_missing_documents(error):
             ws.progress.note(note)
         return ListReport(files)
     if files is not None and collection is not None:

@@ -98,13 +98,13 @@ def remove_named(
     def plan_removal(at: At) -> Planned[NamedRemoval]:
         selected = document_names.select_named(ws.engine, [at], names, within=within)
         names_to_remove = set(selected.documents)
-        lost = find_unsaved(ws, at, lambda key: DocumentName(*key) in names_to_remove, selected.collections)
-        never_committed = tuple(DocumentName(*document.key) for document in lost.documents)
+        unsaved = find_unsaved(ws, at, lambda key: DocumentName(*key) in names_to_remove, selected.collections)
+        never_committed = tuple(DocumentName(*document.key) for document in unsaved.documents)
         if dry_run:
             return Planned(None, NamedRemoval(selected.documents, selected.collections, never_committed, ""))
         if not selected.exact and not confirmed:
             raise _confirmation_missing(selected, len(never_committed), command_of("rm", names, within))
-        kept = keep_unsaved(ws, at, lost, before="they were removed")
+        kept_revision = keep_unsaved(ws, at, unsaved, before="they were removed")
         rows = Write(
             remove_collections=selected.collections,
             remove_documents=[
@@ -113,7 +113,7 @@ def remove_named(
         )
         return Planned(
             None if rows.is_empty else rows,
-            NamedRemoval(selected.documents, selected.collections, never_committed, kept),
+            NamedRemoval(selected.documents, selected.collections, never_committed, kept_revision),
         )
 
     with leaving_out.explain_source_files(ws, names, within, lambda path: _suggest_git_rm(ws, path)):
@@ -152,13 +152,13 @@ def _suggest_git_rm(ws: DocumentStore, path: str) -> str:
 def _confirmation_missing(
     selected: document_names.NamedSelection, never_committed: int, command: str
 ) -> ConfirmationMissing:
-    what = plural(len(selected.documents), "document")
+    subject = plural(len(selected.documents), "document")
     if selected.collections:
         noun = "collection" if len(selected.collections) == 1 else "collections"
-        what = f"the {noun} {enumerated(selected.collections)} with {what}"
+        subject = f"the {noun} {enumerated(selected.collections)} with {subject}"
     never = f", {never_committed} of them never committed" if never_committed else ""
     return ConfirmationMissing(
-        f"this would remove {what}{never}.",
+        f"this would remove {subject}{never}.",
         hint=f"{command} --yes (--dry-run lists them)",
         documents=len(selected.documents),
         collections=list(selected.collections),
@@ -178,14 +178,14 @@ def find_unsaved(
     if branch is None or not branch.dirty:
         return Difference((), ())
     difference = ws.engine.diff_headers(branch.head, at)
-    lost = [document for document in difference.documents if document.after and documents(document.key)]
-    homes = {document.key[0] for document in lost}
+    unsaved = [document for document in difference.documents if document.after and documents(document.key)]
+    homes = {document.key[0] for document in unsaved}
     rows = (
         collection
         for collection in difference.collections
         if collection.after and (collection.key in collections or collection.key in homes)
     )
-    return Difference(tuple(rows), with_texts(ws, at, lost))
+    return Difference(tuple(rows), with_texts(ws, at, unsaved))
 
 
 def with_texts(ws: DocumentStore, at: At, changes: Sequence[HeaderChange]) -> tuple[DocumentChange, ...]:
@@ -199,13 +199,15 @@ def with_texts(ws: DocumentStore, at: At, changes: Sequence[HeaderChange]) -> tu
     )
 
 
-def keep_unsaved(ws: DocumentStore, at: At, lost: Difference, *, before: str) -> str:
+def keep_unsaved(ws: DocumentStore, at: At, unsaved: Difference, *, before: str) -> str:
     """Commit these changes to no branch. Return the revision, or an empty text for no changes.
 
     `before`: the end of the commit's message.
     """
     branch = ws.engine.find_branch(at.branch) if isinstance(at, WorkingSet) else None
-    if branch is None or lost.is_empty:
+    if branch is None or unsaved.is_empty:
         return ""
     message = f"Uncommitted documents of {branch.name}, before {before}"
-    return ws.engine.commit_onto(branch.head, [convert_to_rows(lost)], message=message, author=AUTHOR, date=clock.now())
+    return ws.engine.commit_onto(
+        branch.head, [convert_to_rows(unsaved)], message=message, author=AUTHOR, date=clock.now()
+    )

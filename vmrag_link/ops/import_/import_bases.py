@@ -83,8 +83,8 @@ def _check_given_base(ws: Workspace, at: At, collection: Collection, question: _
             f"--base {given} is not a folder.", hint="Use the folder that ids are relative to: --base docs"
         )
     base = import_base.make_base(import_base.locate_path(given), question.top)
-    if why := import_base.find_base_problem(base.recorded):
-        raise UsageInvalid(f"the path of --base {base.recorded!r} {why}.", hint="Use another folder.")
+    if problem := import_base.find_base_problem(base.recorded):
+        raise UsageInvalid(f"the path of --base {base.recorded!r} {problem}.", hint="Use another folder.")
     # Sources inside the repository are relative to its root, sources outside to the base. The two
     # kinds could be confused.
     if (base.recorded == OUTSIDE) != (collection.import_base == OUTSIDE) and any(
@@ -119,8 +119,8 @@ def _require_same_outside(ws: Workspace, collection: Collection, question: _Ques
 
 def _read_recorded_base(ws: Workspace, at: At, collection: Collection, question: _Question) -> ImportBase:
     recorded = collection.import_base
-    if why := import_base.find_base_problem(recorded):
-        raise question.form_unknown(f"The import base {recorded!r} of collection {collection.name!r} {why}.")
+    if problem := import_base.find_base_problem(recorded):
+        raise question.form_unknown(f"the import base {recorded!r} of collection {collection.name!r} {problem}.")
     if recorded != OUTSIDE:
         return import_base.restore_base(recorded, question.top)
     folder = configuration.read_import_folder(ws.places, collection.name)
@@ -139,16 +139,16 @@ def _derive_base(ws: Workspace, at: At, question: _Question) -> ImportBase:
     name = question.collection
     if not bases:
         bases = question.count_matching(header.doc_id for header in ws.engine.read_headers(at, collection=name))
-        what = f"none of its {plural(documents, 'document')} came from a file"
+        origin = f"none of its {plural(documents, 'document')} came from a file"
         if bases:
             folder, number = bases.most_common(1)[0]
-            what += f", though files below {folder!r} have {number} of their ids"
+            origin += f", though files below {folder!r} have {number} of their ids"
     elif len(bases) == 1:
-        what = f"its documents come from {next(iter(bases))!r}, outside of the repository"
+        origin = f"its documents come from {next(iter(bases))!r}, outside of the repository"
     else:
         shown = ", ".join(f"{folder!r} ({plural(number, 'document')})" for folder, number in bases.most_common(_SHOWN))
-        what = f"those of its documents count from {shown}" + (" and others" if len(bases) > _SHOWN else "")
-    raise question.form_unknown(f"It is not recorded from where ids of collection {name!r} count, and {what}.", bases)
+        origin = f"the ids of its documents are relative to {shown}" + (" and others" if len(bases) > _SHOWN else "")
+    raise question.form_unknown(f"the import base of collection {name!r} is not recorded, and {origin}.", bases)
 
 
 class _Question(Record, frozen=True):
@@ -179,8 +179,8 @@ class _Question(Record, frozen=True):
         counts = self._count_files(stored, [inner, *inner.parents])
         folder = max(counts, key=lambda candidate: (counts[candidate], len(candidate.parts)), default=inner)
         return self.form_error(
-            f"The ids of collection {self.collection!r} count from a folder outside of the repository, "
-            "and this machine does not know which.",
+            f"the import base of collection {self.collection!r} is a folder outside of the repository, "
+            "which is unknown on this machine.",
             self._form_command(self.collection, folder),
         )
 
@@ -208,16 +208,16 @@ class _Question(Record, frozen=True):
 
         An `empty` collection can get another base.
         """
-        strange = next(source for source in self.request.sources if not base.contains(source))
+        outside = next(source for source in self.request.sources if not base.contains(source))
         message = (
-            f"{terminal_text.escape_line(str(self._show_path(strange)))} is not below {describe_base(base)}, "
-            f"from where the ids of collection {self.collection!r} count."
+            f"{terminal_text.escape_line(str(self._show_path(outside)))} is not below {describe_base(base)}, "
+            f"the import base of collection {self.collection!r}."
         )
         inside = [source.is_relative_to(self.top) for source in (base.folder, *self.request.sources)]
         if all(inside) or self.request.given is not None:
-            kept = " With a wider base, existing documents keep their ids." if all(inside) else ""
+            advice = " With a wider base, existing documents keep their ids." if all(inside) else ""
             wider = self._find_common_folder([base.folder, *self.request.sources])
-            return self.form_error(message + kept, self._form_command(self.collection, wider))
+            return self.form_error(message + advice, self._form_command(self.collection, wider))
         if empty:
             return self.form_error(
                 message, self._form_command(self.collection, self._find_common_folder(self.request.sources))

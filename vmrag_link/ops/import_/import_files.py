@@ -95,8 +95,8 @@ def import_files(
         documents: list[ImportedDocument] = []
         with ws.progress.task("reading", len(scan.files)) as task, converter_of(ws) as converter:
             for file in scan.files:
-                one = importing.read_file(file, converter)
-                skipped.append(one) if isinstance(one, SkippedFile) else documents.append(one)
+                document = importing.read_file(file, converter)
+                skipped.append(document) if isinstance(document, SkippedFile) else documents.append(document)
                 task.advance()
         aside = {
             f"{origin.prefix}{skipped_file.name}"

@@ -118,9 +118,9 @@ def undo_note(ws: Workspace, name: str | None) -> RestoredNotes:
         path.unlink(missing_ok=True)
         report = NotesWritten(written.paths, written.kept, written.pending)
         return RestoredNotes("", (RestoredNote(named, "modified"),), report)
-    what = f" of {name!r}" if name else ""
+    subject = f" of {name!r}" if name else ""
     raise DocumentMissing(
-        f"no replaced or deleted text{what} is available. vmrag keeps only texts that git does not have.",
+        f"no replaced or deleted text{subject} is available. vmrag keeps only texts that git does not have.",
         hint="vmrag restore NAME   (as HEAD has it)",
         doc_id=name or "",
     )

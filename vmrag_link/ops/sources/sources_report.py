@@ -175,7 +175,7 @@ def report_sources(ws: Workspace, *, ref: str | None = None) -> SourcesReport:
             else _add_unmatched(ws, row, tracked, untracked=searched, with_untracked=of_work_tree)
             for row in rows
         )
-        beside = find_unnamed(ws, outside) if of_work_tree and not proposed else UnnamedFiles({}, ())
+        unnamed = find_unnamed(ws, outside) if of_work_tree and not proposed else UnnamedFiles({}, ())
         available = [source for source in config.sources if source.collection in opened.collections]
         left_out = [*_list_left_out(ws, available, config, commit=None if ref is None else commit)]
         left_out += [
@@ -195,8 +195,8 @@ def report_sources(ws: Workspace, *, ref: str | None = None) -> SourcesReport:
             proposed,
             proposal,
             count_endings(outside),
-            beside.endings,
-            beside.form_yaml(config.sources),
+            unnamed.endings,
+            unnamed.form_yaml(config.sources),
             find_extra(outside),
             below,
             linked,
@@ -252,10 +252,10 @@ class UnnamedFiles(NamedTuple):
         """
         lines = []
         for source in self.sources:
-            beside = next((other for other in named if other.kind == source.kind), None)
+            same_kind = next((other for other in named if other.kind == source.kind), None)
             section = settings_docs.format_sources([source]).splitlines()[1:]
             paths = section[-2 if source.exclude else -1].partition(": ")[2]
-            lines += [f"  # to the paths of {beside.collection}: {paths}"] if beside else section
+            lines += [f"  # to the paths of {same_kind.collection}: {paths}"] if same_kind else section
         return "".join(f"{line}\n" for line in lines)
 
 
@@ -316,13 +316,13 @@ def _add_unmatched(
     files.
     """
     source_by_pattern = {path: SourceSettings(row.collection, (path,), (), row.kind) for path in row.paths}
-    gone = [
+    unmatched = [
         path for path, source in source_by_pattern.items() if not any(rules.is_named(source, file) for file in tracked)
     ]
     if untracked:
-        gone = [path for path in gone if not _count_untracked(ws, [source_by_pattern[path]])]
+        unmatched = [path for path in unmatched if not _count_untracked(ws, [source_by_pattern[path]])]
     idle = _list_idle_excludes(ws, row, tracked, with_untracked=with_untracked)
-    return msgspec.structs.replace(row, unmatched=tuple(gone), unmatched_exclude=tuple(idle))
+    return msgspec.structs.replace(row, unmatched=tuple(unmatched), unmatched_exclude=tuple(idle))
 
 
 def _list_idle_excludes(ws: Workspace, row: SourceRow, tracked: Sequence[str], *, with_untracked: bool) -> list[str]:
@@ -348,7 +348,7 @@ def _form_row(
     stored: Collection[str],
 ) -> SourceRow:
     name = source.collection
-    why = opened.unavailable.get(name, "")
+    reason = opened.unavailable.get(name, "")
     files = contents.tags.get(name, {}).keys() - contents.left_out.get(name, {}).keys()
     return SourceRow(
         name,
@@ -357,11 +357,11 @@ def _form_row(
         source.exclude,
         documents=len(files),
         uncommitted=opened.uncommitted.get(name, {}),
-        unavailable=why,
-        hint=("vmrag sources dedupe" if name in stored else languages.EXTRA_HINT) if why else "",
+        unavailable=reason,
+        hint=("vmrag sources dedupe" if name in stored else languages.EXTRA_HINT) if reason else "",
         write=source.write,
         trusted=source.write and ws.settings.loaded.may_write(source),
-        disputed=_find_disputed(ws, source) if source.write and not why else {},
+        disputed=_find_disputed(ws, source) if source.write and not reason else {},
     )
 
 

@@ -109,8 +109,8 @@ def line_of(line: int, lines: list[str], document: Document) -> int | None:
     above = len(lines) - len(texts)
     if above >= 0 and lines[above:] == texts:
         return above + line
-    sought = texts[line - 1]
-    return lines.index(sought) + 1 if sought.strip() and lines.count(sought) == 1 else None
+    wanted_text = texts[line - 1]
+    return lines.index(wanted_text) + 1 if wanted_text.strip() and lines.count(wanted_text) == 1 else None
 
 
 def _split_lines(text: str) -> list[str]:

@@ -109,12 +109,12 @@ def _find_among_files(ws: SourceStore, name: str, collections_by_name: Mapping[s
     for bare in list_possible_names(ws, name):
         if bare in collections_by_name:
             return collections_by_name[bare]
-    if why := ws.opened.unavailable.get(name):
-        raise unreadable_source(name, why, list(collections_by_name))
+    if reason := ws.opened.unavailable.get(name):
+        raise unreadable_source(name, reason, list(collections_by_name))
     raise no_collection(name, list(collections_by_name))
 
 
-def unreadable_source(name: str, why: str, readable: Sequence[str]) -> CollectionMissing:
+def unreadable_source(name: str, reason: str, readable: Sequence[str]) -> CollectionMissing:
     """Return the error for a source whose files cannot be read here.
 
     `readable`: the other collections.
@@ -122,8 +122,8 @@ def unreadable_source(name: str, why: str, readable: Sequence[str]) -> Collectio
     from vmrag_link.code.languages import EXTRA_HINT
 
     return CollectionMissing(
-        f"cannot read the source {name!r} (files of this repository) here: {why}.",
-        hint=EXTRA_HINT if EXTRA_HINT in why else "vmrag sources   (lists the readable sources)",
+        f"cannot read the source {name!r} (files of this repository) here: {reason}.",
+        hint=EXTRA_HINT if EXTRA_HINT in reason else "vmrag sources   (lists the readable sources)",
         collection_name=name,
         collections=[*readable],
     )
@@ -137,9 +137,9 @@ def list_possible_names(ws: ReadableStore, name: str) -> list[str]:
 
 
 def source_read_only(collection: str, path: str = "") -> SourceReadOnly:
-    what = f"{collection}/{path}" if path else f"the collection {collection!r}"
+    subject = f"{collection}/{path}" if path else f"the collection {collection!r}"
     return SourceReadOnly(
-        f"{what} is not stored, because it comes from files of this repository (`sources` in .vmrag.yaml).",
+        f"{subject} is not stored, because it comes from files of this repository (`sources` in .vmrag.yaml).",
         hint=f"Edit the file {path}" if path else "Edit the files: vmrag list --collection " + quoted(collection),
         collection_name=collection,
         path=path,
@@ -166,8 +166,8 @@ def _missing_collection(
 ) -> CollectionMissing:
     for row in others:
         code = row.code_branch or row.name
-        held = {collection.name for collection in ws.engine.list_collections(row.revision)}
-        if any(bare in held for bare in _strip_branches(name, [code, row.name])):
+        names = {collection.name for collection in ws.engine.list_collections(row.revision)}
+        if any(bare in names for bare in _strip_branches(name, [code, row.name])):
             return CollectionMissing(
                 f"{name!r} belongs to branch {code!r}, but {branch or 'no branch'!r} is checked out.",
                 hint=f"git switch {quoted(code)}",
@@ -216,13 +216,13 @@ def require_plain(collection: Collection) -> None:
     collection's name.
     """
     if collection.kind == ISSUES:
-        what, hint = "the issue logs of a project", "vmrag issue --help; tools: add_issue_log, update_issue_log"
+        content, hint = "the issue logs of a project", "vmrag issue --help; tools: add_issue_log, update_issue_log"
     elif collection.kind == KNOWLEDGE:
-        what, hint = "documents about a tool", "vmrag doc --help; tools: add_knowledge_doc, update_knowledge_doc"
+        content, hint = "documents about a tool", "vmrag doc --help; tools: add_knowledge_doc, update_knowledge_doc"
     else:
         return
     raise UsageInvalid(
-        f"the collection {collection.name!r} has {what}, which have their own fields.",
+        f"the collection {collection.name!r} has {content}, which have their own fields.",
         hint=hint,
         collection_name=collection.name,
     )

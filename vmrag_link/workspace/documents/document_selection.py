@@ -73,21 +73,21 @@ def select_documents(ws: ReadableStore, at: At, collection: Collection, selectio
 
     Filters apply to whole documents, also if an id is that of a chunk. Raises `FilterInvalid`.
     """
-    passing = _DocumentFilter(ws, at, collection, selection)
+    document_filter = _DocumentFilter(ws, at, collection, selection)
     if selection.ids is None:
         return SelectedDocuments(
-            [NamedDocument(identifier, identifier, None) for identifier in passing.list_passing()], []
+            [NamedDocument(identifier, identifier, None) for identifier in document_filter.list_passing()], []
         )
     ids = list(dict.fromkeys(selection.ids))
-    passed = passing.find_among(ids)
+    passed = document_filter.check_ids(ids)
     chunk_ids = {name: _parse_chunk(name) for name in ids if name not in passed}
-    parents = passing.find_among({named.doc_id for named in chunk_ids.values() if named})
+    parents = document_filter.check_ids({named.doc_id for named in chunk_ids.values() if named})
     passed |= parents
-    cut: dict[str, int] = {}
+    chunk_counts: dict[str, int] = {}
     selected, missing = [], []
     for name in ids:
         named = chunk_ids.get(name, NamedDocument(name, name, None))
-        if named is None or named.doc_id not in passed or not _has_chunk(ws, at, collection, named, cut):
+        if named is None or named.doc_id not in passed or not _has_chunk(ws, at, collection, named, chunk_counts):
             missing.append(name)
         elif passed[named.doc_id]:
             selected.append(named)
@@ -112,7 +112,7 @@ class _DocumentFilter:
         """Yield the ids of the documents that pass, in order."""
         return (row.doc_id for row in self._rows(self._at, collection=self._collection.name) if self._is_passing(row))
 
-    def find_among(self, ids: Iterable[str]) -> dict[str, bool]:
+    def check_ids(self, ids: Iterable[str]) -> dict[str, bool]:
         """Return which of these ids exist, and whether their documents pass."""
         names = list(ids)
         rows = self._rows(self._at, collection=self._collection.name, ids=names) if names else ()
@@ -227,14 +227,14 @@ class _PageReader:
     def read_page(self, selection: Selection) -> DocumentPage:
         total, missing, named = self._select_page(selection)
         items: list[PageItem] = []
-        most, characters, weight, cut = self._request.characters, 0, 0, False
+        limit, characters, weight, is_cut = self._request.characters, 0, 0, False
         for item in self._read_items(named):
             characters, weight = characters + len(item.text or ""), weight + item.weight
-            if items and most is not None and (characters > most or weight > most + ALLOWANCE):
-                cut = True
+            if items and limit is not None and (characters > limit or weight > limit + ALLOWANCE):
+                is_cut = True
                 break
             items.append(item)
-        return DocumentPage(self._collection, items, total, missing, cut, self._origin)
+        return DocumentPage(self._collection, items, total, missing, is_cut, self._origin)
 
     def _select_page(self, selection: Selection) -> tuple[int, list[str], Sequence[NamedDocument]]:
         """Return the number of selected documents, the missing ids, and the documents
@@ -269,15 +269,15 @@ class _PageReader:
         metadata = read_visible_metadata(row)
         text = row.content if isinstance(row, Document) else ""
         if named.chunk is not None and isinstance(row, Document):
-            cut = chunks_of(self._ws, self._collection, row)
-            if named.chunk >= len(cut):
+            chunks = chunks_of(self._ws, self._collection, row)
+            if named.chunk >= len(chunks):
                 return None
-            text = cut[named.chunk].text
-            named_so = {"title": row.title} if row.title else {}
+            text = chunks[named.chunk].text
+            title = {"title": row.title} if row.title else {}
             metadata = {
-                **named_so,
+                **title,
                 **metadata,
-                **build_chunk_metadata(row.header, self._collection.table, named.chunk, len(cut)),
+                **build_chunk_metadata(row.header, self._collection.table, named.chunk, len(chunks)),
             }
         return PageItem(named.name, text if self._request.texts else None, metadata, None, named.doc_id)
 

@@ -126,7 +126,7 @@ def checked_metadata(metadata: Mapping[str, Any], doc_id: str) -> str:
     return encode_canonical_json(storable_metadata(metadata, doc_id))
 
 
-def refused_ids(ids: Iterable[str], what: str) -> DocumentExists:
+def refused_ids(ids: Iterable[str], reason: str) -> DocumentExists:
     repeated = list(ids)
     shown = ", ".join(map(repr, repeated[:3])) + (" …" if repeated[3:] else "")
-    return DocumentExists(f"document ids {what}: {shown}. Nothing was added.", ids=repeated)
+    return DocumentExists(f"document ids {reason}: {shown}. Nothing was added.", ids=repeated)

@@ -159,14 +159,14 @@ class DerivedFiles:
         from vmrag_link.sources import work_tree
 
         config, places = self._ws.config, self._ws.places
-        most, untracked = config.sources_max_bytes, config.searches_untracked
+        max_bytes, untracked = config.sources_max_bytes, config.searches_untracked
         cache = places.source_state / _CACHE
         list_files = work_tree.list_in_work_tree
         if config.sources_submodules:
             from vmrag_link.sources import submodule_files
 
             list_files = submodule_files.list_in_work_tree
-        return list_files(places, self.sources, max_bytes=most, untracked=untracked, cache=cache)
+        return list_files(places, self.sources, max_bytes=max_bytes, untracked=untracked, cache=cache)
 
     @property
     def paths(self) -> set[str]:
@@ -204,25 +204,25 @@ def explain_source_files(
     """
     try:
         yield
-    except (CollectionMissing, DocumentMissing, NotInitialized, PinMissing) as why:
+    except (CollectionMissing, DocumentMissing, NotInitialized, PinMissing) as error:
         sources = ws.sources.configured if isinstance(ws, Workspace) else ()
-        some = (possible_meaning for name in names for possible_meaning in _possible_meanings(sources, name, within))
-        meaning = next((possible for possible in some if not possible[1] or hint(possible[1])), None)
+        meanings = (meaning for name in names for meaning in _possible_meanings(sources, name, within))
+        meaning = next(((name, path) for name, path in meanings if not path or hint(path)), None)
         if meaning is None:
-            if missing := _missing_in_source(sources, names, why):
+            if missing := _missing_in_source(sources, names, error):
                 raise missing from None
             raise
-        error = source_read_only(*meaning)
-        if meaning[1]:
-            error.hint = hint(meaning[1])
-        raise error from None
+        refusal = source_read_only(*meaning)
+        if path := meaning[1]:
+            refusal.hint = hint(path)
+        raise refusal from None
 
 
 def _missing_in_source(
-    sources: Iterable[SourceSettings], names: Iterable[str], why: VmragError
+    sources: Iterable[SourceSettings], names: Iterable[str], error: VmragError
 ) -> DocumentMissing | None:
     """Return the error if the missing collection is a source that has no such file, or None."""
-    for source in sources if isinstance(why, CollectionMissing) else ():
+    for source in sources if isinstance(error, CollectionMissing) else ():
         path = next((name.removeprefix(f"{source.collection}/") for name in names if _is_within(source, name)), "")
         if path:
             return DocumentMissing(

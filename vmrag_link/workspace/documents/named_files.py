@@ -98,10 +98,10 @@ def read_file(ws: Workspace, file: NamedFile) -> SourceContent:
     Raises `FileFailed` for anything else, for a file larger than `ingest.max_bytes`, and for a file
     that keeps changing.
     """
-    most = ws.config.ingest.max_bytes
+    max_bytes = ws.config.ingest.max_bytes
     key = key_of(ws.places, file)
     for _ in range(_ATTEMPTS):
-        data, modified = _read_once(file.target, most)
+        data, modified = _read_once(file.target, max_bytes)
         if modified is not None:
             return SourceContent(
                 key, file.path.name, hash_of(data), data, last_modified=clock.format_file_time(int(modified))
@@ -146,7 +146,7 @@ def _is_below(path: Path, folders: Iterable[Path]) -> bool:
     return any(map(path.is_relative_to, folders))
 
 
-def _read_once(path: Path, most: int) -> tuple[bytes, float | None]:
+def _read_once(path: Path, max_bytes: int) -> tuple[bytes, float | None]:
     """Return the bytes of a file and its time, or None as the time if the file changed
     meanwhile.
     """
@@ -155,24 +155,24 @@ def _read_once(path: Path, most: int) -> tuple[bytes, float | None]:
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOFOLLOW)
         with os.fdopen(descriptor, "rb") as opened:
             before = os.fstat(descriptor)
-            _require_regular(path, before, most)
-            data = opened.read(most + 1)
+            _require_regular(path, before, max_bytes)
+            data = opened.read(max_bytes + 1)
             after = os.fstat(descriptor)
     except OSError as error:
         raise _open_error(path, error) from error
-    if len(data) > most:
-        raise _size_error(path, most)
+    if len(data) > max_bytes:
+        raise _size_error(path, max_bytes)
     whole = _file_state(before) == _file_state(after) and len(data) == after.st_size and _is_same_file(path, after)
     return data, after.st_mtime if whole else None
 
 
-def _require_regular(path: Path, status: os.stat_result, most: int) -> None:
+def _require_regular(path: Path, status: os.stat_result, max_bytes: int) -> None:
     """Require a regular file of allowed size. Raises `FileFailed`."""
     if not stat.S_ISREG(status.st_mode):
-        what = _KINDS.get(stat.S_IFMT(status.st_mode), "not a file")
-        raise _read_error(path, f"it is {what}", hint=f"ls -la {quoted(path)}")
-    if status.st_size > most:
-        raise _size_error(path, most)
+        kind = _KINDS.get(stat.S_IFMT(status.st_mode), "not a file")
+        raise _read_error(path, f"it is {kind}", hint=f"ls -la {quoted(path)}")
+    if status.st_size > max_bytes:
+        raise _size_error(path, max_bytes)
 
 
 def _file_state(status: os.stat_result) -> tuple[int, ...]:
@@ -196,17 +196,17 @@ def _open_error(path: Path, error: OSError) -> FileFailed:
     return _read_error(path, f"it is {kind}" if kind else (error.strerror or str(error)), hint=f"ls -la {quoted(path)}")
 
 
-def _size_error(path: Path, most: int) -> FileFailed:
+def _size_error(path: Path, max_bytes: int) -> FileFailed:
     return _read_error(
         path,
-        f"it has more than {most:,} bytes",
+        f"it has more than {max_bytes:,} bytes",
         hint="Set a larger limit, if the machine has enough memory: git config vmrag.ingest.max-bytes NUMBER",
     )
 
 
-def _read_error(path: Path, why: str, *, hint: str) -> FileFailed:
+def _read_error(path: Path, reason: str, *, hint: str) -> FileFailed:
     name = terminal_text.escape_line(str(path))
-    return FileFailed(f"cannot read {name}: {why}.", hint=hint, path=name)
+    return FileFailed(f"cannot read {name}: {reason}.", hint=hint, path=name)
 
 
 def _access_error(path: Path, roots: Sequence[Path]) -> AccessDenied:

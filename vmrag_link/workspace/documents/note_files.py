@@ -114,10 +114,10 @@ class NoteFolder:
             text = before.text.block + content  # front matter stays as a person wrote it
         else:
             text = notes.render_note(self.source, path, doc_id, metadata, content)
-        after, most = text.encode(), self._ws.config.sources_max_bytes
-        if len(after) > most:
+        after, max_bytes = text.encode(), self._ws.config.sources_max_bytes
+        if len(after) > max_bytes:
             raise ContentRefused(
-                f"the note {doc_id!r} has {len(after):,} bytes. At most {most:,} are read.",
+                f"the note {doc_id!r} has {len(after):,} bytes. At most {max_bytes:,} are read.",
                 hint="split the note, or store it: vmrag add --collection NAME",
                 doc_id=doc_id,
             )
@@ -408,8 +408,8 @@ def _stage_files(ws: Workspace, paths: Sequence[str]) -> str:
     return "" if staged else f"The note is written. Another git command holds the index, so run: {command}"
 
 
-def _refuse_file(path: str, why: str, hint: str) -> SourceReadOnly:
-    return SourceReadOnly(f"cannot write {path}: {why}.", hint=hint, path=path)
+def _refuse_file(path: str, reason: str, hint: str) -> SourceReadOnly:
+    return SourceReadOnly(f"cannot write {path}: {reason}.", hint=hint, path=path)
 
 
 def _link_in_the_way(path: str) -> SourceReadOnly:

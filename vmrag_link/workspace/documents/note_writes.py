@@ -202,9 +202,9 @@ def _require_notes(ws: Workspace, folder: NoteFolder, ids: Sequence[str]) -> lis
     doc_id = missing[0]
     name = folder.source.collection
     tree = source_tree.read_work_tree(ws)
-    near = nearest(doc_id, [key[1] for key in tree.files if key[0] == name] if tree else [])
+    similar = nearest(doc_id, [key[1] for key in tree.files if key[0] == name] if tree else [])
     raise DocumentMissing(
-        f"no note {doc_id!r} in {name!r}." + (f" Is it {near!r}?" if near else ""),
+        f"no note {doc_id!r} in {name!r}." + (f" Is it {similar!r}?" if similar else ""),
         hint=f"vmrag list --collection {quoted(name)}",
         collection_name=name,
         doc_id=doc_id,

@@ -43,15 +43,15 @@ def find_renamed_files(
     stored = list_file_documents(ws, at, collection, base)
     ids = base.map_ids_by_source(stored)
     new = {document.source: document for document in documents if document.source not in ids}
-    gone = {source: doc_id for doc_id, source in stored if new and is_lost(base, source)}
+    lost = {source: doc_id for doc_id, source in stored if new and is_lost(base, source)}
     if base.recorded != OUTSIDE:
-        gone = {source: gone[source] for source in gone.keys() - listing.list_absent_paths(ws.places, gone)}
-    if not gone or not new:
+        lost = {source: lost[source] for source in lost.keys() - listing.list_absent_paths(ws.places, lost)}
+    if not lost or not new:
         return {}
     former: dict[str, str] = {}
     if base.recorded != OUTSIDE:
-        former = {now: old for old, now in versions.find_renames(ws.places, list(gone)).items() if now in new}
-    unmatched = {source: doc_id for source, doc_id in gone.items() if source not in former.values()}
+        former = {now: old for old, now in versions.find_renames(ws.places, list(lost)).items() if now in new}
+    unmatched = {source: doc_id for source, doc_id in lost.items() if source not in former.values()}
     hashes = {
         header.doc_id: header.content_hash
         for header in ws.engine.read_headers(at, collection=collection, ids=unmatched.values())

@@ -56,15 +56,15 @@ MOST_LINKS = 4
 """Maximum number of symbolic links to follow from link to link."""
 
 
-def read_at(ws: Workspace, ref: str | None, look: Callable[[AnswerOrigin], T]) -> T:
-    """Return the result of `look` for the work tree at its pin, or for `ref`
+def read_at(ws: Workspace, ref: str | None, read: Callable[[AnswerOrigin], T]) -> T:
+    """Return the result of `read` for the work tree at its pin, or for `ref`
     (`revparse.resolve_at`).
 
-    `look` may be called again if the pin moves meanwhile.
+    `read` may be called again if the pin moves meanwhile.
     """
     if ref is None or ref == revparse.WORKING:
-        return read_consistently(ws, lambda: look(find_origin(ws)), index=False)
-    return look(_find_revision_origin(ws, revparse.resolve_rev(ws, ref)))
+        return read_consistently(ws, lambda: read(find_origin(ws)), index=False)
+    return read(_find_revision_origin(ws, revparse.resolve_rev(ws, ref)))
 
 
 def _find_revision_origin(ws: Workspace, revision: str) -> AnswerOrigin:
@@ -118,44 +118,44 @@ class JoinedTexts:
         return (self._files,) if collection in self._names else (self._rows,)
 
 
-def read_texts(ws: Workspace, ref: str | None, look: Callable[[TextSource, AnswerOrigin], T]) -> T:
-    """Return the result of `look` for stored documents and documents of sources.
+def read_texts(ws: Workspace, ref: str | None, read: Callable[[TextSource, AnswerOrigin], T]) -> T:
+    """Return the result of `read` for stored documents and documents of sources.
 
-    Without a knowledge base, `look` gets the documents of sources only.
+    Without a knowledge base, `read` gets the documents of sources only.
     """
     with files_at(ws, None if ref == revparse.WORKING else ref) as opened:
         if opened is None:
-            return _read_stored(ws, ref, look)
+            return _read_stored(ws, ref, read)
         files = IndexedRows(opened.folder)
         try:
             return _read_stored(
-                ws, ref, lambda rows, stands: look(JoinedTexts(rows, files), add_sources(stands, opened))
+                ws, ref, lambda rows, origin: read(JoinedTexts(rows, files), add_sources(origin, opened))
             )
-        except NO_DOCUMENTS as why:
-            stands = find_git_origin(ws, why)
+        except NO_DOCUMENTS as error:
+            origin = find_git_origin(ws, error)
             try:
-                return look(files, add_sources(stands, opened))
+                return read(files, add_sources(origin, opened))
             except CollectionMissing:
-                if stands.notes:  # it may be among the stored documents that are missing
-                    raise why from None
+                if origin.notes:  # it may be among the stored documents that are missing
+                    raise error from None
                 raise
 
 
-def _read_stored(ws: Workspace, ref: str | None, look: Callable[[TextSource, AnswerOrigin], T]) -> T:
-    """Return the result of `look` for the stored documents.
+def _read_stored(ws: Workspace, ref: str | None, read: Callable[[TextSource, AnswerOrigin], T]) -> T:
+    """Return the result of `read` for the stored documents.
 
     If a Dolt server does not answer, the local index is read, if it exists.
     """
     try:
-        return read_at(ws, ref, lambda stands: look(ws.engine, stands))
+        return read_at(ws, ref, lambda origin: read(ws.engine, origin))
     except ServerUnreachable:
         if ref is None or ref == revparse.WORKING:
             return read_consistently(
-                ws, lambda: ws.reader.read(lambda view: look(IndexedRows(view.folder), find_view_origin(ws, view)))
+                ws, lambda: ws.reader.read(lambda view: read(IndexedRows(view.folder), find_view_origin(ws, view)))
             )
-        stands = _find_revision_origin(ws, revparse.resolve_rev(ws, ref))
-        with ws.reader.open_index(stands.revision) as folder:
-            return look(IndexedRows(folder), stands)
+        origin = _find_revision_origin(ws, revparse.resolve_rev(ws, ref))
+        with ws.reader.open_index(origin.revision) as folder:
+            return read(IndexedRows(folder), origin)
 
 
 @contextlib.contextmanager
@@ -375,11 +375,11 @@ def grep_texts(
     with known.explain_missing_collection(ws, collections):
         try:
             return _read_stored(ws, ref, search_stored)
-        except NO_DOCUMENTS as why:
+        except NO_DOCUMENTS as error:
             if not files.texts or {*collections} - {*files.collections}:
                 raise
-            matched, stands = files.name_documents(in_files, None, ""), find_git_origin(ws, why)
-            return GrepReport(matched, stands.kb, stands.notes, tuple(skipped))
+            matched, origin = files.name_documents(in_files, None, ""), find_git_origin(ws, error)
+            return GrepReport(matched, origin.kb, origin.notes, tuple(skipped))
 
 
 def count_uncovered(ws: Workspace) -> int:
@@ -612,12 +612,12 @@ class _Search:
         return (len(hits), self._form_lines(lines, hits)) if hits else None
 
     def _form_lines(self, lines: Sequence[str], hits: Sequence[int]) -> list[MatchedLine]:
-        kept = {*hits[: self.left]}
+        shown_hits = {*hits[: self.left]}
         if self.left is not None:
             self.left = max(self.left - len(hits), 0)
         around, last = self._context, len(lines)
-        shown = {near for hit in kept for near in range(max(1, hit - around), min(last, hit + around) + 1)}
-        matched, texts = {*hits} if around else kept, {number: lines[number - 1] for number in sorted(shown)}
+        shown = {number for hit in shown_hits for number in range(max(1, hit - around), min(last, hit + around) + 1)}
+        matched, texts = {*hits} if around else shown_hits, {number: lines[number - 1] for number in sorted(shown)}
         return [
             MatchedLine(number, text, number in matched, self._finder.spans(text) if number in matched else ())
             for number, text in texts.items()

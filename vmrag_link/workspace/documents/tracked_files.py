@@ -46,8 +46,8 @@ class TrackedFiles:
         if all(self._source_of(path) for path in refused):
             some = "the files" if refused[1:] else f"the file {quoted(refused[0])}"
             untracked = [path_from_here(self._ws, self._path_from_top(path) or "") for path in self._untracked]
-            then = f"git add {' '.join(sorted(untracked)[:_MOST])}" if untracked else f"Edit {some}"
-            return f"{then}   ({COPY})"
+            command = f"git add {' '.join(sorted(untracked)[:_MOST])}" if untracked else f"Edit {some}"
+            return f"{command}   ({COPY})"
         named = [
             path_from_here(self._ws, str(path)) for path in self._named[:_MOST] if self._path_from_top(path) is not None
         ]
@@ -113,11 +113,12 @@ class TrackedFiles:
         from vmrag_link.sources import attributes
 
         values = Repositories(self._ws.places).read_attributes(files, attributes.FOR_LISTING)
-        most = self._ws.config.sources_max_bytes
+        max_bytes = self._ws.config.sources_max_bytes
         return {
             file
             for file in files
-            if attributes.find_attribute_flaw(values.get(file, {})) or (file.exists() and file.stat().st_size > most)
+            if attributes.find_attribute_flaw(values.get(file, {}))
+            or (file.exists() and file.stat().st_size > max_bytes)
         }
 
     def _source_of(self, path: str) -> SourceSettings | None:

@@ -152,19 +152,17 @@ def refuse_if_busy(ws: Workspace) -> None:
 def refuse_git_operation(ws: Workspace) -> None:
     """Refuse to write during a rebase, merge or bisect, and on a detached HEAD.
 
-    Raises `GitBusy`.
-
-    It also works in a repository without a knowledge base.
+    It also works in a repository without a knowledge base. Raises `GitBusy`.
     """
     from vmrag_link.git import pin_conflict
 
-    what = plumbing.find_operation(ws.places)
-    if what:
-        then = plumbing.operation_hint(what)
+    operation = plumbing.find_operation(ws.places)
+    if operation:
+        command = plumbing.operation_hint(operation)
         raise GitBusy(
-            f"a {what} is in progress in this work tree, so vmrag cannot write documents now.",
-            hint=f"vmrag resolve, then: {then}" if pin_conflict.find_undecided(ws.places) else then,
-            operation=what,
+            f"a {operation} is in progress in this work tree, so vmrag cannot write documents now.",
+            hint=f"vmrag resolve, then: {command}" if pin_conflict.find_undecided(ws.places) else command,
+            operation=operation,
         )
     if ws.read_trigger().branch is None:
         from vmrag_link.git import jj
@@ -263,15 +261,15 @@ def _store_and_index(
     copy = ws.sync_context.working_copy(branch, revision)
     planned = None
     try:
-        with file_failures(), copy.lock_for_writing() as stood:
+        with file_failures(), copy.lock_for_writing() as copy_state:
             planned = change.store(ws, purpose)
             report = planned.report
-            changed = _list_changed_documents(planned.rows) if stood == "current" else None
+            changed = _list_changed_documents(planned.rows) if copy_state == "current" else None
             ws.reader.update_copy(
                 copy.path,
                 branch,
                 revision,
-                whole=stood != "gone",
+                whole=copy_state != "gone",
                 changed=changed,
                 alter=lambda draft: alter(draft, report),
             )

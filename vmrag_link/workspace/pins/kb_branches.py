@@ -94,13 +94,13 @@ def require_new(ws: Workspace, name: str) -> None:
     reserved = name.lower().startswith(RESERVED_PREFIX)
     mistaken = re.fullmatch(_LIKE_A_HASH, name) or name.startswith(_LIKE_A_REF)
     if reserved or mistaken or not ws.engine.is_legal_branch_name(name):
-        why = (
+        reason = (
             f"names with the prefix {RESERVED_PREFIX} are reserved"
             if reserved
             else "it looks like a hash or a ref, or has characters that are not allowed"
         )
         raise NameInvalid(
-            f"invalid name of a KB branch {name[:80]!r}: {why}.", hint="Choose another name.", branch=name
+            f"invalid name of a KB branch {name[:80]!r}: {reason}.", hint="Choose another name.", branch=name
         )
     for branch in ws.engine.list_branches():
         if branch.name.lower() == name.lower():
@@ -213,14 +213,14 @@ def _warn_uncommitted(ws: Workspace, target: Target) -> Iterator[str]:
     dirty = _list_dirty_branches(ws, target)
     if not dirty:
         return
-    gone = {branch.name for branch in list_abandoned(ws, target)}
+    abandoned_names = {branch.name for branch in list_abandoned(ws, target)}
     codes, out = plumbing.read_kb_owners(ws.places), refs.list_checked_out(ws.places)
     for branch in dirty:
-        what = f"Uncommitted documents of {branch.name!r}"
-        if branch.name in gone:
-            yield f"{what}, whose branch or work tree is gone: {form_recovery_command(ws, target, branch)}"
+        subject = f"Uncommitted documents of {branch.name!r}"
+        if branch.name in abandoned_names:
+            yield f"{subject}, whose branch or work tree is gone: {form_recovery_command(ws, target, branch)}"
         elif codes[branch.name] not in out:
-            yield f"{what}, which is checked out nowhere: git switch {quoted(codes[branch.name])}"
+            yield f"{subject}, which is checked out nowhere: git switch {quoted(codes[branch.name])}"
 
 
 def _warn_unpinned(ws: Workspace, target: Target) -> Iterator[str]:
