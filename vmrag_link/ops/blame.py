@@ -102,8 +102,8 @@ class _OriginFinder:
         waiting = {start: lines}
         for visit in self._trail.list_visits(name):
             version_lines = waiting.pop((visit.info.revision, visit.name), [])
-            for origin, passed in self._pass_on(visit, version_lines):
-                waiting.setdefault(origin, []).extend(passed)
+            for origin, parent_lines in self._pass_on(visit, version_lines):
+                waiting.setdefault(origin, []).extend(parent_lines)
             if not any(waiting.values()):
                 break
         return self._origins

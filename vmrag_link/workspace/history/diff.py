@@ -149,14 +149,14 @@ def _read_documents(read: TextReader, headers: Sequence[DocumentHeader]) -> Mapp
 
 def renamed_collections(diff: Diff) -> dict[str, str]:
     """Return old names by new names of collections with the same creation time and documents."""
-    gone = {collection.before for collection in diff.collections if collection.before and not collection.after}
+    removed = {collection.before for collection in diff.collections if collection.before and not collection.after}
     renamed: dict[str, str] = {}
     for new in (collection.after for collection in diff.collections if collection.after and not collection.before):
-        for old in sorted(gone, key=lambda collection: collection.name):
+        for old in sorted(removed, key=lambda collection: collection.name):
             same_age = old.created_at == new.created_at and old.created_at
             if same_age and _list_contents(diff, old) == _list_contents(diff, new):
                 renamed[new.name] = old.name
-                gone.remove(old)
+                removed.remove(old)
                 break
     return renamed
 

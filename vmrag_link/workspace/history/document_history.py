@@ -88,8 +88,8 @@ class Revisions:
             )
 
 
-def form_report(info: PinnedRevision, changes: ChangeCounts, made: DiffReport | None) -> RevisionReport:
-    return RevisionReport(**asdict(info), changes=changes, diff=made)
+def form_report(info: PinnedRevision, changes: ChangeCounts, diff: DiffReport | None) -> RevisionReport:
+    return RevisionReport(**asdict(info), changes=changes, diff=diff)
 
 
 def list_history(ws: Workspace, names: Sequence[str], *, limit: int) -> Revisions:

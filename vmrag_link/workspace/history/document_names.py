@@ -201,8 +201,8 @@ def _open_work_tree(ws: Workspace) -> DocumentPlace:
 
 def find_among(names: Several[DocumentName], name: str) -> DocumentName | None:
     """Return the one of these names that a name means, or None. Raises `DocumentAmbiguous`."""
-    for text in (str, _double_slash_form, _id_form):
-        if matches := [candidate for candidate in names if text(candidate) == name]:
+    for form in (str, _double_slash_form, _id_form):
+        if matches := [candidate for candidate in names if form(candidate) == name]:
             _require_one(name, matches)
             return matches[0]
     return None
@@ -281,8 +281,8 @@ class _NameReader:
         return []
 
     def _find_in_folder(self, folder: str) -> list[DocumentName]:
-        for text in self._name_forms():
-            if matches := [document for document in self._list_all() if text(document).startswith(f"{folder}/")]:
+        for form in self._name_forms():
+            if matches := [document for document in self._list_all() if form(document).startswith(f"{folder}/")]:
                 _require_one_collection(folder, matches)
                 return matches
         return []
@@ -291,9 +291,9 @@ class _NameReader:
         if not re.search(r"[*?\[]", name):
             return []
         matches = re.compile(fnmatch.translate(name)).match
-        for text in self._name_forms():
-            if documents := [document for document in self._list_all() if matches(text(document))]:
-                if text is _id_form:
+        for form in self._name_forms():
+            if documents := [document for document in self._list_all() if matches(form(document))]:
+                if form is _id_form:
                     _require_one_collection(name, documents)
                 return documents
         return []
@@ -363,16 +363,16 @@ def missing_document(rows: NamedRows, at: At, name: str, *, within: str | None =
         return UsageInvalid(
             f"{name!r} is a collection, not a document.", hint=f"vmrag list --collection {quoted(name.rstrip('/'))}"
         )
-    near = _find_closest(rows, at, name)
+    similar = _find_closest(rows, at, name)
     if "/" not in name:
-        where = f" Is it {near[0]!r}?" if near else ""
+        where = f" Is it {similar[0]!r}?" if similar else ""
         return DocumentMissing(
-            f"no collection has a document {name!r}.{where}", hint=_add_closest("vmrag list", near), doc_id=name
+            f"no collection has a document {name!r}.{where}", hint=_add_closest("vmrag list", similar), doc_id=name
         )
     error = no_collection(name.partition("/")[0], collections)
-    if near:
-        error.message = f"no such collection {error.collection!r}, and no document {name!r}. Is it {near[0]!r}?"
-        error.hint = _add_closest("vmrag list", near)
+    if similar:
+        error.message = f"no such collection {error.collection!r}, and no document {name!r}. Is it {similar[0]!r}?"
+        error.hint = _add_closest("vmrag list", similar)
     return error
 
 
@@ -387,10 +387,10 @@ def no_document(rows: NamedRows, at: At, collection: str, doc_id: str) -> Docume
     collections = [row.name for row in rows.list_collections(at)]
     if collection not in collections:
         return no_collection(collection, collections)
-    near = closest(doc_id, [header.doc_id for header in rows.read_headers(at, collection=collection)])
+    similar = closest(doc_id, [header.doc_id for header in rows.read_headers(at, collection=collection)])
     return DocumentMissing(
-        f"no document {doc_id!r} in collection {collection!r}." + (f" Is it {near[0]!r}?" if near else ""),
-        hint=_add_closest(f"vmrag list --collection {quoted(collection)}", near),
+        f"no document {doc_id!r} in collection {collection!r}." + (f" Is it {similar[0]!r}?" if similar else ""),
+        hint=_add_closest(f"vmrag list --collection {quoted(collection)}", similar),
         collection_name=collection,
         doc_id=doc_id,
     )
@@ -403,7 +403,7 @@ def _find_closest(rows: NamedRows, at: At, name: str) -> list[str]:
         full = str(DocumentName(*header.key))
         texts.setdefault(header.doc_id, full)
         texts[full] = full
-    return [*dict.fromkeys(texts[near] for near in closest(name, [*texts]))]
+    return [*dict.fromkeys(texts[text] for text in closest(name, [*texts]))]
 
 
 def _ambiguous_name(name: str, names: Sequence[str]) -> DocumentAmbiguous:

@@ -104,8 +104,8 @@ class FileHistory:
 
     def list_reports(self, detail: Detail | None) -> Iterator[FileCommitReport]:
         for step in self.steps:
-            made = self.diff_step(step, detail).form_report() if detail else None
-            yield FileCommitReport(**msgspec.structs.asdict(step.info), diff=made)
+            diff = self.diff_step(step, detail).form_report() if detail else None
+            yield FileCommitReport(**msgspec.structs.asdict(step.info), diff=diff)
 
     @cached_property
     def _size_limit(self) -> int:
@@ -173,11 +173,11 @@ def removed_documents(ws: Workspace, document: str) -> Iterator[LoggedFile]:
     """Yield the files that a name of a removed document may have meant."""
     from vmrag_link.sources import notes, rules
 
-    gone = document_names.without_line(document)
+    path_name = document_names.without_line(document)
     for source in ws.sources.configured:
-        if rules.is_named(source, gone):
-            doc_id = notes.path_id(source.folder, gone) if source.write else gone
-            yield LoggedFile(DocumentName(source.collection, doc_id), source, gone, exists=False)
+        if rules.is_named(source, path_name):
+            doc_id = notes.path_id(source.folder, path_name) if source.write else path_name
+            yield LoggedFile(DocumentName(source.collection, doc_id), source, path_name, exists=False)
     for source in ws.sources.configured:
         doc_id = document.removeprefix(f"{source.collection}/")
         if doc_id and doc_id != document:

@@ -205,11 +205,11 @@ def explain_missing_file(ws: Workspace, name: str) -> Iterator[None]:
     """Explain in the error of the block why `[REF:]NAME` is not a file, if it may mean one."""
     try:
         yield
-    except (CollectionMissing, GitReferenceMissing, *NO_DOCUMENTS) as why:
+    except (CollectionMissing, GitReferenceMissing, *NO_DOCUMENTS) as error:
         of_file = any(name.startswith(f"{source.collection}/") for source in ws.sources.configured)
-        if isinstance(why, KnowledgeElsewhere | PinRevisionMissing | GitReferenceMissing) and not of_file:
+        if isinstance(error, KnowledgeElsewhere | PinRevisionMissing | GitReferenceMissing) and not of_file:
             raise
-        if isinstance(why, PinMissing) and git_commit(ws, name):
+        if isinstance(error, PinMissing) and git_commit(ws, name):
             raise
         at: At = ""
         with contextlib.suppress(*NO_DOCUMENTS, GitReferenceMissing):
@@ -312,18 +312,18 @@ def _follow_at(ws: Workspace) -> At:
     return ws.locate_documents()
 
 
-def _find_at(ws: Workspace, look: Callable[[], At], *, pinned: bool) -> At | VmragError:
+def _find_at(ws: Workspace, locate: Callable[[], At], *, pinned: bool) -> At | VmragError:
     """Return where stored documents are read, or the error.
 
     A note tells if they are pinned but missing.
     """
     try:
-        return look()
-    except NO_DOCUMENTS as why:
+        return locate()
+    except NO_DOCUMENTS as error:
         if pinned and ws.sources.configured:
-            for note in reasons.explain_missing_documents(why):
+            for note in reasons.explain_missing_documents(error):
                 ws.progress.note(note)
-        return why
+        return error
 
 
 def _require_documents(at: At | VmragError, place: NamedPlace, *, pinned: bool) -> NamedPlace:

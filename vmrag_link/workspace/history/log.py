@@ -164,8 +164,8 @@ def made_between(since: dt.datetime | None = None, until: dt.datetime | None = N
     def is_in_period(info: RevisionInfo) -> bool:
         if since is None and until is None:
             return True
-        made = dt.datetime.fromisoformat(info.date)
-        return (since is None or since <= made) and (until is None or made <= until)
+        time = dt.datetime.fromisoformat(info.date)
+        return (since is None or since <= time) and (until is None or time <= until)
 
     return is_in_period
 

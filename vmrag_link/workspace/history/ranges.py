@@ -146,10 +146,10 @@ def find_base(ws: Workspace, ours: str, theirs: str, commits: tuple[str, str] | 
 
 
 def _find_joined_base(
-    ws: Workspace, ours: str, theirs: str, commits: tuple[str, str] | None, made: _BasesByCommits
+    ws: Workspace, ours: str, theirs: str, commits: tuple[str, str] | None, joined_bases: _BasesByCommits
 ) -> str:
     base, pinning = _find_bases(ws, ours, theirs, commits)
-    return _join_bases(ws, pinning, made) if pinning else base
+    return _join_bases(ws, pinning, joined_bases) if pinning else base
 
 
 def find_pinned_unless_lost(ws: Workspace, commit: str, *sides: str) -> str | None:
@@ -195,7 +195,7 @@ def _find_bases(ws: Workspace, ours: str, theirs: str, commits: tuple[str, str] 
     return engine_base, {}
 
 
-def _join_bases(ws: Workspace, pinning: dict[str, str], made: _BasesByCommits) -> str:
+def _join_bases(ws: Workspace, pinning: dict[str, str], joined_bases: _BasesByCommits) -> str:
     """Join several bases into one, as git does. `pinning` has the revisions of commits.
 
     Each join is made once, because histories that cross repeatedly reach the same commits on 2^n
@@ -204,13 +204,13 @@ def _join_bases(ws: Workspace, pinning: dict[str, str], made: _BasesByCommits) -
     from vmrag_link.merging import revisions
 
     key = tuple(pinning)
-    if key not in made:
+    if key not in joined_bases:
         joined, *others = pinning.values()
         for revision, commits in zip(others, pairwise(pinning), strict=True):
-            base = _find_joined_base(ws, joined, revision, commits, made)
+            base = _find_joined_base(ws, joined, revision, commits, joined_bases)
             joined = revisions.make_virtual_base(ws.engine, base=base, ours=joined, theirs=revision)
-        made[key] = joined
-    return made[key]
+        joined_bases[key] = joined
+    return joined_bases[key]
 
 
 def find_pinned(ws: Workspace, commit: str) -> str | None:
@@ -231,8 +231,8 @@ def pair_with_head(ws: Workspace, ours: str, commit: str) -> tuple[str, str] | N
     of HEAD. An example is a switch to another KB branch.
     """
     head = plumbing.read_head(ws.places).commit
-    stood = find_pinned(ws, head) if head else None
-    return (head, commit) if head and stood and ws.engine.is_ancestor(stood, ours) else None
+    pinned = find_pinned(ws, head) if head else None
+    return (head, commit) if head and pinned and ws.engine.is_ancestor(pinned, ours) else None
 
 
 def find_branch_base(ws: Workspace) -> tuple[str, str]:

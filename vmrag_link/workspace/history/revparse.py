@@ -179,9 +179,9 @@ def _look_up_for_tool(ws: Workspace, name: str) -> str:
 def no_branch(ws: Workspace, name: str) -> BranchMissing:
     """Return the error for a missing KB branch."""
     names = [branch.name for branch in ws.engine.list_branches() if not is_reserved(branch.name)]
-    near = nearest(name, names)
+    similar = nearest(name, names)
     return BranchMissing(
-        f"no such KB branch {name[:80]!r}." + (f" Is it {near!r}?" if near else ""),
+        f"no such KB branch {name[:80]!r}." + (f" Is it {similar!r}?" if similar else ""),
         hint="vmrag branch   (lists them)",
         branch=name,
         branches=names,

@@ -111,19 +111,19 @@ class Trail:
         if not self._engine.count_documents(parent):  # as before the first import, which may be large
             return None
         changes = self._engine.diff_headers(parent, info.revision).documents
-        gone = [change.before for change in changes if change.before and not change.after]
-        gone.sort(key=lambda header: (file_name(header) != file_name(after), header.collection != after.collection))
-        equal = next((header for header in gone if header.content_hash == after.content_hash), None)
-        match = equal or self._find_most_alike(parent, gone[:MOST_CANDIDATES], info.revision, after)
+        removed = [change.before for change in changes if change.before and not change.after]
+        removed.sort(key=lambda header: (file_name(header) != file_name(after), header.collection != after.collection))
+        equal = next((header for header in removed if header.content_hash == after.content_hash), None)
+        match = equal or self._find_most_alike(parent, removed[:MOST_CANDIDATES], info.revision, after)
         return DocumentName(*match.key) if match else None
 
     def _find_most_alike(
-        self, parent: str, gone: Sequence[DocumentHeader], revision: str, after: DocumentHeader
+        self, parent: str, removed: Sequence[DocumentHeader], revision: str, after: DocumentHeader
     ) -> DocumentHeader | None:
-        if not gone:
+        if not removed:
             return None
         new = self._count_document_lines(revision, after)
-        shares = [(measure_likeness(self._count_document_lines(parent, header), new), header) for header in gone]
+        shares = [(measure_likeness(self._count_document_lines(parent, header), new), header) for header in removed]
         share, best = max(shares, key=lambda pair: pair[0])
         return best if share >= ALIKE else None
 
@@ -139,12 +139,12 @@ def with_moves(read: DiffTexts, diff: Diff) -> Diff:
     Raises `KnowledgeMoved`.
     """
     pairs = {new: old for old, new in _DocumentPairs(read, diff).match_pairs()}
-    gone = set(pairs.values())
+    moved = set(pairs.values())
     documents = []
     for document in diff.documents:
         if document.before is None and document.after in pairs:
             documents.append(HeaderChange("modified", pairs[document.after], document.after))
-        elif document.after or document.before not in gone:
+        elif document.after or document.before not in moved:
             documents.append(document)
     return msgspec.structs.replace(diff, documents=tuple(documents))
 
@@ -168,7 +168,7 @@ class _DocumentPairs:
 
     def __init__(self, read: DiffTexts, diff: Diff) -> None:
         self._read = read
-        self._gone = dict.fromkeys(
+        self._removed = dict.fromkeys(
             document.before for document in diff.documents if document.before and not document.after
         )
         self._new = dict.fromkeys(
@@ -184,18 +184,18 @@ class _DocumentPairs:
         )
         empty = content_hash("")
         for trait in equal:
-            for gone, new in self._group_documents(trait):
-                if gone[0].content_hash != empty:
-                    yield from self._take_pairs(zip(gone, new, strict=False))
+            for removed, new in self._group_documents(trait):
+                if removed[0].content_hash != empty:
+                    yield from self._take_pairs(zip(removed, new, strict=False))
         for trait in (file_name, lambda _: ""):
-            for gone, new in self._group_documents(trait):
-                if max(len(gone), len(new)) <= MOST_CANDIDATES:
-                    yield from self._take_pairs(self._pair_alike(gone, new))
+            for removed, new in self._group_documents(trait):
+                if max(len(removed), len(new)) <= MOST_CANDIDATES:
+                    yield from self._take_pairs(self._pair_alike(removed, new))
 
     def _group_documents(self, trait: _Trait) -> list[tuple[list[DocumentHeader], list[DocumentHeader]]]:
         """Group the remaining removed and new documents by a common trait."""
         groups: dict[object, tuple[list[DocumentHeader], list[DocumentHeader]]] = {}
-        for header in self._gone:
+        for header in self._removed:
             groups.setdefault(trait(header), ([], []))[0].append(header)
         for header in self._new:
             if group := groups.get(trait(header)):
@@ -205,20 +205,20 @@ class _DocumentPairs:
     def _take_pairs(
         self, pairs: Iterable[tuple[DocumentHeader, DocumentHeader]]
     ) -> Iterator[tuple[DocumentHeader, DocumentHeader]]:
-        for gone, new in pairs:
-            if gone in self._gone and new in self._new:
-                del self._gone[gone], self._new[new]
-                yield gone, new
+        for removed, new in pairs:
+            if removed in self._removed and new in self._new:
+                del self._removed[removed], self._new[new]
+                yield removed, new
 
     def _pair_alike(
-        self, gone: Sequence[DocumentHeader], new: Sequence[DocumentHeader]
+        self, removed: Sequence[DocumentHeader], new: Sequence[DocumentHeader]
     ) -> Iterator[tuple[DocumentHeader, DocumentHeader]]:
         """Pair documents, the most alike first."""
-        before = self._count_document_lines(HeaderChange("removed", header, None) for header in gone)
+        before = self._count_document_lines(HeaderChange("removed", header, None) for header in removed)
         after = self._count_document_lines(HeaderChange("added", None, header) for header in new)
         shares = (
             (measure_likeness(old_lines, new_lines), old, other)
-            for old, old_lines in zip(gone, before, strict=True)
+            for old, old_lines in zip(removed, before, strict=True)
             for other, new_lines in zip(new, after, strict=True)
         )
         alike = [share for share in shares if share[0] >= ALIKE]

@@ -174,8 +174,8 @@ def document_diff(
     same = _has_same_text(change)
     old, new = before.content if before else "", after.content if after else ""
     pieces = () if same else worddiff.diff_words(old, new)
-    beside = sum(map(terminal_text.count_hidden, _list_new_values(before, after)))
-    words = msgspec.structs.replace(counts := words_of(pieces), hidden=counts.hidden + beside)
+    hidden_in_fields = sum(map(terminal_text.count_hidden, _list_new_values(before, after)))
+    words = msgspec.structs.replace(counts := words_of(pieces), hidden=counts.hidden + hidden_in_fields)
     counted = msgspec.structs.replace(_form_named(change), words=words)
     if not with_text or change.kind != "modified":
         return counted
