@@ -105,11 +105,11 @@ def bring_index(ws: Workspace) -> SyncedAll:
     before = _read_before(ws)
     try:
         follow(ws, tolerate="git")
-        seen = ws.reader.read_moment()
-        now = read_held_now(ws, seen)
-        if now.current and (now.unembedded or count_differing(ws, seen.at, now)):
+        moment = ws.reader.read_moment()
+        now = read_held_now(ws, moment)
+        if now.current and (now.unembedded or count_differing(ws, moment.at, now)):
             apply.discard_views(
-                ws.sync_context, ws.resolve_target(), seen.revision
+                ws.sync_context, ws.resolve_target(), moment.revision
             )  # it verifies, but has other contents
         report = _form_report(ws, before)
     except (EmbeddingError, IndexExtraMissing, UsageInvalid) as error:
@@ -142,13 +142,13 @@ def _read_before(ws: Workspace) -> Holdings:
 
 
 def _form_report(ws: Workspace, before: Holdings) -> SyncedAll:
-    view, held = ws.reader.read(
+    view, holdings = ws.reader.read(
         lambda view: (view, read_holdings(view.folder, view.revision, current=True)), files=False
     )
     rows = []
-    for name in sorted(held.definitions.keys() | before.definitions.keys()):
-        present, former = _select_collection(name, held.headers), _select_collection(name, before.headers)
-        collection = held.definitions.get(name)
+    for name in sorted(holdings.definitions.keys() | before.definitions.keys()):
+        present, former = _select_collection(name, holdings.headers), _select_collection(name, before.headers)
+        collection = holdings.definitions.get(name)
         anew = collection is not None and not held_equally(before, collection)
         changed = {key for key in present.keys() & former.keys() if anew or present[key] != former[key]}
         new = present.keys() - former.keys()
@@ -160,18 +160,18 @@ def _form_report(ws: Workspace, before: Holdings) -> SyncedAll:
             added=len(new),
             modified=len(changed),
             deleted=len(former.keys() - present.keys()),
-            chunks=sum(held.chunks[key] for key in new | changed),
-            sync_status="error" if name in held.unembedded else "synced",
+            chunks=sum(holdings.chunks[key] for key in new | changed),
+            sync_status="error" if name in holdings.unembedded else "synced",
         )
         if collection or row.deleted:
             rows.append(row)
-    return SyncedAll(find_view_origin(ws, view), tuple(rows), view.folder.name, _first_failure(held.unembedded))
+    return SyncedAll(find_view_origin(ws, view), tuple(rows), view.folder.name, _first_failure(holdings.unembedded))
 
 
 def _first_failure(unembedded: Mapping[str, str]) -> VmragError | None:
-    for name, why in sorted(unembedded.items()):
+    for name, reason in sorted(unembedded.items()):
         hint = "Run the command again when the service answers. Until then the collection is searched by words only."
-        return EmbeddingFailed(why, hint=hint, collection_name=name)
+        return EmbeddingFailed(reason, hint=hint, collection_name=name)
     return None
 
 

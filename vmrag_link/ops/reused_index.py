@@ -28,7 +28,7 @@ class ReusedIndex:
 
     def __init__(self, ws: Workspace, at: RankedRevision | None = None) -> None:
         self._ws, self._at = ws, at
-        self._held = contextlib.ExitStack()
+        self._stack = contextlib.ExitStack()
         self._opened: tuple[Searcher, View] | None = None
 
     @property
@@ -38,16 +38,16 @@ class ReusedIndex:
 
     def close_index(self) -> None:
         self._opened = None
-        self._held.close()
+        self._stack.close()
 
-    def use_index(self, look: Callable[[Searcher, View], T]) -> T:
-        """Return the result of `look`. The errors are those of `query.search_index`."""
+    def use_index(self, use: Callable[[Searcher, View], T]) -> T:
+        """Return the result of `use`. The errors are those of `query.search_index`."""
         try:
             searcher, view = self._opened or self._open_index()
-            answer = look(searcher, view)
+            answer = use(searcher, view)
         except IndexFailed:
             self.close_index()  # the index is built again, which needs an exclusive lock
-            return search_index(self._ws, look, at=self._at)
+            return search_index(self._ws, use, at=self._at)
         if self._follows_writers(view):
             self.close_index()
         return answer
@@ -60,10 +60,10 @@ class ReusedIndex:
     def _open_work_tree(self) -> tuple[Searcher, View]:
         try:
             return read_consistently(self._ws, lambda: self._enter_view(self._ws.reader.view()))
-        except NO_DOCUMENTS as why:
+        except NO_DOCUMENTS as error:
             if not self._ws.sources.configured:
                 raise
-            return self._enter_view(self._view_files(reasons.explain_missing_documents(why)))
+            return self._enter_view(self._view_files(reasons.explain_missing_documents(error)))
 
     @contextlib.contextmanager
     def _view_files(self, notes: tuple[str, ...]) -> Iterator[View]:
@@ -77,11 +77,11 @@ class ReusedIndex:
         """Keep a view and its searcher open, and close the last ones."""
         self.close_index()
         ranking = fusion.read_ranking(self._at.retrieval) if self._at else self._ws.ranking
-        with contextlib.ExitStack() as held:
-            view = held.enter_context(opening)
+        with contextlib.ExitStack() as stack:
+            view = stack.enter_context(opening)
             searcher = Searcher(view.folder, self._ws.models.load_for, ranking, more=view.more)
-            held.enter_context(contextlib.closing(searcher))
-            self._held = held.pop_all()
+            stack.enter_context(contextlib.closing(searcher))
+            self._stack = stack.pop_all()
         return searcher, view
 
     def _follows_writers(self, view: View) -> bool:

@@ -94,11 +94,11 @@ def verify_index(ws: Workspace, *, ref: str | None = None, files: bool = True) -
 
     A missing index is built. Without `files` the index of sources is not checked.
     """
-    made = compute_fingerprint(ws, ref=ref)
+    fingerprint = compute_fingerprint(ws, ref=ref)
     parts = list(_verify_here(ws, files=files) if ref is None else _verify_at(ws, ranked_at(ws, ref), files=files))
     fixes = " && ".join(part.fix for part in parts if part.problems)
     checked = msgspec.structs.replace(_join_parts(parts), fix=fixes)
-    return VerifiedIndex(**msgspec.structs.asdict(made), **msgspec.structs.asdict(checked))
+    return VerifiedIndex(**msgspec.structs.asdict(fingerprint), **msgspec.structs.asdict(checked))
 
 
 def _verify_here(ws: Workspace, *, files: bool) -> Iterator[_Comparison]:
@@ -157,20 +157,20 @@ def _compare_index(ws: Workspace, folder: Path, at: At, *, fix: str) -> _Compari
     if problem := _find_damage(folder):
         return _Comparison((problem,), fix=fix)
     problems = []
-    held = read_holdings(folder, "", current=True)
-    for name, number in sorted(count_differing(ws, at, held).items()):
-        what = plural(number, "document") if number else "The definition"
-        problems.append(f"{what} of collection {name!r} in the index: not as in the knowledge base.")
+    holdings = read_holdings(folder, "", current=True)
+    for name, number in sorted(count_differing(ws, at, holdings).items()):
+        subject = plural(number, "document") if number else "The definition"
+        problems.append(f"{subject} of collection {name!r} in the index: not as in the knowledge base.")
     if problems:
         return _Comparison(tuple(problems), fix=fix)
-    skipped = set(held.unembedded) | (set(held.definitions) if views.has_given_vectors(folder) else set())
-    looked = [
+    skipped = set(holdings.unembedded) | (set(holdings.definitions) if views.has_given_vectors(folder) else set())
+    comparisons = [
         _compare_collection(
             ws, folder, row, ws.engine.read_documents(at, collection=row.name), with_vectors=row.name not in skipped
         )
-        for row in read_collections_at(ws.engine, at, sorted(held.definitions), ws.models.load_for).values()
+        for row in read_collections_at(ws.engine, at, sorted(holdings.definitions), ws.models.load_for).values()
     ]
-    return msgspec.structs.replace(_join_parts(looked), documents=len(held.headers), fix=fix)
+    return msgspec.structs.replace(_join_parts(comparisons), documents=len(holdings.headers), fix=fix)
 
 
 def _compare_files(ws: Workspace, opened: OpenSources | None, tree: SourceTree | None) -> _Comparison:
@@ -180,15 +180,15 @@ def _compare_files(ws: Workspace, opened: OpenSources | None, tree: SourceTree |
     folder, fix = opened.folder, _form_removal(opened.folder)
     if problem := _find_damage(folder):
         return _Comparison((problem,), fix=fix)
-    held, rows = read_holdings(folder, "", current=True), IndexedRows(folder)
+    holdings, rows = read_holdings(folder, "", current=True), IndexedRows(folder)
     problems = tuple(
         f"{plural(number, 'file')} of collection {name!r}: not as in the index."
-        for name, number in sorted(_count_differing_files(opened, tree, held).items())
+        for name, number in sorted(_count_differing_files(opened, tree, holdings).items())
     )
     if problems:
         return _Comparison(problems, fix=fix)
     try:
-        looked = [
+        comparisons = [
             _compare_collection(
                 ws, folder, collection, rows.read_documents("", collection=collection.name), with_vectors=True
             )
@@ -196,17 +196,17 @@ def _compare_files(ws: Workspace, opened: OpenSources | None, tree: SourceTree |
         ]
     except IndexFailed as error:  # the texts do not match the checksums of the index
         return _Comparison((error.message,), fix=fix)
-    return msgspec.structs.replace(_join_parts(looked), indexed_files=len(held.headers), fix=fix)
+    return msgspec.structs.replace(_join_parts(comparisons), indexed_files=len(holdings.headers), fix=fix)
 
 
-def _count_differing_files(opened: OpenSources, tree: SourceTree, held: Holdings) -> Counter[str]:
+def _count_differing_files(opened: OpenSources, tree: SourceTree, holdings: Holdings) -> Counter[str]:
     """Count the files of each collection that the index has in another state, or lacks."""
     numbers: Counter[str] = Counter()
-    keys = iter(sorted(tree.files.keys() | held.headers.keys()))
+    keys = iter(sorted(tree.files.keys() | holdings.headers.keys()))
     while batch := list(itertools.islice(keys, FILES_AT_ONCE)):
         documents = tree.read_documents(batch)
         for key in batch:
-            document, header = documents.get(key), held.headers.get(key)
+            document, header = documents.get(key), holdings.headers.get(key)
             if header is None and (opened.indexed < WHOLE or key[1] in opened.failed):
                 continue  # each answer warns about it
             if (document and document.content_hash) != (header and header.content_hash):
@@ -230,11 +230,11 @@ def _compare_collection(
 
     Code keeps its recorded cuts.
     """
-    model, held = ws.models.load_for(collection), read_rows(folder, collection.name)
+    model, rows_by_document = ws.models.load_for(collection), read_rows(folder, collection.name)
     chunking = limit_chunking(collection.chunking, model)
     number = 0
     for document in documents:
-        rows = held[document.doc_id]
+        rows = rows_by_document[document.doc_id]
         if [chunk.text for chunk in split_document(document, chunking)] != [row.text for row in rows]:
             name = f"{collection.name}/{document.doc_id}"
             return _Comparison((f"The texts of {name} in the index are not those of the document.",))
@@ -242,13 +242,13 @@ def _compare_collection(
     if not with_vectors:
         return _Comparison((), number)
     vectors = 0
-    for batch in _split_batches((doc_id, row) for doc_id, rows in held.items() for row in rows):
+    for batch in _split_batches((doc_id, row) for doc_id, rows in rows_by_document.items() for row in rows):
         equal = _compare_vectors(ws, model, [row for _, row in batch])
         if False in equal:
             name = f"{collection.name}/{batch[equal.index(False)][0]}"
             return _Comparison((f"The vectors of {name} in the index are not those of its texts.",))
         vectors += equal.count(True)
-    recomputed = _recompute_sample(model, held) if model.exact else 0
+    recomputed = _recompute_sample(model, rows_by_document) if model.exact else 0
     if recomputed is None:
         return _Comparison((f"Vectors of collection {collection.name!r} are not what the model makes of their texts.",))
     return _Comparison((), number, vectors, recomputed)
@@ -270,13 +270,13 @@ def _compare_vectors(ws: Workspace, model: Model, rows: Sequence[IndexedRow]) ->
     return [expected[name] == row.vector if name in expected else None for name, row in zip(hashes, rows, strict=True)]
 
 
-def _recompute_sample(model: Model, held: Mapping[str, Sequence[IndexedRow]]) -> int | None:
+def _recompute_sample(model: Model, rows_by_document: Mapping[str, Sequence[IndexedRow]]) -> int | None:
     """Return the number of vectors that were computed again; None if one differs.
 
     The sample is random, so that an attacker who changed index and cache cannot predict it.
     """
-    rows = [row for document_rows in held.values() for row in document_rows]
+    rows = [row for document_rows in rows_by_document.values() for row in document_rows]
     chosen = random.SystemRandom().sample(rows, min(SAMPLE, len(rows)))
-    made = model.embed([row.text for row in chosen]) if chosen else []
-    equal = all(quantise(vector) == row.vector for vector, row in zip(made, chosen, strict=True))
+    vectors = model.embed([row.text for row in chosen]) if chosen else []
+    equal = all(quantise(vector) == row.vector for vector, row in zip(vectors, chosen, strict=True))
     return len(chosen) if equal else None

@@ -173,8 +173,8 @@ class HitPacker:
     def _find_places(self, hits: Sequence[Hit]) -> dict[tuple[str, str], PassagePlaces]:
         try:
             self._read = list(read_documents(self._ws, self._searcher, self._view, hits))
-        except EngineError as why:  # the index answers without the knowledge base
-            self._ws.progress.note(f"cannot find the places of the results: {why.message}")
+        except EngineError as error:  # the index answers without the knowledge base
+            self._ws.progress.note(f"cannot find the places of the results: {error.message}")
         files = committed_files(self._ws, self._view, self._read) if self._committed else {}
         return {
             document.key: PassagePlaces(self._ws, collection, document, files.get(document.key))

@@ -124,11 +124,11 @@ def list_related(
     return search_index(ws, find_related, at=at)
 
 
-def _undefined_name(name: str, relation: Relation, near: Sequence[str]) -> UsageInvalid:
+def _undefined_name(name: str, relation: Relation, similar: Sequence[str]) -> UsageInvalid:
     option = relation
     hint = (
-        f"Closest: {', '.join(near)}   (vmrag query --{option} {quoted(near[0])})"
-        if near
+        f"Closest: {', '.join(similar)}   (vmrag query --{option} {quoted(similar[0])})"
+        if similar
         else f"vmrag grep {quoted(name)}"
     )
     return UsageInvalid(f"no code here defines {name!r}", hint=hint, parameter=relation, value=name)

@@ -129,8 +129,8 @@ def _rank_texts(
     """Return the matches of each text, with their cosines if requested."""
     queries = [msgspec.structs.replace(query, text=text) for text in texts]
     if query.mode == Mode.VECTOR:
-        near = [searcher.find_nearest(query) for query in queries]
-        return [[row.hit for row in rows] for rows in near], [[row.cosine for row in rows] for rows in near]
+        nearest = [searcher.find_nearest(query) for query in queries]
+        return [[row.hit for row in rows] for rows in nearest], [[row.cosine for row in rows] for rows in nearest]
     matches = [searcher.search(query) for query in queries]
     if query.mode == Mode.KEYWORD or not cosines:
         return matches, None

@@ -93,28 +93,28 @@ def read_status(ws: Workspace) -> IndexStatus:
 
     Raises the errors of `Reader.read_moment`.
     """
-    seen = ws.reader.read_moment()
-    revision, at, moved = _next_place(seen)
+    moment = ws.reader.read_moment()
+    revision, at, moved = _next_place(moment)
     if not ws.engine.has_revision(revision):
-        raise reasons.explain_unusable(ws, seen.target)
-    held = read_held_now(ws, seen)
+        raise reasons.explain_unusable(ws, moment.target)
+    holdings = read_held_now(ws, moment)
     failed = read_failures(ws)
-    changed = count_differing(ws, at, held)
+    changed = count_differing(ws, at, holdings)
     chunks: Counter[str] = Counter()
-    for (name, _), number in held.chunks.items():
+    for (name, _), number in holdings.chunks.items():
         chunks[name] += number
     rows = []
     for collection in ws.engine.list_collections(at):
         pending = changed.get(collection.name)
-        error = failed.get(collection.name) or held.unembedded.get(collection.name)
-        synced = held.current and not moved and pending is None and collection.name not in held.unembedded
-        is_indexed = held.folder is not None and collection.name in held.definitions
+        error = failed.get(collection.name) or holdings.unembedded.get(collection.name)
+        synced = holdings.current and not moved and pending is None and collection.name not in holdings.unembedded
+        is_indexed = holdings.folder is not None and collection.name in holdings.definitions
         rows.append(
             CollectionStatus(
                 collection.name,
-                snapshot=held.folder.name if held.folder and is_indexed else None,
-                last_sync_commit=held.revision if is_indexed else None,
-                last_sync_at=_read_sealing_time(held.folder) if held.folder and is_indexed else None,
+                snapshot=holdings.folder.name if holdings.folder and is_indexed else None,
+                last_sync_commit=holdings.revision if is_indexed else None,
+                last_sync_at=_read_sealing_time(holdings.folder) if holdings.folder and is_indexed else None,
                 document_count=ws.engine.count_documents(at, collection=collection.name),
                 chunk_count=chunks[collection.name],
                 sync_status="synced" if synced else "error" if error else "pending",
@@ -123,14 +123,14 @@ def read_status(ws: Workspace) -> IndexStatus:
                 pending_documents=pending or 0,
             )
         )
-    return IndexStatus(at.branch if isinstance(at, WorkingSet) else seen.branch, revision, rows)
+    return IndexStatus(at.branch if isinstance(at, WorkingSet) else moment.branch, revision, rows)
 
 
-def _next_place(seen: Moment) -> tuple[str, At, bool]:
+def _next_place(moment: Moment) -> tuple[str, At, bool]:
     """Return the revision and place that the next command reads, and whether they are new."""
-    target = seen.target
-    if target.state != "pinned" or target.revision == seen.revision:
-        return seen.revision, seen.at, False
+    target = moment.target
+    if target.state != "pinned" or target.revision == moment.revision:
+        return moment.revision, moment.at, False
     branch = target.kb_branch
     uncommitted = branch is not None and branch.dirty and target.attachment == "attached"
     return target.revision, WorkingSet(branch.name) if branch and uncommitted else target.revision, True
@@ -193,11 +193,11 @@ def _read_view(ws: ReadableStore, name: str) -> tuple[AnswerOrigin, CollectionIn
 
 def _form_indexed(ws: ReadableStore, view: View, name: str) -> CollectionIndexStatus:
     collection = find_collection(ws, view.at, name)
-    held = read_collections(view.folder)[collection.name]
+    size = read_collections(view.folder)[collection.name]
     return CollectionIndexStatus(
         collection,
         ws.engine.count_documents(view.at, collection=collection.name),
-        held.chunks,
+        size.chunks,
         view.folder.name,
         read_hnsw(collection),
         "error" if collection.name in views.read_unembedded(view.folder) else "synced",
@@ -246,21 +246,23 @@ class Holdings(Record, frozen=True):
     """Reasons for collections that are searched by words only."""
 
 
-def read_held_now(ws: Workspace, seen: Moment) -> Holdings:
+def read_held_now(ws: Workspace, moment: Moment) -> Holdings:
     """Read the index of the workspace, or the index from which it would be built."""
-    revision = seen.revision
-    held = _use_index(ws, seen.at, revision, lambda folder, current: read_holdings(folder, revision, current=current))
-    return held or Holdings()
+    revision = moment.revision
+    holdings = _use_index(
+        ws, moment.at, revision, lambda folder, current: read_holdings(folder, revision, current=current)
+    )
+    return holdings or Holdings()
 
 
 def count_chunks_held(ws: Workspace, at: AnswerOrigin, collection: str) -> int:
     """Return the number of a collection's chunks in the index for this origin."""
-    held = _use_index(ws, at.at, at.revision, lambda folder, _: read_collections(folder).get(collection))
-    return held.chunks if held else 0
+    size = _use_index(ws, at.at, at.revision, lambda folder, _: read_collections(folder).get(collection))
+    return size.chunks if size else 0
 
 
-def _use_index(ws: Workspace, at: At, revision: str, look: Callable[[Path, bool], T]) -> T | None:
-    """Return the result of `look` for the folder of the index, and whether it is current.
+def _use_index(ws: Workspace, at: At, revision: str, read: Callable[[Path, bool], T]) -> T | None:
+    """Return the result of `read` for the folder of the index, and whether it is current.
 
     Return None if there is no index.
     """
@@ -269,12 +271,12 @@ def _use_index(ws: Workspace, at: At, revision: str, look: Callable[[Path, bool]
         with contextlib.suppress(Busy), copy.lock_for_reading() as problem:
             if not copy.find_damage():  # it may still be outdated
                 with contextlib.suppress(IndexFailed):  # damaged after it was verified
-                    return look(copy.path, not problem)
+                    return read(copy.path, not problem)
     path = ws.views.view_path(revision)
     with ws.views.lock_for_reading(path):
         if not ws.views.find_problem(revision):
             with contextlib.suppress(IndexFailed):
-                return look(path, isinstance(at, str))
+                return read(path, isinstance(at, str))
     return None
 
 
@@ -286,18 +288,18 @@ def read_holdings(folder: Path, revision: str, *, current: bool) -> Holdings:
     )
 
 
-def count_differing(ws: Workspace, at: At, held: Holdings) -> dict[str, int]:
+def count_differing(ws: Workspace, at: At, holdings: Holdings) -> dict[str, int]:
     """Return the collections that differ between index and place, with numbers of documents."""
     headers = {header.key: header for header in ws.engine.read_headers(at)}
     collections_by_name = read_collections_at(ws.engine, at, sorted({name for name, _ in headers}), ws.models.load_for)
-    anew = {name for name, collection in collections_by_name.items() if not held_equally(held, collection)}
-    numbers = dict.fromkeys((*anew, *(held.definitions.keys() - collections_by_name.keys())), 0)
-    for key in headers.keys() | held.headers.keys():
-        if key[0] in anew or headers.get(key) != held.headers.get(key):
+    anew = {name for name, collection in collections_by_name.items() if not held_equally(holdings, collection)}
+    numbers = dict.fromkeys((*anew, *(holdings.definitions.keys() - collections_by_name.keys())), 0)
+    for key in headers.keys() | holdings.headers.keys():
+        if key[0] in anew or headers.get(key) != holdings.headers.get(key):
             numbers[key[0]] = numbers.get(key[0], 0) + 1
     return numbers
 
 
-def held_equally(held: Holdings, collection: Collection) -> bool:
-    held_collection = held.definitions.get(collection.name)
+def held_equally(holdings: Holdings, collection: Collection) -> bool:
+    held_collection = holdings.definitions.get(collection.name)
     return held_collection is not None and indexes_equally(held_collection, use_present_model(collection))

@@ -163,11 +163,11 @@ class Packed(Record, frozen=True):
 def signature_above(pieces: Sequence[IndexedPiece], number: int) -> str:
     """Return the signature of a piece's symbol if the symbol starts in an earlier piece, or ""."""
     piece = pieces[number]
-    begun, within = (piece.symbol, piece.kind), f"{piece.symbol}."
-    if not piece.symbol or any(declared[:2] == begun for declared in piece.declared):
+    declaration, within = (piece.symbol, piece.kind), f"{piece.symbol}."
+    if not piece.symbol or any(declared[:2] == declaration for declared in piece.declared):
         return ""
     for earlier in reversed(pieces[:number]):
-        if _is_same_symbol(earlier, piece) or any(declared[:2] == begun for declared in earlier.declared):
+        if _is_same_symbol(earlier, piece) or any(declared[:2] == declaration for declared in earlier.declared):
             return piece.signature
         if not earlier.symbol.startswith(within):
             break
@@ -286,7 +286,7 @@ class _Packer:
             self._add_span(hit, held, span)
         return True
 
-    def _add_span(self, hit: PackableHit, held: _Held, span: Span, most: int | None = None) -> bool:
+    def _add_span(self, hit: PackableHit, held: _Held, span: Span, max_tokens: int | None = None) -> bool:
         """Add a part of a document if it fits, and if it needs at most `most` more tokens.
 
         Return whether it was added.
@@ -295,7 +295,7 @@ class _Packer:
         cost = sum(held.text.form_passage(joined_span).tokens for joined_span in spans)
         more = cost - held.cost
         kind = self._documents[hit.key].kind
-        if self.used + more > self._budget or (most is not None and more > most):
+        if self.used + more > self._budget or (max_tokens is not None and more > max_tokens):
             return False
         if self._used[kind] + more > self._token_limit(kind):
             return False
@@ -330,14 +330,14 @@ class _Passages:
         """Extend a part of the text to whole lines, without blank lines at its ends."""
         text = self._document.text
         start, end = span
-        first, behind = text.rfind("\n", 0, start) + 1, text.find("\n", max(start, end - 1))
+        first, line_end = text.rfind("\n", 0, start) + 1, text.find("\n", max(start, end - 1))
         start = first if start - first <= _LONGEST_LINE else start
-        behind = len(text) if behind < 0 else behind
-        end = behind if behind - end <= _LONGEST_LINE else end
-        kept = text[start:end].rstrip()
-        blank = len(kept) - len(kept.lstrip())
-        behind = text.find("\n", start + len(kept), end)
-        return start + kept.rfind("\n", 0, blank) + 1, end if behind < 0 else behind
+        line_end = len(text) if line_end < 0 else line_end
+        end = line_end if line_end - end <= _LONGEST_LINE else end
+        text_kept = text[start:end].rstrip()
+        blank = len(text_kept) - len(text_kept.lstrip())
+        line_end = text.find("\n", start + len(text_kept), end)
+        return start + text_kept.rfind("\n", 0, blank) + 1, end if line_end < 0 else line_end
 
     def join_spans(self, spans: Sequence[Span]) -> list[Span]:
         """Join parts of the text with only blanks between them, in the order of the text."""
@@ -368,8 +368,8 @@ class _Passages:
         fitting = text.encode(errors="replace")[:room].decode(errors="ignore")
         while (excess := _count_shown_bytes(fitting) - room) > 0:
             fitting = fitting[: -max(1, excess // _LONGEST_ESCAPE)]
-        kept = fitting.rfind("\n") if "\n" in fitting else len(fitting)
-        return replace(self._make_passage((start, start + kept), cut="to fit"), rank=rank)
+        length = fitting.rfind("\n") if "\n" in fitting else len(fitting)
+        return replace(self._make_passage((start, start + length), cut="to fit"), rank=rank)
 
     def _make_passage(self, span: Span, *, cut: Cut = "") -> PackedPassage:
         document, (start, end) = self._document, span

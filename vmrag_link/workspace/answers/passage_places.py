@@ -118,8 +118,8 @@ class PassagePlaces:
         start = self.find_start(passage)
         if start is None or self._file_text_lines is None:
             return None
-        text, passed = self._document.content, passage.text
-        ends = (start + len(passed) - len(passed.lstrip()), start + len(passed.rstrip()))
+        text, passage_text = self._document.content, passage.text
+        ends = (start + len(passage_text) - len(passage_text.lstrip()), start + len(passage_text.rstrip()))
         first, last = (line_of(line_at(text, end), self._file_text_lines, self._document) for end in ends)
         return (first, last) if first and last and first <= last else None
 
@@ -184,8 +184,8 @@ class PassagePlaces:
         if not neighbours:
             return []
         spans, number = self.spans, passage.chunk
-        near = (near_number for away in range(1, neighbours + 1) for near_number in (number - away, number + away))
-        return [spans[near_number] for near_number in near if 0 <= near_number < len(spans)]
+        numbers = (near_number for away in range(1, neighbours + 1) for near_number in (number - away, number + away))
+        return [spans[near_number] for near_number in numbers if 0 <= near_number < len(spans)]
 
     @cached_property
     def spans(self) -> list[Span]:
@@ -216,8 +216,8 @@ def _move_to_symbol(passage: PlacedPassage, piece: IndexedPiece, question: CodeQ
             )
             for declared in piece.declared
         ]
-        if most := max(shares):
-            best = _find_first_letter(text, piece.declared[shares.index(most)][2] - piece.line)
+        if best_share := max(shares):
+            best = _find_first_letter(text, piece.declared[shares.index(best_share)][2] - piece.line)
     line = piece.line + text.count("\n", 0, best)
     around = [declared for declared in piece.declared if declared[2] <= line <= declared[3]]
     below = [

@@ -91,8 +91,8 @@ def find_passages(
             ]
             if at is None and report.kb.in_sync:
                 copies = find_copies(ws, read)
-        except EngineError as why:  # the index answers without the knowledge base
-            ws.progress.note(f"cannot find the places of the results: {why.message}")
+        except EngineError as error:  # the index answers without the knowledge base
+            ws.progress.note(f"cannot find the places of the results: {error.message}")
         return PassageReport(passages, report.kb, report.notes, copies, report.weak)
 
     report = search_index(ws, answer_with_places, at=at)

@@ -93,19 +93,19 @@ def answer_from_index(ws: ReadableStore, searcher: Searcher, view: View, query: 
 
 def require_readable(view: View, name: str, readable: Sequence[str]) -> None:
     """Raise `CollectionMissing` for a source whose files cannot be read here."""
-    if why := view.sources.unavailable.get(name) if view.sources else "":
+    if reason := view.sources.unavailable.get(name) if view.sources else "":
         from vmrag_link.workspace.documents import collections
 
-        raise collections.unreadable_source(name, why, readable)
+        raise collections.unreadable_source(name, reason, readable)
 
 
 def search_index(
-    ws: ReadableStore, look: Callable[[Searcher, View], T], *, at: RankedRevision | None = None, files: bool = True
+    ws: ReadableStore, search: Callable[[Searcher, View], T], *, at: RankedRevision | None = None, files: bool = True
 ) -> T:
-    """Return the result of `look` for an index that stays open and unchanged meanwhile.
+    """Return the result of `search` for an index that stays open and unchanged meanwhile.
 
-    `look` may be called again if the pin moves, or if the index is damaged and is rebuilt. A store
-    without versions has no revision to search `at`. Without a knowledge base, the files of sources
+    `search` may be called again if the pin moves, or if the index is damaged and is rebuilt. Stores
+    without versions have no revision to search `at`. Without a knowledge base, files of sources
     answer alone. `files` False: only stored documents answer, and files of sources do not hide
     documents that were imported from them.
     """
@@ -114,22 +114,22 @@ def search_index(
         ranking = fusion.read_ranking(at.retrieval) if at else ws.ranking
         searcher = Searcher(view.folder, ws.models.load_for, ranking, more=view.more)
         with contextlib.closing(searcher):
-            return look(searcher, view)
+            return search(searcher, view)
 
     if not isinstance(ws, Workspace):
         return ws.reader.read(open_searcher)
     if at is None:
         try:
             return read_consistently(ws, lambda: ws.reader.read(open_searcher, files=files))
-        except NO_DOCUMENTS as why:
+        except NO_DOCUMENTS as error:
             if not files:
                 raise
-            store = answer_from_files(ws, why)
+            store = answer_from_files(ws, error)
         return store.reader.read(open_searcher)
     return _search_at(ws, open_searcher, at)
 
 
-def _search_at(ws: Workspace, look: Callable[[View], T], at: RankedRevision) -> T:
+def _search_at(ws: Workspace, search: Callable[[View], T], at: RankedRevision) -> T:
     """Search another place. A damaged index is rebuilt once."""
     from vmrag_link.sync import apply
 
@@ -137,7 +137,7 @@ def _search_at(ws: Workspace, look: Callable[[View], T], at: RankedRevision) -> 
     for last in (False, True):
         try:
             with view_at(ws, at) as view:
-                return look(view)
+                return search(view)
         except IndexFailed:
             if last:
                 raise
@@ -155,11 +155,11 @@ def view_at(ws: Workspace, at: RankedRevision) -> Iterator[View]:
     No process removes it while it is open.
     """
     head = plumbing.read_head(ws.places).commit
-    with contextlib.ExitStack() as held:
-        folder = held.enter_context(ws.reader.open_index(at.revision)) if at.revision else None
+    with contextlib.ExitStack() as stack:
+        folder = stack.enter_context(ws.reader.open_index(at.revision)) if at.revision else None
         opened = None
         if at.commit and at.config:
-            opened = held.enter_context(ws.sources.open_commit(at.commit, at.config))
+            opened = stack.enter_context(ws.sources.open_commit(at.commit, at.config))
         answering = folder or (opened.folder if opened else None)
         assert answering is not None  # noqa: S101  `ranked_commit` gives one of them at least
         yield View(answering, at.revision, None, dirty=False, git_head=head, notes=at.notes, sources=opened)
