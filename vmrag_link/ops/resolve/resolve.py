@@ -117,7 +117,7 @@ def accept_loss(ws: Workspace, *, offline: bool = False) -> ResolveReport:
         raise MergeConflict("git has no pin in conflict here.", hint="vmrag pin --accept-loss REVISION")
     named = (migrated.try_read_pin(ws.places.kb, stage) for stage in found.stages)
     wanted = {pin.dolt_commit: pin for pin in named if pin and not ws.engine.has_revision(pin.dolt_commit)}
-    search = losses.search_remotes(ws, wanted, offline=offline, then="vmrag resolve")
+    search = losses.search_remotes(ws, wanted, offline=offline, hint="vmrag resolve")
     with locks.hold_exclusive(ws.places.workspace_lock, purpose="resolve", timeout=ws.lock_timeout):
         state = msgspec.structs.replace(merge_state.require_merge(ws), given_up=search.lost, asked=search.asked)
         merge_state.save_merge(ws, state)

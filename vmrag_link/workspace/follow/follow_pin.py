@@ -61,10 +61,10 @@ def follow(ws: Workspace, *, index: bool = True, tolerate: Tolerance = "nothing"
     try:
         with file_failures():
             return _follow_pin(ws, index=index)
-    except tolerated as why:
+    except tolerated as error:
         if not _can_answer(ws, index=index):
             raise
-        ws.unbuilt = None if isinstance(why, GitBusy) else why
+        ws.unbuilt = None if isinstance(error, GitBusy) else error
         return None
 
 

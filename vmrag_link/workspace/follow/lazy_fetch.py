@@ -138,11 +138,11 @@ def _clone_knowledge_base(ws: Workspace, *, insist: bool) -> bool:
 
     try:
         clone(ws, automatic=True)
-    except (RemoteError, FileSystemError) as why:
-        if isinstance(why, RemoteUnreachable):
-            _write_failure(ws, pin, why)
-        ws.elsewhere = reasons.explain_uninitialized(ws, why)
-        raise ws.elsewhere from why
+    except (RemoteError, FileSystemError) as error:
+        if isinstance(error, RemoteUnreachable):
+            _write_failure(ws, pin, error)
+        ws.elsewhere = reasons.explain_uninitialized(ws, error)
+        raise ws.elsewhere from error
     return True
 
 
@@ -163,12 +163,12 @@ def require_revision(ws: Workspace, pin: Pin, source: str) -> str:
         if ws.views.find_problem(revision):
             raise
         return revision  # its index is here, and never changes
-    why = _fetch_revision(ws, pin) if ws.config.auto_fetch else reasons.explain_other_engine(ws, revision)
+    error = _fetch_revision(ws, pin) if ws.config.auto_fetch else reasons.explain_other_engine(ws, revision)
     revision = migrated.translate_revision(ws.places.kb, pin.dolt_commit)
-    if why is None and ws.engine.has_revision(revision):
+    if error is None and ws.engine.has_revision(revision):
         return revision
     missing = f"{source} pins revision {revision}, which is not in this knowledge base."
-    raise reasons.explain_missing_revision(missing, revision, why) from why
+    raise reasons.explain_missing_revision(missing, revision, error) from error
 
 
 def require_sides(
@@ -190,8 +190,8 @@ def require_sides(
             continue
         try:
             require_revision(ws, pin, source)
-        except PinRevisionMissing as why:
-            problems.append(why)
+        except PinRevisionMissing as error:
+            problems.append(error)
     for problem in problems:
         if not is_given_up(ws, problem, others):
             raise PinRevisionMissing(
@@ -221,11 +221,13 @@ def is_given_up(ws: Workspace, missing: PinRevisionMissing, others: Iterable[str
     )
 
 
-def _no_remote_has_it(why: BaseException | None) -> bool:
+def _no_remote_has_it(error: BaseException | None) -> bool:
     """Return whether all remotes answered that they do not have the revision."""
-    if isinstance(why, PinRevisionMissing):
-        return "engine" not in why.details  # otherwise this clone lacks a migration, and contacted no remote
-    return isinstance(why, RemoteEmpty) or (isinstance(why, RemoteUnreachable) and why.cause == PinRevisionMissing.code)
+    if isinstance(error, PinRevisionMissing):
+        return "engine" not in error.details  # otherwise this clone lacks a migration, and contacted no remote
+    return isinstance(error, RemoteEmpty) or (
+        isinstance(error, RemoteUnreachable) and error.cause == PinRevisionMissing.code
+    )
 
 
 def pinned_at(ws: Workspace, ref: str) -> str:
@@ -254,29 +256,29 @@ def _fetch_revision(ws: Workspace, pin: Pin) -> VmragError | None:
     from vmrag_link.workspace.remotes import destinations, revision_map
     from vmrag_link.workspace.remotes.fetch import SYNCED_FORK_HINT, fetch_in_turn
 
-    if behind := reasons.explain_other_engine(ws, pin.dolt_commit):
-        return behind
+    if other_engine := reasons.explain_other_engine(ws, pin.dolt_commit):
+        return other_engine
     revision_map.reload_map(ws.engine)  # on a server, other clients may have written
     if ws.engine.has_revision(migrated.translate_revision(ws.places.kb, pin.dolt_commit)):
         return None
-    why: VmragError | None = None
+    failure: VmragError | None = None
     try:
-        answered, problems = fetch_in_turn(
+        has_answered, problems = fetch_in_turn(
             ws, destinations.list_trusted_addresses(ws, pin.dolt_remote), pin.dolt_commit
         )
         unasked = [problem for problem in problems if not isinstance(problem, RemoteEmpty)]
-        why = next(iter(unasked), None) or (None if answered else problems[0])
+        failure = next(iter(unasked), None) or (None if has_answered else problems[0])
     except (RemoteError, LockError, FileSystemError) as error:
-        why = error
+        failure = error
     current = migrated.translate_revision(ws.places.kb, pin.dolt_commit)  # the fetch may have the migrated revision
     if ws.engine.has_revision(current):
         return None
-    if why is None and pin_values.engine_of_revision(current) != ws.engine.name:
+    if failure is None and pin_values.engine_of_revision(current) != ws.engine.name:
         return PinRevisionMissing(
             "it was created before the knowledge base was migrated, and was not migrated with it.",
             hint=f"In a clone that still has it, run: vmrag migrate --to {ws.engine.name} && vmrag push",
         )
-    return why or RemoteUnreachable(
+    return failure or RemoteUnreachable(
         "the remote does not have it either.",
         hint="Ask its author (git log -1 -- .dolt-version) to run 'vmrag push', then: vmrag sync; "
         f"{SYNCED_FORK_HINT}; if only a fork has it, a maintainer runs: vmrag adopt FORK; {OR_PIN_WITHOUT_IT}",
@@ -298,8 +300,8 @@ def _read_failure(ws: Workspace, pin: Pin) -> _Failure | None:
     return failure if same else None
 
 
-def _write_failure(ws: Workspace, pin: Pin, why: VmragError) -> None:
-    failure = _Failure(pin.dolt_remote, pin.dolt_commit, time.time(), why.message, why.hint, why.cause)
+def _write_failure(ws: Workspace, pin: Pin, error: VmragError) -> None:
+    failure = _Failure(pin.dolt_remote, pin.dolt_commit, time.time(), error.message, error.hint, error.cause)
     with contextlib.suppress(OSError):  # the file only saves time for the next query
         write_atomically(_failure_path(ws), msgspec.json.encode(failure), durable=False)
 

@@ -76,19 +76,19 @@ def find_missing(ws: Workspace, code: str | None, pin: Pin | None) -> dict[str, 
     pins = {pinned.dolt_commit: pinned for pinned in (*([pin] if pin else ()), *reached)}
     pins = {revision: missing_pin for revision, missing_pin in pins.items() if not ws.engine.has_revision(revision)}
     for revision in pins:
-        if behind := reasons.explain_other_engine(ws, revision):
-            raise behind
+        if other_engine := reasons.explain_other_engine(ws, revision):
+            raise other_engine
     return pins
 
 
-def search_remotes(ws: Workspace, missing_pins: Mapping[str, Pin], *, offline: bool, then: str) -> LossSearch:
+def search_remotes(ws: Workspace, missing_pins: Mapping[str, Pin], *, offline: bool, hint: str) -> LossSearch:
     """Ask every remote in a pin, in the settings or in git for the missing revisions.
 
-    `then`: the command to run if they are found. Raises `NoChanges` if nothing is missing, and
+    `hint`: the command to run if they are found. Raises `NoChanges` if nothing is missing, and
     `RemoteUnreachable` for a remote that does not answer.
     """
     if not missing_pins:
-        raise NoChanges("no revision is lost: this knowledge base has all pinned revisions.", hint=then)
+        raise NoChanges("no revision is lost: this knowledge base has all pinned revisions.", hint=hint)
     remotes_asked = () if offline else tuple(_ask_remotes(ws, missing_pins.values()))
     lost = tuple(
         revision
@@ -98,7 +98,7 @@ def search_remotes(ws: Workspace, missing_pins: Mapping[str, Pin], *, offline: b
     if len(lost) < len(missing_pins):
         ws.progress.note(f"fetched {plural(len(missing_pins) - len(lost), 'revision')} from a remote.")
     if not lost:
-        raise NoChanges("no revision is lost: vmrag fetched the missing ones.", hint=then)
+        raise NoChanges("no revision is lost: vmrag fetched the missing ones.", hint=hint)
     return LossSearch(lost, remotes_asked)
 
 
@@ -110,8 +110,8 @@ def _ask_remotes(ws: Workspace, pins: Iterable[Pin]) -> Iterator[str]:
             fetch_from(ws, address)
         except RemoteEmpty:
             pass
-        except RemoteError as why:
-            raise _form_unknown(why) from why
+        except RemoteError as error:
+            raise _form_unknown(error) from error
         yield address.text
 
 
@@ -129,17 +129,17 @@ def _list_addresses(ws: Workspace, pins: Iterable[Pin]) -> list[Address]:
                 if ref
                 else destinations.list_trusted_addresses(ws, stated, ask=True)
             )
-        except RemoteError as why:
-            raise _form_unknown(why) from why
+        except RemoteError as error:
+            raise _form_unknown(error) from error
         addresses_by_key |= {place.key: place for place in places}
     return list(addresses_by_key.values())
 
 
-def _form_unknown(why: RemoteError) -> RemoteUnreachable:
+def _form_unknown(error: RemoteError) -> RemoteUnreachable:
     return RemoteUnreachable(
-        f"cannot check if the revision is lost: {why.message}",
-        hint=f"{why.hint.rstrip('.')}; or, if that remote no longer exists: {OFFLINE}",
-        cause=why.cause,
+        f"cannot check if the revision is lost: {error.message}",
+        hint=f"{error.hint.rstrip('.')}; or, if that remote no longer exists: {OFFLINE}",
+        cause=error.cause,
     )
 
 
@@ -169,16 +169,16 @@ def accept_losses(ws: Workspace, search: LossSearch, instead: str) -> AcceptedLo
     """
     described = describe_losses(ws, search.lost)
     new = [loss for loss in described if not revisions.accepts_loss(ws.engine, instead, loss.revision)]
-    made = instead
+    revision_made = instead
     if new:
         message = "\n".join(_form_message(new, search.asked))
         author, now = plumbing.read_identity(ws.places), clock.now()
-        made = revisions.record_loss(ws.engine, instead, message=message, author=author, date=now)
+        revision_made = revisions.record_loss(ws.engine, instead, message=message, author=author, date=now)
     accepted = configuration.read_config_values(ws.places, lazy_fetch.ACCEPTED_KEY)
     for revision in search.lost:
         if revision not in accepted:
             configuration.add_value(ws.places, lazy_fetch.ACCEPTED_KEY, revision)
-    return AcceptedLoss(made, instead, described, search.asked)
+    return AcceptedLoss(revision_made, instead, described, search.asked)
 
 
 def _form_message(lost: Sequence[LostRevision], remotes_asked: Sequence[str]) -> Iterator[str]:

@@ -109,20 +109,22 @@ def find_origin(ws: ReadableStore) -> AnswerOrigin:
             return _form_unversioned(ws, plumbing.read_head(ws.places).commit)
         with ws.reader.view() as view:
             return find_view_origin(ws, view)
-    seen = ws.reader.read_moment()
-    if not ws.engine.has_revision(seen.revision):
-        raise reasons.explain_unusable(ws, seen.target)
-    notes = reasons.explain_difference(ws, seen.target, seen.revision)
-    block = KbBlock(str(ws.places.top), seen.git_head, seen.branch, seen.revision, seen.dirty, in_sync=not notes)
-    return AnswerOrigin(seen.at, seen.revision, block, notes)
+    moment = ws.reader.read_moment()
+    if not ws.engine.has_revision(moment.revision):
+        raise reasons.explain_unusable(ws, moment.target)
+    notes = reasons.explain_difference(ws, moment.target, moment.revision)
+    block = KbBlock(
+        str(ws.places.top), moment.git_head, moment.branch, moment.revision, moment.dirty, in_sync=not notes
+    )
+    return AnswerOrigin(moment.at, moment.revision, block, notes)
 
 
-def find_git_origin(ws: Workspace, why: VmragError | None = None) -> AnswerOrigin:
+def find_git_origin(ws: Workspace, error: VmragError | None = None) -> AnswerOrigin:
     """Return the origin of the files of a work tree: git's HEAD. The knowledge base is not read.
 
-    `why`: the error for the knowledge base. A note tells if the commit pins it.
+    `error`: the error for the knowledge base. A note tells if the commit pins it.
     """
-    head, notes = plumbing.read_head(ws.places).commit, reasons.explain_missing_documents(why) if why else ()
+    head, notes = plumbing.read_head(ws.places).commit, reasons.explain_missing_documents(error) if error else ()
     block = KbBlock(str(ws.places.top), head, branch=None, commit="", dirty=False, in_sync=not notes)
     return AnswerOrigin("", "", block, notes)
 
@@ -153,10 +155,10 @@ def _is_empty(view: View) -> bool:
     return not any(held.documents for held in contents.read_collections(view.folder).values())
 
 
-def add_sources(stands: AnswerOrigin, opened: OpenSources | None) -> AnswerOrigin:
+def add_sources(origin: AnswerOrigin, opened: OpenSources | None) -> AnswerOrigin:
     """Return the origin with the files of its tree."""
     block = _form_source_block(opened, None)
-    return msgspec.structs.replace(stands, kb=msgspec.structs.replace(stands.kb, sources=block)) if block else stands
+    return msgspec.structs.replace(origin, kb=msgspec.structs.replace(origin.kb, sources=block)) if block else origin
 
 
 def source_warnings(kb: KbBlock) -> list[str]:
@@ -170,16 +172,16 @@ def coded_source_warnings(kb: KbBlock) -> list[tuple[str, str]]:
     if block is None:
         return []
     coded = [(INCOMPLETE, block.problem)] if block.problem else []
-    coded += [(INCOMPLETE, _describe_unavailable(name, why)) for name, why in block.unavailable.items()]
+    coded += [(INCOMPLETE, _describe_unavailable(name, reason)) for name, reason in block.unavailable.items()]
     submodules = [path for path in block.missing if path.endswith("/")]
     if submodules:
         named = first_of(submodules, _NAMED)
         lacking = plural(len(submodules), "submodule")
         coded.append((INCOMPLETE, f"The answer lacks {lacking} that cannot be read here: {named}."))
     files_missing = [path for path in block.missing if not path.endswith("/")]
-    for paths, what in ((files_missing, "this clone does not have"), (block.failed, "could not be cut here")):
+    for paths, problem in ((files_missing, "this clone does not have"), (block.failed, "could not be cut here")):
         if paths:
-            files = f"{plural(len(paths), 'file')} of sources that {what}"
+            files = f"{plural(len(paths), 'file')} of sources that {problem}"
             coded.append((INCOMPLETE, f"The answer lacks {files}: {first_of(paths, _NAMED)}."))
     if block.indexed < 100:  # noqa: PLR2004  percent
         coded.append((INCOMPLETE, f"indexing: {block.indexed} % of the files answer; the next query continues."))
@@ -193,10 +195,10 @@ def untracked_notice(kb: KbBlock) -> str:
     return f"{plural(matches, 'untracked file')} {verb}: vmrag query --untracked" if matches else ""
 
 
-def _describe_unavailable(name: str, why: str) -> str:
-    if why == STORED:
-        why += ", which was searched; to search the files instead: vmrag sources dedupe"
-    return f"The source {name!r} was not searched: {why}{'' if ': ' in why else '.'}"
+def _describe_unavailable(name: str, reason: str) -> str:
+    if reason == STORED:
+        reason += ", which was searched; to search the files instead: vmrag sources dedupe"
+    return f"The source {name!r} was not searched: {reason}{'' if ': ' in reason else '.'}"
 
 
 def _form_source_block(opened: OpenSources | None, head: str | None, problem: str = "") -> SourceBlock | None:
@@ -235,8 +237,8 @@ def require_pinned(ws: Workspace, notes: Sequence[str]) -> None:
         raise reasons.explain_unusable(ws, target)
     if ws.unbuilt:
         raise ws.unbuilt
-    behind = tuple(notes) == describe_left_behind(target)  # these notes have the commands
-    raise KnowledgeMoved(" ".join(notes), hint="vmrag status" if behind else "vmrag sync")
+    is_behind = tuple(notes) == describe_left_behind(target)  # these notes have the commands
+    raise KnowledgeMoved(" ".join(notes), hint="vmrag status" if is_behind else "vmrag sync")
 
 
 def refuse_outdated(ws: Workspace, notes: Sequence[str], *, strict: bool) -> None:
@@ -248,10 +250,10 @@ def refuse_outdated(ws: Workspace, notes: Sequence[str], *, strict: bool) -> Non
         return
     try:
         require_pinned(ws, notes)
-    except VmragError as why:
-        if why.exit_code == FAILED_CHECK:
+    except VmragError as error:
+        if error.exit_code == FAILED_CHECK:
             raise
-        raise KnowledgeMoved(why.message, hint=why.hint, cause=why.cause) from why
+        raise KnowledgeMoved(error.message, hint=error.hint, cause=error.cause) from error
 
 
 class RankedRevision(Record, frozen=True):
@@ -269,22 +271,22 @@ class RankedRevision(Record, frozen=True):
     """Why its stored documents are missing; empty if they are not."""
 
 
-def can_files_answer(ws: Workspace, why: VmragError) -> bool:
-    """Return whether files of sources can answer alone, if `why` is why no documents
+def can_files_answer(ws: Workspace, error: VmragError) -> bool:
+    """Return whether files of sources can answer alone, if `error` is why no documents
     can be read.
     """
-    missing = isinstance(why, NotInitialized | PinMissing) and not isinstance(why, KnowledgeElsewhere)
+    missing = isinstance(error, NotInitialized | PinMissing) and not isinstance(error, KnowledgeElsewhere)
     return missing and bool(ws.sources.configured)
 
 
-def answer_from_files(ws: Workspace, why: VmragError) -> SourceStore:
+def answer_from_files(ws: Workspace, error: VmragError) -> SourceStore:
     """Return the files of sources, which answer if no stored documents can be read.
 
-    Notes of their views list missing documents. Raises `why` if there are no sources.
+    Notes of their views list missing documents. Raises `error` if there are no sources.
     """
     if not ws.sources.configured:
-        raise why
-    ws.files.notes = reasons.explain_missing_documents(why)
+        raise error
+    ws.files.notes = reasons.explain_missing_documents(error)
     return ws.files
 
 
@@ -307,8 +309,8 @@ def ranked_commit(ws: Workspace, ref: str, config: Config, *, or_files: bool = F
         revision = lazy_fetch.pinned_at(ws, ref)
     except PinMissing:  # files need no pin
         pass
-    except (KnowledgeElsewhere, PinRevisionMissing) as why:
+    except (KnowledgeElsewhere, PinRevisionMissing) as error:
         if not or_files:
             raise
-        notes = reasons.explain_missing_documents(why)
+        notes = reasons.explain_missing_documents(error)
     return RankedRevision(revision, config.retrieval, commit, config, notes)

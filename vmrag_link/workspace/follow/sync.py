@@ -180,8 +180,8 @@ def store_of_working_copy(ws: Workspace) -> Path:
         with reader.view() as view:
             sources = view.sources if ws.chroma.local.rules else None
             if view.dirty or (sources and (sources.uncommitted or sources.removed)):
-                kept = {source.collection for source in select_sources(ws, ws.sources.config).sources}
-                unwanted = frozenset(sources.collections if sources else ()) - kept
+                collections = {source.collection for source in select_sources(ws, ws.sources.config).sources}
+                unwanted = frozenset(sources.collections if sources else ()) - collections
                 folders = (view.folder, *(view.more if sources else ()))
                 opened = until_built.enter_context(chroma_builder.hold_views(*folders, leave_out=unwanted))
             else:

@@ -110,9 +110,9 @@ def list_offers(ws: Workspace) -> tuple[Offer, ...]:
     commits: dict[str, str] = {}
     for pin, introduced in read_pins(ws.places, reflogs=False):
         commits.setdefault(pin.dolt_commit, introduced[0])
-    stands = _find_first_usable(ws, filter(None, [ws.current_revision]))
+    current = _find_first_usable(ws, filter(None, [ws.current_revision]))
     later = (pin.dolt_commit for pin in pins_after(ws.places, code)) if code else ()
-    revisions = [*stands, *_find_first_usable(ws, later), *([] if stands else _find_first_usable(ws, commits))]
+    revisions = [*current, *_find_first_usable(ws, later), *([] if current else _find_first_usable(ws, commits))]
     ends = _list_branches(ws)
     return tuple(
         Offer(revision, ws.engine.count_documents(revision), commits.get(revision, ""), tuple(ends.get(revision, ())))
