@@ -289,7 +289,7 @@ def test_another_folder_outside_does_not_take_the_place_of_one_that_is_there(
     words = ("import", str(other), *FRESH, "--base", str(other))
     for more in ((), ("--prune",)):
         error = pages.vmrag(*words, *more, "--json", code=2).error
-        assert f"come from {outside}, which is still there" in error["message"]
+        assert f"come from {outside}, which still exists" in error["message"]
         assert error["hint"] == f"vmrag import '{other}' --collection fresh-other --base '{other}'".replace("'", "")
         assert ids(pages) == before
     pages.vmrag(*words, "--replace", "--prune")

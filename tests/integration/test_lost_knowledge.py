@@ -364,7 +364,7 @@ def test_verify_names_record_that_no_remote_was_asked_about(loss):
     for remote in (False, True):
         found = ada.ask("verify", "origin/main..HEAD", *["--remote", "origin"] * remote, code=int(remote))["findings"]
         (record,) = [each for each in found if each["code"] == "LOSS_ACCEPTED"]
-        assert ("No remote was contacted" in record["message"]) is not remote
+        assert ("No remote was asked" in record["message"]) is not remote
 
 
 # -- commits that drop knowledge -------------------------------------------------------------------
