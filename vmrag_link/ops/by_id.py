@@ -72,9 +72,11 @@ def get_document(ws: Workspace, doc_id: str, table: str | None) -> tuple[WholeDo
 
 
 def _form_document(ws: Workspace, collection: Collection, document: Document) -> WholeDocument:
+    in_documents = document.table == DOCUMENTS
+    source = named_files.shown_source(ws, document) if in_documents else f"{document.table}/{document.doc_id}"
     return WholeDocument(
         document.doc_id,
-        _show_source(ws, document),
+        source,
         document.title,
         collection.name,
         document.content,
@@ -134,7 +136,11 @@ def _require_one(matches: list[_Match], name: str, table: str | None) -> _Match:
 
     Raises `DocumentMissing`, and `UsageInvalid` if several documents match.
     """
-    preferred = [match for match in matches if match[0].kind == LIBRARY] if _share_table(matches) else []
+    preferred = (
+        [match for match in matches if match[0].kind == LIBRARY]
+        if len({document.table for _, document in matches}) == 1
+        else []
+    )
     chosen = preferred if len(preferred) == 1 else matches
     if not chosen:
         raise DocumentMissing(
@@ -167,16 +173,6 @@ def _find_in_collection(ws: ReadableStore, at: At, collection: Collection, name:
     doc_id, number = chunk
     document = ws.engine.find_document(at, collection.name, doc_id)
     return document if document and number < len(chunks_of(ws, collection, document)) else None
-
-
-def _show_source(ws: Workspace, document: Document) -> str:
-    return (
-        named_files.shown_source(ws, document) if document.table == DOCUMENTS else f"{document.table}/{document.doc_id}"
-    )
-
-
-def _share_table(matches: list[_Match]) -> bool:
-    return len({document.table for _, document in matches}) == 1
 
 
 def _ambiguous_id(name: str, matches: list[_Match]) -> UsageInvalid:

@@ -102,7 +102,7 @@ def bring_index(ws: Workspace) -> SyncedAll:
     Raises errors that no collection caused: `IndexFailed`, `MassDeletion`, `FileFailed`. Without a
     bound index, raises why the pin cannot be followed.
     """
-    before = _read_before(ws)
+    before = read_held_now(ws, ws.reader.read_moment()) if ws.binding else Holdings()
     try:
         follow(ws, tolerate="git")
         moment = ws.reader.read_moment()
@@ -135,10 +135,6 @@ def rebuild_index(ws: Workspace) -> SyncedAll:
     report = _form_report(ws, Holdings())
     write_failures(ws, {})
     return report
-
-
-def _read_before(ws: Workspace) -> Holdings:
-    return read_held_now(ws, ws.reader.read_moment()) if ws.binding else Holdings()
 
 
 def _form_report(ws: Workspace, before: Holdings) -> SyncedAll:

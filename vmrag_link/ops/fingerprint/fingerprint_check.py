@@ -242,7 +242,8 @@ def _compare_collection(
     if not with_vectors:
         return _Comparison((), number)
     vectors = 0
-    for batch in _split_batches((doc_id, row) for doc_id, rows in rows_by_document.items() for row in rows):
+    rows_to_check = ((doc_id, row) for doc_id, rows in rows_by_document.items() for row in rows)
+    while batch := list(itertools.islice(rows_to_check, BATCH)):
         equal = _compare_vectors(ws, model, [row for _, row in batch])
         if False in equal:
             name = f"{collection.name}/{batch[equal.index(False)][0]}"
@@ -252,11 +253,6 @@ def _compare_collection(
     if recomputed is None:
         return _Comparison((f"Vectors of collection {collection.name!r} are not what the model makes of their texts.",))
     return _Comparison((), number, vectors, recomputed)
-
-
-def _split_batches(rows: Iterator[tuple[str, IndexedRow]]) -> Iterator[list[tuple[str, IndexedRow]]]:
-    while batch := list(itertools.islice(rows, BATCH)):
-        yield batch
 
 
 def _compare_vectors(ws: Workspace, model: Model, rows: Sequence[IndexedRow]) -> list[bool | None]:

@@ -287,7 +287,7 @@ class _Packer:
         return True
 
     def _add_span(self, hit: PackableHit, held: _Held, span: Span, max_tokens: int | None = None) -> bool:
-        """Add a part of a document if it fits, and if it needs at most `most` more tokens.
+        """Add a part of a document if it fits, and if it needs at most `max_tokens` more tokens.
 
         Return whether it was added.
         """

@@ -122,9 +122,9 @@ def file_places(
 
 
 def _form_file_place(passage: PlacedPassage, document_place: PassagePlaces | None, *, is_code: bool) -> PassagePlace:
-    """Return a place.
+    """Return the place of a passage in its file.
 
-    `place`: None for code, whose index has its lines, and for unreadable documents.
+    `document_place`: None for code, whose index has its lines, and for unreadable documents.
     """
     lines = (passage.metadata["line"], passage.metadata["last_line"]) if is_code else None
     heading = ""

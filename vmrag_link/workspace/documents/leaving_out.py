@@ -223,7 +223,8 @@ def _missing_in_source(
 ) -> DocumentMissing | None:
     """Return the error if the missing collection is a source that has no such file, or None."""
     for source in sources if isinstance(error, CollectionMissing) else ():
-        path = next((name.removeprefix(f"{source.collection}/") for name in names if _is_within(source, name)), "")
+        prefix = f"{source.collection}/"
+        path = next((name.removeprefix(prefix) for name in names if name.startswith(prefix)), "")
         if path:
             return DocumentMissing(
                 f"the source {source.collection!r} (files of this repository) has no document {path!r}.",
@@ -232,10 +233,6 @@ def _missing_in_source(
                 doc_id=path,
             )
     return None
-
-
-def _is_within(source: SourceSettings, name: str) -> bool:
-    return name.startswith(f"{source.collection}/")
 
 
 def _possible_meanings(sources: Iterable[SourceSettings], name: str, within: str | None) -> Iterator[tuple[str, str]]:

@@ -88,7 +88,7 @@ def get_diff_texts(ws: Workspace, diff: Diff, old: NamedPlace, new: NamedPlace) 
         stored = DiffTexts(lambda _: {}, lambda _: {})
     else:
         stored = diffs.stored_texts(ws.engine, diff.old, diff.new)
-    return _join_texts(stored, old.tree, new.tree)
+    return DiffTexts(_read_both(stored.before, old.tree), _read_both(stored.after, new.tree))
 
 
 def _split_names(ws: Workspace, working_place: NamedPlace, names: Sequence[str]) -> tuple[DiffEnds, Sequence[str]]:
@@ -182,11 +182,6 @@ def _add_files(diff: Diff, old: NamedPlace, new: NamedPlace, *, shown: KeyFilter
             source.collection for tree in (old.tree, new.tree) if tree for source in tree.sources if not source.write
         ),
     )
-
-
-def _join_texts(stored: DiffTexts, old: SourceTree | None, new: SourceTree | None) -> DiffTexts:
-    """Return a reader of stored documents and files."""
-    return DiffTexts(_read_both(stored.before, old), _read_both(stored.after, new))
 
 
 def _make_code_filter(old: SourceTree | None, new: SourceTree | None) -> KeyFilter:

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
 from vmrag_link.errors import GitFailed, UsageInvalid, quoted
 from vmrag_link.git import beside, file_log, plumbing
-from vmrag_link.git.file_log import CommitInfo, LoggedChange
+from vmrag_link.git.file_log import LoggedChange
 from vmrag_link.git.raw_changes import REGULAR
 from vmrag_link.models import ChangeKind, Document, Record
 from vmrag_link.settings import SourceSettings
@@ -107,15 +106,11 @@ class FileHistory:
             diff = self.diff_step(step, detail).form_report() if detail else None
             yield FileCommitReport(**msgspec.structs.asdict(step.info), diff=diff)
 
-    @cached_property
-    def _size_limit(self) -> int:
-        return self._ws.config.sources_max_bytes
-
     def _read_document(self, path: str, blob: str, size: int) -> Document | None:
         """Return the document of a blob; None if there is no file, or if it is not a text."""
         from vmrag_link.sources import documents
 
-        if not 0 < size <= self._size_limit:
+        if not 0 < size <= self._ws.config.sources_max_bytes:
             return None
         note_id = document_id(self.name, self._path, path) if self._source.write else ""
         file = TreeFile(path, blob, size, handwritten=True, note_id=note_id)
@@ -221,12 +216,18 @@ def file_commit(document: DocumentName, path: str, change: LoggedChange) -> File
     kind = kinds.get(change.status, "modified")
     moved = old != name
     return FileCommit(
-        *_list_facts(change.info), kind, name, old if moved else "", change.path, change.old_path if moved else ""
+        commit=change.info.commit,
+        parents=change.info.parents,
+        message=change.info.message,
+        author=change.info.author,
+        date=change.info.date,
+        refs=change.info.refs,
+        kind=kind,
+        name=name,
+        old_name=old if moved else "",
+        path=change.path,
+        old_path=change.old_path if moved else "",
     )
-
-
-def _list_facts(info: CommitInfo) -> tuple[str, tuple[str, ...], str, str, str, tuple[str, ...]]:
-    return info.commit, info.parents, info.message, info.author, info.date, info.refs
 
 
 # -- lines

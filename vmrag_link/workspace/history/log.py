@@ -67,7 +67,10 @@ def list_log(ws: Workspace, start: str, *, limit: int, offset: int, matches: Cal
     first `offset`.
     """
     infos = [info for info in list_revisions(ws.engine, [start], list_hidden(ws.engine)) if matches(info)]
-    return Log([_form_entry(ws.engine, info) for info in infos[offset:][:limit]], len(infos))
+    page = infos[offset:][:limit]
+    return Log(
+        [LogEntry(**msgspec.structs.asdict(info), changes=changes_of(ws.engine, info)) for info in page], len(infos)
+    )
 
 
 def list_hidden(engine: Engine, reach: LogRange | None = None) -> AbstractSet[str]:
@@ -173,7 +176,3 @@ def made_between(since: dt.datetime | None = None, until: dt.datetime | None = N
 def changes_of(engine: Engine, info: RevisionInfo) -> ChangeCounts:
     """Count the changes, compared with the first parent."""
     return engine.count_changes(info.parents[0], info.revision) if info.parents else ChangeCounts()
-
-
-def _form_entry(engine: Engine, info: RevisionInfo) -> LogEntry:
-    return LogEntry(**msgspec.structs.asdict(info), changes=changes_of(engine, info))

@@ -120,7 +120,12 @@ def resolve_tool_rev(ws: Workspace, name: str, origin: AnswerOrigin | None = Non
     match = _STEPS.fullmatch(name)
     base = match["name"] if match else name
     try:
-        revision = _find_head(ws, origin) if base == HEAD else _look_up_for_tool(ws, base)
+        if base != HEAD:
+            revision = _look_up_for_tool(ws, base)
+        elif origin:
+            revision = origin.revision
+        else:
+            revision = ws.require_stored_revision()
     except GitReferenceMissing:
         raise _no_commit(name) from None
     except PinMissing as error:
@@ -186,10 +191,6 @@ def no_branch(ws: Workspace, name: str) -> BranchMissing:
         branch=name,
         branches=names,
     )
-
-
-def _find_head(ws: Workspace, origin: AnswerOrigin | None) -> str:
-    return origin.revision if origin else ws.require_stored_revision()
 
 
 def _read_local_pin(ws: Workspace, name: str) -> str:
