@@ -125,7 +125,7 @@ def bring_index(ws: Workspace) -> SyncedAll:
 def rebuild_index(ws: Workspace) -> SyncedAll:
     """Build the index from nothing.
 
-    The present index answers meanwhile, and stays if this fails.
+    The present index answers until then, and stays if this fails.
 
     The index of files is checked as a whole when it is next read. Raises the errors of
     `ops.follow.sync` and of models.

@@ -133,7 +133,7 @@ def go_to(ws: Workspace, revision: str, *, trigger: Trigger | None = None) -> Pi
     with locks.hold_exclusive(ws.places.workspace_lock, purpose="pin", timeout=ws.lock_timeout):
         if trigger and ws.read_trigger() != trigger:
             raise KnowledgeMoved(
-                f"HEAD or the pin moved meanwhile, so revision {revision[:7]} is not pinned.",
+                f"HEAD or the pin moved, so revision {revision[:7]} is not pinned.",
                 hint=f"vmrag pin {revision}",
                 revision=revision,
             )

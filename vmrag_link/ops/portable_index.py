@@ -42,7 +42,7 @@ def provide_index(ws: Workspace, folder: Path) -> ProvidedIndex:
     """Bring the work tree to its pin with the vectors in `folder`, and verify the index.
 
     Wrong vectors are discarded, and the index is rebuilt. Raises the errors of `sync_to_pin`, and
-    `IndexFailed` if an index that was built here is wrong also.
+    `IndexFailed` if an index that was built here is also wrong.
     """
     vectors = _import_vectors(ws, folder / VECTORS)
     report, verified, problems = _sync_and_verify(ws, rebuild=False)

@@ -191,7 +191,7 @@ def find_unsaved(
 def with_texts(ws: DocumentStore, at: At, changes: Sequence[HeaderChange]) -> tuple[DocumentChange, ...]:
     """Return the changes with the texts at a place."""
     rows = read_documents_by_key(ws.engine, at, [change.key for change in changes if change.after])
-    # If another process removed a document meanwhile, `writing.write_rows` plans again.
+    # If another process removed a document in between, `writing.write_rows` plans again.
     return tuple(
         DocumentChange(change.kind, change.before, rows.get(change.key))
         for change in changes

@@ -113,7 +113,7 @@ def _verify_here(ws: Workspace, *, files: bool) -> Iterator[_Comparison]:
 
 
 def _compare_working(ws: Workspace) -> _Comparison:
-    """Compare the index that answers here. Compare again if other processes write meanwhile."""
+    """Compare the index that answers here. Compare again if other processes write."""
     for _ in range(ATTEMPTS):
         stamp = ws.engine.read_stamp()
         with ws.reader.view(files=False) as view:

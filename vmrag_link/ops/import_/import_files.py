@@ -127,7 +127,7 @@ class FileRequest(Record, frozen=True):
 def add_file(
     ws: Workspace, file: Path, collection: str, request: FileRequest, *, copy: bool = False
 ) -> tuple[ImportReport, str]:
-    """Store one file as an import does, and return its id also.
+    """Store one file as an import does. Return the report and the id.
 
     A document with that id is replaced.
 

@@ -37,7 +37,7 @@ class SimilarRequest(Record, frozen=True):
     where_document: Mapping[str, Any] | None = None
     narrowing: Narrowing | None = None
     embeddings: bool = False
-    """True to return the vectors also."""
+    """True to also return the vectors."""
     pack: PackRequest | None = None
     """Return packed passages for all texts together instead."""
     files: bool = True

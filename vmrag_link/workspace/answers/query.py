@@ -102,7 +102,7 @@ def require_readable(view: View, name: str, readable: Sequence[str]) -> None:
 def search_index(
     ws: ReadableStore, search: Callable[[Searcher, View], T], *, at: RankedRevision | None = None, files: bool = True
 ) -> T:
-    """Return the result of `search` for an index that stays open and unchanged meanwhile.
+    """Return the result of `search` for an index that stays open and unchanged until then.
 
     `search` may be called again if the pin moves, or if the index is damaged and is rebuilt. Stores
     without versions have no revision to search `at`. Without a knowledge base, files of sources

@@ -159,7 +159,7 @@ class MergeBases:
         not.
 
         `commits`: those in this clone, with their parents. One of them could be in the base's
-        history behind the boundary. Then all its ancestors would be in that history also. But the
+        history behind the boundary. Then that history would also have all its ancestors. But the
         commit reaches the whole boundary itself, and no commit is its own ancestor.
         """
         if self.find_bases(head, base) is None:

@@ -148,7 +148,7 @@ def _is_below(path: Path, folders: Iterable[Path]) -> bool:
 
 def _read_once(path: Path, max_bytes: int) -> tuple[bytes, float | None]:
     """Return the bytes of a file and its time, or None as the time if the file changed
-    meanwhile.
+    during the read.
     """
     try:
         # A pipe without a writer would block, and a link would lead to another file.

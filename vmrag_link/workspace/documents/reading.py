@@ -60,7 +60,7 @@ def read_at(ws: Workspace, ref: str | None, read: Callable[[AnswerOrigin], T]) -
     """Return the result of `read` for the work tree at its pin, or for `ref`
     (`revparse.resolve_at`).
 
-    `read` may be called again if the pin moves meanwhile.
+    `read` may be called again if the pin moves while it runs.
     """
     if ref is None or ref == revparse.WORKING:
         return read_consistently(ws, lambda: read(find_origin(ws)), index=False)

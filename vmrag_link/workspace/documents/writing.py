@@ -215,7 +215,7 @@ def write_rows(
                 lease.take_lease(ws.places, target.trigger.symbolic or "", timeout=ws.lock_timeout)
             change = _Change(plan, planned, stamp, name, target.revision)
             return _store_and_index(ws, change, purpose, alter) if follow else _store_only(ws, change, purpose)
-    raise KnowledgeMoved("HEAD moved several times meanwhile, so nothing was written.", hint="Run the command again.")
+    raise KnowledgeMoved("HEAD moved several times, so nothing was written.", hint="Run the command again.")
 
 
 def _refuse_sources(ws: Workspace, at: At, rows: Write, moved: str) -> None:

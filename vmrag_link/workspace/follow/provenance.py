@@ -75,7 +75,7 @@ class KbBlock(Record, frozen=True, omit_defaults=True):
     commit: str
     """The revision that was read; empty if none was read."""
     dirty: bool
-    """True if uncommitted documents were read also."""
+    """True if uncommitted documents were also read."""
     in_sync: bool
     """False if the revision is not the pinned one."""
     versioned: bool = True

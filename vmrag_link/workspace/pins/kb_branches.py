@@ -175,7 +175,7 @@ def form_recovery_command(ws: Workspace, target: Target, branch: KbBranch) -> st
     """Return the command that recovers the uncommitted documents of an abandoned branch.
 
     If the branch has committed documents that are missing here, the command switches to it. A merge
-    would import those documents also.
+    would also import those.
     """
     can_merge = (
         not ws.engine.shared and target.state == "pinned" and ws.engine.is_ancestor(branch.head, target.revision)
