@@ -1,1 +1,1 @@
-"""The GitHub Action's steps."""
+"""The steps of the GitHub Action."""

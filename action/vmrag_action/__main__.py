@@ -1,4 +1,4 @@
-"""`python -m vmrag_action STEP`: runs one step; the one place where errors become annotations."""
+"""`python -m vmrag_action STEP`: run one step, and convert errors to annotations."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from vmrag_link.errors import BUG, FAILED, INTERRUPTED, UsageInvalid, VmragError
 
 STEPS = {
     **{
-        each: f"{each}:run"
-        for each in ("prepare", "repair", "update", "sync", "verify", "check", "link", "report", "comment")
+        step: f"{step}:run"
+        for step in ("prepare", "repair", "update", "sync", "verify", "check", "link", "report", "comment")
     },
     "store": "sync:store",
 }
-"""Module and function of each step."""
+"""The module and the function of each step."""
 
 
 def main(argv: Sequence[str]) -> int:
-    """The exit codes are those of `vmrag`."""
+    """Run a step, and return its exit code. The codes are those of `vmrag`."""
     runner = Runner()
     try:
-        return _run(runner, argv)
+        return _run_step(runner, argv)
     except VmragError as error:
         failures.annotate_error(runner, error)
         return error.exit_code
@@ -32,13 +32,13 @@ def main(argv: Sequence[str]) -> int:
         runner.log_line("Interrupted.")
         return INTERRUPTED
     except Exception as error:  # noqa: BLE001  the outermost boundary
-        if known := system_failure(error):
-            failures.annotate_error(runner, known)
+        if failure := system_failure(error):
+            failures.annotate_error(runner, failure)
             return FAILED
-        return _bug(runner, error, argv)
+        return _report_bug(runner, error, argv)
 
 
-def _run(runner: Runner, argv: Sequence[str]) -> int:
+def _run_step(runner: Runner, argv: Sequence[str]) -> int:
     if len(argv) != 1 or argv[0] not in STEPS:
         raise UsageInvalid(f"A step is one of {', '.join(STEPS)}.", hint="python -m vmrag_action sync")
     job = WorkflowJob.from_environment()
@@ -47,8 +47,10 @@ def _run(runner: Runner, argv: Sequence[str]) -> int:
     return code
 
 
-def _bug(runner: Runner, error: Exception, argv: Sequence[str]) -> int:
-    """With the trace in the log of the job: nobody can fetch a file from a runner."""
+def _report_bug(runner: Runner, error: Exception, argv: Sequence[str]) -> int:
+    """Report a bug, with the traceback in the log of the job, because files on a runner cannot be
+    fetched.
+    """
     import traceback
 
     with runner.group("traceback"):

@@ -1,8 +1,8 @@
-"""The calls of GitHub's API behind the one comment on a pull request.
+"""The calls of GitHub's API for the comment on a pull request.
 
-The comment is known by its hidden first line and by its author. Without the first, another comment
-of the same robot would be overwritten; without the second, that of a stranger who copied the line,
-because who may write here may edit everybody's.
+vmrag recognizes its comment by a hidden first line and by its author. Without the first line, it
+would overwrite another comment of the same bot. Without the author, it would overwrite the comment
+of a user who copied the line, because a token with write access can edit all comments.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from vmrag_link.errors import RemoteUnreachable, UsageInvalid, VmragError
 from vmrag_link.models import Record
 
 PATIENCE = 120.0
-"""Seconds that GitHub may ask a job to wait; it asks for 60 where somebody writes too fast."""
+"""Seconds that GitHub can ask a job to wait. It asks for 60 after too many comments."""
 
 _PAGE, _MOST_PAGES = 100, 50
 _MOST_BYTES = 8_000_000
-"""Of an answer: a page of comments has up to 6.5 MB."""
+"""Maximum size of an answer. A page of comments has up to 6.5 MB."""
 
 _GONE = 404
 _FOUND = 302
@@ -44,7 +44,7 @@ class CommentAuthor(Record, frozen=True):
 
 
 class PostedComment(Record, frozen=True):
-    """`user` None: the account was deleted."""
+    """A comment. For a deleted account, `user` is None."""
 
     id: _Id
     user: CommentAuthor | None = None
@@ -71,14 +71,20 @@ class _Viewer(Record, frozen=True):
 
 
 class CommentApi(NamedTuple):
-    """`graphql`: the address of the one question that the other API does not answer to an App."""
+    """GitHub's API for comments.
+
+    `graphql` is the address for the one question that the REST API does not answer to an App.
+    """
 
     github: GitHub
     graphql: str
 
     @classmethod
     def from_job(cls, token: str, environ: Mapping[str, str] = os.environ) -> CommentApi:
-        """Raises as `GitHub.of`."""
+        """Return the API for this job.
+
+        Raises `UsageInvalid` if the runner does not name the repository.
+        """
         github, graphql = GitHub.from_job(token, environ), environ.get("GITHUB_GRAPHQL_URL", "")
         if not graphql or not endpoint.is_private(graphql):
             raise UsageInvalid(
@@ -87,100 +93,108 @@ class CommentApi(NamedTuple):
         return cls(github, graphql)
 
     def update_comment(self, number: int, marker: str, text: str, *, speaks: bool) -> Outcome:
-        """See that the pull request has one comment of ours, which says `text`; none is begun
-        unless it `speaks`.
+        """Give the pull request one comment with this text.
 
-        Raises `AuthenticationFailed`, `RemoteRejected`, `RemoteUnreachable`.
+        An existing comment is changed. A new one is only written if `speaks` is True. Raises
+        `AuthenticationFailed`, `RemoteRejected` and `RemoteUnreachable`.
         """
-        me = self._login()
+        me = self._read_login()
         for pause in (*endpoint.PAUSES, math.inf):
-            ours = self._ours(number, marker, me)
+            ours = self._list_own_comments(number, marker, me)
             try:
-                return self._change(ours, number, text, speaks=speaks)
+                return self._write_comment(ours, number, text, speaks=speaks)
             except NoAnswer as why:
-                # Looking again shows a comment that was made and not confirmed, and one that is
-                # gone because somebody has deleted it.
+                # The next attempt reads the comments again, and finds a comment that was written
+                # but not confirmed, or that a user has deleted.
                 wait = 0.0 if why.status == _GONE and ours else why.wait
                 if wait is None or wait > PATIENCE or pause == math.inf:
-                    raise self._failure(why) from why
+                    raise self._convert_failure(why) from why
                 time.sleep(max(wait, pause))
         raise AssertionError  # the last attempt returns or raises
 
-    def _change(self, ours: list[PostedComment], number: int, text: str, *, speaks: bool) -> Outcome:
+    def _write_comment(self, ours: list[PostedComment], number: int, text: str, *, speaks: bool) -> Outcome:
         if not ours:
             if not speaks:
                 return "silent"
-            # Once: what looks like a failure may have made it.
-            self._ask("POST", f"/issues/{number}/comments", {"body": text}, once=True)
+            # Only once, because a request that seems to fail can have created the comment.
+            self._send_request("POST", f"/issues/{number}/comments", {"body": text}, once=True)
             return "created"
         first, *others = ours
-        for each in others:  # two jobs began at once
-            self._ask("DELETE", f"/issues/comments/{each.id}")
-        if _lines(first.body) == _lines(text):
+        for duplicate in others:  # two jobs began at once
+            self._send_request("DELETE", f"/issues/comments/{duplicate.id}")
+        if _split_lines(first.body) == _split_lines(text):
             return "unchanged"
-        self._ask("PATCH", f"/issues/comments/{first.id}", {"body": text})
+        self._send_request("PATCH", f"/issues/comments/{first.id}", {"body": text})
         return "edited"
 
     def read_pull_request(self, number: int) -> PullRequest | None:
-        """None if there is none of this number."""
+        """Return a pull request, or None if it does not exist."""
         try:
-            return self.github.decode_answer(self._ask("GET", f"/pulls/{number}"), PullRequest)
+            return self.github.decode_answer(self._send_request("GET", f"/pulls/{number}"), PullRequest)
         except NoAnswer as why:
             if why.status == _GONE:
                 return None
-            raise self._failure(why) from why
+            raise self._convert_failure(why) from why
 
     def download_artifact(self, run: int, name: str, most: int) -> bytes | None:
-        """The archive of an artifact of a run; None if that has none, or one with more bytes."""
+        """Return the archive of an artifact of a run; None if it does not exist or is larger than
+        `most`.
+        """
         try:
-            asked = urlencode({"name": name, "per_page": _PAGE})
-            answer = self._ask("GET", f"/actions/runs/{run}/artifacts?{asked}")
-            found = self.github.decode_answer(answer, _Artifacts).artifacts
-            fitting = [each for each in found if each.name == name and not each.expired and each.size_in_bytes <= most]
+            parameters = urlencode({"name": name, "per_page": _PAGE})
+            answer = self._send_request("GET", f"/actions/runs/{run}/artifacts?{parameters}")
+            artifacts = self.github.decode_answer(answer, _Artifacts).artifacts
+            fitting = [
+                artifact
+                for artifact in artifacts
+                if artifact.name == name and not artifact.expired and artifact.size_in_bytes <= most
+            ]
             if not fitting:
                 return None
-            return self._download(f"/actions/artifacts/{max(each.id for each in fitting)}/zip", most)
+            return self._download_file(f"/actions/artifacts/{max(artifact.id for artifact in fitting)}/zip", most)
         except NoAnswer as why:
-            raise self._failure(why, f"The artifact {name} of run {run} was not read", _READ) from why
+            raise self._convert_failure(why, f"The artifact {name} of run {run} was not read", _READ) from why
 
-    def _download(self, path: str, most: int) -> bytes:
-        """From where the API says, which gets no token of ours."""
+    def _download_file(self, path: str, most: int) -> bytes:
+        """Download from the address that the API names, without the token."""
         try:
-            return self._ask("GET", path, once=True, most=most)
+            return self._send_request("GET", path, once=True, most=most)
         except NoAnswer as why:
             if why.status != _FOUND:
                 raise
             if not endpoint.is_private(why.location):
-                raise RemoteUnreachable("The artifact lies where it cannot be read in private.", hint=_READ) from why
+                raise RemoteUnreachable("The artifact is at an address that is not private.", hint=_READ) from why
             return endpoint.send_request("GET", why.location, headers={}, circuit=self.github.url, most=most)
 
-    def _login(self) -> str:
-        """Who this token is. Of an App the other API does not say it."""
-        asked = {"query": "{viewer{login}}"}
+    def _read_login(self) -> str:
+        """Return the user of this token. The REST API does not tell it to an App."""
+        query = {"query": "{viewer{login}}"}
         try:
-            answer = endpoint.send_request("POST", self.graphql, asked, **self._request)
+            answer = endpoint.send_request("POST", self.graphql, query, **self._request)
         except NoAnswer as why:
-            raise self._failure(why) from why
+            raise self._convert_failure(why) from why
         return self.github.decode_answer(answer, _Viewer).data.viewer.login
 
-    def _ours(self, number: int, marker: str, me: str) -> list[PostedComment]:
-        """The oldest first."""
-        found: list[PostedComment] = []
+    def _list_own_comments(self, number: int, marker: str, me: str) -> list[PostedComment]:
+        """Return the comments of vmrag, the oldest first."""
+        comments: list[PostedComment] = []
         for page in range(1, _MOST_PAGES + 1):
-            asked = urlencode({"per_page": _PAGE, "page": page})
+            parameters = urlencode({"per_page": _PAGE, "page": page})
             try:
-                answer = self._ask("GET", f"/issues/{number}/comments?{asked}")
+                answer = self._send_request("GET", f"/issues/{number}/comments?{parameters}")
             except NoAnswer as why:
-                raise self._failure(why) from why
+                raise self._convert_failure(why) from why
             some = self.github.decode_answer(answer, list[PostedComment])
-            found += [
-                each for each in some if each.user and each.user.login == me and _lines(each.body)[:1] == [marker]
+            comments += [
+                comment
+                for comment in some
+                if comment.user and comment.user.login == me and _split_lines(comment.body)[:1] == [marker]
             ]
             if len(some) < _PAGE:
                 break
-        return sorted(found, key=lambda each: each.id)
+        return sorted(comments, key=lambda comment: comment.id)
 
-    def _ask(self, method: str, path: str, body: object = None, **more: Any) -> bytes:
+    def _send_request(self, method: str, path: str, body: object = None, **more: Any) -> bytes:
         return endpoint.send_request(method, f"{self.github.repository_url}{path}", body, **self._request | more)
 
     @property
@@ -194,10 +208,12 @@ class CommentApi(NamedTuple):
             "patience": PATIENCE,
         }
 
-    def _failure(self, why: NoAnswer, what: str = "The comment was not written", allowed: str = _WRITE) -> VmragError:
+    def _convert_failure(
+        self, why: NoAnswer, what: str = "The comment was not written", allowed: str = _WRITE
+    ) -> VmragError:
         return self.github.convert_failure(why, what, allowed)
 
 
-def _lines(body: str | None) -> list[str]:
-    """A comment's, however it ends them."""
+def _split_lines(body: str | None) -> list[str]:
+    """Return the lines of a comment, whatever its line ends are."""
     return (body or "").strip().splitlines()

@@ -37,42 +37,44 @@ from vmrag_link.workspace.commits import deepen
 
 _SERVER = re.compile(r"https?://[A-Za-z0-9.-]+(?::[0-9]{1,5})?")
 _HOSTED = re.compile(r"(?:[a-z]+://[^/]+/|[^/:]+@[^/:]+:)(?:.*/)?(?P<name>[^/]+/[^/]+?)(?:\.git)?/?")
-"""The URL of a repository on a server; one of this machine has no host."""
+"""The URL of a repository on a server. A repository on this machine has no host."""
 
 _MERGED = ("pull_request", "pull_request_review", "pull_request_review_comment")
-"""The events whose commit is a merge that GitHub made to try it out."""
+"""Events whose commit is a merge that GitHub made for a test."""
 
 _OF_WRITERS = ("push", "schedule", "workflow_dispatch", "release")
-"""The events that only people with write access cause."""
+"""Events that only users with write access can cause."""
 
 
 class Comparison(Record, frozen=True):
-    """What an event is about. `base` None: there is nothing that `head` follows but its parents.
-
-    `base_name`: how people call the base of a pull request; empty for other events. `fork`: from
-    where a pull request comes, if not from the same repository. `proposed`: the last commit of one
-    that was merged as `head`.
-
-    `settings_from`: the commit whose `.vmrag.yaml` stands for the person; None: what the workflow
-    says is all that counts. It is here. `trusted`: the texts are those of people who may write, so
-    secrets and services may be used. `saves`: caches may be written, too. `checked_out`: the work
-    tree has the head, or its merge.
-    """
+    """The commits of an event, and how far vmrag trusts them."""
 
     event: str
     base: str | None
+    """The commit that `head` follows; None if only its parents are known."""
     head: str
     base_name: str = ""
+    """The name of a pull request's base; empty for other events."""
     fork: Fork | None = None
+    """The fork of a pull request; None if it comes from the same repository."""
     proposed: str | None = None
+    """The last commit of a pull request that was merged as `head`."""
     settings_from: str | None = None
+    """The commit whose `.vmrag.yaml` is trusted, which exists in the clone. With None, only the
+    settings of the workflow apply.
+    """
     trusted: bool = False
+    """True if the texts come from users with write access, so that secrets and services can be
+    used.
+    """
     saves: bool = False
+    """True if caches can be written."""
     checked_out: bool = True
+    """True if the work tree has the head, or its merge."""
 
     @property
     def environment(self) -> dict[str, str]:
-        """What every step of the job has to see. An empty variable counts as absent."""
+        """Variables for each step of the job. An empty variable counts as missing."""
         services = {} if self.trusted else {env.NO_SERVICES: "1"}
         return {env.SETTINGS_FROM: self.settings_from or "", **services}
 
@@ -87,17 +89,17 @@ class _Ends(NamedTuple):
 
 
 def read_comparison(environ: Mapping[str, str], places: Places) -> Comparison:
-    """What the event of this job is about, in the checkout at `places`.
+    """Return what the event of this job is about, in the checkout at `places`.
 
-    A commit that decides it and is not here is fetched. Of another repository than the event's, a
-    submodule say, nothing is known but what is checked out. Raises `UsageInvalid` for an
-    environment or a payload that is not GitHub's, `HistoryMissing`, and `RemoteError`.
+    A missing commit that decides it is fetched. If the checkout is of another repository, such as a
+    submodule, only the checked-out commit is known. Raises `UsageInvalid` if the environment or the
+    payload is not GitHub's, `HistoryMissing`, and `RemoteError`.
     """
     event = environ.get("GITHUB_EVENT_NAME", "")
     if not event:
         raise payload.payload_error("GITHUB_EVENT_NAME is not set")
     at = plumbing.resolve_commit(places, "HEAD")
-    ends = _Ends(None, at) if _is_another(event, environ, places) else _ends(event, environ, places)
+    ends = _Ends(None, at) if _is_another(event, environ, places) else _find_ends(event, environ, places)
     given = env.read_variable(env.SETTINGS_FROM, environ)  # the workflow's word, or that of an earlier step
     if ends.settings_from and not given:
         deepen.fetch_commits(places, [ends.settings_from], files=True)
@@ -113,15 +115,16 @@ def read_comparison(environ: Mapping[str, str], places: Places) -> Comparison:
         given or ends.settings_from,
         trusted=event in _OF_WRITERS,
         saves=event in _OF_WRITERS and _is_default(event, environ),
-        checked_out=at == ends.head or (event in _MERGED and at == _sha(environ)),
+        checked_out=at == ends.head or (event in _MERGED and at == _read_sha(environ)),
     )
 
 
 def _is_another(event: str, environ: Mapping[str, str], places: Places) -> bool:
-    """Whether the checkout is of another repository than the event's, whose commit it lacks.
+    """Return whether the checkout is of another repository than that of the event, whose commit it
+    lacks.
 
-    Raises `UsageInvalid` for the fork that a pull request comes from: what it calls its base, and
-    its knowledge, are a stranger's.
+    Raises `UsageInvalid` for the fork of a pull request. Its base branch and its knowledge base are
+    untrusted.
     """
     if is_own_checkout(environ, places):
         return False
@@ -130,94 +133,104 @@ def _is_another(event: str, environ: Mapping[str, str], places: Places) -> bool:
         source = payload.read_event(environ, PullRequestEvent).pull_request.head.repo
         if source and source.full_name.lower() == name:
             raise UsageInvalid(
-                f"The checkout is of the fork {name}, which cannot say what the base has.",
-                hint="Leave out `repository:` of the step actions/checkout.",
+                f"the checkout is of the fork {name}, which does not have the base.",
+                hint="Remove `repository:` from the step actions/checkout.",
             )
-    return bool(objects.find_missing_commits(places, [_sha(environ)]))
+    return bool(objects.find_missing_commits(places, [_read_sha(environ)]))
 
 
 def read_pushed_branch(environ: Mapping[str, str]) -> str | None:
-    """The branch that was pushed; None for tags, and where no push is what happened."""
-    ref = _ref(environ)
+    """Return the pushed branch; None for a tag, and for other events."""
+    ref = _read_ref(environ)
     is_push = environ.get("GITHUB_EVENT_NAME") == "push"
     return ref.removeprefix(BRANCHES) if is_push and ref.startswith(BRANCHES) else None
 
 
 def read_default_branch(environ: Mapping[str, str]) -> str:
-    """Raises as `payload.read`."""
+    """Return the default branch.
+
+    Raises `UsageInvalid` if the payload has another form.
+    """
     return payload.read_event(environ, RepositoryEvent).repository.default_branch
 
 
 def is_own_checkout(environ: Mapping[str, str], places: Places) -> bool:
-    """Whether the checkout is of the job's own repository, the only one that a job pushes to."""
+    """Return whether the checkout is of the job's own repository. A job pushes to no other one."""
     return _hosted_name(places) in (None, environ.get("GITHUB_REPOSITORY", "").lower())
 
 
 def _hosted_name(places: Places) -> str | None:
-    """`owner/name` of the repository that was checked out; None for one of this machine."""
+    """Return `owner/name` of the checked-out repository; None for one on this machine."""
     names = remotes.list_for_reading(places, None)
-    found = _HOSTED.fullmatch(remotes.read_url(places, names[0])) if names else None
-    return found["name"].lower() if found else None
+    match = _HOSTED.fullmatch(remotes.read_url(places, names[0])) if names else None
+    return match["name"].lower() if match else None
 
 
-def _ends(event: str, environ: Mapping[str, str], places: Places) -> _Ends:
+def _find_ends(event: str, environ: Mapping[str, str], places: Places) -> _Ends:
     if event in _MERGED:
-        return _of_merge(environ, places)
+        return _find_merge_ends(environ, places)
     if event == "pull_request_target":
-        return _of_target(environ, places)
+        return _find_target_ends(environ, places)
     if event == "merge_group":
         group = payload.read_event(environ, MergeGroupEvent).merge_group
         return _Ends(group.base_sha, group.head_sha, group.base_sha)
     if event == "push":
-        return _of_push(environ, places)
-    return _Ends(None, _sha(environ), _own_settings(environ) if event in _OF_WRITERS else None)
+        return _find_push_ends(environ, places)
+    return _Ends(None, _read_sha(environ), _own_settings(environ) if event in _OF_WRITERS else None)
 
 
 # -- pull requests
 
 
-def _of_merge(environ: Mapping[str, str], places: Places) -> _Ends:
-    """The parents of the merge, which fit together. The payload's base may be an older one."""
+def _find_merge_ends(environ: Mapping[str, str], places: Places) -> _Ends:
+    """Return the parents of the merge, which fit together.
+
+    The base in the payload can be older.
+    """
     event = payload.read_event(environ, PullRequestEvent)
     request = event.pull_request
     if landed := event.landed_commit:
         deepen.fetch_commits(places, [landed])
         settings = next(iter(objects.read_parents(places, landed)), None)
         return _Ends(request.base.sha, landed, settings, proposed=request.head.sha)
-    merge = _sha(environ)
+    merge = _read_sha(environ)
     deepen.fetch_commits(places, [merge])  # the workflow may have checked out the head instead
     match objects.read_parents(places, merge):
         case [base, head]:
             pass
         case _:
-            base, head = _tip(places, request.base.ref), request.head.sha
-    return _Ends(base, head, base, f"origin/{request.base.ref}", _fork(environ, request))
+            base, head = _fetch_tip(places, request.base.ref), request.head.sha
+    return _Ends(base, head, base, f"origin/{request.base.ref}", _find_fork(environ, request))
 
 
-def _of_target(environ: Mapping[str, str], places: Places) -> _Ends:
-    """A stranger chooses the base of a pull request among all branches, old ones with forgotten
-    settings included. Nobody chooses `GITHUB_SHA`, from which GitHub takes the workflow.
+def _find_target_ends(environ: Mapping[str, str], places: Places) -> _Ends:
+    """Return the ends of a `pull_request_target` event.
+
+    An untrusted user chooses the base among all branches, also old ones with forgotten settings.
+    Only `GITHUB_SHA`, from which GitHub takes the workflow, is not their choice.
     """
     request = payload.read_event(environ, PullRequestEvent).pull_request
-    base = _tip(places, request.base.ref)
-    return _Ends(base, request.head.sha, _sha(environ), f"origin/{request.base.ref}", _fork(environ, request))
+    base = _fetch_tip(places, request.base.ref)
+    return _Ends(base, request.head.sha, _read_sha(environ), f"origin/{request.base.ref}", _find_fork(environ, request))
 
 
-def _tip(places: Places, branch: str) -> str:
-    """Where a branch of the base repository is now."""
+def _fetch_tip(places: Places, branch: str) -> str:
+    """Return the current commit of a branch in the base repository."""
     ref = BRANCHES + branch
-    found = (
+    advertised = (
         transfer.read_remote_ref(places, deepen.find_code_remote(places), ref)
         if plumbing.is_ref_name(places, ref)
         else None
     )
-    if found is None:
+    if advertised is None:
         raise payload.payload_error("the base branch of the pull request is not there")
-    return found
+    return advertised
 
 
-def _fork(environ: Mapping[str, str], request: PullRequest) -> Fork | None:
-    """None for a branch of the same repository, and for a fork that was deleted."""
+def _find_fork(environ: Mapping[str, str], request: PullRequest) -> Fork | None:
+    """Return the fork of a pull request; None for a branch of the same repository, and for a
+    deleted fork.
+    """
     source, base = request.head.repo, request.base.repo
     server = payload.read_server(environ)
     if source is None or source.full_name == base.full_name or not _SERVER.fullmatch(server):
@@ -228,14 +241,15 @@ def _fork(environ: Mapping[str, str], request: PullRequest) -> Fork | None:
 # -- events of people with write access
 
 
-def _of_push(environ: Mapping[str, str], places: Places) -> _Ends:
-    """A new branch follows the default branch; a tag, and the first push of all, follow nothing.
+def _find_push_ends(environ: Mapping[str, str], places: Places) -> _Ends:
+    """Return the ends of a push.
 
-    A branch that was pushed by force counts as new if nobody has its old commit any more.
+    A new branch follows the default branch. A tag and the very first push follow nothing. A branch
+    that was pushed by force counts as new if its old commit no longer exists.
     """
     event = payload.read_event(environ, PushEvent)
-    head, settings = _sha(environ), _own_settings(environ)
-    if not _ref(environ).startswith(BRANCHES):
+    head, settings = _read_sha(environ), _own_settings(environ)
+    if not _read_ref(environ).startswith(BRANCHES):
         return _Ends(None, head, settings)
     if event.before.strip("0"):
         try:
@@ -245,34 +259,39 @@ def _of_push(environ: Mapping[str, str], places: Places) -> _Ends:
             if not (event.forced and deepen.is_gone(missing)):
                 raise
     default = event.repository.default_branch
-    return _Ends(None if _ref(environ) == BRANCHES + default else _tip(places, default), head, settings)
+    return _Ends(None if _read_ref(environ) == BRANCHES + default else _fetch_tip(places, default), head, settings)
 
 
 def _own_settings(environ: Mapping[str, str]) -> str | None:
-    """The commit itself, if its branch is protected: others than its author agreed to what it says
-    then. The payload does not say so, the runner does.
+    """Return the commit itself if its branch is protected, because others have then approved its
+    settings.
+
+    The runner knows that, and the payload does not.
     """
-    protected = environ.get("GITHUB_REF_PROTECTED") == "true" and _ref(environ).startswith(BRANCHES)
-    return _sha(environ) if protected else None
+    protected = environ.get("GITHUB_REF_PROTECTED") == "true" and _read_ref(environ).startswith(BRANCHES)
+    return _read_sha(environ) if protected else None
 
 
 def _is_default(event: str, environ: Mapping[str, str]) -> bool:
-    """A schedule runs on the default branch alone, and its payload does not always say which."""
+    """Return whether an event is on the default branch.
+
+    A schedule always is, and its payload does not always name the branch.
+    """
     if event == "schedule":
         return True
-    return _ref(environ) == BRANCHES + read_default_branch(environ)
+    return _read_ref(environ) == BRANCHES + read_default_branch(environ)
 
 
 # -- what the runner hands over
 
 
-def _sha(environ: Mapping[str, str]) -> str:
-    found = environ.get("GITHUB_SHA", "")
+def _read_sha(environ: Mapping[str, str]) -> str:
+    commit = environ.get("GITHUB_SHA", "")
     try:
-        return msgspec.convert(found, payload.Hash)
+        return msgspec.convert(commit, payload.Hash)
     except msgspec.ValidationError as error:
         raise payload.payload_error("GITHUB_SHA is not the hash of a commit") from error
 
 
-def _ref(environ: Mapping[str, str]) -> str:
+def _read_ref(environ: Mapping[str, str]) -> str:
     return environ.get("GITHUB_REF", "")

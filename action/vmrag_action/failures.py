@@ -1,7 +1,8 @@
-"""An error of a step, as an annotation: of the pin, at the pin; of the job's environment, at none.
+"""Show the error of a step as an annotation: at the pin, or at the job.
 
-A reviewer reads an annotation at `.dolt-version` as "this pin is wrong". Where nobody could look
-(no network, no credentials, no history, an old program, a full disk), nothing of the kind is known.
+Reviewers read an annotation at `.dolt-version` as "this pin is wrong". That is unknown if vmrag
+could not check the pin: without the network, credentials or history, with an old program, or on a
+full disk.
 """
 
 from __future__ import annotations
@@ -22,9 +23,9 @@ from vmrag_link.errors import (
     VmragError,
 )
 
-_OF_THE_PIN = frozenset(
-    each.code
-    for each in (
+_PIN_FAILURES = frozenset(
+    error_class.code
+    for error_class in (
         KnowledgeRefused,
         NotInitialized,
         PinMalformed,
@@ -34,36 +35,40 @@ _OF_THE_PIN = frozenset(
         RevisionUnpinned,
     )
 )
-"""What is said of a pin after somebody could look."""
+"""Errors that concern the pin, after it could be checked."""
 
 ENVIRONMENT = "The job's environment: "
-NOT_PIN_FAILURES = "This says nothing about the pin."
+NOT_PIN_FAILURES = "The pin was not checked."
 
 
 _IN_A_FORK = (
-    "This repository is a fork, and syncing a fork brings no knowledge. In a clone of it: git remote add upstream URL && "
-    "vmrag sync && vmrag push origin   (or leave forks out, in the job: if: ${{ !github.event.repository.fork }})"
+    "This repository is a fork, and a sync of a fork does not copy the knowledge base. In a clone of it: "
+    "git remote add upstream URL && vmrag sync && vmrag push origin   "
+    "(or skip forks in the job: if: ${{ !github.event.repository.fork }})"
 )
 
 
 def is_pin_failure(error: VmragError) -> bool:
-    """Whether the pin is at fault, or what it names. An error of a pin may have another cause."""
-    return error.cause in _OF_THE_PIN
+    """Return whether the pin, or its revision, causes the error.
+
+    An error of a pin can have another cause.
+    """
+    return error.cause in _PIN_FAILURES
 
 
 def annotate_error(runner: Runner, error: VmragError, level: Level = "error") -> None:
-    """Show an error at the pin, if that is at fault; else as a mistake of the workflow, or as a
+    """Show an error at the pin if the pin causes it, else as a mistake in the workflow or as a
     problem of the environment.
     """
     if is_pin_failure(error):
-        runner.annotate(level, error.message, hint=_hint(error), title=error.cause, at=PIN)
+        runner.annotate(level, error.message, hint=_find_hint(error), title=error.cause, at=PIN)
     elif error.exit_code == USAGE and error.cause == error.code:
         runner.annotate(level, error.message, hint=error.hint, title=error.code)
     else:
-        hint = "\n".join(each for each in (error.hint, NOT_PIN_FAILURES) if each)
+        hint = "\n".join(part for part in (error.hint, NOT_PIN_FAILURES) if part)
         runner.annotate(level, error.message, hint=hint, title=ENVIRONMENT + error.cause)
 
 
-def _hint(error: VmragError) -> str:
+def _find_hint(error: VmragError) -> str:
     missing = error.cause == PinRevisionMissing.code
     return _IN_A_FORK if missing and payload.is_fork_job(os.environ) else error.hint

@@ -1,5 +1,5 @@
-"""The work tree of the job, as every step opens it, and what steps found there: as annotations, a
-table, a number and an exit code.
+"""The work tree of the job, and the findings of its steps: as annotations, a table, a number and an
+exit code.
 """
 
 from __future__ import annotations
@@ -29,15 +29,16 @@ REMOTE = env.setting_variable("remote")
 
 
 RESULTS = {"junit": "junit.xml", "sarif": "sarif"}
-"""The formats that programs beside GitHub's runners read, and how their files' names end."""
+"""Formats for other programs than GitHub's runners, with the ends of their file names."""
 
 
 @contextlib.contextmanager
 def open_workspace(runner: Runner, job: WorkflowJob) -> Iterator[Workspace]:
-    """With git's way in, in the environment that `prepare` has set for all steps, and without the
-    keys of services where none may be asked.
+    """Open the work tree of the job.
 
-    Raises `UsageInvalid`, `GitRepositoryMissing`, `ConfigInvalid`.
+    git gets its credentials, and the environment that `prepare` has set for all steps. Keys are
+    removed if no service may be contacted. Raises `UsageInvalid`, `GitRepositoryMissing` and
+    `ConfigInvalid`.
     """
     secret = inputs.take_token()
     for form in github_api.list_secret_forms(secret):
@@ -55,24 +56,28 @@ def open_workspace(runner: Runner, job: WorkflowJob) -> Iterator[Workspace]:
 
 
 def compare_event(workspace: Workspace) -> Comparison:
-    """What the event is about. Raises as `events.comparison`."""
+    """Return what the event of this job is about.
+
+    Raises `UsageInvalid` if the environment or the payload is not GitHub's, `HistoryMissing`, and
+    `RemoteError`.
+    """
     return events.read_comparison(os.environ, workspace.places)
 
 
-def keep_results(job: WorkflowJob, found: CaseList) -> None:
-    """Write what a step looked at for later steps, where the workflow wants that.
+def keep_results(job: WorkflowJob, cases: CaseList) -> None:
+    """Write the results of a step for later steps, if the workflow wants them.
 
-    No link in the workspace is followed: a pull request can have put it there. Raises
-    `UsageInvalid` for a folder outside of the workspace, `FileFailed` for one that is a link.
+    It follows no link in the workspace, because a pull request can have added the link. Raises
+    `UsageInvalid` for a folder outside the workspace, and `FileFailed` for a link.
     """
     folders = inputs.read_result_folders(job.workspace)
     if folders is None:
         return
     for kind, ending in RESULTS.items():
-        parts = (*folders, f"{found.command}.{ending}")
+        parts = (*folders, f"{cases.command}.{ending}")
         path = job.workspace.joinpath(*parts)
         try:
-            Folder(job.workspace).write_file(parts, FORMATS[kind](found).encode())
+            Folder(job.workspace).write_file(parts, FORMATS[kind](cases).encode())
         except OSError as error:
             raise FileFailed(
                 f"results-path: cannot write {path}: {error.strerror}.",
@@ -82,31 +87,33 @@ def keep_results(job: WorkflowJob, found: CaseList) -> None:
 
 
 def list_job_variables(comparison: Comparison) -> dict[str, str]:
-    """What the job's later steps have to see, too, ours and the workflow's: which settings count,
-    whether services may be asked, that no process in the background builds a store for Chroma that
-    nobody reads, and that nothing is put on a Chroma server, because it may be a stranger's. The
-    keys of services stay: other programs may need them.
+    """Return the variables that later steps of the job also need.
+
+    They decide which settings are trusted, and whether services can be contacted. They also keep
+    background processes from building stores for Chroma that are never read, and keep data off a
+    Chroma server, which can be untrusted. The keys of services stay, because other programs can
+    need them.
     """
-    found = dict(comparison.environment)
+    names = dict(comparison.environment)
     if inputs.wants_chroma():
-        found[CHROMA] = "wait"
+        names[CHROMA] = "wait"
     elif env.read_variable(CHROMA) is None:
-        found[CHROMA] = "off"
+        names[CHROMA] = "off"
     if env.read_variable(SHARE) is None:
-        found[SHARE] = "off"
+        names[SHARE] = "off"
     if remote := inputs.read_remote():
-        found[REMOTE] = remote
-    return found
+        names[REMOTE] = remote
+    return names
 
 
-OTHER_REPOSITORY = "the checkout is of another repository than the job's own, which alone is pushed to."
-"""Why a mode that pushes has nothing to do there."""
+OTHER_REPOSITORY = "the checkout is not of the job's own repository, the only one to which a job pushes."
+"""Why a mode that pushes does nothing."""
 
 MOST_BYTES = 900_000
-"""Of the table in the summary: other steps of the job have something to say, too."""
+"""Maximum size of the table in the summary, which leaves room for other steps of the job."""
 
 _ENVIRONMENTAL: tuple[Code, ...] = ("NOT_COMPARABLE",)
-"""Findings that say nothing about a pin: the history to compare it with is not there."""
+"""Findings that do not concern a pin: the history for a comparison is missing."""
 
 WORST: tuple[str, ...] = (
     "KNOWLEDGE_DROPPED",
@@ -118,62 +125,64 @@ WORST: tuple[str, ...] = (
     "LOSS_ACCEPTED",
     "MOVED_BACK",
 )
-"""The findings of `verify`, by how much is lost."""
+"""The findings of `verify`, ordered by the loss."""
 
 
 class ActionFinding(NamedTuple):
-    """`where`: the commit or the query that it is about; `place`: what is annotated, None for what
-    is no file's fault.
-    """
+    """A finding of a step."""
 
     severity: Severity
     code: str
     where: str
+    """The commit or the query of the finding."""
     message: str
     hint: str
     place: SourceLine | None = PIN
+    """The line to annotate; None if no file causes the finding."""
 
     @classmethod
-    def from_error(cls, found: PinFinding) -> ActionFinding:
-        """At the pin, unless it is the environment that does not let anybody look."""
-        place = None if found.code in _ENVIRONMENTAL else PIN
-        return cls(found.level, found.code, found.commit[:12], found.message, found.hint, place)
+    def from_error(cls, finding: PinFinding) -> ActionFinding:
+        """Convert a finding of `verify`.
+
+        It is at the pin, unless the environment prevented the check.
+        """
+        place = None if finding.code in _ENVIRONMENTAL else PIN
+        return cls(finding.level, finding.code, finding.commit[:12], finding.message, finding.hint, place)
 
     @property
     def title(self) -> str:
         return self.code if self.place else failures.ENVIRONMENT + self.code
 
 
-def report_findings(runner: Runner, title: str, found: Sequence[ActionFinding], verdict: str) -> int:
-    """Returns the exit code: 1 if one of them is what `fail-on` names, or worse.
+def report_findings(runner: Runner, title: str, findings: Sequence[ActionFinding], verdict: str) -> int:
+    """Show the findings, and return the exit code.
 
-    The output `findings` counts those of earlier steps, too.
+    It is 1 if a finding is at least as bad as `fail-on`. The output `findings` also counts those of
+    earlier steps.
     """
     fail_on = inputs.read_fail_on()
     fatal = {"error": ("error",), "information": ("error", "information"), "never": ()}[fail_on]
-    ordered = sorted(found, key=_rank)
+    ordered = sorted(findings, key=_rank_finding)
     by_level: dict[Level, list[ActionFinding]] = {"error": [], "warning": [], "notice": []}
-    for each in ordered:
-        level: Level = "error" if each.severity in fatal else "warning" if each.severity == "error" else "notice"
-        by_level[level].append(each)
+    for finding in ordered:
+        level: Level = "error" if finding.severity in fatal else "warning" if finding.severity == "error" else "notice"
+        by_level[level].append(finding)
     for level, some in by_level.items():
-        _annotate(runner, level, some)
+        _annotate_findings(runner, level, some)
     runner.log_line(verdict)
-    runner.set_output("findings", len(found) + inputs.count_earlier_findings())
-    rows = [(each.severity, each.code, each.where, each.message, each.hint) for each in ordered]
-    text = markdown_text.format_facts(title, [("Result", verdict), ("Findings", len(found))])
+    runner.set_output("findings", len(findings) + inputs.count_earlier_findings())
+    rows = [(finding.severity, finding.code, finding.where, finding.message, finding.hint) for finding in ordered]
+    text = markdown_text.format_facts(title, [("Result", verdict), ("Findings", len(findings))])
     if rows:
-        text += markdown_text.format_table(
-            "Findings", ("", "Code", "Where", "What", "What helps"), rows, limit=MOST_BYTES
-        )
+        text += markdown_text.format_table("Findings", ("", "Code", "Where", "What", "Fix"), rows, limit=MOST_BYTES)
     runner.append_summary(text)
-    return FAILED_CHECK if any(each.severity in fatal for each in found) else OK
+    return FAILED_CHECK if any(finding.severity in fatal for finding in findings) else OK
 
 
 def report_no_work(runner: Runner, job: WorkflowJob, mode: Mode, title: str, why: str) -> int:
-    """Say why a mode has nothing to do on this event. The job passes.
+    """Report why a mode has nothing to do for this event. The job passes.
 
-    `why`: a sentence, which begins like the rest of one.
+    `why` is a sentence that begins in lower case.
     """
     said = f"mode: {mode} has nothing to do on {job.event}: {why}"
     runner.log_line(said)
@@ -181,18 +190,20 @@ def report_no_work(runner: Runner, job: WorkflowJob, mode: Mode, title: str, why
     return OK
 
 
-def _rank(found: ActionFinding) -> tuple[bool, int]:
-    """The worst first, of equal ones the earlier commit."""
-    return found.severity != "error", WORST.index(found.code) if found.code in WORST else 0
+def _rank_finding(finding: ActionFinding) -> tuple[bool, int]:
+    """Sort key: the worst findings first, then those of earlier commits."""
+    return finding.severity != "error", WORST.index(finding.code) if finding.code in WORST else 0
 
 
-def _annotate(runner: Runner, level: Level, found: Sequence[ActionFinding]) -> None:
-    """The runner shows so many of a level in a step and drops the others silently, so the last one
-    that it shows names them; the log has them all.
+def _annotate_findings(runner: Runner, level: Level, findings: Sequence[ActionFinding]) -> None:
+    """Show the findings as annotations.
+
+    The runner drops more than a number of one level without a message. So the last annotation
+    counts the others, which are in the log.
     """
     room = runner.count_free_annotations(level)
-    more = len(found) - room
-    for number, each in enumerate(found, 1):
+    more = len(findings) - room
+    for number, finding in enumerate(findings, 1):
         rest = f"and {more} more: see the summary" if more > 0 and number == room else ""
-        hint = "\n".join(line for line in (each.hint, rest) if line)
-        runner.annotate(level, each.message, hint=hint, title=each.title, at=each.place)
+        hint = "\n".join(line for line in (finding.hint, rest) if line)
+        runner.annotate(level, finding.message, hint=hint, title=finding.title, at=finding.place)

@@ -1,11 +1,11 @@
-"""The few calls of GitHub's REST API, and the input `token`, with which git gets in, too.
+"""The few calls of GitHub's REST API, and the input `token`, with which git also authenticates.
 
-`GITHUB_API_URL` says where the API is, a company's own server included. What it answers is read by
-types. The token goes to that address alone, never in the clear, and into no message.
+The API is at `GITHUB_API_URL`, which can be a company's own server. Its answers are read by types.
+The token is sent to that address only, never unencrypted, and is in no message.
 
-actions/checkout keeps its token for git in the work tree, unless `persist-credentials: false` says
-otherwise. Only then git uses the input. It reaches git in the environment of a step's processes:
-no file and no command line holds it.
+actions/checkout keeps its token for git in the work tree, unless `persist-credentials: false` is
+set. Only then does git use the input. It is in the environment of a step's processes, and never in
+a file or a command line.
 """
 
 from __future__ import annotations
@@ -31,16 +31,16 @@ from vmrag_link.paths import Places
 
 
 def list_secret_forms(secret: str) -> tuple[str, ...]:
-    """Everything that the log must mask: the token, and what stands for it in a header."""
+    """Return the texts that the log must mask: the token, and its form in a header."""
     secret = secret.strip()
-    return (secret, _basic(secret)) if secret else ()
+    return (secret, _encode_basic(secret)) if secret else ()
 
 
 def build_git_environment(places: Places, secret: str, environ: Mapping[str, str] = os.environ) -> dict[str, str]:
-    """The variables with which git gets in at GITHUB_SERVER_URL.
+    """Return the variables with which git authenticates at GITHUB_SERVER_URL.
 
-    Empty where it does already, where there is no token, and for a server to which the token would
-    travel in the clear.
+    The result is empty if git already has credentials, without a token, and for a server to which
+    the token would be sent unencrypted.
     """
     secret, server = secret.strip(), env.read_github_server(environ)
     if (
@@ -50,13 +50,15 @@ def build_git_environment(places: Places, secret: str, environ: Mapping[str, str
         or credentials.has_credentials(places, server)
     ):
         return {}
-    header = f"AUTHORIZATION: basic {_basic(secret)}"  # as actions/checkout says it
+    header = f"AUTHORIZATION: basic {_encode_basic(secret)}"  # in the form of actions/checkout
     return env.git_settings(above=[(f"http.{server}/.extraheader", header)], environ=environ)
 
 
 def allow_directory(folder: Path, environ: Mapping[str, str] = os.environ) -> dict[str, str]:
-    """The variables with which git works in the repository around a folder, and in no other one,
-    although another user owns it: a container's workspace is the runner's.
+    """Return the variables with which git accepts the repository around a folder, although another
+    user owns it.
+
+    In a container, the workspace belongs to the runner. Other repositories stay refused.
     """
     folder = folder.resolve()
     top = next((parent for parent in (folder, *folder.parents) if (parent / ".git").exists()), folder)
@@ -71,7 +73,7 @@ def _is_origin(server: str) -> bool:
     return parts.scheme in ("http", "https") and server == f"{parts.scheme}://{parts.netloc}" and "@" not in server
 
 
-def _basic(secret: str) -> str:
+def _encode_basic(secret: str) -> str:
     return base64.b64encode(f"x-access-token:{secret}".encode()).decode()
 
 
@@ -89,7 +91,7 @@ _ALLOWED = (
 _READABLE = "permissions: pull-requests: read"
 _METADATA = "Every job's own token may ask that; another one needs the permission: metadata: read"
 _PAGE = 100
-"""Pull requests in an answer, of which GitHub gives no more."""
+"""Maximum number of pull requests in an answer of GitHub."""
 
 _MOST_PAGES = 50
 
@@ -101,7 +103,10 @@ class OpenRequest(Record, frozen=True):
 
 
 class RepositoryRole(Record, frozen=True):
-    """Of somebody in a repository: `admin`, `write`, `read` or `none`."""
+    """The role of a user in a repository.
+
+    `permission` is `admin`, `write`, `read` or `none`.
+    """
 
     permission: str
 
@@ -116,7 +121,7 @@ class Proposal(NamedTuple):
 
 
 class GitHub(NamedTuple):
-    """The API at `url`, for a `repository` (`owner/name`)."""
+    """The API at `url` for a `repository` (`owner/name`)."""
 
     url: str
     repository: str
@@ -124,7 +129,10 @@ class GitHub(NamedTuple):
 
     @classmethod
     def from_job(cls, token: str, environ: Mapping[str, str] = os.environ) -> GitHub:
-        """Raises `UsageInvalid` where the runner does not say which repository is meant."""
+        """Return the API for this job.
+
+        Raises `UsageInvalid` if the runner does not name the repository.
+        """
         url = environ.get("GITHUB_API_URL", "").rstrip("/")
         repository = payload.read_repository_name(environ)
         if not url or not endpoint.is_private(url):
@@ -135,47 +143,48 @@ class GitHub(NamedTuple):
             raise UsageInvalid("GitHub's API needs the input token.", hint="with: token: ${{ github.token }}")
         return cls(url, repository, token.strip())
 
-    def ensure_pull_request(self, wanted: Proposal) -> tuple[int, bool]:
-        """The number of the open pull request of these branches, and whether it was opened now.
+    def ensure_pull_request(self, proposal: Proposal) -> tuple[int, bool]:
+        """Return the number of the open pull request of these branches, and whether it was opened
+        now.
 
-        Raises `AuthenticationFailed`, `RemoteRejected`, `RemoteUnreachable`.
+        Raises `AuthenticationFailed`, `RemoteRejected` and `RemoteUnreachable`.
         """
-        if known := self._open(wanted):
-            return known, False
-        asked = {"title": wanted.title, "body": wanted.body, "head": wanted.head, "base": wanted.base}
+        if number := self._find_open_request(proposal):
+            return number, False
+        body = {"title": proposal.title, "body": proposal.body, "head": proposal.head, "base": proposal.base}
         try:
-            answer = endpoint.post_json(self._pulls, asked, key=self.token, headers=HEADERS)
+            answer = endpoint.post_json(self._pulls, body, key=self.token, headers=HEADERS)
         except NoAnswer as why:
-            # Somebody was faster.
-            if why.status == _VALIDATION_FAILED and (known := self._open(wanted)):
-                return known, False
+            # Another job was faster.
+            if why.status == _VALIDATION_FAILED and (number := self._find_open_request(proposal)):
+                return number, False
             raise self.convert_failure(why) from why
         return self.decode_answer(answer, OpenRequest).number, True
 
     def list_pull_requests(self, *, base: str = "", head: str = "") -> list[PullRequest]:
-        """The open pull requests onto the branch `base`, or from the repository's branch `head`.
+        """Return the open pull requests into the branch `base`, or from the branch `head`.
 
-        Raises as `pull_request`.
+        Raises `AuthenticationFailed`, `RemoteRejected` and `RemoteUnreachable`.
         """
         owner = self.repository.partition("/")[0]
-        wanted = ({"base": base} if base else {}) | ({"head": f"{owner}:{head}"} if head else {})
-        found: list[PullRequest] = []
+        filters = ({"base": base} if base else {}) | ({"head": f"{owner}:{head}"} if head else {})
+        requests: list[PullRequest] = []
         for page in range(1, _MOST_PAGES + 1):
-            asked = urlencode({"state": "open", "per_page": _PAGE, "page": page, **wanted})
+            parameters = urlencode({"state": "open", "per_page": _PAGE, "page": page, **filters})
             try:
-                answer = endpoint.get(f"{self._pulls}?{asked}", key=self.token, headers=HEADERS)
+                answer = endpoint.get(f"{self._pulls}?{parameters}", key=self.token, headers=HEADERS)
             except NoAnswer as why:
-                raise self.convert_failure(why, "The open pull requests could not be listed", _READABLE) from why
+                raise self.convert_failure(why, "Could not list the open pull requests", _READABLE) from why
             some = self.decode_answer(answer, list[PullRequest])
-            found += some
+            requests += some
             if len(some) < _PAGE:
                 break
-        return found
+        return requests
 
     def can_write(self, login: str) -> bool:
-        """Whether somebody may push to the repository; nobody knows it of a name that is none.
+        """Return whether a user can push to the repository. It is False for an invalid name.
 
-        Raises as `pull_request`.
+        Raises `AuthenticationFailed`, `RemoteRejected` and `RemoteUnreachable`.
         """
         if not _LOGIN.fullmatch(login):
             return False
@@ -186,7 +195,7 @@ class GitHub(NamedTuple):
         except NoAnswer as why:
             if why.status == _NOT_FOUND:
                 return False
-            raise self.convert_failure(why, "Who may write could not be asked", _METADATA) from why
+            raise self.convert_failure(why, "Could not read who has write access", _METADATA) from why
         return self.decode_answer(answer, RepositoryRole).permission in ("admin", "write")
 
     @property
@@ -197,20 +206,23 @@ class GitHub(NamedTuple):
     def _pulls(self) -> str:
         return f"{self.repository_url}/pulls"
 
-    def _open(self, wanted: Proposal) -> int | None:
+    def _find_open_request(self, proposal: Proposal) -> int | None:
         owner = self.repository.partition("/")[0]
-        asked = urlencode({"state": "open", "head": f"{owner}:{wanted.head}", "base": wanted.base})
+        parameters = urlencode({"state": "open", "head": f"{owner}:{proposal.head}", "base": proposal.base})
         try:
-            answer = endpoint.get(f"{self._pulls}?{asked}", key=self.token, headers=HEADERS)
+            answer = endpoint.get(f"{self._pulls}?{parameters}", key=self.token, headers=HEADERS)
         except NoAnswer as why:
             raise self.convert_failure(why) from why
-        found = self.decode_answer(answer, list[OpenRequest])
-        return found[0].number if found else None
+        requests = self.decode_answer(answer, list[OpenRequest])
+        return requests[0].number if requests else None
 
     def decode_answer(self, answer: bytes, kind: type[_Answer]) -> _Answer:
-        """Raises `RemoteUnreachable` for what is no such answer."""
-        who = f"{self.url} does not answer as GitHub's API"
-        return endpoint.decode_answer(answer, kind, who=who, hint="See GITHUB_API_URL of the runner.")
+        """Decode an answer by its types.
+
+        Raises `RemoteUnreachable` for an answer of another form.
+        """
+        who = f"{self.url} does not answer like GitHub's API"
+        return endpoint.decode_answer(answer, kind, who=who, hint="Check GITHUB_API_URL of the runner.")
 
     def convert_failure(
         self, why: NoAnswer, what: str = "No pull request was opened", allowed: str = _ALLOWED

@@ -1,5 +1,6 @@
-"""The Action's inputs, each read where it is needed: a step gets only those that `action.yml` maps
-for it.
+"""The inputs of the Action.
+
+Each is read when it is needed, because a step gets only those that `action.yml` maps for it.
 """
 
 from __future__ import annotations
@@ -23,137 +24,146 @@ _TOKEN = "INPUT_TOKEN"  # noqa: S105  a name
 _taken: list[str] = []
 
 COMPLETED = "workflow_run"
-"""The event of a job that comes after another workflow's."""
+"""The event of a job that runs after another workflow."""
 
 MODES: tuple[Mode, ...] = ("repair", "update", "sync", "verify", "check", "link", "report")
 
 
-def _choice(name: str, choices: tuple[str, ...], default: str) -> str:
-    found = read_input(name) or default
-    if found not in choices:
-        raise _refusal(name, " or ".join(choices), found)
-    return found
+def _read_choice(name: str, choices: tuple[str, ...], default: str) -> str:
+    value = read_input(name) or default
+    if value not in choices:
+        raise _refuse_input(name, " or ".join(choices), value)
+    return value
 
 
-def _refusal(name: str, wanted: str, found: str) -> UsageInvalid:
-    return UsageInvalid(f"The input {name} must be {wanted}; found {found[:80]!r}.", hint=f"with: {name}: …")
+def _refuse_input(name: str, expected: str, value: str) -> UsageInvalid:
+    return UsageInvalid(f"The input {name} must be {expected}; found {value[:80]!r}.", hint=f"with: {name}: …")
 
 
-def _boolean(name: str, default: str) -> bool:
-    """As YAML 1.2 writes them; anything else is refused, `yes` included."""
-    return _choice(name, ("true", "false"), default) == "true"
+def _read_boolean(name: str, default: str) -> bool:
+    """Read a boolean of YAML 1.2. Other texts, such as `yes`, are refused."""
+    return _read_choice(name, ("true", "false"), default) == "true"
 
 
 def read_modes() -> tuple[Mode, ...]:
-    """In the order in which they run. `check` asks the index, so it includes `sync`."""
-    found = [each.strip() for each in (read_input("mode") or "sync").split(",")]
-    if unknown := [each for each in found if each not in MODES]:
-        raise _refusal("mode", f"one or more of {', '.join(MODES)}, separated by commas", unknown[0])
-    wanted = {*found, *(["sync"] if "check" in found else [])}
-    return tuple(mode for mode in MODES if mode in wanted)
+    """Return the modes in the order in which they run.
+
+    `check` includes `sync`, because it needs the index.
+    """
+    names = [name.strip() for name in (read_input("mode") or "sync").split(",")]
+    if unknown := [name for name in names if name not in MODES]:
+        raise _refuse_input("mode", f"one or more of {', '.join(MODES)}, separated by commas", unknown[0])
+    selected = {*names, *(["sync"] if "check" in names else [])}
+    return tuple(mode for mode in MODES if mode in selected)
 
 
 def read_directory(workspace: Path) -> Path:
-    """The repository: `working-directory`, which counts from the job's workspace."""
-    found = workspace / (read_input("working-directory") or ".")
-    if not found.is_dir():
+    """Return the repository: `working-directory`, relative to the workspace of the job."""
+    folder = workspace / (read_input("working-directory") or ".")
+    if not folder.is_dir():
         raise UsageInvalid(
-            f"The working-directory {found} is not there.",
+            f"The working-directory {folder} is not there.",
             hint="Let actions/checkout come first: uses: actions/checkout",
         )
-    return found
+    return folder
 
 
 def take_token() -> str:
-    """It is taken out of the environment: no child inherits it, whatever strangers' files it
-    reads. git gets what it needs from `token.environment`.
+    """Remove the token from the environment, and return it.
+
+    No child process inherits it, because some read untrusted files. git gets what it needs from
+    `github_api.build_git_environment`.
     """
-    if found := read_input("token"):
+    if secret := read_input("token"):
         env.remove_variables([_TOKEN])
-        _taken[:] = [found]
+        _taken[:] = [secret]
     return "".join(_taken)
 
 
 def read_remote() -> str:
-    """Where the knowledge comes from; empty: where the pin says."""
-    found = read_input("remote")
-    if found and (flaw := find_remote_flaw(found)):
+    """Return the remote of the knowledge base; empty for that of the pin."""
+    value = read_input("remote")
+    if value and (flaw := find_remote_flaw(value)):
         raise UsageInvalid(f"The input remote {flaw}", hint="with: remote: git:")
-    return found
+    return value
 
 
 def read_branch() -> str:
-    """The branch that `update` brings up to date; empty: the event says which ones."""
+    """Return the branch that `update` updates; empty if the event selects the branches."""
     return read_input("branch").removeprefix(BRANCHES)
 
 
 def read_caching() -> Caching:
-    return cast("Caching", _choice("enable-cache", ("auto", "true", "false"), "auto"))
+    return cast("Caching", _read_choice("enable-cache", ("auto", "true", "false"), "auto"))
 
 
 def wants_cache_saved() -> bool:
-    return _boolean("save-cache", "true")
+    return _read_boolean("save-cache", "true")
 
 
 def wants_chroma() -> bool:
-    """Whether Chroma's store is wanted, too."""
-    return _boolean("chroma", "false")
+    """Return whether the workflow also wants Chroma's store."""
+    return _read_boolean("chroma", "false")
 
 
 def read_fail_on() -> FailOn:
-    return cast("FailOn", _choice("fail-on", ("error", "information", "never"), "error"))
+    return cast("FailOn", _read_choice("fail-on", ("error", "information", "never"), "error"))
 
 
 def list_repair_branches() -> tuple[str, ...]:
-    """The branches that `repair` may push to; none: the default branch."""
-    return tuple(each.strip() for each in read_input("repair-branches").split(",") if each.strip())
+    """Return the branches to which `repair` can push; empty for the default branch."""
+    return tuple(name.strip() for name in read_input("repair-branches").split(",") if name.strip())
 
 
 def wants_pull_request() -> bool:
-    """Whether a repair that a branch refuses becomes a pull request."""
-    return _boolean("pull-request", "false")
+    """Return whether a repair becomes a pull request if a branch refuses the push."""
+    return _read_boolean("pull-request", "false")
 
 
 def wants_comment() -> bool:
-    """Whether a report becomes a comment on the pull request, too."""
-    return _boolean("comment", "false")
+    """Return whether a report also becomes a comment on the pull request."""
+    return _read_boolean("comment", "false")
 
 
 def is_comment_job(event: str) -> bool:
-    """Whether this job only writes a comment, on what another one has reported.
+    """Return whether this job only writes a comment, about the report of another job.
 
-    Raises `UsageInvalid` for modes beside which there is no comment.
+    Raises `UsageInvalid` for modes that cannot be combined with a comment.
     """
     if not wants_comment():
         return False
     after = event == COMPLETED
     if "report" not in read_modes() or (after and len(read_modes()) > 1):
-        raise _refusal("mode", f"report{' alone' if after else ''}, with comment: true", read_input("mode") or "sync")
+        raise _refuse_input(
+            "mode", f"report{' alone' if after else ''}, with comment: true", read_input("mode") or "sync"
+        )
     return after
 
 
 def read_result_folders(workspace: Path) -> tuple[str, ...] | None:
-    """Return the names of the folders, from the workspace on, that lead to the results; None if the
+    """Return the path of the folder for results, in parts from the workspace on; None if the
     workflow wants none.
 
-    Raises `UsageInvalid` for a folder that is not in the workspace.
+    Raises `UsageInvalid` for a folder outside the workspace.
     """
     value = read_input("results-path")
     if not value:
         return None
     path = Path(os.path.relpath(os.path.abspath(workspace / value), os.path.abspath(workspace)))  # noqa: PTH100  links stay
     if path.parts[:1] == ("..",):
-        raise _refusal("results-path", "a folder in the workspace", value)
+        raise _refuse_input("results-path", "a folder in the workspace", value)
     return path.parts
 
 
 def read_branch_head() -> str:
-    """The commit at which the step `repair` found or left its branch; empty where it did not."""
-    found = read_input("branch-head")
-    return found if re.fullmatch(COMMIT_NAME, found) else ""
+    """Return the commit at which the step `repair` found or left its branch; empty if it did not
+    run.
+    """
+    value = read_input("branch-head")
+    return value if re.fullmatch(COMMIT_NAME, value) else ""
 
 
 def count_earlier_findings() -> int:
-    """Of the step before, which `action.yml` hands over; none where it did not run."""
-    found = read_input("earlier-findings")
-    return int(found) if found.isascii() and found.isdigit() else 0
+    """Return the number of findings of earlier steps, which `action.yml` passes on."""
+    value = read_input("earlier-findings")
+    return int(value) if value.isascii() and value.isdigit() else 0

@@ -1,10 +1,10 @@
-"""Install what the mode needs into an environment of its own: `python -I install.py STEP`.
+"""Install the packages that the mode needs into their own environment: `python -I install.py STEP`.
 
-Run by path and with the standard library alone, because nothing is installed yet. `choose` says
-which packages these are, and where the workflow finds them in its cache; `install` makes the
-environment. Without a version that runs the checkout in which this file lies, from where it lies,
-beside packages of exact versions that are verified by their hashes: what `uses: …@<sha>` names is
-what runs, whatever a cache holds.
+It runs by its path and uses only the standard library, because nothing is installed yet. `choose`
+selects the packages, and prints the keys of the workflow's cache. `install` creates the
+environment. Without the input `version`, the environment runs this checkout in place, next to
+packages of exact versions with verified hashes. So `uses: …@<sha>` names what runs, whatever a
+cache contains.
 """
 
 from __future__ import annotations
@@ -49,35 +49,35 @@ sys.exit({function}())
 
 
 class InstallRefused(Exception):
-    """A sentence about an input that cannot be used, or an installation that failed."""
+    """An invalid input, or a failed installation, as a sentence."""
 
 
 class InstallRequest(NamedTuple):
-    """What shall be installed: a version from the index, or else packages for this checkout."""
+    """The packages to install: a version from the index, or packages for this checkout."""
 
     version: str
     extras: tuple[str, ...]
 
     @property
     def listed(self) -> str:
-        """The packages as `-r` takes them: a version's own are not known before."""
+        """The packages in the form of `pip install -r`. Those of a version are not known before."""
         extras = ",".join(("action", *self.extras))
         return f"vmrag-link[{extras}]=={self.version}\n" if self.version else packages.format_requirements(self.extras)
 
     @property
     def digest(self) -> str:
-        """Of the packages and all that decides which of their files fit."""
+        """A hash of the packages and of everything that selects their files."""
         machine = (sys.version, sysconfig.get_platform(), platform.libc_ver(), platform.mac_ver()[0])
         return hashlib.sha256(repr((machine, self.listed)).encode()).hexdigest()
 
 
 def action_folder(environ: Mapping[str, str] = os.environ) -> Path:
-    """The folder of this Action on the runner, which is emptied after each job."""
+    """Return the folder of this Action on the runner, which is emptied after each job."""
     return Path(environ["RUNNER_TEMP"]) / "vmrag-action"
 
 
 def packages_folder(environ: Mapping[str, str] = os.environ) -> Path:
-    """Where the packages lie, and nothing else: what the workflow's cache holds."""
+    """Return the folder of the packages, which the workflow caches."""
     return Path(environ["RUNNER_TEMP"]) / "vmrag-packages"
 
 
@@ -85,15 +85,18 @@ def packages_folder(environ: Mapping[str, str] = os.environ) -> Path:
 
 
 def read_request(environ: Mapping[str, str]) -> InstallRequest:
-    """For this use of the Action; what an earlier one in the job installed stays."""
+    """Return what this use of the Action needs.
+
+    Packages of an earlier use in the job stay.
+    """
     version = parse_version(environ.get("INPUT_VERSION", "").strip())
-    modes = [each.strip() for each in (environ.get("INPUT_MODE", "").strip() or "sync").split(",")]
+    modes = [mode.strip() for mode in (environ.get("INPUT_MODE", "").strip() or "sync").split(",")]
     comments = environ.get("INPUT_COMMENT") == "true" and environ.get("GITHUB_EVENT_NAME") == "workflow_run"
     needed = {"web"} if comments else packages.list_mode_extras(modes)  # what was reported in another job
     extras = needed.union(parse_extras(environ.get("INPUT_EXTRAS", "")))
     if environ.get("INPUT_CHROMA") == "true":
         extras.add("chroma")
-    earlier = _marked(action_folder(environ)).rpartition(" ")[2].split(",")
+    earlier = _read_mark(action_folder(environ)).rpartition(" ")[2].split(",")
     return InstallRequest(version, tuple(sorted(extras.union(filter(None, earlier)))))
 
 
@@ -106,27 +109,27 @@ def parse_version(text: str) -> str:
 
 
 def parse_extras(text: str) -> list[str]:
-    found, offered = text.replace(",", " ").split(), packages.list_offered_extras()
-    if unknown := [each for each in found if each not in offered]:
+    names, offered = text.replace(",", " ").split(), packages.list_offered_extras()
+    if unknown := [name for name in names if name not in offered]:
         raise InstallRefused(f"extras may be {', '.join(offered)}; found {', '.join(map(repr, unknown))}.")
-    return found
+    return names
 
 
 def mark_packages(shelf: Path, chosen: InstallRequest) -> None:
-    """Say, when all packages are there, which ones these are."""
+    """Record which packages are installed, after the installation of all."""
     (shelf / MARKER).write_text(chosen.digest)
 
 
 def mark_environment(folder: Path, chosen: InstallRequest) -> None:
-    (folder / MARKER).write_text(_of_environment(chosen))
+    (folder / MARKER).write_text(_mark_of_environment(chosen))
 
 
-def _of_environment(chosen: InstallRequest) -> str:
-    """The packages, the checkout that runs beside them, and the extras."""
+def _mark_of_environment(chosen: InstallRequest) -> str:
+    """Return a hash of the packages, the checkout that runs next to them, and the extras."""
     return f"{chosen.digest} {packages.ROOT} {','.join(chosen.extras)}"
 
 
-def _marked(folder: Path) -> str:
+def _read_mark(folder: Path) -> str:
     marker = folder / MARKER
     return marker.read_text() if marker.is_file() else ""
 
@@ -135,35 +138,37 @@ def _marked(folder: Path) -> str:
 
 
 def choose_packages(environ: Mapping[str, str]) -> None:
-    """Make room for packages that are not there yet, and say by which keys the cache has them."""
+    """Make room for missing packages, and print their keys in the cache."""
     chosen, folder = read_request(environ), packages_folder(environ)
-    there = _marked(folder) == chosen.digest
-    if not there:
+    is_installed = _read_mark(folder) == chosen.digest
+    if not is_installed:
         shutil.rmtree(folder, ignore_errors=True)
     readable = packages.decide_access(
         environ, environ.get("INPUT_ENABLE_CACHE", "").strip() or "auto", saves=False
     ).read
-    _output(environ, "restore", readable and not there and not chosen.version)
+    _write_output(environ, "restore", readable and not is_installed and not chosen.version)
     if not chosen.version:
         keys = packages.compute_package_keys(environ, chosen.digest)
-        _output(environ, "path", str(folder))
-        _output(environ, "key", keys.key)
-        _output(environ, "restore-keys", "\n".join(keys.prefixes))
+        _write_output(environ, "path", str(folder))
+        _write_output(environ, "key", keys.key)
+        _write_output(environ, "restore-keys", "\n".join(keys.prefixes))
 
 
 def install_packages(environ: Mapping[str, str]) -> None:
-    """Make the environment, unless an earlier use of the Action in this job made the same one."""
+    """Create the environment, unless an earlier use of the Action in this job created the
+    same one.
+    """
     chosen, folder, shelf = read_request(environ), action_folder(environ), packages_folder(environ)
     fresh = False
-    if _marked(folder) != _of_environment(chosen):
+    if _read_mark(folder) != _mark_of_environment(chosen):
         shutil.rmtree(folder, ignore_errors=True)
         venv.create(folder / "venv", symlinks=True)
         if chosen.version:
-            _bring(folder, chosen)
+            _install_with(folder, chosen)
         else:
-            fresh = _marked(shelf) != chosen.digest
+            fresh = _read_mark(shelf) != chosen.digest
             if fresh:
-                _bring(folder, chosen, shelf)
+                _install_with(folder, chosen, shelf)
                 mark_packages(shelf, chosen)
             _run_from_here(folder / "venv", shelf)
         # Not the environment's own folder, which would put its `python` before the job's.
@@ -172,13 +177,13 @@ def install_packages(environ: Mapping[str, str]) -> None:
         for name in COMMANDS:
             (commands / name).symlink_to(folder / "venv" / "bin" / name)
         mark_environment(folder, chosen)
-    _output(environ, "fresh", fresh)
+    _write_output(environ, "fresh", fresh)
 
 
 def _run_from_here(environment: Path, shelf: Path) -> None:
-    """Let the environment import packages from `shelf`, and ours from this checkout."""
-    found = sysconfig.get_path("purelib", "venv", {"base": str(environment), "platbase": str(environment)})
-    (Path(found) / "vmrag.pth").write_text(
+    """Let the environment import packages from `shelf`, and vmrag from this checkout."""
+    site_packages = sysconfig.get_path("purelib", "venv", {"base": str(environment), "platbase": str(environment)})
+    (Path(site_packages) / "vmrag.pth").write_text(
         "".join(f"{folder}\n" for folder in (shelf, *packages.list_package_folders()))
     )
     for name in COMMANDS:
@@ -191,69 +196,73 @@ def _run_from_here(environment: Path, shelf: Path) -> None:
 # -- uv, or else pip -------------------------------------------------------------------------------
 
 
-def _bring(folder: Path, chosen: InstallRequest, shelf: Path | None = None) -> None:
-    """Install what is wanted on a shelf, or else into the environment in `folder`."""
-    asked = folder / "requirements.txt"
-    asked.write_text(chosen.listed)
-    words = ["-r", str(asked)]
+def _install_with(folder: Path, chosen: InstallRequest, shelf: Path | None = None) -> None:
+    """Install the packages on a shelf, or else into the environment in `folder`."""
+    requirements = folder / "requirements.txt"
+    requirements.write_text(chosen.listed)
+    words = ["-r", str(requirements)]
     if shelf:
         words += ["--require-hashes", "--no-deps", "--target", str(shelf)]
-    python, uv, cache = str(folder / "venv" / "bin" / "python"), _uv(folder), str(folder / "uv-cache")
+    python, uv, cache = str(folder / "venv" / "bin" / "python"), _find_uv(folder), str(folder / "uv-cache")
     # A cache of this job alone: uv does not verify again what it finds in one.
-    if uv and _run(folder, uv, "pip", "install", "-q", "--python", python, "--cache-dir", cache, *words):
+    if uv and _run_program(folder, uv, "pip", "install", "-q", "--python", python, "--cache-dir", cache, *words):
         shutil.rmtree(cache, ignore_errors=True)
         return
-    _say("::warning title=vmrag::uv could not install the packages, so pip does, which takes longer.")
+    _print_line("::warning title=vmrag::uv could not install the packages, so pip installs them, which takes longer.")
     if shelf:
         shutil.rmtree(shelf, ignore_errors=True)
-    if not _run(folder, *_PIP, "--python", python, "install", "-q", "--no-compile", *words):
-        raise InstallRefused("Neither uv nor pip could install the packages; their own words stand above.")
+    if not _run_program(folder, *_PIP, "--python", python, "install", "-q", "--no-compile", *words):
+        raise InstallRefused("Neither uv nor pip could install the packages. Their output is above.")
 
 
 _PIP = (sys.executable, "-I", "-m", "pip")
 
 
-def _uv(folder: Path) -> str | None:
-    """The runner's own, if it is new enough, or else one that pip brings; None: there is none."""
-    own = shutil.which("uv")
-    if own and _uv_version(own) >= OLDEST_UV:
-        return own
+def _find_uv(folder: Path) -> str | None:
+    """Return the runner's own uv if it is new enough, or else one that pip installs; None if both
+    are missing.
+    """
+    runner_uv = shutil.which("uv")
+    if runner_uv and _uv_version(runner_uv) >= OLDEST_UV:
+        return runner_uv
     tools = folder / "uv"
     words = ("install", "-q", "--no-compile", "--require-hashes", "--no-deps", "--target", str(tools))
-    return str(tools / "bin" / "uv") if _run(folder, *_PIP, *words, "-r", str(UV_BY_HASH)) else None
+    return str(tools / "bin" / "uv") if _run_program(folder, *_PIP, *words, "-r", str(UV_BY_HASH)) else None
 
 
 def _uv_version(uv: str) -> tuple[int, ...]:
-    done = subprocess.run([uv, "--version"], capture_output=True, text=True, check=False)
-    found = re.match(r"uv (\d+)\.(\d+)", done.stdout)
-    return tuple(map(int, found.groups())) if found and not done.returncode else ()
+    result = subprocess.run([uv, "--version"], capture_output=True, text=True, check=False)
+    match = re.match(r"uv (\d+)\.(\d+)", result.stdout)
+    return tuple(map(int, match.groups())) if match and not result.returncode else ()
 
 
-def _run(folder: Path, *argv: str) -> bool:
-    """Whether it succeeded. Outside of the work tree, whose settings uv would read; what it prints
-    is no command to the runner; Python stays the one that the workflow asks for.
+def _run_program(folder: Path, *argv: str) -> bool:
+    """Run a program, and return whether it succeeded.
+
+    It runs outside the work tree, whose settings uv would read. Its output cannot contain commands
+    to the runner. It uses the Python of the workflow.
     """
     token = secrets.token_hex(16)
-    _say(f"::stop-commands::{token}")
+    _print_line(f"::stop-commands::{token}")
     environ = os.environ | {"UV_PYTHON_DOWNLOADS": "never"}
     try:
         return subprocess.run(argv, cwd=folder, env=environ, check=False).returncode == 0
     except OSError as error:
-        _say(f"{argv[0]}: {error}")
+        _print_line(f"{argv[0]}: {error}")
         return False
     finally:
-        _say(f"::{token}::")
+        _print_line(f"::{token}::")
 
 
 # -- what the runner reads -------------------------------------------------------------------------
 
 
-def _say(line: str) -> None:
+def _print_line(line: str) -> None:
     sys.stdout.write(f"{line}\n")
     sys.stdout.flush()  # before what pip prints
 
 
-def _output(environ: Mapping[str, str], name: str, value: str | bool) -> None:
+def _write_output(environ: Mapping[str, str], name: str, value: str | bool) -> None:
     text, end = str(value).lower() if isinstance(value, bool) else value, secrets.token_hex(16)
     with Path(environ["GITHUB_OUTPUT"]).open("a", encoding="utf-8") as file:
         file.write(f"{name}<<{end}\n{text}\n{end}\n")
@@ -271,7 +280,7 @@ def main(argv: Sequence[str], environ: Mapping[str, str] = os.environ) -> int:
         step(environ)
     except InstallRefused as error:
         message = str(error).replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
-        _say(f"::error title=vmrag::{message}")
+        _print_line(f"::error title=vmrag::{message}")
         return 1
     return 0
 

@@ -1,7 +1,7 @@
-"""What GitHub says of an event, as far as it decides anything.
+"""The parts of an event's payload that vmrag uses.
 
-A payload holds what strangers wrote. It is read up to a size, by types, and a hash is nothing but a
-hash. Titles and texts are never looked at, and branch names of heads only to update them.
+A payload contains untrusted text. It is read up to a size and by types, and hashes are validated.
+Titles and texts are never read, and the branch names of heads only to update these branches.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from vmrag_link.models import Record
 from vmrag_link.paths import read_regular
 
 MOST_BYTES = 32_000_000
-"""Of a payload; GitHub sends 25 MB at most."""
+"""Maximum size of a payload. GitHub sends at most 25 MB."""
 
 Hash = Annotated[str, msgspec.Meta(pattern=rf"\A{COMMIT_NAME}\Z")]
 Branch = Annotated[str, msgspec.Meta(min_length=1, max_length=1000)]
@@ -42,7 +42,10 @@ class BaseEnd(Record, frozen=True):
 
 
 class HeadEnd(Record, frozen=True):
-    """`repo` None: the fork was deleted. `ref`: its branch, as a stranger calls it, of any form."""
+    """The head of a pull request.
+
+    For a deleted fork, `repo` is None. `ref` is its branch, an untrusted text of any form.
+    """
 
     ref: str
     sha: Hash
@@ -50,16 +53,20 @@ class HeadEnd(Record, frozen=True):
 
 
 class Author(Record, frozen=True):
-    """Of a pull request. `type`: `User`, or `Bot` for an App that the repository installed."""
+    """The author of a pull request.
+
+    `type` is `User`, or `Bot` for an App that the repository installed.
+    """
 
     login: str = ""
     type: str = ""
 
 
 class PullRequest(Record, frozen=True):
-    """`author_association`: what its author is to the repository, in GitHub's words.
+    """A pull request.
 
-    `user` None: the account was deleted.
+    `author_association` is the relation of its author to the repository, in GitHub's terms. For a
+    deleted account, `user` is None.
     """
 
     number: _Number
@@ -73,30 +80,33 @@ class PullRequest(Record, frozen=True):
 
     @property
     def is_by_member(self) -> bool:
-        """Whether the repository's people, or an App of theirs, opened it. Whoever may read can ask
-        for a merge of any two branches that are there. Of a member of the organisation who keeps
-        that to themselves GitHub says CONTRIBUTOR: `GitHub.may_write` knows.
+        """True if a member of the repository, or its App, opened the pull request.
+
+        Every user with read access can propose to merge two existing branches. GitHub reports
+        CONTRIBUTOR for members of the organization whose membership is private; `GitHub.can_write`
+        knows them.
         """
         return self.author_association in _PEOPLE or (self.user is not None and self.user.type == "Bot")
 
 
 class PullRequestEvent(Record, frozen=True):
-    """`pull_request` and its like."""
+    """The payload of `pull_request` and similar events."""
 
     pull_request: PullRequest
     action: str = ""
 
     @property
     def landed_commit(self) -> str | None:
-        """The commit that a merge, a squash or a rebase put onto the base, once that has
-        happened.
-        """
+        """The commit that a merge, a squash or a rebase added to the base, after it happened."""
         request = self.pull_request
         return request.merge_commit_sha if self.action == "closed" and request.merged else None
 
 
 class CompletedRun(Record, frozen=True):
-    """A run of another workflow, with the head that it was about. `event`: what caused it."""
+    """A run of another workflow, with its head.
+
+    `event` is the event that caused the run.
+    """
 
     id: _Number
     event: str
@@ -105,7 +115,7 @@ class CompletedRun(Record, frozen=True):
 
 
 class WorkflowRunEvent(Record, frozen=True):
-    """`workflow_run`."""
+    """The payload of `workflow_run`."""
 
     workflow_run: CompletedRun
 
@@ -116,7 +126,7 @@ class MergeGroup(Record, frozen=True):
 
 
 class MergeGroupEvent(Record, frozen=True):
-    """`merge_group`."""
+    """The payload of `merge_group`."""
 
     merge_group: MergeGroup
 
@@ -127,13 +137,16 @@ class OwnRepository(Record, frozen=True):
 
 
 class RepositoryEvent(Record, frozen=True):
-    """What nearly every event says."""
+    """The part of a payload that nearly all events have."""
 
     repository: OwnRepository
 
 
 class PushEvent(Record, frozen=True):
-    """`push`. `before` is zeros for a new branch or tag."""
+    """The payload of `push`.
+
+    `before` is zeros for a new branch or tag.
+    """
 
     before: Hash
     forced: bool
@@ -141,7 +154,10 @@ class PushEvent(Record, frozen=True):
 
 
 def read_event(environ: Mapping[str, str], kind: type[_Payload]) -> _Payload:
-    """The payload of this job's event. Raises `UsageInvalid` for one of another form."""
+    """Read the payload of this job's event.
+
+    Raises `UsageInvalid` for another form.
+    """
     try:
         content = read_regular(Path(environ.get("GITHUB_EVENT_PATH", "")), MOST_BYTES + 1)
         if len(content) > MOST_BYTES:
@@ -154,7 +170,7 @@ def read_event(environ: Mapping[str, str], kind: type[_Payload]) -> _Payload:
 
 
 def is_fork_job(environ: Mapping[str, str]) -> bool:
-    """Whether the job's own repository is a fork, as far as its event says so."""
+    """Return whether the job's own repository is a fork, according to its event."""
     try:
         return read_event(environ, RepositoryEvent).repository.fork
     except UsageInvalid:
@@ -162,7 +178,10 @@ def is_fork_job(environ: Mapping[str, str]) -> bool:
 
 
 def read_repository_name(environ: Mapping[str, str]) -> str:
-    """`owner/name` of the job's own repository. Raises `UsageInvalid`."""
+    """Return `owner/name` of the job's own repository.
+
+    Raises `UsageInvalid`.
+    """
     try:
         return msgspec.convert(environ.get("GITHUB_REPOSITORY", ""), _Name)
     except msgspec.ValidationError as error:
@@ -170,7 +189,10 @@ def read_repository_name(environ: Mapping[str, str]) -> str:
 
 
 def read_run_number(environ: Mapping[str, str]) -> int:
-    """Of this job's run, as its address has it. Raises `UsageInvalid`."""
+    """Return the number of this job's run.
+
+    Raises `UsageInvalid`.
+    """
     try:
         return msgspec.convert(environ.get("GITHUB_RUN_ID", ""), _Number, strict=False)
     except msgspec.ValidationError as error:
@@ -178,12 +200,12 @@ def read_run_number(environ: Mapping[str, str]) -> int:
 
 
 def read_server(environ: Mapping[str, str]) -> str:
-    """The address of the job's host, a company's own server included."""
+    """Return the address of the job's host, which can be a company's own server."""
     return env.read_github_server(environ) or "https://github.com"
 
 
 def payload_error(reason: str) -> UsageInvalid:
     return UsageInvalid(
-        f"It cannot be said which commits this job is about: {reason}.",
+        f"could not find the commits of this job: {reason}.",
         hint="Run it as a step of a job of GitHub Actions; elsewhere: vmrag verify --pull-request BASE HEAD",
     )

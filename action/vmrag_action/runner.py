@@ -1,7 +1,7 @@
-"""The one module that speaks to GitHub's runner, by actions-toolkit's `core`.
+"""The only module that talks to GitHub's runner, with `core` of actions-toolkit.
 
-What that leaves out is here: the job summary, problem matchers, masks of secrets with several
-lines, the limit of annotations, and that no stranger's text is taken for a command.
+It adds the job summary, problem matchers, masks of secrets with several lines, the limit of
+annotations, and a filter that keeps the runner from taking untrusted text as commands.
 """
 
 from __future__ import annotations
@@ -34,11 +34,14 @@ from actions_toolkit import core  # noqa: E402
 from actions_toolkit.command import issue_command  # noqa: E402
 
 MOST_ANNOTATIONS = 10
-"""Of a level in a step; the runner drops what is above that, and does not say so."""
+"""Maximum number of annotations of a level in a step. The runner drops the others without a
+message.
+"""
 
 _MOST_MESSAGE, _MOST_HINT, _MOST_TITLE = 4096, 1024, 255
-"""Characters of an annotation's message, of the hint in it, and of its title. The runner cuts what
-is above that, and the hint is at the end.
+"""Maximum numbers of characters of an annotation's message, of its hint and of its title.
+
+The runner cuts longer texts, and the hint is at the end.
 """
 
 MATCHERS = Path(__file__).with_name("problems.json")
@@ -83,11 +86,11 @@ OUTPUTS: Mapping[str, str] = {
     "cache-key": r"[A-Za-z0-9_.-]{1,512}",
     "restore-keys": r"[A-Za-z0-9_.-]{1,512}(\n[A-Za-z0-9_.-]{1,512}){0,9}",
 }
-"""The form of every output. No other value leaves a step."""
+"""The form of each output. Other values are refused."""
 
 
 class SourceLine(NamedTuple):
-    """A line of a file of the repository, where a message is shown."""
+    """A line of a file in the repository, at which a message is shown."""
 
     file: str
     line: int = 1
@@ -97,15 +100,15 @@ PIN = SourceLine(PIN_NAME)
 
 
 def read_input(name: str) -> str:
-    """An input, without blanks around it; empty where it is not mapped or not set.
+    """Return an input without blanks around it; empty if it is not mapped or not set.
 
-    Shells keep no variable with a hyphen in its name.
+    Shells do not keep a variable with a hyphen in its name.
     """
     return str(core.get_input(name.replace("-", "_")))
 
 
 class WorkflowJob(NamedTuple):
-    """What the runner says about itself and its job."""
+    """The runner's information about itself and the job."""
 
     temp: Path
     workspace: Path
@@ -114,7 +117,10 @@ class WorkflowJob(NamedTuple):
 
     @classmethod
     def from_environment(cls, environ: Mapping[str, str] = os.environ) -> WorkflowJob:
-        """Raises `UsageInvalid` outside of a job."""
+        """Return the job of this process.
+
+        Raises `UsageInvalid` outside a job.
+        """
         if not environ.get("RUNNER_TEMP"):
             raise UsageInvalid("This is a step of the GitHub Action.", hint="vmrag --help")
         return cls(
@@ -126,7 +132,7 @@ class WorkflowJob(NamedTuple):
 
 
 class Runner:
-    """The log, the outputs and the summary of one step; a `Progress`, too."""
+    """The log, the outputs and the summary of one step. It is also a `Progress`."""
 
     def __init__(self) -> None:
         self._annotations = {"error": 0, "warning": 0, "notice": 0}
@@ -134,7 +140,7 @@ class Runner:
     # -- the log -----------------------------------------------------------------------------------
 
     def log_line(self, text: str) -> None:
-        """Log one line, which the runner never takes for a command."""
+        """Log one line, which the runner never takes as a command."""
         core.info(terminal_text.escape_commands(terminal_text.escape_line(text)))
         sys.stdout.flush()  # a child's output comes after it
 
@@ -145,7 +151,7 @@ class Runner:
 
     @contextlib.contextmanager
     def group(self, name: str) -> Iterator[None]:
-        """What is said in the block is folded."""
+        """Fold the output of the block."""
         core.start_group(terminal_text.escape_line(name))
         try:
             yield
@@ -155,8 +161,10 @@ class Runner:
     def annotate(
         self, level: Level, message: str, *, hint: str = "", title: str = "vmrag", at: SourceLine | None = None
     ) -> None:
-        """Show a message, and its hint below, at a place, or at the job alone. It is only logged
-        where the step has as many annotations as the runner shows, or an earlier one showed it.
+        """Show a message and its hint at a place, or at the job.
+
+        It is only logged if the step has as many annotations as the runner shows, or if an earlier
+        step showed it.
         """
         below = f"\n{_fit_text(hint, _MOST_HINT)}" if hint else ""
         text = _fit_text(message, _MOST_MESSAGE - len(below)) + below
@@ -170,14 +178,17 @@ class Runner:
     # -- what others read --------------------------------------------------------------------------
 
     def set_output(self, name: str, value: str | bool | int) -> None:
-        """Raises `ValueError` for a value that has not the output's form."""
+        """Set an output of the step.
+
+        Raises `ValueError` for a value that does not have the form of the output.
+        """
         text = str(value).lower() if isinstance(value, bool) else str(value)
         if not re.fullmatch(OUTPUTS[name], text):
             raise ValueError(f"output {name}: {text[:80]!r}")
         core.set_output(name, text)
 
     def export_variables(self, variables: Mapping[str, str]) -> None:
-        """Set them for this step and the job's later ones. Never a secret."""
+        """Set variables for this step and later steps of the job. They must not be secrets."""
         for name, value in variables.items():
             core.export_variable(name, value)
 
@@ -185,21 +196,24 @@ class Runner:
         core.add_path(str(folder))
 
     def mask_secret(self, secret: str) -> None:
-        """The runner compares by lines, so each line is a secret of its own."""
+        """Hide a secret in the log.
+
+        The runner compares lines, so each line becomes a secret.
+        """
         for line in dict.fromkeys(secret.splitlines()):
             if line.strip():
                 core.set_secret(line)
 
     def count_free_annotations(self, level: Level) -> int:
-        """How many annotations of a level this step can still show."""
+        """Return how many more annotations of a level this step can show."""
         return MOST_ANNOTATIONS - self._annotations[level]
 
     def match_problems(self) -> None:
-        """Later steps' `vmrag verify` and `vmrag check` are annotated."""
+        """Let the runner annotate the output of `vmrag verify` and `vmrag check` in later steps."""
         issue_command("add-matcher", {}, str(MATCHERS))
 
     def append_summary(self, markdown: str, environ: Mapping[str, str] = os.environ) -> None:
-        """Append to the step's summary, which `markdown_text` has made harmless.
+        """Append to the summary of the step. `markdown_text` must have escaped the text.
 
         GitHub drops the whole summary of a step that exceeds its limit. If a part does not fit, a
         sentence refers to the log.
@@ -219,8 +233,9 @@ def _fit_text(text: str, most: int) -> str:
 
 
 def _shown_before(annotation: str, environ: Mapping[str, str] = os.environ) -> bool:
-    """Whether a step of this job has shown the same, as `repair` and `verify` of one pin do. It
-    counts as shown from now on.
+    """Return whether a step of this job has shown the same annotation, and record it as shown.
+
+    For example, `repair` and `verify` report the same pin.
     """
     if not (temp := environ.get("RUNNER_TEMP")):
         return False

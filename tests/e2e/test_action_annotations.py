@@ -51,7 +51,7 @@ def test_ten_findings_are_ten_annotations_also_of_a_repair_that_cannot_judge_the
     done = ci.on_push(before=before, mode="repair", fail_on="never")
     assert done.passed
     assert (done.outputs["repaired"], done.outputs["findings"]) == ("false", "10")
-    assert "Nothing that could be repaired on main, and 10 findings for a person." in done.log
+    assert "Nothing to repair on main. 10 findings for you to fix." in done.log
     assert len(done.said("warning")) == 10
     assert "more: see the summary" not in done.log
 
@@ -63,9 +63,9 @@ def test_where_nobody_could_look_the_pin_is_not_blamed(ci, mode):
     done = ci.on_push(mode=mode, first=gone, fail_on="never")
     assert not done.passed  # what cannot be tried always fails
     assert errors(done) == [(ENVIRONMENT + "REMOTE_UNREACHABLE", "")]
-    assert done.said("error")[0].endswith("This says nothing about the pin.")
+    assert done.said("error")[0].endswith("The pin was not checked.")
     if mode == "sync":
-        assert "Knowledge could not be synced" in done.summary
+        assert "Could not sync the knowledge base" in done.summary
 
 
 def test_history_that_nobody_has_is_not_blamed_on_the_pin(ci):

@@ -87,7 +87,7 @@ def test_a_squash_that_dropped_is_repaired_once_and_the_repair_itself_is_left_al
     assert "1 document modified" in message
     assert message.endswith(f"Vmrag-Repairs: {landed.after}")
     assert ci.world.hub.git("log", "-1", "--format=%an <%ae>", "main") == "Ada Lovelace <ada@example.com>"
-    assert "takes it in again" in done.summary
+    assert "restores them" in done.summary
     assert done.step("verify").outcome == "success"  # it looks at what was repaired
 
     made = ci.tip
@@ -96,7 +96,7 @@ def test_a_squash_that_dropped_is_repaired_once_and_the_repair_itself_is_left_al
     assert again.passed
     assert late.passed
     assert (again.outputs["repaired"], late.outputs["repaired"]) == ("false", "false")
-    assert "Nothing was dropped on main" in again.log
+    assert "No documents were dropped on main" in again.log
     assert "repaired already" in late.log
     assert f"mended by {made[:12]}".replace(" ", "") in late.summary.replace(" ", "")
     assert ci.tip == made
@@ -138,7 +138,7 @@ def test_a_conflict_is_explained_and_nothing_is_pushed_until_a_person_has_decide
     bob.vmrag("merge", "--repair", landed.dropping[:12], code=1)
     bob.vmrag("resolve", "--ours")
     bob.vmrag("merge", "--continue")
-    bob.git("commit", "-q", "-m", "Take in dropped knowledge")
+    bob.git("commit", "-q", "-m", "Restore dropped documents")
     bob.push("origin", "main")
     after = repair(ci, landed)
     assert after.passed
@@ -233,10 +233,10 @@ def killing(folder: Path) -> Path:
     ("event", "ref", "given", "said"),
     [
         ("push", "refs/heads/topic", {}, "on push: the branch topic is left alone"),
-        ("push", "refs/tags/v1", {}, "only what is pushed to a branch is repaired"),
-        ("merge_group", "refs/heads/gh-readonly-queue/main/pr-7", {}, "only what is pushed to a branch is repaired"),
-        ("pull_request", "refs/pull/7/merge", {}, "only what is pushed to a branch is repaired"),
-        ("schedule", "refs/heads/main", {}, "only what is pushed to a branch is repaired"),
+        ("push", "refs/tags/v1", {}, "only pushes to a branch are repaired"),
+        ("merge_group", "refs/heads/gh-readonly-queue/main/pr-7", {}, "only pushes to a branch are repaired"),
+        ("pull_request", "refs/pull/7/merge", {}, "only pushes to a branch are repaired"),
+        ("schedule", "refs/heads/main", {}, "only pushes to a branch are repaired"),
         ("push", "refs/heads/main", {"repair_branches": "release, next"}, "names release and next"),
     ],
 )

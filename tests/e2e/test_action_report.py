@@ -94,7 +94,7 @@ def test_a_pull_request_shows_its_documents_and_answers(ci):
     assert "Otters eat fish" in shown.page.css_first("ins").text(separator=" ")
     assert len(shown.cells("Revisions")) == 2
     assert "Otters eat fish" in Path(done.outputs["report-path"]).read_text()
-    [notice] = [annotation for annotation in done.annotations if annotation.title == "What changes in the knowledge"]
+    [notice] = [annotation for annotation in done.annotations if annotation.title == "Changed documents"]
     assert (notice.level, notice.file) == ("notice", ".dolt-version")
     assert done.step("sync").outcome == "skipped"
 
@@ -119,7 +119,7 @@ def test_a_squash_that_drops_knowledge_shows_what_is_gone(ci):
         ["removed", "handbook/main.md"],
         ["added", "handbook/topic.md"],
     ]
-    assert [row[1] for row in shown.cells("Pins of the code commits")] == ["KNOWLEDGE_DROPPED"]
+    assert [row[1] for row in shown.cells("Pins of the git commits")] == ["KNOWLEDGE_DROPPED"]
     title = f"Revisions of {before[:12]} that are not in {squashed[:12]}"
     assert [row[0] for row in shown.cells(title)] == [kept[:12]]
     assert "vmrag merge --repair" in shown.text
@@ -190,7 +190,7 @@ def test_knowledge_of_a_fork_is_looked_at_in_quarantine_first_and_never_beside_s
     assert done.passed is taken
     if taken:
         assert [row[:2] for row in shown.cells("Documents")] == [["added", "handbook/theirs.md"]]
-        assert [row[1] for row in shown.cells("Pins of the code commits")] == ["NOT_ON_REMOTE"]
+        assert [row[1] for row in shown.cells("Pins of the git commits")] == ["NOT_ON_REMOTE"]
     assert not ci.world.holds(revision)
 
 

@@ -140,9 +140,9 @@ def test_what_a_person_has_to_decide_is_said_and_nothing_is_pushed(ci, api):
     assert "git fetch origin && git switch argue && git merge origin/main" in said["#9"]
     assert said["#11"].endswith("\ngit pull --no-rebase https://github.example/them/project main\ngit push")
     assert "fork me/project" in said["#11"]
-    assert "git cannot have a branch of that name" in said["#12"]
+    assert "git does not allow a branch of that name" in said["#12"]
     assert "unpinned has no pin" in said["#16"]
-    assert "calm can be merged into main as it is" in done.log
+    assert "calm merges into main without conflicts" in done.log
     assert "main is the default branch" in done.log
     assert "gone or main is gone" in done.log
     assert "other" not in done.log

@@ -241,16 +241,16 @@ def told(api: CommentsApi, other: Any) -> tuple[CommentsApi, Any]:
 @pytest.mark.parametrize(
     ("handed", "run", "pull", "said"),
     [
-        ({"number": 8}, {}, {}, "there is no pull request #8"),
-        ({}, {"head": OTHER}, {}, "was not about #7"),
-        ({"head": OTHER}, {}, {}, "was not about #7"),
-        ({}, {"source": FORK | {"full_name": "evil/project"}}, {}, "was not about #7"),
-        ({}, {"source": None}, {}, "was not about #7"),
+        ({"number": 8}, {}, {}, "has no pull request #8"),
+        ({}, {"head": OTHER}, {}, "was not for #7"),
+        ({"head": OTHER}, {}, {}, "was not for #7"),
+        ({}, {"source": FORK | {"full_name": "evil/project"}}, {}, "was not for #7"),
+        ({}, {"source": None}, {}, "was not for #7"),
         ({}, {"event": "push"}, {}, "about no pull request"),
         ({}, {}, {"state": "closed"}, "not open any more"),
         ({}, {}, {"sha": OTHER}, "has another commit by now"),
         ({"head": OTHER}, {"head": OTHER}, {}, "has another commit by now"),
-        ({}, {}, {"base": FORK}, "there is no pull request #7"),
+        ({}, {}, {"base": FORK}, "has no pull request #7"),
     ],
     ids=[
         "no such number", "another head", "data of another head", "another fork", "a fork that is gone", "another event",

@@ -1,1 +1,3 @@
-"""One module a step of `action.yml`, each with `run(runner, job) -> int`, the exit code."""
+"""The steps of `action.yml`, with a module for each. Its function `run(runner, job)` returns the
+exit code.
+"""

@@ -1,4 +1,4 @@
-"""`mode: check`: the golden queries still get the answers that they expect."""
+"""`mode: check`: compare the answers to the golden queries with the expected ones."""
 
 from __future__ import annotations
 
@@ -22,27 +22,31 @@ def run(runner: Runner, job: WorkflowJob) -> int:
             return OK
         report = check_queries(ws)
     findings.keep_results(job, cases.list_check_cases(report))
-    found = [*_outdated(report), *_missed(report)]
+    reported = [*_find_outdated(report), *_find_missed(report)]
     verdict = f"{report.missed} missed something" if report.missed else "all as expected"
     return findings.report_findings(
-        runner, "Golden queries", found, f"Golden queries: {len(report.queries)}; {verdict}."
+        runner, "Golden queries", reported, f"Golden queries: {len(report.queries)}; {verdict}."
     )
 
 
-def _outdated(report: GoldenReport) -> Iterator[ActionFinding]:
+def _find_outdated(report: GoldenReport) -> Iterator[ActionFinding]:
     if report.outdated:
         yield ActionFinding("error", "RANKINGS_OUTDATED", report.file, report.outdated, UPDATE, SourceLine(report.file))
 
 
-def _missed(report: GoldenReport) -> Iterator[ActionFinding]:
-    """One for each query, as `vmrag check` counts them, with what was wanted and what came."""
+def _find_missed(report: GoldenReport) -> Iterator[ActionFinding]:
+    """Yield a finding for each failed query of `vmrag check`, with the expected and the actual
+    documents.
+    """
     for query in report.queries:
         if query.misses:
             message = f"{query.query!r}: {'; '.join(miss.message for miss in query.misses)}"
-            told = "\n".join(map(escape_line, (message, *dict.fromkeys(_sides(query.misses)))))
+            message_lines = "\n".join(map(escape_line, (message, *dict.fromkeys(_list_sides(query.misses)))))
             at = SourceLine(report.file, query.line)
-            yield ActionFinding("error", "QUERY_MISSED", f"{report.file}:{query.line}", told, "vmrag check", at)
+            yield ActionFinding(
+                "error", "QUERY_MISSED", f"{report.file}:{query.line}", message_lines, "vmrag check", at
+            )
 
 
-def _sides(missed: Iterable[Miss]) -> Iterator[str]:
-    return (side for each in missed for side in each.sides)
+def _list_sides(missed: Iterable[Miss]) -> Iterator[str]:
+    return (side for miss in missed for side in miss.sides)

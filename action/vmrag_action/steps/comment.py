@@ -30,14 +30,14 @@ from vmrag_link.paths import read_regular
 TITLE = "The comment on the pull request"
 ARTIFACT = "vmrag-comment"
 FILE = f"{ARTIFACT}.json"
-"""In RUNNER_TEMP, and in the artifact."""
+"""The name of the file in RUNNER_TEMP and in the artifact."""
 
 _MOST_PACKED = 100_000
 _PACKINGS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
 
 _SAID = {
-    "silent": "Nothing that agents are told changes, and no comment says otherwise.",
-    "unchanged": "The comment says it already.",
+    "silent": "The answers for agents do not change, and no comment exists.",
+    "unchanged": "The comment is up to date.",
     "edited": "The comment was edited.",
     "created": "The comment was written.",
 }
@@ -52,50 +52,54 @@ def run(runner: Runner, job: WorkflowJob) -> int:
         return _of_run(runner, job, api)
     request = payload.read_event(os.environ, PullRequestEvent).pull_request
     data = parse_comment_data(read_regular(job.temp / FILE, MAX_BYTES + 1))
-    here = CompletedRun(payload.read_run_number(os.environ), job.event, request.head.sha, request.head.repo)
-    return _settle(runner, job, api, data, here, of_fork=False)
+    this_run = CompletedRun(payload.read_run_number(os.environ), job.event, request.head.sha, request.head.repo)
+    return _update_comment(runner, job, api, data, this_run, of_fork=False)
 
 
 def _of_run(runner: Runner, job: WorkflowJob, api: CommentApi) -> int:
-    """What another run hands over. A stranger who hands over something else makes nobody's job
-    fail.
+    """Write the comment for another run.
+
+    Invalid data of an untrusted run makes no job fail.
     """
-    done = payload.read_event(os.environ, WorkflowRunEvent).workflow_run
-    if done.event != "pull_request":
-        return _nothing(runner, job, f"run {done.id} was about no pull request.")
-    packed = api.download_artifact(done.id, ARTIFACT, _MOST_PACKED)
+    other_run = payload.read_event(os.environ, WorkflowRunEvent).workflow_run
+    if other_run.event != "pull_request":
+        return _report_no_work(runner, job, f"run {other_run.id} was not for a pull request.")
+    packed = api.download_artifact(other_run.id, ARTIFACT, _MOST_PACKED)
     if packed is None:
-        return _nothing(runner, job, f"run {done.id} has left no {ARTIFACT}, or one that is too large.")
+        return _report_no_work(runner, job, f"run {other_run.id} has no artifact {ARTIFACT}, or a too large one.")
     try:
         data = parse_comment_data(unpack_artifact(packed))
     except UsageInvalid as why:
         runner.annotate("warning", why.message, hint=why.hint, title=TITLE)
-        return _nothing(runner, job, f"what run {done.id} has left is not what this Action writes.")
-    return _settle(runner, job, api, data, done, of_fork=True)
+        return _report_no_work(runner, job, f"the artifact of run {other_run.id} is not from this Action.")
+    return _update_comment(runner, job, api, data, other_run, of_fork=True)
 
 
 def unpack_artifact(content: bytes) -> bytes:
-    """The one file of an archive, or a byte more than may be in it. Raises `UsageInvalid`."""
+    """Return the only file of an archive, or one byte more than is allowed.
+
+    Raises `UsageInvalid`.
+    """
     try:
         with zipfile.ZipFile(io.BytesIO(content)) as archive:
             entries = archive.infolist()
             if [(entry.filename, entry.compress_type in _PACKINGS) for entry in entries] == [(FILE, True)]:
                 with archive.open(entries[0]) as file:
                     return file.read(MAX_BYTES + 1)
-        flaw = f"it holds something else than {FILE}"
+        flaw = f"it does not contain exactly {FILE}"
     except (ValueError, RuntimeError, EOFError, OSError, zipfile.BadZipFile, zlib.error, struct.error) as error:
         flaw = str(error) or type(error).__name__
     raise UsageInvalid(
-        f"The artifact cannot be unpacked: {flaw}.", hint="Let both workflows name one version: uses: …@SHA"
+        f"could not unpack the artifact: {flaw}.", hint="Use the same version in both workflows: uses: …@SHA"
     )
 
 
-def _settle(
+def _update_comment(
     runner: Runner, job: WorkflowJob, api: CommentApi, data: CommentData, about: CompletedRun, *, of_fork: bool
 ) -> int:
     request = api.read_pull_request(data.number)
-    if why := _unfit(request, data, about):
-        return _nothing(runner, job, why)
+    if why := _find_obstacle(request, data, about):
+        return _report_no_work(runner, job, why)
     page = f"{payload.read_server(os.environ)}/{api.github.repository}/actions/runs/{about.id}"
     outcome = api.update_comment(
         data.number,
@@ -111,29 +115,31 @@ def _describe_pull(api: CommentApi, request: PullRequest | None) -> str:
     """Return the command that merges the base branch into the branch of a pull request."""
     if request is None:
         return ""
-    is_own = request.head.repo is not None and _same(request.base.repo, request.head.repo.full_name)
+    is_own = request.head.repo is not None and _is_same_repository(request.base.repo, request.head.repo.full_name)
     peer = "origin" if is_own else f"{payload.read_server(os.environ)}/{api.github.repository}"
     return f"git pull --no-rebase {quoted(peer)} {quoted(request.base.ref)}"
 
 
-def _unfit(request: PullRequest | None, data: CommentData, about: CompletedRun) -> str:
-    """Why nothing is said of a pull request, as GitHub knows it; empty if the run was about it."""
-    own = payload.read_repository_name(os.environ)
-    if request is None or not _same(request.base.repo, own):
-        return f"there is no pull request #{data.number} of {own}."
+def _find_obstacle(request: PullRequest | None, data: CommentData, about: CompletedRun) -> str:
+    """Return why no comment is written on a pull request, by GitHub's data; empty if the run was
+    about it.
+    """
+    repository = payload.read_repository_name(os.environ)
+    if request is None or not _is_same_repository(request.base.repo, repository):
+        return f"{repository} has no pull request #{data.number}."
     source = about.head_repository
-    if data.head != about.head_sha or source is None or not _same(request.head.repo, source.full_name):
-        return f"run {about.id} was not about #{data.number}."
+    if data.head != about.head_sha or source is None or not _is_same_repository(request.head.repo, source.full_name):
+        return f"run {about.id} was not for #{data.number}."
     if request.state != "open":
-        return f"#{data.number} is not open any more."
+        return f"#{data.number} is no longer open."
     if request.head.sha != about.head_sha:
-        return f"#{data.number} has another commit by now, of which another run tells."
+        return f"#{data.number} has a newer commit, which another run reports."
     return ""
 
 
-def _same(repository: HostedRepository | None, name: str) -> bool:
+def _is_same_repository(repository: HostedRepository | None, name: str) -> bool:
     return repository is not None and repository.full_name.lower() == name.lower()
 
 
-def _nothing(runner: Runner, job: WorkflowJob, why: str) -> int:
+def _report_no_work(runner: Runner, job: WorkflowJob, why: str) -> int:
     return findings.report_no_work(runner, job, "report", TITLE, why)

@@ -1,5 +1,5 @@
-"""`mode: link`: push the links of the code commits that were pushed, so that the knowledge's remote
-says which commit belongs to which revision.
+"""`mode: link`: push the links of the pushed git commits, so that the remote of the knowledge base
+records the revision of each commit.
 """
 
 from __future__ import annotations
@@ -23,38 +23,45 @@ from vmrag_link.workspace.remotes.fetch import fetch_from
 
 
 class LinksPushed(Record, frozen=True):
-    """`commits` that introduce a pin; `changed`: rows that are new on the remote, or others."""
+    """The result of a push of links.
+
+    `commits` is the number of commits that introduce a pin. `changed` is the number of rows that
+    are new or different on the remote.
+    """
 
     commits: int
     changed: int
 
 
 def push_links(ws: Workspace, tip: str, *, without: str | None = None, branch: str = "") -> LinksPushed:
-    """Push the links of the commits that the tip reaches, and `without` does not.
+    """Push the links of the commits that `tip` reaches and `without` does not.
 
-    `branch`: that of the tip. Ours have them, too, afterwards. However many do so at the same time,
-    the remote has the links of all in the end. Raises `RemoteEmpty`, `PinMissing`, `PinMalformed`,
-    `PinRevisionMissing`, and as `ops.remotes.fetch.fetch`.
+    `branch` is the branch of the tip. The local knowledge base also has the links afterwards. Links
+    of concurrent pushes are merged. Raises `RemoteEmpty`, `PinMissing`, `PinMalformed`,
+    `PinRevisionMissing` and `RemoteError`.
     """
-    found = linking.list_new_pins(ws.places, tip, without=without)
-    if not found:
+    pins = linking.list_new_pins(ws.places, tip, without=without)
+    if not pins:
         return LinksPushed(0, 0)
     lazy_fetch.pinned_at(ws, tip)  # brings the knowledge base, where there is none
     places = destinations.list_push_addresses(ws, None)
     changed = set()
     for place in places:
-        fetch_from(ws, place)  # links alone are no knowledge base
-        done = publish_to(ws, place, PublishRequest({}, links=linking.build_rows(ws, found, branch=branch)))
-        changed |= {link.git_commit for link in done.links}
+        fetch_from(ws, place)  # links without documents are not a knowledge base
+        publication = publish_to(ws, place, PublishRequest({}, links=linking.build_rows(ws, pins, branch=branch)))
+        changed |= {link.git_commit for link in publication.links}
         fetch.import_links(ws, place)
-    return LinksPushed(len(found), len(changed))
+    return LinksPushed(len(pins), len(changed))
 
 
 TITLE = "Links of the code commits"
 
 
 def run(runner: Runner, job: WorkflowJob) -> int:
-    """Whoever may not write has pushed nothing, and a tag has nothing that no branch has."""
+    """Push links after a push to a branch.
+
+    A user without write access cannot push, and a tag has no commits that no branch has.
+    """
     runner.set_output("linked", 0)
     with findings.open_workspace(runner, job) as ws:
         about = findings.compare_event(ws)
@@ -64,9 +71,9 @@ def run(runner: Runner, job: WorkflowJob) -> int:
             return findings.report_no_work(runner, job, "link", TITLE, findings.OTHER_REPOSITORY)
         head = inputs.read_branch_head() or about.head  # a repair is pushed by a token that starts no job of its own
         deepen.make_comparable(ws.places, about.base, head)
-        done = push_links(ws, head, without=about.base, branch=job.ref.removeprefix(BRANCHES))
-    runner.set_output("linked", done.changed)
-    said = f"{plural(done.commits, 'commit')} with another pin: {plural(done.changed, 'link')} added where the knowledge is."
+        report = push_links(ws, head, without=about.base, branch=job.ref.removeprefix(BRANCHES))
+    runner.set_output("linked", report.changed)
+    said = f"{plural(report.commits, 'commit')} with another pin: {plural(report.changed, 'link')} added where the knowledge is."
     runner.log_line(said)
     runner.append_summary(markdown_text.format_facts(TITLE, [("Result", said)]))
     return OK

@@ -1,4 +1,4 @@
-"""Read the inputs and the event, and say what the next steps do and where the cache is."""
+"""Read the inputs and the event, and set what the next steps do and where the cache is."""
 
 from __future__ import annotations
 
@@ -14,13 +14,16 @@ from vmrag_link.index.directories import remove_path
 from vmrag_link.workspace import Workspace
 
 _UNTRUSTED = (
-    "What this event brings may be a stranger's: the settings of the base count, no embedding service is asked, and no "
+    "This event can bring untrusted files. So the settings of the base apply, no embedding service is contacted, and no "
     "cache is written."
 )
 
 
 def run(runner: Runner, job: WorkflowJob) -> int:
-    """Every input is looked at here, so that a mistake costs nothing."""
+    """Prepare the job.
+
+    All inputs are validated here, so that a mistake is found at once.
+    """
     modes = inputs.read_modes()
     inputs.read_fail_on()
     inputs.wants_pull_request()
@@ -45,28 +48,31 @@ def run(runner: Runner, job: WorkflowJob) -> int:
             os.environ, inputs.read_caching(), saves=inputs.wants_cache_saved() and about.saves
         )
         runner.set_output("save-packages", access.write)
-        _cache(runner, job, ws, access)
-    for mode in inputs.MODES:  # at the end: what runs next does so even where this step fails
+        _set_cache_keys(runner, job, ws, access)
+    for mode in inputs.MODES:  # at the end: if this step fails, no later step runs
         runner.set_output(mode, mode in modes)
     return OK
 
 
-def _cache(runner: Runner, job: WorkflowJob, ws: Workspace, access: packages.CacheAccess) -> None:
-    """Without a pin there is nothing to cache; the step that needs the pin says what is wrong."""
+def _set_cache_keys(runner: Runner, job: WorkflowJob, ws: Workspace, access: packages.CacheAccess) -> None:
+    """Set the keys of the cache.
+
+    Without a pin there is nothing to cache, and the step that needs the pin reports the problem.
+    """
     folder = packages.vectors_folder(job.temp)
     remove_path(folder)  # of an earlier use in this job
-    revision = _pinned(ws)
+    revision = _find_pinned_revision(ws)
     useful = revision is not None and "sync" in inputs.read_modes()
     runner.set_output("restore", useful and access.read)
     runner.set_output("save", useful and access.write)
     if revision and useful:
-        found = packages.compute_vector_keys(os.environ, ws.config, revision)
+        keys = packages.compute_vector_keys(os.environ, ws.config, revision)
         runner.set_output("cache-path", str(folder))
-        runner.set_output("cache-key", found.key)
-        runner.set_output("restore-keys", "\n".join(found.prefixes))
+        runner.set_output("cache-key", keys.key)
+        runner.set_output("restore-keys", "\n".join(keys.prefixes))
 
 
-def _pinned(ws: Workspace) -> str | None:
+def _find_pinned_revision(ws: Workspace) -> str | None:
     try:
         data = plumbing.read_pin_bytes(ws.places)
         return migrated.read_pin(ws.places.kb, data).dolt_commit if data is not None else None

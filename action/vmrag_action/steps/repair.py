@@ -1,4 +1,4 @@
-"""`mode: repair`: what a merge button dropped of the knowledge is taken in again, and pushed."""
+"""`mode: repair`: restore documents that a merge button dropped, and push them."""
 
 from __future__ import annotations
 
@@ -23,32 +23,34 @@ from vmrag_link.workspace.commits import deepen
 
 TITLE = "Repair of the knowledge"
 _MOST_BYTES = 60_000
-"""Of a table beside that of the findings."""
+"""Maximum size of a table next to that of the findings."""
 
 _SHOWN = 20
-"""Documents in conflict that a message names."""
+"""Maximum number of conflicting documents in a message."""
 
 
 class _Offer(NamedTuple):
-    """A repair on a branch of its own: `command` opens its pull request, `page` too; `number` is
-    that of an open one. `failure`: why this job could not open it.
-    """
+    """A repair on its own branch."""
 
     command: str
+    """The command that opens the pull request."""
     page: str
+    """The page that opens the pull request."""
     number: int | None = None
+    """The number of an open pull request."""
     failure: VmragError | None = None
+    """Why this job could not open the pull request."""
 
 
 def run(runner: Runner, job: WorkflowJob) -> int:
     runner.set_output("repaired", False)
     with findings.open_workspace(runner, job) as ws:
         if reason := _nothing_to_do(ws):
-            return _idle(runner, job, reason)
+            return _report_idle(runner, job, reason)
         about = findings.compare_event(ws)
-        report = _repair(ws, about)
+        report = _repair_branch(ws, about)
         if report.tip is None:
-            return _idle(runner, job, f"the branch {report.branch} is gone.")
+            return _report_idle(runner, job, f"the branch {report.branch} no longer exists.")
         if transfer.contains_commit(ws.places, report.tip, about.head):
             runner.set_output(
                 "branch-head", report.commit if report.commit and report.result == "repaired" else report.tip
@@ -57,29 +59,29 @@ def run(runner: Runner, job: WorkflowJob) -> int:
     offer = None
     if report.offered_on:
         runner.set_output("repair-branch", report.offered_on)
-        offer = _offer(report)
-    return _told(runner, report, offer)
+        offer = _offer_repair(report)
+    return _report_repair(runner, report, offer)
 
 
 def _nothing_to_do(ws: Workspace) -> str:
-    """Why this job repairs nothing; empty if it may."""
+    """Return why this job repairs nothing; empty if it can."""
     name = events.read_pushed_branch(os.environ)
     if name is None:
-        return "only what is pushed to a branch is repaired."
-    wanted = inputs.list_repair_branches() or (events.read_default_branch(os.environ),)
-    if name not in wanted:
-        return f"the branch {name} is left alone; the input `repair-branches` names {enumerated(wanted)}."
+        return "only pushes to a branch are repaired."
+    branches = inputs.list_repair_branches() or (events.read_default_branch(os.environ),)
+    if name not in branches:
+        return f"the branch {name} is not in the input `repair-branches`, which names {enumerated(branches)}."
     if not events.is_own_checkout(os.environ, ws.places):
         return findings.OTHER_REPOSITORY
     return ""
 
 
-def _idle(runner: Runner, job: WorkflowJob, reason: str) -> int:
+def _report_idle(runner: Runner, job: WorkflowJob, reason: str) -> int:
     runner.set_output("findings", inputs.count_earlier_findings())
     return findings.report_no_work(runner, job, "repair", TITLE, reason)
 
 
-def _repair(ws: Workspace, about: Comparison) -> BranchRepair:
+def _repair_branch(ws: Workspace, about: Comparison) -> BranchRepair:
     deepen.fetch_commits(ws.places, [about.head])
     since = about.base or next(iter(objects.read_parents(ws.places, about.head)), None)
     bring = functools.partial(deepen.make_comparable, ws.places)
@@ -87,52 +89,54 @@ def _repair(ws: Workspace, about: Comparison) -> BranchRepair:
     return repair_branch(ws, HostedBranch(deepen.find_code_remote(ws.places), name, since, bring))
 
 
-# -- where the branch refused the repair
+# -- if the branch refused the repair
 
 
-def _offer(report: BranchRepair) -> _Offer:
+def _offer_repair(report: BranchRepair) -> _Offer:
     repository = payload.read_repository_name(os.environ)
     server = payload.read_server(os.environ)
-    wanted = _proposal(report)
-    words = ("gh", "pr", "create", "--repo", repository, "--base", wanted.base, "--head", wanted.head)
-    command = " ".join(map(quoted, (*words, "--title", wanted.title, "--body", wanted.body)))
-    between = f"{quote(wanted.base, safe='/')}...{quote(wanted.head, safe='/')}"
+    proposal = _build_proposal(report)
+    words = ("gh", "pr", "create", "--repo", repository, "--base", proposal.base, "--head", proposal.head)
+    command = " ".join(map(quoted, (*words, "--title", proposal.title, "--body", proposal.body)))
+    between = f"{quote(proposal.base, safe='/')}...{quote(proposal.head, safe='/')}"
     offer = _Offer(command, f"{server}/{repository}/compare/{between}?expand=1")
     if not inputs.wants_pull_request():
         return offer
     try:
-        number, _ = GitHub.from_job(inputs.take_token()).ensure_pull_request(wanted)
-    except VmragError as failure:  # the branch is there; what is left is said
+        number, _ = GitHub.from_job(inputs.take_token()).ensure_pull_request(proposal)
+    except VmragError as failure:  # the branch exists, and the report has the rest
         return offer._replace(failure=failure)
     return offer._replace(number=number, page=f"{server}/{repository}/pull/{number}")
 
 
-def _proposal(report: BranchRepair) -> Proposal:
-    commits = list(dict.fromkeys(each.commit[:12] for each in report.dropped))
-    body = f"Merged without its knowledge: {enumerated(commits)}. This takes it in again: {report.changes.text}."
-    return Proposal(report.offered_on, report.branch, "Take in the knowledge that a merge dropped", body)
+def _build_proposal(report: BranchRepair) -> Proposal:
+    commits = list(dict.fromkeys(drop.commit[:12] for drop in report.dropped))
+    body = f"These commits were merged without their documents: {enumerated(commits)}. This restores them: {report.changes.text}."
+    return Proposal(report.offered_on, report.branch, "Restore documents that a merge dropped", body)
 
 
-# -- what is said
+# -- the report
 
 
-def _told(runner: Runner, report: BranchRepair, offer: _Offer | None) -> int:
-    found = list(_findings(report, offer))
-    if "verify" not in inputs.read_modes():  # else that step says so, too
-        found += [ActionFinding.from_error(each) for each in report.others]
+def _report_repair(runner: Runner, report: BranchRepair, offer: _Offer | None) -> int:
+    reported = list(_list_findings(report, offer))
+    if "verify" not in inputs.read_modes():  # else that step also reports them
+        reported += [ActionFinding.from_error(other) for other in report.others]
     if report.result == "repaired":
-        for each in report.dropped:
-            runner.log_line(f"Repaired: {each.message}")
+        for other in report.dropped:
+            runner.log_line(f"Repaired: {other.message}")
     if offer and offer.failure:
         failures.annotate_error(runner, offer.failure)
-    code = findings.report_findings(runner, TITLE, found, _verdict(report, offer))
-    rows = [(each.commit[:12], each.message, f"mended by {(each.mended_by or '')[:12]}") for each in report.mended]
-    if not offer:  # else the findings say it
-        done = "repaired" if report.result == "repaired" else "not repaired yet"
-        rows += [(each.commit[:12], each.message, done) for each in report.dropped]
+    code = findings.report_findings(runner, TITLE, reported, _describe_verdict(report, offer))
+    rows = [
+        (other.commit[:12], other.message, f"repaired by {(other.mended_by or '')[:12]}") for other in report.mended
+    ]
+    if not offer:  # else the findings show it
+        state = "repaired" if report.result == "repaired" else "not repaired yet"
+        rows += [(other.commit[:12], other.message, state) for other in report.dropped]
     if rows:
         runner.append_summary(
-            markdown_text.format_table("What was dropped", ("Commit", "What", ""), rows, limit=_MOST_BYTES)
+            markdown_text.format_table("Dropped documents", ("Commit", "What", ""), rows, limit=_MOST_BYTES)
         )
     if offer:
         label = "The pull request" if offer.number else "Open the pull request"
@@ -142,47 +146,47 @@ def _told(runner: Runner, report: BranchRepair, offer: _Offer | None) -> int:
     return offer.failure.exit_code if offer and offer.failure else code
 
 
-def _verdict(report: BranchRepair, offer: _Offer | None) -> str:
-    dropped = f"{plural(len(report.dropped), 'commit')} of {report.branch} dropped knowledge"
+def _describe_verdict(report: BranchRepair, offer: _Offer | None) -> str:
+    dropped = f"{plural(len(report.dropped), 'commit')} of {report.branch} dropped documents"
     if report.result == "repaired":
-        made = f"commit {(report.commit or '')[:12]} takes it in again ({report.changes.text})"
-        return f"{dropped}; {made}, and is pushed."
+        made = f"commit {(report.commit or '')[:12]} restores them ({report.changes.text})"
+        return f"{dropped}. {made}, and was pushed."
     if report.result == "conflict":
-        return f"{dropped}, which is in conflict with what is pinned now; nothing was pushed."
+        return f"{dropped}, which conflict with the current pin. Nothing was pushed."
     if offer:
         where = f"pull request #{offer.number}" if offer.number else f"the branch {report.offered_on}"
-        return f"{dropped}; {report.branch} refused the repair, which waits on {where}."
+        return f"{dropped}. {report.branch} refused the repair, which is on {where}."
     if report.others:
-        return f"Nothing that could be repaired on {report.branch}, and {plural(len(report.others), 'finding')} for a person."
+        return f"Nothing to repair on {report.branch}. {plural(len(report.others), 'finding')} for you to fix."
     if report.mended:
-        return f"What was dropped on {report.branch} is repaired already."
-    return f"Nothing was dropped on {report.branch}."
+        return f"All drops on {report.branch} are already repaired."
+    return f"No documents were dropped on {report.branch}."
 
 
-def _findings(report: BranchRepair, offer: _Offer | None) -> Iterator[ActionFinding]:
-    """What a person has to do."""
+def _list_findings(report: BranchRepair, offer: _Offer | None) -> Iterator[ActionFinding]:
+    """Yield findings about steps for the user."""
     if report.conflict:
         yield _in_conflict(report.branch, report.conflict)
     if offer:
         waits = (
-            f"{report.branch} refused it, so the repair waits on {report.offered_on}. The host said: {report.refusal}"
+            f"{report.branch} refused it, so the repair is on {report.offered_on}. Answer of the host: {report.refusal}"
         )
         hint = f"Merge pull request #{offer.number}: {offer.page}" if offer.number else offer.command
-        for each in report.dropped:
+        for drop in report.dropped:
             severity: Severity = "information" if offer.number else "error"
-            yield ActionFinding(severity, each.code, each.commit[:12], f"{each.message} {waits}", hint)
+            yield ActionFinding(severity, drop.code, drop.commit[:12], f"{drop.message} {waits}", hint)
 
 
 def _in_conflict(branch: str, conflict: RepairConflict) -> ActionFinding:
     names = conflict.documents
     documents = f"{plural(len(names), 'document')}: {first_of(names, _SHOWN)}"
     message = (
-        f"The knowledge that {conflict.commit[:12]} dropped, and what {branch} pins now, changed the same parts of "
-        f"{documents}. A person has to decide, so nothing was pushed."
+        f"The documents that {conflict.commit[:12]} dropped conflict with the current pin of {branch} in "
+        f"{documents}. Resolve the conflict by hand. Nothing was pushed."
     )
     commands = (
         f"git switch {quoted(branch)} && git pull && vmrag merge --repair {conflict.commit[:12]}",
         "vmrag resolve, then vmrag merge --continue",
-        f"git commit -m 'Take in dropped knowledge' && git push origin {quoted(branch)}",
+        f"git commit -m 'Restore dropped documents' && git push origin {quoted(branch)}",
     )
     return ActionFinding("error", "MERGE_CONFLICT", conflict.commit[:12], message, "\n".join(commands))

@@ -1,5 +1,5 @@
-"""`mode: report`: what the event's commits do to the knowledge, in the job's summary and as a
-page.
+"""`mode: report`: show how the commits of the event change the documents, in the summary of the job
+and as a page.
 """
 
 from __future__ import annotations
@@ -43,22 +43,22 @@ from vmrag_link.ops.verify.verify_commits import Code
 from vmrag_link.workspace import Workspace
 from vmrag_link.workspace.commits import deepen
 
-TITLE = "What changes in the knowledge"
+TITLE = "Changed documents"
 
 PAGE = "vmrag-report.html"
-"""In RUNNER_TEMP."""
+"""The name of the file in RUNNER_TEMP."""
 
 _QUEUE = "merge_group"
-"""The event of a merge queue, whose commits were reported already: nobody reads a page of it."""
+"""The event of a merge queue. Its commits were already reported, so it needs no page."""
 
 _WITH_SECRETS = "pull_request_target"
-"""The event whose job can have secrets: no fork is contacted there."""
+"""The event whose job can have secrets. It contacts no fork."""
 
 _OF_REQUESTS = ("pull_request", _WITH_SECRETS)
-"""The events after which there is a pull request to comment on."""
+"""The events with a pull request to comment on."""
 
 _LACKS: Mapping[str, Code] = {PinRevisionMissing.code: "PIN_REVISION_MISSING", PinMalformed.code: "PIN_MALFORMED"}
-"""What is missing where a pin is at fault; elsewhere it is knowledge that this repository lacks."""
+"""Findings for pins that cause an error. For other errors, this repository lacks a revision."""
 
 
 def run(runner: Runner, job: WorkflowJob) -> int:
@@ -67,36 +67,36 @@ def run(runner: Runner, job: WorkflowJob) -> int:
         if about.base is None:
             return findings.report_no_work(runner, job, "report", TITLE, "there is no base to compare with.")
         try:
-            return _compared(runner, job, ws, about, about.base)
+            return _compare_commits(runner, job, ws, about, about.base)
         except VmragError as error:
             runner.append_summary(
-                markdown_text.format_facts(TITLE, [(error.cause, error.message), ("What helps", error.hint)])
+                markdown_text.format_facts(TITLE, [(error.cause, error.message), ("Fix", error.hint)])
             )
             if failures.is_pin_failure(error):
                 lacks = _LACKS.get(error.cause, "NOT_ON_REMOTE")
-                _leave(runner, job, lambda number: build_without_report(number, about.head, lacks))
+                _store_comment_data(runner, job, lambda number: build_without_report(number, about.head, lacks))
             raise
 
 
-def _compared(runner: Runner, job: WorkflowJob, ws: Workspace, about: Comparison, base: str) -> int:
+def _compare_commits(runner: Runner, job: WorkflowJob, ws: Workspace, about: Comparison, base: str) -> int:
     deepen.make_comparable(ws.places, base, about.head)
     pins = history.read_pins(ws.places, [base, about.head])
     if not pins and not _name_sources(ws, base, about.head):
-        why = f"neither {base[:12]} nor {about.head[:12]} pins any knowledge."
-        _leave(runner, job, lambda number: CommentData(number, about.head, questions=None))
+        why = f"neither {base[:12]} nor {about.head[:12]} has a pin."
+        _store_comment_data(runner, job, lambda number: CommentData(number, about.head, questions=None))
         return findings.report_no_work(runner, job, "report", TITLE, why)
     verified = verify_between(ws, base, about.head, base_name=about.base_name, fork=about.fork)
     try:
         foreign = _take_from_fork(ws, about, pins.get(about.head))
     except (AuthenticationFailed, RemoteMissing) as why:
-        if isinstance(why, RemoteEmpty):  # that the fork has none is its author's to mend
+        if isinstance(why, RemoteEmpty):  # the author of the fork has to fix that
             raise
         return _out_of_reach(runner, job, about, why)
     ends = NamedEnd(base, about.base_name or base[:12]), NamedEnd(about.head, about.head[:12])
     with gather_report(ws, *ends, findings=verified.findings) as report:
-        _say(runner, report, foreign)
+        _print_report(runner, report, foreign)
         pin_conflict = _conflicts_in_pin(ws, job, about.head)
-        _leave(
+        _store_comment_data(
             runner,
             job,
             lambda number: msgspec.structs.replace(
@@ -111,49 +111,50 @@ def _compared(runner: Runner, job: WorkflowJob, ws: Workspace, about: Comparison
 
 
 def _conflicts_in_pin(ws: Workspace, job: WorkflowJob, head: str) -> bool:
-    """Return whether a pull request conflicts with its base branch in the pin alone."""
+    """Return whether a pull request conflicts with its base branch only in the pin."""
     if not inputs.wants_comment() or job.event not in _OF_REQUESTS:
         return False
     base = payload.read_event(os.environ, PullRequestEvent).pull_request.base.sha
     try:
         merge = update_branch.inspect_merge(ws, base, head, functools.partial(deepen.make_comparable, ws.places))
-    except VmragError:  # the job that merges them tells why
+    except VmragError:  # the job that merges them reports why
         return False
     return merge.result == "knowledge"
 
 
 def _out_of_reach(runner: Runner, job: WorkflowJob, about: Comparison, why: VmragError) -> int:
-    """A private fork, which no token of this repository opens. That is nobody's fault."""
-    said = f"The knowledge of {about.head[:12]} is in a fork that this job may not read, so it is not compared. {why.message}"
+    """Report a private fork, which no token of this repository can read. The job passes."""
+    said = f"The documents of {about.head[:12]} are in a fork that this job cannot read, so they are not compared. {why.message}"
     fork = about.fork.url if about.fork else "FORK"
-    hint = f"Who may read it: git fetch origin {about.head} && vmrag adopt {quoted(fork)} {about.head}"
+    hint = f"With access to the fork: git fetch origin {about.head} && vmrag adopt {quoted(fork)} {about.head}"
     runner.annotate("notice", said, hint=hint, title=TITLE, at=PIN)
-    runner.append_summary(markdown_text.format_facts(TITLE, [("Result", said), ("What helps", hint)]))
-    _leave(runner, job, lambda number: build_without_report(number, about.head, "NOT_ON_REMOTE"))
+    runner.append_summary(markdown_text.format_facts(TITLE, [("Result", said), ("Fix", hint)]))
+    _store_comment_data(runner, job, lambda number: build_without_report(number, about.head, "NOT_ON_REMOTE"))
     return OK
 
 
 def _name_sources(ws: Workspace, *commits: str) -> bool:
-    """Whether files are documents, as settings say; what would be proposed is nobody's wish."""
+    """Return whether settings make files documents. A mere proposal is not used."""
     return not ws.sources.is_proposed and any(ws.sources.read_config_at(commit).sources for commit in commits)
 
 
-def _say(runner: Runner, report: KnowledgeReport, foreign: str) -> None:
-    found = report.summary
-    sentences = [*judge_report(found).sentences, *([foreign] if foreign else [])]
+def _print_report(runner: Runner, report: KnowledgeReport, foreign: str) -> None:
+    summary = report.summary
+    sentences = [*judge_report(summary).sentences, *([foreign] if foreign else [])]
     for sentence in sentences:
         runner.log_line(sentence)
-    if not found.empty:
+    if not summary.empty:
         runner.annotate("notice", " ".join(sentences), title=TITLE, at=PIN)
-    runner.set_output("documents-changed", found.counts.total)
-    runner.set_output("queries-changed", found.queries.answered_otherwise)
+    runner.set_output("documents-changed", summary.counts.total)
+    runner.set_output("queries-changed", summary.queries.answered_otherwise)
     said = f"{markdown_text.escape_markdown(foreign)}\n" if foreign else ""
     runner.append_summary(format_markdown(report, limit=markdown_text.MAX_BYTES - len(said.encode())) + said)
 
 
-def _leave(runner: Runner, job: WorkflowJob, data: Callable[[int], CommentData]) -> None:
-    """The data of the comment on pull request NUMBER: for the next step, or, where this job has to
-    do with a fork and so may write nothing, for a job of the base.
+def _store_comment_data(runner: Runner, job: WorkflowJob, data: Callable[[int], CommentData]) -> None:
+    """Store the data of the comment on a pull request.
+
+    The next step reads them. A job for a fork has no write access, so a job of the base reads them.
     """
     if not inputs.wants_comment() or job.event not in _OF_REQUESTS:
         return
@@ -168,10 +169,10 @@ def _leave(runner: Runner, job: WorkflowJob, data: Callable[[int], CommentData])
 
 
 def _take_from_fork(ws: Workspace, about: Comparison, pin: bytes | None) -> str:
-    """Let the job's own knowledge base have what a fork pins and this repository lacks, after a
-    check in quarantine; a sentence about it, empty if nothing was taken.
+    """Import the revisions that a fork pins and this repository lacks, after a check in quarantine.
 
-    Raises as `adopt`.
+    Returns a sentence about it, or an empty text if nothing was imported. Raises `VmragError` like
+    `adopt`.
     """
     pinned = try_read_pin(ws.places.kb, pin)
     if about.fork is None or about.event == _WITH_SECRETS:
@@ -180,6 +181,6 @@ def _take_from_fork(ws: Workspace, about: Comparison, pin: bytes | None) -> str:
         return ""
     taken = adopt(ws, about.fork.url, about.head, push=False, ask=False)
     return (
-        f"The knowledge of {about.head[:12]} is not in this repository yet: for this report it was taken from {taken.source}, "
-        "and checked in quarantine."
+        f"The documents of {about.head[:12]} are not in this repository yet. For this report, they were imported from "
+        f"{taken.source}, after a check in quarantine."
     )

@@ -1,4 +1,4 @@
-"""`mode: sync`: the index stands at the pin, verified; and what the cache gets of it afterwards."""
+"""`mode: sync`: bring the index to the pin, verify it, and store the cache."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ def run(runner: Runner, job: WorkflowJob) -> int:
             provided = provide_index(ws, packages.vectors_folder(job.temp))
         except VmragError as error:
             return _out_of_sync(runner, error)
-        _report(runner, ws, provided)
+        _report_sync(runner, ws, provided)
     return 0
 
 
-def _report(runner: Runner, ws: Workspace, provided: ProvidedIndex) -> None:
+def _report_sync(runner: Runner, ws: Workspace, provided: ProvidedIndex) -> None:
     report, verified = provided.sync, provided.verified
     for sentence in provided.rejected:
-        runner.annotate("notice", f"The cache was not used: {sentence} The index was built again.")
+        runner.annotate("notice", f"The cache was not used: {sentence} The index was rebuilt.")
     runner.set_output("in-sync", True)
     runner.set_output("revision", verified.revision)
     runner.set_output("fingerprint", verified.fingerprint)
@@ -44,7 +44,7 @@ def _report(runner: Runner, ws: Workspace, provided: ProvidedIndex) -> None:
     chunks = f"{plural(report.chunks.added, 'chunk')} added, {report.chunks.embedded} embedded"
     origin = "built with vectors from the cache" if provided.reused else f"built here ({chunks})"
     runner.log_line(
-        f"Knowledge is at {verified.revision}, as pinned: {plural(verified.documents, 'document')}; {origin}."
+        f"The knowledge base is at the pinned revision {verified.revision}: {plural(verified.documents, 'document')}, {origin}."
     )
     rows = [
         ("Revision", verified.revision),
@@ -64,10 +64,12 @@ def _out_of_sync(runner: Runner, error: VmragError) -> int:
     runner.set_output("in-sync", False)
     runner.set_output("cache-hit", False)
     runner.set_output("findings", inputs.count_earlier_findings() + 1)
-    rows = [(error.cause, error.message), ("What helps", error.hint)]
+    rows = [(error.cause, error.message), ("Fix", error.hint)]
     of_pin = failures.is_pin_failure(error)
     runner.append_summary(
-        markdown_text.format_facts("Knowledge is not in sync" if of_pin else "Knowledge could not be synced", rows)
+        markdown_text.format_facts(
+            "The knowledge base is not in sync" if of_pin else "Could not sync the knowledge base", rows
+        )
     )
     if of_pin and error.exit_code == FAILED_CHECK and inputs.read_fail_on() == "never":
         failures.annotate_error(runner, error, "warning")
@@ -77,9 +79,9 @@ def _out_of_sync(runner: Runner, error: VmragError) -> int:
 
 
 def store(runner: Runner, job: WorkflowJob) -> int:
-    """Write what the cache is to hold: the vectors."""
+    """Write the contents of the cache: the vectors."""
     with findings.open_workspace(runner, job) as ws:
         size = pack_vectors(ws, packages.vectors_folder(job.temp))
-    runner.log_line(f"The cache gets {size / 1e6:.1f} MB.")
+    runner.log_line(f"The cache stores {size / 1e6:.1f} MB.")
     runner.set_output("packed", True)
     return 0

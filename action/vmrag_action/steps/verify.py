@@ -1,4 +1,6 @@
-"""`mode: verify`: no commit of the event drops knowledge, and what is pinned is on the remote."""
+"""`mode: verify`: check that no commit of the event drops documents, and that the remote has the
+pinned revisions.
+"""
 
 from __future__ import annotations
 
@@ -19,24 +21,24 @@ from vmrag_link.workspace.commits import deepen
 def run(runner: Runner, job: WorkflowJob) -> int:
     with findings.open_workspace(runner, job) as ws:
         about = findings.compare_event(ws)
-        head = inputs.read_branch_head() or about.head  # what was repaired a moment ago is mended there
+        head = inputs.read_branch_head() or about.head  # with the repair of an earlier step
         deepen.make_comparable(ws.places, about.base, head)
         report = verify_between(ws, about.base, head, base_name=about.base_name, fork=about.fork)
-        whole = (*report.findings, *_dropped(ws, about))
+        whole = (*report.findings, *_find_dropped(ws, about))
     findings.keep_results(
         job, cases.list_verify_cases(msgspec.structs.replace(report, findings=whole), asked_remote=True)
     )
-    found = [ActionFinding.from_error(each) for each in whole]
-    errors = sum(each.severity == "error" for each in found)
+    reported = [ActionFinding.from_error(finding) for finding in whole]
+    errors = sum(finding.severity == "error" for finding in reported)
     verdict = plural(errors, "error") if errors else "nothing is lost" if report.commits else "nothing to compare"
     looked = f"Looked at {plural(report.commits, 'commit')}, {report.pins} with another pin: {verdict}."
-    return findings.report_findings(runner, "Pins of the code commits", found, looked)
+    return findings.report_findings(runner, "Pins of the git commits", reported, looked)
 
 
-def _dropped(ws: Workspace, about: Comparison) -> list[PinFinding]:
-    """Of a pull request that was merged just now."""
+def _find_dropped(ws: Workspace, about: Comparison) -> list[PinFinding]:
+    """Return findings for documents that a just-merged pull request dropped."""
     if about.proposed is None:
         return []
     deepen.fetch_commits(ws.places, [about.proposed])
-    found = find_landing_drop(ws, about.head, about.proposed)
-    return [found] if found else []
+    findings = find_landing_drop(ws, about.head, about.proposed)
+    return [findings] if findings else []
