@@ -1,1 +1,1 @@
-"""The shims that git runs, and their installer."""
+"""The git hooks of vmrag, and their installer."""

@@ -1,6 +1,6 @@
-"""`python -m vmrag_hooks HOOK [ARGUMENT…]`: what a shim starts when there is something to do.
+"""`python -m vmrag_hooks HOOK [ARGUMENT…]`: run a hook, which its shim found to be necessary.
 
-Somebody waits for git meanwhile, so the process comes and goes quickly (`startup`).
+A user waits for git in the meantime, so the process starts and ends quickly (`startup`).
 """
 
 import sys

@@ -1,4 +1,4 @@
-"""`python -m vmrag_hooks.background`: bring a work tree to its pin and log what happened."""
+"""`python -m vmrag_hooks.background`: bring a work tree to its pin, and log what happened."""
 
 from __future__ import annotations
 
@@ -26,8 +26,9 @@ NICENESS = 5
 
 
 def start_sync(places: Places) -> None:
-    """Start the sync in a process of its own. It gets none of our streams, because a pipe around
-    git would wait for it.
+    """Start the sync in its own process.
+
+    The process gets no stream of this one, because a pipe around git would wait for it.
     """
     module = [sys.executable, "-P", "-E", "-m", "vmrag_hooks.background"]
     environ = env.copy_without(frozenset()) | {env.UNATTENDED: "1"}
@@ -41,17 +42,17 @@ def main() -> None:
     places = Workspace.open(Path.cwd(), QUIET).places
     job = background.get_sync_job(places)
     with open_job_log(job) as log:
-        background.serve_requests(job, lambda: _sync(places, log))
+        background.serve_requests(job, lambda: _sync_work_tree(places, log))
 
 
-def _sync(places: Places, log: logging.Logger) -> None:
+def _sync_work_tree(places: Places, log: logging.Logger) -> None:
     watched = WatchedProgress(background.get_sync_job(places), log.info)
     failed: list[str] = []
     codes: list[str] = []
 
     def follow_pin() -> None:
         try:
-            _reconcile(places, watched, log)
+            _reconcile_links(places, watched, log)
         except VmragError as error:
             codes.append(error.code)
             raise
@@ -66,7 +67,7 @@ def _sync(places: Places, log: logging.Logger) -> None:
         watched.record_success()
 
 
-def _reconcile(places: Places, watched: WatchedProgress, log: logging.Logger) -> None:
+def _reconcile_links(places: Places, watched: WatchedProgress, log: logging.Logger) -> None:
     workspace = Workspace.open(places.top, watched)
     try:
         log.info("started")
@@ -77,7 +78,7 @@ def _reconcile(places: Places, watched: WatchedProgress, log: logging.Logger) ->
 
 
 class _Log(RotatingFileHandler):
-    """Makes files that are as open as the folder around them."""
+    """A log whose files are as open as the folder around them."""
 
     def _open(self) -> io.TextIOWrapper:
         permissions.make_file(Path(self.baseFilename))
@@ -86,7 +87,7 @@ class _Log(RotatingFileHandler):
 
 @contextlib.contextmanager
 def open_job_log(job: Job) -> Iterator[logging.Logger]:
-    """What the process of a job does is written to the job's log."""
+    """Yield a logger that writes to the log of the job."""
     log = logging.getLogger("vmrag.background")
     log.setLevel(logging.INFO)
     log.propagate = False

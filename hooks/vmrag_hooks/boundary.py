@@ -1,4 +1,4 @@
-"""The outermost boundary of what git runs: every failure becomes one line, and git goes on."""
+"""The outermost boundary of the hooks: each failure becomes one line, and git continues."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from vmrag_link.errors import VmragError, system_failure
 from vmrag_link.progress import QUIET, Task
 
 ANSWER_SECONDS = 2.0
-"""Seconds to wait for each answer of a Dolt server, which may hang."""
+"""Seconds to wait for each answer of a Dolt server, which can hang."""
 
 
 class SyncTooLong(Exception):
@@ -21,9 +21,9 @@ class SyncTooLong(Exception):
 
 
 class HookNotes(list[str]):
-    """A `Progress` that shows no bars and keeps the notes.
+    """A `Progress` that keeps the notes, and shows no bars.
 
-    `limits`: the sizes of work beyond which it raises `TooMuch`.
+    It raises `SyncTooLong` for work beyond its `limits`.
     """
 
     limits: Mapping[str, int] = MappingProxyType({})
@@ -36,38 +36,41 @@ class HookNotes(list[str]):
     note = list.append
 
     def select_notes(self) -> list[str]:
-        """All about documents that were set aside, else the first sentence: a line is short."""
+        """Return all notes about stashed documents, or else the first note, because a line is
+        short.
+        """
         return [note for note in self if ASIDE_PREFIX in note] or self[:1]
 
 
 def print_line(line: str) -> None:
-    """Write one line to the terminal. Hooks write through nothing else: strangers' names may be in
-    the line.
+    """Print one line to the terminal, with untrusted names escaped. Hooks print everything with
+    this function.
     """
     ours = "\x1b[36mvmrag:\x1b[0m" if sys.stderr.isatty() and env.allows_colour() else "vmrag:"
-    told = terminal_text.escape_for_log(terminal_text.escape_line(" ".join(line.split())))
-    sys.stderr.write(f"{ours} {told}\n")
+    escaped = terminal_text.escape_for_log(terminal_text.escape_line(" ".join(line.split())))
+    sys.stderr.write(f"{ours} {escaped}\n")
 
 
 def run_guarded(action: Callable[[], None], *, say: Callable[[str], None] = print_line) -> bool:
-    """Call `action`; returns whether it ended. Whatever it raises becomes one line; a bug of ours
-    must not look like a failure of git.
+    """Call `action`, and return whether it succeeded.
+
+    Any exception becomes one line, because a bug of vmrag must not look like a failure of git.
     """
     try:
         action()
     except VmragError as error:
         say(error.sentence)
     except KeyboardInterrupt:
-        say("interrupted; the next command goes on: vmrag sync")
+        say("interrupted; to continue: vmrag sync")
     except Exception as error:  # noqa: BLE001  the reason is in the docstring
-        known = system_failure(error)
-        say(known.sentence if known else _bug(error))
+        failure = system_failure(error)
+        say(failure.sentence if failure else _report_bug(error))
     else:
         return True
     return False
 
 
-def _bug(error: Exception) -> str:
+def _report_bug(error: Exception) -> str:
     from vmrag_link.ops import buglog
 
     return f"a bug: {type(error).__name__}. {buglog.report_hint(buglog.write_log(error, sys.argv))}"

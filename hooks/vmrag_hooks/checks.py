@@ -1,7 +1,7 @@
-"""`pre-commit`, `pre-merge-commit` and `pre-push`.
+"""The hooks `pre-commit`, `pre-merge-commit` and `pre-push`.
 
-What they find may stop git. A check that cannot be made stops no commit. It stops a push if that
-brings a pin to others which nobody has yet: they could not get its knowledge.
+Their findings can stop git. If a check fails to run, the commit continues. A push stops if it
+publishes a new pin, because others could not fetch the pinned revision.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from vmrag_link.workspace import Workspace
 
 
 def main(hook: str, argv: Sequence[str]) -> int:
-    """The exit code of the hook."""
+    """Run a check, and return the exit code of the hook."""
     if hook == "pre-push":
-        return int(_is_push_stopped(_push(sys.stdin.read(), *argv)))
+        return int(_is_push_stopped(_parse_push(sys.stdin.read(), *argv)))
     blocked = False
 
     def look() -> None:
@@ -56,32 +56,32 @@ def _is_push_stopped(push: Push) -> bool:
 
 
 def find_index_file(given: str = "") -> Path | None:
-    """The index that git commits from: GIT_INDEX_FILE, relative to the top of the work tree.
+    """Return the index that git commits from, or None if git has set none.
 
-    None where git set none.
+    GIT_INDEX_FILE is relative to the top of the work tree.
     """
     return Path(given).resolve() if given else None
 
 
-def _push(lines: str, remote: str, url: str, mirror: str = "") -> Push:
-    """A push as git tells its hook: `lines` of standard input, one a ref, and the arguments.
+def _parse_push(lines: str, remote: str, url: str, mirror: str = "") -> Push:
+    """Parse a push: the arguments of the hook, and `lines` of its standard input, one for each ref.
 
-    Our shim adds `mirror` for `--mirror`.
+    The shim of vmrag adds `mirror` for `--mirror`.
     """
     refs = [
         line.rsplit(" ", 3) for line in lines.split("\n") if line
     ]  # a local ref such as `HEAD^{/a word}` has spaces
-    moves = tuple(PushedRef(local, _commit(tip), name, _commit(old)) for local, tip, name, old in refs)
+    moves = tuple(PushedRef(local, _parse_commit(tip), name, _parse_commit(old)) for local, tip, name, old in refs)
     return Push(moves, remote, url, mirror=bool(mirror))
 
 
-def _commit(name: str) -> str | None:
-    """None for the zeros by which git says that there is none."""
+def _parse_commit(name: str) -> str | None:
+    """Return the name of a commit, or None for zeros, by which git means a missing one."""
     return name if name.strip("0") else None
 
 
 def check_commit(index_file: Path | None) -> bool:
-    """Whether the pin that is to be committed stops the commit."""
+    """Return whether the staged pin stops the commit."""
     notes = HookNotes()
     workspace = Workspace.open(Path.cwd(), notes, answer_seconds=ANSWER_SECONDS, index_file=index_file)
     try:
@@ -101,8 +101,9 @@ def _check_commit(workspace: Workspace) -> Sequence[CommitFinding]:
 
 
 def check_push(push: Push) -> bool:
-    """Whether the knowledge of the commits that are to be pushed stops the push: it is wrong, or
-    could not go along.
+    """Return whether the pins of the pushed commits stop the push.
+
+    They are wrong, or their revisions could not be pushed.
     """
     workspace = Workspace.open(Path.cwd(), HookNotes(), answer_seconds=ANSWER_SECONDS)
     try:
@@ -116,8 +117,8 @@ def check_push(push: Push) -> bool:
 
 def _check_push(workspace: Workspace, push: Push) -> Sequence[CommitFinding]:
     report = push_check.check_push(workspace, push)
-    for where, done in report.sent:
-        if not done.empty:
+    for where, pushed in report.sent:
+        if not pushed.empty:
             print_line(f"pushed the knowledge that these commits pin to {where}")
     return report.findings
 

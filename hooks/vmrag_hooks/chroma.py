@@ -1,4 +1,6 @@
-"""`python -m vmrag_hooks.chroma`: build Chroma's stores of the bound indexes, and share these."""
+"""`python -m vmrag_hooks.chroma`: build Chroma's stores of the work trees' indexes, and share
+them.
+"""
 
 from __future__ import annotations
 
@@ -23,10 +25,10 @@ def main() -> None:
     places = Workspace.open(Path.cwd(), QUIET).places
     job = background.get_chroma_job(places)
     with open_job_log(job) as log:
-        background.serve_requests(job, lambda: _build(places.top, background.get_chroma_job(places), log))
+        background.serve_requests(job, lambda: _build_stores(places.top, background.get_chroma_job(places), log))
 
 
-def _build(top: Path, job: background.Job, log: logging.Logger) -> None:
+def _build_stores(top: Path, job: background.Job, log: logging.Logger) -> None:
     watched = WatchedProgress(job, log.info)
     failed: list[str] = []
     run_guarded(lambda: _build_wanted(top, watched, log), say=failed.append)

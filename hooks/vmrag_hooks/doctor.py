@@ -1,4 +1,4 @@
-"""What `vmrag doctor` checks: the hooks, the interpreter that they start, and the merge driver."""
+"""Checks of `vmrag doctor` for the hooks, their interpreter, and the merge driver."""
 
 from __future__ import annotations
 
@@ -26,47 +26,52 @@ _PROBE = "import vmrag_hooks, vmrag_link; print(vmrag_link.__version__)"
 
 
 def check_hooks(ws: Workspace) -> Iterator[Finding]:
-    """Where neither a pin nor one of our shims is, nothing is expected; nor where a person wants
-    none.
+    """Check the hooks.
+
+    A repository without a pin and without shims needs none, nor does one whose user wants none.
     """
     folder = found.find_hooks_folder(ws.places)
     if installer.list_installed_hooks(ws.places, folder) or any(
         chaining.find_chained_hook(folder, hook).exists() for hook in HOOKS
     ):
-        install = _install(ws.places, folder)
+        install = _install_command(ws.places, folder)
         chosen = hook_config.list_chosen_hooks(ws.places)
         needed = [hook for hook in chosen if hook in SYNCING] if ws.stores_nothing else chosen
-        absent = [hook for hook in needed if not _is_there(ws.places, folder, hook)]
-        yield from _missing(folder, absent, install)
-        paths = _paths(ws.places, folder)
+        absent = [hook for hook in needed if not _is_installed(ws.places, folder, hook)]
+        yield from _report_missing(folder, absent, install)
+        paths = _list_shim_paths(ws.places, folder)
         configured = [ws.places.configured_hooks / hook for hook in hook_config.list_configured_hooks(ws.places)]
-        yield from _texts([*paths, *configured], ws.places, install)
-        yield from _executable(folder, paths, install)
+        yield from _check_texts([*paths, *configured], ws.places, install)
+        yield from _check_executable(folder, paths, install)
         if not hook_config.is_active(ws.places):
-            message = "The hooks act in other work trees only: here the knowledge follows with the next command."
+            message = "The hooks act only in other work trees. Here, the next vmrag command updates the knowledge base."
             yield Finding("HOOKS_ELSEWHERE", "note", message, install, str(ws.places.top))
-    elif plumbing.read_pin_bytes(ws.places) is not None and not _by_framework(ws.places):
-        wanted = bool(hook_config.list_chosen_hooks(ws.places))
-        message = "vmrag's git hooks are not installed: the knowledge follows with the next command only."
-        missing = Finding("HOOKS_NOT_INSTALLED", "warning" if wanted else "note", message, "vmrag install", str(folder))
+    elif plumbing.read_pin_bytes(ws.places) is not None and not _is_framework_configured(ws.places):
+        is_wanted = bool(hook_config.list_chosen_hooks(ws.places))
+        message = (
+            "vmrag's git hooks are not installed, so the knowledge base is updated only by the next vmrag command."
+        )
+        missing = Finding(
+            "HOOKS_NOT_INSTALLED", "warning" if is_wanted else "note", message, "vmrag install", str(folder)
+        )
         to_config = ways.choose_place(ws.places, folder, ws.config.hooks.place, force=False).configured
         yield (None if to_config else _hooks_path_finding(ws.places, folder)) or missing
 
 
-def _is_there(places: Places, folder: Path, hook: str) -> bool:
-    """Whether a shim lies where it belongs, executable or not, or another tool starts one."""
-    there = hook in hook_config.list_configured_hooks(places) or found.is_ours(found.locate_shim(folder, hook))
-    return there or found.runs_hook(places, folder, hook)
+def _is_installed(places: Places, folder: Path, hook: str) -> bool:
+    """Return whether a shim is at its place, executable or not, or another tool starts one."""
+    is_started = hook in hook_config.list_configured_hooks(places) or found.is_ours(found.locate_shim(folder, hook))
+    return is_started or found.runs_hook(places, folder, hook)
 
 
-def _paths(places: Places, folder: Path) -> list[Path]:
-    """All shims of ours that git or another tool would run."""
+def _list_shim_paths(places: Places, folder: Path) -> list[Path]:
+    """Return all vmrag shims that git or another tool would run."""
     placed = [found.locate_shim(folder, hook) for hook in found.list_shims(folder)]
     return placed + [places.shims / hook for hook in found.list_started_shims(places)]
 
 
-def _install(places: Places, folder: Path) -> str:
-    """The command that installs as it was done before."""
+def _install_command(places: Places, folder: Path) -> str:
+    """Return the command that installs like the last time."""
     words = [hook_config.format_install_command(places)]
     try:
         if not hook_config.list_configured_hooks(places):
@@ -76,13 +81,15 @@ def _install(places: Places, folder: Path) -> str:
     return " ".join(words)
 
 
-def _by_framework(places: Places) -> bool:
-    """Whether pre-commit or prek are told to run what the hooks would."""
+def _is_framework_configured(places: Places) -> bool:
+    """Return whether pre-commit or prek is configured to run the checks of the hooks."""
     return "post-checkout" in found.list_framework_hooks(places)
 
 
 def _hooks_path_finding(places: Places, folder: Path) -> Finding | None:
-    """Whether `core.hooksPath`, as husky sets it, keeps git from running hooks of ours."""
+    """Return the finding if `core.hooksPath`, which husky sets, keeps git from running vmrag's
+    hooks.
+    """
     try:
         ways.find_routes(places, folder, HOOKS, force=False)
     except HooksRefused as refused:
@@ -91,18 +98,19 @@ def _hooks_path_finding(places: Places, folder: Path) -> Finding | None:
     if not run_git(places, "config", "--get", "core.hooksPath").stdout:
         return None
     if not folder.is_dir():
-        message = f"core.hooksPath names {folder}, which is not there: git runs no hooks at all."
+        message = f"core.hooksPath names {folder}, which does not exist, so git runs no hooks."
         return Finding("HOOKS_PATH_MISSING", "warning", message, "vmrag install", str(folder))
-    own = places.common / "hooks"
-    if found.list_shims(own):
-        message = f"core.hooksPath names {folder} by now; vmrag's hooks lie in {own}, where git does not look any more."
+    clone_hooks = places.common / "hooks"
+    if found.list_shims(clone_hooks):
+        message = f"core.hooksPath names {folder}, so git does not run vmrag's hooks in {clone_hooks}."
         return Finding("HOOKS_BYPASSED", "warning", message, "vmrag install", str(folder))
     return None
 
 
-def _missing(folder: Path, missing: Sequence[str], install: str) -> Iterator[Finding]:
-    """Hooks that are not installed. Where the chained one is still there, another tool, husky say,
-    wrote over ours.
+def _report_missing(folder: Path, missing: Sequence[str], install: str) -> Iterator[Finding]:
+    """Yield a finding about missing hooks.
+
+    If the chained hook still exists, another tool, such as husky, overwrote vmrag's hook.
     """
     replaced = []
     for hook in (hook for hook in missing if chaining.find_chained_hook(folder, hook).exists()):
@@ -113,69 +121,72 @@ def _missing(folder: Path, missing: Sequence[str], install: str) -> Iterator[Fin
         else:
             replaced.append(hook)
     if replaced:
-        message = f"Another tool has written over these hooks of vmrag's: {', '.join(replaced)}."
+        message = f"Another tool has overwritten these vmrag hooks: {', '.join(replaced)}."
         yield Finding("HOOK_REPLACED", "warning", message, install, " ".join(replaced))
     if names := [hook for hook in missing if not chaining.find_chained_hook(folder, hook).exists()]:
-        message = f"Of vmrag's hooks these are not installed: {', '.join(names)}."
+        message = f"These vmrag hooks are not installed: {', '.join(names)}."
         yield Finding("HOOK_MISSING", "note", message, install, " ".join(names))
 
 
-def _texts(paths: Sequence[Path], places: Places, install: str) -> Iterator[Finding]:
+def _check_texts(paths: Sequence[Path], places: Places, install: str) -> Iterator[Finding]:
     content = {path: path.read_bytes() if path.exists() else b"" for path in paths}
     versions = {path: found.parse_shim_version(content[path]) or 0 for path in paths}
     newer = [path for path in paths if versions[path] > shims.VERSION]
     if newer:
-        message = f"These hooks were written by a newer vmrag-link than this one: {_list_hooks(newer)}."
+        message = f"A newer version of vmrag-link wrote these hooks: {_list_hooks(newer)}."
         fix = f"{shlex.quote(sys.executable)} -m pip install --upgrade vmrag-link"
-        yield Finding("HOOK_NEWER", "warning", message, fix, _hooks(newer))
+        yield Finding("HOOK_NEWER", "warning", message, fix, _join_hooks(newer))
     old = [path for path in paths if path not in newer and not _is_current(places, path, content[path])]
     if old:
-        message = f"These hooks are not as this version of vmrag-link writes them: {_list_hooks(old)}."
-        yield Finding("HOOK_OUTDATED", "warning", message, install, _hooks(old))
+        message = f"These hooks are not those of this version of vmrag-link: {_list_hooks(old)}."
+        yield Finding("HOOK_OUTDATED", "warning", message, install, _join_hooks(old))
 
 
 def _is_current(places: Places, path: Path, content: bytes) -> bool:
-    """Compare the shim, and the configuration that starts it, with the present version."""
-    text = _text(places, path)
+    """Return whether the shim, and the configuration that starts it, are those of this version."""
+    text = _expected_text(places, path)
     if path.parent == places.configured_hooks:
         return hook_config.is_current(places, path.name, text)
     return content == text
 
 
-def _text(places: Places, path: Path) -> bytes:
-    """What this version writes there."""
+def _expected_text(places: Places, path: Path) -> bytes:
+    """Return what this version writes to the path."""
     return shims.format_shim(path.name.removesuffix(".legacy"), configured=path.parent == places.configured_hooks)
 
 
-def _executable(folder: Path, paths: Sequence[Path], install: str) -> Iterator[Finding]:
+def _check_executable(folder: Path, paths: Sequence[Path], install: str) -> Iterator[Finding]:
     ignored = [path for path in paths if not os.access(path, os.X_OK)]
     if ignored:
-        message = f"These hooks are not executable, and git leaves them out: {_list_hooks(ignored)}."
-        yield Finding("HOOK_NOT_EXECUTABLE", "warning", message, install, _hooks(ignored))
+        message = f"These hooks are not executable, so git skips them: {_list_hooks(ignored)}."
+        yield Finding("HOOK_NOT_EXECUTABLE", "warning", message, install, _join_hooks(ignored))
     for hook in found.list_shims(folder):
         chained = chaining.find_chained_hook(folder, hook)
         if chained.exists() and not os.access(chained, os.X_OK):
-            message = f"The {hook} hook that vmrag's runs first is not executable, and is left out."
+            message = f"The {hook} hook before vmrag's is not executable, so it is skipped."
             yield Finding("CHAINED_NOT_EXECUTABLE", "warning", message, f"chmod +x {quoted(chained)}", str(chained))
 
 
-def _hooks(paths: Sequence[Path]) -> str:
+def _join_hooks(paths: Sequence[Path]) -> str:
     return " ".join(dict.fromkeys(path.name.removesuffix(".legacy") for path in paths))
 
 
 def _list_hooks(paths: Sequence[Path]) -> str:
-    return _hooks(paths).replace(" ", ", ")
+    return _join_hooks(paths).replace(" ", ", ")
 
 
-def _reinstall(ws: Workspace, finding: Finding) -> str:
-    """Install the shims again, also outside of the repository: others of ours are there, so
-    somebody wanted that.
+def _reinstall_hooks(ws: Workspace, finding: Finding) -> str:
+    """Install the shims again, also outside the repository, where other vmrag hooks show that the
+    user wanted that.
     """
     return f"Installed {', '.join(_install_again(ws, finding.subject.split()).written)}."
 
 
 def _install_again(ws: Workspace, hooks: Sequence[str]) -> installer.InstallReport:
-    """Where they are, whatever the settings say: those may be what is broken."""
+    """Install the hooks at their current place.
+
+    The settings are ignored, because they can be the problem.
+    """
     place: HookPlace = "config" if hook_config.list_configured_hooks(ws.places) else "files"
     files_only = ws.stores_nothing and set(hooks) <= set(SYNCING)
     return installer.install_hooks(ws.places, hooks=hooks, force=True, place=place, files_only=files_only)
@@ -185,11 +196,11 @@ def _install_again(ws: Workspace, hooks: Sequence[str]) -> installer.InstallRepo
 
 
 def check_interpreter(ws: Workspace) -> Iterator[Finding]:
-    """Only where hooks of ours would start it."""
+    """Check the interpreter, if vmrag's hooks would start it."""
     folder = found.find_hooks_folder(ws.places)
     if not installer.list_installed_hooks(ws.places, folder):
         return
-    install, python = _install(ws.places, folder), _recorded_interpreter(ws.places)
+    install, python = _install_command(ws.places, folder), _recorded_interpreter(ws.places)
     if python is None:
         message = "No interpreter is recorded for the hooks: they take the python3 on PATH, if that has vmrag-link."
         yield Finding("INTERPRETER_MISSING", "warning", message, install, str(ws.places.interpreter))
@@ -205,18 +216,18 @@ def _recorded_interpreter(places: Places) -> str | None:
     return str(path) if path else None
 
 
-def _usable(places: Places) -> str | None:
+def _find_usable_interpreter(places: Places) -> str | None:
     python = _recorded_interpreter(places)
     return python if python and os.access(python, os.X_OK) else None
 
 
 def _probe_interpreter(places: Places, python: str, install: str) -> Iterator[Finding]:
     try:
-        done = proc.run([python, "-P", "-c", _PROBE], cwd=places.top)
-        version, said = done.text.strip(), done.failure.splitlines()[-1:]
+        result = proc.run([python, "-P", "-c", _PROBE], cwd=places.top)
+        version, said = result.text.strip(), result.failure.splitlines()[-1:]
     except OSError as error:  # executable, but no program
-        done, version, said = None, "", [error.strerror or str(error)]
-    if done is None or done.returncode:
+        result, version, said = None, "", [error.strerror or str(error)]
+    if result is None or result.returncode:
         message = f"The hooks' interpreter {python} cannot run them: {' '.join(said)}."
         yield Finding("INTERPRETER_BROKEN", "error", message, install, python)
     elif version != __version__:
@@ -224,7 +235,7 @@ def _probe_interpreter(places: Places, python: str, install: str) -> Iterator[Fi
         yield Finding("INTERPRETER_OTHER_VERSION", "warning", message, install, python)
 
 
-def _record(ws: Workspace, _: Finding) -> str:
+def _record_interpreter(ws: Workspace, _: Finding) -> str:
     return f"The hooks start {_install_again(ws, ()).interpreter} from now on."
 
 
@@ -232,10 +243,10 @@ def _record(ws: Workspace, _: Finding) -> str:
 
 
 def check_driver(ws: Workspace) -> Iterator[Finding]:
-    """Only where a pin is, which it would merge."""
+    """Check the merge driver, if there is a pin that it would merge."""
     if plumbing.read_pin_bytes(ws.places) is None:
         return
-    section, install = pin_merge.read_driver(ws.places), _install(ws.places, found.find_hooks_folder(ws.places))
+    section, install = pin_merge.read_driver(ws.places), _install_command(ws.places, found.find_hooks_folder(ws.places))
     command = section.get("driver", "")
     if not section:
         message = "The merge driver of the pin is not registered: git merges it line by line, into conflicts."
@@ -243,24 +254,24 @@ def check_driver(ws: Workspace) -> Iterator[Finding]:
     elif not command:
         message = "The merge driver of the pin is registered without a command: a merge that needs it fails."
         yield Finding("DRIVER_INCOMPLETE", "error", message, install, pin_merge.DRIVER)
-    elif not (python := _program(command)) or not shutil.which(python):
+    elif not (python := _find_program(command)) or not shutil.which(python):
         message = f"The interpreter of the pin's merge driver is gone ({python or command}): every merge of pins is a conflict."
         yield Finding("DRIVER_BROKEN", "warning", message, install, python or command)
-    elif command != shims.format_driver_command(_usable(ws.places) or python) or "name" not in section:
+    elif command != shims.format_driver_command(_find_usable_interpreter(ws.places) or python) or "name" not in section:
         message = "The merge driver of the pin is not registered as this version of vmrag-link does it."
         yield Finding("DRIVER_OUTDATED", "warning", message, install, command)
 
 
-def _program(command: str) -> str:
-    """Empty for what no shell would run."""
+def _find_program(command: str) -> str:
+    """Return the program of a command line; an empty text if no shell would run it."""
     try:
         return next(iter(shlex.split(command.replace("%%", "%"))), "")
     except ValueError:
         return ""
 
 
-def _register(ws: Workspace, _: Finding) -> str:
-    python = _usable(ws.places) or sys.executable
+def _register_driver(ws: Workspace, _: Finding) -> str:
+    python = _find_usable_interpreter(ws.places) or sys.executable
     pin_merge.register_driver(ws.places, shims.format_driver_command(python))
     return f"Registered it with {python}."
 
@@ -268,17 +279,17 @@ def _register(ws: Workspace, _: Finding) -> str:
 INSTALLED = Topic(
     "hooks",
     check_hooks,
-    dict.fromkeys(("HOOK_MISSING", "HOOK_REPLACED", "HOOK_OUTDATED", "HOOK_NOT_EXECUTABLE"), _reinstall),
+    dict.fromkeys(("HOOK_MISSING", "HOOK_REPLACED", "HOOK_OUTDATED", "HOOK_NOT_EXECUTABLE"), _reinstall_hooks),
 )
 INTERPRETER = Topic(
     "hooks' interpreter",
     check_interpreter,
-    dict.fromkeys(("INTERPRETER_MISSING", "INTERPRETER_BROKEN", "INTERPRETER_OTHER_VERSION"), _record),
+    dict.fromkeys(("INTERPRETER_MISSING", "INTERPRETER_BROKEN", "INTERPRETER_OTHER_VERSION"), _record_interpreter),
 )
 DRIVER = Topic(
     "merge driver",
     check_driver,
-    dict.fromkeys(("DRIVER_MISSING", "DRIVER_INCOMPLETE", "DRIVER_BROKEN", "DRIVER_OUTDATED"), _register),
+    dict.fromkeys(("DRIVER_MISSING", "DRIVER_INCOMPLETE", "DRIVER_BROKEN", "DRIVER_OUTDATED"), _register_driver),
 )
 
 TOPICS = (INSTALLED, FIRING, INTERPRETER, DRIVER)

@@ -1,9 +1,10 @@
-"""`python -P -E -m vmrag_hooks.framework check|push|sync`: the hooks that `.pre-commit-hooks.yaml`
-gives to pre-commit and prek.
+"""`python -P -E -m vmrag_hooks.framework check|push|sync`: the hooks of `.pre-commit-hooks.yaml`
+for pre-commit and prek.
 
-The framework runs them in an environment of its own, which has no index and no model: enough to
-look at pins, not to move the knowledge. Where `vmrag install` put a shim for the same hook, git
-runs both, and the shim does the work: it sees what the framework stashes, and every ref of a push.
+The framework runs them in its own environment without an index and a model. That is enough to check
+pins, but not to switch the knowledge base. If `vmrag install` installed a shim for the same hook,
+git runs both, and the shim does the work. The shim sees what the framework stashes, and every ref
+of a push.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from vmrag_link.paths import Places, read_recorded_path
 
 
 def check_staged_pin() -> bool:
-    """Whether the pin that is to be committed stops the commit."""
+    """Return whether the staged pin stops the commit."""
     index = env.read_variable(env.COMMIT_INDEX)
     places = plumbing.locate_work_tree(Path.cwd())
     hook = "pre-merge-commit" if env.list_merge_heads() else "pre-commit"
@@ -33,23 +34,26 @@ def check_staged_pin() -> bool:
 
 
 def check_pushed_ref() -> bool:
-    """Whether a pin stops the push. The framework passes on the first ref of several."""
-    told = env.read_framework_variables()
-    remote, local = told.get("REMOTE_NAME") or None, told.get("LOCAL_BRANCH", "")
+    """Return whether a pin stops the push.
+
+    The framework passes only the first of several refs.
+    """
+    variables = env.read_framework_variables()
+    remote, local = variables.get("REMOTE_NAME") or None, variables.get("LOCAL_BRANCH", "")
     places = plumbing.locate_work_tree(Path.cwd())
     if remote and installer.runs_here(places, "pre-push"):  # no remote: a person runs the hook by hand
         return False
     from vmrag_hooks import checks
     from vmrag_link.ops.hook_checks.push_check import Push, PushedRef
 
-    tip = plumbing.resolve_commit(places, told.get("TO_REF") or local or "HEAD")
-    ref = PushedRef(local, tip, told.get("REMOTE_BRANCH", ""), told.get("FROM_REF") or None)
-    return checks.check_push(Push((ref,), remote, told.get("REMOTE_URL", "")))
+    tip = plumbing.resolve_commit(places, variables.get("TO_REF") or local or "HEAD")
+    ref = PushedRef(local, tip, variables.get("REMOTE_BRANCH", ""), variables.get("FROM_REF") or None)
+    return checks.check_push(Push((ref,), remote, variables.get("REMOTE_URL", "")))
 
 
 def run_shim() -> bool:
-    """Let our shim do what it would have done as git's hook. Never stops git."""
-    event = _event()
+    """Run vmrag's shim like git's hook would. It never stops git."""
+    event = _read_event()
     places = plumbing.locate_work_tree(Path.cwd())
     if event and installer.runs_here(places, event[0]):
         return False
@@ -59,8 +63,10 @@ def run_shim() -> bool:
     return False
 
 
-def _event() -> tuple[str, ...]:
-    """The post-* hook that git runs, with git's arguments; empty where a person runs it by hand."""
+def _read_event() -> tuple[str, ...]:
+    """Return the post-* hook that git runs, with git's arguments; an empty tuple if a user runs the
+    framework.
+    """
     match env.read_framework_variables():
         case {"FROM_REF": old, "TO_REF": new, "CHECKOUT_TYPE": flag}:
             return "post-checkout", old, new, flag
@@ -72,9 +78,9 @@ def _event() -> tuple[str, ...]:
 
 
 def _has_interpreter(places: Places) -> bool:
-    """Whether `vmrag install` recorded an interpreter.
+    """Return whether `vmrag install` recorded an interpreter.
 
-    The shim's second choice, the Python on PATH, would be the framework's.
+    Otherwise the shim would use the Python on PATH, which is the framework's.
     """
     path = read_recorded_path(places.interpreter)
     return path is not None and os.access(path, os.X_OK)
@@ -84,7 +90,10 @@ HOOKS: Mapping[str, Callable[[], bool]] = {"check": check_staged_pin, "push": ch
 
 
 def main(argv: Sequence[str]) -> int:
-    """The exit code of the hook. A check that cannot be made never stops git."""
+    """Run a hook, and return its exit code.
+
+    A check that fails to run never stops git.
+    """
     stopped = False
 
     def run() -> None:

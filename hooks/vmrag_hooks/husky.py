@@ -1,8 +1,8 @@
-"""husky: scripts in its folder start our shims, and the team commits them with the code.
+"""Start vmrag's shims from husky's scripts, which the team commits with the code.
 
-husky 9 writes `.husky/_`, where git looks for hooks, again with every `npm install`, and our shims
-there are gone. What lies in `.husky` it leaves alone. husky 5 to 8 have git look there directly.
-The lines that we add do nothing in a clone without vmrag.
+husky 9 makes git look for hooks in `.husky/_`. Each `npm install` rewrites that folder, and removes
+shims there. It does not change other files in `.husky`. husky 5 to 8 let git look in `.husky`
+itself. In a clone without vmrag, the added lines do nothing.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _END = b"# vmrag (end)\n"
 _OURS = re.compile(re.escape(_BEGIN[:16]) + rb"[^\n]*\n.*?" + re.escape(_END), re.DOTALL)
 
 _SHELL = re.compile(rb"#!\s*\S*?(/env\s+(-S\s+)?)?\b(ba|da|z|k|a)?sh\b")
-_HEADER = re.compile(rb"(#[^\n]*\n|[ \t]*\n|[^\n]*/husky\.sh[^\n]*\n)*")  # husky.sh starts the script anew
+_HEADER = re.compile(rb"(#[^\n]*\n|[ \t]*\n|[^\n]*/husky\.sh[^\n]*\n)*")  # husky.sh restarts the script
 
 _LINES = """\
 vmrag="$(git rev-parse --git-common-dir)/vmrag/shims/@HOOK@"
@@ -30,7 +30,7 @@ if [ -x "$vmrag" ]; then
 fi
 """
 
-# What git gives these on standard input is for the rest of the script, too.
+# The rest of the script also needs the standard input of git.
 _LINES_WITH_STDIN = """\
 vmrag="$(git rev-parse --git-common-dir)/vmrag/shims/@HOOK@"
 if [ -x "$vmrag" ]; then
@@ -46,36 +46,39 @@ _WITH_STDIN = ("pre-push", "post-rewrite")
 
 
 def find_scripts(folder: Path) -> Path | None:
-    """The folder of husky's scripts, if the one in which git looks for hooks is husky's."""
+    """Return the folder of husky's scripts if git's hooks folder is husky's, else None."""
     if folder.name == "_" and (folder / "h").is_file():
         return folder.parent
     return folder if (folder / "_" / "husky.sh").is_file() else None
 
 
 def require_writable(scripts: Path, hooks: Sequence[str]) -> None:
-    """Raise `HooksRefused` where a script is none of the shell's, `FileFailed` where it is no file.
+    """Raise `HooksRefused` if a script is not a shell script, and `FileFailed` if it is not a
+    regular file.
 
-    Through a link, another place would be written.
+    Through a link, another file would be written.
     """
     require_files(*(scripts / hook for hook in hooks))
     for hook in hooks:
-        content = _content(scripts / hook)
+        content = _read_script(scripts / hook)
         if content.startswith(b"#!") and not _SHELL.match(content):
             path = shlex.quote(str(scripts / hook))
             raise HooksRefused(
-                f"{scripts / hook} is no shell script: vmrag's lines cannot be added to it.",
+                f"{scripts / hook} is not a shell script, so vmrag cannot add its lines.",
                 hint=f'mv {path} {path}.program && printf \'#!/bin/sh\\n"$0.program" "$@"\\n\' >{path} && chmod +x {path}',
                 hook=hook,
             )
 
 
 def write_scripts(scripts: Path, hooks: Sequence[str]) -> tuple[str, ...]:
-    """Have the scripts start our shims; returns the names of those that were changed."""
+    """Add lines that start vmrag's shims to the scripts, and return the names of the changed
+    ones.
+    """
     changed = []
     for hook in hooks:
         path = scripts / hook
-        before = _content(path)
-        after = _with_lines(before, hook)
+        before = _read_script(path)
+        after = _add_lines(before, hook)
         if after != before:
             mode = path.stat().st_mode & 0o777 if before else _EXECUTABLE
             write_atomically(path, after)
@@ -85,13 +88,14 @@ def write_scripts(scripts: Path, hooks: Sequence[str]) -> tuple[str, ...]:
 
 
 def clean_scripts(scripts: Path, hooks: Sequence[str]) -> tuple[str, ...]:
-    """Take our lines out; returns the names of the scripts that had them. One that has nothing else
-    is deleted.
+    """Remove vmrag's lines, and return the names of the scripts that had them.
+
+    A script without other lines is deleted.
     """
-    changed = tuple(hook for hook in hooks if _OURS.search(_content(scripts / hook)))
+    changed = tuple(hook for hook in hooks if _OURS.search(_read_script(scripts / hook)))
     for hook in changed:
         path = scripts / hook
-        rest = _OURS.sub(b"", _content(path))
+        rest = _OURS.sub(b"", _read_script(path))
         if rest.strip() in (b"", b"#!/bin/sh"):
             path.unlink()
         else:
@@ -105,14 +109,16 @@ def has_lines(content: bytes) -> bool:
     return _OURS.search(content) is not None
 
 
-def _with_lines(before: bytes, hook: str) -> bytes:
-    """Ours come first: what follows may end the script. husky 5 to 8 start it anew in `husky.sh`,
-    which stays in front.
+def _add_lines(before: bytes, hook: str) -> bytes:
+    """Return a script with vmrag's lines.
+
+    They come first, because other lines can end the script. husky 5 to 8 restart it in `husky.sh`,
+    so that line stays in front.
     """
     text = _LINES_WITH_STDIN if hook in _WITH_STDIN else _LINES
     block = _BEGIN + text.replace("@HOOK@", hook).encode() + _END
-    if found := _OURS.search(before):
-        return before[: found.start()] + block + before[found.end() :]
+    if match := _OURS.search(before):
+        return before[: match.start()] + block + before[match.end() :]
     if not before:
         return b"#!/bin/sh\n" + block
     whole = before if before.endswith(b"\n") else before + b"\n"
@@ -120,6 +126,9 @@ def _with_lines(before: bytes, hook: str) -> bytes:
     return whole[:end] + block + whole[end:]
 
 
-def _content(path: Path) -> bytes:
-    """Empty for what is not there or no file: a stranger's link may lead to one without end."""
+def _read_script(path: Path) -> bytes:
+    """Return the content of a script; empty for a missing or irregular file.
+
+    An untrusted link can lead to an endless file.
+    """
     return path.read_bytes() if path.is_file() and not path.is_symlink() else b""

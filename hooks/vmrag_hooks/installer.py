@@ -1,8 +1,8 @@
-"""Put the hooks into git's configuration, or shims into its hooks directory, and take them out
-again, leaving what other tools put there as it was.
+"""Install hooks, and remove them again without a change of other tools' hooks.
 
-They are in one of the two: shims, which every git runs, where any git in use is older than hooks in
-its configuration; the latter elsewhere, because no other tool can take their place.
+They are in git's configuration or, as shims, in its hooks directory. Every git runs shims. They are
+used if a git on this machine is too old for hooks in the configuration. Otherwise the configuration
+is used, because no other tool can replace hooks there.
 """
 
 from __future__ import annotations
@@ -26,53 +26,61 @@ from vmrag_link.settings import HookPlace
 
 
 class InstallReport(Record, frozen=True):
-    """Names of hooks: `written` anew, `unchanged`, and `chained` (another tool's hook was moved
-    aside and runs first).
-
-    `driver`: the merge driver of the pin was registered anew. `attributed`: `.gitattributes` sends
-    the pin to it. `limited`: the hooks act only in work trees where they were installed. `scripts`:
-    husky's, by their paths, which start ours and were changed; None where husky is not used, or
-    where HEAD is on no branch whose files they could be. `lefthook`: the hooks that it starts.
-    `configured`: they are in git's configuration; `moved`: they were in the other place before.
-    `older`: the gits that run no hooks from there, although the one in use does.
-    """
+    """The result of an installation, with names of hooks."""
 
     folder: str
     interpreter: str
     written: tuple[str, ...]
+    """Hooks that were written."""
     unchanged: tuple[str, ...]
     chained: tuple[str, ...]
+    """Hooks of other tools that were moved aside and run first."""
     driver: bool
+    """True if the merge driver of the pin was registered now."""
     attributed: bool
+    """True if `.gitattributes` assigns the pin to the merge driver."""
     limited: bool = False
+    """True if the hooks act only in work trees in which they were installed."""
     husky: bool = False
     scripts: tuple[str, ...] | None = None
+    """Paths of husky's scripts that were changed to start the hooks.
+
+    None without husky, or if HEAD is on no branch that could have the scripts.
+    """
     lefthook: tuple[str, ...] = ()
+    """Hooks that lefthook starts."""
     configured: bool = False
+    """True if the hooks are in git's configuration."""
     moved: bool = False
+    """True if the hooks were at the other place before."""
     older: tuple[str, ...] = ()
+    """Gits that run no hooks from the configuration, although the git in use does."""
 
 
 class UninstallReport(Record, frozen=True):
-    """Names of hooks: `removed`, and of those `restored` to what was there before. `driver`: it was
-    registered.
-
-    `elsewhere`: the hooks stay, because other work trees use them; they do nothing here any more.
-    Husky's scripts that are committed with lines of ours, by their paths: `scripts` have them no
-    more; `kept` have, because they are the team's, and do nothing here any more.
-    """
+    """The result of a removal, with names of hooks."""
 
     folder: str
     removed: tuple[str, ...]
     restored: tuple[str, ...]
+    """Removed hooks in whose place is the earlier hook again."""
     driver: bool
+    """True if the merge driver was registered."""
     elsewhere: bool = False
+    """True if the hooks stay for other work trees, and do nothing in this one."""
     kept: tuple[str, ...] = ()
+    """Paths of committed husky scripts that keep vmrag's lines, because they belong to the team.
+    The lines do nothing here.
+    """
     scripts: tuple[str, ...] = ()
+    """Paths of committed husky scripts from which the lines were removed."""
 
 
 def parse_hooks(text: str | None) -> tuple[str, ...]:
-    """The hooks of a comma-separated list; all for None. Raises `UsageInvalid` for other names."""
+    """Return the hooks of a comma-separated list; all for None.
+
+    Raises `UsageInvalid` for other names.
+    """
     names = [name.strip() for name in text.split(",")] if text is not None else HOOKS
     for name in names:
         if name not in HOOKS:
@@ -96,21 +104,23 @@ def install_hooks(
     place: HookPlace = "files",
     files_only: bool = False,
 ) -> InstallReport:
-    """Write the hooks, record the interpreter, register the merge driver; a second time changes
-    nothing. `place`: the setting; hooks that are in the other one move.
+    """Write the hooks, record the interpreter, and register the merge driver. A second call changes
+    nothing.
 
-    `hooks`: these are added to the chosen ones; None: the chosen ones, at first all. `worktree`:
-    True lets the hooks act in this work tree and others where that was said, unless they act in all
-    already; False in all; None leaves that as it is. `files_only`: the repository stores no
-    documents, so only the chosen post-* hooks are installed, and no merge driver.
+    `hooks` are added to the chosen ones. None means the chosen ones, which are all at first. With
+    `worktree` True, the hooks act only in this work tree and in others with the same choice, unless
+    they already act in all. False means all work trees, and None keeps the choice. `place` is the
+    setting; hooks at the other place move. With `files_only`, the repository stores no documents,
+    so only the chosen post-* hooks are installed, and no merge driver.
 
-    Raises `HooksRefused`, before anything is written, as `chosen_place`, for a hooks directory that
-    others use, too (`chaining.refuse_shared`; not with `force`), where two hooks of other tools
-    would have to be kept, and as `husky.require_writable` and `lefthook.require_writable`.
+    Before it writes anything, it raises `HooksRefused` for a hooks directory that others also use
+    (`force` allows it), if two hooks of other tools would have to be kept, or if the setting
+    demands a place that does not work. It raises `FileFailed` if a file of husky or lefthook is not
+    a regular file.
     """
     folder = found.find_hooks_folder(places)
     to = choose_place(places, folder, place, force=force)
-    there = list_installed_hooks(places, folder)
+    existing = list_installed_hooks(places, folder)
     moved = list_own_shims(places, folder) if to.configured else hook_config.list_configured_hooks(places)
     names = {*(hook_config.list_chosen_hooks(places) or HOOKS if hooks is None else hooks), *moved}
     chosen = {*names}
@@ -119,14 +129,14 @@ def install_hooks(
     refuse_obstacles(places, folder, ways)
     with shim_files.readable_failures(folder):
         sidecar_repo.prepare_folders(places)
-        if worktree and (hook_config.is_limited(places) or not there):
+        if worktree and (hook_config.is_limited(places) or not existing):
             hook_config.limit_to_work_tree(places)
-        before = hook_config.list_chosen_hooks(places) if there or places.interpreter.exists() else ()
+        before = hook_config.list_chosen_hooks(places) if existing or places.interpreter.exists() else ()
         hook_config.record_chosen_hooks(places, {*before, *chosen})
         write_atomically(places.interpreter, python.encode() + b"\n")
         if to.configured:  # never in both: what is killed in between is in neither
-            own = folder if chaining.is_inside(folder, places) else places.common / "hooks"
-            _take_shims(places, own, HOOKS, everything=False)
+            hooks_folder = folder if chaining.is_inside(folder, places) else places.common / "hooks"
+            _remove_shims(places, hooks_folder, HOOKS, everything=False)
             written = hook_config.write_hooks(
                 places, {hook: shims.format_shim(hook, configured=True) for hook in hooks}
             )
@@ -157,31 +167,31 @@ def install_hooks(
     )
 
 
-class _Started(NamedTuple):
-    """The hooks that other tools start by now, and the scripts that were changed for that."""
+class _StartedHooks(NamedTuple):
+    """The hooks that other tools start now, and the scripts that were changed for that."""
 
     hooks: tuple[str, ...]
     scripts: tuple[str, ...] | None
 
 
-def _start_by_tools(places: Places, folder: Path, ways: HookRoutes) -> _Started:
+def _start_by_tools(places: Places, folder: Path, ways: HookRoutes) -> _StartedHooks:
     names = (*ways.scripted, *ways.handled)
     changed = shim_files.write_shims(places.shims, names)[0] if names else ()
     if ways.handled:
         for hook in ways.handled:
-            _give_back(folder, hook)
+            _restore_lefthook_hook(folder, hook)
         before = found.list_lefthook_hooks(places)
         handled = [hook for hook in HOOKS if hook in before or hook in ways.handled]
         changed += tuple(hook for hook in ways.handled if hook not in before)
         lefthook.write_configuration(places, handled)
     if not ways.scripts:
-        return _Started(changed, None)
+        return _StartedHooks(changed, None)
     scripts = husky.write_scripts(ways.scripts, ways.scripted)
-    return _Started((*changed, *scripts), tuple(_path_text(places, ways.scripts / hook) for hook in scripts))
+    return _StartedHooks((*changed, *scripts), tuple(_path_text(places, ways.scripts / hook) for hook in scripts))
 
 
-def _give_back(folder: Path, hook: str) -> None:
-    """A hook of lefthook's that earlier versions of ours have chained, or had moved aside by it."""
+def _restore_lefthook_hook(folder: Path, hook: str) -> None:
+    """Restore a hook of lefthook that earlier versions of vmrag chained, or that it moved aside."""
     if found.is_lefthook(chaining.find_chained_hook(folder, hook)):
         shim_files.remove_shim(folder, hook)
     if found.is_lefthook(folder / hook):
@@ -193,25 +203,31 @@ def _path_text(places: Places, path: Path) -> str:
 
 
 def list_own_shims(places: Places, folder: Path) -> tuple[str, ...]:
-    """The hooks that have a shim of ours for this repository alone."""
-    there = {
+    """Return the hooks with a vmrag shim that serves only this repository."""
+    existing = {
         *found.list_started_shims(places),
         *(found.list_shims(folder) if chaining.is_inside(folder, places) else ()),
     }
-    there |= {*found.list_shims(places.common / "hooks")}
-    return tuple(hook for hook in HOOKS if hook in there)
+    existing |= {*found.list_shims(places.common / "hooks")}
+    return tuple(hook for hook in HOOKS if hook in existing)
 
 
 def list_installed_hooks(places: Places, folder: Path) -> tuple[str, ...]:
-    """The hooks that are in git's configuration, or have a shim of ours, in git's hooks directory
-    or for other tools to start.
+    """Return the hooks of vmrag in git's configuration, in git's hooks directory, and for other
+    tools.
     """
-    there = {*found.list_shims(folder), *found.list_started_shims(places), *hook_config.list_configured_hooks(places)}
-    return tuple(hook for hook in HOOKS if hook in there)
+    existing = {
+        *found.list_shims(folder),
+        *found.list_started_shims(places),
+        *hook_config.list_configured_hooks(places),
+    }
+    return tuple(hook for hook in HOOKS if hook in existing)
 
 
 def list_shared_files(places: Places) -> tuple[str, ...]:
-    """Return the files of other tools that `uninstall` of everything changes or deletes."""
+    """Return the files of other tools that `uninstall_hooks` with `everything` changes or
+    deletes.
+    """
     names = lefthook.list_own_files(places)
     scripts = husky.find_scripts(found.find_hooks_folder(places))
     paths = [scripts / hook for hook in HOOKS if _is_committed(places, scripts / hook)] if scripts else []
@@ -226,35 +242,37 @@ def uninstall_hooks(
     worktree: bool = False,
     everything: bool = False,
 ) -> UninstallReport:
-    """Remove our shims and, with the last of them, the recorded interpreter and the merge driver.
-    From then on none is missed.
+    """Remove the shims and, with the last of them, the recorded interpreter and the merge driver.
 
-    A chained hook returns to its place, byte for byte, with its mode. `worktree`: the hooks act in
-    this work tree no more, and go with the last one. `everything`: also what the team has committed
-    of ours in husky's scripts. Raises `HooksRefused` for hooks that act in all work trees then, and
-    for a hooks directory outside of the repository, unless `force`.
+    From then on, vmrag reports no missing hooks. A chained hook returns to its place, byte for
+    byte, with its mode. With `worktree`, the hooks no longer act in this work tree, and are removed
+    with the last one. `everything` also removes the lines in husky's committed scripts. Raises
+    `HooksRefused` for hooks that would then act in all work trees, and, without `force`, for a
+    hooks directory outside the repository.
     """
     folder = found.find_hooks_folder(places)
-    folders = {folder, places.common / "hooks"}  # where they went before somebody, say husky, set core.hooksPath
-    there = {hook for each in folders for hook in found.list_shims(each)} | {*list_installed_hooks(places, folder)}
+    folders = {folder, places.common / "hooks"}  # the folder before another tool, such as husky, set core.hooksPath
+    existing = {hook for shim_folder in folders for hook in found.list_shims(shim_folder)} | {
+        *list_installed_hooks(places, folder)
+    }
     if found.list_shims(folder) and not force and not chaining.is_inside(folder, places):
         raise HooksRefused(
             chaining.describe_outside(folder),
-            hint=f"ls {shlex.quote(str(folder))}   (vmrag uninstall … with --force takes the hooks from every repository that uses it)",
+            hint=f"ls {shlex.quote(str(folder))}   (vmrag uninstall … with --force removes the hooks from all repositories that use it)",
             folder=str(folder),
         )
-    if worktree and there and not hook_config.is_limited(places):
-        raise HooksRefused("The hooks act in every work tree of this repository.", hint="vmrag uninstall")
+    if worktree and existing and not hook_config.is_limited(places):
+        raise HooksRefused("the hooks act in all work trees of this repository.", hint="vmrag uninstall")
     with shim_files.readable_failures(folder):
         if worktree and hook_config.unmark_work_tree(places):
             return UninstallReport(str(folder), (), (), driver=False, elsewhere=True)
         configured = hook_config.remove_hooks(places, hooks)
-        restored, scripts, kept = _take_shims(places, folder, hooks, everything=everything)
-        last = there <= set(hooks)
+        restored, scripts, kept = _remove_shims(places, folder, hooks, everything=everything)
+        last = existing <= set(hooks)
         if not last:
             hook_config.record_chosen_hooks(places, set(hook_config.list_chosen_hooks(places)) - set(hooks))
-        driver = last and _forget(places)
-    removed = tuple(hook for hook in hooks if hook in there)
+        driver = last and _remove_records(places)
+    removed = tuple(hook for hook in hooks if hook in existing)
     return UninstallReport(
         str(places.configured_hooks if configured else folder),
         removed,
@@ -265,29 +283,31 @@ def uninstall_hooks(
     )
 
 
-def _take_shims(
+def _remove_shims(
     places: Places, folder: Path, hooks: Sequence[str], *, everything: bool
 ) -> tuple[set[str], tuple[str, ...], tuple[str, ...]]:
-    """Take away shims; returns the hooks in whose places those are again that were chained, and
-    what `_stop_tools` does.
+    """Remove shims.
+
+    Returns the hooks whose chained hook is back in its place, and the result of `_stop_tools`.
     """
     folders = {folder, places.common / "hooks"}
-    restored = {hook for each in folders for hook in hooks if shim_files.remove_shim(each, hook)}
+    restored = {hook for shim_folder in folders for hook in hooks if shim_files.remove_shim(shim_folder, hook)}
     return restored, *_stop_tools(places, folder, hooks, everything=everything)
 
 
 def _stop_tools(
     places: Places, folder: Path, hooks: Sequence[str], *, everything: bool
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Take away what other tools start; returns husky's scripts that are committed with our lines:
-    those that lose them, and those that keep them.
+    """Remove what other tools start.
+
+    Returns husky's committed scripts: those that lost vmrag's lines, and those that keep them.
     """
     for hook in hooks:
         (places.shims / hook).unlink(missing_ok=True)
     if places.shims.is_dir() and not any(places.shims.iterdir()):
         places.shims.rmdir()
-    if left := [hook for hook in found.list_lefthook_hooks(places) if hook not in hooks]:
-        lefthook.write_configuration(places, left)
+    if remaining := [hook for hook in found.list_lefthook_hooks(places) if hook not in hooks]:
+        lefthook.write_configuration(places, remaining)
     else:
         lefthook.clean_configuration(places)
     scripts = husky.find_scripts(folder)
@@ -301,14 +321,16 @@ def _stop_tools(
 
 
 def _is_committed(places: Places, script: Path) -> bool:
-    """Whether git's index has the script with our lines."""
+    """Return whether git's index has the script with vmrag's lines."""
     if not script.is_relative_to(places.top):
         return False
     return husky.has_lines(plumbing.read_blob(places, f":{_path_text(places, script)}") or b"")
 
 
-def _forget(places: Places) -> bool:
-    """Remove what the shims needed; returns whether the merge driver was registered."""
+def _remove_records(places: Places) -> bool:
+    """Remove the files that the shims needed, and return whether the merge driver was
+    registered.
+    """
     places.interpreter.unlink(missing_ok=True)
     hook_config.remove_limit(places)
     if places.shared.is_dir():
@@ -317,8 +339,10 @@ def _forget(places: Places) -> bool:
 
 
 def runs_here(places: Places, hook: str) -> bool:
-    """Whether ours does the work when git runs this hook in this work tree: from its configuration,
-    or by a shim, first or behind pre-commit or prek.
+    """Return whether vmrag acts when git runs this hook in this work tree.
+
+    git starts vmrag from its configuration, or by a shim, which is first or behind pre-commit or
+    prek.
     """
     if not hook_config.is_active(places):
         return False

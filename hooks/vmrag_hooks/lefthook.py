@@ -1,9 +1,9 @@
-"""lefthook: it starts our shims for the hooks that it runs, by a person's own configuration.
+"""Start vmrag's shims from lefthook, by the user's own configuration.
 
-`lefthook install` moves another tool's hook aside, and fails where it did so before. So a hook that
-lefthook runs gets no shim of ours in its place. Our part of the configuration lies below `.git`,
-and `lefthook-local.yml`, which is not committed, extends lefthook's by it. Colleagues see nothing
-of it.
+`lefthook install` moves the hook of another tool aside, and fails if it already did so before. So
+vmrag installs no shim for a hook that lefthook runs. vmrag's part of the configuration is in
+`.git`. `lefthook-local.yml`, which is not committed, extends lefthook's configuration by it. Other
+users do not see it.
 """
 
 from __future__ import annotations
@@ -32,9 +32,10 @@ _ARGUMENTS = {"post-checkout": 3, "pre-push": 2, "post-merge": 1, "post-rewrite"
 _WITH_STDIN = ("pre-push", "post-rewrite")
 
 _SKIPPED = ("pre-commit", "pre-push")
-"""lefthook leaves a command of these out where it finds no changed files, whatever is pushed: it
-compares HEAD with what HEAD's branch was pushed to. A command that takes files of its own runs
-always (tried with 1.6, 1.13 and 2.2).
+"""Hooks whose commands lefthook skips if it finds no changed files.
+
+It compares HEAD with what the branch of HEAD was pushed to, whatever is pushed. A command with its
+own files always runs (tested with 1.6, 1.13 and 2.2).
 """
 
 _ABOUT = "# Written by `vmrag install`, for this clone alone: git does not track it.\n"
@@ -42,32 +43,33 @@ _EXTENDS = re.compile(r"(?m)^extends[ \t]*:[ \t]*(?P<flow>\[)?(?P<rest>[^\n]*)\n
 
 
 def list_handled_hooks(places: Places, folder: Path, hooks: Sequence[str]) -> tuple[str, ...]:
-    """The hooks that lefthook runs, or will run as soon as it is installed."""
+    """Return the hooks that lefthook runs, or will run as soon as it is installed."""
     team = b"\n".join(read_head(places.top / name, _CONFIG) for name in _TEAM)
     return tuple(hook for hook in hooks if is_lefthook(folder / hook) or _has_hook(team, hook))
 
 
 def _has_hook(config: bytes, hook: str) -> bool:
-    """Whether lefthook's configuration, in YAML, TOML or JSON, has this hook."""
+    """Return whether lefthook's configuration, in YAML, TOML or JSON, has this hook."""
     return re.search(rb"(?m)^[ \t]*[\[\"']*" + hook.encode() + rb"[\"']?[ \t]*[\].:]", config) is not None
 
 
 def require_writable(places: Places) -> None:
-    """Raise `HooksRefused` where the person's own configuration cannot be extended by ours,
-    `FileFailed` where it is no file.
+    """Raise an error if the user's configuration cannot be extended.
+
+    Raises `HooksRefused`, and `FileFailed` if it is not a regular file.
     """
-    path = _local(places)
+    path = _find_local_configuration(places)
     require_folders(path.parent)
     require_files(path, places.lefthook)
-    before = _text(path) if path.exists() else ""
-    name = _name(places, path)
+    before = _read_text(path) if path.exists() else ""
+    name = _name_path(places, path)
     if run_git(places, "ls-files", "--error-unmatch", "--", name).returncode == 0:
         raise HooksRefused(
             f"git tracks {name}, which is for one clone alone: colleagues would get a path of this machine.",
             hint=f"git rm --cached {quoted(name)} && echo /{name} >> .gitignore",
             file=name,
         )
-    if _with_extension(places, path, before) is None:
+    if _add_extension(places, path, before) is None:
         raise HooksRefused(
             f"{name} is written in a way in which vmrag's part cannot be added to it.",
             hint=f"Add {format_lefthook_extension(places)} to its list `extends`; then: vmrag install",
@@ -76,23 +78,25 @@ def require_writable(places: Places) -> None:
 
 
 def write_configuration(places: Places, hooks: Sequence[str]) -> bool:
-    """Have lefthook start our shims for these hooks; returns whether that changed anything."""
-    part = _part(places, hooks)
+    """Let lefthook start vmrag's shims for these hooks, and return whether that changed
+    anything.
+    """
+    part = _format_part(places, hooks)
     changed = read_head(places.lefthook, _CONFIG) != part
     if changed:
         write_atomically(places.lefthook, part)
-    path = _local(places)
-    before = _text(path) if path.exists() else ""
-    after = _with_extension(places, path, before)
+    path = _find_local_configuration(places)
+    before = _read_text(path) if path.exists() else ""
+    after = _add_extension(places, path, before)
     if after is not None and after != before:
         write_atomically(path, after.encode(errors="surrogateescape"))
         changed = True
-    _ignore(places, path)
+    _add_ignore_lines(places, path)
     return changed
 
 
 def list_own_files(places: Places) -> tuple[str, ...]:
-    """Return the names of the files that `remove` changes or deletes."""
+    """Return the names of the files that `clean_configuration` changes or deletes."""
     item = format_lefthook_extension(places).encode()
     names = tuple(name for name in LEFTHOOK_LOCAL if item in read_head(places.top / name, _CONFIG))
     exclude = places.common / "info" / "exclude"
@@ -100,31 +104,37 @@ def list_own_files(places: Places) -> tuple[str, ...]:
 
 
 def clean_configuration(places: Places) -> bool:
-    """Take our part out of lefthook's configuration here; returns whether it was there."""
-    there = places.lefthook.exists()
+    """Remove vmrag's part from lefthook's configuration, and return whether that changed it."""
+    was_installed = places.lefthook.exists()
     places.lefthook.unlink(missing_ok=True)
     for name in LEFTHOOK_LOCAL:
         path = places.top / name
-        if path.is_file() and not path.is_symlink() and format_lefthook_extension(places) in (before := _text(path)):
-            there = True
+        if (
+            path.is_file()
+            and not path.is_symlink()
+            and format_lefthook_extension(places) in (before := _read_text(path))
+        ):
+            was_installed = True
             after = _without_extension(places, before)
             if after.strip():
                 write_atomically(path, after.encode(errors="surrogateescape"))
             else:
                 path.unlink()
-    if there:
-        _stop_ignoring(places)
-    return there
+    if was_installed:
+        _remove_ignore_lines(places)
+    return was_installed
 
 
 def delete_leftover(folder: Path, hook: str) -> None:
-    """Delete the shim of ours that `lefthook install` moved aside: it would fail the next time."""
+    """Delete vmrag's shim that `lefthook install` moved aside, because it would make the next
+    installation fail.
+    """
     old = folder / f"{hook}.old"
     if is_ours(old):
         old.unlink()
 
 
-def _part(places: Places, hooks: Sequence[str]) -> bytes:
+def _format_part(places: Places, hooks: Sequence[str]) -> bytes:
     text = _ABOUT
     for hook in hooks:
         shim = shlex.quote(str(places.shims / hook))
@@ -132,52 +142,54 @@ def _part(places: Places, hooks: Sequence[str]) -> bytes:
         always = ": {files}; " if hook in _SKIPPED else ""
         run = json.dumps(f"{always}[ ! -x {shim} ] || {shim}{arguments}", ensure_ascii=False)
         text += f"{hook}:\n  commands:\n    vmrag:\n"
-        text += f"      files: echo {_name(places, _local(places))}\n" if always else ""
+        text += f"      files: echo {_name_path(places, _find_local_configuration(places))}\n" if always else ""
         text += f"      run: {run}\n"
         text += "      use_stdin: true\n" if hook in _WITH_STDIN else ""
     return text.encode()
 
 
-def _local(places: Places) -> Path:
-    """The person's own configuration: the one that is there, else the one to make."""
+def _find_local_configuration(places: Places) -> Path:
+    """Return the user's configuration: the existing one, or the one to create."""
     paths = [places.top / name for name in LEFTHOOK_LOCAL]
     return next((path for path in paths if path.exists() or path.is_symlink()), paths[0])
 
 
-def _text(path: Path) -> str:
-    """Whatever its encoding; what is written again keeps each byte."""
+def _read_text(path: Path) -> str:
+    """Return a text in any encoding. Writing it again restores each byte."""
     return path.read_bytes().decode(errors="surrogateescape")
 
 
-def _name(places: Places, path: Path) -> str:
+def _name_path(places: Places, path: Path) -> str:
     return path.relative_to(places.top).as_posix()
 
 
-def _with_extension(places: Places, path: Path, before: str) -> str | None:
-    """The configuration with our part in its list `extends`; None where that cannot be written."""
+def _add_extension(places: Places, path: Path, before: str) -> str | None:
+    """Return the configuration with vmrag's part in its list `extends`; None if it cannot be
+    added.
+    """
     item = format_lefthook_extension(places)
     if item in before:
         return before
     if path.suffix not in (".yml", ".yaml"):
         return None
-    found = _EXTENDS.search(before)
-    return _in_new_list(before, item) if found is None else _in_list(before, found, item)
+    match = _EXTENDS.search(before)
+    return _add_to_new_list(before, item) if match is None else _add_to_list(before, match, item)
 
 
-def _in_new_list(before: str, item: str) -> str | None:
+def _add_to_new_list(before: str, item: str) -> str | None:
     if re.search(r"(?m)^[{\[]|^\.\.\.|^---[ \t]*\S", before):
         return None  # no block of keys, to which one can be added
     between = "" if not before or before.endswith("\n") else "\n"
     return f"{before or _ABOUT}{between}extends:\n  - {item}\n"
 
 
-def _in_list(before: str, found: re.Match[str], item: str) -> str | None:
-    if found["flow"]:
-        first, rest = before[: found.end("flow")], before[found.end("flow") :]
+def _add_to_list(before: str, match: re.Match[str], item: str) -> str | None:
+    if match["flow"]:
+        first, rest = before[: match.end("flow")], before[match.end("flow") :]
         return f"{first}{item}{'' if rest.lstrip().startswith(']') else ', '}{rest}"
-    if found["rest"].partition("#")[0].strip() or not before[found.end() :].startswith("-"):
+    if match["rest"].partition("#")[0].strip() or not before[match.end() :].startswith("-"):
         return None
-    return f"{before[: found.end()]}- {item}\n{found['indent']}{before[found.end() :]}"
+    return f"{before[: match.end()]}- {item}\n{match['indent']}{before[match.end() :]}"
 
 
 def _without_extension(places: Places, before: str) -> str:
@@ -187,17 +199,17 @@ def _without_extension(places: Places, before: str) -> str:
     return after.removeprefix(_ABOUT)
 
 
-def _ignore(places: Places, path: Path) -> None:
-    """Keep it out of commits: it names a folder of this machine."""
-    name = _name(places, path)
+def _add_ignore_lines(places: Places, path: Path) -> None:
+    """Exclude the file from commits, because it names a folder of this machine."""
+    name = _name_path(places, path)
     if run_git(places, "check-ignore", "--quiet", "--", name).returncode:
         exclude = places.common / "info" / "exclude"
         before = exclude.read_bytes() if exclude.exists() else b""
         write_atomically(exclude, append_line(before, f"/{name}".encode()))
 
 
-def _stop_ignoring(places: Places) -> None:
-    """Remove the lines that `_ignore` wrote, and the file if nothing else is in it."""
+def _remove_ignore_lines(places: Places) -> None:
+    """Remove the lines that `_add_ignore_lines` wrote, and the file if it has no others."""
     exclude, ours = places.common / "info" / "exclude", {f"/{name}".encode() for name in LEFTHOOK_LOCAL}
     before = exclude.read_bytes() if exclude.is_file() else b""
     after = remove_lines(before, lambda line: line.rstrip(b"\n") in ours)

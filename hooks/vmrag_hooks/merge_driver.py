@@ -1,8 +1,8 @@
-"""`python -m vmrag_hooks.merge_driver %O %A %B %L %P`: what git runs to merge `.dolt-version`, in
-whatever command it merges.
+"""`python -m vmrag_hooks.merge_driver %O %A %B %L %P`: the merge driver of `.dolt-version`, for all
+merges of git.
 
-It ends with 0 and the merged pin in %A, or with 1 and %A as it was: a valid pin, ours, and a
-conflict for `vmrag resolve`.
+It exits with 0 and the merged pin in %A, or with 1 and an unchanged %A. Then %A is a valid pin,
+that of our side, and `vmrag resolve` resolves the conflict.
 """
 
 from __future__ import annotations
@@ -36,13 +36,13 @@ def main(argv: Sequence[str]) -> int:
 
 
 def merge_pin_files(argv: Sequence[str]) -> None:
-    base, ours, theirs = (Path(each) for each in argv[:3])
+    base, ours, theirs = (Path(argument) for argument in argv[:3])
     workspace = Workspace.open(Path.cwd(), QUIET)
     virtual = int(argv[3]) > read_marker_size(workspace.places)
     before = ours.read_bytes()
     if virtual:
-        # Where this fails, git goes on all the same and takes what is here as the base of the merge
-        # proper. Our pin there would count as unchanged and be dropped; without a base nothing is.
+        # If this fails, git still continues, and uses the content of this file as the base of the
+        # real merge. With our pin as the base, git would drop it as unchanged.
         ours.write_bytes(b"")
     try:
         lazy_fetch.require_sides(workspace, base.read_bytes(), before, theirs.read_bytes())

@@ -1,7 +1,7 @@
-"""What a hook does when its shim saw that there is something to do.
+"""Run a hook, which its shim found to be necessary.
 
-Apart from the command line, because git waits and should not wait for a command-line library to
-load. A post-* hook says at most one line and always ends with 0: git must go on.
+This is not part of the command line, because git waits and a command-line library would take time
+to load. A post-* hook prints at most one line and always exits with 0, so that git continues.
 """
 
 from __future__ import annotations
@@ -17,19 +17,21 @@ from vmrag_link.workspace import Workspace
 from vmrag_link.workspace.follow.follow_pin import follow_or_raise
 
 PATIENCE = 0.0
-"""Seconds to wait for a lock that another process holds. The next command goes on where the hook
-gave up.
+"""Seconds to wait for the lock of another process. The next command continues what the hook gave
+up.
 """
 
 SMALL = {BUILDING: 200, EMBEDDING: 50, FETCHING: 0, ASKING: 0, DOWNLOADING: 0}
-"""What git waits for with `hooks.sync: auto`, in documents and texts: well under a second; never
-for a network.
+"""Amounts of work for which git waits with `hooks.sync: auto`, in documents and texts.
+
+They take well under a second. git never waits for a network.
 """
 
 
 def main(argv: Sequence[str]) -> int:
-    """Run one of `hook_config.HOOKS`. `argv`: its name and what git gave it; returns 1 to stop git,
-    else 0.
+    """Run a hook of `hook_config.HOOKS`, and return 1 to stop git, else 0.
+
+    `argv` has the name of the hook and git's arguments.
     """
     hook = argv[0]
     if hook.startswith("post-"):
@@ -41,19 +43,19 @@ def main(argv: Sequence[str]) -> int:
 
 
 def follow_pin(directory: Path) -> None:
-    """Bring knowledge base and index to the pin, or have it done in the background; one line says
-    what happened.
+    """Bring the knowledge base and the index to the pin, now or in the background, and print one
+    line.
 
-    What happened to documents is in that line whatever `hooks.quiet` is, and whatever stopped the
-    rest.
+    The line reports stashed or changed documents even with `hooks.quiet`, and after a failure of
+    the rest.
     """
     notes, said = HookNotes(), list[str]()
-    run_guarded(lambda: said.extend(_follow(directory, notes)), say=said.append)
+    run_guarded(lambda: said.extend(_follow_pin(directory, notes)), say=said.append)
     if said or notes:
         print_line("; ".join(said + notes.select_notes()))
 
 
-def _follow(directory: Path, notes: HookNotes) -> list[str]:
+def _follow_pin(directory: Path, notes: HookNotes) -> list[str]:
     workspace = Workspace.open(directory.resolve(), notes, patience=PATIENCE, answer_seconds=ANSWER_SECONDS)
     try:
         if not workspace.is_initialized and not workspace.places.chroma_follows.exists():
@@ -70,7 +72,7 @@ def _follow(directory: Path, notes: HookNotes) -> list[str]:
         ):
             return _hand_over(workspace)
         try:
-            said = _sync(workspace)
+            said = _sync_index(workspace)
         except SyncTooLong:
             return _hand_over(workspace)
         return said + _wait_for_chroma(workspace)
@@ -79,13 +81,15 @@ def _follow(directory: Path, notes: HookNotes) -> list[str]:
 
 
 def _follow_files(workspace: Workspace) -> list[str]:
-    """Let Chroma's store follow the files of a repository that has no knowledge base here."""
+    """Let Chroma's store follow the files of a repository without a local knowledge base."""
     workspace.chroma.start_following()
     return _wait_for_chroma(workspace)
 
 
 def _wait_for_chroma(workspace: Workspace) -> list[str]:
-    """Wait for Chroma's store if the settings let git wait. Return why it could not be made."""
+    """Wait for Chroma's store if the settings let git wait, and return why it could not be
+    built.
+    """
     failures: list[str] = []
     if workspace.config.hooks.sync == "foreground" and workspace.config.index.chroma == "wait":
         from vmrag_link.workspace.follow import sync
@@ -104,13 +108,13 @@ def _hand_over(workspace: Workspace) -> list[str]:
     return [] if workspace.config.hooks.quiet else ["knowledge follows in the background; see: vmrag status"]
 
 
-def _sync(workspace: Workspace) -> list[str]:
+def _sync_index(workspace: Workspace) -> list[str]:
     report = follow_or_raise(workspace)
     if report is not None and report.from_ != report.to and not workspace.config.hooks.quiet:
-        return [f"knowledge is at {(report.to or '')[:7]}{_counts(report.plan)}"]
+        return [f"knowledge is at {(report.to or '')[:7]}{_format_counts(report.plan)}"]
     return []
 
 
-def _counts(changes: ChangeCounts) -> str:
-    """Nothing for a new work tree, whose index is there already."""
+def _format_counts(changes: ChangeCounts) -> str:
+    """Return the counts as text; an empty text for a new work tree whose index exists."""
     return f" (+{changes.added} ~{changes.modified} -{changes.removed} documents)" if changes.total else ""

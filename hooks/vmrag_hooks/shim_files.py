@@ -1,8 +1,7 @@
-"""Shims in a folder: they are written there and taken away again, and another tool's hooks in their
-places are chained and given back.
+"""Write and remove shims in a folder, and chain and restore other tools' hooks at their places.
 
 The folder is that of a clone's hooks, or a template for `git clone --template`, which copies it
-into `.git`: such clones have the hooks and the merge driver from the start.
+into `.git`. Such clones have the hooks and the merge driver from the start.
 """
 
 from __future__ import annotations
@@ -23,26 +22,27 @@ from vmrag_link.paths import sync_to_disk, write_atomically
 
 
 def write_shims(folder: Path, hooks: Sequence[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Write the shims; returns those that were missing or different, and those of them that chain
-    another hook now.
+    """Write the shims.
+
+    Returns the hooks that were missing or different, and those of them that now chain another hook.
     """
     folder.mkdir(parents=True, exist_ok=True)
     written = {hook: slot for hook in hooks if not _is_current(slot := found.locate_shim(folder, hook), hook)}
-    chaining_now = tuple([hook for hook, slot in written.items() if _write(slot, hook)])
-    for each in {slot.parent for slot in written.values()}:
-        sync_to_disk(each)
+    chaining_now = tuple([hook for hook, slot in written.items() if _write_shim(slot, hook)])
+    for shim_folder in {slot.parent for slot in written.values()}:
+        sync_to_disk(shim_folder)
     return tuple(written), chaining_now
 
 
 def list_foreign_hooks(folder: Path) -> tuple[str, ...]:
-    """The hooks of other tools that lie where ours would."""
+    """Return the hooks of other tools at the places of vmrag's own."""
     return tuple(hook for hook in HOOKS if found.hook_exists(folder / hook) and not found.is_ours(folder / hook))
 
 
-def _write(slot: Path, hook: str) -> bool:
-    """Write a shim; returns whether another tool's hook was moved aside.
+def _write_shim(slot: Path, hook: str) -> bool:
+    """Write a shim, and return whether another tool's hook was moved aside.
 
-    Everything that a full disk stops comes before the renames.
+    Everything that can fail on a full disk precedes the renames.
     """
     fresh = slot.with_name(f"{hook}.vmrag-new")
     write_atomically(fresh, shims.format_shim(hook), mode=chaining.EXECUTABLE)
@@ -54,17 +54,17 @@ def _write(slot: Path, hook: str) -> bool:
 
 
 def remove_shim(folder: Path, hook: str) -> bool:
-    """Remove a shim; returns whether the hook that was there before is back."""
+    """Remove a shim, and return whether the earlier hook is back."""
     slot, front, chained = found.locate_shim(folder, hook), folder / hook, chaining.find_chained_hook(folder, hook)
     if found.is_ours(slot):
         slot.unlink()
     if not found.hook_exists(chained):
         return False
-    # Its tool wrote it again, over our shim or in front of it:
+    # Its tool wrote it again, over the shim or in front of it:
     if found.hook_exists(front) and chaining.is_rewritten_hook(front, chained):
         chaining.delete_hook(folder, hook)
         return False
-    if found.hook_exists(slot):  # somebody else's: nobody runs the chained one, but it is not ours to throw away
+    if found.hook_exists(slot):  # another tool's hook: nothing runs the chained one, but vmrag must not delete it
         return False
     chaining.restore_hook(folder, hook, slot)
     return True
@@ -88,7 +88,10 @@ def readable_failures(folder: Path) -> Iterator[None]:
 
 
 class TemplateReport(Record, frozen=True):
-    """`written`: the names of the hooks that were missing or others before."""
+    """The result of writing a template.
+
+    `written` has the hooks that were missing or different before.
+    """
 
     folder: str
     interpreter: str
@@ -96,9 +99,9 @@ class TemplateReport(Record, frozen=True):
 
 
 def write_template(folder: Path) -> TemplateReport:
-    """Make the template, or extend one; what else is in it stays. A second time changes nothing.
+    """Create or extend a template. Its other files stay, and a second call changes nothing.
 
-    Raises `HooksRefused`, before anything is written, where it has hooks of other tools, and
+    Raises `HooksRefused`, before it writes anything, if the template has hooks of other tools, and
     `FileFailed`.
     """
     hooks = folder / "hooks"
@@ -116,7 +119,7 @@ def write_template(folder: Path) -> TemplateReport:
         write_atomically(folder / "vmrag" / "interpreter", python.encode() + b"\n")
     for key, value in driver_settings(shims.format_driver_command(python)).items():
         arguments = ("config", "--file", str(folder / "config"), "--replace-all", f"merge.{DRIVER}.{key}", value)
-        done = run_git_in(folder, *arguments)
-        if done.returncode:
-            raise build_failure(arguments, done)
+        result = run_git_in(folder, *arguments)
+        if result.returncode:
+            raise build_failure(arguments, result)
     return TemplateReport(str(folder), python, written)

@@ -1,8 +1,7 @@
-"""The parts of the shims, in POSIX sh, with the contract of each hook above the part that is its
-own.
+"""The parts of the shims in POSIX sh, each with the contract of its hook above it.
 
-`@NAME@` is filled in by `vmrag_hooks.shims`. It must run in dash, busybox and bash, by builtins
-only in the common case.
+`vmrag_hooks.shims` fills in `@NAME@`. The parts must run in dash, busybox and bash, and use only
+builtins in the common case.
 """
 
 from __future__ import annotations

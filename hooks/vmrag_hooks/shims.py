@@ -1,7 +1,7 @@
-"""What git is told to run: the text of the hooks, and the command line of our merge driver.
+"""The text of the hooks, and the command line of the merge driver.
 
-The hooks are POSIX sh and start Python only when there is something to do. In the common case a
-shim is one sh process that runs builtins only. It must do so in dash, busybox and bash.
+The hooks are in POSIX sh, and start Python only if there is something to do. In the common case, a
+shim is one sh process that runs only builtins. It must do so in dash, busybox and bash.
 """
 
 from __future__ import annotations
@@ -16,21 +16,21 @@ from vmrag_link.git.hook_config import DRY_RUN_MARK, SYNCING
 VERSION = 11
 
 STANDS_BACK = 9
-"""From this version on a shim does nothing where git has run the hook from its configuration."""
+"""From this version on, a shim does nothing if git has run the hook from its configuration."""
 
 REFUSES = 10
-"""The exit code of `python -m vmrag_hooks` that stops git; one with which no interpreter fails."""
+"""The exit code of `python -m vmrag_hooks` that stops git. No interpreter fails with it."""
 
 UNSEEN = (
-    "nothing was pushed: these commits pin knowledge that nobody else may have, and it could not be looked at "
-    "(to push them all the same, without the knowledge that others then miss: git push --no-verify)"
+    "nothing was pushed: could not check the new pins of these commits, whose revisions may be missing on the remote "
+    "(to push the commits without these revisions: git push --no-verify)"
 )
-"""Why a push stops that could not be checked."""
+"""Why a push stops if it could not be checked."""
 
 _UNDONE = {
-    "pre-push": "the knowledge of these commits was not looked at",
-    "pre-commit": "the pin was not looked at",
-    "pre-merge-commit": "the pin was not looked at",
+    "pre-push": "the pins of these commits were not checked",
+    "pre-commit": "the pin was not checked",
+    "pre-merge-commit": "the pin was not checked",
 }
 
 _STOPPED = f"""\
@@ -55,8 +55,9 @@ _PARTS = {
 
 
 def format_shim(hook: str, *, configured: bool = False) -> bytes:
-    """The shim for one of `HOOKS`; `configured`: for a shell that git's configuration has started,
-    where no other hook is chained.
+    """Return the shim of a hook in `HOOKS`.
+
+    `configured` is for a shell that git's configuration starts, with no chained hook.
     """
     filled = "".join((parts.CONFIGURED if configured else parts.CHAINED, *_PARTS[hook]))
     filled = filled.replace("@DRY@", parts.DRY).replace("@ONCE@", "" if configured else parts.ONCE)
@@ -68,14 +69,16 @@ def format_shim(hook: str, *, configured: bool = False) -> bytes:
         "REFUSED": "" if hook in SYNCING else "[ $status = 0 ] || exit $status  # the chained hook refuses already\n",
         "REFUSES": str(REFUSES),
         "STOPPED": _STOPPED if hook == "pre-push" else "",
-        "UNDONE": _UNDONE.get(hook, "the knowledge base was not moved"),
+        "UNDONE": _UNDONE.get(hook, "the knowledge base was not updated"),
         "VARIABLES": " ".join(env.GIT_LOCAL),
     }
-    return re.sub("@([A-Z]+)@", lambda found: values[found[1]], filled).encode()
+    return re.sub("@([A-Z]+)@", lambda match: values[match[1]], filled).encode()
 
 
 def format_driver_command(python: str) -> str:
-    """The command line. Every failure, a missing interpreter included, ends with 1, a plain
-    conflict: git's merge dies from other exit codes.
+    """Return the command line of the merge driver.
+
+    Each failure, also a missing interpreter, exits with 1, an ordinary conflict. Other exit codes
+    would abort git's merge.
     """
     return f"{shlex.quote(python).replace('%', '%%')} -P -E -m vmrag_hooks.merge_driver %O %A %B %L %P || exit 1"

@@ -1,4 +1,4 @@
-"""Where the hooks go, how git gets to them there, and what stands in the way."""
+"""The places of the hooks, the ways by which git reaches them, and obstacles."""
 
 from __future__ import annotations
 
@@ -15,8 +15,10 @@ from vmrag_link.settings import HookPlace
 
 
 class ChosenPlace(NamedTuple):
-    """Whether hooks go into git's configuration, and the gits that are `older` than that, where the
-    one in use is not.
+    """The place of the hooks.
+
+    `configured` is True for git's configuration. `older` has the gits that are too old for that, if
+    the git in use is not.
     """
 
     configured: bool
@@ -24,11 +26,12 @@ class ChosenPlace(NamedTuple):
 
 
 def choose_place(places: Places, folder: Path, place: HookPlace, *, force: bool) -> ChosenPlace:
-    """Where the hooks go, by the setting and the gits that are here.
+    """Choose the place of the hooks, by the setting and the gits on this machine.
 
-    With an older git among them, into the configuration only if the hooks directory is refused.
-    Raises `HooksRefused` where the configuration is demanded, and hooks there would run never, or
-    twice: beside old shims in a folder outside of the repository, where they serve others.
+    With an older git, the configuration is chosen only if the hooks directory is refused. Raises
+    `HooksRefused` if the setting demands the configuration, but hooks there would never run, or
+    would run twice. They would run twice next to old shims in a folder outside the repository,
+    which also serve others.
     """
     if place == "files":
         return ChosenPlace(configured=False)
@@ -41,12 +44,12 @@ def choose_place(places: Places, folder: Path, place: HookPlace, *, force: bool)
         return ChosenPlace(runs and good and not twice, older if runs else ())
     if not runs:
         raise HooksRefused(
-            f"hooks.place is config, and {gits[0] if gits else 'git'} runs no hooks from its configuration.",
+            f"hooks.place is config, but {gits[0] if gits else 'git'} runs no hooks from its configuration.",
             hint="VMRAG_HOOKS_PLACE=files vmrag install",
         )
     if twice:
         raise HooksRefused(
-            f"The hooks in {folder}, outside of this repository, are vmrag's already: they would run twice.",
+            f"the hooks in {folder}, outside this repository, are also vmrag's, so they would run twice.",
             hint="vmrag uninstall --force && vmrag install",
         )
     return ChosenPlace(configured=True)
@@ -66,9 +69,10 @@ def _is_refused(places: Places, folder: Path) -> bool:
 
 
 class HookRoutes(NamedTuple):
-    """How git gets to the hooks: by a shim in its hooks directory (`direct`), or by tools that
-    start one: husky (`scripted`), from the scripts in a folder that may be changed now; lefthook
-    (`handled`).
+    """How git reaches the hooks.
+
+    A shim is in its hooks directory (`direct`), or a tool starts one: husky (`scripted`) from
+    scripts in a folder that can be changed now, or lefthook (`handled`).
     """
 
     direct: tuple[str, ...] = ()
@@ -78,7 +82,10 @@ class HookRoutes(NamedTuple):
 
 
 def find_routes(places: Places, folder: Path, hooks: Sequence[str], *, force: bool) -> HookRoutes:
-    """Raises `HooksRefused` for a hooks directory that others use, too."""
+    """Return how git reaches the hooks.
+
+    Raises `HooksRefused` for a hooks directory that others also use.
+    """
     scripts = husky.find_scripts(folder)
     on_branch = refs.read_head(places).symbolic is not None
     if scripts == folder and chaining.is_inside(folder, places) and not folder.is_symlink():  # husky 5 to 8
@@ -98,7 +105,7 @@ def find_routes(places: Places, folder: Path, hooks: Sequence[str], *, force: bo
 
 
 def refuse_obstacles(places: Places, folder: Path, ways: HookRoutes) -> None:
-    """Raise what stands in the way, before anything is written."""
+    """Raise the error for an obstacle, before anything is written."""
     require_folders(
         places.shared, places.work_tree_folder, places.shims, places.configured_hooks, folder / chaining.FOLDER
     )

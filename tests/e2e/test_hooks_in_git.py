@@ -194,7 +194,7 @@ def test_uninstall_puts_back_the_hook_that_was_there(project, monkeypatch):
     project.vmrag("sync")
     (hooks / "post-checkout").write_text("#!/bin/sh\necho mine >&2\n")
     (hooks / "post-checkout").chmod(0o755)
-    assert "The post-checkout hook that was there runs first." in project.vmrag("install").out
+    assert "The existing post-checkout hook runs first." in project.vmrag("install").out
     both = project.run("switch", "-q", "main").stderr.splitlines()
     assert both[0] == "mine"
     assert both[1].startswith("vmrag: knowledge is at")

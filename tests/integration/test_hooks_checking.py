@@ -227,7 +227,7 @@ def test_a_python_that_fails_stops_nothing_and_one_line_says_so(stage, code):
     stage.repo.write(".dolt-version", "x")
     done = stage.repo.run("commit", "-q", "-a", "-m", "x")
     assert done.returncode == 0
-    assert "vmrag: the pin was not looked at, because" in done.stderr.splitlines()[0]
+    assert "vmrag: the pin was not checked, because" in done.stderr.splitlines()[0]
 
 
 @pytest.mark.parametrize("hook", hook_config.HOOKS)

@@ -197,7 +197,7 @@ def test_with_an_older_git_a_folder_of_other_repositories_is_still_left_alone(
 @needs_old_git
 def test_what_is_demanded_and_would_never_run_is_refused(repo, places, log, monkeypatch):
     monkeypatch.setenv("PATH", os.pathsep.join([str(Path(OLD_GIT).parent), os.environ["PATH"]]))
-    with pytest.raises(HooksRefused, match=r"hooks.place is config, and .* runs no hooks from its configuration"):
+    with pytest.raises(HooksRefused, match=r"hooks.place is config, but .* runs no hooks from its configuration"):
         install(repo, log, place="config")
     assert not places.configured_hooks.exists()
 

@@ -182,7 +182,7 @@ def test_a_failing_python_fails_no_checkout_and_one_line_says_so(stage, code):
     done = stage.repo.run("checkout", "-q", "side")
     assert done.returncode == 0
     assert done.stderr == (
-        f"vmrag: the knowledge base was not moved, because {stage.recorder} failed; run: vmrag install\n"
+        f"vmrag: the knowledge base was not updated, because {stage.recorder} failed; run: vmrag install\n"
     )
 
 
