@@ -142,7 +142,7 @@ def test_nothing_is_left_in_home_or_among_temporary_files(newcomer):
     [
         ({"revision": "0" * 40}, "Every answer came from the revision that the checked-out code pins."),
         ({"in_sync": False}, "Every answer came from the revision that the checked-out code pins."),
-        ({"results": ()}, "Back on a branch, every answer is as before, score for score."),
+        ({"results": ()}, "Back on a branch, all answers and scores are the same as before."),
     ],
 )
 def test_an_answer_that_is_not_as_promised_fails_the_demo(kept, change, broken):
@@ -184,8 +184,8 @@ def test_a_person_sees_every_command_what_changed_and_what_to_do_next_in_a_hundr
     assert re.search(r"vmrag: knowledge is at [0-9a-v]{7} \(\+2 ~5 -3 documents\)  \(\d+\.\d\d s\)\n", text)
     assert "\n    - getopt, optparse\n" in text
     assert "\n    + ratelimit\n" in text
-    assert "The answers are the same as when main was checked out before, score for score." in text
-    assert "The temporary repository has been removed; 'vmrag demo --into DIR' makes one that stays." in text
+    assert "The answers and scores are the same as at the last checkout of main." in text
+    assert "Removed the temporary repository. 'vmrag demo --into DIR' makes one that stays." in text
     assert "\n  cd your-repo && vmrag init\n" in text
 
 
@@ -208,6 +208,6 @@ def test_an_interrupted_demo_leaves_nothing_behind(tmp_path):
     said = demo.communicate(timeout=30)[1]
     assert demo.returncode == 130
     *progress, last = said.strip().splitlines()  # on a slow machine it says how far it is
-    assert last == "Interrupted. Nothing that was stored is lost."
+    assert last == "Interrupted. No stored data was lost."
     assert all(" of " in line for line in progress)
     assert list((tmp_path / "tmp").iterdir()) == []

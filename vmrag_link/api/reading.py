@@ -29,7 +29,10 @@ def position_of(kb: KbBlock) -> AnswerPosition:
 
 
 def get(ws: Workspace, full: str, name: str) -> DocumentText:
-    """Return the document `[REF:]NAME`. Raises `DocumentMissing` also for an unknown folder."""
+    """Return the document `[REF:]NAME`.
+
+    Raises `DocumentMissing`, also for an unknown folder.
+    """
     from vmrag_link.ops import listing
     from vmrag_link.ops.listing import ShowReport
     from vmrag_link.ops.stores import stores
@@ -68,8 +71,10 @@ def grep(
 
     if context < 0 or (limit is not None and limit < 0):
         raise UsageInvalid("context and limit are numbers of lines, from 0.", hint="context=2, limit=50")
-    wanted = operation.Pattern(pattern, fixed=fixed, ignore_case=ignore_case, linear=True)
-    report = operation.grep_texts(ws, wanted, context=context, most=limit, collections=collections, ref=ref, path=path)
+    searched = operation.Pattern(pattern, fixed=fixed, ignore_case=ignore_case, linear=True)
+    report = operation.grep_texts(
+        ws, searched, context=context, most=limit, collections=collections, ref=ref, path=path
+    )
     lines = [
         MatchingLine(name=document.name, line=line.number, text=line.text, matched=line.matched)
         for document in report.documents
@@ -107,18 +112,18 @@ def diff(ws: Workspace, old: str | None, new: str | None, only: Sequence[str], *
     if new is not None and old is None:
         raise UsageInvalid("diff needs the place to compare with.", hint='kb.diff("main", "HEAD")')
     places = [place for place in (old, new) if place is not None]
-    found = compare.compare_places(ws, places, only=only, detail="text", code=code)
-    report = found.form_report()
+    difference = compare.compare_places(ws, places, only=only, detail="text", code=code)
+    report = difference.form_report()
     changes = []
     for row in report.documents:
         words = row.words or Words()
         change = ChangedDocument(
             kind=row.kind,
-            name=found.names[f"{row.collection}/{row.doc_id}"],
+            name=difference.names[f"{row.collection}/{row.doc_id}"],
             collection=row.collection,
             doc_id=row.doc_id,
             title=row.title,
-            old_name=found.names[row.old_name] if row.old_name else "",
+            old_name=difference.names[row.old_name] if row.old_name else "",
             inserted=words.inserted,
             deleted=words.deleted,
             text=worddiff.render_pieces(row.text),

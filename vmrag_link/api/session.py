@@ -93,9 +93,9 @@ class ApiSession:
         from vmrag_link.workspace.follow.provenance import find_view_origin
 
         held = self._placed(ref).held if ref is not None else self._work_tree
-        found = held.use_index(lambda _, view: reading.position_of(find_view_origin(self._ws, view).kb))
+        position = held.use_index(lambda _, view: reading.position_of(find_view_origin(self._ws, view).kb))
         self._release()
-        return found
+        return position
 
     # -- search ------------------------------------------------------------------------------------
 
@@ -110,16 +110,16 @@ class ApiSession:
 
             store = stores.find_common_store(self._ws, question.collections)
         if store is not self._ws:  # on this machine alone
-            found = search_index(
+            hits = search_index(
                 store, lambda searcher, view: place_hits(store, searcher, view, query, budget=budget, committed=False)
             )
         else:
             held = placed.held if placed else self._work_tree
-            found = held.use_index(
+            hits = held.use_index(
                 lambda searcher, view: place_hits(self._ws, searcher, view, query, budget=budget, committed=committed)
             )
         self._release()
-        return _results(question.text, found)
+        return _results(question.text, hits)
 
     def _query(self, question: SearchArguments, at: RankedRevision | None) -> Query:
         settings = at.retrieval if at else self._ws.config.retrieval
@@ -210,14 +210,14 @@ def _narrow(question: SearchArguments) -> Narrowing | None:
     return make_narrowing(paths=given["path"], languages=given["lang"], symbols=given["symbol"], kinds=given["kind"])
 
 
-def _results(text: str, found: PlacedHits) -> SearchResults:
+def _results(text: str, hits: PlacedHits) -> SearchResults:
     return SearchResults(
         query=text,
-        passages=tuple(_passage(hit) for hit in found.hits),
-        position=reading.position_of(found.kb),
-        notes=(*found.notes, *source_warnings(found.kb)),
-        weak=found.weak,
-        left_out=found.left_out,
+        passages=tuple(_passage(hit) for hit in hits.hits),
+        position=reading.position_of(hits.kb),
+        notes=(*hits.notes, *source_warnings(hits.kb)),
+        weak=hits.weak,
+        left_out=hits.left_out,
     )
 
 

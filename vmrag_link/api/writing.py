@@ -27,7 +27,11 @@ class NewText(NamedTuple):
 
 
 def add(ws: Workspace, new: NewText) -> WrittenDocument:
-    """Write a note, or store a document. The errors are those of `add_note` and `put`."""
+    """Write a note, or store a document.
+
+    Raises `UsageInvalid` for invalid arguments, `DocumentExists` for an existing note, and the
+    other errors of `add_note` and `put`.
+    """
     if not new.text.strip():
         raise UsageInvalid("the text is empty, so nothing was written.", hint='kb.add("We chose …")')
     if new.existing not in (None, "refuse", "replace", "append"):
@@ -93,7 +97,10 @@ def _kind(changes: ChangeCounts) -> Literal["added", "modified", "unchanged"]:
 
 
 def remove(ws: Workspace, names: Sequence[str], collection: str | None) -> RemovedDocuments:
-    """Remove documents and whole collections. The errors are those of `remove_named`."""
+    """Remove documents and whole collections.
+
+    Raises `UsageInvalid` without a name, and the errors of `remove_named`.
+    """
     from vmrag_link.ops.rm import remove_named
     from vmrag_link.ops.stores import stores
 

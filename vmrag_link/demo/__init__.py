@@ -1,3 +1,3 @@
-"""`vmrag demo`: Python's documentation as a knowledge base, and two branches with different
-knowledge.
+"""`vmrag demo`: Python's documentation as a knowledge base, with two branches that have different
+documents.
 """

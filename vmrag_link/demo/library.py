@@ -1,4 +1,4 @@
-"""The public modules of this Python's standard library, found without importing any of them."""
+"""The public modules of this Python's standard library, found without an import of them."""
 
 from __future__ import annotations
 
@@ -29,7 +29,10 @@ IMPORTABLE = frozenset(
 
 
 class Module(Record, frozen=True):
-    """`source` is None for a module in C, which is read by importing it."""
+    """A module of the library.
+
+    A module in C has no `source`. It is read by an import.
+    """
 
     name: str
     source: str | None
@@ -37,18 +40,18 @@ class Module(Record, frozen=True):
 
 
 def list_modules() -> Iterator[Module]:
-    """Modules by name, each package before its submodules.
+    """Yield modules by name, each package before its submodules.
 
-    Those with neither source nor a safe import are left out.
+    Modules without source and without a safe import are left out.
     """
     for name in sorted(sys.stdlib_module_names):
-        if not _private(name):
-            yield from _with_submodules(name, _paths())
+        if not _is_private(name):
+            yield from _with_submodules(name, _list_paths())
 
 
 def find_module(name: str) -> Module | None:
-    """A module with source by its full name, private ones included."""
-    paths: Sequence[str] = _paths()
+    """Return a module with source by its full name, also a private one."""
+    paths: Sequence[str] = _list_paths()
     parts = name.split(".")
     for depth in range(1, len(parts)):
         spec = PathFinder.find_spec(".".join(parts[:depth]), paths)
@@ -56,41 +59,41 @@ def find_module(name: str) -> Module | None:
             return None
         paths = spec.submodule_search_locations
     spec = PathFinder.find_spec(name, paths)
-    return _module(name, spec) if spec and name.partition(".")[0] in sys.stdlib_module_names else None
+    return _find_module(name, spec) if spec and name.partition(".")[0] in sys.stdlib_module_names else None
 
 
 def import_module(name: str) -> ModuleType:
-    """One of `IMPORTABLE`."""
+    """Import a module of `IMPORTABLE`."""
     return importlib.import_module(name)
 
 
 def _with_submodules(name: str, paths: Sequence[str]) -> Iterator[Module]:
     spec = PathFinder.find_spec(name, paths)
-    module = _module(name, spec)
+    module = _find_module(name, spec)
     if module:
         yield module
     if spec is None or spec.submodule_search_locations is None:
         return
     below = spec.submodule_search_locations
-    for child in sorted(each.name for each in pkgutil.iter_modules(below)):
-        if not _private(child) and f"{name}.{child}" not in LEFT_OUT:
+    for child in sorted(info.name for info in pkgutil.iter_modules(below)):
+        if not _is_private(child) and f"{name}.{child}" not in LEFT_OUT:
             yield from _with_submodules(f"{name}.{child}", below)
 
 
-def _module(name: str, spec: ModuleSpec | None) -> Module | None:
+def _find_module(name: str, spec: ModuleSpec | None) -> Module | None:
     if spec is not None and isinstance(spec.loader, InspectLoader):
         source = spec.loader.get_source(name)
         if source is not None:
             return Module(name, source, package=spec.submodule_search_locations is not None)
-    there = spec is not None or name in sys.builtin_module_names
-    return Module(name, None) if there and name in IMPORTABLE else None
+    exists = spec is not None or name in sys.builtin_module_names
+    return Module(name, None) if exists and name in IMPORTABLE else None
 
 
-def _private(name: str) -> bool:
+def _is_private(name: str) -> bool:
     return name.startswith("_") or name in LEFT_OUT
 
 
-def _paths() -> list[str]:
-    """Where the library lies, and nothing else: no site-packages, no working directory."""
+def _list_paths() -> list[str]:
+    """Return the folders of the library, without site-packages and the working directory."""
     folders = [Path(sysconfig.get_path("stdlib")), Path(sysconfig.get_path("platstdlib"))]
     return [str(path) for folder in dict.fromkeys(folders) for path in (folder, folder / "lib-dynload")]

@@ -1,7 +1,8 @@
-"""Markdown pages of the standard library, one per module, the same for one Python.
+"""Markdown pages of the standard library, one per module, which only depend on the version of
+Python.
 
-The documentation of a module comes from its source, without running it; that of a C module from its
-objects.
+The documentation of a module comes from its source, without running it. That of a C module comes
+from its objects.
 """
 
 from __future__ import annotations
@@ -19,11 +20,14 @@ from vmrag_link.models import Record
 from vmrag_link.progress import QUIET, Progress
 
 LONGEST = 20_000
-"""Characters of a page, about; what would go beyond is named, not told."""
+"""Approximate number of characters of a page. Further entries have only their names."""
 
 
 class ModulePage(Record, frozen=True):
-    """`text` is Markdown with a title; `name` the module's."""
+    """The page of a module.
+
+    `text` is Markdown with a title, and `name` is that of the module.
+    """
 
     name: str
     text: str
@@ -34,16 +38,16 @@ class ModulePage(Record, frozen=True):
 
 
 def write_pages(modules: Iterable[library.Module], progress: Progress = QUIET) -> list[ModulePage]:
-    """In the order of the modules; those that document nothing have no page."""
+    """Return the pages in the order of the modules. Modules without documentation have none."""
     modules = list(modules)
-    found = []
+    result = []
     with progress.task("reading the library", len(modules)) as task:
         for module in modules:
             documented = read_documentation(module)
             if documented.doc or documented.entries:
-                found.append(write_page(module.name, documented))
+                result.append(write_page(module.name, documented))
             task.advance()
-    return found
+    return result
 
 
 def write_page(name: str, documented: Documentation) -> ModulePage:
@@ -51,15 +55,15 @@ def write_page(name: str, documented: Documentation) -> ModulePage:
     size = len(documented.doc)
     for number, entry in enumerate(documented.entries):
         if size > LONGEST:
-            names = ", ".join(f"`{each.name}`" for each in documented.entries[number:])
+            names = ", ".join(f"`{hidden.name}`" for hidden in documented.entries[number:])
             parts.append(f"## More in this module\n\n{names}")
             break
-        parts.append(_section(name, entry))
+        parts.append(_format_section(name, entry))
         size += len(parts[-1])
     return ModulePage(name, "\n\n".join(part for part in parts if part) + "\n")
 
 
-def _section(module: str, entry: DocEntry) -> str:
+def _format_section(module: str, entry: DocEntry) -> str:
     mark = "###" if "." in entry.name else "##"
     kind = "class " if entry.signature.startswith("class ") else ""
     return f"{mark} {kind}`{module}.{entry.signature.removeprefix('class ')}`\n\n{entry.doc}".rstrip()
@@ -71,7 +75,7 @@ Definition = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
 class DocEntry(Record, frozen=True):
     """A public, documented class, function or method.
 
-    `name` counts from the module: `JSONDecoder.decode`.
+    `name` is relative to the module: `JSONDecoder.decode`.
     """
 
     name: str
@@ -85,7 +89,9 @@ class Documentation(Record, frozen=True):
 
 
 def read_documentation(module: library.Module) -> Documentation:
-    """Public, documented names in the order of the source; of a C module alphabetically."""
+    """Return public, documented names in the order of the source, or, for a C module, of the
+    alphabet.
+    """
     if module.source is None:
         return _of_objects(library.import_module(module.name))
     return _of_source(module, module.source)
@@ -95,23 +101,23 @@ def read_documentation(module: library.Module) -> Documentation:
 
 
 def _of_source(module: library.Module, source: str) -> Documentation:
-    tree = _parse(source)
+    tree = _parse_source(source)
     exported = _exported_names(tree)
     entries: dict[str, DocEntry] = {}
-    for node in _definitions(tree.body, module, exported):
+    for node in _list_definitions(tree.body, module, exported):
         if node.name not in entries and (exported is None or node.name in exported) and not node.name.startswith("_"):
-            entries |= {entry.name: entry for entry in _entries(node)}
-    return Documentation(_doc(tree), tuple(entries.values()))
+            entries |= {entry.name: entry for entry in _list_entries(node)}
+    return Documentation(_read_doc(tree), tuple(entries.values()))
 
 
-def _parse(source: str) -> ast.Module:
+def _parse_source(source: str) -> ast.Module:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # about the library's own source
         return ast.parse(source)
 
 
 def _exported_names(tree: ast.Module) -> frozenset[str] | None:
-    """The names in `__all__`; None where there is none, or where it is computed."""
+    """Return the names in `__all__`; None if it is missing or computed."""
     statements = [node for node in tree.body if not isinstance(node, Definition)]
     names_used = (node for statement in statements for node in ast.walk(statement) if isinstance(node, ast.Name))
     mentions = sum(node.id == "__all__" for node in names_used)
@@ -129,80 +135,93 @@ def _exported_names(tree: ast.Module) -> frozenset[str] | None:
     return frozenset(names) if names and mentions == 0 else None
 
 
-def _definitions(body: list[ast.stmt], module: library.Module, exported: frozenset[str] | None) -> Iterator[Definition]:
-    """Definitions at the top, and those that a private module exports for it
-    (`from _pydecimal import *`).
+def _list_definitions(
+    body: list[ast.stmt], module: library.Module, exported: frozenset[str] | None
+) -> Iterator[Definition]:
+    """Yield definitions at the top, and those that a private module exports for it (`from
+    _pydecimal import *`).
     """
-    for node in _outermost(body):
+    for node in _list_outermost(body):
         if isinstance(node, ast.ImportFrom):
             yield from _imported_definitions(node, module, exported or frozenset())
         else:
             yield node
 
 
-def _outermost(body: list[ast.stmt]) -> Iterator[Definition | ast.ImportFrom]:
-    """In whichever branch of the module they stand."""
+def _list_outermost(body: list[ast.stmt]) -> Iterator[Definition | ast.ImportFrom]:
+    """Yield definitions at the top, in all branches of the module."""
     for node in body:
         match node:
             case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.ClassDef() | ast.ImportFrom():
                 yield node
             case ast.If():
-                yield from _outermost(node.body + node.orelse)
+                yield from _list_outermost(node.body + node.orelse)
             case ast.Try():
                 alternatives = [statement for handler in node.handlers for statement in handler.body]
-                yield from _outermost(node.body + node.orelse + alternatives)
+                yield from _list_outermost(node.body + node.orelse + alternatives)
 
 
 def _imported_definitions(
     node: ast.ImportFrom, module: library.Module, exported: frozenset[str]
 ) -> Iterator[Definition]:
-    """The module's own definitions.
+    """Yield the imported module's own definitions.
 
-    Imported ones would lead in circles (`_pyio` takes from `_io`).
+    Definitions that it imports would lead in circles (`_pyio` imports from `_io`).
     """
     names = {alias.name for alias in node.names}
     if "*" not in names and names.isdisjoint(exported):
         return  # for the module's own use
     package = module.name if module.package else module.name.rpartition(".")[0]
-    found = _private_source(resolve_name("." * node.level + (node.module or ""), package or None))
-    if found is None or found.source is None:
+    module_source = _private_source(resolve_name("." * node.level + (node.module or ""), package or None))
+    if module_source is None or module_source.source is None:
         return
-    for each in _outermost(_parse(found.source).body):
-        if not isinstance(each, ast.ImportFrom) and ("*" in names or each.name in names & exported):
-            yield each
+    for definition in _list_outermost(_parse_source(module_source.source).body):
+        if not isinstance(definition, ast.ImportFrom) and ("*" in names or definition.name in names & exported):
+            yield definition
 
 
 def _private_source(name: str) -> library.Module | None:
-    """A private module, or its twin in Python where it is written in C (`_io` and `_pyio`)."""
+    """Return a private module, or its counterpart in Python if it is written in C (`_io` and
+    `_pyio`).
+    """
     package, _, last = name.rpartition(".")
     if not last.startswith("_"):
         return None
-    found = library.find_module(name)
-    return found if found and found.source else library.find_module(f"{package}{'.' if package else ''}_py{last[1:]}")
+    source = library.find_module(name)
+    return (
+        source if source and source.source else library.find_module(f"{package}{'.' if package else ''}_py{last[1:]}")
+    )
 
 
-def _entries(node: Definition) -> Iterator[DocEntry]:
+def _list_entries(node: Definition) -> Iterator[DocEntry]:
     if not isinstance(node, ast.ClassDef):
-        if doc := _doc(node):
-            yield DocEntry(node.name, node.name + _signature(node), doc)
+        if doc := _read_doc(node):
+            yield DocEntry(node.name, node.name + _format_signature(node), doc)
         return
-    methods = [each for each in node.body if isinstance(each, ast.FunctionDef | ast.AsyncFunctionDef)]
-    documented = [method for method in methods if not method.name.startswith("_") and _doc(method)]
-    if not documented and not _doc(node):
+    methods = [statement for statement in node.body if isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef)]
+    documented = [method for method in methods if not method.name.startswith("_") and _read_doc(method)]
+    if not documented and not _read_doc(node):
         return
     made = next((method for method in methods if method.name == "__init__"), None)
-    yield DocEntry(node.name, f"class {node.name}{_signature(made, bound=True) if made else ''}", _doc(node))
-    for each in documented:
-        decorators = {ast.unparse(decorator) for decorator in each.decorator_list}
+    yield DocEntry(
+        node.name, f"class {node.name}{_format_signature(made, bound=True) if made else ''}", _read_doc(node)
+    )
+    for statement in documented:
+        decorators = {ast.unparse(decorator) for decorator in statement.decorator_list}
         attribute = not decorators.isdisjoint(("property", "functools.cached_property", "types.DynamicClassAttribute"))
-        name = f"{node.name}.{each.name}"
+        name = f"{node.name}.{statement.name}"
         yield DocEntry(
-            name, name + ("" if attribute else _signature(each, bound="staticmethod" not in decorators)), _doc(each)
+            name,
+            name + ("" if attribute else _format_signature(statement, bound="staticmethod" not in decorators)),
+            _read_doc(statement),
         )
 
 
-def _signature(node: ast.FunctionDef | ast.AsyncFunctionDef, *, bound: bool = False) -> str:
-    """`(obj, *, indent=None) -> str`; `bound` leaves `self` out."""
+def _format_signature(node: ast.FunctionDef | ast.AsyncFunctionDef, *, bound: bool = False) -> str:
+    """Return the signature: `(obj, *, indent=None) -> str`.
+
+    With `bound`, it has no `self`.
+    """
     arguments = node.args
     if bound and (arguments.posonlyargs or arguments.args):
         (arguments.posonlyargs or arguments.args).pop(0)
@@ -211,7 +230,7 @@ def _signature(node: ast.FunctionDef | ast.AsyncFunctionDef, *, bound: bool = Fa
     return f"({ast.unparse(arguments)}){returns}"
 
 
-def _doc(node: ast.Module | Definition) -> str:
+def _read_doc(node: ast.Module | Definition) -> str:
     return (ast.get_docstring(node) or "").strip()
 
 
@@ -224,24 +243,26 @@ def _of_objects(module: ModuleType) -> Documentation:
         if name.startswith("_") or not (inspect.isclass(value) or inspect.isroutine(value)):
             continue
         kind = "class " if inspect.isclass(value) else ""
-        members = _members(name, value) if inspect.isclass(value) else []
+        members = _list_members(name, value) if inspect.isclass(value) else []
         if (doc := _doc_of(value)) or members:
-            entries += [DocEntry(name, f"{kind}{name}{_signature_of(value)}", doc), *members]
+            entries += [DocEntry(name, f"{kind}{name}{_read_c_signature(value)}", doc), *members]
     return Documentation(_doc_of(module), tuple(entries))
 
 
-def _members(owner: str, value: type) -> list[DocEntry]:
-    found = []
+def _list_members(owner: str, value: type) -> list[DocEntry]:
+    members = []
     for name, member in sorted(vars(value).items()):
         doc = _doc_of(member)
         if doc and not name.startswith("_") and (inspect.isroutine(member) or inspect.isdatadescriptor(member)):
             full = f"{owner}.{name}"
-            found.append(DocEntry(full, full + (_signature_of(member) if inspect.isroutine(member) else ""), doc))
-    return found
+            members.append(DocEntry(full, full + (_read_c_signature(member) if inspect.isroutine(member) else ""), doc))
+    return members
 
 
-def _signature_of(value: object) -> str:
-    """As C code states it, without `self` or the module; nothing is evaluated."""
+def _read_c_signature(value: object) -> str:
+    """Return the signature that C code states, without `self` or the module. Nothing is
+    evaluated.
+    """
     stated = getattr(value, "__text_signature__", None)
     return " ".join(_BOUND.sub("(", stated).split()) if isinstance(stated, str) else "(…)"
 

@@ -1,4 +1,6 @@
-"""The demo in three acts: a pinned knowledge base, a branch with other knowledge, and checkouts."""
+"""The demo in three parts: a pinned knowledge base, a branch with other documents, and
+checkouts.
+"""
 
 from __future__ import annotations
 
@@ -22,13 +24,14 @@ WALK = (story.MAIN, story.NEXT, story.MAIN)
 """The branches that are checked out, one after the other."""
 
 Shown = Callable[[], contextlib.AbstractContextManager[Progress]]
-"""Where progress is shown; a bar that is left open would draw over what comes after it."""
+"""Opens a display of progress. A bar that stays open would overwrite later output."""
 
 
 class Visit(Record, frozen=True):
-    """One checkout and the queries' results after it; `seconds` are the checkout's, hook included.
+    """A checkout, and the results of the queries after it.
 
-    `revision` is the pinned one; `snapshot` says whether its index existed already.
+    `seconds` is the time of the checkout with its hook. `revision` is the pinned one. `snapshot`
+    shows if its index existed before.
     """
 
     branch: str
@@ -47,14 +50,16 @@ class BranchDifference(Record, frozen=True):
 
 
 class Check(Record, frozen=True):
-    """Something that the demo promises, and whether it came out so."""
+    """A promise of the demo, and whether it was kept."""
 
     what: str
     ok: bool
 
 
 class DemoReport(Record, frozen=True):
-    """`repository` is None if it is removed at the end; `branches` gives the revision that each
+    """The result of the demo.
+
+    `repository` is null if it is removed at the end. `branches` has the revision that each branch
     pins.
     """
 
@@ -74,19 +79,20 @@ class DemoReport(Record, frozen=True):
 def play_demo(
     top: Path, narrator: Narrator, progress: Shown, *, kept: bool, bars: bool = False, number: int | None = None
 ) -> DemoReport:
-    """`top` is an empty directory, which stays if `kept`. `number` limits the pages.
+    """Run the demo.
 
-    Raises `DemoFailed`, `FileFailed`.
+    `top` is an empty directory, which stays if `kept`. `number` limits the pages. Raises
+    `DemoFailed` and `FileFailed`.
     """
     started = time.perf_counter()
     stage = Stage(top, narrator, bars=bars)
-    rendered = _begin(stage, narrator, progress, number)
+    rendered = _create_branches(stage, narrator, progress, number)
     first = stage.read_pin().dolt_commit
     _branch_off(stage, narrator, rendered)
     branches = {story.MAIN: first, story.NEXT: stage.read_pin().dolt_commit}
-    difference = _difference(stage)
-    visits = _walk(stage, narrator)
-    checks = _checks(branches, difference, visits)
+    difference = _compare_branches(stage)
+    visits = _walk_branches(stage, narrator)
+    checks = _list_checks(branches, difference, visits)
     return DemoReport(
         ok=all(check.ok for check in checks),
         python=platform.python_version(),
@@ -102,17 +108,17 @@ def play_demo(
     )
 
 
-# -- the acts --------------------------------------------------------------------------------------
+# -- the parts -------------------------------------------------------------------------------------
 
 
-def _begin(stage: Stage, narrator: Narrator, progress: Shown, number: int | None) -> list[ModulePage]:
-    narrator.chapter("A repository whose code pins its knowledge")
+def _create_branches(stage: Stage, narrator: Narrator, progress: Shown, number: int | None) -> list[ModulePage]:
+    narrator.chapter("A repository whose code pins its documents")
     stage.run_command("git", "init", "-b", story.MAIN)
     for key, value in (("user.name", "Vmrag Demo"), ("user.email", "demo@localhost")):
         stage.set_git(key, value)
     stage.run_command("vmrag", "init", "--knowledge-base", "--no-sources")
     since = time.perf_counter()
-    rendered = _render(progress, number)
+    rendered = _render_pages(progress, number)
     stage.write_pages(rendered)
     size = sum(len(page.text) for page in rendered) / 1e6
     stage.note_step(
@@ -126,45 +132,45 @@ def _begin(stage: Stage, narrator: Narrator, progress: Shown, number: int | None
     return rendered
 
 
-def _render(progress: Shown, number: int | None) -> list[ModulePage]:
+def _render_pages(progress: Shown, number: int | None) -> list[ModulePage]:
     modules = list(library.list_modules())
     with progress() as bars:
-        found = write_pages(modules if number is None else story.select_modules(modules, number), bars)
-    story.check_pages(found)
-    return found
+        selected = write_pages(modules if number is None else story.select_modules(modules, number), bars)
+    story.check_pages(selected)
+    return selected
 
 
 def _branch_off(stage: Stage, narrator: Narrator, rendered: list[ModulePage]) -> None:
-    narrator.chapter("A branch whose code needs other knowledge")
+    narrator.chapter("A branch whose code needs other documents")
     stage.run_command("git", "checkout", "-b", story.NEXT)
     since = time.perf_counter()
     stage.write_pages(story.revise_pages(rendered))
     edited, removed, added = (", ".join(names) for names in (story.EDITED, story.REMOVED, story.ADDED))
     stage.note_step(f"Edited the pages {edited}; removed {removed}; added {added}", since)
     stage.run_command("vmrag", "import", PAGES, "--collection", story.COLLECTION, "--prune", long=True)
-    stage.run_command("vmrag", "commit", "-m", "What the next release changes", long=True)
+    stage.run_command("vmrag", "commit", "-m", "Changes in the next release", long=True)
     stage.write_file("version.txt", "2.0.dev0\n")
     stage.run_command("git", "commit", "-q", "-a", "-m", "Towards release 2.0")
     stage.run_command("rm", "-r", PAGES)
 
 
-def _difference(stage: Stage) -> BranchDifference:
+def _compare_branches(stage: Stage) -> BranchDifference:
     report, _ = stage.run_for_json("vmrag", "diff", story.MAIN, story.NEXT)
     kinds: dict[str, list[str]] = {"added": [], "modified": [], "removed": []}
-    for each in report["documents"]:
-        kinds[each["kind"]].append(each["doc_id"])
+    for document in report["documents"]:
+        kinds[document["kind"]].append(document["doc_id"])
     return BranchDifference(*(tuple(kinds[kind]) for kind in ("added", "modified", "removed")))
 
 
-def _walk(stage: Stage, narrator: Narrator) -> tuple[Visit, ...]:
+def _walk_branches(stage: Stage, narrator: Narrator) -> tuple[Visit, ...]:
     narrator.chapter(
         "Back and forth",
-        f"The folder {PAGES}/ is gone: what answers from here on is the knowledge base. Below each answer stands what changed "
-        "against the branch before: + came into the answer, - left it, ~ is found by another passage.",
+        f"The folder {PAGES}/ is deleted, so the knowledge base gives the answers. Below each answer are the changes "
+        "since the last branch: + is new in the answer, - is no longer in it, ~ has another best passage.",
     )
     visits: list[Visit] = []
     for branch in WALK:
-        known = stage.list_views()
+        earlier_views = stage.list_views()
         stage.run_command("git", "checkout", branch)
         seconds = stage.steps[-1].seconds
         revision = stage.read_pin().dolt_commit
@@ -172,56 +178,61 @@ def _walk(stage: Stage, narrator: Narrator) -> tuple[Visit, ...]:
         before = visits[-1].answers if visits else (None,) * len(story.QUESTIONS)
         answers = []
         for question, other in zip(story.QUESTIONS, before, strict=True):
-            answers.append(_answer(stage, question.text, other))
+            answers.append(_ask_query(stage, question.text, other))
             narrator.answer(answers[-1])
-        how = "reused" if bound and all(item in known.items() for item in bound) else "made"
+        how = "reused" if bound and all(item in earlier_views.items() for item in bound) else "made"
         visits.append(Visit(branch, revision, how, seconds, tuple(answers)))
-        if any(_same(visits[-1], visit) for visit in visits[:-1] if visit.branch == branch):
-            narrator.remark(f"The answers are the same as when {branch} was checked out before, score for score.")
+        if any(_has_same_answers(visits[-1], visit) for visit in visits[:-1] if visit.branch == branch):
+            narrator.remark(f"The answers and scores are the same as at the last checkout of {branch}.")
     return tuple(visits)
 
 
-def _answer(stage: Stage, text: str, before: QueryAnswer | None) -> QueryAnswer:
+def _ask_query(stage: Stage, text: str, before: QueryAnswer | None) -> QueryAnswer:
     report, seconds = stage.run_for_json("vmrag", "query", text)
     results = msgspec.convert(report["results"], tuple[AnswerChunk, ...])
     difference: AnswerComparison | None = compare_answers(results, before.results) if before else None
     return QueryAnswer(text, report["kb"]["commit"], report["kb"]["in_sync"], seconds, results, difference)
 
 
-# -- what it promises ------------------------------------------------------------------------------
+# -- the checks ------------------------------------------------------------------------------
 
 
-def _checks(branches: dict[str, str], difference: BranchDifference, visits: tuple[Visit, ...]) -> tuple[Check, ...]:
-    expected = BranchDifference(*(_ids(names) for names in (story.ADDED, story.EDITED, story.REMOVED)))
+def _list_checks(
+    branches: dict[str, str], difference: BranchDifference, visits: tuple[Visit, ...]
+) -> tuple[Check, ...]:
+    expected = BranchDifference(*(_list_ids(names) for names in (story.ADDED, story.EDITED, story.REMOVED)))
     returns = [(visit, visits[number - 2]) for number, visit in enumerate(visits) if number >= 2]  # noqa: PLR2004  there and back
     answers = [(visit, answer) for visit in visits for answer in visit.answers]
     return (
         Check("The two branches pin two revisions.", branches[story.MAIN] != branches[story.NEXT]),
-        Check("They differ in the documents that were changed, and in no others.", difference == expected),
+        Check("They differ only in the changed documents.", difference == expected),
         Check(
-            "Each checkout brought back its branch's pin.",
+            "Each checkout restored the pin of its branch.",
             all(visit.revision == branches[visit.branch] for visit in visits),
         ),
         Check(
             "Every answer came from the revision that the checked-out code pins.",
-            all(answer.in_sync and answer.revision == each.revision for each, answer in answers),
+            all(answer.in_sync and answer.revision == visit.revision for visit, answer in answers),
         ),
         *(_kept_promise(question, visits, number) for number, question in enumerate(story.QUESTIONS)),
-        Check("Back on a branch, every answer is as before, score for score.", all(_same(*each) for each in returns)),
-        Check("Back on a branch, its index was still there.", all(each.snapshot == "reused" for each, _ in returns)),
+        Check(
+            "Back on a branch, all answers and scores are the same as before.",
+            all(_has_same_answers(*visit) for visit in returns),
+        ),
+        Check("Back on a branch, its index still existed.", all(visit.snapshot == "reused" for visit, _ in returns)),
     )
 
 
-def _same(each: Visit, other: Visit) -> bool:
-    return [answer.results for answer in each.answers] == [answer.results for answer in other.answers]
+def _has_same_answers(visit: Visit, other: Visit) -> bool:
+    return [answer.results for answer in visit.answers] == [answer.results for answer in other.answers]
 
 
 def _kept_promise(question: story.Question, visits: tuple[Visit, ...], number: int) -> Check:
-    """What a question must show of the difference between the branches."""
+    """Return whether a question shows the difference between the branches."""
     on_main, on_next = (
         {visit.branch: visit.answers[number] for visit in visits}[name] for name in (story.MAIN, story.NEXT)
     )
-    gone = set(_ids(question.never))
+    gone = set(_list_ids(question.never))
     ok = gone <= set(on_main.documents) and gone.isdisjoint(on_next.documents)
     if question.first:
         best = on_next.results[0] if on_next.results else None
@@ -230,5 +241,5 @@ def _kept_promise(question: story.Question, visits: tuple[Visit, ...], number: i
     return Check(f"{question.text!r} shows {question.about}.", ok)
 
 
-def _ids(names: Any) -> tuple[str, ...]:
+def _list_ids(names: Any) -> tuple[str, ...]:
     return tuple(sorted(f"{name}.md" for name in names))

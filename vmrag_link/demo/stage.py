@@ -25,14 +25,17 @@ OURS = (sys.executable, "-P", "-m", "vmrag_link.cli.main")
 
 
 class Step(Record, frozen=True):
-    """One command, or a piece of work of the demo's own."""
+    """A command, or a piece of work of the demo itself."""
 
     what: str
     seconds: float
 
 
 class Stage:
-    """`bars`: commands that take long show their progress on standard error."""
+    """The repository of the demo.
+
+    With `bars`, long commands show their progress on standard error.
+    """
 
     def __init__(self, top: Path, narrator: Narrator, *, bars: bool) -> None:
         self.places = Places(top, top / ".git", top / ".git")
@@ -42,14 +45,17 @@ class Stage:
         self._environment = _environment()
 
     def run_command(self, *words: str, long: bool = False) -> None:
-        """A `git` or `vmrag` command. Raises `DemoFailed` with what it said."""
+        """Run a `git` or `vmrag` command.
+
+        Raises `DemoFailed` with its output.
+        """
         self._narrator.command(shlex.join(words))
-        done, seconds = self._run_timed(*words, show_stderr=long and self._bars)
-        said = [*done.text.splitlines(), *done.error_text.splitlines()]
+        result, seconds = self._run_timed(*words, show_stderr=long and self._bars)
+        said = [*result.text.splitlines(), *result.error_text.splitlines()]
         self._narrator.output([line for line in said if not line.startswith("Next: ")], seconds)
 
     def set_git(self, key: str, value: str) -> None:
-        """A setting of this repository; not narrated."""
+        """Set a git setting of this repository, without narration."""
         self._run_timed("git", "config", key, value)
         self.steps.pop()
 
@@ -57,18 +63,20 @@ class Stage:
         (self.places.top / name).write_text(text, encoding="utf-8")
 
     def run_for_json(self, *words: str) -> tuple[dict[str, Any], float]:
-        """What a `vmrag` command answers to a program, and its seconds; not narrated."""
-        done, seconds = self._run_timed(*words, "--json")
-        report: dict[str, Any] = msgspec.json.decode(done.stdout)
+        """Run a `vmrag` command with `--json`, and return its result and its seconds, without
+        narration.
+        """
+        result, seconds = self._run_timed(*words, "--json")
+        report: dict[str, Any] = msgspec.json.decode(result.stdout)
         return report, seconds
 
     def note_step(self, what: str, since: float) -> None:
-        """Note work of the demo's own that began at `since` (`time.perf_counter()`)."""
+        """Record work of the demo itself that began at `since` (`time.perf_counter()`)."""
         self.steps.append(Step(what, round(time.perf_counter() - since, 3)))
         self._narrator.work(what, self.steps[-1].seconds)
 
     def write_pages(self, pages: Iterable[ModulePage]) -> None:
-        """The folder of pages holds these, and no others."""
+        """Make the folder of pages contain exactly these pages."""
         folder = self.places.top / PAGES
         folder.mkdir(exist_ok=True)
         names = set()
@@ -80,11 +88,13 @@ class Stage:
                 path.unlink()
 
     def read_pin(self) -> Pin:
-        """What the checked-out code pins."""
+        """Read the pin of the checked-out code."""
         return parse_pin(self.places.pin.read_bytes())
 
     def list_views(self) -> dict[str, int]:
-        """The existing views: name and inode, which differs for a new one of that name."""
+        """Return the existing views: name and inode, which is different for a new view of that
+        name.
+        """
         folders = [path for path in self.places.views.iterdir() if path.is_dir()]
         return {folder.name: folder.stat().st_ino for folder in folders}
 
@@ -92,22 +102,23 @@ class Stage:
         argv = [*OURS, *words[1:]] if words[0] == "vmrag" else list(words)
         started = time.perf_counter()
         try:
-            done = proc.run(argv, cwd=self.places.top, env=self._environment, show_stderr=show_stderr)
+            result = proc.run(argv, cwd=self.places.top, env=self._environment, show_stderr=show_stderr)
         except FileNotFoundError as error:
             raise GitFailed("There is no git on PATH.", hint="Install git (https://git-scm.com).") from error
         seconds = round(time.perf_counter() - started, 3)
         line = shlex.join(words)
-        if done.returncode != 0:
-            said = "see above" if show_stderr else done.error_text or done.text.strip() or done.failure
+        if result.returncode != 0:
+            said = "see above" if show_stderr else result.error_text or result.text.strip() or result.failure
             raise DemoFailed(f"{line} failed: {said}", command=line)
         self.steps.append(Step(line, seconds))
-        return done, seconds
+        return result, seconds
 
 
 def _environment() -> dict[str, str]:
-    """The environment without variables for other repositories and without anyone's settings.
+    """Return the environment without variables for other repositories and without the user's
+    settings.
 
-    Those could sign commits, move hooks or switch them off.
+    Such settings could sign commits, or move or disable hooks.
     """
     inherited = env.copy_without(env.GIT_SCRUBBED)
     kept = {name: value for name, value in inherited.items() if not name.startswith("VMRAG")}

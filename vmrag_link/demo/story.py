@@ -1,6 +1,8 @@
-"""What the demo tells: the knowledge of its two branches, of which `main` has Python's
-documentation and the other's news are made up, its commands, and what a query found, compared with
-what it found on the branch before. How that is printed is not decided here.
+"""The content of the demo: the documents of its two branches, its commands, and comparisons of
+answers.
+
+`main` has Python's documentation, and the news of the other branch are invented. Other modules
+print the story.
 """
 
 from __future__ import annotations
@@ -24,7 +26,7 @@ class AnswerChunk(Record, frozen=True):
 
 
 class Move(Record, frozen=True):
-    """A document's places in two answers; ranks count documents, from 1."""
+    """The ranks of a document in two answers. Ranks count documents, from 1."""
 
     doc_id: str
     before: int
@@ -32,10 +34,10 @@ class Move(Record, frozen=True):
 
 
 class AnswerComparison(Record, frozen=True):
-    """An answer, compared with the same query's on the branch before.
+    """An answer, compared with that to the same query on the branch before.
 
-    `moved`: in another order among those that are in both. `reworded`: in both, with another best
-    passage.
+    Documents in `moved` have another order among those that are in both answers. Documents in
+    `reworded` are in both, with another best passage.
     """
 
     came: tuple[str, ...]
@@ -49,8 +51,9 @@ class AnswerComparison(Record, frozen=True):
 
 
 class QueryAnswer(Record, frozen=True):
-    """`revision`, `in_sync` and `results` of `vmrag query --json`; `compared` is None on the first
-    visit.
+    """`revision`, `in_sync` and `results` of `vmrag query --json`.
+
+    On the first visit, `compared` is null.
     """
 
     query: str
@@ -63,11 +66,11 @@ class QueryAnswer(Record, frozen=True):
     @property
     def documents(self) -> list[str]:
         """Document ids, the best first."""
-        return _documents(self.results)
+        return _list_documents(self.results)
 
 
 def compare_answers(now: Sequence[AnswerChunk], before: Sequence[AnswerChunk]) -> AnswerComparison:
-    old, new = _documents(before), _documents(now)
+    old, new = _list_documents(before), _list_documents(now)
     old_order = [doc_id for doc_id in old if doc_id in new]
     new_order = [doc_id for doc_id in new if doc_id in old]
     best, best_before = _best_texts(now), _best_texts(before)
@@ -75,44 +78,44 @@ def compare_answers(now: Sequence[AnswerChunk], before: Sequence[AnswerChunk]) -
         came=tuple(doc_id for doc_id in new if doc_id not in old),
         went=tuple(doc_id for doc_id in old if doc_id not in new),
         moved=tuple(
-            Move(each, old.index(each) + 1, new.index(each) + 1)
-            for each, other in zip(new_order, old_order, strict=True)
-            if each != other
+            Move(document, old.index(document) + 1, new.index(document) + 1)
+            for document, other in zip(new_order, old_order, strict=True)
+            if document != other
         ),
         reworded=tuple(doc_id for doc_id in new_order if best[doc_id] != best_before[doc_id]),
     )
 
 
-def _best_texts(found: Sequence[AnswerChunk]) -> dict[str, str]:
-    return {each.doc_id: each.text for each in reversed(found)}
+def _best_texts(chunks: Sequence[AnswerChunk]) -> dict[str, str]:
+    return {chunk.doc_id: chunk.text for chunk in reversed(chunks)}
 
 
-def _documents(found: Sequence[AnswerChunk]) -> list[str]:
-    return list(dict.fromkeys(each.doc_id for each in found))
+def _list_documents(chunks: Sequence[AnswerChunk]) -> list[str]:
+    return list(dict.fromkeys(chunk.doc_id for chunk in chunks))
 
 
 class Narrator(Protocol):
     def chapter(self, title: str, text: str = "") -> None:
-        """A part begins."""
+        """Begin a part."""
 
     def command(self, line: str) -> None:
-        """A command starts; what it says follows."""
+        """Show a command that starts. Its output follows."""
 
     def output(self, lines: Sequence[str], seconds: float) -> None:
-        """What the command said, and how long it took."""
+        """Show the output of the command, and how long it took."""
 
     def work(self, what: str, seconds: float) -> None:
-        """The demo did something itself."""
+        """Show work of the demo itself."""
 
     def answer(self, answer: QueryAnswer) -> None:
-        """What a query found."""
+        """Show the results of a query."""
 
     def remark(self, line: str) -> None:
-        """A sentence about what was just seen."""
+        """Show a sentence about the last output."""
 
 
 class Silent:
-    """Tells nothing: for programs."""
+    """A narrator that shows nothing, for programs."""
 
     def chapter(self, title: str, text: str = "") -> None:
         pass
@@ -146,13 +149,13 @@ EDITED = {
     "shutil": "New in the next release: `shutil.copytree(..., workers=8)` copies files in parallel.",
     "textwrap": "New in the next release: `textwrap.wrap(text, balanced=True)` makes all lines about equally long.",
 }
-"""Paragraphs that come below a page's title."""
+"""Paragraphs below the title of a page."""
 
 REMOVED = ("getopt", "optparse", "profile")
 
 ADDED = {
     "ratelimit": "Limit how often a function is called.\n\n## `ratelimit.limit(calls, per)`\n\n"
-    "Decorator: the function is called at most `calls` times in `per` seconds; whoever calls more often waits.\n"
+    "Decorator: the function is called at most `calls` times in `per` seconds; further calls wait.\n"
     "A token bucket refills evenly, so that short bursts pass.",
     "retry": "Call a function again when it failed.\n\n## `retry.retry(times, wait=1.0, on=Exception)`\n\n"
     "Decorator: tries `times` times, and waits twice as long after each failure.",
@@ -179,7 +182,7 @@ QUESTIONS = (
 
 
 def check_pages(pages: Sequence[ModulePage]) -> None:
-    """Raises `FileFailed` where this Python lacks the pages that the story is about."""
+    """Raise `FileFailed` if this Python lacks the pages of the story."""
     missing = sorted({*EDITED, *REMOVED} - {page.name for page in pages})
     if missing:
         raise FileFailed(
@@ -189,7 +192,7 @@ def check_pages(pages: Sequence[ModulePage]) -> None:
 
 
 def select_modules(modules: Sequence[Module], number: int) -> list[Module]:
-    """At least the modules that the story is about, and others up to `number`."""
+    """Return at least the modules of the story, and others up to `number`."""
     about = {*EDITED, *REMOVED, "argparse"}
     needed = [module for module in modules if module.name in about]
     others = [module for module in modules if module.name not in about]
@@ -197,13 +200,13 @@ def select_modules(modules: Sequence[Module], number: int) -> list[Module]:
 
 
 def revise_pages(pages: Sequence[ModulePage]) -> list[ModulePage]:
-    """The pages of the other branch."""
+    """Return the pages of the other branch."""
     kept = [page for page in pages if page.name not in REMOVED]
-    edited = [_edit(page) for page in kept]
+    edited = [_edit_page(page) for page in kept]
     return [*edited, *(ModulePage(name, f"# {name}\n\n{text}\n") for name, text in ADDED.items())]
 
 
-def _edit(page: ModulePage) -> ModulePage:
+def _edit_page(page: ModulePage) -> ModulePage:
     if page.name not in EDITED:
         return page
     title, _, rest = page.text.partition("\n")

@@ -1,7 +1,7 @@
-"""What tests of a project ask of the knowledge that its code pins: `kb`, and golden queries.
+"""The pytest plugin: the fixture `kb`, and golden queries as tests.
 
-Every run of pytest where vmrag-link is installed loads `plugin`, also of projects without
-knowledge: so nothing of weight is imported before a test asks for something.
+Each run of pytest in an environment with vmrag-link loads `plugin`, also for projects without a
+knowledge base. So large modules are only imported when a test needs them.
 """
 
 from vmrag_link.pytest_plugin.knowledge import Kb

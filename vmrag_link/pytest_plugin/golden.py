@@ -26,8 +26,10 @@ OUTDATED = "recorded rankings"
 
 
 class GoldenQueries(pytest.File):
-    """Collecting reads the file, and nothing else: no knowledge base, index, model or network. What
-    is wrong with any of them, the file included, fails a test, and stops no other.
+    """The queries of a file.
+
+    The collection reads only the file: no knowledge base, index, model or network. If one of these
+    or the file is invalid, a test fails, and all other tests run.
     """
 
     def __init__(self, *, workspaces: Workspaces, **given: Any) -> None:
@@ -43,7 +45,7 @@ class GoldenQueries(pytest.File):
         for number, (query, name) in enumerate(zip(golden.queries, name_queries(golden.queries), strict=True)):
             # no part of a node id ends in `::`
             yield self._item(escape_line(name).replace("::", ":"), query.line, partial(self._ask, number))
-        if golden.recorded and any(each.ranking for each in golden.queries):
+        if golden.recorded and any(query.ranking for query in golden.queries):
             yield self._item(OUTDATED, 1, self._compare_settings)
 
     def _item(self, name: str, line: int, missed: Callable[[], Iterator[str]]) -> pytest.Item:
@@ -56,7 +58,7 @@ class GoldenQueries(pytest.File):
 
     def _load(self) -> Iterator[str]:
         golden_file.load_queries(self._workspace)
-        yield f"{QUERIES_NAME} was mended after it was collected: none of its queries was asked."
+        yield f"{QUERIES_NAME} was fixed after its collection, so none of its queries ran."
 
     def _ask(self, number: int) -> Iterator[str]:
         report = check_queries(self._workspace, only=number)
@@ -70,7 +72,7 @@ class GoldenQueries(pytest.File):
 
 
 class GoldenItem(pytest.Item):
-    """A query, which is asked when the test runs. `missed` returns what it misses, in lines."""
+    """A query, which runs as a test. `missed` returns the lines about its failure."""
 
     def __init__(self, *, line: int, missed: Callable[[], Iterator[str]], **given: Any) -> None:
         super().__init__(**given)
@@ -96,8 +98,8 @@ class _Missed(Exception):
     pass
 
 
-def _lines(each: CheckedQuery) -> Iterator[str]:
-    for miss in each.misses:
+def _lines(query: CheckedQuery) -> Iterator[str]:
+    for miss in query.misses:
         yield escape_line(f"{miss.kind}: {miss.message}")
-        changes = compare_rankings(each.ranking or (), each.found) if miss.kind == "ranking" else miss.sides
+        changes = compare_rankings(query.ranking or (), query.found) if miss.kind == "ranking" else miss.sides
         yield from (escape_line(f"    {change}") for change in changes)

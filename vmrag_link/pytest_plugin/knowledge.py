@@ -1,4 +1,4 @@
-"""The fixture `kb`, and the work trees that a run of pytest has open."""
+"""The fixture `kb`, and the open work trees of a run of pytest."""
 
 from __future__ import annotations
 
@@ -15,14 +15,20 @@ if TYPE_CHECKING:
 
 
 class Workspaces:
-    """One for each work tree, open until the end of the run: a model is loaded once."""
+    """The open work trees.
+
+    Each stays open until the end of the run, so that a model is loaded once.
+    """
 
     def __init__(self) -> None:
         self._tops: dict[Path, Path] = {}
         self._open: dict[Path, Workspace] = {}
 
     def around(self, folder: Path) -> Workspace:
-        """Of the work tree that a folder lies in. Raises `GitRepositoryMissing`."""
+        """Return the work tree around a folder.
+
+        Raises `GitRepositoryMissing`.
+        """
         from vmrag_link.git import plumbing
         from vmrag_link.progress import QUIET
         from vmrag_link.workspace import Workspace
@@ -46,7 +52,7 @@ T = TypeVar("T")
 
 
 def _hinted(function: Callable[P, T]) -> Callable[P, T]:
-    """A test's report shows the line of the test that failed, and the hint of the error."""
+    """Let the report of a test show the failing line of the test, and the hint of the error."""
 
     @functools.wraps(function)
     def called(*arguments: P.args, **keywords: P.kwargs) -> T:
@@ -64,11 +70,11 @@ def _hinted(function: Callable[P, T]) -> Callable[P, T]:
 
 
 class Kb:
-    """The knowledge that the checked-out code pins, with its uncommitted documents; or what a git
-    ref pins, ranked as the settings of that commit say.
+    """The documents that the checked-out code pins, including uncommitted ones, or those that a git
+    ref pins, with the settings of that commit.
 
-    Everything raises errors of `vmrag_link.errors` with the command that helps. An answer of
-    another revision than the pinned one is never given.
+    All methods raise errors of `vmrag_link.errors`, whose `hint` names the command that helps. An
+    answer always comes from the pinned revision.
     """
 
     def __init__(self, ws: Workspace, ref: str | None) -> None:
@@ -77,7 +83,7 @@ class Kb:
 
     @_hinted
     def require(self) -> None:
-        """Raise why nothing can be asked."""
+        """Raise the reason why a query would fail."""
         if self._place() is None:
             from vmrag_link.errors import NotInitialized, PinMissing
             from vmrag_link.workspace.follow.follow_pin import follow
@@ -101,7 +107,7 @@ class Kb:
         where: Mapping[str, Any] | None = None,
         where_document: Mapping[str, Any] | None = None,
     ) -> list[Hit]:
-        """The best chunks, as `vmrag query` finds them: `hit.collection`, `.doc_id`, `.chunk`,
+        """Return the best chunks, like `vmrag query`: `hit.collection`, `.doc_id`, `.chunk`,
         `.score`, `.text`, `.metadata`.
         """
         from vmrag_link.errors import UsageInvalid
@@ -114,34 +120,34 @@ class Kb:
         at = self._place()
         settings = at.retrieval if at else self._ws.config.retrieval
         names = (collection,) if isinstance(collection, str) else tuple(collection or ())
-        asked = Query(
+        parsed_query = Query(
             text, names or None, settings.k if k is None else k, Mode(mode or settings.mode), where, where_document
         )
-        report = answer_query(self._ws, asked, at=at)
+        report = answer_query(self._ws, parsed_query, at=at)
         require_pinned(self._ws, report.notes)
         return report.results
 
     @_hinted
     def document(self, name: str) -> ShowReport:
-        """The document COLLECTION/DOC: `.content`, `.title`, `.metadata`."""
+        """Return the document COLLECTION/DOC: `.content`, `.title`, `.metadata`."""
         from vmrag_link.ops.listing import show_file, show_stored
         from vmrag_link.workspace.history.known import explain_missing_file
         from vmrag_link.workspace.history.revparse import WORKING
 
         at, ref = self._place(), self._ref or WORKING
         with explain_missing_file(self._ws, f"{ref}:{name}"):
-            found = show_file(self._ws, f"{ref}:{name}") or show_stored(
+            document = show_file(self._ws, f"{ref}:{name}") or show_stored(
                 self._ws, f"{(at.revision if at else '') or ref}:{name}"
             )
         if at is None:
             self._require_pinned()
-        return found
+        return document
 
     @property
     @_hinted
     def revision(self) -> str:
-        """The full hash of the revision that is pinned; empty where there is no knowledge base, and
-        files of sources answer alone.
+        """The full hash of the pinned revision; empty without a knowledge base, if only files of
+        sources answer.
         """
         from vmrag_link.workspace.follow.follow_pin import follow
 
@@ -154,13 +160,13 @@ class Kb:
     @property
     @_hinted
     def fingerprint(self) -> str:
-        """As `vmrag fingerprint` prints it: where it is equal, equal queries get equal answers."""
+        """The hash of `vmrag fingerprint`. If it is equal, equal queries have equal answers."""
         from vmrag_link.ops.fingerprint.fingerprint import compute_fingerprint
 
-        found = compute_fingerprint(self._ws, ref=self._ref)
+        result = compute_fingerprint(self._ws, ref=self._ref)
         if self._ref is None:
             self._require_pinned()
-        return found.fingerprint
+        return result.fingerprint
 
     def _place(self) -> RankedRevision | None:
         from vmrag_link.workspace.follow.provenance import ranked_at

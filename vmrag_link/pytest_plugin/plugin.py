@@ -1,4 +1,4 @@
-"""pytest's hooks and fixtures."""
+"""Hooks and fixtures of pytest."""
 
 from __future__ import annotations
 
@@ -27,8 +27,9 @@ def pytest_unconfigure(config: pytest.Config) -> None:
 
 
 def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> GoldenQueries | None:
-    """`.vmrag/queries.yaml`, where it is asked for: pytest looks into no folder with a dot by
-    itself.
+    """Collect `.vmrag/queries.yaml` if a user names it.
+
+    pytest does not look into folders that begin with a dot.
     """
     if (file_path.parent.name, file_path.name) != (".vmrag", "queries.yaml"):
         return None
@@ -42,19 +43,19 @@ def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> GoldenQuer
 
 @pytest.fixture
 def kb(request: pytest.FixtureRequest) -> Kb:
-    """The knowledge that the code around the test pins, or the ref of its marker `kb_at`.
+    """The documents that the code around the test pins, or those of the ref in its marker `kb_at`.
 
-    Fails where it is missing or another revision would answer, with the command that helps.
+    The test fails with a helpful command if they are missing, or if another revision would answer.
     """
     from vmrag_link.errors import VmragError
 
     ref = _ref(request.node.get_closest_marker(MARKER))
     try:
-        found = Kb(request.config.stash[_WORKSPACES].around(request.path.parent), ref)
-        found.require()
+        base = Kb(request.config.stash[_WORKSPACES].around(request.path.parent), ref)
+        base.require()
     except VmragError as error:
         raise pytest.fail.Exception(f"{error.message}\nhint: {error.hint}", pytrace=False) from None
-    return found
+    return base
 
 
 def _ref(marker: pytest.Mark | None) -> str | None:
