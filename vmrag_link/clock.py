@@ -1,4 +1,4 @@
-"""Times as everything says them that is stored or shown: ISO 8601, UTC, to the second."""
+"""Times in the form in which vmrag stores and shows them: ISO 8601, in UTC, to the second."""
 
 from __future__ import annotations
 
@@ -10,26 +10,26 @@ def now() -> str:
 
 
 def format_file_time(seconds: float) -> str:
-    """Of a file's time: seconds since 1970."""
+    """Format the time of a file, which is in seconds since 1970."""
     return format_time(dt.datetime.fromtimestamp(seconds, dt.UTC))
 
 
 def format_time(moment: dt.datetime) -> str:
-    """Of a moment in UTC."""
+    """Format a time in UTC."""
     return moment.strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def parse_time(text: str, *, end: bool = False) -> dt.datetime:
-    """A time that somebody gave in ISO 8601, by default UTC; a day alone is its beginning, or its
-    `end`.
+    """Parse a time in ISO 8601, by default in UTC.
 
-    Raises `ValueError`, also for one that is before or after all days in UTC.
+    A day without a time is its beginning, or with `end` its end. Raises `ValueError`, also for a
+    time before or after all days in UTC.
     """
     try:
-        found = dt.datetime.combine(dt.date.fromisoformat(text), dt.time.max if end else dt.time.min)
+        parsed = dt.datetime.combine(dt.date.fromisoformat(text), dt.time.max if end else dt.time.min)
     except ValueError:
-        found = dt.datetime.fromisoformat(text)
+        parsed = dt.datetime.fromisoformat(text)
     try:
-        return found.astimezone(dt.UTC) if found.tzinfo else found.replace(tzinfo=dt.UTC)
+        return parsed.astimezone(dt.UTC) if parsed.tzinfo else parsed.replace(tzinfo=dt.UTC)
     except OverflowError:
         raise ValueError(text) from None

@@ -1,9 +1,9 @@
-"""Services that answer JSON over HTTP: three attempts with growing pauses, then a pause for the
-address.
+"""Requests to services that answer JSON over HTTP, with three attempts and growing pauses.
 
-A silent address is remembered in the whole process: a thousand texts do not wait for it a thousand
-times. Every answer is a stranger's, so it is bounded in bytes, packed and unpacked, and an attempt
-in time: from its beginning to the last byte, however slowly they drip.
+If a service does not answer, the whole process remembers its address for a while. A thousand texts
+then do not wait a thousand times. Answers are untrusted, so their size is limited, packed and
+unpacked. An attempt has a time limit from its beginning to the last byte, even if the bytes arrive
+slowly.
 """
 
 from __future__ import annotations
@@ -26,31 +26,32 @@ from vmrag_link.errors import RemoteUnreachable
 from vmrag_link.http_body import GZIP, BodyDamaged, BodyTooLarge, gunzip, read_body
 
 if TYPE_CHECKING:
-    import httpx  # 0.1 s, only where a service is asked
+    import httpx  # 0.1 s, only if a service is contacted
 
 ATTEMPTS = 3
 PAUSES = (0.5, 2.0)
-"""Seconds between the attempts, unless the service says otherwise."""
+"""Seconds between the attempts, unless the service asks for another pause."""
 
 LONGEST_PAUSE = 15.0
-"""The longest wait that a service may ask for (`Retry-After`), in seconds.
-
-For a longer one there is no second attempt.
+"""The longest pause in seconds that a service can ask for (`Retry-After`). If it asks for a longer
+one, there is no second attempt.
 """
 
 OPEN_SECONDS = 30.0
-"""Seconds for which a silent address is not asked again."""
+"""Seconds for which vmrag does not contact an address that did not answer."""
 
 CONNECT_SECONDS = 10.0
 ANSWER_SECONDS = 60.0
 
 MOST_BYTES = 100_000_000
-"""Of an answer, unless the caller says fewer: 256 vectors of 16,384 numbers take 90 million."""
+"""Maximum size of an answer, unless the caller sets a lower one. 256 vectors of 16,384 numbers take
+90 million bytes.
+"""
 
 LONGEST_SENTENCE = 300
 TOO_MANY, SERVER_ERRORS = 429, 500
 FORBIDDEN = 403
-"""With a `Retry-After` it is how GitHub says that somebody asks too often."""
+"""With a `Retry-After`, GitHub reports that a client sends too many requests."""
 
 REFUSALS = (401, FORBIDDEN)
 
@@ -59,17 +60,20 @@ _Answer = TypeVar("_Answer")
 
 
 class NoAnswer(Exception):
-    """The reason for no answer, as the end of a sentence about the service.
+    """The reason why there is no answer, as the end of a sentence about the service.
 
-    `status`: HTTP's, if it came. `wait`: of what was asked once, the seconds after which it may be
-    otherwise; None where nothing says so, or enough attempts were made. `location`: where a
-    redirection leads, which nobody follows here. The reply to a refused key is never part of it,
-    because it quotes the key.
+    The reason never contains the reply to a refused key, because that reply quotes the key.
     """
 
     def __init__(
         self, reason: str, *, status: int | None = None, wait: float | None = None, location: str = ""
     ) -> None:
+        """Store the reason and its details.
+
+        `status` is the HTTP status, if one arrived. `wait` is the number of seconds after which
+        another attempt can succeed, or None if the service names none or all attempts were made.
+        `location` is the target of a redirection, which is not followed.
+        """
         super().__init__(reason)
         self.reason = reason
         self.status = status
@@ -78,15 +82,18 @@ class NoAnswer(Exception):
 
 
 def decode_answer(content: bytes, kind: type[_Answer], *, who: str, hint: str) -> _Answer:
-    """What an API says, by its types. Raises `RemoteUnreachable` for what is no such answer."""
+    """Decode the answer of an API by its types.
+
+    Raises `RemoteUnreachable` if the answer has other types.
+    """
     try:
         return msgspec.json.decode(content, type=kind)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise RemoteUnreachable(f"{who}: {error}", hint=hint) from error
 
 
-class _Again(Exception):
-    """An attempt that failed, and the next one may not; not before `wait` seconds."""
+class _RetryableError(Exception):
+    """A failed attempt that is worth another one, after `wait` seconds."""
 
     def __init__(self, reason: str, *, status: int | None = None, wait: float = 0.0) -> None:
         super().__init__(reason)
@@ -101,26 +108,29 @@ def post_json(
     seconds: float | None = None,
     headers: Mapping[str, str] | None = None,
 ) -> bytes:
-    """The answer to a POST of `body` as JSON, which has to be there whole within `seconds` of each
-    attempt.
+    """Send `body` as JSON by POST, and return the answer.
 
-    Raises `NoAnswer`, and `ModuleNotFoundError` without httpx.
+    The whole answer must arrive within `seconds` of each attempt. Raises `NoAnswer`, and
+    `ModuleNotFoundError` without httpx.
     """
     return send_request(
-        "POST", url, body, headers=_keyed(headers, key), secrets=_secret(key), seconds=seconds, circuit=url
+        "POST", url, body, headers=_add_key(headers, key), secrets=_list_secrets(key), seconds=seconds, circuit=url
     )
 
 
 def get(url: str, *, key: str | None = None, headers: Mapping[str, str] | None = None) -> bytes:
-    """The answer to a GET. Raises as `ask`."""
-    return send_request("GET", url, headers=_keyed(headers, key), secrets=_secret(key), circuit=url)
+    """Send a GET request, and return the answer.
+
+    Raises `NoAnswer`, and `ModuleNotFoundError` without httpx.
+    """
+    return send_request("GET", url, headers=_add_key(headers, key), secrets=_list_secrets(key), circuit=url)
 
 
-def _keyed(headers: Mapping[str, str] | None, key: str | None) -> dict[str, str]:
+def _add_key(headers: Mapping[str, str] | None, key: str | None) -> dict[str, str]:
     return dict(headers or {}) | ({"Authorization": f"Bearer {key}"} if key else {})
 
 
-def _secret(key: str | None) -> tuple[str, ...]:
+def _list_secrets(key: str | None) -> tuple[str, ...]:
     return (key,) if key else ()
 
 
@@ -137,16 +147,19 @@ def send_request(
     once: bool = False,
     patience: float = LONGEST_PAUSE,
 ) -> bytes:
-    """As `ask`, with any method. `circuit`: the name under which a silent service is remembered.
+    """Send a request with any method, and return the answer.
 
-    `secrets` are left out of messages. `most`: bytes of an answer. `once`: a refusal is expected,
-    so nothing is tried again, and a silent service is asked, too. `patience`: the longest wait that
-    the service may ask for.
+    A service that does not answer is remembered under the name `circuit`. Messages do not contain
+    `secrets`. `most` limits the bytes of the answer. With `once`, a refusal is expected: there is
+    only one attempt, and a silent service is contacted too. `patience` is the longest pause in
+    seconds that the service can ask for.
+
+    Raises `NoAnswer`, and `ModuleNotFoundError` without httpx.
     """
     pause = _open_until.get(circuit, 0.0) - time.monotonic()
     if pause > 0 and not once:
-        raise NoAnswer(f"did not answer a moment ago, and is asked again in {math.ceil(pause)} s")
-    asked = _Asked(
+        raise NoAnswer(f"did not answer recently, and is not contacted for {math.ceil(pause)} s")
+    details = _Request(
         method,
         url,
         None if body is None else msgspec.json.encode(body),
@@ -157,8 +170,8 @@ def send_request(
     )
     for attempt in range(ATTEMPTS):
         try:
-            return _attempt(asked)
-        except _Again as failed:
+            return _attempt_request(details)
+        except _RetryableError as failed:
             if once:
                 raise NoAnswer(failed.reason, status=failed.status, wait=failed.wait) from failed
             if attempt == len(PAUSES) or failed.wait > patience:
@@ -168,7 +181,7 @@ def send_request(
     raise AssertionError  # the last attempt returns or raises
 
 
-class _Asked(NamedTuple):
+class _Request(NamedTuple):
     method: str
     url: str
     content: bytes | None
@@ -178,30 +191,32 @@ class _Asked(NamedTuple):
     most: int
 
 
-class _Line:
-    """A client that one request at a time uses: it keeps its connection open for the next one.
+class _Connection:
+    """An HTTP client for one request at a time, which keeps its connection open.
 
-    httpx limits each read of a socket, not all of them together. What takes too long is cut off by
-    shutting down the sockets, which ends a read that waits.
+    httpx limits the time of each read of a socket, but not of all reads together. A request that
+    takes too long is cut off by shutting down its sockets, which ends a pending read.
     """
 
     def __init__(self, *, direct: bool) -> None:
-        """`direct`: past any proxy of the environment."""
+        """Create a client. With `direct`, it ignores the proxies of the environment."""
         import httpx
 
         self._sockets = weakref.WeakSet[socket.socket]()
         self._lock = threading.Lock()
         self._request: object = None
-        self.cut_off = False
+        self.is_cut_off = False
         try:
             self.client = httpx.Client(trust_env=not direct)
         except (ValueError, ImportError, httpx.InvalidURL) as error:
-            raise NoAnswer(f"cannot be asked through the proxy that the environment names ({error})") from error
+            raise NoAnswer(f"cannot be reached through the proxy of the environment ({error})") from error
 
     @contextlib.contextmanager
-    def limited(self, seconds: float) -> Iterator[None]:
-        """End the block's request after so many seconds; `cut_off` says whether that happened."""
-        request, self.cut_off = object(), False
+    def limit_time(self, seconds: float) -> Iterator[None]:
+        """Cut the request of the block off after this many seconds, and record that in
+        `is_cut_off`.
+        """
+        request, self.is_cut_off = object(), False
         self._request = request
         timer = threading.Timer(seconds, self._cut, (request,))
         timer.daemon = True
@@ -214,105 +229,109 @@ class _Line:
                 self._request = None
 
     def trace(self, event: str, details: Mapping[str, Any]) -> None:
-        """Remember each socket that is opened: httpx's extension of this name calls it."""
+        """Record each opened socket. httpx calls its extension of this name."""
         if event.endswith((".connect_tcp.complete", ".start_tls.complete")):
             self._sockets.add(details["return_value"].get_extra_info("socket"))
-            if self.cut_off:
+            if self.is_cut_off:
                 self._cut(self._request)
 
     def _cut(self, request: object) -> None:
         with self._lock:
             if request is None or request is not self._request:
                 return
-            self.cut_off = True
-            for each in list(self._sockets):
+            self.is_cut_off = True
+            for sock in list(self._sockets):
                 with contextlib.suppress(OSError):
-                    socket.socket.shutdown(each, socket.SHUT_RDWR)  # TLS is left to the thread that reads it
+                    socket.socket.shutdown(sock, socket.SHUT_RDWR)  # TLS is left to the thread that reads it
 
 
-_idle: dict[bool, list[_Line]] = {True: [], False: []}
+_idle: dict[bool, list[_Connection]] = {True: [], False: []}
 
 
 @contextlib.contextmanager
-def _line(*, direct: bool) -> Iterator[_Line]:
-    """One that nobody uses, or a new one."""
+def _open_connection(*, direct: bool) -> Iterator[_Connection]:
+    """Yield an idle connection, or a new one."""
     try:
         line = _idle[direct].pop()
     except IndexError:
-        line = _Line(direct=direct)
+        line = _Connection(direct=direct)
     try:
         yield line
     finally:
         _idle[direct].append(line)
 
 
-def _attempt(asked: _Asked) -> bytes:
+def _attempt_request(details: _Request) -> bytes:
     import httpx
 
-    timeout = httpx.Timeout(asked.seconds, connect=min(CONNECT_SECONDS, asked.seconds))
+    timeout = httpx.Timeout(details.seconds, connect=min(CONNECT_SECONDS, details.seconds))
     try:
         with (
-            _line(direct=_is_here(asked.url)) as line,
-            line.limited(asked.seconds),
+            _open_connection(direct=_is_here(details.url)) as line,
+            line.limit_time(details.seconds),
             line.client.stream(
-                asked.method,
-                asked.url,
-                content=asked.content,
-                headers={"Accept-Encoding": GZIP[0], **asked.headers},
+                details.method,
+                details.url,
+                content=details.content,
+                headers={"Accept-Encoding": GZIP[0], **details.headers},
                 timeout=timeout,
                 follow_redirects=False,
                 extensions={"trace": line.trace},
             ) as answer,
         ):
-            content = _content(answer, asked.most)
+            content = _read_content(answer, details.most)
     except httpx.TimeoutException as error:
-        raise _Again("did not answer in time") from error
+        raise _RetryableError("did not answer in time") from error
     except httpx.RequestError as error:
-        if line.cut_off:
-            raise _Again("did not answer in time") from error
-        raise _Again(f"cannot be reached ({str(error) or type(error).__name__})") from error
-    if line.cut_off:
-        raise _Again("did not answer in time")  # the end of what came may be ours
+        if line.is_cut_off:
+            raise _RetryableError("did not answer in time") from error
+        raise _RetryableError(f"cannot be reached ({str(error) or type(error).__name__})") from error
+    if line.is_cut_off:
+        raise _RetryableError("did not answer in time")  # the connection may have been cut off here
     later = answer.headers.get("Retry-After")
     if answer.status_code in (TOO_MANY, *([FORBIDDEN] if later else [])) or answer.status_code >= SERVER_ERRORS:
-        raise _Again(_failure(answer, content, asked.secrets), status=answer.status_code, wait=_retry_seconds(later))
+        raise _RetryableError(
+            _describe_failure(answer, content, details.secrets), status=answer.status_code, wait=_retry_seconds(later)
+        )
     if not answer.is_success:
-        reason, location = _failure(answer, content, asked.secrets), answer.headers.get("Location", "")
+        reason, location = _describe_failure(answer, content, details.secrets), answer.headers.get("Location", "")
         raise NoAnswer(reason, status=answer.status_code, location=location)
     return content
 
 
-def _content(answer: httpx.Response, most: int) -> bytes:
-    """The whole answer, unpacked here: httpx unpacks any number of bytes."""
+def _read_content(answer: httpx.Response, most: int) -> bytes:
+    """Return the whole answer, unpacked. httpx would unpack any number of bytes."""
     try:
         body = read_body(answer.iter_raw(), most)
         encoding = answer.headers.get("Content-Encoding", "identity").lower()
         if encoding in GZIP:
             return gunzip(body, most)
     except BodyTooLarge:
-        raise NoAnswer(f"answered with more than the {most} bytes that it was asked for") from None
+        raise NoAnswer(f"answered with more than {most} bytes") from None
     except BodyDamaged:
-        raise NoAnswer("answered with something packed that cannot be unpacked") from None
+        raise NoAnswer("answered with damaged compressed data") from None
     if encoding not in ("identity", ""):
-        raise NoAnswer("answered with something packed as nobody asked for")
+        raise NoAnswer("answered with an unsupported compression")
     return body
 
 
 def is_private(url: str) -> bool:
-    """Whether requests to it are private: by https, or because it is this machine."""
+    """Return whether requests to a URL are private: they use https, or stay on this machine."""
     return urlsplit(url).scheme == "https" or _is_here(url)
 
 
 def _is_here(url: str) -> bool:
-    """Whether a URL names this machine, to which no proxy leads.
+    """Return whether a URL names this machine, to which no proxy leads.
 
-    `127.example.org` is another one's name.
+    `127.example.org` is another machine.
     """
     return hosts.is_loopback(urlsplit(url).hostname or "")
 
 
 def _retry_seconds(retry_after: str | None) -> float:
-    """Seconds of the header `Retry-After`, a number or a date; 0 for anything else."""
+    """Return the seconds of a `Retry-After` header, which is a number or a date; 0 for other
+    values.
+    """
     if retry_after is None:
         return 0.0
     if retry_after.strip().isdecimal():
@@ -327,24 +346,26 @@ def _retry_seconds(retry_after: str | None) -> float:
     return max(0.0, (aware - dt.datetime.now(dt.UTC)).total_seconds())
 
 
-def _failure(answer: httpx.Response, content: bytes, secrets: Sequence[str]) -> str:
-    said = "" if answer.status_code in REFUSALS else _sentence(content, secrets)
+def _describe_failure(answer: httpx.Response, content: bytes, secrets: Sequence[str]) -> str:
+    said = "" if answer.status_code in REFUSALS else _find_message(content, secrets)
     return f"answered {answer.status_code} {answer.reason_phrase}".rstrip() + (f": {said}" if said else "")
 
 
-def _sentence(content: bytes, secrets: Sequence[str]) -> str:
-    """What a service says about an error, wherever in its JSON it does; empty if nowhere."""
+def _find_message(content: bytes, secrets: Sequence[str]) -> str:
+    """Return the error message in a service's JSON, wherever it is; an empty text if there is
+    none.
+    """
     try:
-        found = msgspec.json.decode(content)
+        value = msgspec.json.decode(content)
     except (UnicodeDecodeError, msgspec.DecodeError, RecursionError):
         return ""
-    if isinstance(found, dict) and isinstance(found.get("error"), str) and isinstance(found.get("message"), str):
-        found = found["message"]  # Chroma's `error` is a class of errors
+    if isinstance(value, dict) and isinstance(value.get("error"), str) and isinstance(value.get("message"), str):
+        value = value["message"]  # Chroma's `error` is a class of errors
     for name in ("error", "message", "detail"):
-        if isinstance(found, dict) and name in found:
-            found = found[name]
-    if not isinstance(found, str):
+        if isinstance(value, dict) and name in value:
+            value = value[name]
+    if not isinstance(value, str):
         return ""
     for secret in secrets:
-        found = found.replace(secret, "…")
-    return terminal_text.escape_line(" ".join(found.split()))[:LONGEST_SENTENCE]
+        value = value.replace(secret, "…")
+    return terminal_text.escape_line(" ".join(value.split()))[:LONGEST_SENTENCE]

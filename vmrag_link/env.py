@@ -1,6 +1,4 @@
-"""Every environment variable that the project reads or sets, and nothing else that reads the
-environment.
-"""
+"""All environment variables that vmrag reads or sets. No other module reads the environment."""
 
 from __future__ import annotations
 
@@ -13,74 +11,76 @@ SWITCH = "VMRAG"
 """`VMRAG=0` switches the hooks off."""
 
 DRY_RUN = "dry"
-"""`VMRAG=dry`: hooks say that git has started them, and do nothing."""
+"""`VMRAG=dry`: hooks print that git has started them, and do nothing."""
 
 DEBUG = "VMRAG_DEBUG"
-"""`VMRAG_DEBUG=1`: known errors show where they were raised, too."""
+"""`VMRAG_DEBUG=1`: vmrag also prints where a known error was raised."""
 
 HOOK = "VMRAG_HOOK"
-"""Set by a hook's shim, in sh, so that a copy of it that another hook manager runs as well sees
-that the work is being done.
+"""Set by the shell shim of a hook. If another hook manager also runs a copy of the shim, the copy
+does nothing.
 """
 
 COMMIT_INDEX = "GIT_INDEX_FILE"
-"""The index that git commits from, as it tells its hooks; relative to the top of the work tree."""
+"""The index that git commits from, which git sets for its hooks. It is relative to the top of the
+work tree.
+"""
 
 FRAMEWORK = "PRE_COMMIT_"
-"""The pre-commit framework, and prek in its place, hand on what git told them:
-`PRE_COMMIT_REMOTE_NAME` and others.
+"""Prefix of the variables in which pre-commit and prek pass on what git gave them, such as
+`PRE_COMMIT_REMOTE_NAME`.
 """
 
 PREK_STAGE = "PREK_HOOK_STAGE"
-"""All that prek tells after a merge that was no squash."""
+"""The only variable that prek sets after a merge that was not a squash."""
 
 GITHUB_ACTIONS = "GITHUB_ACTIONS"
-"""`true` in a job of GitHub Actions, whose runner takes some lines of the output for commands."""
+"""`true` in a job of GitHub Actions. Its runner takes some lines of the output as commands."""
 
 GITHUB_SERVER = "GITHUB_SERVER_URL"
-"""Where the repository of a job lies: https://github.com, or a company's own."""
+"""The server of a job's repository: https://github.com, or a company's own."""
 
 GITLAB_JOB = (
     "CI_API_V4_URL", "CI_MERGE_REQUEST_PROJECT_ID", "CI_MERGE_REQUEST_IID", "GITLAB_TOKEN", "CI_JOB_URL",
 )  # fmt: skip
-"""Where GitLab's API is, project and number of a job's merge request, a token that a project gives
-its jobs under the name that other programs read, too, and the page of the job.
+"""Variables of a GitLab job: the API, the project and number of its merge request, a token, and the
+page of the job. A project sets `GITLAB_TOKEN` for its jobs; other programs read the same name.
 """
 
 
 def read_gitlab_job(environ: Mapping[str, str] = os.environ) -> tuple[str, str, str, str, str]:
-    """The values of `GITLAB_JOB`; empty ones outside of such a job."""
-    api, project, number, token, page = (environ.get(each, "").strip() for each in GITLAB_JOB)
+    """Return the values of `GITLAB_JOB`. They are empty outside such a job."""
+    api, project, number, token, page = (environ.get(name, "").strip() for name in GITLAB_JOB)
     return api.rstrip("/"), project, number, token, page
 
 
 SETTING_PREFIX = "VMRAG_"
-"""A setting of `.vmrag.yaml` from the environment: `VMRAG_INDEX_KEEP_MB=8` for `index.keep_mb`."""
+"""Prefix of a setting in the environment: `VMRAG_INDEX_KEEP_MB=8` for `index.keep_mb`."""
 
 SETTINGS_FROM = "VMRAG_SETTINGS_FROM"
-"""The full name of a commit whose `.vmrag.yaml` stands for the person: a workflow names the base of
-a pull request, so that nothing of the head's counts that the base does not have.
+"""The full name of a commit whose `.vmrag.yaml` is trusted. A workflow names the base of a pull
+request, so that a setting of the head applies only if the base has it.
 """
 
 NO_SERVICES = "VMRAG_NO_SERVICES"
-"""`VMRAG_NO_SERVICES=1`: no embedding service is asked, whoever agreed to it: the texts may be
-those of a stranger's pull request.
+"""`VMRAG_NO_SERVICES=1`: vmrag contacts no embedding service, even a trusted one. The texts can
+come from an untrusted pull request.
 """
 
 REPOSITORY = "VMRAG_REPO"
-"""The directory whose knowledge the MCP server serves."""
+"""The directory of the repository that the MCP server serves."""
 
 STRICT = "VMRAG_STRICT"
-"""`VMRAG_STRICT=1`: what is searched for must be of the pinned revision, as with `--strict`."""
+"""`VMRAG_STRICT=1`: searches fail unless they answer from the pinned revision, like `--strict`."""
 
 CLIENT_PROJECT = "CLAUDE_PROJECT_DIR"
-"""Where Claude Code works, as it tells the servers that it starts."""
+"""The project of Claude Code, which it sets for the servers that it starts."""
 
 TOKEN = "VMRAG_MCP_TOKEN"  # noqa: S105  a name
-"""What clients of the MCP server over HTTP have to say."""
+"""The bearer token that clients send to the MCP server over HTTP."""
 
 TEMPORARY = "TMPDIR"
-"""Where programs write what they need for a while."""
+"""The folder for temporary files."""
 
 _LIBRARY_FOLDERS = ("LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH")
 
@@ -90,7 +90,7 @@ GITPYTHON_PROGRAM = "GIT_PYTHON_GIT_EXECUTABLE"
 """The git that GitPython starts."""
 
 ENVIRONMENT = "VIRTUAL_ENV"
-"""The virtual environment that this shell has activated; other programs do not look into it."""
+"""The virtual environment that this shell has activated."""
 
 OPENAI_KEY = "OPENAI_API_KEY"
 COHERE_KEY = "COHERE_API_KEY"
@@ -102,16 +102,20 @@ CHROMA_KEY = "CHROMA_API_KEY"
 """The key of Chroma Cloud, or of a server behind a proxy that checks it: `X-Chroma-Token`."""
 
 CHROMA_CREDENTIALS = "CHROMA_CLIENT_AUTH_CREDENTIALS"
-"""What a proxy before a Chroma server asks for: `USER:PASSWORD` for Basic, else a Bearer token."""
+"""Credentials for a proxy in front of a Chroma server: `USER:PASSWORD` for Basic, else a Bearer
+token.
+"""
 
 IMPORTED = "CHROMA_DATA_DIR"
-"""Where another program's Chroma store lies, whose documents a new knowledge base takes in."""
+"""The folder of another program's Chroma store. A new knowledge base imports its documents."""
 
 
 @contextlib.contextmanager
 def single_threaded_blas() -> Iterator[None]:
-    """Tell OpenBLAS to start no threads if it is loaded in the block, unless the user set the
-    variable. Programs that this process starts later do not inherit it.
+    """Keep OpenBLAS from starting threads if it is loaded in the block, unless the user set the
+    variable.
+
+    Programs that this process starts later do not inherit the variable.
     """
     variable = "OPENBLAS_NUM_THREADS"
     if variable in os.environ:
@@ -125,40 +129,43 @@ def single_threaded_blas() -> Iterator[None]:
 
 
 def read_import_folder(environ: Mapping[str, str] = os.environ) -> Path | None:
+    """Return the folder of another program's Chroma store, or None."""
     return Path(environ[IMPORTED]) if environ.get(IMPORTED) else None
 
 
 DEFAULT_EF = "CHROMA_DEFAULT_EF"
-"""The embedding model of new collections, as a Chroma server for agents calls it."""
+"""The embedding model of new collections, by the name that Chroma's MCP server uses."""
 
 OTHER_MODEL_NAMES = {"sentence_transformer": "minilm"}
-"""Sentence Transformers' usual model is the one that runs here as `minilm`."""
+"""Names of models in other programs. The usual model of Sentence Transformers is `minilm` here."""
 
 
 def choose_model(name: str | None, environ: Mapping[str, str] = os.environ) -> str:
-    """The embedding model that `name` is, else `CHROMA_DEFAULT_EF`, unless our own variable says
-    otherwise; empty for none.
+    """Return the embedding model for `name`, else for `CHROMA_DEFAULT_EF`; an empty text for none.
+
+    `VMRAG_EMBEDDING_MODEL` takes precedence over `CHROMA_DEFAULT_EF`.
     """
-    wanted = name or ("" if environ.get(f"{SETTING_PREFIX}EMBEDDING_MODEL") else environ.get(DEFAULT_EF, ""))
-    return OTHER_MODEL_NAMES.get(wanted, wanted)
+    chosen = name or ("" if environ.get(f"{SETTING_PREFIX}EMBEDDING_MODEL") else environ.get(DEFAULT_EF, ""))
+    return OTHER_MODEL_NAMES.get(chosen, chosen)
 
 
 def prefer_model(name: str, environ: MutableMapping[str, str] = os.environ) -> None:
-    """Let new collections of this process, and of those that it starts, be of this model."""
+    """Set the embedding model of new collections, for this process and those that it starts."""
     environ[f"{SETTING_PREFIX}EMBEDDING_MODEL"] = name
 
 
 GIT_OPTIONS = "GIT_CONFIG_PARAMETERS"
-"""What `git -c` sets for one command, its hooks included: CI gives credentials so."""
+"""The options of `git -c` for one command and its hooks. CI passes credentials in this variable."""
 
 SSH_COMMAND = "GIT_SSH_COMMAND"
 SSH_PROGRAM = "GIT_SSH"
-"""What git starts in place of `ssh`: a command for the shell, or a program."""
+"""A program that git starts in place of `ssh`. `SSH_COMMAND` is a shell command."""
 
 
 def read_git_options(environ: Mapping[str, str] = os.environ) -> dict[str, str]:
-    """`GIT_OPTIONS`, for a git that talks to remotes. Elsewhere it is scrubbed, because it may name
-    another repository.
+    """Return `GIT_OPTIONS` for a git process that contacts remotes.
+
+    Other git processes do not inherit the variable, because it can name another repository.
     """
     return {GIT_OPTIONS: environ[GIT_OPTIONS]} if environ.get(GIT_OPTIONS) else {}
 
@@ -198,20 +205,20 @@ GIT_SCRUBBED = frozenset((*GIT_LOCAL, *_GIT_MEANINGS))
 """The variables that no git process inherits."""
 
 GIT_SETTINGS = "GIT_CONFIG_COUNT"
-"""How many settings git takes from `GIT_CONFIG_KEY_<n>` and `GIT_CONFIG_VALUE_<n>`; later ones
-count more.
+"""Number of settings in `GIT_CONFIG_KEY_<n>` and `GIT_CONFIG_VALUE_<n>`. Later ones take
+precedence.
 """
 
 
 def git_author(environ: Mapping[str, str] = os.environ) -> tuple[str | None, str | None]:
-    """Name and address of the author that the environment gives git."""
+    """Return the name and the address of the author that the environment gives git."""
     return environ.get("GIT_AUTHOR_NAME"), environ.get("GIT_AUTHOR_EMAIL")
 
 
 def read_git_configuration(environ: Mapping[str, str] = os.environ) -> dict[str, str]:
-    """The variables that decide which configuration git reads, and those that hold some of it."""
-    wanted = ("HOME", "XDG_CONFIG_HOME")
-    return {key: environ[key] for key in environ if key.startswith("GIT_CONFIG") or key in wanted}
+    """Return the variables that select git's configuration files, or contain settings."""
+    folders = ("HOME", "XDG_CONFIG_HOME")
+    return {key: environ[key] for key in environ if key.startswith("GIT_CONFIG") or key in folders}
 
 
 def git_settings(
@@ -219,7 +226,10 @@ def git_settings(
     above: Sequence[tuple[str, str]] = (),
     environ: Mapping[str, str] = os.environ,
 ) -> dict[str, str]:
-    """The variables that add settings to those inherited: `below` count less, `above` more."""
+    """Return the variables that add settings to the inherited ones.
+
+    Settings in `below` yield to the inherited ones, and those in `above` take precedence.
+    """
     if not below and not above:
         return {}
     count = environ.get(GIT_SETTINGS, "")
@@ -228,10 +238,10 @@ def git_settings(
         for number in range(int(count) if count.isdecimal() else 0)
     ]
     pairs = [*below, *inherited, *above]
-    found = {GIT_SETTINGS: str(len(pairs))}
+    variables = {GIT_SETTINGS: str(len(pairs))}
     for number, (key, value) in enumerate(pairs):
-        found |= {f"GIT_CONFIG_KEY_{number}": key, f"GIT_CONFIG_VALUE_{number}": value}
-    return found
+        variables |= {f"GIT_CONFIG_KEY_{number}": key, f"GIT_CONFIG_VALUE_{number}": value}
+    return variables
 
 
 MERGE_HEADS = "GITHEAD_"
@@ -239,20 +249,22 @@ MERGE_HEADS = "GITHEAD_"
 
 
 def list_merge_heads(environ: Mapping[str, str] = os.environ) -> list[str]:
-    """The commits that `git merge` or `git pull`, whose child this process is, merges now."""
+    """Return the commits that `git merge` or `git pull` is merging, if it started this process."""
     return [name.removeprefix(MERGE_HEADS) for name in environ if name.startswith(MERGE_HEADS)]
 
 
 UNATTENDED = "VMRAG_UNATTENDED"
-"""Set for a process that works after the command that started it is over: a dialog would come from
-nowhere.
-"""
+"""Set for a process that outlives the command that started it. A dialog would surprise the user."""
 
 GIT_OFFLINE = {"GIT_NO_LAZY_FETCH": "1", "GIT_ALLOW_PROTOCOL": ""}
-"""For a git that must not fetch objects that it lacks. Git before 2.45 knows only the second."""
+"""Variables that keep git from fetching missing objects. Git before 2.45 knows only the
+second one.
+"""
 
 SILENCED = {"GIT_ASKPASS": "", "SSH_ASKPASS_REQUIRE": "never"}
-"""git takes the first that is set of several programs to ask with, and an empty one for none."""
+"""Variables that keep git from asking for passwords. Git uses the first of several programs that is
+set, and none if it is empty.
+"""
 
 
 GIT_EDITOR = "GIT_EDITOR"
@@ -264,35 +276,36 @@ def has_git_editor(environ: Mapping[str, str] = os.environ) -> bool:
 
 
 def read_unattended(environ: Mapping[str, str] = os.environ) -> dict[str, str]:
-    """The variables that keep git and ssh from opening a dialog, if `UNATTENDED` is set. Empty
-    else, because CI answers by dialog programs.
+    """Return the variables that keep git and ssh from opening a dialog if `UNATTENDED` is set.
+
+    Otherwise the result is empty, because CI answers with dialog programs.
     """
     return SILENCED if environ.get(UNATTENDED) else {}
 
 
 DOLT_PASSWORD = "VMRAG_DOLT_PASSWORD"  # noqa: S105  a name
-"""The password of a Dolt server's user. No setting, so that it stands in no file."""
+"""The password of a Dolt server's user. It is not a setting, so it is never in a file."""
 
 DOLT_HOME = "DOLT_ROOT_PATH"
-"""Where Dolt looks for `.dolt` with this user's configuration, in place of the home directory."""
+"""The folder in which Dolt looks for the `.dolt` of this user, in place of the home directory."""
 
 DOLT_NO_REPORT = "DOLT_DISABLE_EVENT_FLUSH"
-"""Set to anything: Dolt sends its makers no report of what was run."""
+"""If set, Dolt sends no usage reports."""
 
 DOLT_REMOTE_PASSWORD = "DOLT_REMOTE_PASSWORD"  # noqa: S105  a name
-"""The password that Dolt sends where it logs in by `--user` at a remote: Dolt's own variable."""
+"""Dolt's own variable: the password for a remote to which it logs in with `--user`."""
 
 DOLT_GIT_REMOTES = {
     "DOLT_REMOTE_INFO_BRANCH": "",
     **{f"GIT_{who}_NAME": "vmrag" for who in ("AUTHOR", "COMMITTER")},
     **{f"GIT_{who}_EMAIL": "vmrag@localhost" for who in ("AUTHOR", "COMMITTER")},
 }
-"""Dolt makes no branch in a git repository that is its remote, and its commits there do not say who
-runs it.
+"""Variables for a git repository as a remote: Dolt creates no branch in it, and its commits there
+do not name the user.
 """
 
 # They decide which bytes Dolt stores, and so the hashes of revisions, what a database is called, or
-# as whom it logs in; the last ones write beside what was asked for.
+# as whom it logs in; the last ones write next to the requested data.
 DOLT_SCRUBBED = frozenset(
     (
         *(f"DOLT_{who}_{what}" for who in ("AUTHOR", "COMMITTER") for what in ("NAME", "EMAIL", "DATE")),
@@ -319,28 +332,27 @@ def has_dolt_remote_password(environ: Mapping[str, str] = os.environ) -> bool:
 
 
 DATA_HOME = "XDG_DATA_HOME"
-"""Where programs keep what belongs to this user:
-https://specifications.freedesktop.org/basedir-spec.
-"""
+"""The folder for the data of this user: https://specifications.freedesktop.org/basedir-spec."""
 
 
 def data_home(environ: Mapping[str, str] = os.environ) -> Path:
-    """The user's data folder. A relative path in the variable is ignored, as the specification
-    demands.
+    """Return the user's data folder.
+
+    A relative path in the variable is ignored, per the specification.
     """
     given = Path(environ.get(DATA_HOME) or "")
     return given if given.is_absolute() else user_home() / ".local" / "share"
 
 
 CONFIG_HOME = "XDG_CONFIG_HOME"
-"""Where programs keep this user's settings, by the same specification."""
+"""The folder for the settings of this user, per the same specification."""
 
 CODEX = "CODEX_HOME"
 """The folder of Codex: https://developers.openai.com/codex/config-advanced."""
 
 
 def user_home() -> Path:
-    """This user's home; never raises."""
+    """Return the user's home directory. It never raises."""
     return Path(os.path.expanduser("~"))  # noqa: PTH111  never raises
 
 
@@ -359,7 +371,7 @@ def are_hooks_off(environ: Mapping[str, str] = os.environ) -> bool:
 
 
 def read_framework_variables(environ: Mapping[str, str] = os.environ) -> dict[str, str]:
-    """What git told the framework that runs this hook, under its names without `PRE_COMMIT_`."""
+    """Return what git gave to the framework that runs this hook, by names without `PRE_COMMIT_`."""
     return {name.removeprefix(FRAMEWORK): value for name, value in environ.items() if name.startswith(FRAMEWORK)}
 
 
@@ -368,21 +380,19 @@ def read_prek_stage(environ: Mapping[str, str] = os.environ) -> str:
 
 
 def allows_colour(environ: Mapping[str, str] = os.environ) -> bool:
-    """Whether a terminal may be written to in colour: https://no-color.org, and terminals that know
-    none.
-    """
+    """Return whether output to a terminal can have colours (https://no-color.org)."""
     return not environ.get("NO_COLOR") and environ.get("TERM", "dumb") != "dumb"
 
 
 def in_github_actions(environ: Mapping[str, str] = os.environ) -> bool:
-    """Whether GitHub's runner reads what is printed: it sets this in every step, and in no other
-    value.
+    """Return whether GitHub's runner reads the output. The runner sets the variable to `true` in
+    each step.
     """
     return environ.get(GITHUB_ACTIONS) == "true"
 
 
 def read_github_server(environ: Mapping[str, str] = os.environ) -> str:
-    """Empty outside of a job."""
+    """Return the URL of the job's server; an empty text outside a job."""
     return environ.get(GITHUB_SERVER, "").rstrip("/")
 
 
@@ -391,7 +401,7 @@ def is_debug(environ: Mapping[str, str] = os.environ) -> bool:
 
 
 def setting_variable(key: str) -> str:
-    """`index.keep_mb` → `VMRAG_INDEX_KEEP_MB`."""
+    """Return the variable of a setting: `VMRAG_INDEX_KEEP_MB` for `index.keep_mb`."""
     return SETTING_PREFIX + key.replace(".", "_").upper()
 
 
@@ -404,52 +414,60 @@ def is_strict(environ: Mapping[str, str] = os.environ) -> bool:
 
 
 def read_variable(name: str, environ: Mapping[str, str] = os.environ) -> str | None:
-    """What one variable says; an empty one counts as absent."""
+    """Return the value of a variable, or None if it is missing or empty."""
     return environ.get(name) or None
 
 
 def list_program_folders(environ: Mapping[str, str] = os.environ) -> tuple[str, ...]:
-    """PATH without relative folders: in a stranger's work tree they hold a stranger's programs."""
+    """Return the folders of PATH, without relative ones.
+
+    A relative folder can contain programs of an untrusted work tree.
+    """
     folders = environ.get(EXECUTABLES, os.defpath).split(os.pathsep)
     return tuple(folder for folder in folders if os.path.isabs(folder))  # noqa: PTH117  hot
 
 
 def activated_folder(environ: Mapping[str, str] = os.environ) -> str:
-    """Where the programs of the activated virtual environment are; empty without one."""
+    """Return the folder with the programs of the activated virtual environment; an empty text
+    without one.
+    """
     return os.path.join(environ[ENVIRONMENT], "bin") if environ.get(ENVIRONMENT) else ""  # noqa: PTH118  as on PATH
 
 
 def path_without_environment(environ: Mapping[str, str] = os.environ) -> str:
-    """PATH without an activated virtual environment: programs on it are found in every shell."""
+    """Return PATH without the activated virtual environment. Programs on it are found in every
+    shell.
+    """
     activated = environ.get(ENVIRONMENT)
     folders = environ.get(EXECUTABLES, "").split(os.pathsep)
     return os.pathsep.join(folder for folder in folders if not activated or Path(activated) not in Path(folder).parents)
 
 
 def remove_variables(names: Iterable[str], environ: MutableMapping[str, str] = os.environ) -> None:
-    """Go on as if these had not been inherited."""
+    """Remove variables from the environment."""
     for name in names:
         environ.pop(name, None)
 
 
 def add_variables(values: Mapping[str, str], environ: MutableMapping[str, str] = os.environ) -> None:
-    """Go on as if these had been inherited."""
+    """Add variables to the environment."""
     environ.update(values)
 
 
 def copy_without(names: frozenset[str], environ: Mapping[str, str] = os.environ) -> dict[str, str]:
-    """A copy of the environment for a child process that must not inherit these variables."""
+    """Return a copy of the environment without these variables, for a child process."""
     return {name: value for name, value in environ.items() if name not in names}
 
 
 def list_library_folders(environ: Mapping[str, str] = os.environ) -> list[str]:
-    """Where the variables that `bare` leaves say that libraries lie."""
-    return [each for name in _LIBRARY_FOLDERS for each in environ.get(name, "").split(":") if each]
+    """Return the folders of libraries, from the variables that `bare_environment` keeps."""
+    return [folder for name in _LIBRARY_FOLDERS for folder in environ.get(name, "").split(":") if folder]
 
 
 def bare_environment(folder: Path, environ: Mapping[str, str] = os.environ) -> dict[str, str]:
-    """The whole environment of a child process that reads untrusted files: its own folder, and the
-    folders of libraries, for a Python that was built so.
+    """Return the whole environment of a child process that reads untrusted files.
+
+    It has its own folder, and the folders of libraries for a Python that was built with them.
     """
     libraries = {name: environ[name] for name in _LIBRARY_FOLDERS if name in environ}
     return libraries | {TEMPORARY: str(folder), "LC_ALL": "C.UTF-8"}

@@ -50,18 +50,21 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 OK, FAILED_CHECK, USAGE, FAILED, BUG, INTERRUPTED = 0, 1, 2, 3, 4, 130
-"""Exit codes. `FAILED_CHECK`: the command did its work and found drift, or something left to do."""
+"""Exit codes. `FAILED_CHECK`: the command did its work, and found drift or something left to do."""
 
 
 def quoted(word: str | Path) -> str:
-    """One word of a command in a hint, which people paste: a branch may be called `x;rm -rf .`."""
+    """Quote a word of a command in a hint.
+
+    Users paste hints, and a branch can have the name `x;rm -rf .`.
+    """
     import shlex  # a checkout should not wait for it
 
     return shlex.quote(str(word))
 
 
 def shortened(text: str) -> str:
-    """What somebody gave, for a message: 80 characters at the most."""
+    """Shorten a text that a user gave to 80 characters, for a message."""
     return text if len(text) <= _MOST_SHOWN else f"{text[: _MOST_SHOWN - 3]}..."
 
 
@@ -69,7 +72,7 @@ _MOST_SHOWN = 80
 
 
 def plural(number: int, noun: str) -> str:
-    """`1 document`, `3 documents`, `2 matches`, `2 copies`."""
+    """Format a number with its noun: `1 document`, `3 documents`, `2 matches`, `2 copies`."""
     if number == 1:
         return f"1 {noun}"
     if noun.endswith("y") and noun[-2] not in "aeo":
@@ -78,26 +81,29 @@ def plural(number: int, noun: str) -> str:
 
 
 def enumerated(names: Sequence[str]) -> str:
-    """`a`, `a and b`, `a, b and c`."""
+    """Join names: `a`, `a and b`, `a, b and c`."""
     return " and ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)
 
 
 def first_of(names: Sequence[str], most: int) -> str:
-    """At most so many of the names, and how many there are beside: `a, b and 3 more`."""
+    """Join at most `most` names, and the number of the others: `a, b and 3 more`."""
     more = f" and {len(names) - most} more" if len(names) > most else ""
     return ", ".join(names[:most]) + more
 
 
-def nearest(name: str, there: Iterable[str], *, cutoff: float = 0.6) -> str | None:
-    """The most similar of the names, None if none is similar enough (`difflib`'s ratio, 0 to 1)."""
+def nearest(name: str, names: Iterable[str], *, cutoff: float = 0.6) -> str | None:
+    """Return the most similar name, or None if no name is similar enough.
+
+    `cutoff` is the ratio of `difflib`, from 0 to 1.
+    """
     import difflib  # only where something is wrong already
 
-    found = difflib.get_close_matches(name, list(there), n=1, cutoff=cutoff)
-    return found[0] if found else None
+    matches = difflib.get_close_matches(name, list(names), n=1, cutoff=cutoff)
+    return matches[0] if matches else None
 
 
 _COMPARED = 20_000
-"""Names that `closest` compares letter by letter."""
+"""Number of names that `closest` compares letter by letter."""
 
 
 def closest(name: str, names: Sequence[str], *, most: int = 3) -> list[str]:
@@ -111,8 +117,10 @@ def closest(name: str, names: Sequence[str], *, most: int = 3) -> list[str]:
 
 
 class VmragError(Exception):
-    """A known failure: `code` for programs, one sentence for a person, a runnable `hint`,
-    JSON-ready `details`.
+    """A known failure.
+
+    It has a `code` for programs, one sentence for users, a `hint` with a command, and `details`
+    that can be encoded as JSON.
     """
 
     code: ClassVar[str] = "INTERNAL_ERROR"
@@ -126,17 +134,17 @@ class VmragError(Exception):
 
     @property
     def __notes__(self) -> list[str]:  # type: ignore[override]  # the hint may change
-        """The hint, below the message in a traceback of Python and pytest."""
+        """The hint, which Python and pytest print below the message of a traceback."""
         return [f"hint: {self.hint}"] if self.hint else []
 
     @property
     def collection(self) -> str | None:
-        """The collection that this is about, where it is about one."""
+        """The collection of the error, if it concerns one."""
         return self.details.get("collection_name")
 
     @property
     def cause(self) -> str:
-        """The code of the failure behind this one, where its details name one; else its own."""
+        """The code of the underlying failure if the details have one, else the error's own code."""
         return str(self.details.get("cause", self.code))
 
     @property
@@ -154,35 +162,35 @@ class UsageError(VmragError):
 
 
 class UsageInvalid(UsageError):
-    """An argument that cannot be used."""
+    """An argument is invalid."""
 
 
 class ConfigInvalid(UsageError):
-    """`.vmrag.yaml` or a setting that cannot be used; the message names file and line."""
+    """`.vmrag.yaml` or a setting is invalid. The message names the file and the line."""
 
     code = "CONFIG_INVALID"
 
 
 class ProgramTooOld(ConfigInvalid):
-    """The settings require a newer program than this one."""
+    """The settings require a newer version of vmrag."""
 
     code = "SCHEMA_TOO_NEW"
 
 
 class QueriesInvalid(UsageError):
-    """`.vmrag/queries.yaml` cannot be used; the message names file and line."""
+    """`.vmrag/queries.yaml` is invalid. The message names the file and the line."""
 
     code = "QUERIES_INVALID"
 
 
 class QueriesMissing(QueriesInvalid):
-    """There are no golden queries."""
+    """The repository has no golden queries."""
 
     code = "NO_QUERIES"
 
 
 class AddressWithCredentials(UsageError):
-    """An agent's argument is an address that names a user or a password."""
+    """An agent's argument is an address with a user name or a password."""
 
     code = "ADDRESS_WITH_CREDENTIALS"
 
@@ -192,12 +200,14 @@ class NotInitialized(UsageError):
 
 
 class KnowledgeElsewhere(NotInitialized):
-    """The code pins a knowledge base that is not on this machine."""
+    """The git commit pins a knowledge base that is not on this machine."""
 
 
 class KnowledgeLost(NotInitialized):
-    """The file or the repository of the knowledge base is missing; other files show that it was
-    here. Only the user decides to go on without what was in it alone.
+    """The file or the repository of the knowledge base is missing, although other files show that
+    it existed.
+
+    Only the user can decide to continue without the documents that only it contained.
     """
 
     code = "DATABASE_ERROR"
@@ -209,7 +219,9 @@ class AlreadyInitialized(UsageError):
 
 
 class InitializedElsewhere(AlreadyInitialized):
-    """The code pins a knowledge base that is not on this machine, so no new one is begun."""
+    """The git commit pins a knowledge base that is not on this machine, so vmrag creates no new
+    one.
+    """
 
 
 class NameInvalid(UsageError):
@@ -217,7 +229,7 @@ class NameInvalid(UsageError):
 
 
 class SourceReadOnly(UsageError):
-    """A document or a collection that is made of files of the code's tree, and is not written."""
+    """A document or a collection consists of files of the work tree, and cannot be written."""
 
     code = "SOURCE_READ_ONLY"
 
@@ -229,43 +241,43 @@ class MessageMissing(UsageError):
 
 
 class JsonInvalid(UsageError):
-    """An argument that is no JSON, or JSON of another kind."""
+    """An argument is not JSON, or has another JSON type."""
 
     code = "INVALID_JSON"
 
 
 class LengthMismatch(UsageError):
-    """Lists that belong together are not equally long."""
+    """Lists that belong together have different lengths."""
 
     code = "LENGTH_MISMATCH"
 
 
 class NothingSelected(UsageError):
-    """Neither ids nor a filter say which documents are meant, or nothing is there that could be."""
+    """No ids and no filter select documents, or there are no documents to select."""
 
     code = "NO_SELECTION"
 
 
 class ConfirmationMissing(UsageError):
-    """What is asked for discards something, and nobody has confirmed that."""
+    """The operation discards something, and was not confirmed."""
 
     code = "CONFIRMATION_REQUIRED"
 
 
 class TableMissing(UsageError):
-    """A table without documents, or none at all."""
+    """The table has no documents, or does not exist."""
 
     code = "TABLE_NOT_FOUND"
 
 
 class McpExtraMissing(UsageError):
-    """The base install has no MCP server."""
+    """The MCP server is not installed."""
 
     code = "MCP_EXTRA_MISSING"
 
 
 class ToolError(VmragError):
-    """An MCP tool that cannot be called here."""
+    """An MCP tool cannot be called."""
 
     code = "TOOL_NOT_FOUND"
     exit_code = USAGE
@@ -276,15 +288,15 @@ class ToolMissing(ToolError):
 
 
 class ToolDisabled(ToolError):
-    """The tool exists, and this server was started without it; details say how to get it."""
+    """The tool exists, but this server was started without it. The details tell how to enable
+    it.
+    """
 
     code = "TOOL_DISABLED"
 
 
 class AccessDenied(ToolError):
-    """A read-only server is asked to write, an agent names a folder outside of its roots, or a page
-    is at a private address.
-    """
+    """The server is read-only, a folder is outside the roots, or a page is at a private address."""
 
     code = "ACCESS_DENIED"
 
@@ -295,11 +307,11 @@ class PinError(VmragError):
 
 
 class PinMalformed(PinError):
-    """`.dolt-version` cannot be read; the message names the line and the fix."""
+    """`.dolt-version` cannot be read. The message names the line and the fix."""
 
 
 class PinMissing(PinError):
-    """The code commit pins nothing."""
+    """The git commit has no pin."""
 
     code = "NO_PIN"
 
@@ -311,7 +323,7 @@ class PinRevisionMissing(PinError):
 
 
 NO_DOCUMENTS = (NotInitialized, PinMissing, PinRevisionMissing)
-"""Why no stored documents can be read. Files of sources still answer."""
+"""The errors if no stored documents can be read. Files of sources still answer."""
 
 
 class RevisionUnpinned(PinError):
@@ -326,7 +338,7 @@ class DriftError(VmragError):
 
 
 class KnowledgeMoved(DriftError):
-    """The knowledge base moved while a write waited; nothing was written."""
+    """Another process moved the knowledge base before a write. Nothing was written."""
 
 
 class NoChanges(DriftError):
@@ -334,7 +346,7 @@ class NoChanges(DriftError):
 
 
 class NothingToPush(DriftError):
-    """The remote holds everything already."""
+    """The remote already has everything."""
 
     code = "NO_COMMITS_TO_PUSH"
 
@@ -344,29 +356,29 @@ class Uncommitted(DriftError):
 
 
 class BranchUnmerged(DriftError):
-    """No other branch holds what the KB branch does."""
+    """No other branch contains the revisions of the KB branch."""
 
     code = "BRANCH_NOT_MERGED"
 
 
 class KnowledgeNotPushed(DriftError):
-    """Something would be lost that no remote holds; nothing was removed."""
+    """The operation would delete something that no remote has. Nothing was removed."""
 
     code = "KNOWLEDGE_NOT_PUSHED"
 
 
 class MergeConflict(DriftError):
-    """A merge is open and something in it needs a person."""
+    """An open merge has conflicts that a user must resolve."""
 
     code = "MERGE_CONFLICT"
 
 
 class MergeRefused(MergeConflict):
-    """There would be conflicts, so nothing was merged: no merge is open."""
+    """A merge would have conflicts, so it was not started."""
 
 
 class PinConflict(MergeConflict):
-    """Two pins cannot be merged without a person."""
+    """Two pins conflict, and a user must resolve them."""
 
 
 class MassDeletion(DriftError):
@@ -378,15 +390,15 @@ class GitError(VmragError):
 
 
 class GitFailed(GitError):
-    """A git command failed; details hold its arguments and what it said."""
+    """A git command failed. The details have its arguments and its output."""
 
 
 class GitConfigInvalid(GitFailed):
-    """git cannot read a file of its configuration, so no git command works."""
+    """git cannot read one of its configuration files, so all git commands fail."""
 
     @property
     def repairable(self) -> bool:
-        """True for a file of vmrag, which it can write again."""
+        """True for a file that vmrag wrote, and can write again."""
         return bool(self.details.get("repairable"))
 
 
@@ -400,24 +412,24 @@ class GitReferenceMissing(GitError):
 
 
 class GitBusy(GitError):
-    """git is in the middle of something in which nothing may be written."""
+    """git is in an operation during which vmrag cannot write."""
 
     code = "GIT_BUSY"
 
 
 class HistoryMissing(GitError):
-    """A shallow clone lacks the history that a question is about, and it could not be fetched."""
+    """A shallow clone lacks the history that a command needs, and it could not be fetched."""
 
 
 class LinkMissing(GitError):
-    """A code commit is linked to no revision."""
+    """A git commit has no link to a revision."""
 
     code = "LINK_NOT_FOUND"
     exit_code = FAILED_CHECK
 
 
 class HooksRefused(GitError):
-    """The hooks directory is not ours to write."""
+    """vmrag does not write to this hooks directory."""
 
     code = "HOOKS_REFUSED"
 
@@ -431,35 +443,37 @@ class EngineFailed(EngineError):
 
     @property
     def result_code(self) -> int:
-        """SQLite's extended result code; 0 where SQLite did not fail."""
+        """SQLite's extended result code; 0 if SQLite did not fail."""
         return int(self.details.get("sqlite_code", 0))
 
     @property
     def result_message(self) -> str:
-        """What SQLite said, which may be a stranger's words; empty where SQLite did not fail."""
+        """The message of SQLite, which can contain untrusted text; an empty text if SQLite did not
+        fail.
+        """
         return str(self.details.get("sqlite_message", ""))
 
 
 class RowsInvalid(EngineFailed):
-    """A revision holds rows that no command of ours writes: bytes or numbers for texts, texts that
-    are not UTF-8.
+    """A revision contains rows that vmrag never writes: bytes or numbers in place of texts, or
+    texts that are not UTF-8.
     """
 
 
 class LimitExceeded(EngineFailed):
-    """A document is larger, or is cut into more pieces, than is allowed."""
+    """A document is too large, or has too many pieces."""
 
 
 class StatementGivenUp(LimitExceeded):
-    """A statement took longer than is allowed."""
+    """A statement took too long."""
 
 
 class EngineUnwritable(EngineFailed):
-    """The knowledge base can be read and not written: its disk is full, or read-only."""
+    """The knowledge base is readable but not writable: its disk is full or read-only."""
 
 
 class ServerUnreachable(EngineFailed):
-    """The Dolt server with the knowledge base does not answer, or has ended the session."""
+    """The Dolt server with the knowledge base does not answer, or ended the session."""
 
 
 class KnowledgeMissing(EngineFailed):
@@ -469,7 +483,7 @@ class KnowledgeMissing(EngineFailed):
 
 
 class LoginRefused(EngineFailed):
-    """The Dolt server with the knowledge base does not let its user in."""
+    """The Dolt server with the knowledge base refuses the login."""
 
     code = "AUTHENTICATION_FAILED"
 
@@ -483,7 +497,7 @@ class RevisionMissing(EngineError):
 
 
 class RevisionAmbiguous(RevisionMissing):
-    """Several revisions begin so; details list some as `candidates`."""
+    """Several revisions begin with this text. The details list some of them as `candidates`."""
 
 
 class BranchMissing(EngineError):
@@ -503,19 +517,19 @@ class CollectionExists(EngineError):
 
 
 class ValidationMissing(UsageError):
-    """Evidence is required, and there is none."""
+    """Evidence is required."""
 
     code = "VALIDATION_REQUIRED"
 
 
 class ValidationTooLow(UsageError):
-    """The evidence is not enough."""
+    """The evidence is not sufficient."""
 
     code = "VALIDATION_BELOW_THRESHOLD"
 
 
 class LibraryRefused(CollectionExists):
-    """The name of a library is that of a collection of another kind."""
+    """A collection of another kind has the name of the library."""
 
 
 class DocumentMissing(EngineError):
@@ -523,7 +537,7 @@ class DocumentMissing(EngineError):
 
 
 class DocumentAmbiguous(DocumentMissing):
-    """A name may mean several documents; details list them as `candidates`."""
+    """A name fits several documents. The details list them as `candidates`."""
 
 
 class DocumentExists(EngineError):
@@ -531,21 +545,19 @@ class DocumentExists(EngineError):
 
 
 class NoteExists(DocumentExists):
-    """A note with that id exists, and the call neither replaces nor extends it."""
+    """A note with that id exists, and the call does not replace or extend it."""
 
     code = "DOCUMENT_EXISTS"
 
 
 class ContentRefused(EngineError):
-    """Text or metadata that no engine stores exactly."""
+    """No engine can store the text or the metadata exactly."""
 
     code = "INVALID_METADATA"
 
 
 class DoltMissing(EngineError):
-    """There is no `dolt` to run: none on PATH, one that is too old, or another program of that
-    name.
-    """
+    """The program `dolt` is missing or too old, or another program has its name."""
 
     code = "DOLT_EXECUTABLE_NOT_FOUND"
     exit_code = USAGE
@@ -556,32 +568,34 @@ class VectorIndexError(VmragError):
 
 
 class IndexFailed(VectorIndexError):
-    """The vector store failed or did not verify."""
+    """The vector store failed, or its content is invalid."""
 
 
 class ChromaServerFailed(VectorIndexError):
-    """A Chroma server did not answer, refused, or served what it must not; details name the `url`,
-    and HTTP's `status` if one came.
+    """A Chroma server did not answer, refused a request, or sent an invalid answer.
+
+    The details have the `url`, and the HTTP `status` if one arrived.
     """
 
 
 class IndexExtraMissing(VectorIndexError):
-    """What is asked needs an `extra` that is not installed (`extras.missing`)."""
+    """An `extra` is not installed (`extras.missing_extra_error`)."""
 
     code = "INDEX_EXTRA_MISSING"
     exit_code = USAGE
 
 
 class SourcesIncomplete(VectorIndexError):
-    """Not all files of sources can be read here, so that nothing can be compared with them."""
+    """Some files of the sources cannot be read, so nothing can be compared with them."""
 
     code = "NOT_COMPARABLE"
     exit_code = FAILED_CHECK
 
 
 class LimitTooLow(VectorIndexError):
-    """The process may open fewer files, or have less memory, than the vector store needs; details
-    name the `limit`.
+    """The vector store needs more open files or more memory than the process may have.
+
+    The details have the `limit`.
     """
 
 
@@ -595,12 +609,13 @@ class EmbeddingError(VmragError):
 
 
 class EmbeddingFailed(EmbeddingError):
-    """A model could not be loaded or did not answer."""
+    """A model could not be loaded, or did not answer."""
 
 
 class ServiceNotTrusted(EmbeddingFailed):
-    """A collection names a service that would get texts and be paid; nobody here has agreed to
-    that, so it was not asked.
+    """A collection uses a service that this user has not trusted, so vmrag did not contact it.
+
+    The service would receive texts and money.
     """
 
     code = "SERVICE_NOT_TRUSTED"
@@ -608,7 +623,7 @@ class ServiceNotTrusted(EmbeddingFailed):
 
 
 class EmbeddingMismatch(EmbeddingError):
-    """Vectors of one model would be mixed with another's."""
+    """Vectors of different models would be mixed."""
 
     code = "EMBEDDING_MISMATCH"
 
@@ -618,69 +633,74 @@ class RemoteError(VmragError):
 
 
 class RemoteUnreachable(RemoteError):
-    """Nobody answers there, or not what was expected; details hold what was said."""
+    """The remote does not answer as expected. The details have its answer."""
 
 
 class RemoteInvalid(RemoteError):
-    """A text that names no place a knowledge base can travel to with this engine."""
+    """A text is not the address of a remote that this engine supports."""
 
     code = "INVALID_REMOTE_URL"
     exit_code = USAGE
 
 
 class RemoteMissing(RemoteError):
-    """No such remote, as far as can be seen: hosts also say so to those whom they do not let in."""
+    """The remote does not exist.
+
+    Hosts also report this to users without access.
+    """
 
     code = "REMOTE_NOT_FOUND"
 
 
 class RemoteEmpty(RemoteMissing):
-    """There is no knowledge base to be had: no git remote at all, or it answered that it holds
-    none.
-    """
+    """The repository has no git remote, or the remote has no knowledge base."""
 
 
 class RemoteMoved(RemoteError):
-    """Somebody else was faster; nothing was pushed."""
+    """Another push was faster. Nothing was pushed."""
 
     code = "REMOTE_REJECTED"
     exit_code = FAILED_CHECK
 
 
 class RemoteDiverged(RemoteError):
-    """The remote's KB branch holds revisions that ours does not."""
+    """The KB branch of the remote has revisions that the local one lacks."""
 
     code = "REMOTE_REJECTED"
     exit_code = FAILED_CHECK
 
 
 class RemoteRejected(RemoteError):
-    """The other side does not take what is pushed."""
+    """The remote refuses the push."""
 
     code = "REMOTE_REJECTED"
 
 
 class RemoteDamaged(RemoteError):
-    """What the remote holds is not what was pushed there; nothing of it was taken."""
+    """The content of the remote is not what was pushed there. Nothing of it was imported."""
 
     code = "REMOTE_DAMAGED"
 
 
 class RemoteTooNew(RemoteError):
-    """A newer program wrote what the remote holds; nothing of it was taken."""
+    """A newer version of vmrag wrote to the remote. Nothing of it was imported."""
 
     code = "SCHEMA_TOO_NEW"
 
 
 class RemoteNotTrusted(RemoteError):
-    """A pin or a settings file names a remote that nobody here agreed to; it was not contacted."""
+    """A pin or a settings file names a remote that this user has not trusted. It was not
+    contacted.
+    """
 
     code = "REMOTE_NOT_TRUSTED"
     exit_code = FAILED_CHECK
 
 
 class KnowledgeRefused(RemoteError):
-    """A stranger's knowledge base holds what must not get into ours; nothing of it was taken."""
+    """An untrusted knowledge base contains invalid or dangerous data. Nothing of it was
+    imported.
+    """
 
     code = "KNOWLEDGE_REFUSED"
 
@@ -704,7 +724,7 @@ class FileFailed(FileSystemError):
 
 
 class FormatTooNew(FileSystemError):
-    """A newer program wrote a file that cannot be made again; nothing of it was read."""
+    """A newer version of vmrag wrote a file that cannot be rebuilt. Nothing of it was read."""
 
     code = "SCHEMA_TOO_NEW"
 
@@ -716,7 +736,7 @@ class PageError(VmragError):
 class FetchFailed(PageError):
     """A page could not be fetched.
 
-    `http_status` in the details is what its server answered, None where it answered nothing.
+    `http_status` in the details is the status of the answer, or None without an answer.
     """
 
     def __init__(self, message: str, *, hint: str = "", http_status: int | None = None, **details: Any) -> None:
@@ -724,30 +744,35 @@ class FetchFailed(PageError):
 
 
 class FormatUnsupported(FileSystemError):
-    """There is no converter for such a file, or it is not installed; `reason` follows its name."""
+    """The converter for a file does not exist or is not installed. `reason` follows the name of the
+    file.
+    """
 
     code = "UNSUPPORTED_FORMAT"
 
 
 class ConversionFailed(FileSystemError):
-    """A file's contents could not be converted to text; `reason` follows its name."""
+    """The content of a file could not be converted to text. `reason` follows the name of the
+    file.
+    """
 
     code = "INGESTION_FAILED"
 
 
 INDEXING_FAILURES = (VectorIndexError, EmbeddingError, FileSystemError, LimitExceeded)
-"""Why an index cannot follow what is stored.
+"""Reasons why an index cannot follow the stored documents.
 
-A command that has stored it reports that as pending, and has not failed.
+A command that stored documents reports them as pending, and does not fail.
 """
 
 
 def system_failure(error: BaseException) -> FileFailed | None:
-    """What the machine refuses (permission, space, a broken disk) is no bug, wherever it comes up;
-    None for everything else.
+    """Convert an error of the system (permission, space, a broken disk) to `FileFailed`.
+
+    Such an error is not a bug, wherever it occurs. Returns None for other errors.
     """
     if isinstance(error, NotADirectoryError):
-        return _no_folder([Path(os.fsdecode(each)) for each in (error.filename, error.filename2) if each])
+        return _no_folder([Path(os.fsdecode(name)) for name in (error.filename, error.filename2) if name])
     if isinstance(error, FileNotFoundError) and "temporary directory" in str(error.strerror):  # by `tempfile`
         return FileFailed("no temporary folder can be written.", hint=WRITABLE_TMPDIR)
     hint = _SYSTEM_HINTS.get(error.errno or 0) if isinstance(error, OSError) else None
@@ -759,8 +784,9 @@ def system_failure(error: BaseException) -> FileFailed | None:
 
 
 def refuses_writing(error: BaseException | None) -> bool:
-    """Return True if an error, or its cause, keeps a file from being written: the disk is full or
-    read-only, or a limit or a right is missing.
+    """Return True if an error, or its cause, prevents the write to a file.
+
+    The disk is full or read-only, or a limit or a permission prevents it.
     """
     while error is not None:
         if isinstance(error, OSError) and error.errno in _UNWRITABLE:
@@ -781,14 +807,14 @@ _SQLITE_UNWRITABLE = {_READONLY, _IO_ERROR, _FULL, _CANNOT_OPEN}
 
 
 def _no_folder(paths: Sequence[Path]) -> FileFailed | None:
-    """Of paths one of which leads through something that is no folder, or should be one itself."""
-    there = [next((parent for parent in (path, *path.parents) if os.path.lexists(parent)), path) for path in paths]
-    blocking = [each for each in there if not each.is_dir()]
-    return in_the_way(blocking[0], "no folder, and has to be one") if blocking else None
+    """Return the error for a path that leads through a file, or should be a folder itself."""
+    existing = [next((parent for parent in (path, *path.parents) if os.path.lexists(parent)), path) for path in paths]
+    blocking = [folder for folder in existing if not folder.is_dir()]
+    return in_the_way(blocking[0], "not a folder, but must be one") if blocking else None
 
 
 SQLITE_PATH_BYTES, DOLTLITE_PATH_BYTES = 503, 511
-"""Bytes of the longest path that each opens. SQLite adds 8 for a journal."""
+"""Bytes of the longest path that each of them opens. SQLite adds 8 for a journal."""
 
 
 def is_too_long(path: Path, *, most: int = SQLITE_PATH_BYTES) -> bool:
@@ -797,7 +823,7 @@ def is_too_long(path: Path, *, most: int = SQLITE_PATH_BYTES) -> bool:
 
 
 def path_too_long(path: Path, *, most: int = SQLITE_PATH_BYTES) -> FileFailed:
-    """`path`: that of a database."""
+    """Return the error for a database at this path, which is too long."""
     top, inside, _ = str(path).partition("/.git/")
     where = quoted(top) if inside else "REPOSITORY"
     return FileFailed(
@@ -808,12 +834,12 @@ def path_too_long(path: Path, *, most: int = SQLITE_PATH_BYTES) -> FileFailed:
 
 
 def set_aside(path: Path | str) -> str:
-    """The command that moves something of ours that cannot be read out of the way, and keeps it."""
+    """Return the command that moves an unreadable file of vmrag aside, and keeps it."""
     return f"mv {quoted(path)} {quoted(f'{path}.damaged')}"
 
 
 def in_the_way(path: Path, what: str) -> FileFailed:
-    """Something that is neither made by us nor ours to remove."""
+    """Return the error for something that vmrag neither created nor can remove."""
     return FileFailed(
         f"{path} is {what}; nothing was changed.",
         hint=f"Move it aside: mv {quoted(path)} {quoted(path.with_name(path.name + '.before'))}",
@@ -823,47 +849,47 @@ def in_the_way(path: Path, what: str) -> FileFailed:
 
 @contextlib.contextmanager
 def file_failures() -> Iterator[None]:
-    """What the machine refuses in the block is raised as `FileFailed` (`system_failure`)."""
+    """Raise errors of the system in the block as `FileFailed` (`system_failure`)."""
     try:
         yield
     except OSError as error:
-        known = system_failure(error)
-        if known is None:
+        failure = system_failure(error)
+        if failure is None:
             raise
-        raise known from error
+        raise failure from error
 
 
 _MOST_LISTED = 10
 
 
-def no_collection(name: str, there: Sequence[str]) -> CollectionMissing:
-    near = nearest(name, there)
+def no_collection(name: str, names: Sequence[str]) -> CollectionMissing:
+    near = nearest(name, names)
     return CollectionMissing(
-        f"There is no collection {name!r}." + (f" Is it {near!r}?" if near else ""),
-        hint=f"There are: {first_of(there, _MOST_LISTED)}."
-        if there
-        else "vmrag import DIR --collection NAME (makes the first one)",
+        f"no such collection: {name!r}." + (f" Did you mean {near!r}?" if near else ""),
+        hint=f"Collections: {first_of(names, _MOST_LISTED)}."
+        if names
+        else "vmrag import DIR --collection NAME (creates the first one)",
         collection_name=name,
-        collections=list(there),
+        collections=list(names),
     )
 
 
 def no_space(folder: Path) -> FileFailed:
-    return FileFailed(f"The disk is full: {folder} cannot be written.", hint=_SPACE, path=str(folder))
+    return FileFailed(f"the disk is full: cannot write {folder}.", hint=_SPACE, path=str(folder))
 
 
 def unusable(index: Path, problem: str) -> IndexFailed:
-    """`index`: the folder of a view or of a segment."""
+    """Return the error for an index. `index` is the folder of a view or of a segment."""
     return IndexFailed(
-        f"The index {index.name} does not verify: {problem}.",
-        hint="It is derived; 'vmrag sync --rebuild' builds it again.",
+        f"the index {index.name} is invalid: {problem}.",
+        hint="Run 'vmrag sync --rebuild' to rebuild it.",
         folder=str(index),
     )
 
 
 def too_little_space(folder: Path, what: str, needed: int, free: int) -> FileFailed:
     return FileFailed(
-        f"The disk is too full for {what}: {needed / 1e6:,.0f} MB are needed below {folder}, {free / 1e6:,.0f} MB are free.",
+        f"the disk is too full for {what}: {folder} needs {needed / 1e6:,.0f} MB, {free / 1e6:,.0f} MB are free.",
         hint=_SPACE,
         path=str(folder),
         needed=needed,
@@ -872,8 +898,8 @@ def too_little_space(folder: Path, what: str, needed: int, free: int) -> FileFai
 
 
 WRITABLE_TMPDIR = "export TMPDIR=FOLDER, a folder that you can write"
-_SPACE = "Make room on that disk ('vmrag gc --apply' removes what can be built again), then run the command again."
-_ACCESS = "See who may write there: ls -ld '{path}'"
+_SPACE = "Make room on that disk ('vmrag gc --apply' removes data that can be rebuilt), then run the command again."
+_ACCESS = "Check who can write there: ls -ld '{path}'"
 _SYSTEM_HINTS = {
     errno.ENOSPC: _SPACE,
     errno.EDQUOT: _SPACE,
@@ -888,37 +914,37 @@ _SYSTEM_HINTS = {
 
 
 class ProjectError(VmragError):
-    """About a project whose documents are files of the work tree."""
+    """An error about a project whose documents are files of the work tree."""
 
     exit_code = USAGE
 
 
 class ProjectInactive(ProjectError):
-    """No project was activated in this server."""
+    """This server has activated no project."""
 
     code = "PROJECT_NOT_ACTIVATED"
 
 
 class DocTypeInvalid(ProjectError):
-    """The project has no such type of documents."""
+    """The project does not have this type of documents."""
 
     code = "INVALID_DOC_TYPE"
 
 
 class FrontMatterInvalid(ProjectError):
-    """A document lacks what its type requires; `errors` in the details say what."""
+    """A document lacks fields that its type requires. The details list them as `errors`."""
 
     code = "SCHEMA_VALIDATION_FAILED"
 
 
 class ExternalDocsMissing(ProjectError):
-    """The project names no folder of other documentation."""
+    """The project has no folder of other documentation."""
 
     code = "EXTERNAL_DOCS_NOT_CONFIGURED"
 
 
 class ExternalDocsNotPromotable(ProjectError):
-    """Only the project's own documents have a level of promotion."""
+    """Only documents of the project itself have a level of promotion."""
 
     code = "EXTERNAL_DOCS_NOT_PROMOTABLE"
 
@@ -936,10 +962,10 @@ class LockError(VmragError):
 
 
 class Busy(LockError):
-    """A lock was not obtained in time; details name the process that holds it."""
+    """A lock was not released in time. The details have the process that holds it."""
 
 
 class BranchInUse(LockError):
-    """Another work tree writes the documents of this code branch."""
+    """Another work tree writes the documents of this git branch."""
 
     code = "BRANCH_IN_USE"

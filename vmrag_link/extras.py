@@ -1,7 +1,7 @@
-"""The extras of the wheel: which are installed here, and how a missing one is had.
+"""The extras of the wheel: which ones are installed, and how to install one.
 
-An extra is known by its modules, which are looked for and not imported: the metadata of packages
-takes ten times as long to read.
+vmrag looks for the modules of an extra, and does not import them. Reading the metadata of packages
+would take ten times as long.
 """
 
 from __future__ import annotations
@@ -34,73 +34,73 @@ MODULES: Mapping[str, tuple[str, ...]] = MappingProxyType(
         "web": ("certifi", "httpcore", "httpx", "idna", "protego", "truststore"),
     }
 )
-"""What an extra installs by itself, without the extras that it brings. Only a sum of others (`all`)
-is not named.
+"""The modules that each extra installs, without those of the extras that it includes. `all` is
+missing, because it only includes others.
 """
 
 _ON_RUNNER = "vmrag-action"
 """The folder of the GitHub Action's environment (`vmrag_action.install.action_folder`)."""
 
 _UVX = ("archive-v", "environments-v")
-"""The folders of uv's cache in which the environments of `uvx` lie."""
+"""Prefixes of the folders in uv's cache that contain the environments of `uvx`."""
 
 
 def list_installed_extras() -> list[str]:
-    """The extras whose modules are all there, sorted."""
-    return sorted(extra for extra, modules in MODULES.items() if all(map(_is_there, modules)))
+    """Return the extras whose modules are all installed, sorted."""
+    return sorted(extra for extra, modules in MODULES.items() if all(map(_is_importable, modules)))
 
 
-def _is_there(module: str) -> bool:
+def _is_importable(module: str) -> bool:
     return find_spec(module) is not None
 
 
 def missing_extra_error(extra: str, message: str, **details: str) -> IndexExtraMissing:
-    """The error of what needs an extra that is not installed. `message` is a whole sentence."""
+    """Return the error for a missing extra. `message` is a whole sentence."""
     return IndexExtraMissing(message, hint=format_install_command(extra), extra=extra, **details)
 
 
 def format_install_command(extra: str) -> str:
-    """The command that adds an extra to this installation.
+    """Return the command that adds an extra to this installation.
 
-    Environments of tools are made again from all that is named, and have no pip.
+    The environments of uv and pipx tools are rebuilt from all their requirements, and have no pip.
     """
-    prefix, all_of_them = Path(sys.prefix), _requirement(extra)
+    prefix, all_of_them = Path(sys.prefix), _format_requirement(extra)
     if (prefix / "uv-receipt.toml").exists():
         return f"uv tool install {all_of_them}"
     if (prefix / "pipx_metadata.json").exists():
         return f"pipx install --force {all_of_them}"
-    if _is_of_uvx():
+    if _runs_in_uvx():
         return f"uvx --from {all_of_them} vmrag"
     if prefix.parent.name == _ON_RUNNER:
         return f"with: extras: {extra}"
-    pip = "pip" if _is_there("pip") or not _is_made_by_uv(prefix) else "uv pip"
+    pip = "pip" if _is_importable("pip") or not _is_made_by_uv(prefix) else "uv pip"
     return f"{pip} install 'vmrag-link[{extra}]'"
 
 
 def find_shell_command() -> str:
     """Return the words that start `vmrag` in a shell with the PATH of this process.
 
-    The environment of `uvx` is on the PATH of the program that `uvx` starts, and of no other one.
+    Only programs that `uvx` starts have its environment on their PATH.
     """
     import shutil
     import sysconfig
 
     path = shutil.which("vmrag")
-    if path and not (_is_of_uvx() and Path(path).is_relative_to(sys.prefix)):
+    if path and not (_runs_in_uvx() and Path(path).is_relative_to(sys.prefix)):
         return "vmrag"
-    if _is_of_uvx():
-        return f"uvx --from {_requirement()} vmrag"
+    if _runs_in_uvx():
+        return f"uvx --from {_format_requirement()} vmrag"
     for folder in (Path(sys.argv[0]).parent, Path(sys.executable).parent, Path(sysconfig.get_path("scripts"))):
         if os.access(script := folder.absolute() / "vmrag", os.X_OK) and script.is_file():
             return quoted(script)
     return f"{quoted(sys.executable)} -P -m vmrag_link.cli.main"
 
 
-def _is_of_uvx() -> bool:
+def _runs_in_uvx() -> bool:
     return Path(sys.prefix).parent.name.startswith(_UVX)
 
 
-def _requirement(*more: str) -> str:
+def _format_requirement(*more: str) -> str:
     return f"'vmrag-link[{','.join(sorted({*list_installed_extras(), *more}))}]'"
 
 

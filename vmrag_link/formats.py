@@ -1,8 +1,7 @@
-"""The versions of what the program writes: a newer one than this program knows is refused, never
-half read.
+"""Versions of the files that vmrag writes. A newer version is refused, and never half read.
 
-A file in JSON that cannot be made again says its version as `format`; one without it is of the
-first. docs/architecture.md lists all formats.
+A JSON file that cannot be rebuilt has its version as `format`. Without that key, the version is 1.
+docs/architecture.md lists all formats.
 """
 
 from __future__ import annotations
@@ -17,7 +16,8 @@ from vmrag_link.errors import FormatTooNew, ProgramTooOld
 UPGRADE = "python -m pip install --upgrade vmrag-link"
 
 SOURCES_VERSION = "0.2.0"
-"""The lowest version that knows every key of a source, and repositories with sources and no pin.
+"""The lowest version that knows every key of a source, and repositories with sources and without a
+pin.
 
 Commands that write sources require it.
 """
@@ -25,54 +25,58 @@ Commands that write sources require it.
 _VERSION = r"(?a)\d{1,4}(\.\d{1,4}){0,3}"
 
 
-def require_known_format(content: bytes, known: int, *, what: str, path: Path) -> None:
-    """Raises `FormatTooNew` for a JSON object whose `format` is above the known one.
+def require_known_format(content: bytes, newest: int, *, what: str, path: Path) -> None:
+    """Raise `FormatTooNew` for a JSON object whose `format` is above `known`.
 
-    Anything else is left to the reader. `what` begins the sentence.
+    The reader of the file handles other content. `what` begins the message.
     """
     try:
         value = json.loads(content)
     except (ValueError, RecursionError):
         return
-    found = value.get("format") if isinstance(value, dict) else None
-    if isinstance(found, int) and found > known:
+    version = value.get("format") if isinstance(value, dict) else None
+    if isinstance(version, int) and version > newest:
         raise FormatTooNew(
-            f"{what} has format {found}; this program knows formats up to {known}: a newer one wrote {path}.",
+            f"{what} has format {version}; this program knows formats up to {newest}: a newer one wrote {path}.",
             hint=UPGRADE,
             path=str(path),
-            found=found,
-            known=known,
+            found=version,
+            known=newest,
         )
 
 
 def find_version_flaw(text: str) -> str | None:
-    """Why a text is no version of a program; None if it is one, or empty."""
+    """Return why a text is not a version of vmrag, or None if it is one or empty."""
     if not text or re.fullmatch(_VERSION, text):
         return None
     return 'must be a version such as "0.2": up to four numbers with dots between them'
 
 
-def require_program_version(wanted: str, label: str) -> None:
-    """Raises `ProgramTooOld` where this program's version is below the wanted one.
+def require_program_version(required: str, label: str) -> None:
+    """Raise `ProgramTooOld` if this version of vmrag is below `wanted`.
 
-    `label` names the place that asks. What is no version is left to the reader.
+    `label` names the place of the requirement. Texts that are not versions are left to the reader
+    of the file.
     """
-    if wanted and not find_version_flaw(wanted) and is_below(__version__, wanted):
+    if required and not find_version_flaw(required) and is_below(__version__, required):
         raise ProgramTooOld(
-            f"{label}: this repository requires vmrag-link {wanted} or newer; this is {__version__}.",
-            hint=f"python -m pip install --upgrade 'vmrag-link>={wanted}'",
-            required=wanted,
+            f"{label}: this repository requires vmrag-link {required} or newer; this is {__version__}.",
+            hint=f"python -m pip install --upgrade 'vmrag-link>={required}'",
+            required=required,
             version=__version__,
         )
 
 
 def is_below(version: str, minimum: str) -> bool:
     """Return whether a version is below another one. A text that is not a version is below all."""
-    return _numbers(version) < _numbers(minimum)
+    return _parse_numbers(version) < _parse_numbers(minimum)
 
 
-def _numbers(version: str) -> tuple[int, ...]:
-    """Equal for equal versions: `0.2` is `0.2.0`, and `0.2.0.dev1` counts as that."""
-    found = re.match(_VERSION, version)
-    numbers = [int(each) for each in found[0].split(".")] if found else []
+def _parse_numbers(version: str) -> tuple[int, ...]:
+    """Return four numbers, which are equal for equal versions.
+
+    `0.2` is `0.2.0`, and so is `0.2.0.dev1`.
+    """
+    match = re.match(_VERSION, version)
+    numbers = [int(number) for number in match[0].split(".")] if match else []
     return tuple(numbers + [0] * (4 - len(numbers)))

@@ -1,4 +1,4 @@
-"""The body of an answer, and never more of it than is allowed: neither as it comes nor unpacked."""
+"""Read the body of an HTTP answer within a limit, which applies to packed and unpacked bytes."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import zlib
 from collections.abc import Iterable
 
 GZIP = ("gzip", "x-gzip")
-"""The names of the one encoding that is asked for."""
+"""The names of the only encoding that vmrag accepts."""
 
 GZIP_BEGINS = b"\x1f\x8b"
 _GZIP_WINDOW = 16 + zlib.MAX_WBITS
@@ -15,15 +15,18 @@ _MOST_PIECES = 10_000
 
 
 class BodyTooLarge(Exception):
-    """There is more than is allowed."""
+    """The body exceeds the limit."""
 
 
 class BodyDamaged(Exception):
-    """What says that it is packed cannot be unpacked."""
+    """The body cannot be unpacked."""
 
 
 def read_body(chunks: Iterable[bytes], most: int) -> bytes:
-    """All bytes of a stream. Raises `TooLarge`."""
+    """Read all bytes of a stream.
+
+    Raises `BodyTooLarge`.
+    """
     body = bytearray()
     for chunk in chunks:
         if len(body) + len(chunk) > most:
@@ -33,10 +36,10 @@ def read_body(chunks: Iterable[bytes], most: int) -> bytes:
 
 
 def gunzip(packed: bytes, most: int) -> bytes:
-    """What was packed by gzip, in one piece or several.
+    """Unpack gzip data, which consists of one piece or several.
 
-    A bomb costs as much memory as `most` says, and a thousand empty pieces next to no time. Raises
-    `TooLarge`, `Damaged`.
+    A bomb needs no more memory than `most`, and thousands of empty pieces take hardly any time.
+    Raises `BodyTooLarge` and `BodyDamaged`.
     """
     body = bytearray()
     unpacker = zlib.decompressobj(_GZIP_WINDOW)

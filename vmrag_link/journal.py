@@ -1,5 +1,6 @@
-"""Operations that must be finished after a kill: one small file each, durable before the
-operation's first step.
+"""The journal of operations that must be finished if their process is killed.
+
+Each operation writes a small file durably before its first step.
 """
 
 from __future__ import annotations
@@ -19,41 +20,40 @@ from vmrag_link.models import Record
 from vmrag_link.paths import read_regular, write_atomically
 
 MAX_ENTRY_BYTES = 1 << 16
-"""Bytes; an entry holds a pin and a few names."""
+"""An entry contains a pin and a few names."""
 
 FORMAT = 1
-"""The format of an entry, which a newer program's entries exceed."""
+"""The format of an entry. Entries of newer programs have a higher one."""
 
 LONGEST_PATH, LONGEST_NAME = 4096, 255
-"""Bytes; with more the system refuses to look."""
+"""Bytes. The system refuses longer paths and names."""
 
 
 class CommitEntry(Record, frozen=True, tag="commit"):
-    """A commit of a KB branch that is to be pinned.
-
-    `git_dir` names the work tree, `symbolic` its HEAD, `pin` the pin's bytes (as text) before,
-    `parent` the KB branch's head before.
-    """
+    """A commit of a KB branch whose revision is still to be pinned."""
 
     git_dir: str
+    """The git directory of the work tree."""
     symbolic: str
+    """The HEAD of the work tree."""
     pin: str | None
+    """The bytes of the pin before the commit, as text."""
     kb_branch: str
     parent: str
+    """The head of the KB branch before the commit."""
     format: int = FORMAT
 
 
 class ReplayEntry(Record, frozen=True, tag="replay"):
-    """Uncommitted documents of a KB branch are carried from the revision `head` to the revision
+    """A move of a KB branch's uncommitted documents from the revision `head` to the revision
     `to`.
-
-    `aside` is the KB branch that holds them in a commit meanwhile.
     """
 
     kb_branch: str
     head: str
     to: str
     aside: str
+    """The KB branch with a commit of these documents in the meantime."""
     format: int = FORMAT
 
 
@@ -70,40 +70,40 @@ class Journal:
     def record_entry(self, entry: Entry) -> Iterator[None]:
         """Write the entry durably, run the block, and remove the entry.
 
-        After an error or a kill it stays: the next command finishes what was begun. Raises
-        `FileFailed` (a full disk) before the block.
+        After an error or a kill, the entry stays, and the next command finishes the operation.
+        Raises `FileFailed` before the block, for example if the disk is full.
         """
         kind = "commit" if isinstance(entry, CommitEntry) else "replay"
         path = self._folder / f"{kind}-{os.urandom(8).hex()}.json"
         try:
-            write_atomically(path, _encode(entry))
+            write_atomically(path, _encode_entry(entry))
         except OSError as error:
-            known = system_failure(error)
+            failure = system_failure(error)
             raise FileFailed(
                 f"Nothing was done: the journal in {self._folder} cannot be written ({error.strerror}).",
-                hint=known.hint if known else f"ls -la '{self._folder}'",
+                hint=failure.hint if failure else f"ls -la '{self._folder}'",
                 path=str(path),
             ) from error
         yield
         self.remove_entry(path)
 
     def list_entries(self) -> list[tuple[Path, Entry | None]]:
-        """The entries of operations under way and of killed ones, oldest first; None for a file
-        that no operation can have written.
+        """Return the entries of running and of killed operations, oldest first.
 
-        Raises `FormatTooNew` for a newer program's entry: what it began is its own to finish.
+        A file that no operation can have written has None. Raises `FormatTooNew` for the entry of a
+        newer program, which has to finish its own operation.
         """
-        found = []
+        entries = []
         for path in self._folder.glob("*.json"):
             with contextlib.suppress(FileNotFoundError):  # its operation ends right now
-                found.append((path.lstat().st_mtime_ns, path, _read(path)))
-        return [(path, entry) for _, path, entry in sorted(found, key=lambda each: each[:2])]
+                entries.append((path.lstat().st_mtime_ns, path, _read_entry(path)))
+        return [(path, entry) for _, path, entry in sorted(entries, key=lambda item: item[:2])]
 
     def remove_entry(self, path: Path) -> None:
         path.unlink(missing_ok=True)
 
     def mark_damaged(self, path: Path) -> Path:
-        """Rename a damaged entry, so that no command works it off; returns its new path."""
+        """Rename a damaged entry, so that no command uses it, and return its new path."""
         names = (path.with_name(f"{path.stem}{f'-{number}' if number else ''}.damaged") for number in itertools.count())
         return path.rename(next(name for name in names if not os.path.lexists(name)))
 
@@ -112,12 +112,15 @@ class Journal:
 # msgspec's JSON refuses.
 
 
-def _encode(entry: Entry) -> bytes:
+def _encode_entry(entry: Entry) -> bytes:
     return json.dumps(msgspec.to_builtins(entry)).encode()
 
 
-def _read(path: Path) -> Entry | None:
-    """Raises `FileNotFoundError`, `FormatTooNew`."""
+def _read_entry(path: Path) -> Entry | None:
+    """Read an entry; None for a damaged one.
+
+    Raises `FileNotFoundError` and `FormatTooNew`.
+    """
     try:
         content = read_regular(path, MAX_ENTRY_BYTES + 1)
     except FileNotFoundError:
@@ -127,10 +130,10 @@ def _read(path: Path) -> Entry | None:
     if len(content) > MAX_ENTRY_BYTES:
         return None
     require_known_format(content, FORMAT, what="An operation that was interrupted", path=path)
-    return _decode(content)
+    return _decode_entry(content)
 
 
-def _decode(content: bytes) -> Entry | None:
+def _decode_entry(content: bytes) -> Entry | None:
     try:
         entry: Entry = msgspec.convert(json.loads(content), type=Entry)
     except (ValueError, RecursionError):  # ValidationError is a ValueError
@@ -141,9 +144,9 @@ def _decode(content: bytes) -> Entry | None:
 
 
 def _is_possible_name(name: str) -> bool:
-    """Whether a folder, a branch or a revision can have this name."""
+    """Return whether a folder, a branch or a revision can have this name."""
     try:
         raw = os.fsencode(name)
     except UnicodeEncodeError:
         return False
-    return b"\0" not in raw and len(raw) < LONGEST_PATH and all(len(each) <= LONGEST_NAME for each in raw.split(b"/"))
+    return b"\0" not in raw and len(raw) < LONGEST_PATH and all(len(part) <= LONGEST_NAME for part in raw.split(b"/"))

@@ -37,7 +37,9 @@ class VmragRetriever(BaseRetriever):
     at: str | None = None
     """The git ref to read, for example the commit of a release; None for the work tree."""
     follow: bool = False
-    """Look where the work tree is at each call, instead of only once."""
+    """If True, each call reads the current state of the work tree, instead of its state at the
+    first call.
+    """
     k: int | None = None
     """The number of documents (default: the setting `retrieval.k`)."""
     search_kwargs: Mapping[str, Any] = {}

@@ -34,7 +34,7 @@ from vmrag_link.api.results import FoundPassage
 __all__ = ["VmragRetriever"]
 
 _SHOWN = ("source", "symbol", "heading")
-"""Keys of the metadata that a language model reads."""
+"""Keys of the metadata that a language model can read."""
 
 
 class VmragRetriever(BaseRetriever):

@@ -1,11 +1,11 @@
 """Locks between processes, and between two holders in one process.
 
-They belong to the open file (`flock`). The system drops them when their process dies. Closing the
-same file elsewhere in the process leaves them alone, which POSIX record locks do not.
+A lock belongs to the open file (`flock`). The system drops it when the process dies. If the process
+closes another descriptor of the file, the lock stays, unlike a POSIX record lock.
 
-After locking, check that the path still names this inode: the exclusive holder may remove the lock
-file. Beside a lock that is held exclusively lies `<name>.holder`, which tells others for whom they
-wait.
+After locking, check that the path still names this inode, because the exclusive holder can remove
+the lock file. Next to an exclusive lock is the file `<name>.holder`, which tells waiting processes
+who holds it.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ POLL_SECONDS = 0.02
 
 @contextlib.contextmanager
 def hold_exclusive(path: Path, *, purpose: str, timeout: float) -> Iterator[None]:
-    """Hold the lock alone. `timeout` in seconds, 0 = do not wait. Not re-entrant.
+    """Hold the lock alone. It is not re-entrant.
 
-    Raises `Busy` with the holder's process and purpose, `FileFailed` where the lock file cannot be
-    made.
+    `timeout` is in seconds, and 0 does not wait. Raises `Busy` with the process and the purpose of
+    the holder, and `FileFailed` if the lock file cannot be created.
     """
-    with _hold(path, fcntl.LOCK_EX, purpose, timeout):
+    with _hold_lock(path, fcntl.LOCK_EX, purpose, timeout):
         name = _holder_file(path)
         try:
             with contextlib.suppress(OSError):  # a full disk: the name is a courtesy
@@ -45,13 +45,14 @@ def hold_exclusive(path: Path, *, purpose: str, timeout: float) -> Iterator[None
 
 @contextlib.contextmanager
 def hold_shared(path: Path, *, purpose: str, timeout: float) -> Iterator[None]:
-    """Hold the lock together with other readers; waits and raises as `exclusive` does.
+    """Hold the lock together with other readers.
 
-    Where no lock file can be made, or the file system has no locks, the block reads without one.
+    If the lock file cannot be created, or the file system has no locks, the block reads without
+    one. Raises `Busy` with the process and the purpose of the holder.
     """
     with contextlib.ExitStack() as held:
         try:
-            held.enter_context(_hold(path, fcntl.LOCK_SH, purpose, timeout))
+            held.enter_context(_hold_lock(path, fcntl.LOCK_SH, purpose, timeout))
         except FileFailed as error:
             if not (refuses_writing(error) or _has_no_locks(error.__cause__)):
                 raise
@@ -59,9 +60,9 @@ def hold_shared(path: Path, *, purpose: str, timeout: float) -> Iterator[None]:
 
 
 def is_held(path: Path) -> bool:
-    """Whether another holder has the lock exclusively.
+    """Return whether another holder has the lock exclusively.
 
-    Takes it for an instant, for which others wait.
+    It takes the lock for an instant, so others wait that long.
     """
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
@@ -80,16 +81,19 @@ def is_held(path: Path) -> bool:
 
 
 def read_holder(path: Path) -> tuple[int, str] | None:
-    """Process id and purpose of the exclusive holder, if it wrote them down."""
+    """Return the process id and the purpose of the exclusive holder, if it has recorded them."""
     with contextlib.suppress(OSError, ValueError):
         pid, _, purpose = _holder_file(path).read_text().partition(" ")
-        if is_process_alive(int(pid)):  # one that was killed could not take its name away
+        if is_process_alive(int(pid)):  # a killed holder could not remove its file
             return int(pid), purpose
     return None
 
 
 def is_process_alive(pid: int) -> bool:
-    """Whether there is a process of that number, which a file may say wrongly."""
+    """Return whether a process of this number exists.
+
+    The number comes from a file, which can be wrong.
+    """
     if pid < 1:
         return False  # to the system, these are groups of processes
     try:
@@ -106,27 +110,27 @@ def _holder_file(path: Path) -> Path:
 
 
 @contextlib.contextmanager
-def _hold(path: Path, kind: int, purpose: str, timeout: float) -> Iterator[None]:
-    descriptor = _lock(path, kind, purpose, timeout)
+def _hold_lock(path: Path, kind: int, purpose: str, timeout: float) -> Iterator[None]:
+    descriptor = _lock_file(path, kind, purpose, timeout)
     try:
         yield
     finally:
         os.close(descriptor)  # which releases the lock
 
 
-def _lock(path: Path, kind: int, purpose: str, timeout: float) -> int:
+def _lock_file(path: Path, kind: int, purpose: str, timeout: float) -> int:
     access = os.O_RDONLY if kind == fcntl.LOCK_SH else os.O_RDWR
     descriptor = _open_lock_file(path, access, purpose)
     while True:
         try:
-            _acquire(descriptor, kind, path, purpose, timeout)
+            _acquire_lock(descriptor, kind, path, purpose, timeout)
             if _is_at(path, descriptor):
                 return descriptor
         except BaseException:
             os.close(descriptor)
             raise
-        os.close(descriptor)  # it was removed while we waited: everybody else locks another file
-        # Without its folders: a work tree that was removed meanwhile must not be made again.
+        os.close(descriptor)  # it was removed during the wait, and others lock a new file
+        # Do not create its folders: the work tree can have been removed in the meantime.
         descriptor = _open_lock_file(path, access, purpose, parents=False)
 
 
@@ -138,8 +142,9 @@ def _is_at(path: Path, descriptor: int) -> bool:
 
 
 def _open_lock_file(path: Path, access: int, purpose: str, *, parents: bool = True) -> int:
-    """The descriptor of the lock file, made if missing. A shared lock needs no right to write once
-    it is there.
+    """Open the lock file, and create it if it is missing.
+
+    A shared lock on an existing file needs no write permission.
     """
     try:
         with contextlib.suppress(FileNotFoundError):
@@ -149,27 +154,27 @@ def _open_lock_file(path: Path, access: int, purpose: str, *, parents: bool = Tr
         permissions.restore_mode(descriptor, path)
     except OSError as error:
         raise FileFailed(
-            f"Cannot {purpose}: {path} cannot be written ({error.strerror}).",
-            hint=f"Check that you may write to {path.parent} and that its disk has room.",
+            f"Cannot {purpose}: cannot write {path} ({error.strerror}).",
+            hint=f"Check that you can write to {path.parent}, and that its disk has room.",
             path=str(path),
         ) from error
     return descriptor
 
 
-def _acquire(descriptor: int, kind: int, path: Path, purpose: str, timeout: float) -> None:
+def _acquire_lock(descriptor: int, kind: int, path: Path, purpose: str, timeout: float) -> None:
     deadline = time.monotonic() + timeout
     while True:
         try:
             fcntl.flock(descriptor, kind | fcntl.LOCK_NB)
         except BlockingIOError:
             if time.monotonic() >= deadline:
-                raise _busy(path, purpose, timeout) from None
+                raise _busy_error(path, purpose, timeout) from None
             time.sleep(POLL_SECONDS)
         except OSError as error:
             if not _has_no_locks(error):
                 raise
             raise FileFailed(
-                f"Cannot {purpose}: the file system of {path} has no locks ({error.strerror}).",
+                f"Cannot {purpose}: the file system of {path} does not support locks ({error.strerror}).",
                 hint="Move the repository to a local disk, or mount that file system with locks "
                 "(NFS: start its lock service, or use the mount option local_lock=flock).",
                 path=str(path),
@@ -182,13 +187,13 @@ def _has_no_locks(error: BaseException | None) -> bool:
     return isinstance(error, OSError) and error.errno in (errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS)
 
 
-def _busy(path: Path, purpose: str, timeout: float) -> Busy:
+def _busy_error(path: Path, purpose: str, timeout: float) -> Busy:
     pid, theirs = read_holder(path) or (None, "another process")
     who = f"process {pid} ({theirs})" if pid else theirs
     waited = f" for {timeout:g} s" if timeout else ""
     return Busy(
         f"Cannot {purpose}: {who} has held {path.name}{waited}.",
-        hint="Wait for it to finish and run the command again." + (f" See what it does: ps -fp {pid}" if pid else ""),
+        hint="Wait for it to finish and run the command again." + (f" To see its command: ps -fp {pid}" if pid else ""),
         lock=str(path),
         holder_pid=pid,
         holder=theirs,

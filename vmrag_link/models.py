@@ -1,4 +1,7 @@
-"""The shared records. All are immutable; texts are exact; times are ISO 8601 UTC with `Z`."""
+"""Records that all packages share.
+
+They are immutable. Texts are exact, and times are in ISO 8601, in UTC with `Z`.
+"""
 
 from __future__ import annotations
 
@@ -20,13 +23,16 @@ DocumentTable = Literal["documents", "issue_logs", "knowledge_docs"]
 
 
 class Record(msgspec.Struct, frozen=True, gc=False):
-    """Base of all records: compared by value, hashable, encoded by `json_text`."""
+    """Base class of all records. They are compared by value, hashable, and encoded by
+    `format_json`.
+    """
 
 
 class Chunking(Record, frozen=True):
-    """How a collection's documents are cut; sizes in characters.
+    """How the documents of a collection are cut into chunks. Sizes are in characters.
 
-    `headings`: Markdown by its sections. `code`: by its symbols, for sources alone (`PIECES`).
+    `headings` cuts Markdown by its sections. `code` cuts code by its symbols, and is only for
+    sources (`PIECES`).
     """
 
     strategy: Literal["characters", "headings", "code"] = "characters"
@@ -35,44 +41,46 @@ class Chunking(Record, frozen=True):
 
 
 PAGE_BREAK = "\f"
-"""What begins a page in a text that has pages; so do programs and plain texts, such as RFCs."""
+"""The character that begins a page in a text with pages. Programs and plain texts, such as RFCs,
+also use it.
+"""
 
 PIECES = "vmrag:pieces"
-"""In the metadata of code: how it was cut (`IndexedPiece`). Only the index has it; a chunk of an
-answer says its own.
+"""Key in the metadata of code: how it was cut (`IndexedPiece`). Only the index has it, because each
+chunk of an answer has its own position.
 """
 
 SOURCE = "source"
-"""The kind of a collection that is derived from files of the code's tree, never stored."""
+"""Kind of a collection that is derived from files of the work tree, and never stored."""
 
 NOTES_MARK = '"writable":true}'
-"""The end of the metadata of the collection of a writable source."""
+"""End of the metadata of a writable source's collection."""
 
 EXTERNAL = "external"
-"""The kind of a collection that is only indexed, never stored: other documentation of a project."""
+"""Kind of a collection that is indexed but never stored: other documentation of a project."""
 
 COMPOUNDING = "compounding"
-"""The kind of a collection that mirrors the documents of a project, which are files in the work
+"""Kind of a collection that mirrors the documents of a project, which are files in the work
 tree.
 """
 
 ISSUES, KNOWLEDGE = "issues", "knowledge"
-"""The kinds of the collections that a project's issue logs and the documents about a tool imply."""
+"""Kinds of the collections for the issue logs of a project, and for the documents about a tool."""
 
 TABLE_OF_KIND: Mapping[str, DocumentTable] = {ISSUES: "issue_logs", KNOWLEDGE: "knowledge_docs"}
-"""The tables that hold the documents of such collections."""
+"""The table that contains the documents of such a collection."""
 
 LIBRARY = "library"
-"""The kind of a collection whose documents are files and pages, each known by its source."""
+"""Kind of a collection whose documents are files and pages, each identified by its source."""
 
 SYSTEM = "system"
-"""The kind of a collection of what tools write down by themselves: thoughts, chats, evidence."""
+"""Kind of a collection that tools write on their own: thoughts, chats and evidence."""
 
 LEARNINGS = "derived_learnings_v1"
-"""The one of that kind whose documents somebody decided to keep."""
+"""The system collection whose documents a user decided to keep."""
 
 CODEBASE = "codebase_v1"
-"""The one whose documents are files of the code."""
+"""The system collection whose documents are files of the code."""
 
 SYSTEM_COLLECTIONS = (
     CODEBASE,
@@ -84,24 +92,27 @@ SYSTEM_COLLECTIONS = (
 )
 
 IMPLIED = (ISSUES, KNOWLEDGE, COMPOUNDING, EXTERNAL)
-"""The kinds of collections whose names a tool makes of the kind and a name: `issues_NAME`."""
+"""Kinds of collections that a tool names by the kind and a name: `issues_NAME`."""
 
 
 def is_reserved_name(collection: str) -> bool:
-    """Return whether tools write to collections of this name, in any case, so that no source may
-    have it.
+    """Return whether tools write to collections of this name, in any case. A source cannot have
+    such a name.
     """
     name = collection.lower()
     return name in SYSTEM_COLLECTIONS or name.startswith(tuple(f"{kind}_" for kind in IMPLIED))
 
 
 WITHOUT_FILES = (COMPOUNDING, ISSUES, KNOWLEDGE, LIBRARY)
-"""Kinds of collections into which no folder is imported, or that follow their files by themselves.
+"""Kinds of collections into which no folder can be imported, or that follow their files
+automatically.
 """
 
 
 class Collection(Record, frozen=True):
-    """A row of `collections`: what decides how its documents are indexed is versioned with them."""
+    """A row of `collections`. It is versioned with the documents, because it decides how they are
+    indexed.
+    """
 
     name: str
     kind: str = "chroma"
@@ -113,7 +124,9 @@ class Collection(Record, frozen=True):
     chunking: Chunking = Chunking()
     created_at: str = ""
     import_base: str = ""
-    """What the ids of imported documents are relative to; empty: not known yet."""
+    """The folder to which the ids of imported documents are relative; empty if it is not
+    known yet.
+    """
 
     @property
     def key(self) -> str:
@@ -121,19 +134,20 @@ class Collection(Record, frozen=True):
 
     @property
     def is_searched_by_default(self) -> bool:
-        """Whether a search that names no collection asks it: a question about the project is not
-        answered by the chat in which it was asked.
+        """True if a search without collections includes this one.
+
+        A chat about a question must not answer the same question later.
         """
         return self.kind != SYSTEM or self.name == LEARNINGS
 
     @property
     def table(self) -> DocumentTable:
-        """Where its documents are."""
+        """The table that contains its documents."""
         return TABLE_OF_KIND.get(self.kind, "documents")
 
     @property
     def has_paths_as_ids(self) -> bool:
-        """True if its documents are files whose ids are their paths, unlike notes."""
+        """True if its documents are files whose ids are their paths. The ids of notes are not."""
         return self.kind == SOURCE and not self.has_notes
 
     @property
@@ -142,13 +156,13 @@ class Collection(Record, frozen=True):
         return self.kind == SOURCE and self.metadata.endswith(NOTES_MARK)
 
     def note_path(self, doc_id: str) -> str:
-        """Return the path that a note of this id usually has; an empty text for other documents."""
+        """Return the usual path of a note; an empty text for other documents."""
         folder = msgspec.json.decode(self.metadata).get("folder") if self.has_notes else ""
         return f"{folder}/{doc_id}.md" if folder else ""
 
     @property
     def is_code(self) -> bool:
-        """Whether its documents are cut by symbols, so that each has `PIECES`."""
+        """True if its documents are cut by symbols. Each of them then has `PIECES`."""
         return self.kind == SOURCE and self.chunking.strategy == "code"
 
     @property
@@ -158,31 +172,29 @@ class Collection(Record, frozen=True):
 
 
 class IndexedPiece(Record, frozen=True, array_like=True):
-    """A piece of code as the index has it: `start` is its first character, `line` the line of that,
-    from 1; `declared` has symbol, kind, line and last line each. All else is as in
-    `code.pieces.CodePiece`.
-    """
+    """A piece of code in the index. The other fields are those of `code.pieces.CodePiece`."""
 
     start: int
+    """Offset of the first character."""
     line: int
+    """Line of the first character, from 1."""
     symbol: str
     kind: str
     signature: str
     declared: tuple[tuple[str, str, int, int], ...]
+    """Symbol, kind, line and last line of each declaration."""
 
 
 class DocumentHeader(Record, frozen=True):
-    """Everything that distinguishes documents for an index, without the text.
-
-    `content_hash` is SHA-256 of the UTF-8 text, lower-case hex; `metadata` is canonical JSON text
-    of an object.
-    """
+    """Everything that distinguishes documents for an index, without the text."""
 
     collection: str
     doc_id: str
     title: str
     content_hash: str
+    """SHA-256 of the UTF-8 text, as lower-case hexadecimal digits."""
     metadata: str
+    """An object as canonical JSON."""
 
     @property
     def key(self) -> tuple[str, str]:
@@ -190,7 +202,7 @@ class DocumentHeader(Record, frozen=True):
 
 
 class Document(Record, frozen=True):
-    """A row of `documents`, or of another `table`, as `engines.logical` shows it as a document."""
+    """A row of `documents`, or of another table that `engines.logical` presents as a document."""
 
     collection: str
     doc_id: str
@@ -216,7 +228,7 @@ class Document(Record, frozen=True):
 
 
 class Project(Record, frozen=True):
-    """A row of `projects`: what issue logs belong to. No index is made of it."""
+    """A row of `projects`, which groups issue logs. It is not indexed."""
 
     project_id: str
     name: str = ""
@@ -230,16 +242,19 @@ class Project(Record, frozen=True):
 
 
 Row = Collection | Document | Project
-"""A row of knowledge."""
+"""A row with content of the knowledge base."""
 
 
 def read_text(row: Row | None) -> str:
-    """The text of a row that has one, else empty."""
+    """Return the text of a row; an empty text if the row has none."""
     return getattr(row, "content", "")
 
 
 class DocumentChange(Record, frozen=True):
-    """A document's change between two states; `before` is None for added, `after` for removed."""
+    """The change of a document between two states.
+
+    An added document has no `before`, and a removed one has no `after`.
+    """
 
     kind: ChangeKind
     before: DocumentHeader | None
@@ -253,7 +268,10 @@ class DocumentChange(Record, frozen=True):
 
 
 class HeaderChange(Record, frozen=True):
-    """As `DocumentChange`, without any text."""
+    """The change of a document, without any text.
+
+    An added document has no `before`, and a removed one has no `after`.
+    """
 
     kind: ChangeKind
     before: DocumentHeader | None
@@ -261,7 +279,7 @@ class HeaderChange(Record, frozen=True):
 
     @property
     def header(self) -> DocumentHeader:
-        """The document as it is now, or was before it was removed."""
+        """The document after the change, or before it was removed."""
         row = self.after or self.before
         assert row is not None  # noqa: S101  a change has at least one side
         return row
@@ -272,7 +290,7 @@ class HeaderChange(Record, frozen=True):
 
 
 class CollectionChange(Record, frozen=True):
-    """One collection row's difference between two states."""
+    """The change of a collection's row between two states."""
 
     kind: ChangeKind
     before: Collection | None
@@ -286,7 +304,7 @@ class CollectionChange(Record, frozen=True):
 
 
 class ProjectChange(Record, frozen=True):
-    """One project's difference between two states."""
+    """The change of a project between two states."""
 
     kind: ChangeKind
     before: Project | None
@@ -315,21 +333,25 @@ class Difference(Record, frozen=True):
 
 
 class HeaderDifference(Record, frozen=True):
-    """As `Difference`, without the texts; of a million documents it takes what their names take."""
+    """The changes between two states, without texts. It needs memory only for the names of the
+    documents.
+    """
 
     collections: tuple[CollectionChange, ...]
     documents: tuple[HeaderChange, ...]
 
 
 class ChunkCounts(Record, frozen=True):
-    """Numbers of chunks: put into the index, taken out of it; and of the texts put in, embedded now
-    or found in the cache.
-    """
+    """Numbers of chunks in an update of an index."""
 
     added: int = 0
+    """Chunks that were put into the index."""
     removed: int = 0
+    """Chunks that were removed from the index."""
     embedded: int = 0
+    """Texts of added chunks that were embedded now."""
     cached: int = 0
+    """Texts of added chunks whose vectors were in the cache."""
 
 
 class ChangeCounts(Record, frozen=True):
@@ -346,9 +368,9 @@ class ChangeCounts(Record, frozen=True):
 
     @property
     def text(self) -> str:
-        """`3 documents added, 1 modified`; `no documents changed`."""
-        found = {kind: getattr(self, kind) for kind in ("added", "modified", "removed")}
-        first, *others = [f"{number} {kind}" for kind, number in found.items() if number] or ["no changed"]
+        """The counts as text, such as `3 documents added, 1 modified` or `no documents changed`."""
+        counts = {kind: getattr(self, kind) for kind in ("added", "modified", "removed")}
+        first, *others = [f"{number} {kind}" for kind, number in counts.items() if number] or ["no changed"]
         number, _, kind = first.partition(" ")
         return ", ".join([f"{number} document{'' if number == '1' else 's'} {kind}", *others])
 
@@ -361,21 +383,23 @@ class ChangeCounts(Record, frozen=True):
 
 
 class KbBranch(Record, frozen=True):
-    """A branch of the knowledge base; `dirty` says that its working set differs from `head`."""
+    """A branch of the knowledge base."""
 
     name: str
     head: str
     dirty: bool
+    """True if the working set differs from `head`."""
 
 
 class RevisionInfo(Record, frozen=True):
-    """A revision's own data; `date` ISO 8601 UTC with `Z`, whole seconds."""
+    """The data of a revision."""
 
     revision: str
     parents: tuple[str, ...]
     message: str
     author: str
     date: str
+    """ISO 8601 in UTC with `Z`, to the second."""
 
     @property
     def short(self) -> str:
@@ -387,12 +411,7 @@ class RevisionInfo(Record, frozen=True):
 
 
 class Link(Record, frozen=True):
-    """A row of `git_links`: a code commit and its revision.
-
-    `source`: `pin` rows are derived from git's history, `manual` ones were made by hand.
-    `superseded_by` is the commit that replaced this one in an amend or a rebase. `linked_at` is the
-    pin's time, ISO 8601 UTC. Empty texts: not known.
-    """
+    """A row of `git_links`: a git commit and its revision. Empty texts are unknown values."""
 
     git_commit: str
     dolt_commit: str
@@ -400,8 +419,13 @@ class Link(Record, frozen=True):
     git_branch: str = ""
     git_repo_url: str = ""
     linked_at: str = ""
+    """The time of the pin, ISO 8601 in UTC."""
     source: Literal["pin", "manual"] = "pin"
+    """`pin` for rows that are derived from the history of git, `manual` for rows that a user
+    added.
+    """
     superseded_by: str = ""
+    """The commit that replaced this one in an amend or a rebase."""
     metadata: str = "{}"
 
 
@@ -412,11 +436,14 @@ class WorkingSet(Record, frozen=True):
 
 
 At = str | WorkingSet
-"""Where to read: a revision's full hash, or the working set of a KB branch."""
+"""A place to read from: the full hash of a revision, or the working set of a KB branch."""
 
 
 class Chunk(Record, frozen=True):
-    """A piece of a document. `number` counts from 0; `start` and `end` are character offsets."""
+    """A piece of a document.
+
+    `number` counts from 0; `start` and `end` are offsets in characters.
+    """
 
     number: int
     text: str
@@ -425,16 +452,17 @@ class Chunk(Record, frozen=True):
 
 
 def content_hash(text: str) -> str:
-    """SHA-256 of the UTF-8 text, 64 lower-case hex digits."""
+    """Return the SHA-256 of the UTF-8 text, as 64 lower-case hexadecimal digits."""
     import hashlib  # a checkout that finds its index there hashes nothing
 
     return hashlib.sha256(text.encode()).hexdigest()
 
 
 def encode_canonical_json(value: Any) -> str:
-    """Sorted keys, no spaces, no escapes beyond what JSON needs: equal values give equal bytes.
+    """Encode a value as JSON with sorted keys, without spaces, and with no more escapes than JSON
+    needs.
 
-    Raises `ValueError` for a number that is not finite.
+    Equal values have equal bytes. Raises `ValueError` for a number that is not finite.
     """
     text = msgspec.json.encode(value, order="sorted").decode()
     if "null" in text:  # msgspec writes that for NaN, too
@@ -445,22 +473,22 @@ def encode_canonical_json(value: Any) -> str:
 
 
 class HasMetadata(Protocol):
-    """A row whose metadata is canonical JSON of an object."""
+    """A row whose metadata is an object as canonical JSON."""
 
     @property
     def metadata(self) -> str: ...
 
 
 def format_notes_metadata(folder: str) -> str:
-    """Return the metadata of a writable source's collection, by which clients know what it is."""
+    """Return the metadata of a writable source's collection, which tells clients what it is."""
     return encode_canonical_json({"folder": folder, "writable": True})
 
 
 def parse_metadata(row: HasMetadata) -> dict[str, Any]:
-    """A row's metadata as the values that it holds, without `PIECES`."""
-    found = msgspec.json.decode(row.metadata, type=dict[str, Any])
-    found.pop(PIECES, None)
-    return found
+    """Return the metadata of a row as values, without `PIECES`."""
+    metadata = msgspec.json.decode(row.metadata, type=dict[str, Any])
+    metadata.pop(PIECES, None)
+    return metadata
 
 
 class _CodeMetadata(msgspec.Struct):
@@ -468,20 +496,23 @@ class _CodeMetadata(msgspec.Struct):
 
 
 def parse_pieces(row: HasMetadata) -> list[IndexedPiece]:
-    """Those of a document of code. Raises `msgspec.DecodeError` for any other."""
+    """Return the pieces of a document of code.
+
+    Raises `msgspec.DecodeError` for any other document.
+    """
     return msgspec.json.decode(row.metadata, type=_CodeMetadata).pieces
 
 
 def read_stated_title(row: HasMetadata) -> str:
-    """Return the title in the metadata of a document, which its front matter states."""
+    """Return the title in the metadata of a document, which comes from its front matter."""
     title = parse_metadata(row).get("title") if '"title"' in row.metadata else None
     return " ".join(title.split()) if isinstance(title, str) else ""
 
 
 def metadata_from_row(text: str) -> dict[str, Any]:
-    """The metadata of a stranger's row.
+    """Parse the metadata of an untrusted row.
 
-    Raises `ValueError` for anything but canonical JSON of an object.
+    Raises `ValueError` unless it is an object as canonical JSON.
     """
     try:
         value = parse_user_json(text)
@@ -493,10 +524,10 @@ def metadata_from_row(text: str) -> dict[str, Any]:
 
 
 def parse_user_json(text: str) -> Any:
-    """The parsed JSON of a text, if it can be stored exactly.
+    """Parse JSON that can be stored exactly.
 
-    Raises `ValueError`, whose message completes `It …`. Refused: numbers beyond 64 bits or not
-    finite, halves of surrogate pairs, more than 100 levels.
+    Raises `ValueError`, whose message completes `It …`, for numbers that are not finite or exceed
+    64 bits, for halves of surrogate pairs, and for more than 100 levels.
     """
     import json
 
@@ -508,9 +539,9 @@ def parse_user_json(text: str) -> Any:
         raise ValueError(f"is not JSON: {error}") from None
     level = [value]
     for _ in range(_LEVELS):
-        for each in level:
-            _storable(each)
-        level = [part for each in level for part in _parts(each)]
+        for element in level:
+            _require_storable(element)
+        level = [part for element in level for part in _list_parts(element)]
     if level:
         raise ValueError(_TOO_DEEP)
     return value
@@ -520,20 +551,20 @@ _LEVELS = 100
 _TOO_DEEP = f"is nested deeper than {_LEVELS} levels"
 
 
-def _parts(value: Any) -> list[Any]:
-    """One level down; keys are values, too."""
+def _list_parts(value: Any) -> list[Any]:
+    """Return the keys and values one level down."""
     if isinstance(value, dict):
         return [*value, *value.values()]
     return value if isinstance(value, list) else []
 
 
-def _storable(value: Any) -> None:
+def _require_storable(value: Any) -> None:
     match value:
         case str() if not value.isascii():
             try:
                 value.encode()
             except UnicodeEncodeError:
-                raise ValueError(f"holds half of a surrogate pair, which is no character: {value[:40]!a}") from None
+                raise ValueError(f"holds half of a surrogate pair, which is not a character: {value[:40]!a}") from None
         case float() if not math.isfinite(value):
             raise ValueError("holds a number that is not finite (NaN, or too large)")
         case int() if not -(2**63) <= value < 2**64:
@@ -541,7 +572,7 @@ def _storable(value: Any) -> None:
 
 
 def format_json(report: Any) -> str:
-    """A report as readable JSON, keys in the order of its definition."""
+    """Encode a report as readable JSON, with the keys in the order of its definition."""
     try:
         return msgspec.json.format(msgspec.json.encode(report), indent=2).decode()
     except UnicodeEncodeError:

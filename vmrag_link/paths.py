@@ -1,5 +1,6 @@
-"""Where everything lies. Pure names: nothing here looks at the disk, except the functions at the
-end.
+"""Paths of the files and folders that vmrag uses.
+
+`Places` only computes names. The functions at the end also access the disk.
 """
 
 from __future__ import annotations
@@ -19,53 +20,56 @@ from vmrag_link.errors import in_the_way, too_little_space
 
 PIN_NAME = ".dolt-version"
 PIN_READ_LIMIT = 8192
-"""Bytes; twice what a valid pin may have, so that what is cut is malformed anyway."""
+"""Bytes. It is twice the size of the largest valid pin, so that a pin that is cut off is
+malformed.
+"""
 
 CONFIG_NAME = ".vmrag.yaml"
 QUERIES_NAME = ".vmrag/queries.yaml"
 TREE = "tree"
 JJ_WORKSPACES = "vmrag/jj"
-"""Below the common directory: a git directory for each workspace of jj (`git.jj`)."""
+"""Folder in the common directory, with a git directory for each workspace of jj (`git.jj`)."""
 STALE_SECONDS = 600
 TEMPORARY_LENGTH = 50
+"""Characters of a file's name that are in the name of its temporary file."""
 _TEMPORARY = r"(?s)\.(.*)\.[0-9a-f]{12}\.tmp"  # compiled if there is one
 """Characters of a file's name that stand in the name of its successor while that is written."""
 SPARE_BYTES = 32_000_000
-"""What is left free on a disk by whoever may be asked to write much."""
+"""Bytes that stay free on the disk after a large write."""
 
 
 class BorrowedParts(NamedTuple):
-    """Parts of submodules that git uses in the repository around them, so that it reads no setting
-    of a submodule.
+    """Parts of submodules that git uses in the repository around them.
 
-    `objects`: folders of objects, also read. `index_file`: if there is one, the index to read in
-    place of the own one. `commit`: then in place of HEAD.
+    Git then reads no settings of a submodule.
     """
 
     objects: tuple[Path, ...]
+    """Folders of objects that git also reads."""
     index_file: Path | None = None
+    """The index to read in place of the repository's own."""
     commit: str | None = None
+    """The commit to read in place of HEAD."""
 
 
 class Places(NamedTuple):
-    """The folders of one git work tree: `top`, its own `git_dir`, and `common`, which all worktrees
-    share.
-
-    `code`: for a repository of ours beside the code's (`git.sidecar_repo`), the code's own.
-    `hooks`: where git looked for hooks when the work tree was found, if it was. `borrowed`: for
-    reading submodules (`git.submodules`).
-    """
+    """The folders of one git work tree."""
 
     top: Path
     git_dir: Path
+    """The git directory of the work tree."""
     common: Path
+    """The git directory that all work trees of the repository share."""
     code_places: Places | None = None
+    """For a repository of vmrag beside the code's (`git.sidecar_repo`): the places of the code."""
     hooks: Path | None = None
+    """The folder in which git looked for hooks when the work tree was found, if it was found."""
     borrowed: BorrowedParts | None = None
+    """Parts of submodules, to read them (`git.submodules`)."""
 
     @property
     def is_jj_workspace(self) -> bool:
-        """Return whether this is for a workspace of jj in which git finds no repository."""
+        """True for a workspace of jj in which git finds no repository."""
         code = self.code_places or self
         return code.git_dir.parent == code.common / JJ_WORKSPACES
 
@@ -97,37 +101,39 @@ class Places(NamedTuple):
 
     @property
     def views(self) -> Path:
-        """What the index of each revision holds; derived."""
+        """The contents of the index of each revision. Derived data."""
         return self.shared / "views"
 
     @property
     def source_views(self) -> Path:
-        """What the index of files of the code's tree holds, by their names and blobs; derived."""
+        """The contents of the indexes of files of the work tree, by their names and blobs. Derived
+        data.
+        """
         return self.shared / "sources"
 
     @property
     def segments(self) -> Path:
-        """The pieces of which indexes consist; derived."""
+        """The pieces of which indexes consist. Derived data."""
         return self.shared / "segments"
 
     @property
     def chroma(self) -> Path:
-        """Chroma's stores of views; derived."""
+        """Chroma's stores of views. Derived data."""
         return self.shared / "chroma"
 
     @property
     def builder(self) -> Path:
-        """What is known of the process that makes them."""
+        """The state of the process that builds Chroma's stores."""
         return self.shared / "builder"
 
     @property
     def chroma_follows(self) -> Path:
-        """A mark for the hooks: Chroma's stores follow the files of each commit."""
+        """A marker for the hooks: Chroma's stores follow the files of each commit."""
         return self.builder / "follows"
 
     @property
     def working_copies(self) -> Path:
-        """The views of uncommitted documents; derived."""
+        """The views of uncommitted documents. Derived data."""
         return self.shared / "uncommitted"
 
     @property
@@ -140,17 +146,19 @@ class Places(NamedTuple):
 
     @property
     def shims(self) -> Path:
-        """Hooks of ours that other tools start."""
+        """Hooks of vmrag that other tools start."""
         return self.shared / "shims"
 
     @property
     def configured_hooks(self) -> Path:
-        """Hooks of ours that git runs from its configuration, and that part of it."""
+        """Hooks of vmrag that git runs from its configuration, and that part of the
+        configuration.
+        """
         return self.common / "vmrag-hooks"
 
     @property
     def lefthook(self) -> Path:
-        """Our part of lefthook's configuration."""
+        """The part of lefthook's configuration that vmrag wrote."""
         return self.shared / "lefthook.yml"
 
     @property
@@ -171,47 +179,47 @@ class Places(NamedTuple):
 
     @property
     def remotes(self) -> Path:
-        """Copies of what remotes hold; derived."""
+        """Copies of the contents of remotes. Derived data."""
         return self.shared / "remotes"
 
     @property
     def remote_objects(self) -> Path:
-        """The git repository through which they come and go; derived."""
+        """The git repository for transfers from and to remotes. Derived data."""
         return self.shared / "remotes.git"
 
     @property
     def quarantine(self) -> Path:
-        """Where strangers' knowledge bases lie while they are looked at."""
+        """Untrusted knowledge bases while vmrag validates them."""
         return self.shared / "quarantine"
 
     @property
     def migration(self) -> Path:
-        """A knowledge base that is being moved to another engine, and the one of before."""
+        """A knowledge base on its way to another engine, and the earlier one."""
         return self.shared / "migration"
 
     @property
     def local_kb(self) -> Path:
-        """Rows that stay on this machine. Not derived: nothing else holds them."""
+        """Rows that stay on this machine. They are not derived data: nothing else contains them."""
         return self.shared / "local" / "kb"
 
     @property
     def local_index(self) -> Path:
-        """Their index; derived."""
+        """The index of the local rows. Derived data."""
         return self.shared / "local" / "index"
 
     @property
     def local_segments(self) -> Path:
-        """The pieces of which it consists; derived."""
+        """The pieces of which the local index consists. Derived data."""
         return self.shared / "local" / "segments"
 
     @property
     def trust_id(self) -> Path:
-        """Holds an id that tells this repository from another one at the same path."""
+        """The id that distinguishes this repository from another one at the same path."""
         return self.shared / "trust-id"
 
     @property
     def folders(self) -> tuple[Path, ...]:
-        """All folders of ours, outer ones before those in them; not each of them is there."""
+        """All folders of vmrag, outer ones first. Some do not exist."""
         shared = (
             self.shared,
             self.kb,
@@ -235,7 +243,7 @@ class Places(NamedTuple):
 
     @property
     def verified(self) -> Path:
-        """The commit up to which `vmrag status` found no commit that drops knowledge."""
+        """The commit up to which `vmrag status` found no commit that drops documents."""
         return self.work_tree_folder / "verified"
 
     @property
@@ -244,13 +252,13 @@ class Places(NamedTuple):
 
     @property
     def view_folders(self) -> tuple[Path, ...]:
-        """The folders of the views that count the segments of the work trees."""
+        """The folders of the views that reference the segments of the work trees."""
         return self.views, self.working_copies, self.source_views
 
     @property
     def source_state(self) -> Path:
-        """Which index of files of the tree answers for this work tree, and what was seen of them;
-        derived.
+        """The name of the index of files for this work tree, and the state of these files. Derived
+        data.
         """
         return self.work_tree_folder / TREE
 
@@ -268,7 +276,7 @@ class Places(NamedTuple):
 
     @property
     def index_failures(self) -> Path:
-        """Why the last sync that was asked for could not embed a collection's documents."""
+        """Why the last requested sync could not embed the documents of a collection."""
         return self.work_tree_folder / "index-failures.json"
 
     @property
@@ -277,18 +285,21 @@ class Places(NamedTuple):
 
     @property
     def settings_record(self) -> Path:
-        """What the settings file states, parsed; derived."""
+        """The parsed settings file. Derived data."""
         return self.work_tree_folder / "settings"
 
     @property
     def drafts(self) -> Path:
-        """Texts that the user writes in an editor. Not derived: a draft may be the only copy."""
+        """Texts that the user writes in an editor. They are not derived data: a draft can be the
+        only copy.
+        """
         return self.work_tree_folder / "drafts"
 
 
 def read_regular(path: Path, limit: int) -> bytes:
-    """At most `limit` bytes of a file that a stranger may have put there: links, devices and pipes
-    raise OSError.
+    """Read at most `limit` bytes of a file that can be untrusted.
+
+    Raises OSError for links, devices and pipes.
     """
     descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     try:
@@ -309,8 +320,9 @@ def read_recorded_path(file: Path) -> Path | None:
 
 
 def describe_file_type(path: Path) -> str:
-    """`a link to TARGET`, `a folder`, `a named pipe` and so on; empty for a file, and for what is
-    not there.
+    """Return what is at a path, such as `a link to TARGET` or `a folder`.
+
+    The result is empty for a regular file and for a missing one.
     """
     try:
         mode = path.lstat().st_mode
@@ -327,8 +339,9 @@ _KINDS = {stat.S_IFDIR: "a folder", stat.S_IFIFO: "a named pipe", stat.S_IFSOCK:
 
 
 def require_files(*paths: Path) -> None:
-    """Raise `FileFailed` if one of them exists and is no file: through a link, another place would
-    be read or written.
+    """Raise `FileFailed` if a path exists and is not a regular file.
+
+    Through a link, another file would be read or written.
     """
     for path in paths:
         if what := describe_file_type(path):
@@ -336,7 +349,10 @@ def require_files(*paths: Path) -> None:
 
 
 def require_folders(*paths: Path) -> None:
-    """As `require_files`, for folders."""
+    """Raise `FileFailed` if a path exists and is not a folder.
+
+    Through a link, another folder would be read or written.
+    """
     for path in paths:
         what = describe_file_type(path) or ("a file" if path.exists() else "")
         if what not in ("", _KINDS[stat.S_IFDIR]):
@@ -344,8 +360,9 @@ def require_folders(*paths: Path) -> None:
 
 
 def require_no_link(path: Path, directory: Path) -> None:
-    """Raise `FileFailed` if a file is to be written through a link in the repository around
-    `directory`: a pull request can have put the link there.
+    """Raise `FileFailed` if the path to a file has a link in the repository around `directory`.
+
+    A pull request can have added the link.
     """
     place, start = (Path(os.path.abspath(part)) for part in (path, directory))  # noqa: PTH100  links stay
     top = next((folder for folder in (start, *start.parents) if (folder / ".git").exists()), None)
@@ -357,16 +374,16 @@ def require_no_link(path: Path, directory: Path) -> None:
 
 
 def is_outside_projects(directory: Path) -> bool:
-    """Whether programs are started there that belong to no project: the root and the home."""
-    return os.path.realpath(directory) in {os.path.realpath(each) for each in ("/", os.path.expanduser("~"))}  # noqa: PTH111
+    """Return whether a directory is the root or the home. Programs there belong to no project."""
+    return os.path.realpath(directory) in {os.path.realpath(folder) for folder in ("/", os.path.expanduser("~"))}  # noqa: PTH111
 
 
 def write_atomically(path: Path, content: bytes, *, durable: bool = True, mode: int | None = None) -> None:
-    """Replace a file in one step; readers see the old or the new bytes. On return they survive a
-    power cut.
+    """Replace a file in one step; readers see the old or the new bytes.
 
-    `durable` False: for what can be made again, and may be empty after a power cut; it spares two
-    waits for the disk. `mode`: what the file may be used for, where its folder does not decide.
+    The new bytes survive a power cut, unless `durable` is False. That saves two waits for the disk,
+    for files that can be rebuilt and can be empty after a power cut. `mode` is the mode of the
+    file. By default, it depends on the folder.
     """
     fresh = [parent for parent in (path.parent, *path.parent.parents) if not parent.exists()]
     permissions.make_folder(path.parent)
@@ -386,12 +403,12 @@ def write_atomically(path: Path, content: bytes, *, durable: bool = True, mode: 
         temporary.unlink(missing_ok=True)
         raise
     if durable:
-        for folder in dict.fromkeys((path.parent, *(each.parent for each in fresh))):
+        for folder in dict.fromkeys((path.parent, *(created.parent for created in fresh))):
             sync_to_disk(folder)
 
 
 def sync_to_disk(path: Path) -> None:
-    """Return when a file's content, or a folder's names, would survive a power cut."""
+    """Return when the content of a file, or the names in a folder, would survive a power cut."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
@@ -400,29 +417,34 @@ def sync_to_disk(path: Path) -> None:
 
 
 def sync_file_and_folder(path: Path) -> None:
-    """Return when a file that was exchanged, and its name, would survive a power cut."""
+    """Return when a replaced file, and its name, would survive a power cut."""
     sync_to_disk(path)
     sync_to_disk(path.parent)
 
 
 def list_stale_temporaries(*folders: Path, name: str = "") -> list[Path]:
-    """Temporary files of killed `write_atomically` calls, for files of that name or of any."""
-    found = []
+    """Return the temporary files of killed `write_atomically` calls, for files of this name or of
+    any name.
+    """
+    leftovers = []
     for folder in folders:
-        for path in _temporaries(folder, name):
+        for path in _list_temporaries(folder, name):
             with contextlib.suppress(FileNotFoundError):
                 if time.time() - path.stat().st_mtime > STALE_SECONDS:
-                    found.append(path)
-    return found
+                    leftovers.append(path)
+    return leftovers
 
 
 def remove_temporaries(path: Path) -> None:
-    """Remove what killed writers of a file have left. Hold the lock under which it is written."""
-    for leftover in _temporaries(path.parent, path.name):
+    """Remove temporary files of killed writers.
+
+    The caller holds the lock under which the file is written.
+    """
+    for leftover in _list_temporaries(path.parent, path.name):
         leftover.unlink(missing_ok=True)
 
 
-def _temporaries(folder: Path, name: str) -> Iterator[Path]:
+def _list_temporaries(folder: Path, name: str) -> Iterator[Path]:
     with contextlib.suppress(FileNotFoundError, NotADirectoryError), os.scandir(folder) as entries:
         for entry in entries:
             match = re.fullmatch(_TEMPORARY, entry.name) if entry.name.endswith(".tmp") else None
@@ -436,9 +458,9 @@ def remove_stale_temporaries(*folders: Path) -> None:
 
 
 def require_space(folder: Path, needed: int, what: str) -> None:
-    """Raise `FileFailed` unless `needed` bytes for `what` fit on the disk, with some left over.
+    """Raise `FileFailed` unless `needed` bytes for `what` fit on the disk, with some to spare.
 
-    The error names both figures. `folder` need not exist yet.
+    The error names both numbers. `folder` does not have to exist yet.
     """
     import shutil  # a checkout should not wait for it
 
@@ -450,7 +472,10 @@ def require_space(folder: Path, needed: int, what: str) -> None:
 
 
 def measure_size(folder: Path) -> int:
-    """Bytes of all files below; other processes may remove some meanwhile."""
+    """Return the number of bytes of all files in a folder.
+
+    Other processes can remove files in the meantime.
+    """
     total = 0
     for path in folder.rglob("*") if folder.is_dir() else [folder]:
         with contextlib.suppress(FileNotFoundError):
@@ -462,12 +487,14 @@ FileStamp = tuple[int, int, int, int]
 
 
 def read_file_stamp(path: Path) -> FileStamp | None:
-    """Another one after the file was written to, or replaced as git does; None if there is none."""
+    """Return a value that changes if the file is written to, or replaced like git does it; None
+    without the file.
+    """
     try:
-        found = os.stat(path)  # noqa: PTH116  Path's own is slower, and every call of a tool asks for several
+        status = os.stat(path)  # noqa: PTH116  Path's own is slower, and every call of a tool asks for several
     except OSError:
         return None
-    return found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns
+    return status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns
 
 
 def read_file_stamps(paths: Iterable[Path]) -> tuple[FileStamp | None, ...]:
@@ -475,14 +502,14 @@ def read_file_stamps(paths: Iterable[Path]) -> tuple[FileStamp | None, ...]:
 
 
 def append_line(content: bytes, line: bytes) -> bytes:
-    """Append a line, which ends as the last one did: so `without_lines` restores every byte."""
+    """Append a line, which ends like the last one, so that `remove_lines` restores every byte."""
     if content and not content.endswith(b"\n"):
         return content + b"\n" + line
     return content + line + b"\n"
 
 
 def remove_lines(content: bytes, is_ours: Callable[[bytes], bool]) -> bytes:
-    """Remove the lines that `with_line` appended."""
+    """Remove the lines that `append_line` appended."""
     lines = content.splitlines(keepends=True)
     rest = b"".join(line for line in lines if not is_ours(line))
     joined = bool(lines) and not lines[-1].endswith(b"\n") and is_ours(lines[-1])

@@ -1,9 +1,9 @@
-"""How open the files and folders below `vmrag` are to other users of the machine.
+"""The modes of the files and folders in `.git/vmrag`, which decide about access by other users.
 
-One rule: what is made there is as open as the folder around it. The uppermost, `.git/vmrag`, is
-0700 unless `core.sharedRepository` asks for more, which `git.sharing` knows; so files are 0600, or
-what a group needs. Elsewhere the umask decides. It matters for lock files, too: a user that may
-read one may hold its lock.
+Each file and folder is as open as the folder around it. The top folder, `.git/vmrag`, has the mode
+0700 unless `core.sharedRepository` asks for more (`git.sharing`). So files are 0600, or what a
+group needs. Elsewhere the umask decides. Lock files follow the rule too, because a user that can
+read a lock file can hold its lock.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ from pathlib import Path
 
 PRIVATE = 0o700
 TOP = "vmrag"
-"""The name of the uppermost folder, in a git directory."""
+"""The name of the top folder, in a git directory."""
 
 _FILE = 0o666
 _OWNERS = 0o7700
-"""What is not about group and others."""
+"""The bits of a mode that are not for the group and others."""
 
 
 def make_folder(folder: Path, *, parents: bool = True) -> None:
-    """The folder, and those around it that are missing; fine where it is there."""
+    """Create a folder, and missing folders around it, unless it exists."""
     if folder.is_dir():
         return
     if parents:
@@ -38,11 +38,14 @@ def make_folder(folder: Path, *, parents: bool = True) -> None:
             raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(folder)) from None
         return
     if governed and not _is_top(folder):
-        folder.chmod(_mode(folder.parent))
+        folder.chmod(_read_mode(folder.parent))
 
 
 def make_file(path: Path) -> None:
-    """An empty file; one that is there stays as it is, with a new time. Folders are made."""
+    """Create an empty file and its folder.
+
+    An existing file keeps its content and gets a new time.
+    """
     make_folder(path.parent)
     flags = os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
     descriptor = os.open(path, flags, choose_file_mode(path))
@@ -54,53 +57,59 @@ def make_file(path: Path) -> None:
 
 
 def choose_file_mode(path: Path) -> int:
-    """The mode to create it with; the umask may take something away, which `adjust` brings back."""
-    return _mode(path.parent) & _FILE if _is_governed(path) else _FILE
+    """Return the mode with which to create a file.
+
+    The umask can remove bits, which `restore_mode` adds again.
+    """
+    return _read_mode(path.parent) & _FILE if _is_governed(path) else _FILE
 
 
 def restore_mode(descriptor: int, path: Path) -> None:
-    """Give a file that was just made what the umask took away."""
+    """Restore the bits that the umask removed from the mode of a new file."""
     if _is_governed(path):
-        wanted = _mode(path.parent) & _FILE
-        with contextlib.suppress(PermissionError):  # somebody else's was there
-            if stat.S_IMODE(os.fstat(descriptor).st_mode) != wanted:
-                os.fchmod(descriptor, wanted)
+        mode = _read_mode(path.parent) & _FILE
+        with contextlib.suppress(PermissionError):  # the file of another user existed
+            if stat.S_IMODE(os.fstat(descriptor).st_mode) != mode:
+                os.fchmod(descriptor, mode)
 
 
 def apply_folder_mode(path: Path) -> None:
-    """Make a file or folder that others wrote for us (SQLite, Chroma, `cp`), and all below, as open
-    as the folder that it lies in.
+    """Make files that other programs wrote (SQLite, Chroma, `cp`) as open as the folder around
+    them.
+
+    It applies to `path` and everything in it.
     """
     if _is_governed(path) and path.exists():
-        mode = _mode(path.parent)
-        for each in (path, *_below(path)):
-            _change(each, mode if each.is_dir() else mode & _FILE)
+        mode = _read_mode(path.parent)
+        for entry in (path, *_list_below(path)):
+            _change_mode(entry, mode if entry.is_dir() else mode & _FILE)
 
 
-def restrict_mode(folder: Path, wanted: int) -> None:
-    """Take from a folder and all below what `wanted`, the mode of a folder, does not give to group
-    and others. Adds nothing.
+def restrict_mode(folder: Path, allowed: int) -> None:
+    """Remove access by group and others that `wanted`, the mode of a folder, does not give.
+
+    It applies to the folder and everything in it, and adds no access.
     """
-    for each in (folder, *_below(folder)):
-        _change(each, stat.S_IMODE(each.lstat().st_mode) & (wanted | _OWNERS))
+    for entry in (folder, *_list_below(folder)):
+        _change_mode(entry, stat.S_IMODE(entry.lstat().st_mode) & (allowed | _OWNERS))
 
 
-def _below(path: Path) -> Iterator[Path]:
-    """No links: what they name is not ours."""
+def _list_below(path: Path) -> Iterator[Path]:
+    """Yield the files and folders in a folder, without links, whose targets can be anywhere."""
     for folder, folders, files in os.walk(path):
         for name in (*folders, *files):
-            each = Path(folder, name)
-            if not each.is_symlink():
-                yield each
+            entry = Path(folder, name)
+            if not entry.is_symlink():
+                yield entry
 
 
-def _change(path: Path, mode: int) -> None:
+def _change_mode(path: Path, mode: int) -> None:
     with contextlib.suppress(FileNotFoundError, PermissionError):  # another process's leftover; another user's file
-        if _mode(path) != mode:
+        if _read_mode(path) != mode:
             path.chmod(mode)
 
 
-def _mode(path: Path) -> int:
+def _read_mode(path: Path) -> int:
     return stat.S_IMODE(path.stat().st_mode)
 
 

@@ -1,6 +1,6 @@
-"""What the four values of a pin may be.
+"""Validation of the four values of a pin.
 
-They come from strangers and reach command lines and terminals.
+The values are untrusted, and reach command lines and terminals.
 """
 
 from __future__ import annotations
@@ -11,13 +11,17 @@ from datetime import datetime
 from typing import Literal
 
 GIT_REMOTE = "git:"
-"""The code repository's own remote."""
+"""The remote `git:`, which is a remote of the code repository."""
 
 DATA_REF = "refs/vmrag/data"
-"""Where a git repository holds a knowledge base: not a branch, so that no clone pays for it."""
+"""The ref with the knowledge base in a git repository. It is not a branch, so that clones do not
+fetch it.
+"""
 
 DOLT_DATA_REF = "refs/vmrag/dolt"
-"""Where it holds one of the engine dolt, as Dolt's own git remotes do; both may be there."""
+"""The ref with a knowledge base of the engine dolt, which Dolt's git remotes also use. Both refs
+can exist.
+"""
 
 ENGINE_DATA_REFS = {"doltlite": DATA_REF, "dolt": DOLT_DATA_REF}
 
@@ -27,7 +31,7 @@ MAX_BRANCH = 255
 MAX_SHOWN = 80
 
 REVISION = r"[0-9a-v]{32}|[0-9a-f]{40}"
-"""The pattern of a full revision: of the dolt engine, or of doltlite."""
+"""Pattern of a full revision: of the engine dolt, or of doltlite."""
 
 _DOLTLITE_LENGTH = 40
 
@@ -39,8 +43,8 @@ _URL = (
     r"(?P<scheme>[a-z0-9+]+)://(?:(?P<user>[^/?#]*)@)?"
     r"(?P<host>\[[^\s/?#\\@\]]+\]|[^\s/?#\\@:\[\]]*)(?::[0-9]{1,5})?(?P<path>/[^\\]*)?"
 )
-# What ssh, a user's ProxyCommand, a shell and a reader take for what it is: no encoding, no letters
-# that look like others.
+# Plain text for ssh, a user's ProxyCommand, a shell and a reader: no encoding, and no letters that
+# look like others.
 _USER = r"[A-Za-z0-9_.~+-]*"
 _HOST = r"[A-Za-z0-9_.-]*|\[(?!-)[A-Za-z0-9_.:-]+\]"
 _OWN_SCHEMES = frozenset(("git+file", "git+http", "git+https", "git+ssh", "file", "http", "https", "ssh"))
@@ -54,10 +58,10 @@ _REMOTE_FORMS = (
 
 
 def find_remote_flaw(value: str) -> str | None:
-    """Why this text cannot name the place where a knowledge base travels to; None if it can."""
+    """Return why a text cannot be the remote of a pin, or None if it can."""
     if value == GIT_REMOTE:
         return None
-    if flaw := _unsafe(value, MAX_REMOTE):
+    if flaw := _find_unsafe(value, MAX_REMOTE):
         return flaw
     if value.startswith(f"{GIT_REMOTE}refs"):
         return _own_branch_flaw(value)
@@ -74,9 +78,10 @@ def _url_flaw(value: str) -> str | None:
 
 
 def parse_git_ref(value: str, *, data: str = DATA_REF) -> str | None:
-    """The ref of the code repository's own remote at which the knowledge base lies: for `git:` its
-    engine's (`data`), else what `git:refs/heads/…` names. None for every other remote, and for none
-    at all.
+    """Return the ref with the knowledge base in the code repository's remote; None for other
+    remotes.
+
+    For `git:` it is the ref of the engine (`data`). For `git:refs/heads/…` it is that branch.
     """
     if value == GIT_REMOTE:
         return data
@@ -88,8 +93,10 @@ def parse_git_ref(value: str, *, data: str = DATA_REF) -> str | None:
 
 
 def _own_branch_flaw(value: str) -> str | None:
-    """A pin must never name a branch of code: it is a stranger's text, and what it names is pushed
-    to.
+    """Return why a `git:refs/…` remote is not allowed, or None if it is.
+
+    A pin is untrusted, and vmrag pushes to the ref that it names. So it can never name a branch of
+    code.
     """
     name = value.removeprefix(f"{GIT_REMOTE}refs/heads/")
     if not value.startswith(_OWN_BRANCHES) or re.search(_ILLEGAL_IN_BRANCH, name) or len(name) > MAX_BRANCH:
@@ -98,12 +105,14 @@ def _own_branch_flaw(value: str) -> str | None:
 
 
 def engine_of_revision(revision: str) -> Literal["doltlite", "dolt"]:
-    """The engine whose revisions are written like this one."""
+    """Return the engine that writes revisions in this form."""
     return "doltlite" if len(revision) == _DOLTLITE_LENGTH else "dolt"
 
 
 def is_hosted_database(value: str) -> bool:
-    """Whether it is `organisation/repository`, of a service that holds both."""
+    """Return whether the value has the form `organisation/repository`, for a service that hosts
+    both.
+    """
     return re.fullmatch(_DOLTHUB, value) is not None
 
 
@@ -131,7 +140,7 @@ def _host_flaw(value: str, user: str, host: str) -> str | None:
 
 
 def _can_be_shown(path: str) -> bool:
-    """Whether percent-encoding hides nothing but UTF-8 without control characters."""
+    """Return whether percent-encoding in a path hides only UTF-8 without control characters."""
     from urllib.parse import unquote  # few paths are encoded
 
     try:
@@ -141,7 +150,7 @@ def _can_be_shown(path: str) -> bool:
 
 
 def _branch_flaw(value: str) -> str | None:
-    if flaw := _unsafe(value, MAX_BRANCH):
+    if flaw := _find_unsafe(value, MAX_BRANCH):
         return flaw
     if value.lower().startswith(RESERVED_PREFIX):
         return f"names a reserved branch; names that begin with {RESERVED_PREFIX!r} are the tool's own: {quote_untrusted(value)}"
@@ -175,11 +184,11 @@ FLAWS: dict[str, Callable[[str], str | None]] = {
     "dolt_commit": _commit_flaw,
     "linked_at": _time_flaw,
 }
-"""For each key, what says why a text cannot be its value."""
+"""For each key, the function that returns why a text cannot be its value."""
 
 
-def _unsafe(value: str, longest: int) -> str | None:
-    """What no value may be that reaches a command line or a terminal."""
+def _find_unsafe(value: str, longest: int) -> str | None:
+    """Return why a text cannot be in a command line or on a terminal, or None if it can."""
     if not value or value != value.strip():
         return f"is empty or has blanks around it: {quote_untrusted(value)}"
     if len(value) > longest:
@@ -192,6 +201,8 @@ def _unsafe(value: str, longest: int) -> str | None:
 
 
 def quote_untrusted(value: str) -> str:
-    """A stranger's text for a message: short, on one line, without escape sequences or secrets."""
+    """Quote an untrusted text for a message: short, on one line, without escape sequences or
+    secrets.
+    """
     text = repr(re.sub(r"//.*@", "//…@", value)[:MAX_SHOWN])
     return text if len(text) <= MAX_SHOWN else f"{text[: MAX_SHOWN - 4]}…'"

@@ -1,9 +1,10 @@
-"""The one place that starts processes.
+"""Start processes. No other module starts any.
 
-No program is found in a work tree: PATH is followed without its relative folders and without those
-in the work tree around the working directory, ours and the program's. What is started gets such a
-PATH, too, because git looks up ssh, gpg and editors. A virtual environment that the person
-activated stays on it, wherever it lies: what they run there runs already. We take nothing from it.
+vmrag starts no program of a work tree. It ignores folders of PATH that are relative, or in the work
+tree around its working directory or that of the program. The started program gets the same PATH,
+because git looks up ssh, gpg and editors. A virtual environment that the user activated stays on
+that PATH, wherever it is, because its programs already run there. vmrag itself starts no program of
+it.
 """
 
 from __future__ import annotations
@@ -23,24 +24,24 @@ from vmrag_link import terminal_text
 from vmrag_link.paths import read_regular
 
 _GRACE_SECONDS = 3.0
-"""How long a program that is ended may clear up."""
+"""Seconds that a terminated program has to clean up."""
 
 
 _bounded_now: set[subprocess.Popen[bytes]] = set()
-"""What runs with a limit now: such programs talk to others, and wait for them."""
+"""Running programs with a time limit. They use the network, and wait for it."""
 
 _detached: list[subprocess.Popen[bytes]] = []
-"""What was started to outlive us, as far as it had not ended when the next one was started."""
+"""Programs that outlive this process, and had not ended when the next one was started."""
 
-_accompanying: list[subprocess.Popen[bytes]] = []
-"""What was started to end with us."""
+_companions: list[subprocess.Popen[bytes]] = []
+"""Programs that end with this process."""
 
 
 Started = subprocess.Popen[bytes]
 
 
 class FinishedProcess(subprocess.CompletedProcess[bytes]):
-    """What a program left: `returncode`, `stdout` and `stderr` as bytes."""
+    """The result of a program: `returncode`, `stdout` and `stderr` as bytes."""
 
     @property
     def text(self) -> str:
@@ -48,15 +49,18 @@ class FinishedProcess(subprocess.CompletedProcess[bytes]):
 
     @property
     def error_text(self) -> str:
-        """Its standard error, for people. Part of it may come from another machine, so control
-        characters are escaped.
+        """Standard error as text for users.
+
+        Control characters are escaped, because a part can come from another machine.
         """
         lines = self.stderr.decode(errors="replace").splitlines()
         return "\n".join(terminal_text.escape_controls(line) for line in lines).strip()
 
     @property
     def killed_by(self) -> str:
-        """The signal that ended it, such as `SIGKILL`; empty if it ended by itself."""
+        """The signal that ended the program, such as `SIGKILL`; an empty text if it ended on its
+        own.
+        """
         if self.returncode >= 0:
             return ""
         try:
@@ -66,7 +70,7 @@ class FinishedProcess(subprocess.CompletedProcess[bytes]):
 
     @property
     def failure(self) -> str:
-        """Why it failed, for people: its signal, what it said, or else its exit code."""
+        """Why the program failed, for users: its signal, its standard error or its exit code."""
         program = Path(str(self.args[0])).name
         if self.killed_by:
             return f"{program} was killed by {self.killed_by}"
@@ -74,109 +78,122 @@ class FinishedProcess(subprocess.CompletedProcess[bytes]):
 
 
 def find_program(program: str, cwd: Path | None = None) -> str | None:
-    """Where the program of this name is that would be started in a folder; None: nowhere."""
-    return _found(program, environment.list_program_folders(), _around(cwd))
+    """Return the path of the program that would be started in a folder, or None if there is no such
+    program.
+    """
+    return _find_program(program, environment.list_program_folders(), _find_surrounding_trees(cwd))
 
 
 def list_programs(program: str, cwd: Path | None = None) -> list[str]:
-    """All programs of this name on PATH; `find` gives the first of them."""
-    return list(_all_found(program, environment.list_program_folders(), _around(cwd)))
+    """Return all programs of this name on PATH. The first one is the result of `find_program`."""
+    return list(_find_programs(program, environment.list_program_folders(), _find_surrounding_trees(cwd)))
 
 
 def compute_child_path(cwd: Path | None = None) -> str:
-    """The PATH that a program gets which is started in a folder."""
-    return _kept(os.environ, _around(cwd))
+    """Return the PATH of a program that is started in a folder."""
+    return _compute_path(os.environ, _find_surrounding_trees(cwd))
 
 
-def _prepared(argv: Sequence[str], cwd: Path | None, env: Mapping[str, str] | None) -> tuple[list[str], dict[str, str]]:
-    """With the program's path for its name, and the PATH that it gets.
+def _prepare_start(
+    argv: Sequence[str], cwd: Path | None, env: Mapping[str, str] | None
+) -> tuple[list[str], dict[str, str]]:
+    """Return the command with the path of its program, and the environment with its PATH.
 
-    Raises FileNotFoundError.
+    Raises FileNotFoundError if the program does not exist.
     """
-    environ, around = dict(os.environ if env is None else env), _around(cwd)
+    environ, around = dict(os.environ if env is None else env), _find_surrounding_trees(cwd)
     program, *arguments = argv
     if "/" not in program:
-        found = _found(program, environment.list_program_folders(environ), around)
-        if found is None:
+        path = _find_program(program, environment.list_program_folders(environ), around)
+        if path is None:
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), program)
-        program = found
+        program = path
     if environment.EXECUTABLES in environ:
-        environ[environment.EXECUTABLES] = _kept(environ, around)
+        environ[environment.EXECUTABLES] = _compute_path(environ, around)
     return [program, *arguments], environ
 
 
 _Identity = tuple[int, int]
-"""A folder, by whatever name: device and inode."""
+"""Device and inode of a folder, whatever its name is."""
 
 
-def _found(program: str, folders: tuple[str, ...], around: frozenset[_Identity]) -> str | None:
-    return next(_all_found(program, folders, around), None)
+def _find_program(program: str, folders: tuple[str, ...], around: frozenset[_Identity]) -> str | None:
+    return next(_find_programs(program, folders, around), None)
 
 
-def _all_found(program: str, folders: tuple[str, ...], around: frozenset[_Identity]) -> Iterator[str]:
-    """As `shutil.which`, without its module, for which every hook would wait."""
-    places = (os.path.join(each, program) for each in _outside(folders, around, ""))  # noqa: PTH118  as on PATH
+def _find_programs(program: str, folders: tuple[str, ...], around: frozenset[_Identity]) -> Iterator[str]:
+    """Yield the paths of a program.
+
+    The module of `shutil.which` would slow down each hook.
+    """
+    places = (os.path.join(folder, program) for folder in _filter_folders(folders, around, ""))  # noqa: PTH118  as on PATH
     return (place for place in places if os.access(place, os.X_OK) and not os.path.isdir(place))  # noqa: PTH112
 
 
-def _kept(environ: Mapping[str, str], around: frozenset[_Identity]) -> str:
+def _compute_path(environ: Mapping[str, str], around: frozenset[_Identity]) -> str:
     activated = environment.activated_folder(environ)
-    return os.pathsep.join(_outside(environment.list_program_folders(environ), around, activated))
+    return os.pathsep.join(_filter_folders(environment.list_program_folders(environ), around, activated))
 
 
 @functools.lru_cache(maxsize=32)
-def _outside(folders: tuple[str, ...], around: frozenset[_Identity], activated: str) -> tuple[str, ...]:
+def _filter_folders(folders: tuple[str, ...], around: frozenset[_Identity], activated: str) -> tuple[str, ...]:
     def inside(folder: str) -> bool:
         real = Path(os.path.realpath(folder))
         return not around.isdisjoint(
-            identity for parent in (real, *real.parents) for identity in _identity(str(parent))
+            identity for parent in (real, *real.parents) for identity in _identify_folder(str(parent))
         )
 
-    return tuple(each for each in folders if each == activated or not inside(each))
+    return tuple(entry for entry in folders if entry == activated or not inside(entry))
 
 
-def _around(cwd: Path | None) -> frozenset[_Identity]:
-    """The work trees around our working directory and another one."""
-    here = []
+def _find_surrounding_trees(cwd: Path | None) -> frozenset[_Identity]:
+    """Return the identities of the work trees around the working directory and another folder."""
+    folders = []
     with contextlib.suppress(FileNotFoundError):  # it is gone
-        here.append(os.getcwd())  # noqa: PTH109  as a key
+        folders.append(os.getcwd())  # noqa: PTH109  as a key
     if cwd is not None:
-        here.append(str(cwd))
-    return frozenset(identity for each in here for top in _work_trees(each) for identity in _identity(top))
+        folders.append(str(cwd))
+    return frozenset(
+        identity for folder in folders for top in _find_work_trees(folder) for identity in _identify_folder(top)
+    )
 
 
-_known_tops: dict[str, tuple[str, ...]] = {}
+_tops_by_folder: dict[str, tuple[str, ...]] = {}
 
 
-def _work_trees(folder: str) -> tuple[str, ...]:
-    """The top of the work tree around a folder; of a linked one and of a submodule the first one's,
-    too. Where all is one work tree, programs are nowhere else.
+def _find_work_trees(folder: str) -> tuple[str, ...]:
+    """Return the top of the work tree around a folder.
+
+    For a linked work tree and a submodule, the result also has the top of the main work tree. If
+    the root is a work tree, it is ignored, because all programs are in it.
     """
-    if folder in _known_tops:
-        return _known_tops[folder]
+    if folder in _tops_by_folder:
+        return _tops_by_folder[folder]
     real = Path(os.path.realpath(folder))
     for parent in (real, *real.parents[:-1]):
         if os.path.lexists(parent / ".git"):
-            _known_tops[folder] = (str(parent), *_linked_from(parent))
-            return _known_tops[folder]
+            _tops_by_folder[folder] = (str(parent), *_find_main_tree(parent))
+            return _tops_by_folder[folder]
     return ()
 
 
 _LINK_BYTES = 4096
 
 
-def _linked_from(top: Path) -> Iterator[str]:
-    """The top of the work tree whose `.git` holds what this one's `.git`, a file, names."""
+def _find_main_tree(top: Path) -> Iterator[str]:
+    """Yield the top of the work tree that contains the git directory named by the `.git` file of
+    this one.
+    """
     with contextlib.suppress(OSError):
         link = os.fsdecode(read_regular(top / ".git", _LINK_BYTES).removeprefix(b"gitdir: ").rstrip(b"\n"))
         named = Path(os.path.realpath(top / link))
         yield from (str(parent.parent) for parent in named.parents if parent.name == ".git")
 
 
-def _identity(folder: str) -> Iterator[_Identity]:
+def _identify_folder(folder: str) -> Iterator[_Identity]:
     with contextlib.suppress(OSError):
-        found = os.stat(folder)  # noqa: PTH116  hot
-        yield found.st_dev, found.st_ino
+        status = os.stat(folder)  # noqa: PTH116  hot
+        yield status.st_dev, status.st_ino
 
 
 def run(
@@ -189,24 +206,26 @@ def run(
     timeout: float | None = None,
     memory: int | None = None,
 ) -> FinishedProcess:
-    """Run a program to its end with captured output; never through a shell. Raises
-    FileNotFoundError if it is absent.
+    """Run a program to its end, and capture its output. No shell is used.
 
-    `show_stderr` leaves it our own standard error, where it can draw its progress; nothing of that
-    is captured. After `timeout` seconds it is ended, with all that it has started, and TimeoutError
-    is raised; such a program must not ask anything at the terminal. `memory`: with `timeout`, the
-    bytes of data that it and each of its children can allocate, where the system has such a limit.
+    With `show_stderr`, the program writes to the standard error of this process, for example its
+    progress, and it is not captured. After `timeout` seconds, the program and its children are
+    terminated, and TimeoutError is raised. Such a program must not ask anything at the terminal.
+    `memory` needs a timeout, and limits the bytes of data that the program and each of its children
+    can allocate, if the system supports that.
+
+    Raises FileNotFoundError if the program does not exist.
     """
-    words, environ = _prepared(argv, cwd, env)
+    words, environ = _prepare_start(argv, cwd, env)
     if timeout is not None:
-        return _bounded(words, cwd, environ, stdin, timeout=timeout, memory=memory)
+        return _run_bounded(words, cwd, environ, stdin, timeout=timeout, memory=memory)
     given = subprocess.DEVNULL if stdin is None else subprocess.PIPE
     shown = None if show_stderr else subprocess.PIPE
     with subprocess.Popen(words, cwd=cwd, env=environ, stdin=given, stdout=subprocess.PIPE, stderr=shown) as process:
         try:
             said, complained = process.communicate(stdin)
         except BaseException:
-            _clear_up(process)
+            _end_interrupted(process)
             raise
     return FinishedProcess(words, process.returncode, said, complained or b"")
 
@@ -214,20 +233,20 @@ def run(
 def start_piped(
     argv: Sequence[str], *, cwd: Path, env: Mapping[str, str], stderr: IO[bytes]
 ) -> subprocess.Popen[bytes]:
-    """Start a program that answers on its standard output what it is told on its standard input;
-    what it complains of goes to a file.
+    """Start a program that reads requests from its standard input and writes answers to its
+    standard output.
 
-    It is in a process group of its own: Ctrl-C at the terminal ends us, not what it is in the
-    middle of. The end of its input, which the end of our process is, too, ends it. Raises
-    FileNotFoundError if it is absent.
+    It writes its errors to a file. It runs in its own process group, so that Ctrl-C at the terminal
+    does not interrupt it. It ends when its input ends, also if this process dies. Raises
+    FileNotFoundError if the program does not exist.
     """
     pipe = subprocess.PIPE
-    words, environ = _prepared(argv, cwd, env)
+    words, environ = _prepare_start(argv, cwd, env)
     return subprocess.Popen(words, cwd=cwd, env=environ, stdin=pipe, stdout=pipe, stderr=stderr, process_group=0)
 
 
 def wait_or_kill(process: subprocess.Popen[bytes], seconds: float) -> None:
-    """Wait for a program that ends by itself, and kill it when it does not within that time."""
+    """Wait for a program that ends on its own, and kill it after this time."""
     try:
         process.wait(seconds)
     except subprocess.TimeoutExpired:
@@ -236,25 +255,26 @@ def wait_or_kill(process: subprocess.Popen[bytes], seconds: float) -> None:
 
 
 def run_interactive(argv: Sequence[str], *, cwd: Path, env: Mapping[str, str]) -> int:
-    """Run a program that talks to the person at our terminal; returns its exit code."""
-    words, environ = _prepared(argv, cwd, env)
+    """Run a program that interacts with the user at the terminal, and return its exit code."""
+    words, environ = _prepare_start(argv, cwd, env)
     with subprocess.Popen(words, cwd=cwd, env=environ) as process:
         try:
             return process.wait()
         except BaseException:
-            _clear_up(process)
+            _end_interrupted(process)
             raise
 
 
 def start_pager(argv: Sequence[str], *, cwd: Path, env: Mapping[str, str]) -> Started:
-    """Start a program that shows the person at our terminal what it gets on its standard input."""
-    words, environ = _prepared(argv, cwd, env)
+    """Start a program that shows its standard input to the user at the terminal."""
+    words, environ = _prepare_start(argv, cwd, env)
     return subprocess.Popen(words, cwd=cwd, env=environ, stdin=subprocess.PIPE)
 
 
-def _clear_up(process: subprocess.Popen[bytes]) -> None:
-    """Wait for a program that Ctrl-C has reached, too: git then removes its locks. Killed at once
-    it would leave them.
+def _end_interrupted(process: subprocess.Popen[bytes]) -> None:
+    """Wait for a program that Ctrl-C has also reached, then terminate it.
+
+    git needs the time to remove its locks.
     """
     for number in (None, signal.SIGTERM, signal.SIGKILL):
         if number:
@@ -264,7 +284,7 @@ def _clear_up(process: subprocess.Popen[bytes]) -> None:
             return
 
 
-def _bounded(
+def _run_bounded(
     argv: list[str],
     cwd: Path | None,
     env: Mapping[str, str] | None,
@@ -273,9 +293,7 @@ def _bounded(
     timeout: float,
     memory: int | None,
 ) -> FinishedProcess:
-    """Run the program in a process group of its own, so that a timeout ends what it has started,
-    too.
-    """
+    """Run the program in its own process group, so that a timeout also ends its children."""
     pipe = subprocess.PIPE
     given = subprocess.DEVNULL if stdin is None else pipe
     with subprocess.Popen(argv, cwd=cwd, env=env, stdin=given, stdout=pipe, stderr=pipe, process_group=0) as process:
@@ -285,10 +303,10 @@ def _bounded(
         try:
             said, complained = process.communicate(stdin, timeout=timeout)
         except subprocess.TimeoutExpired as error:
-            _end(process)
+            _end_group(process)
             raise TimeoutError(timeout) from error
         except BaseException:  # Ctrl-C reaches us alone
-            _end(process)
+            _end_group(process)
             raise
         finally:
             _bounded_now.discard(process)
@@ -296,11 +314,10 @@ def _bounded(
 
 
 def _limit_memory(process: subprocess.Popen[bytes], memory: int) -> None:
-    """Limit the data of a program that has just started. Files that it maps, such as git's packs,
-    are not data.
+    """Limit the data of a program that has just started.
 
-    Linux alone can limit another process, and nothing runs between fork and exec of a program with
-    threads.
+    Files that it maps, such as git's packs, are not data. Only Linux can limit another process. In
+    a program with threads, no code can run between fork and exec.
     """
     import resource  # few commands need it
 
@@ -309,8 +326,8 @@ def _limit_memory(process: subprocess.Popen[bytes], memory: int) -> None:
             resource.prlimit(process.pid, resource.RLIMIT_DATA, (memory, memory))
 
 
-def _end(process: subprocess.Popen[bytes]) -> None:
-    """End the program and its children. They are asked first, so that they can clear up."""
+def _end_group(process: subprocess.Popen[bytes]) -> None:
+    """End a program and its children. They can clean up before they are killed."""
     for number in (signal.SIGTERM, signal.SIGKILL):
         with contextlib.suppress(ProcessLookupError, subprocess.TimeoutExpired):
             os.killpg(process.pid, number)
@@ -318,8 +335,9 @@ def _end(process: subprocess.Popen[bytes]) -> None:
 
 
 def terminate_programs() -> None:
-    """Ask the programs that our threads wait for to end, with their children. For a process that
-    exits without joining its threads.
+    """Terminate the programs that the threads of this process wait for, with their children.
+
+    It is for a process that exits without joining its threads.
     """
     for process in list(_bounded_now):
         with contextlib.suppress(ProcessLookupError):
@@ -327,28 +345,30 @@ def terminate_programs() -> None:
 
 
 def start_companion(argv: Sequence[str], *, cwd: Path, env: Mapping[str, str]) -> int:
-    """Start a program that works beside us, and return its process id. Its input ends with our
-    process, and it must end then.
+    """Start a program that ends with this process, and return its process id.
+
+    Its standard input ends with this process, and the program must end then.
     """
     nothing = subprocess.DEVNULL
-    for each in [each for each in _accompanying if each.poll() is not None]:
-        _accompanying.remove(each)
-        each.communicate()  # closes its input
-    words, environ = _prepared(argv, cwd, env)
+    for companion in [companion for companion in _companions if companion.poll() is not None]:
+        _companions.remove(companion)
+        companion.communicate()  # closes its input
+    words, environ = _prepare_start(argv, cwd, env)
     process = subprocess.Popen(
         words, cwd=cwd, env=environ, stdin=subprocess.PIPE, stdout=nothing, stderr=nothing, process_group=0
     )
-    _accompanying.append(process)
+    _companions.append(process)
     return process.pid
 
 
 def start_detached(argv: Sequence[str], *, cwd: Path, env: Mapping[str, str] | None = None) -> int:
-    """Start a program that outlives us and our terminal, with no stream of ours; returns its
-    process id.
+    """Start a program that outlives this process and its terminal, and return its process id.
+
+    It gets no stream of this process.
     """
     nothing = subprocess.DEVNULL
-    _detached[:] = [each for each in _detached if each.poll() is None]  # a server would gather zombies
-    words, environ = _prepared(argv, cwd, env)
+    _detached[:] = [program for program in _detached if program.poll() is None]  # a server would gather zombies
+    words, environ = _prepare_start(argv, cwd, env)
     process = subprocess.Popen(
         words, cwd=cwd, env=environ, stdin=nothing, stdout=nothing, stderr=nothing, start_new_session=True
     )

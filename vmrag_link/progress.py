@@ -1,4 +1,4 @@
-"""How long work reports its advance, apart from what draws it."""
+"""The interface through which work reports its progress, without drawing it."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ FOLLOWING = "building Chroma's store"
 SHARING = "sending to the Chroma server"
 LOOKING_UP = "looking up what revisions need"
 DOWNLOADING = "downloading from the Chroma server"
-"""What pieces of work are called: people read these names, and hooks know by them what git does not
-wait for.
+"""Names of kinds of work. Users read them, and hooks recognize by them the work for which git does
+not wait.
 """
 
 UNITS = {INDEXING: " files"}
-"""What the steps of a piece of work are called, if people read that."""
+"""Names of the steps of a kind of work, if users read them."""
 
 
 class Task(Protocol):
@@ -29,13 +29,13 @@ class Task(Protocol):
 
 class Progress(Protocol):
     def task(self, description: str, total: int) -> contextlib.AbstractContextManager[Task]:
-        """A piece of work of `total` steps; used as a context manager.
+        """Begin work of `total` steps, as a context manager.
 
-        A watcher may refuse the work by raising: nothing of it has been done yet.
+        The receiver can refuse the work by raising an exception. None of it has been done then.
         """
 
     def note(self, sentence: str) -> None:
-        """One line that a person should see now."""
+        """Show one line to the user now."""
 
 
 class _Silent:
@@ -44,7 +44,7 @@ class _Silent:
 
 
 class Quiet:
-    """Reports nothing: for programs, and where no terminal is."""
+    """Progress that reports nothing, for programs and without a terminal."""
 
     @contextlib.contextmanager
     def task(self, description: str, total: int) -> Iterator[Task]:  # noqa: ARG002

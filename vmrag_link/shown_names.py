@@ -1,4 +1,4 @@
-"""Names of documents in what people read: the path of a source's file, else COLLECTION/DOC.
+"""Names of documents for users: the path of a source's file, else COLLECTION/DOC.
 
 `document_names` finds the document by such a name again.
 """
@@ -18,10 +18,10 @@ Finder = Callable[[str, Sequence[str]], Container[str]]
 def name_documents(
     keys: Iterable[DocumentKey], sources: Container[str], collections: Iterable[str], find_ids: Finder
 ) -> dict[DocumentKey, str]:
-    """Return a name for each document that means no other document.
+    """Return a name for each document that no other document has.
 
     A path gets its collection only if several of `collections` have a document with that id.
-    `sources`: the collections whose documents are files.
+    `sources` has the collections whose documents are files.
     """
     unique = list(dict.fromkeys(keys))
     files = {key for key in unique if key[0] in sources}
@@ -49,7 +49,7 @@ def name_among(keys: Sequence[DocumentKey], sources: Container[str]) -> dict[Doc
 
 
 class HeaderRows(Protocol):
-    """Documents of which the headers can be read."""
+    """Documents whose headers can be read."""
 
     def list_collections(self, at: At) -> list[Collection]: ...
 

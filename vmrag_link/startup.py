@@ -1,9 +1,10 @@
-"""How a process that somebody waits for comes and goes quickly, and how it ends at Ctrl-C.
+"""Start and end a process quickly, and handle Ctrl-C.
 
-It collects no garbage while it imports, which triggers that several times for nothing, and it does
-not take the interpreter apart when everything is written: that takes a tenth of a `vmrag sync`.
+The process collects no garbage while it imports, because that would trigger several useless
+collections. When everything is written, it does not finalize the interpreter, which would take a
+tenth of a `vmrag sync`.
 
-Import this module first: from then on, Ctrl-C prints one line instead of a traceback, also while
+Import this module first. From then on, Ctrl-C prints one line instead of a traceback, also while
 other modules are imported.
 """
 
@@ -14,7 +15,7 @@ import sys
 
 def _print_uncaught(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
     if issubclass(kind, KeyboardInterrupt):
-        sys.stderr.write("Interrupted. Nothing that was stored is lost.\n")
+        sys.stderr.write("Interrupted. No stored data was lost.\n")
     else:
         sys.__excepthook__(kind, error, trace)
 
@@ -31,11 +32,13 @@ if TYPE_CHECKING:
     from types import TracebackType
 
 SELDOM = 20_000
-"""New objects after which garbage is collected. Python's 700 are for programs with less memory."""
+"""Number of new objects after which garbage is collected. Python's 700 are for programs with less
+memory.
+"""
 
 
 def prepare_start() -> None:
-    """Call it before anything else is imported."""
+    """Prepare a quick start. Call it before any other import."""
     gc.disable()
     modules: dict[str, Any] = sys.modules
     if "msgspec" in modules or "typing_extensions" in modules:
@@ -49,8 +52,9 @@ def prepare_start() -> None:
 
 
 def enable_collection() -> None:
-    """From here on garbage is collected, for a process that may run for long: seldom, because
-    records are none, and without looking at what was imported.
+    """Collect garbage from now on, for a process that can run for long.
+
+    Collections are rare, because records are not tracked. Imported objects are skipped.
     """
     if not gc.isenabled():
         gc.freeze()
@@ -59,7 +63,10 @@ def enable_collection() -> None:
 
 
 def exit_process(code: int) -> NoReturn:
-    """End the process: at once if no other thread is at work and everything could be written."""
+    """End the process.
+
+    If no other thread is running and the output could be written, the interpreter is not finalized.
+    """
     threads = sys.modules.get("threading")
     if threads is None or threads.active_count() == 1:
         with contextlib.suppress(OSError, ValueError):

@@ -1,19 +1,18 @@
-r"""What a stranger's text must not do to a terminal or to the log of a CI job, and how it is shown
-instead.
+r"""Escape untrusted text for terminals and for the logs of CI jobs.
 
-Unsafe for a terminal are the control characters C0 (but newline and tab), DEL and C1, the line
-separators of Unicode, and halves of surrogate pairs, which no UTF-8 stream takes. Whoever reviews a
-text is deceived by what has no shape of its own, but is there for a program or a language model:
-controls of text direction, characters without width, fillers, tags, variation selectors. Each is
-shown as Python writes it: `\x1b`, `\u202e`, `\U000e0041`.
+Unsafe for a terminal are the control characters C0 (except newline and tab), DEL and C1, the line
+separators of Unicode, and halves of surrogate pairs, which UTF-8 cannot encode. Some characters are
+invisible to a reviewer, but not to a program or a language model: controls of the text direction,
+characters without width, fillers, tags and variation selectors. They are all shown in Python's
+notation: `\x1b`, `\u202e`, `\U000e0041`.
 
-Some of these are part of how people write, and stay where they are: a joiner between letters of a
-script that joins, what emoji are composed of, a mark of direction beside a text from right to left.
+Some hidden characters belong to a script, and stay in their places: a joiner between letters of a
+script that joins, the parts of emoji, and a mark of direction next to text from right to left.
 
-GitHub's runner takes a line of a job's output for a command if it begins, after blanks, with `::`,
-or if it holds `##[` anywhere. A backslash makes it text, as the runner itself does with markers of
-its own (`##[\start-action`): whoever reads the log sees it, and nothing that the runner might
-overlook, as it overlooks characters without width when it compares.
+GitHub's runner takes a line of a job's output as a command if it begins, after blanks, with `::`,
+or contains `##[`. A backslash makes it text, as in the runner's own markers (`##[\start-action`).
+Readers of the log see the backslash, and the runner cannot overlook it like a character without
+width.
 """
 
 from __future__ import annotations
@@ -31,12 +30,12 @@ _HIDDEN = (
     "\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufff8\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e0fff"
     "\ufff9-\ufffb"
 )
-"""What Unicode calls Default_Ignorable_Code_Point (DerivedCoreProperties.txt), and marks around
+"""Unicode's Default_Ignorable_Code_Point (DerivedCoreProperties.txt), and the marks around
 annotations.
 """
 
 _LAYOUT = "\r\f"
-"""Controls that an honest text has: ends of lines, and of a PDF's pages."""
+"""Control characters in honest texts: ends of lines, and of the pages of a PDF."""
 
 # Blocks of Unicode, which hold a few characters more than are meant.
 _JOINING = (
@@ -57,7 +56,7 @@ _FLAG = "".join(chr(0xE0000 + ord(each)) for each in "gb")
 _LANDS = "|".join("".join(chr(0xE0000 + ord(each)) for each in land) for land in ("eng", "sct", "wls"))
 _MARKS = "\u200e\u200f\u061c"
 _NEAR = 20
-"""Characters around a mark of direction in which there is a text from right to left."""
+"""Characters around a mark of direction in which there must be text from right to left."""
 
 _STAYS = (
     f"(?<=[{_JOINING}])\u200c(?=[{_JOINING}])",
@@ -70,81 +69,93 @@ _STAYS = (
     f"(?<=[{_MONGOLIAN}])[\u180b-\u180f]",
     f"(?<=[{_WITHOUT_BLANKS}])\u200b(?=[{_WITHOUT_BLANKS}])",
 )
-"""Where a hidden character is part of the writing. Flags are those of England, Scotland, Wales."""
+"""Patterns of hidden characters that belong to the text. The flags are those of England, Scotland
+and Wales.
+"""
 
 
 def escape_controls(text: str) -> str:
-    """The text with everything that is unsafe or hidden escaped; newlines and tabs stay."""
-    return text if _is_plain(text) else _escaped(text, lambda each: each.encode("unicode_escape").decode())
+    """Escape all unsafe and hidden characters. Newlines and tabs stay."""
+    return (
+        text if _is_plain(text) else _escape_with(text, lambda character: character.encode("unicode_escape").decode())
+    )
 
 
 def count_hidden(text: str) -> int:
-    """How many characters `visible` escapes, but for ends of lines and of pages."""
+    """Return the number of characters that `escape_controls` escapes, except ends of lines and of
+    pages.
+    """
     if _is_plain(text):
         return 0
-    found = 0
+    count = 0
 
-    def counted(each: str) -> str:
-        nonlocal found
-        found += each not in _LAYOUT
-        return each
+    def counted(character: str) -> str:
+        nonlocal count
+        count += character not in _LAYOUT
+        return character
 
-    _escaped(text, counted)
-    return found
+    _escape_with(text, counted)
+    return count
 
 
 def escape_line(text: str) -> str:
-    """As `visible`, with newlines escaped, too: no stranger's name or title begins a line."""
+    """Escape all unsafe and hidden characters, and newlines.
+
+    An untrusted name or title then cannot begin a line.
+    """
     return escape_controls(text).replace("\n", "\\n")
 
 
 def cut_text(text: str, most: int) -> str:
-    """Return a text of at most `most` characters. Hosts count them after escaping: cut what is
-    escaped already.
+    """Return a text of at most `most` characters.
+
+    Escape the text before, because hosts count escaped characters.
     """
     return text if len(text) <= most else f"{text[: most - 1]}…"
 
 
 def split_lines(text: str) -> list[str]:
-    """The lines of a text, which may end in CR LF; a newline at its end begins no further line, and
-    an empty text has none.
+    """Split a text into lines, which can end in CR LF.
+
+    A newline at the end begins no further line, and an empty text has no lines.
     """
     return text.replace("\r\n", "\n").removesuffix("\n").split("\n") if text else []
 
 
 def mark_lines(text: str, mark: str) -> list[str]:
-    """Return the lines of a text as `visible` shows them, each behind `mark`.
+    """Return the escaped lines of a text, each behind `mark`.
 
-    Use it for the text of a document that is printed among other lines: none of its lines can
-    imitate a heading.
+    Use it for the text of a document among other lines, so that no line of it can imitate a
+    heading.
     """
     return [f"{mark}{line}" if line else mark.rstrip() for line in split_lines(escape_controls(text))]
 
 
 def indent_continuation(text: str) -> str:
-    """As `visible`, with each line but the first indented: none of them can be taken for a line of
-    ours.
+    """Escape a text, and indent each line except the first.
+
+    None of these lines then looks like a line of vmrag.
     """
     return escape_controls(text).replace("\n", "\n    ")
 
 
 def escape_for_log(text: str) -> str:
-    """The text as it is; in a job of GitHub Actions without commands to its runner."""
+    """Return the text; in a job of GitHub Actions without commands to its runner."""
     return escape_commands(text) if env.in_github_actions() else text
 
 
 def escape_commands(text: str) -> str:
-    """The text with a backslash in what GitHub's runner would take for a command."""
+    """Put a backslash into each text that GitHub's runner would take as a command."""
     return re.sub(r"(?m)^([^\S\n]*)::", r"\1\\::", text).replace("##[", "##[\\")
 
 
 def escape_json(text: str) -> str:
-    """JSON that means the same, with what is unsafe for a terminal, and in a job of GitHub Actions
-    `##[`, written as escapes.
+    """Escape JSON for a terminal, without a change of its meaning.
 
-    No line of JSON begins with `::`: a string begins with a quote and holds no newline.
+    In a job of GitHub Actions, `##[` is also escaped. No line of JSON begins with `::`, because a
+    string begins with a quote and contains no newline.
     """
-    escaped = text if text.isascii() and "\x7f" not in text else _escaped(text, _json_escape)
+    escaped = text if text.isascii() and "\x7f" not in text else _escape_with(text, _json_escape)
     return escaped.replace("##[", "##\\u005b") if env.in_github_actions() else escaped
 
 
@@ -155,38 +166,41 @@ def _json_escape(character: str) -> str:
 
 
 def _is_plain(text: str) -> bool:
-    """Most texts: patterns take longer to compile than a hook has time, and to search megabytes."""
+    """Return whether a text needs no escapes, which is usual.
+
+    Compiling the patterns takes longer than a hook has time, and so does a search in megabytes.
+    """
     return text.isascii() and text.replace("\n", "").replace("\t", "").isprintable()
 
 
-def _escaped(text: str, escape: Callable[[str], str]) -> str:
+def _escape_with(text: str, escape: Callable[[str], str]) -> str:
     def shown(run: re.Match[str]) -> str:
         parts, at = [], run.start()
         while at < run.end():
-            stay = _staying(text, at)
+            stay = _count_staying(text, at)
             parts.append(text[at : at + stay] if stay else escape(text[at]))
             at += stay or 1
         return "".join(parts)
 
-    return _unsafe().sub(shown, text)
+    return _unsafe_pattern().sub(shown, text)
 
 
-def _staying(text: str, at: int) -> int:
-    """How many characters from this one on are part of the writing."""
+def _count_staying(text: str, at: int) -> int:
+    """Return how many characters from this one on belong to the text."""
     if text[at] in _MARKS:
         alone = text[at + 1 : at + 2] not in {*_MARKS}
         return int(alone and bool(_right_to_left().search(text, max(0, at - _NEAR), at + _NEAR)))
-    found = _stays().match(text, at)
-    return len(found[0]) if found else 0
+    match = _staying_pattern().match(text, at)
+    return len(match[0]) if match else 0
 
 
 @functools.cache
-def _unsafe() -> re.Pattern[str]:
+def _unsafe_pattern() -> re.Pattern[str]:
     return re.compile(f"[{_CONTROLS}{_HIDDEN}]+")
 
 
 @functools.cache
-def _stays() -> re.Pattern[str]:
+def _staying_pattern() -> re.Pattern[str]:
     return re.compile("|".join(_STAYS))
 
 

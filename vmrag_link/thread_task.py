@@ -1,4 +1,4 @@
-"""One piece of work in a thread of its own, such as hashing, which needs no interpreter's lock."""
+"""A piece of work in its own thread, such as hashing, which runs without the interpreter's lock."""
 
 from __future__ import annotations
 
@@ -10,21 +10,21 @@ T = TypeVar("T")
 
 
 class ThreadTask(Generic[T]):
-    """Begins at once. `result` waits for it, and returns or raises what the work did.
+    """Work that begins at once. `result` waits for it, and returns or raises its outcome.
 
-    With a `timeout` in seconds it raises `TimeoutError` instead of waiting longer; the work goes
-    on. A process that ends meanwhile does not wait. `concurrent.futures` takes longer to import
-    than most of this work takes.
+    With a `timeout` in seconds, `result` raises `TimeoutError` instead of waiting longer, and the
+    work continues. A process that ends does not wait for the work. `concurrent.futures` takes
+    longer to import than most of this work.
     """
 
     def __init__(self, work: Callable[[], T]) -> None:
         self._work = work
         self._done: list[T] = []
         self._error: BaseException | None = None
-        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread = threading.Thread(target=self._run_work, daemon=True)
         self._thread.start()
 
-    def _run(self) -> None:
+    def _run_work(self) -> None:
         try:
             self._done.append(self._work())
         except BaseException as error:  # noqa: BLE001  raised where it is waited for

@@ -185,7 +185,7 @@ def test_where_a_document_is_that_is_not_where_it_is_expected(project):
     assert messages[1:] == [
         "handbook/rest.md is not the first, but handbook/setup.md; the query does not find it",
         "handbook/rest.md is not the first, because nothing is found; the query does not find it",
-        "There is no collection 'handbok'. Is it 'handbook'?",
+        "no such collection: 'handbok'. Did you mean 'handbook'?",
     ]
 
 
@@ -324,5 +324,5 @@ def test_diff_of_queries_names_what_cannot_be_asked_at_one_of_the_places(golden)
     golden.put("1", "x", collection="notes")
     [found] = golden.ask("diff", "--queries")["queries"]
     assert (found["change"], found["problem_after"]) == ("ranking", "")
-    assert found["problem_before"] == "There is no collection 'notes'"
+    assert found["problem_before"] == "no such collection: 'notes'"
     assert golden.vmrag("diff", "--queries", "--stat", code=2).out == ""

@@ -263,7 +263,7 @@ def test_a_store_of_stand_ins_is_made_again_once_the_index_has_vectors(kb):
         draft.publish(copied, revision=first)
     made = make(kb, first, folder=copied)
     assert problem(shelf(kb), made.path, copied) == ""
-    assert "does not verify" in problem(shelf(kb), made.path, kb.folder / "gone")
+    assert "is invalid" in problem(shelf(kb), made.path, kb.folder / "gone")
     assert problem(shelf(kb), made.path, kb.views.path(first)) == "vectors were computed in the meantime"
     again = make(kb, first)
     assert again.how == "delta"  # from itself: two collections stay

@@ -119,7 +119,7 @@ def test_a_hint_helps_in_the_state_that_printed_it(project: Project, state: Call
             "Resolve it, then: git add f && vmrag resolve --from-worktree",
             [["git add f && vmrag resolve --from-worktree"]],
         ),
-        ("It is derived; 'vmrag sync --rebuild' builds it again.", [["vmrag sync --rebuild"]]),
+        ("Run 'vmrag sync --rebuild' to rebuild it.", [["vmrag sync --rebuild"]]),
         ("Run 'vmrag sync' after git has finished.", [["vmrag sync"]]),
         ("git config vmrag.remote NAME (or see what there is: git remote -v)", [["git remote -v"]]),
         ("vmrag add 'a b' --collection x", [["vmrag add 'a b' --collection x"]]),

@@ -174,7 +174,7 @@ def test_refused_write_names_a_folder_that_exists(project):
     with unwritable(project, "mount") as prefix:
         code, output = run_commands(project, prefix, "commit -m x")["commit -m x"]
     assert code == 3
-    assert output.splitlines()[-1] == f"hint: See who may write there: ls -ld '{project.shared}'"
+    assert output.splitlines()[-1] == f"hint: Check who can write there: ls -ld '{project.shared}'"
 
 
 @pytest.mark.parametrize("state", ["nothing set up", "no knowledge base here", "no index", "no working copy"])

@@ -331,7 +331,7 @@ def test_after_three_failures_nobody_asks_for_half_a_minute(services, monkeypatc
     assert "answered 500 Internal Server Error" in failure(load(services, "openai")).message
     assert len(services.asked) == 3
     now[0] += 29.5
-    assert "did not answer a moment ago, and is asked again in 1 s" in failure(load(services, "openai")).message
+    assert "did not answer recently, and is not contacted for 1 s" in failure(load(services, "openai")).message
     load(services, "ollama").embed(["x"])  # another address
     assert len(services.asked) == 4
     now[0] += 1

@@ -46,7 +46,7 @@ def test_a_thread_gives_its_result_or_its_error_to_the_caller_that_waits():
             failed.result()
 
 
-INTERRUPTED = "Interrupted. Nothing that was stored is lost."
+INTERRUPTED = "Interrupted. No stored data was lost."
 MODULES = ["vmrag_link.cli.main", "vmrag_link.cli.mcp", "vmrag_hooks"]
 
 
