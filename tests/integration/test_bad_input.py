@@ -71,7 +71,7 @@ BAD_PINS: dict[str, tuple[Callable[[str], bytes], str]] = {
     "5 KB": (lambda pin: pin.replace("{", "{" + " " * 5000).encode(), "at most 4096"),
     "a key twice": (
         lambda pin: pin.replace("{\n", '{\n  "dolt_branch": "main",\n').encode(),
-        "line 4: the key 'dolt_branch' stands there twice",
+        "line 4: the key 'dolt_branch' occurs twice",
     ),
     "a wrong type": (with_members(dolt_branch=3), "line 3: dolt_branch must be a text"),
     "nothing": (lambda _: b"", "line 1: is not JSON"),
@@ -640,7 +640,7 @@ def test_settings_that_are_no_file_are_refused(project, what):
     }
     make[what]()
     error = refused(project, "query", "faq", code=2, error="CONFIG_INVALID")
-    assert error["message"].endswith(", and no file.")
+    assert error["message"].endswith(", not a file.")
 
 
 def test_another_embedding_model_is_for_new_collections_and_old_ones_keep_theirs(project, tmp_path):
@@ -659,7 +659,7 @@ def test_another_embedding_model_is_for_new_collections_and_old_ones_keep_theirs
 @pytest.mark.parametrize(
     ("line", "says"),
     [
-        (["frob"], "There is no command 'frob'"),
+        (["frob"], "no such command: 'frob'"),
         (["qery", "x"], "Did you mean 'query'?"),
         (["query"], "Missing argument"),
         (["query", "x", "--nope"], "No such option"),
@@ -722,7 +722,7 @@ def interrupted(project: Project, moment: float, *command: str) -> Done:
     return running.done()
 
 
-_EARLY = r"Interrupted\. Nothing that was stored is lost\."  # while the program itself was loaded
+_EARLY = r"Interrupted\. No stored data was lost\."  # while the program itself was loaded
 _STORED = r"Interrupted\. (The knowledge base is as it was|What was stored until then is kept \(vmrag status\))\."
 _LATER = r" The index follows with the next vmrag command\."
 INTERRUPTED = {

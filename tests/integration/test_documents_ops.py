@@ -117,7 +117,7 @@ def test_what_is_not_imported_is_listed_with_the_reason(project):
     assert len(reasons) == 7
     said = project.vmrag("import", "docs", "--collection", "handbook", "--copy").out
     assert "Skipped 7 files:" in said
-    assert "and 2 more (see them with -v)" in said
+    assert "and 2 more (-v shows all)" in said
     assert (
         "e.exe: its type .exe is not supported"
         in project.vmrag("import", "docs", "--collection", "handbook", "--copy", "-v").out
@@ -374,7 +374,7 @@ def test_list_of_an_empty_knowledge_base_says_what_to_do(tmp_path, monkeypatch):
     assert project.vmrag("list").out == "No documents yet. Next: vmrag import PATH --collection NAME\n"
     assert project.ask("query", "x")["results"] == []
     error = project.vmrag("list", "--collection", "handbook", "--json", code=3).error
-    assert error["hint"] == "vmrag import DIR --collection NAME (makes the first one)"
+    assert error["hint"] == "vmrag import DIR --collection NAME (creates the first one)"
 
 
 def test_show_at_a_ref_prints_what_that_ref_pins(project):

@@ -75,7 +75,7 @@ def test_pin_takes_what_answers_and_names_what_else_there_is(project):
     first, second = pinned(project, "first"), pinned(project, "main")
     said = project.vmrag("pin").out.splitlines()
     assert said == [
-        f"This code commit pinned no knowledge. It takes {second[:7]}: 2 documents, of main.",
+        f"This git commit had no pin. It gets {second[:7]}: 2 documents, of main.",
         f"  instead: vmrag pin {first} (1 document, of commit {project.git('rev-parse', '--short=7', 'first')})",
         "  instead: vmrag pin --empty (no documents, to import this commit's own)",
         f'Pinned {second[:7]} in .dolt-version, which is staged with .gitattributes. Next: git commit -m "…"',

@@ -21,7 +21,7 @@ def test_a_file_with_changes_of_somebody_s_own_is_not_said_to_be_left_by_a_busy_
     said = project.vmrag("init", "--knowledge-base", "--no-sources", "--no-hooks").out
     assert "Wrote and staged .dolt-version\n" in said
     assert (
-        "Wrote .gitattributes, which has unstaged changes of yours. To stage it with them, run: git add .gitattributes"
+        "Wrote .gitattributes, which has your unstaged changes. To stage all of them, run: git add .gitattributes"
         in said
     )
     assert "busy" not in said
@@ -63,7 +63,7 @@ def test_hooks_that_act_elsewhere_are_not_said_to_act_here(project: Project, tmp
     other.write(".gitattributes", "")
     other.git("add", "-A")
     assert (
-        "The git hooks act in other work trees only. For this one, too: vmrag install --worktree"
+        "The git hooks act only in other work trees. To also use them in this one: vmrag install --worktree"
         in other.vmrag("init", "--knowledge-base", "--no-sources").out
     )
 

@@ -120,7 +120,7 @@ def test_a_remote_that_cannot_be_asked_may_have_it(loss):
     refused = ada.vmrag("pin", "--accept-loss", loss.good, "--json", code=3).error
     assert "--offline" in refused["hint"]
     assert ada.pinned == loss.lost
-    assert "No remote was contacted." in ada.vmrag("pin", "--accept-loss", loss.good, "--offline").out
+    assert "Did not contact any remote." in ada.vmrag("pin", "--accept-loss", loss.good, "--offline").out
     with opened(ada) as ws:
         assert revisions.accepts_loss(ws.engine, ada.pinned, loss.lost)
 

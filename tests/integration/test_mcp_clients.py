@@ -220,7 +220,7 @@ def test_install_names_differences_of_an_entry_that_it_did_not_write(project, cl
     before = path.read_bytes()
     result = project.vmrag("mcp", "install", "--client", client, code=1)
     assert difference in result.out
-    assert "has it already" not in result.out
+    assert "already has the server" not in result.out
     assert "Wrote" not in result.out
     assert path.read_bytes() == before
     hint = f"vmrag mcp install --client {client} --replace"

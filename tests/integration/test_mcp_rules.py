@@ -68,7 +68,7 @@ def test_install_creates_the_file_once_and_uninstall_deletes_it(project):
     assert "Wrote the section for agents into AGENTS.md." in edit(project).out
     assert written(project) == {"AGENTS.md": with_section(None)}
     modified = (project.top / "AGENTS.md").stat().st_mtime_ns
-    assert "AGENTS.md has the section for agents already." in edit(project).out
+    assert "AGENTS.md already has the section for agents." in edit(project).out
     assert (project.top / "AGENTS.md").stat().st_mtime_ns == modified
     assert edit(project, "uninstall").out.strip() == "Removed the section for agents from AGENTS.md."
     assert written(project) == {}

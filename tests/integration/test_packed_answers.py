@@ -249,8 +249,8 @@ def test_before_anything_is_set_up_files_are_packed(project):
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (("--full",), "--full is for single answers"),
-        (("--open",), "--open is for single answers"),
+        (("--full",), "--full is for single results"),
+        (("--open",), "--open is for single results"),
         (("--since", "HEAD"), "--budget shows one"),
         (("--budget", "99"), "99 is not in the range"),
         (("--neighbours", "6"), "6 is not in the range"),

@@ -116,7 +116,7 @@ def test_status_says_which_collection_cannot_be_asked(stocked):
     (stocked.top / ".vmrag.yaml").write_text(f"{settings}  - collection: other\n    paths: [other/]\n")
     found = stocked.ask("status", code=None)["sources"]
     assert found["unavailable"] == {"other": "the knowledge base stores a collection of that name"}
-    assert "other cannot be asked: the knowledge base stores" in stocked.vmrag("status", code=None).out
+    assert "could not read other: the knowledge base stores" in stocked.vmrag("status", code=None).out
 
 
 def test_status_without_sources_says_nothing_of_them(project):

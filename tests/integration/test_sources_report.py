@@ -70,7 +70,7 @@ def test_every_file_that_is_left_out_is_named_with_its_reason(project):
 def test_of_many_files_that_are_left_out_a_few_are_shown(project):
     configured(project)
     project.commit("files", **{f"docs/{number:02}.png": b"\0" for number in range(12)})
-    assert "and 2 more (see them with -v)" in project.vmrag("sources").out
+    assert "and 2 more (-v shows all)" in project.vmrag("sources").out
     everything = project.vmrag("sources", "-v").out
     assert "docs/11.png" in everything
     assert "more" not in everything.split("left out:")[1]

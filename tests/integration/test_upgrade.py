@@ -77,7 +77,7 @@ WORKING = {
     "migrate": (["migrate", "--to", "doltlite"], None, "doltlite"),
     "move": (["move", "web", "--to", "files"], 0, ".vmrag/web"),
     "path": (["path"], 0, "kb"),
-    "pin": (["pin"], 0, "is pinned already"),
+    "pin": (["pin"], 0, "is already pinned"),
     "pull": (["pull"], 1, "hint: vmrag commit"),
     "push": (["push"], 0, "origin has everything already"),
     "query": (["query", "kettles"], 0, "web/kettles"),

@@ -1,13 +1,13 @@
-"""The command line: one module a command.
+"""The command line, with one module for each command.
 
-Renders reports and maps errors to exit codes; decides nothing about the domain.
+It prints reports and maps errors to exit codes. The operations decide everything else.
 """
 
 import sys
 
 from vmrag_link import startup as startup
 
-if sys.platform == "win32":  # locks and processes are POSIX's: importing them would say only what is missing first
+if sys.platform == "win32":  # locks and processes are POSIX's: importing them would only report the first missing one
     sys.stderr.write("error: vmrag runs on Linux and macOS, not on Windows.\n")
     sys.stderr.write("hint: It runs in WSL, as on any Linux: wsl --install, and there: pip install vmrag-link\n")
     sys.exit(2)

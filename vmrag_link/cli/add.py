@@ -1,4 +1,4 @@
-"""`vmrag add`."""
+"""`vmrag add`: write a note, or store a document."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class NoteReport(Record, frozen=True):
-    """A note that was written. `commit`: the git commit that holds it; empty for none."""
+    """A note that was written."""
 
     collection: str
     doc_id: str
@@ -31,6 +31,7 @@ class NoteReport(Record, frozen=True):
     kept: bool = False
     """True if the former text is kept because git does not have it."""
     commit: str = ""
+    """The git commit with the note; an empty text without one."""
 
 
 class _Given(NamedTuple):

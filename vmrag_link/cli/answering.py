@@ -1,5 +1,5 @@
-"""What the commands that search share: where an answer comes from, to what it is narrowed, and how
-rankings are compared.
+"""Parts that several search commands use: the position of an answer, the filters of a search, and
+the comparison of rankings.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 
 class ShownAnswer(Record, frozen=True):
-    """What `emit` takes. `hint`: what to type to go on from it, once."""
+    """The arguments of `emit_answer`, and a hint for the next command."""
 
     report: Any
     lines: Iterable[str]
@@ -41,7 +41,7 @@ class ShownAnswer(Record, frozen=True):
 
 
 def strict_option(function: Callable[..., Any]) -> Callable[..., Any]:
-    """`--strict`, as `strict` of the function."""
+    """Add the option `--strict`, which is `strict` of the function."""
     about = (
         f"Exit with {FAILED_CHECK} if the answer would come from another revision than the pinned one ({env.STRICT}=1)."
     )
@@ -49,8 +49,10 @@ def strict_option(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def emit_answer(invocation: Invocation, report: Any, lines: Iterable[str], notes: Sequence[str]) -> None:
-    """Print an answer. `notes`, why it is not what the code says now, come first: before all
-    lines, or on standard error where a program reads the answer.
+    """Print an answer.
+
+    `notes` tell why the answer differs from the current code. They are printed before all lines, or
+    on standard error if a program reads the answer.
     """
     if invocation.as_json or invocation.verbosity < 0:
         for note in notes:
@@ -58,17 +60,17 @@ def emit_answer(invocation: Invocation, report: Any, lines: Iterable[str], notes
         invocation.emit_report(report)
     else:
         invocation.emit_report(
-            report, [*(f"{output.style_text('warning:', fg='yellow')} {each}" for each in notes), *lines]
+            report, [*(f"{output.style_text('warning:', fg='yellow')} {note}" for note in notes), *lines]
         )
 
 
 def describe_position(kb: KbBlock) -> str:
-    """A line that says where an answer comes from."""
+    """Return the line with the revision and the files of an answer."""
     return output.style_text(describe_position_plainly(kb), dim=True)
 
 
 def describe_position_plainly(kb: KbBlock) -> str:
-    """As `standing_line`, without colours."""
+    """Return the revision and the files of an answer, without colours."""
     if not kb.versioned:
         return "from this machine alone, not versioned"
     state = "uncommitted documents included" if kb.dirty else "as committed"
@@ -91,7 +93,9 @@ def _describe_files(files: SourceBlock) -> str:
 
 
 def narrowing_options(function: Callable[..., Any]) -> Callable[..., Any]:
-    """`--path`, `--lang`, `--symbol` and `--kind`, as `narrowed` of the function."""
+    """Add the options `--path`, `--lang`, `--symbol` and `--kind`, which are `narrowed` of the
+    function.
+    """
 
     @functools.wraps(function)
     def wrapped(
@@ -121,7 +125,7 @@ _OPTIONS = (
 
 
 def parse_query_text(text: str | None, narrowed: Narrowing | None) -> tuple[str, Narrowing | None]:
-    """The words of a query, and what the prefixes in its text and the options narrow it to."""
+    """Return the words of a query, and the filters of its prefixes and options."""
     from vmrag_link.retrieval.narrowing import combine_narrowings, parse_query
 
     if text is None and narrowed is None:
@@ -132,14 +136,14 @@ def parse_query_text(text: str | None, narrowed: Narrowing | None) -> tuple[str,
 
 
 def find_definitions(
-    invocation: Invocation, ws: Workspace, name: str, asked: Query, at: RankedRevision | None, *, strict: bool
+    invocation: Invocation, ws: Workspace, name: str, query: Query, at: RankedRevision | None, *, strict: bool
 ) -> ShownAnswer:
-    """The definitions of a name, in the collections of a query and what it is narrowed to."""
+    """Return the definitions of a name, in the collections and with the filters of a query."""
     from vmrag_link.ops.query.symbols import find_symbols  # searches do not need it
     from vmrag_link.ops.stores import stores
 
-    store = ws if at else stores.find_common_store(ws, asked.collections or ())
-    report = find_symbols(store, name, collections=asked.collections, among=asked.narrowing, at=at)
+    store = ws if at else stores.find_common_store(ws, query.collections or ())
+    report = find_symbols(store, name, collections=query.collections, among=query.narrowing, at=at)
     commit, notes = _check_position(ws, report, at, strict=strict)
     return ShownAnswer(report, _definition_lines(report, invocation, commit), notes)
 
@@ -160,7 +164,10 @@ def _describe_place(invocation: Invocation, kb: KbBlock, commit: str, path: str,
 
 
 def _definition_lines(report: SymbolReport, invocation: Invocation, commit: str) -> Iterator[str]:
-    """Yield the lines of a list. `commit`: the commit that answers; empty for the work tree."""
+    """Yield the lines of a list.
+
+    `commit` is the commit that answers, or empty for the work tree.
+    """
     if not report.definitions:
         more = f"vmrag query --symbols {quoted(f'*{report.name}*')}"
         hint = "" if "*" in report.name else f" With * for any letters: {more}"
@@ -184,8 +191,8 @@ class RelatedName(Record, frozen=True):
 def show_related(
     invocation: Invocation,
     ws: Workspace,
-    wanted: RelatedName,
-    asked: Query,
+    related: RelatedName,
+    query: Query,
     at: RankedRevision | None,
     *,
     strict: bool,
@@ -194,16 +201,19 @@ def show_related(
     from vmrag_link.ops.query.relations import list_related  # searches do not need it
     from vmrag_link.ops.stores import stores
 
-    store = ws if at else stores.find_common_store(ws, asked.collections or ())
+    store = ws if at else stores.find_common_store(ws, query.collections or ())
     report = list_related(
-        store, wanted.name, wanted.relation, collections=asked.collections, among=asked.narrowing, at=at
+        store, related.name, related.relation, collections=query.collections, among=query.narrowing, at=at
     )
     commit, notes = _check_position(ws, report, at, strict=strict)
     return ShownAnswer(report, _relation_lines(report, invocation, commit), notes)
 
 
 def _relation_lines(report: RelationReport, invocation: Invocation, commit: str) -> Iterator[str]:
-    """Yield the lines of a list. `commit`: the commit that answers; empty for the work tree."""
+    """Yield the lines of a list.
+
+    `commit` is the commit that answers, or empty for the work tree.
+    """
     describe = functools.partial(_describe_place, invocation, report.kb, commit)
     for row in report.related:
         changed = output.style_text(f"  ({row.uncommitted})", fg="yellow") if row.uncommitted else ""
@@ -222,8 +232,9 @@ def _relation_lines(report: RelationReport, invocation: Invocation, commit: str)
 def format_rankings(
     before: Sequence[RankedChunk], after: Sequence[RankedChunk], names: Mapping[str, str]
 ) -> Iterator[str]:
-    """A line for each chunk of either ranking (`ranking_changes`). `names`: what to print for
-    documents.
+    """Yield a line for each chunk of either ranking (`ranking_changes`).
+
+    `names` has the names to print for documents.
     """
     from vmrag_link.golden.queries import compare_rankings
 
@@ -242,8 +253,10 @@ def format_rankings(
 def format_side_by_side(
     ends: tuple[str, str], before: Sequence[RankedChunk], after: Sequence[RankedChunk], names: Mapping[str, str]
 ) -> Iterator[str]:
-    """A line for each place, below a line with both ends. `-` and `+`: only in this ranking.
-    `names`: what to print for documents.
+    """Yield a line for each rank, below a line with both ends.
+
+    `-` and `+` mark chunks that only this ranking has. `names` has the names to print for
+    documents.
     """
     old_lines = _format_column(before, {(chunk.document, chunk.chunk) for chunk in after}, "-", names)
     new_lines = _format_column(after, {(chunk.document, chunk.chunk) for chunk in before}, "+", names)

@@ -1,5 +1,5 @@
-"""What all commands share: common options, the workspace, how a report is printed, and what a shell
-proposes behind Tab.
+"""Parts of all commands: common options, the workspace, printing of reports, and completion in a
+shell.
 """
 
 from __future__ import annotations
@@ -40,7 +40,10 @@ NEXT_COMMIT = 'Next: vmrag commit -m "What changed in the knowledge"'
 
 
 class Invocation(Record, frozen=True):
-    """One run of a command. `verbosity` -1 quiet, 0 normal, 1 verbose."""
+    """One run of a command.
+
+    `verbosity` is -1 for quiet, 0 for normal and 1 for verbose output.
+    """
 
     directory: Path
     as_json: bool
@@ -48,9 +51,9 @@ class Invocation(Record, frozen=True):
 
     @contextlib.contextmanager
     def workspace(self, *, warn: bool = True) -> Iterator[Workspace]:
-        """The work tree that the command works on.
+        """Open the work tree of the command.
 
-        `warn`: what was ignored of its settings goes to standard error.
+        With `warn`, it prints ignored settings to standard error.
         """
         from vmrag_link.ops.status import interruption
         from vmrag_link.workspace import Workspace
@@ -63,27 +66,27 @@ class Invocation(Record, frozen=True):
                     self.warn_about_settings(workspace)
                 yield workspace
                 if warn:
-                    self._warn_of_unsent(workspace)
+                    self._warn_about_unsent(workspace)
             except (KeyboardInterrupt, click.Abort):  # click's own, at a question
                 raise KeyboardInterrupt(interruption.describe_interruption(workspace, before)) from None
             finally:
                 workspace.close()
 
     def warn_about_settings(self, workspace: Workspace) -> None:
-        """Say what was ignored of the settings, unless quiet."""
+        """Print which settings were ignored, unless quiet."""
         if self.verbosity >= 0:
             for warning in workspace.settings.loaded.warnings:
                 output.print_warning(warning, "warning:")
 
     def warn_about_hooks(self, workspace: Workspace) -> None:
-        """Say which hooks git does not run here, unless quiet."""
+        """Print which hooks git does not run, unless quiet."""
         from vmrag_link.ops.status.cautions import find_missing_hooks
 
         if self.verbosity >= 0 and (caution := find_missing_hooks(workspace)):
             output.print_warning(caution.sentence, "warning:")
 
-    def _warn_of_unsent(self, workspace: Workspace) -> None:
-        """Say which knowledge the last push did not take along, unless quiet."""
+    def _warn_about_unsent(self, workspace: Workspace) -> None:
+        """Print which revisions the last push did not include, unless quiet."""
         if self.verbosity < 0 or workspace.stores_nothing:
             return
         from vmrag_link.ops.status.cautions import build_not_pushed, list_unsent
@@ -93,7 +96,7 @@ class Invocation(Record, frozen=True):
 
     @contextlib.contextmanager
     def progress(self) -> Iterator[Progress]:
-        """Bars on a terminal; notes always, unless quiet."""
+        """Show bars on a terminal. Notes are always shown, unless quiet."""
         if self.verbosity < 0:
             yield QUIET
             return
@@ -103,7 +106,7 @@ class Invocation(Record, frozen=True):
             yield terminal
 
     def print_paged(self, workspace: Workspace, lines: Iterable[str]) -> None:
-        """Print lines while they are made, by git's pager on a terminal. Nothing when quiet."""
+        """Print lines as they are made, in git's pager on a terminal. Print nothing if quiet."""
         if self.verbosity >= 0:
             from vmrag_link.cli.terminal import open_pager
 
@@ -112,14 +115,14 @@ class Invocation(Record, frozen=True):
 
     @property
     def is_interactive(self) -> bool:
-        """Whether a person sits at the terminal, who can be asked."""
+        """True if a user at the terminal can answer questions."""
         return output.has_input_terminal() and sys.stdout.isatty() and not self.as_json
 
     def run_confirmed(self, run: Callable[[bool], R], *, question: str, yes: bool) -> R | None:
-        """Run an operation that takes whether it is confirmed; if it has to be, ask the person.
+        """Run an operation that takes whether it is confirmed, and ask the user if it must be.
 
-        `yes`: it is. None: the person said no. Raises `ConfirmationMissing` where nobody can be
-        asked.
+        `yes` confirms it. Returns None if the user answers no. Raises `ConfirmationMissing` without
+        a confirmation if no user can answer.
         """
         try:
             return run(yes)
@@ -130,7 +133,7 @@ class Invocation(Record, frozen=True):
         return run(True) if output.ask_yes(question) else None
 
     def emit_report(self, report: Any, lines: Iterable[str] = ()) -> None:
-        """Print the report as JSON, or the lines that render it. Nothing when quiet."""
+        """Print the report as JSON, or its lines. Print nothing if quiet."""
         if self.as_json:
             output.print_json(format_json(report))
         elif self.verbosity >= 0 and (shown := list(lines)):
@@ -152,17 +155,19 @@ class _Command(click.Command):
 
 
 def command(name: str) -> Callable[[Callable[..., Any]], click.Command]:
-    """A click command whose function gets an `Invocation` first; adds the common options."""
+    """Make a click command with the common options, whose function gets an `Invocation` first."""
 
     def decorate(function: Callable[..., Any]) -> click.Command:
         @functools.wraps(function)
         def wrapped(*, as_json: bool, directory: Path | None, quiet: bool, verbose: bool, **given: Any) -> Any:
             context = click.get_current_context()
-            groups = list_group_options(context)  # what stood before the command's name
+            groups = list_group_options(context)  # options before the command's name
             said = [*groups, {"as_json": as_json, "quiet": quiet, "verbose": verbose}]
-            verbosity = -1 if any(each["quiet"] for each in said) else int(any(each["verbose"] for each in said))
+            verbosity = (
+                -1 if any(levels["quiet"] for levels in said) else int(any(levels["verbose"] for levels in said))
+            )
             return function(
-                Invocation(find_directory(context, directory), any(each["as_json"] for each in said), verbosity),
+                Invocation(find_directory(context, directory), any(levels["as_json"] for levels in said), verbosity),
                 **given,
             )
 
@@ -176,14 +181,17 @@ def command(name: str) -> Callable[[Callable[..., Any]], click.Command]:
 
 
 def group(name: str, about: str) -> click.Group:
-    """A command that has commands; `about` is its help. It takes the common options, too."""
+    """Make a command that has commands, with the common options.
+
+    `about` is its help.
+    """
     made = click.Group(name, help=about)
     made.params += common_options()
     return made
 
 
 def describe_kept_revision(count: int, command: str) -> str:
-    """How to get back what was given up and is in no other revision, such as documents."""
+    """Return how to recover discarded documents that no other revision has."""
     which, them = (f"{count} were", "them") if count > 1 else ("One was" if count else "It was", "it")
     return f"{which} never committed. To get {them} back: {command}"
 
@@ -204,18 +212,22 @@ def describe_uncovered(counts: Mapping[str, int], needs_extra: str, *, most: int
 
 
 def describe_rest(shown: int, total: int, offset: int) -> str:
-    """Below a page of a list that goes on."""
+    """Return the line below a page of a list that continues."""
     return f"{shown} of {total}; more: --offset {offset + shown}"
 
 
 def format_title(doc_id: str, title: object) -> str:
-    """The title of a document whose id tells a person nothing: of libraries, issue logs, agents."""
+    """Return the title of a document whose id is a UUID, such as an issue log. Otherwise, return an
+    empty text.
+    """
     return f"  {title}" if isinstance(title, str) and title and re.fullmatch(_UUID, doc_id) else ""
 
 
 def format_relative_path(directory: Path, file: Path) -> str:
-    """Return how to name a file in this directory: `./x` below it if it is not the top of the work
-    tree, so that `name_from_top` finds the file again.
+    """Return how to name a file in this directory.
+
+    Unless the directory is the top of the work tree, a path below it begins with `./`, so that
+    `name_from_top` finds the file again.
     """
     path = os.path.relpath(file, directory)
     is_top = (directory / ".git").exists()
@@ -232,7 +244,7 @@ def name_from_top(workspace: Workspace, directory: Path, name: str) -> str:
 
 
 def read_subject(message: str) -> str:
-    """The first line of a commit message that says something."""
+    """Return the first line of a commit message that is not empty."""
     return next(iter(message.strip().splitlines()), "")
 
 
@@ -241,22 +253,22 @@ def describe_changes(changes: ChangeCounts) -> str:
 
 
 _PROPOSALS = 100
-"""The most proposals that are made: nobody reads more."""
+"""Maximum number of proposals."""
 
 _LOOK_SECONDS = 0.5
-"""How long documents are looked through."""
+"""Seconds after which the search for documents stops."""
 
 _WORD = r"[\w./@%+=:,][\w./@%+=:,-]*"
 
 _Values = Callable[["Workspace", click.Context, str], Iterable[str]]
-"""What could stand there; `str` is what was typed of it."""
+"""Returns the possible values of a parameter. The text is what the user has typed of it."""
 
 
 def _attach_proposals(parameter: click.Parameter) -> None:
-    """Let a shell propose for a parameter what its metavar or its name says that it takes.
+    """Let a shell propose values for a parameter, by its metavar or its name.
 
-    A proposal becomes part of a command line, and these names are strangers': only names that every
-    shell takes for a word are proposed. Nothing is brought up to date, fetched or printed.
+    A proposal becomes a part of a command line, and the names are untrusted. So only names that
+    every shell takes as a word are proposed. It updates, fetches and prints nothing.
     """
     named = set(re.findall(r"[A-Z-]+", parameter.metavar or ""))
     kinds = [values for words, values in _BY_METAVAR if words & named]
@@ -267,7 +279,7 @@ def _attach_proposals(parameter: click.Parameter) -> None:
 
 
 class _ProposedText(StringParamType):
-    """A text."""
+    """A text with proposals."""
 
     def __init__(self, kinds: Sequence[_Values]) -> None:
         self._kinds = kinds
@@ -281,43 +293,43 @@ class _ProposedText(StringParamType):
         from click.shell_completion import CompletionItem
 
         try:
-            return [CompletionItem(proposal) for proposal in _proposals(self._kinds, ctx, incomplete)]
-        except (VmragError, OSError):  # a person is typing: the command itself will say it
+            return [CompletionItem(proposal) for proposal in _list_proposals(self._kinds, ctx, incomplete)]
+        except (VmragError, OSError):  # the user is typing; the command itself will report the error
             return []
 
 
-def _proposals(kinds: Sequence[_Values], ctx: click.Context, typed: str) -> list[str]:
+def _list_proposals(kinds: Sequence[_Values], ctx: click.Context, typed: str) -> list[str]:
     from vmrag_link.cli.common import find_directory
     from vmrag_link.progress import QUIET
     from vmrag_link.workspace import Workspace
 
     ws = Workspace.open(find_directory(ctx), QUIET, patience=0)
     try:
-        found = itertools.chain.from_iterable(values(ws, ctx, typed) for values in kinds)
-        fitting = (each for each in found if each.startswith(typed) and re.fullmatch(_WORD, each))
+        candidates = itertools.chain.from_iterable(values(ws, ctx, typed) for values in kinds)
+        fitting = (proposal for proposal in candidates if proposal.startswith(typed) and re.fullmatch(_WORD, proposal))
         return list(itertools.islice(dict.fromkeys(fitting), _PROPOSALS))
     finally:
         ws.close()
 
 
-def _references(ws: Workspace, ctx: click.Context, typed: str) -> Iterator[str]:  # noqa: ARG001
+def _list_references(ws: Workspace, ctx: click.Context, typed: str) -> Iterator[str]:  # noqa: ARG001
     from vmrag_link.engines.base import is_reserved
     from vmrag_link.git.run import run_git
 
-    found = run_git(ws.places, "for-each-ref", "--format=%(refname:short)", "refs/heads", "refs/tags", "refs/remotes")
-    yield from found.text.split()
+    listing = run_git(ws.places, "for-each-ref", "--format=%(refname:short)", "refs/heads", "refs/tags", "refs/remotes")
+    yield from listing.text.split()
     yield from (branch.name for branch in ws.engine.list_branches() if not is_reserved(branch.name))
 
 
-def _collections(ws: Workspace, ctx: click.Context, typed: str) -> Iterator[str]:  # noqa: ARG001
+def _list_collections(ws: Workspace, ctx: click.Context, typed: str) -> Iterator[str]:  # noqa: ARG001
     yield from (collection.name for collection in ws.engine.list_collections(ws.locate_documents()))
 
 
-def _documents(ws: Workspace, ctx: click.Context, typed: str) -> Iterator[str]:
-    """`COLLECTION/DOC`, or ids where an option names the collection."""
+def _list_documents(ws: Workspace, ctx: click.Context, typed: str) -> Iterator[str]:
+    """Yield names `COLLECTION/DOC`, or ids if an option names the collection."""
     until = time.monotonic() + _LOOK_SECONDS
     named = ctx.params.get("collection")
-    for name in [named] if isinstance(named, str) else _collections(ws, ctx, typed):
+    for name in [named] if isinstance(named, str) else _list_collections(ws, ctx, typed):
         before = "" if isinstance(named, str) else f"{name}/"
         if not (before.startswith(typed) or typed.startswith(before)):
             continue
@@ -327,18 +339,18 @@ def _documents(ws: Workspace, ctx: click.Context, typed: str) -> Iterator[str]:
                 return
 
 
-def _ends(ws: Workspace, ctx: click.Context, typed: str) -> Iterator[str]:
-    """References, also as the other side of a range."""
+def _list_range_ends(ws: Workspace, ctx: click.Context, typed: str) -> Iterator[str]:
+    """Yield references, also as the other end of a range."""
     before = typed[: typed.rfind("..") + 2] if ".." in typed else ""
-    yield from (f"{before}{reference}" for reference in _references(ws, ctx, typed))
+    yield from (f"{before}{reference}" for reference in _list_references(ws, ctx, typed))
 
 
 _BY_METAVAR: tuple[tuple[set[str], _Values], ...] = (
-    ({"BASE", "HEAD", "KB-BRANCH", "OLD", "RANGE", "REF", "REVISION"}, _ends),
-    ({"DOC"}, _documents),
+    ({"BASE", "HEAD", "KB-BRANCH", "OLD", "RANGE", "REF", "REVISION"}, _list_range_ends),
+    ({"DOC"}, _list_documents),
 )
 _BY_NAME: dict[str, _Values] = {
-    **dict.fromkeys(("collection", "collection_name"), _collections),
-    **dict.fromkeys(("names", "only"), _documents),
-    **dict.fromkeys(("commit_after", "commit_before", "git_commit", "ref", "repair", "revision"), _references),
+    **dict.fromkeys(("collection", "collection_name"), _list_collections),
+    **dict.fromkeys(("names", "only"), _list_documents),
+    **dict.fromkeys(("commit_after", "commit_before", "git_commit", "ref", "repair", "revision"), _list_references),
 }

@@ -60,10 +60,10 @@ def command(invocation: Invocation, *, document: str) -> None:
 
 def _blame_lines(report: BlameReport) -> Iterator[str]:
     revisions = {line.revision: line for line in report.revisions}
-    own = f"{report.collection}/{report.doc_id}"
+    full_name = f"{report.collection}/{report.doc_id}"
     beside = [_describe_pin(revisions.get(line.revision)) for line in report.lines]
     width = max(map(len, beside), default=0)
-    moved = any(line.name != own for line in report.lines)
+    moved = any(line.name != full_name for line in report.lines)
     longest = max((len(line.name) for line in report.lines), default=0)
     digits = len(str(len(report.lines)))
     for number, (line, who) in enumerate(zip(report.lines, beside, strict=True), start=1):

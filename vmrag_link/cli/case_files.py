@@ -1,4 +1,4 @@
-"""The options by which a check writes what it found for a CI service."""
+"""Options of a check that write its findings for a CI service."""
 
 from __future__ import annotations
 
@@ -27,13 +27,17 @@ _STDOUT = Path("-")
 
 
 class CaseFiles(Record, frozen=True):
-    """By format; `-` is standard output, which then holds nothing else."""
+    """The files by their formats.
+
+    `-` is standard output, which then contains nothing else.
+    """
 
     paths: dict[str, Path]
 
     def require_writable(self, invocation: Invocation) -> None:
-        """Raises `UsageInvalid`, `FileFailed` where they cannot be written, before anything is done
-        for them.
+        """Raise an error if a file cannot be written, before the check begins.
+
+        Raises `UsageInvalid` and `FileFailed`.
         """
         if [*self.paths.values()].count(_STDOUT) + invocation.as_json > 1:
             raise UsageInvalid("Standard output takes one format.", hint="Name a file instead of `-`.")
@@ -45,16 +49,16 @@ class CaseFiles(Record, frozen=True):
                     require_writable_path(invocation.directory / path, invocation.directory)
 
     def write_files(
-        self, invocation: Invocation, report: Any, lines: Iterable[str], found: Callable[[], CaseList]
+        self, invocation: Invocation, report: Any, lines: Iterable[str], list_cases: Callable[[], CaseList]
     ) -> None:
-        """Write the files, and what the command prints otherwise."""
+        """Write the files, and print the other output of the command."""
         if not self.paths:
             invocation.emit_report(report, lines)
             return
         from vmrag_link.ops.case_files.case_formats import FORMATS
         from vmrag_link.ops.report.files import write_text
 
-        cases = found()
+        cases = list_cases()
         for name, path in self.paths.items():
             if path != _STDOUT:
                 write_text(invocation.directory / path, [FORMATS[name](cases)])
@@ -66,7 +70,7 @@ class CaseFiles(Record, frozen=True):
 
 
 def case_options(function: Callable[..., Any]) -> Callable[..., Any]:
-    """One for each format; together they are `files` of the function."""
+    """Add an option for each format; together they are `files` of the function."""
 
     @functools.wraps(function)
     def wrapped(*arguments: Any, **given: Any) -> Any:

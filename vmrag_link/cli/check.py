@@ -1,4 +1,4 @@
-"""`vmrag check`."""
+"""`vmrag check`: run the golden queries and compare the answers."""
 
 from __future__ import annotations
 
@@ -88,8 +88,8 @@ def command(
         if past:
             from vmrag_link.ops.check.check_history import measure_history
 
-            found = measure_history(ws, ref or "HEAD", limit=past)
-            report = msgspec.structs.replace(report, history=found)
+            quality = measure_history(ws, ref or "HEAD", limit=past)
+            report = msgspec.structs.replace(report, history=quality)
         written = _write_trec(invocation.directory / trec, report) if trec else None
     lines = _report_lines(report, update=update, with_metrics=bool(past or trec), trec=written)
     files.write_files(invocation, report, lines, lambda: cases.list_check_cases(report))
@@ -107,24 +107,24 @@ def _report_lines(
 ) -> Iterator[str]:
     for query in report.queries:
         if query.misses:
-            yield from _missed(report, query)
+            yield from _format_misses(report, query)
         if query.recorded:
-            yield from _recorded(report, query)
+            yield from _format_recorded(report, query)
     if report.outdated:
-        yield f"{_mark('outdated', 'yellow')}{report.outdated}"
+        yield f"{_format_mark('outdated', 'yellow')}{report.outdated}"
         yield f"{INDENT}To record them again, and see what differs: {UPDATE} && git diff -- {report.file}"
     if update:
-        yield _written(report)
+        yield _describe_file(report)
     for limit in report.thresholds:
         label, colour = ("holds", "green") if limit.holds else ("below", "red")
-        yield f"{_mark(label, colour)}{limit.sentence}"
+        yield f"{_format_mark(label, colour)}{limit.sentence}"
     if report.history:
-        yield from _history(report.history)
+        yield from _format_history(report.history)
     if with_metrics and report.metrics:
         yield _describe_metrics(report.metrics)
     if trec:
         yield f"Wrote {trec.qrels} and {trec.run} with {plural(trec.judged, 'query')}."
-    yield _verdict(report)
+    yield _format_verdict(report)
 
 
 def _describe_metrics(metrics: GoldenMetrics) -> str:
@@ -140,9 +140,9 @@ def _describe_metrics(metrics: GoldenMetrics) -> str:
     return f"{', '.join(shown)}, recall {metrics.recall:.4f}, of {count} that name documents, with 95 % confidence"
 
 
-def _history(found: QualityHistory) -> Iterator[str]:
+def _format_history(history: QualityHistory) -> Iterator[str]:
     yield output.style_text(f"{'commit':9}{'date':12}{'mrr':8}{'ndcg':8}{'recall':8}missed", dim=True)
-    for commit in found.commits:
+    for commit in history.commits:
         start = f"{commit.commit[:7]:9}{commit.date:12}"
         if commit.problem:
             yield f"{start}{output.style_text('not asked', fg='yellow')}: {commit.problem}"
@@ -150,33 +150,35 @@ def _history(found: QualityHistory) -> Iterator[str]:
         quality = (commit.metrics.mrr, commit.metrics.ndcg, commit.metrics.recall) if commit.metrics else ()
         numbers = "".join(f"{value:<8.4f}" for value in quality) or f"{'-':8}" * 3
         yield f"{start}{numbers}{commit.missed:<8}{commit.subject}"
-    if found.shallow:
+    if history.shallow:
         yield f"Older commits may be missing: this is a shallow clone. {deepen.HINT}"
 
 
-def _missed(report: GoldenReport, each: CheckedQuery) -> Iterator[str]:
-    yield _headline(report, each, "miss", "red")
-    for miss in each.misses:
+def _format_misses(report: GoldenReport, query: CheckedQuery) -> Iterator[str]:
+    yield _format_headline(report, query, "miss", "red")
+    for miss in query.misses:
         yield f"{INDENT}{miss.kind}: {miss.message}"
-        lines = format_rankings(each.ranking or (), each.found, report.names) if miss.kind == "ranking" else miss.sides
+        lines = (
+            format_rankings(query.ranking or (), query.found, report.names) if miss.kind == "ranking" else miss.sides
+        )
         yield from (f"{INDENT}{INDENT if miss.kind != 'ranking' else ''}{line}" for line in lines)
 
 
-def _recorded(report: GoldenReport, each: CheckedQuery) -> Iterator[str]:
-    yield _headline(report, each, "recorded", "green")
-    yield from (f"{INDENT}{line}" for line in format_rankings(each.ranking or (), each.found, report.names))
+def _format_recorded(report: GoldenReport, query: CheckedQuery) -> Iterator[str]:
+    yield _format_headline(report, query, "recorded", "green")
+    yield from (f"{INDENT}{line}" for line in format_rankings(query.ranking or (), query.found, report.names))
 
 
-def _headline(report: GoldenReport, each: CheckedQuery, label: str, colour: str) -> str:
-    place = output.style_text(f"{report.file}:{each.line}", dim=True)
-    return f"{_mark(label, colour)}{' '.join(each.query.split())}  {place}"
+def _format_headline(report: GoldenReport, query: CheckedQuery, label: str, colour: str) -> str:
+    place = output.style_text(f"{report.file}:{query.line}", dim=True)
+    return f"{_format_mark(label, colour)}{' '.join(query.query.split())}  {place}"
 
 
-def _mark(label: str, colour: str) -> str:
+def _format_mark(label: str, colour: str) -> str:
     return f"{output.style_text(label, fg=colour, bold=True)}  "
 
 
-def _written(report: GoldenReport) -> str:
+def _describe_file(report: GoldenReport) -> str:
     if not report.recorded:
         return f"{report.file} holds these rankings already."
     new = sum(query.recorded == "new" for query in report.queries)
@@ -185,9 +187,11 @@ def _written(report: GoldenReport) -> str:
     )
 
 
-def _verdict(report: GoldenReport) -> str:
-    asked = plural(len(report.queries), "query")
-    said = f"{report.missed} of {asked} not answered as expected" if report.missed else f"{asked} answered as expected"
+def _format_verdict(report: GoldenReport) -> str:
+    number = plural(len(report.queries), "query")
+    said = (
+        f"{report.missed} of {number} not answered as expected" if report.missed else f"{number} answered as expected"
+    )
     said += ", apart from the recorded rankings" if report.outdated else ""
     if not report.kb.commit or report.kb.empty:
         return f"{said}, {answering.describe_position_plainly(report.kb)}."

@@ -28,8 +28,8 @@ def command(invocation: Invocation, *, remote: str | None) -> int:
 
     with invocation.workspace() as ws:
         report = operation.clone(ws, remote)
-        done = "Uses the knowledge base on the server" if ws.engine.shared else "Fetched the knowledge base from"
-        lines = [f"{done} {report.remote}: {', '.join(report.branches) or 'no branches yet'}."]
+        summary = "Uses the knowledge base on the server" if ws.engine.shared else "Fetched the knowledge base from"
+        lines = [f"{summary} {report.remote}: {', '.join(report.branches) or 'no branches yet'}."]
         if report.revision and not report.here:
             lines.append(f"It does not have the pinned revision {report.revision[:7]}. Next: vmrag status")
         elif report.here:

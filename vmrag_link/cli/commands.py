@@ -1,7 +1,7 @@
-"""The commands of the core, with their topics and one line about each.
+"""The commands of the core, with their topics and a line about each.
 
-Commands of toolsets are added only to the list of all commands, and if the core has no command of a
-name. A command is the function `command` of the module in `vmrag_link.cli` with its name.
+Commands of toolsets are only added to the list of all commands, and only if the core has no command
+of that name. A command is the function `command` of the module in `vmrag_link.cli` with its name.
 """
 
 from __future__ import annotations
@@ -98,36 +98,36 @@ def list_everyday() -> Mapping[str, Mapping[str, str]]:
 def list_all() -> Mapping[str, Mapping[str, str]]:
     """Return the lines of all commands, also those of toolsets, by topic and name."""
     lines = {topic: dict(some) for topic, some in TOPICS.items()}
-    for name, (_, command) in _of_toolsets().items():
+    for name, (_, command) in _find_toolset_commands().items():
         lines.setdefault(command.topic, {})[name] = command.about
     return lines
 
 
 def list_names() -> list[str]:
-    """Of all commands, sorted."""
-    return sorted((*COMMANDS, *_of_toolsets()))
+    """Return the names of all commands, sorted."""
+    return sorted((*COMMANDS, *_find_toolset_commands()))
 
 
 def find_command(name: str) -> click.Command | None:
-    """The command of this name, imported; None if there is none."""
+    """Import the command of this name; None if it does not exist."""
     command: click.Command
     if name in COMMANDS:
         module = f"{name}_" if keyword.iskeyword(name) else name  # Python cannot import a module named `import`
         command = importlib.import_module(f"vmrag_link.cli.{module}").command
         return command
-    found = _of_toolsets().get(name)
-    if found is None:
+    declared_command = _find_toolset_commands().get(name)
+    if declared_command is None:
         return None
-    toolset, declared = found
+    toolset, declared = declared_command
     command = toolset.load(declared.command)
     return command
 
 
-def _of_toolsets() -> Mapping[str, tuple[Toolset, ToolsetCommand]]:
+def _find_toolset_commands() -> Mapping[str, tuple[Toolset, ToolsetCommand]]:
     from vmrag_link import toolset  # no command of the core waits for it
 
-    found: dict[str, tuple[Toolset, ToolsetCommand]] = {}
-    for each, name, command in toolset.installed().commands():
+    commands_by_name: dict[str, tuple[Toolset, ToolsetCommand]] = {}
+    for owner, name, command in toolset.installed().commands():
         if name not in COMMANDS:
-            found.setdefault(name, (each, command))
-    return found
+            commands_by_name.setdefault(name, (owner, command))
+    return commands_by_name

@@ -1,4 +1,4 @@
-"""`vmrag commit`."""
+"""`vmrag commit`: commit stored documents and pin the new revision."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from vmrag_link.workspace import Workspace
 
 _MOST_LISTED = 100
-"""Documents that the text in the editor lists."""
+"""Maximum number of documents that the text in the editor lists."""
 
 
 @vmrag_command("commit")

@@ -1,6 +1,6 @@
-"""The options that `vmrag` takes before a command as well as behind it.
+"""The options that `vmrag` accepts before and after the name of a command.
 
-Imports nothing of weight.
+The module has only small imports.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from vmrag_link.errors import GitRepositoryMissing
 
 
 def common_options() -> list[click.Parameter]:
-    """`-C`, `-q`, `-v` and `--json`."""
+    """Return new options `-C`, `-q`, `-v` and `--json`."""
     return [
         click.Option(["-C", "directory"], type=click.Path(path_type=Path), help="Run as if started there."),
         click.Option(["-q", "--quiet"], is_flag=True, help="Print errors only."),
@@ -23,20 +23,23 @@ def common_options() -> list[click.Parameter]:
     ]
 
 
-def find_directory(context: click.Context, own: Path | None = None) -> Path:
-    """Where a command works: `-C` before its name counts, and then `-C` behind it (`own`)."""
-    before = (each["directory"] or Path() for each in list_group_options(context))
-    folder = Path().joinpath(*before, own or context.params.get("directory") or Path()).resolve()
+def find_directory(context: click.Context, own_directory: Path | None = None) -> Path:
+    """Return the directory of a command.
+
+    `-C` before its name applies first, and then `-C` after it (`own`).
+    """
+    before = (options["directory"] or Path() for options in list_group_options(context))
+    folder = Path().joinpath(*before, own_directory or context.params.get("directory") or Path()).resolve()
     if not folder.is_dir():
-        number = f" Lines around a match: --context {folder.name}." if folder.name.isdecimal() else ""
-        raise GitRepositoryMissing(f"There is no folder {folder}.{number}", hint="-C is the folder to work in.")
+        number = f" For lines around a match, use --context {folder.name}." if folder.name.isdecimal() else ""
+        raise GitRepositoryMissing(f"no such folder: {folder}.{number}", hint="Use -C with an existing folder.")
     return folder
 
 
 def list_group_options(context: click.Context) -> list[dict[str, Any]]:
-    """The options of the groups that a command is in, from the outermost inwards."""
-    found: list[dict[str, Any]] = []
+    """Return the options of the groups around a command, from the outermost inwards."""
+    groups: list[dict[str, Any]] = []
     while context.parent:
         context = context.parent
-        found.insert(0, dict.fromkeys(("directory", "as_json", "quiet", "verbose")) | context.params)
-    return found
+        groups.insert(0, dict.fromkeys(("directory", "as_json", "quiet", "verbose")) | context.params)
+    return groups

@@ -1,4 +1,4 @@
-"""`vmrag demo`."""
+"""`vmrag demo`: run a demo on the documentation of Python's library."""
 
 from __future__ import annotations
 
@@ -29,7 +29,8 @@ MIN_SHOWN_SECONDS = 0.1
 """Seconds from which a step is in the summary."""
 
 HOOK_SECONDS = 5.0
-"""Seconds that a hook of an interrupted git may still write while the repository is removed.
+"""Seconds for which a hook of an interrupted git can still write while the repository is
+removed.
 """
 
 
@@ -45,35 +46,35 @@ def command(invocation: Invocation, *, into: Path | None, number: int | None) ->
     It needs no network and takes less than a minute.
     """
     silent = invocation.as_json or invocation.verbosity < 0
-    told = None if silent else TerminalNarrator()
-    with _repository(invocation.directory / into if into else None) as top:
-        if told:
-            told.opening(into)
-        bars = told is not None and sys.stderr.isatty()
+    narrator = None if silent else TerminalNarrator()
+    with _open_repository(invocation.directory / into if into else None) as top:
+        if narrator:
+            narrator.opening(into)
+        bars = narrator is not None and sys.stderr.isatty()
         report = demo.play_demo(
-            top, told or SILENT, invocation.progress, kept=into is not None, bars=bars, number=number
+            top, narrator or SILENT, invocation.progress, kept=into is not None, bars=bars, number=number
         )
-    invocation.emit_report(report, _ending(report))
+    invocation.emit_report(report, _describe_ending(report))
     return 0 if report.ok else FAILED
 
 
 @contextlib.contextmanager
-def _repository(into: Path | None) -> Iterator[Path]:
-    """An empty directory: `into`, which stays, or a temporary one.
+def _open_repository(into: Path | None) -> Iterator[Path]:
+    """Yield an empty directory: `into`, which stays, or a temporary one.
 
-    Raises `UsageInvalid` if `into` is in use, `FileFailed`.
+    Raises `UsageInvalid` if `into` is in use, and `FileFailed`.
     """
     if into is not None:
-        yield _made(into)
+        yield _created(into)
         return
     top = Path(tempfile.mkdtemp(prefix="vmrag-demo-")).resolve()
     try:
         yield top
     finally:
-        _remove(top)
+        _remove_repository(top)
 
 
-def _made(into: Path) -> Path:
+def _created(into: Path) -> Path:
     try:
         if into.exists() and (not into.is_dir() or any(into.iterdir())):
             raise UsageInvalid(f"{into} is not an empty folder.", hint="Name one that is new or empty.", path=str(into))
@@ -85,14 +86,14 @@ def _made(into: Path) -> Path:
     return into.resolve()
 
 
-def _remove(top: Path) -> None:
+def _remove_repository(top: Path) -> None:
     deadline = time.monotonic() + HOOK_SECONDS
     while top.exists():
         shutil.rmtree(top, ignore_errors=time.monotonic() < deadline)
 
 
 class TerminalNarrator:
-    """The demo as a person follows it on a terminal."""
+    """Print the demo for a user at a terminal."""
 
     def __init__(self) -> None:
         self._chapters = 0
@@ -101,7 +102,7 @@ class TerminalNarrator:
         where = f"in {into}" if into else "in a temporary folder"
         _echo_wrapped(
             f"This makes a git repository {where}, imports the documentation of this Python's standard library as its "
-            "knowledge base, and switches between two branches that know different things: each 'git checkout' moves the "
+            "knowledge base, and switches between two branches with different documents: each 'git checkout' moves the "
             "documents and their search index with the code. Nothing is downloaded. It takes less than a minute."
         )
 
@@ -125,52 +126,52 @@ class TerminalNarrator:
 
     def answer(self, answer: QueryAnswer) -> None:
         self.command(f'vmrag query "{answer.query}"')
-        names = [f"{rank} {_name(doc_id)}" for rank, doc_id in enumerate(answer.documents[:SHOWN], 1)]
+        names = [f"{rank} {_format_name(doc_id)}" for rank, doc_id in enumerate(answer.documents[:SHOWN], 1)]
         source = output.style_text(f"from {answer.revision[:7]} ({answer.seconds:.2f} s)", dim=True)
         lines = [f"{output.style_text('  '.join(names), bold=True)}  {source}"]
         if answer.results:
-            lines.append(output.style_text(_excerpt(answer.results[0].text), italic=True))
+            lines.append(output.style_text(_cut_excerpt(answer.results[0].text), italic=True))
         if answer.compared:
-            lines += _changes(answer.compared)
+            lines += _describe_changes(answer.compared)
         output.print_lines(f"    {line}" for line in lines)
 
     def remark(self, line: str) -> None:
         output.print_lines(["", f"  {line}"])
 
 
-def _changes(compared: AnswerComparison) -> list[str]:
-    """What the checkout changed in an answer, one line for each kind of change."""
+def _describe_changes(compared: AnswerComparison) -> list[str]:
+    """Return how the checkout changed an answer, with a line for each kind of change."""
     if compared.equal:
-        return [output.style_text("as on the branch before", dim=True)]
+        return [output.style_text("same as on the other branch", dim=True)]
     lines = []
     if compared.came:
-        lines.append(output.style_text(f"+ {_names(compared.came)}", fg="green"))
+        lines.append(output.style_text(f"+ {_list_names(compared.came)}", fg="green"))
     if compared.went:
-        lines.append(output.style_text(f"- {_names(compared.went)}", fg="red"))
+        lines.append(output.style_text(f"- {_list_names(compared.went)}", fg="red"))
     if compared.reworded:
-        lines.append(output.style_text(f"~ {_names(compared.reworded)}", fg="yellow"))
-    moves = ", ".join(f"{_name(move.doc_id)} from {move.before} to {move.now}" for move in compared.moved)
+        lines.append(output.style_text(f"~ {_list_names(compared.reworded)}", fg="yellow"))
+    moves = ", ".join(f"{_format_name(move.doc_id)} from {move.before} to {move.now}" for move in compared.moved)
     return [*lines, output.style_text(f"moved: {moves}", dim=True)] if moves else lines
 
 
-def _ending(report: demo.DemoReport) -> Iterator[str]:
+def _describe_ending(report: demo.DemoReport) -> Iterator[str]:
     yield ""
-    yield output.style_text("What it took", bold=True)
-    for what, seconds in _summary(report):
+    yield output.style_text("Time", bold=True)
+    for what, seconds in _format_summary(report):
         yield f"  {what:<{WIDTH - 16}}{seconds:>6.2f} s"
     yield ""
     failed = [check.what for check in report.checks if not check.ok]
     if failed:
-        yield output.style_text("Not everything came out as it should:", fg="red", bold=True)
+        yield output.style_text("These checks failed:", fg="red", bold=True)
         yield from (f"  {what}" for what in failed)
     else:
-        yield output.style_text(f"Checked on the way ({len(report.checks)}, all true)", bold=True)
+        yield output.style_text(f"Passed checks ({len(report.checks)})", bold=True)
         yield from (f"  {check.what}" for check in report.checks)
     yield ""
-    yield from _next(report)
+    yield from _describe_next_steps(report)
 
 
-def _summary(report: demo.DemoReport) -> list[tuple[str, float]]:
+def _format_summary(report: demo.DemoReport) -> list[tuple[str, float]]:
     visits = re.compile(rf"vmrag (query|diff)|git checkout {story.MAIN}|git checkout {story.NEXT}|rm ")
     rows = [
         (textwrap.shorten(step.what, WIDTH - 18, placeholder=" …"), step.seconds)
@@ -180,38 +181,38 @@ def _summary(report: demo.DemoReport) -> list[tuple[str, float]]:
     checkouts = [visit.seconds for visit in report.visits]
     queries = [answer.seconds for visit in report.visits for answer in visit.answers]
     rows.append(
-        (f"git checkout, knowledge and index included (mean of {len(checkouts)})", sum(checkouts) / len(checkouts))
+        (f"git checkout, with knowledge base and index (mean of {len(checkouts)})", sum(checkouts) / len(checkouts))
     )
     rows.append((f"vmrag query (mean of {len(queries)})", sum(queries) / len(queries)))
     return [*rows, ("everything", report.seconds)]
 
 
-def _next(report: demo.DemoReport) -> Iterator[str]:
+def _describe_next_steps(report: demo.DemoReport) -> Iterator[str]:
     if report.repository:
         yield output.style_text("The repository is yours to try", bold=True)
         yield f"  cd {report.repository}"
         yield f'  git checkout {story.MAIN} && vmrag query "{story.QUESTIONS[0].text}"'
         yield "  vmrag status"
     else:
-        yield "The temporary repository has been removed; 'vmrag demo --into DIR' makes one that stays."
+        yield "Removed the temporary repository. 'vmrag demo --into DIR' makes one that stays."
     yield ""
-    yield output.style_text("In a repository of your own", bold=True)
+    yield output.style_text("In your own repository", bold=True)
     yield "  cd your-repo && vmrag init"
     yield "  vmrag import PATH --collection NAME   (a folder of documents that git does not track)"
     yield '  vmrag commit -m "What we know" && git commit -m "Pin the knowledge"'
     yield '  git checkout …, and then: vmrag query "…"'
 
 
-def _excerpt(text: str) -> str:
-    """The beginning of a passage, on one line, without the page's title."""
+def _cut_excerpt(text: str) -> str:
+    """Return the beginning of a passage, on one line, without the title of the page."""
     return textwrap.shorten(re.sub(r"\A# .*\n", "", text), WIDTH - 6, placeholder=" …")
 
 
-def _names(doc_ids: Sequence[str]) -> str:
-    return ", ".join(_name(doc_id) for doc_id in doc_ids)
+def _list_names(doc_ids: Sequence[str]) -> str:
+    return ", ".join(_format_name(doc_id) for doc_id in doc_ids)
 
 
-def _name(doc_id: str) -> str:
+def _format_name(doc_id: str) -> str:
     return doc_id.removesuffix(".md")
 
 

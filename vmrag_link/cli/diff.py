@@ -60,8 +60,11 @@ def command(
             )
         with invocation.workspace() as ws:
             old, new = ranges.split_range(ws, places)
-            found = diff_queries(ws, old, new)
-        invocation.emit_report(found, _answers(found, (old or found.old[:7], new or found.new)))
+            changed_queries = diff_queries(ws, old, new)
+        invocation.emit_report(
+            changed_queries,
+            _format_answers(changed_queries, (old or changed_queries.old[:7], new or changed_queries.new)),
+        )
         return
     with invocation.workspace() as ws:
         places = tuple(name_from_top(ws, invocation.directory, place) for place in places)
@@ -75,14 +78,15 @@ def command(
                     output.print_warning(note)
 
 
-def _answers(report: QueriesDiff, names: tuple[str, str]) -> Iterator[str]:
+def _format_answers(report: QueriesDiff, names: tuple[str, str]) -> Iterator[str]:
     changed = [query for query in report.queries if query.change == "ranking"]
-    for each in changed:
-        yield f"{output.style_text(' '.join(each.query.split()), bold=True)}  {output.style_text(f'{report.file}:{each.line}', dim=True)}"
-        for name, problem in zip(names, (each.problem_before, each.problem_after), strict=True):
+    for change in changed:
+        query, place = " ".join(change.query.split()), f"{report.file}:{change.line}"
+        yield f"{output.style_text(query, bold=True)}  {output.style_text(place, dim=True)}"
+        for name, problem in zip(names, (change.problem_before, change.problem_after), strict=True):
             if problem:
                 yield f"{INDENT}{name}: {problem}"
-        yield from format_side_by_side(names, each.before, each.after, report.names)
+        yield from format_side_by_side(names, change.before, change.after, report.names)
     scores = sum(query.change == "scores" for query in report.queries)
     same = len(report.queries) - len(changed) - scores
     yield f"{plural(len(report.queries), 'query')}: {len(changed)} ranked differently, {scores} with other scores only, {same} alike"

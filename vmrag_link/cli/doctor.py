@@ -1,4 +1,4 @@
-"""`vmrag doctor`."""
+"""`vmrag doctor`: find problems, and print the commands that fix them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from vmrag_link.workspace import Workspace
 
 TOPICS = (*operation.TOPICS, *hooks.TOPICS)
 PATIENCE = 5.0
-"""Seconds to wait for a lock; given here, because the settings may be what is broken."""
+"""Seconds to wait for a lock. It is a constant, because the settings can be the problem."""
 
 _MARKS = {"ok": ("ok", "green"), "note": ("note", "cyan"), "warning": ("warning", "yellow"), "error": ("error", "red")}
 _WIDTH = 9
@@ -44,43 +44,49 @@ def command(invocation: Invocation, *, fix: bool) -> int:
                 report = _examine_folder(invocation.directory, progress, fix=True, repair=True)
                 mended = (RepairedFinding(repaired, "Wrote it again."), *report.mended)
                 report = msgspec.structs.replace(report, mended=mended)
-    invocation.emit_report(report, _lines(report, every=invocation.verbosity > 0))
+    invocation.emit_report(report, _format_report(report, every=invocation.verbosity > 0))
     return 0 if report.healthy else FAILED_CHECK
 
 
 def _examine_folder(directory: Path, progress: Progress, *, fix: bool, repair: bool = False) -> DoctorReport:
-    """`repair` writes the hooks file again that git includes: without it, git does not run."""
+    """Examine a folder.
+
+    `repair` rewrites the hooks file that git includes, without which git does not run.
+    """
     workspace = Workspace.open(directory, progress, patience=PATIENCE, repair=repair)
     try:
-        return operation.doctor(workspace, [*TOPICS, *_of_toolsets()], fix=fix)
+        return operation.doctor(workspace, [*TOPICS, *_list_toolset_topics()], fix=fix)
     finally:
         workspace.close()
 
 
-def _of_toolsets() -> Iterator[Topic]:
-    for each in toolset.installed().toolsets.values():
-        yield from (each.load(check) for check in each.checks)
+def _list_toolset_topics() -> Iterator[Topic]:
+    for installed_toolset in toolset.installed().toolsets.values():
+        yield from (installed_toolset.load(check) for check in installed_toolset.checks)
 
 
-def _lines(report: DoctorReport, *, every: bool) -> Iterator[str]:
-    """`every`: the topics in which all is well, too."""
+def _format_report(report: DoctorReport, *, every: bool) -> Iterator[str]:
+    """Yield the lines of a report.
+
+    With `every`, they also name the topics without problems.
+    """
     for mended in report.mended:
-        yield f"{_mark('ok', 'mended')}{mended.finding.message} → {mended.done}"
+        yield f"{_format_mark('ok', 'fixed')}{mended.finding.message} → {mended.done}"
     for topic in report.topics:
         if topic.findings:
-            yield from (line for finding in topic.findings for line in _finding(finding))
+            yield from (line for finding in topic.findings for line in _format_finding(finding))
         elif every:
-            yield f"{_mark('ok')}{topic.name}"
-    count = sum(len(each.findings) for each in report.topics)
+            yield f"{_format_mark('ok')}{topic.name}"
+    count = sum(len(topic.findings) for topic in report.topics)
     yield f"Looked at {plural(len(report.topics), 'topic')}: {plural(count, 'finding') if count else 'all is well'}."
 
 
-def _finding(finding: Finding) -> Iterator[str]:
-    yield f"{_mark(finding.level)}{finding.message} {output.style_text(finding.code, dim=True)}"
+def _format_finding(finding: Finding) -> Iterator[str]:
+    yield f"{_format_mark(finding.level)}{finding.message} {output.style_text(finding.code, dim=True)}"
     if finding.fix:
         yield f"{' ' * _WIDTH}{finding.fix}"
 
 
-def _mark(level: str, text: str = "") -> str:
+def _format_mark(level: str, text: str = "") -> str:
     name, colour = _MARKS[level]
     return output.style_text((text or name).ljust(_WIDTH), fg=colour, bold=True)

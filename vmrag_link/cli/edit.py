@@ -1,4 +1,4 @@
-"""`vmrag edit`."""
+"""`vmrag edit`: change a note or a stored document in git's editor."""
 
 from __future__ import annotations
 
@@ -19,16 +19,15 @@ _LONGEST_STEM = 100
 
 
 class EditReport(Record, frozen=True):
-    """`branch` is the KB branch of the change; None if the text is unchanged.
-
-    `pending`: why the index did not follow.
-    """
+    """A change by an editor."""
 
     collection: str
     doc_id: str
     changed: bool
     branch: str | None = None
+    """The KB branch of the change; None if the text is unchanged."""
     pending: str = ""
+    """Why the index did not follow; an empty text if it did."""
 
 
 @vmrag_command("edit")

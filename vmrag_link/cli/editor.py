@@ -56,8 +56,8 @@ def find_suffix(doc_id: str) -> str:
 def open_edited_text(places: Places, text: str, *, name: str, instead: str = "") -> Iterator[str | None]:
     """Open a text in the editor and yield the result; None if the user changed nothing.
 
-    The draft stays if the block fails. `instead`: the hint if no terminal exists. Raises
-    `UsageInvalid` if no editor can run or if it fails, `FileFailed` if the result is not UTF-8.
+    The draft stays if the block fails. `instead` is the hint without a terminal. Raises
+    `UsageInvalid` if no editor can run or if it fails, and `FileFailed` if the result is not UTF-8.
     """
     if not _can_edit():
         raise UsageInvalid("an editor needs a terminal, and this command has none", hint=instead)
@@ -70,7 +70,8 @@ def open_edited_text(places: Places, text: str, *, name: str, instead: str = "")
 def edit_text(places: Places, text: str, *, name: str) -> str | None:
     """Return a text as the user edited it, byte for byte; None if the user changed nothing.
 
-    Raises `UsageInvalid` and `FileFailed`, like `edited_text`.
+    Raises `UsageInvalid` if no editor can run or if it fails, and `FileFailed` if the result is not
+    UTF-8.
     """
     with open_edited_text(places, text, name=name) as after:
         return after
@@ -78,10 +79,10 @@ def edit_text(places: Places, text: str, *, name: str) -> str | None:
 
 @contextlib.contextmanager
 def open_new_text(places: Places, given: str | None, *, name: str) -> Iterator[str]:
-    """Yield the text that is given, or one that the user writes in the editor.
+    """Yield the given text, or one that the user writes in the editor.
 
-    The draft stays if the block fails. Raises `UsageInvalid` if the user wrote none, and as
-    `edited_text`.
+    The draft stays if the block fails. Raises `UsageInvalid` if the user wrote nothing, if no
+    editor can run or if it fails, and `FileFailed` if the result is not UTF-8.
     """
     if given is not None:
         yield given
@@ -95,11 +96,11 @@ def open_new_text(places: Places, given: str | None, *, name: str) -> Iterator[s
 
 @contextlib.contextmanager
 def open_edited_message(places: Places, contents: str) -> Iterator[tuple[str, Path]]:
-    """Open an empty message in the editor, and yield it without comments, and a file with it.
+    """Open an empty message in the editor, and yield it without comments, and its file.
 
     `contents` lists below the instructions what the commit contains. The draft stays if the block
-    fails. Raises `MessageMissing` if the message is empty or no terminal exists, and as
-    `edited_text`.
+    fails. Raises `MessageMissing` if the message is empty or there is no terminal, `UsageInvalid`
+    if the editor fails, and `FileFailed` if the result is not UTF-8.
     """
     if not _can_edit():
         raise MessageMissing("a commit needs a message, and an editor needs a terminal", hint=_MESSAGE_HINT)
@@ -125,7 +126,8 @@ def open_written_message(places: Places, text: str) -> Iterator[Path]:
 def open_draft(places: Places, name: str, text: str, *, keep: bool = False) -> Iterator[Path]:
     """Write a text to a file of this name, and remove the file after the block.
 
-    If the block fails, an edited file stays and the error names it. `keep`: an unedited file, too.
+    If the block fails, an edited file stays and the error names it. With `keep`, an unedited file
+    also stays.
     """
     _remove_old_drafts(places.drafts)
     folder = places.drafts / os.urandom(8).hex()

@@ -1,4 +1,4 @@
-"""`vmrag fingerprint`."""
+"""`vmrag fingerprint`: print a hash of everything that decides answers."""
 
 from __future__ import annotations
 
@@ -39,20 +39,20 @@ def command(invocation: Invocation, *, ref: str | None, working: bool, verify: b
         )
     with invocation.workspace() as ws:
         if expected is not None:
-            wanted = operation.read_expected(expected, invocation.directory)
-            compared = operation.compare_fingerprint(ws, wanted, ref=ref)
-            invocation.emit_report(compared, _compared(compared))
+            expected_hash = operation.read_expected(expected, invocation.directory)
+            compared = operation.compare_fingerprint(ws, expected_hash, ref=ref)
+            invocation.emit_report(compared, _format_comparison(compared))
             return 0 if compared.equal else FAILED_CHECK
         if not verify:
             report = operation.compute_fingerprint(ws, ref=ref, working=working)
             invocation.emit_report(report, [report.fingerprint])
             return 0
         verified = fingerprint_check.verify_index(ws, ref=ref)
-    invocation.emit_report(verified, _lines(verified))
+    invocation.emit_report(verified, _format_fingerprint(verified))
     return FAILED_CHECK if verified.problems else 0
 
 
-def _compared(report: ComparedFingerprint) -> Iterator[str]:
+def _format_comparison(report: ComparedFingerprint) -> Iterator[str]:
     yield report.fingerprint
     if report.equal:
         yield "as expected"
@@ -61,7 +61,7 @@ def _compared(report: ComparedFingerprint) -> Iterator[str]:
     yield from report.differences
 
 
-def _lines(report: VerifiedIndex) -> Iterator[str]:
+def _format_fingerprint(report: VerifiedIndex) -> Iterator[str]:
     yield report.fingerprint
     if report.problems:
         yield from report.problems

@@ -54,12 +54,12 @@ def command(invocation: Invocation, *, apply: bool, remote: str | None, server: 
         return OK
     if remote is not None:
         with invocation.workspace() as ws:
-            there = gc_remote(ws, remote or None, apply=apply)
-        invocation.emit_report(there, _remote_lines(there))
+            remote_report = gc_remote(ws, remote or None, apply=apply)
+        invocation.emit_report(remote_report, _remote_lines(remote_report))
         return OK
     with invocation.workspace() as ws:
         report = operation.gc(ws, apply=apply)
-    invocation.emit_report(report, _lines(report))
+    invocation.emit_report(report, _format_report(report))
     return FAILED_CHECK if report.undone else OK
 
 
@@ -70,13 +70,13 @@ _REASONS = {
 }
 
 
-def _lines(report: GcReport) -> Iterator[str]:
+def _format_report(report: GcReport) -> Iterator[str]:
     if report.anchored:
         anchor = "Anchored" if report.applied else "Would anchor"
         yield f"{anchor} {plural(len(report.anchored), 'pinned revision')} that no branch reaches."
     removed = "Removed" if report.applied else "Would remove"
     for branch in report.pruned:
-        yield f"{removed} the branch {branch.name}, whose code branch is gone (its revision {branch.revision[:7]} is kept)."
+        yield f"{removed} the branch {branch.name}, whose git branch no longer exists (its revision {branch.revision[:7]} is kept)."
     yield from (f"The branch {kept.name} stays. It {_REASONS[kept.reason]}: {kept.hint}" for kept in report.kept)
     for noun, swept in (
         ("spare index part", report.leftovers.snapshots),
@@ -86,15 +86,15 @@ def _lines(report: GcReport) -> Iterator[str]:
         ("migration leftover", report.leftovers.replaced),
     ):
         if swept.names:
-            yield f"{removed} {plural(len(swept.names), noun)} ({_megabytes(swept.bytes)})."
+            yield f"{removed} {plural(len(swept.names), noun)} ({_format_megabytes(swept.bytes)})."
     if report.leftovers.vectors.number:
         vectors = report.leftovers.vectors
-        yield f"{removed} {plural(vectors.number, 'cached vector')} ({_megabytes(vectors.bytes)})."
+        yield f"{removed} {plural(vectors.number, 'cached vector')} ({_format_megabytes(vectors.bytes)})."
     yield from report.undone
     if report.applied:
-        for what, sizes in (("Knowledge base", report.kb_bytes), ("On this machine alone", report.local_bytes)):
+        for what, sizes in (("Knowledge base", report.kb_bytes), ("Only on this machine", report.local_bytes)):
             if sizes.before:
-                yield f"{what}: {_megabytes(sizes.before)} → {_megabytes(sizes.after)}."
+                yield f"{what}: {_format_megabytes(sizes.before)} → {_format_megabytes(sizes.after)}."
     else:
         yield "Next: vmrag gc --apply"
 
@@ -103,26 +103,26 @@ def _remote_lines(report: RemoteGcReport) -> Iterator[str]:
     if report.damaged:
         yield report.damaged
     if report.before:
-        yield f"{report.remote} holds {_megabytes(report.before.bytes)}; pushed {plural(report.before.pushes, 'time')}."
+        yield f"{report.remote} has {_format_megabytes(report.before.bytes)}; pushed {plural(report.before.pushes, 'time')}."
     if report.after:
-        yield f"Written anew: {_megabytes(report.after.bytes)}. The host drops the rest when it collects garbage."
+        yield f"Rewrote it: {_format_megabytes(report.after.bytes)}. The host deletes the rest when it collects garbage."
         if report.damaged:
-            yield "It holds what it held when it was last fetched here, and what the code here pins."
-            yield "Whoever pushed since then runs again: vmrag push"
+            yield "It has what it had at the last fetch of this clone, and what the code of this clone pins."
+            yield "Users who pushed since then must run: vmrag push"
     else:
         yield f"Next: vmrag gc --remote {quoted(report.remote)} --apply"
 
 
 def _server_lines(report: ServerGcReport) -> Iterator[str]:
-    verb = "Dropped" if report.applied else "Would drop"
-    for each in report.dropped:
-        what = f" ({each.collection}, {plural(each.records, 'record')})" if each.collection else ""
-        yield f"{verb} {each.name}{what}."
-    others = f" {plural(report.others, 'collection')} of others stay." if report.others else ""
-    yield f"{report.server}: {len(report.dropped)} to drop, {report.kept} needed or young.{others}"
+    verb = "Deleted" if report.applied else "Would delete"
+    for dropped in report.dropped:
+        what = f" ({dropped.collection}, {plural(dropped.records, 'record')})" if dropped.collection else ""
+        yield f"{verb} {dropped.name}{what}."
+    others = f" {plural(report.others, 'collection')} of other users stay." if report.others else ""
+    yield f"{report.server}: {len(report.dropped)} to delete, {report.kept} needed or recent.{others}"
     if report.dropped and not report.applied:
         yield "Next: vmrag gc --server --apply"
 
 
-def _megabytes(size: int) -> str:
+def _format_megabytes(size: int) -> str:
     return f"{size / MEGABYTE:.1f} MB"

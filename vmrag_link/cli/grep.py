@@ -1,4 +1,4 @@
-"""`vmrag grep`."""
+"""`vmrag grep`: find the lines that a regular expression matches."""
 
 from __future__ import annotations
 
@@ -58,14 +58,14 @@ def command(
     at a time. If nothing matches, the exit code is 1.
     """
     with invocation.workspace() as ws:
-        wanted = Pattern(pattern, fixed=fixed, ignore_case=ignore_case)
-        report = operation.grep_texts(ws, wanted, collections=collection, ref=ref, context=context)
-        other_case = operation.count_without_case(ws, wanted, report, collections=collection, ref=ref)
+        searched = Pattern(pattern, fixed=fixed, ignore_case=ignore_case)
+        report = operation.grep_texts(ws, searched, collections=collection, ref=ref, context=context)
+        other_case = operation.count_without_case(ws, searched, report, collections=collection, ref=ref)
         provenance.refuse_outdated(ws, report.notes, strict=strict)
     answering.emit_answer(
         invocation,
         report,
-        _lines(report, shown, parted=context > 0),
+        _format_report(report, shown, parted=context > 0),
         [*report.notes, *report.warnings],
     )
     if other_case:
@@ -73,7 +73,7 @@ def command(
     return OK if report.documents else FAILED_CHECK
 
 
-def _lines(report: GrepReport, shown: str | None, *, parted: bool) -> Iterator[str]:
+def _format_report(report: GrepReport, shown: str | None, *, parted: bool) -> Iterator[str]:
     for number, document in enumerate(sorted(report.documents, key=lambda match: match.name)):
         name = output.style_text(terminal_text.escape_line(document.name), bold=True)
         if shown == "names":
@@ -83,16 +83,17 @@ def _lines(report: GrepReport, shown: str | None, *, parted: bool) -> Iterator[s
         else:
             if parted and number:
                 yield _BREAK
-            yield from _document(document, name, parted=parted)
+            yield from _format_document(document, name, parted=parted)
 
 
-def _document(found: MatchedDocument, name: str, *, parted: bool) -> Iterator[str]:
-    """As grep writes it: `NAME:LINE:TEXT`, and `NAME-LINE-TEXT` of a line that is only near.
+def _format_document(document: MatchedDocument, name: str, *, parted: bool) -> Iterator[str]:
+    """Yield the lines of a document in the form of grep.
 
-    `parted`: with a break between lines that do not follow each other.
+    They are `NAME:LINE:TEXT`, or `NAME-LINE-TEXT` for a line of context. With `parted`, a break
+    separates lines that are not consecutive.
     """
     before = 0
-    for line in found.lines:
+    for line in document.lines:
         if parted and 0 < before < line.number - 1:
             yield _BREAK
         mark = ":" if line.matched else "-"

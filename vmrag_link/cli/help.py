@@ -11,12 +11,12 @@ from vmrag_link.cli.base import command as vmrag_command
 from vmrag_link.errors import UsageInvalid
 
 
-def _names(context: click.Context, parameter: click.Parameter, typed: str) -> list[CompletionItem]:  # noqa: ARG001
+def _complete_names(context: click.Context, parameter: click.Parameter, typed: str) -> list[CompletionItem]:  # noqa: ARG001
     return [CompletionItem(name) for name in commands.list_names() if name.startswith(typed)]
 
 
 @vmrag_command("help")
-@click.argument("command", nargs=-1, shell_complete=_names)
+@click.argument("command", nargs=-1, shell_complete=_complete_names)
 @click.option("--all", "list_all", is_flag=True, help="List all commands.")
 def command(invocation: Invocation, *, command: tuple[str, ...], list_all: bool) -> None:
     """Explain a command.
@@ -29,11 +29,11 @@ def command(invocation: Invocation, *, command: tuple[str, ...], list_all: bool)
     for name in command:
         group = context.command
         if not isinstance(group, click.Group):
-            context.fail(f"'{context.command_path}' has no commands of its own.")
-        _, found, _ = group.resolve_command(context, [name])
-        if found is None:
-            context.fail(f"There is no command '{name}'.")
-        context = click.Context(found, info_name=name, parent=context)
+            context.fail(f"'{context.command_path}' has no subcommands.")
+        _, subcommand, _ = group.resolve_command(context, [name])
+        if subcommand is None:
+            context.fail(f"no such command: '{name}'.")
+        context = click.Context(subcommand, info_name=name, parent=context)
     text = _list_commands(context) if list_all else context.get_help()
     invocation.emit_report({"command": context.command_path, "help": text}, text.splitlines())
 

@@ -1,4 +1,4 @@
-"""How revisions are printed: by `vmrag diff`, `log`, `show` and `blame`."""
+"""Print revisions, for `vmrag diff`, `log`, `show` and `blame`."""
 
 from __future__ import annotations
 
@@ -20,11 +20,13 @@ if TYPE_CHECKING:
 Form = Literal["names", "status", "stat", "text"]
 
 DETAILS: dict[Form, Detail] = {"names": "names", "status": "names", "stat": "stat", "text": "text"}
-"""What has to be read for each form."""
+"""The details to read for each form."""
 
 
 def form_options(function: Callable[..., Any]) -> Callable[..., Any]:
-    """`--stat`, `--name-only` and `--name-status`: `form` of the function, None without them."""
+    """Add the options `--stat`, `--name-only` and `--name-status`, which are `form` of the
+    function.
+    """
     stat = click.option("--stat", "form", flag_value="stat", help="Count the words that each document gained and lost.")
     names = click.option(
         "--name-only", "form", flag_value="names", help="Print only the names of the changed documents."
@@ -34,73 +36,79 @@ def form_options(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 SHORT, SHORT_COMMIT = 7, 10
-"""Characters of a revision and of a commit of git's."""
+"""Number of characters of a revision and of a git commit."""
 
 _NAMED = 2
-"""Commits that one line names."""
+"""Maximum number of commits in one line."""
 
 
-def format_revision_line(each: PinnedRevision) -> Iterator[str]:
-    """The revision, what stands on it, and beside it the code that pins it."""
-    shown = f"{output.style_text(each.revision[:SHORT], fg='yellow')}{_refs(each.refs)} {read_subject(each.message)}"
-    yield f"{shown}{_commits_beside(each)}"
+def format_revision_line(info: PinnedRevision) -> Iterator[str]:
+    """Yield the line of a revision, with its refs and the git commits that pin it."""
+    shown = (
+        f"{output.style_text(info.revision[:SHORT], fg='yellow')}{_format_refs(info.refs)} {read_subject(info.message)}"
+    )
+    yield f"{shown}{_format_pinning_commits(info)}"
 
 
-def format_revision_entry(each: PinnedRevision, said: str) -> Iterator[str]:
-    """Some lines; `said`: what it changed."""
-    yield _title_line(each)
-    yield f"    {read_subject(each.message)}  ({said})"
-    yield from _pins(each.commits)
+def format_revision_entry(info: PinnedRevision, said: str) -> Iterator[str]:
+    """Yield the entry of a revision. `said` is the text about its changes."""
+    yield _title_line(info)
+    yield f"    {read_subject(info.message)}  ({said})"
+    yield from _format_pins(info.commits)
 
 
-def format_commit_line(each: FileCommit) -> Iterator[str]:
-    """Of git's, what stands on it, and what the file was called otherwise."""
-    moved = f"  ({_file_change(each)})" if each.old_path else ""
-    yield f"{output.style_text(each.commit[:SHORT_COMMIT], fg='yellow')}{_refs(each.refs)} {read_subject(each.message)}{moved}"
+def format_commit_line(commit: FileCommit) -> Iterator[str]:
+    """Yield the line of a git commit, with its refs and another path of the file."""
+    moved = f"  ({_file_change(commit)})" if commit.old_path else ""
+    yield f"{output.style_text(commit.commit[:SHORT_COMMIT], fg='yellow')}{_format_refs(commit.refs)} {read_subject(commit.message)}{moved}"
 
 
-def format_commit_entry(each: FileCommit) -> Iterator[str]:
-    yield f"{output.style_text(each.commit, fg='yellow')}{_refs(each.refs)}  {each.date}  {each.author}"
-    yield f"    {read_subject(each.message)}  ({_file_change(each)})"
+def format_commit_entry(commit: FileCommit) -> Iterator[str]:
+    yield f"{output.style_text(commit.commit, fg='yellow')}{_format_refs(commit.refs)}  {commit.date}  {commit.author}"
+    yield f"    {read_subject(commit.message)}  ({_file_change(commit)})"
 
 
-def _file_change(each: FileCommit) -> str:
-    return f"{each.old_path} -> {each.path}" if each.old_path else each.kind
+def _file_change(commit: FileCommit) -> str:
+    return f"{commit.old_path} -> {commit.path}" if commit.old_path else commit.kind
 
 
-def format_full_revision(each: PinnedRevision) -> Iterator[str]:
-    """All that is known of it, with its whole message, as `git show` has it."""
-    yield _title_line(each)
-    if len(each.parents) > 1:
-        yield f"    merge of {' '.join(parent[:SHORT] for parent in each.parents)}"
-    yield from _pins(each.commits)
+def format_full_revision(info: PinnedRevision) -> Iterator[str]:
+    """Yield all details of a revision and its whole message, like `git show`."""
+    yield _title_line(info)
+    if len(info.parents) > 1:
+        yield f"    merge of {' '.join(parent[:SHORT] for parent in info.parents)}"
+    yield from _format_pins(info.commits)
     yield ""
-    yield from (f"    {line}".rstrip() for line in terminal_text.split_lines(each.message.strip()))
+    yield from (f"    {line}".rstrip() for line in terminal_text.split_lines(info.message.strip()))
     yield ""
 
 
-def _title_line(each: PinnedRevision) -> str:
-    return f"{output.style_text(each.revision, fg='yellow')}{_refs(each.refs)}  {each.date}  {each.author}"
+def _title_line(info: PinnedRevision) -> str:
+    return f"{output.style_text(info.revision, fg='yellow')}{_format_refs(info.refs)}  {info.date}  {info.author}"
 
 
-def _pins(commits: Sequence[GitCommit]) -> Iterator[str]:
+def _format_pins(commits: Sequence[GitCommit]) -> Iterator[str]:
     for commit in commits:
         yield f"    pinned by {output.style_text(commit.commit[:SHORT_COMMIT], fg='yellow')} {commit.subject}"
 
 
-def _refs(refs: Sequence[str]) -> str:
+def _format_refs(refs: Sequence[str]) -> str:
     return f" ({output.style_text(', '.join(refs), fg='green')})" if refs else ""
 
 
-def _commits_beside(each: PinnedRevision) -> str:
-    """The commits that pin it; a subject that is the revision's own message is not said twice."""
-    if not each.commits:
+def _format_pinning_commits(info: PinnedRevision) -> str:
+    """Return the git commits that pin a revision.
+
+    A subject that equals the message of the revision is not repeated.
+    """
+    if not info.commits:
         return ""
-    own = read_subject(each.message)
+    subject = read_subject(info.message)
     named = [
-        output.style_text(one.commit[:SHORT_COMMIT], fg="yellow") + ("" if one.subject == own else f" {one.subject}")
-        for one in each.commits[:_NAMED]
+        output.style_text(one.commit[:SHORT_COMMIT], fg="yellow")
+        + ("" if one.subject == subject else f" {one.subject}")
+        for one in info.commits[:_NAMED]
     ]
-    rest = len(each.commits) - len(named)
+    rest = len(info.commits) - len(named)
     more = f" and {rest} more" if rest else ""
     return f"  <- {', '.join(named)}{more}"

@@ -1,4 +1,4 @@
-"""`vmrag import`."""
+"""`vmrag import`: store files, folders and web pages as documents."""
 
 from __future__ import annotations
 
@@ -25,12 +25,14 @@ BASES = {ROOT: "the root of the repository", OUTSIDE: "a folder outside of the r
 
 
 FILE = "file"
-"""As a scheme: of a path, where `vmrag import --library` is called."""
+"""The key in `Toolset.imports` for paths, which `vmrag import --library` uses like a scheme."""
 
 
 class ImportRequest(Record, frozen=True):
-    """What a toolset is asked to take in (`Toolset.imports`): addresses and paths, as they were
-    typed, and options that stand beside them. It prints, and returns the exit code.
+    """The arguments for a toolset that imports (`Toolset.imports`).
+
+    They are addresses and paths as the user typed them, and the options. The toolset prints, and
+    returns the exit code.
     """
 
     sources: tuple[str, ...]
@@ -118,17 +120,19 @@ def command(
             others |= {"--exclude": exclude, "--include-ignored": include_ignored}
             others |= {"--include-generated": include_generated, "--copy": copy}
         _refuse_together(others, "--sitemap" if of_site else "--library")
-        return _hand_over(
+        return _call_toolset(
             invocation,
-            ImportRequest(sources, library_name, _object(metadata), selection, most, of_site=of_site, copy=copy),
+            ImportRequest(
+                sources, library_name, _parse_metadata(metadata), selection, most, of_site=of_site, copy=copy
+            ),
         )
     if collection is None:
         raise UsageInvalid(
-            "Nothing says where to store the documents.",
-            hint="Add --collection NAME, or --library NAME for files that are known by where they lie.",
+            "missing option '--collection'.",
+            hint="Use --collection NAME, or --library NAME for files that are identified by their paths.",
         )
     if urls:
-        raise UsageInvalid("Pages are stored in a library, not in another collection.", hint="Take --library NAME.")
+        raise UsageInvalid("pages are stored in a library, not in another collection.", hint="Use --library NAME.")
     _refuse_together({"--metadata": metadata}, "--collection")
     paths = [invocation.directory / source for source in sources]
     folder = None if base is None else invocation.directory / base
@@ -138,19 +142,19 @@ def command(
         )
     lines = [f"{collection}: {describe_changes(report.changes)}, {report.unchanged} unchanged"]
     if report.created or base is not None:
-        lines.append(f"Ids of new documents count from {BASES.get(report.base, report.base)}.")
+        lines.append(f"Ids of new documents are relative to {BASES.get(report.base, report.base)}.")
     if report.ignored:
-        lines.append(f"Taken because named, though git ignores it: {enumerated(report.ignored)}.")
+        lines.append(f"Imported although git ignores it, because you named it: {enumerated(report.ignored)}.")
     lines += [
-        *_of_renamed(report),
-        *_of_documents(report),
+        *_describe_renamed(report),
+        *_describe_documents(report),
         *describe_skipped_files(report.skipped, invocation, report.hint),
     ]
     invocation.emit_report(report, [*lines, *describe_import_end(report.pending, report.branch)])
     return 0
 
 
-def _object(metadata: str | None) -> Mapping[str, Any] | None:
+def _parse_metadata(metadata: str | None) -> Mapping[str, Any] | None:
     if metadata is None:
         return None
     from vmrag_link.cli.texts import parse_metadata_option  # few imports give some
@@ -158,12 +162,14 @@ def _object(metadata: str | None) -> Mapping[str, Any] | None:
     return parse_metadata_option(metadata)
 
 
-def _of_renamed(report: ImportReport) -> Iterator[str]:
-    yield from (f"{each.doc_id} follows its file: {each.before} is {each.now} now." for each in report.renamed)
+def _describe_renamed(report: ImportReport) -> Iterator[str]:
+    yield from (
+        f"{document.doc_id} follows its file: {document.before} is {document.now} now." for document in report.renamed
+    )
 
 
-def _of_documents(report: ImportReport) -> Iterator[str]:
-    """Documents of files that are not there, or not taken any more."""
+def _describe_documents(report: ImportReport) -> Iterator[str]:
+    """Yield lines about documents whose files are missing or are no longer imported."""
     if report.gone:
         which = enumerated([*report.gone[:SHOWN], *(["others"] if report.gone[SHOWN:] else [])])
         what = (
@@ -175,33 +181,36 @@ def _of_documents(report: ImportReport) -> Iterator[str]:
         more = " …" if report.left_out[SHOWN:] else ""
         number = plural(len(report.left_out), "document")
         yield (
-            f"Of files that are left out, {number} stay{'s' * (len(report.left_out) == 1)}; "
+            f"{number} of skipped files stay{'s' * (len(report.left_out) == 1)}; "
             f"to remove: vmrag rm {some}{more} --collection {report.collection}"
         )
 
 
 def _refuse_together(options: Mapping[str, object], other: str) -> None:
     if given := [name for name, value in options.items() if value]:
-        raise UsageInvalid(f"{given[0]} does not go together with {other}.", hint=f"Leave {given[0]} out.")
+        raise UsageInvalid(f"{given[0]} cannot be combined with {other}.", hint=f"Remove {given[0]}.")
 
 
-def _hand_over(invocation: Invocation, request: ImportRequest) -> int:
-    """To the toolset that takes such addresses. Raises `UsageInvalid` where none does."""
+def _call_toolset(invocation: Invocation, request: ImportRequest) -> int:
+    """Call the toolset that imports such addresses.
+
+    Raises `UsageInvalid` if there is none.
+    """
     from vmrag_link import toolset
 
     handlers: dict[str, Callable[[Invocation, ImportRequest], int]] = {}
     for source in request.sources:
         scheme = source.partition("://")[0].lower() if "://" in source else FILE
-        found = next((one for one in toolset.installed().toolsets.values() if scheme in one.imports), None)
-        if found is None:
-            what = "takes files into a library" if scheme == FILE else f"takes {scheme}: addresses"
+        importer = next((one for one in toolset.installed().toolsets.values() if scheme in one.imports), None)
+        if importer is None:
+            what = "imports files into a library" if scheme == FILE else f"imports {scheme}: addresses"
             raise UsageInvalid(
-                f"No toolset that is installed here {what}: {shortened(source)}",
-                hint="Save what it leads to as a file, and: vmrag import FILE --collection NAME",
+                f"no installed toolset {what}: {shortened(source)}",
+                hint="Save the page as a file, then run: vmrag import FILE --collection NAME",
             )
-        handlers[found.absolute(found.imports[scheme])] = found.load(found.imports[scheme])
+        handlers[importer.absolute(importer.imports[scheme])] = importer.load(importer.imports[scheme])
     if len(handlers) > 1:
-        raise UsageInvalid("Different toolsets take these addresses.", hint="Name those of one kind at a time.")
+        raise UsageInvalid("different toolsets import these addresses.", hint="Import one kind of addresses at a time.")
     return next(iter(handlers.values()))(invocation, request)
 
 
@@ -210,16 +219,16 @@ def describe_skipped_files(skipped: Sequence[SkippedFile], invocation: Invocatio
     if not skipped:
         return
     yield f"Skipped {plural(len(skipped), 'file')}:"
-    # Hidden ones, of which each repository has some, tell least.
-    telling = sorted(skipped, key=lambda each: each.reason == importing.HIDDEN)
+    # Hidden files are last, because each repository has some.
+    telling = sorted(skipped, key=lambda file: file.reason == importing.HIDDEN)
     shown = skipped if invocation.verbosity > 0 else telling[:SHOWN]
-    yield from (f"  {each.name}: {each.reason}" for each in shown)
+    yield from (f"  {file.name}: {file.reason}" for file in shown)
     if len(shown) < len(skipped):
-        yield f"  and {len(skipped) - len(shown)} more (see them with -v)"
-    reasons = {each.reason for each in skipped}
+        yield f"  and {len(skipped) - len(shown)} more (-v shows all)"
+    reasons = {file.reason for file in skipped}
     options = {leaving_out.IGNORED: "--include-ignored", leaving_out.GENERATED: "--include-generated"}
     if helping := [option for reason, option in options.items() if reason in reasons]:
-        yield f"To take these, too: {' '.join(helping)}"
+        yield f"To also import these: {' '.join(helping)}"
     if hint:
         yield f"hint: {hint}"
 

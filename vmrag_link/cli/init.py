@@ -1,4 +1,4 @@
-"""`vmrag init`."""
+"""`vmrag init`: make files of the repository searchable."""
 
 from __future__ import annotations
 
@@ -88,8 +88,8 @@ def command(
         if with_base:
             if not ws.is_initialized:
                 trust.trust_own_settings(ws)  # before the first pin, which names the remote
-            base = start_knowledge_base(ws, new=new, engine=engine, choose=_make_choice(invocation, empty=empty))
-            has_new_hooks, hook_lines = new_knowledge_base.set_up_hooks(ws, wanted=not no_hooks)
+            base = start_knowledge_base(ws, new=new, engine=engine, choose=_choose_offer(invocation, empty=empty))
+            has_new_hooks, hook_lines = new_knowledge_base.set_up_hooks(ws, install=not no_hooks)
             lines = [*_describe_base(base), *hook_lines, *new_knowledge_base.build_index(ws)]
         report = operation.init(ws, with_sources=not no_sources, with_notes=not (no_notes or no_sources))
         if base and not (base.written or base.cloned or has_new_hooks or report.written):
@@ -97,7 +97,7 @@ def command(
         if not base and not report.written:
             raise _nothing_to_do(ws, report)
         if not base and no_hooks:
-            new_knowledge_base.set_up_hooks(ws, wanted=False)
+            new_knowledge_base.set_up_hooks(ws, install=False)
         lines += _describe_sources(report)
         invocation.warn_about_settings(ws)
         lines.append(f"hint: {_next_command(ws, report, base)}")
@@ -152,7 +152,7 @@ def _describe_base(base: KnowledgeBaseReport) -> Iterator[str]:
 
 
 def _nothing_to_do(ws: Workspace, report: InitReport) -> AlreadyInitialized:
-    """Return the error of a repository that has its settings file already."""
+    """Return the error for a repository that already has a settings file."""
     if plumbing.read_pin_bytes(ws.places) is not None:
         return AlreadyInitialized(f"{CONFIG_NAME} and .dolt-version exist already.", hint="vmrag sync")
     if any(not source.write for source in ws.config.sources):
@@ -184,7 +184,7 @@ def _next_command(ws: Workspace, report: InitReport, base: KnowledgeBaseReport |
     return f"run {first}, or 'git add' files, then 'vmrag init'"
 
 
-def _make_choice(invocation: Invocation, *, empty: bool) -> ChooseOffer:
+def _choose_offer(invocation: Invocation, *, empty: bool) -> ChooseOffer:
     """Return a function that asks at a terminal. Elsewhere, it raises the list of choices."""
 
     def choose(offers: Sequence[Offer]) -> Offer | None:

@@ -45,15 +45,13 @@ def command(invocation: Invocation, *, worktree: bool, hooks: str | None, force:
         )
         if ws.chroma.local.is_set:
             ws.chroma.start_following()
-        arrived = [] if files_only else _arrived(ws)
+        arrived = [] if files_only else _fetch_knowledge_base(ws)
     lines = [f"Installed in {report.folder}: {', '.join(report.written)}" if report.written else "Installed already."]
-    lines += [f"The {name} hook that was there runs first." for name in report.chained]
+    lines += [f"The existing {name} hook runs first." for name in report.chained]
     if report.limited:
-        lines.append("They act only in work trees in which `vmrag install --worktree` was run, as it was in this one.")
+        lines.append("They act only in work trees in which `vmrag install --worktree` was run, such as this one.")
     elif worktree:
-        lines.append(
-            "They act in all work trees, as before. For this one only: vmrag uninstall && vmrag install --worktree"
-        )
+        lines.append("They still act in all work trees. For this one only: vmrag uninstall && vmrag install --worktree")
     lines += describe_hook_tools(report)
     if report.driver:
         lines.append("Registered the merge driver of .dolt-version.")
@@ -63,15 +61,18 @@ def command(invocation: Invocation, *, worktree: bool, hooks: str | None, force:
 
 
 def describe_hook_tools(report: installer.InstallReport) -> list[str]:
-    """What else starts the hooks, and what is left to do for that."""
+    """Return lines about other tools that start the hooks, and about the remaining steps."""
     if report.configured:
-        lines = ["git runs them from its configuration, beside the hooks of any other tool."]
+        lines = ["git runs them from its configuration, next to the hooks of other tools."]
         lines += (
-            ["vmrag's files in the hooks directory are gone: what was there before is back."] if report.moved else []
+            ["Removed vmrag's files from the hooks directory, and restored the earlier hooks."] if report.moved else []
         )
         return lines + ([f"These do not run them: {', '.join(report.older)}"] if report.older else [])
     if report.older:
-        return [*_by_tools(report), f"They are files, because there is an older git, too: {', '.join(report.older)}"]
+        return [
+            *_by_tools(report),
+            f"They are files, because this machine also has an older git: {', '.join(report.older)}",
+        ]
     return _by_tools(report)
 
 
@@ -84,14 +85,14 @@ def _by_tools(report: installer.InstallReport) -> list[str]:
         ]
     if report.husky and report.scripts is None:
         return [
-            "husky writes its folder again with every `npm install`. On a branch: vmrag install (into its scripts, too)"
+            "husky rewrites its folder with every `npm install`. On a branch, run: vmrag install (which also changes its scripts)"
         ]
     if report.lefthook:
         return [f"lefthook starts these, by {LEFTHOOK_LOCAL[0]}, which is not committed: {', '.join(report.lefthook)}"]
     return []
 
 
-def _arrived(ws: Workspace) -> list[str]:
+def _fetch_knowledge_base(ws: Workspace) -> list[str]:
     """Fetch the knowledge base of a fresh clone.
 
     A failure does not keep the hooks from being installed.
@@ -104,5 +105,5 @@ def _arrived(ws: Workspace) -> list[str]:
         if report and report.state == "missing":
             raise reasons.explain_unusable(ws, ws.resolve_target())
     except VmragError as error:
-        return [f"The knowledge is not here yet: {error.message} Next: {error.hint}"]
+        return [f"Could not fetch the knowledge base: {error.message} Next: {error.hint}"]
     return ["Fetched the knowledge base that this code pins."] if arrived else []

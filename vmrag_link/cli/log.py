@@ -1,4 +1,4 @@
-"""`vmrag log`, and the graph beside it."""
+"""`vmrag log`: show the revisions and the git commits that pin them, with a graph."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 USUAL = 20
 
 _WIDTH = 2
-"""Characters of a column of the graph: its own, and one for lines to its neighbours."""
+"""Characters of a column of the graph: one for the column, and one for lines to its neighbours."""
 
 
 @vmrag_command("log")
@@ -68,15 +68,17 @@ def command(
                 invocation.print_paged(ws, _file_lines(file, oneline=oneline, form=shown))
         else:
             with _naming_files(ws, places):
-                found = document_history.list_history(ws, places, limit=limit or USUAL)
+                revisions = document_history.list_history(ws, places, limit=limit or USUAL)
             if invocation.as_json:
-                invocation.emit_report({"revisions": list(found.list_reports(detail))})
+                invocation.emit_report({"revisions": list(revisions.list_reports(detail))})
             else:
-                invocation.print_paged(ws, _lines(found, oneline=oneline, graph=Graph() if graph else None, form=shown))
-            moved = "" if invocation.as_json else _find_note_history(ws, found)
+                invocation.print_paged(
+                    ws, _format_revisions(revisions, oneline=oneline, graph=Graph() if graph else None, form=shown)
+                )
+            moved = "" if invocation.as_json else _find_note_history(ws, revisions)
         if moved:
             output.print_warning(f"for its history as {'a stored document' if file else 'a note'}: {moved}", "hint:")
-    if (file or found).more and limit is None and not invocation.as_json and invocation.verbosity >= 0:
+    if (file or revisions).more and limit is None and not invocation.as_json and invocation.verbosity >= 0:
         output.print_warning(f"There are older {'commits' if file else 'revisions'}: vmrag log -n {10 * USUAL}")
 
 
@@ -111,7 +113,7 @@ def _find_note_history(ws: Workspace, revisions: Revisions) -> str:
 
 @contextlib.contextmanager
 def _naming_files(ws: Workspace, places: tuple[str, ...]) -> Iterator[None]:
-    """Let errors about names speak of files as well, as `known.naming_files` does."""
+    """In the block, let errors about names also mention files, like `known.naming_files`."""
     named = places[-1] if places else ""
     naming: contextlib.AbstractContextManager[None] = contextlib.nullcontext()
     if named:
@@ -140,28 +142,28 @@ def _refuse_graph(file: FileHistory, *, graph: bool) -> None:
         )
 
 
-def _file_lines(found: FileHistory, *, oneline: bool, form: Form | None) -> Iterator[str]:
-    for step in found.steps:
+def _file_lines(file_history: FileHistory, *, oneline: bool, form: Form | None) -> Iterator[str]:
+    for step in file_history.steps:
         yield from (
             history_view.format_commit_line(step.info) if oneline else history_view.format_commit_entry(step.info)
         )
         if form:
-            yield from _diff_lines(found.diff_step(step, history_view.DETAILS[form]), form)
+            yield from _diff_lines(file_history.diff_step(step, history_view.DETAILS[form]), form)
 
 
-def _lines(found: Revisions, *, oneline: bool, graph: Graph | None, form: Form | None) -> Iterator[str]:
-    for step in found.steps:
-        lines = _step(found, step, oneline=oneline, form=form)
+def _format_revisions(revisions: Revisions, *, oneline: bool, graph: Graph | None, form: Form | None) -> Iterator[str]:
+    for step in revisions.steps:
+        lines = _format_step(revisions, step, oneline=oneline, form=form)
         yield from graph.draw_lines(step.info.revision, step.parents, lines) if graph else lines
 
 
-def _step(found: Revisions, step: LogStep, *, oneline: bool, form: Form | None) -> Iterator[str]:
+def _format_step(revisions: Revisions, step: LogStep, *, oneline: bool, form: Form | None) -> Iterator[str]:
     if oneline:
         yield from history_view.format_revision_line(step.info)
     else:
-        yield from history_view.format_revision_entry(step.info, _change_text(found, step))
+        yield from history_view.format_revision_entry(step.info, _change_text(revisions, step))
     if form:
-        yield from _diff_lines(found.diff_step(step, history_view.DETAILS[form]), form)
+        yield from _diff_lines(revisions.diff_step(step, history_view.DETAILS[form]), form)
 
 
 def _diff_lines(diff: WordDiff, form: Form) -> Iterator[str]:
@@ -170,88 +172,91 @@ def _diff_lines(diff: WordDiff, form: Form) -> Iterator[str]:
     yield from ("", *diff_view.format_diff(diff, form), *diff_view.format_diff_notes(diff, form), "")
 
 
-def _change_text(found: Revisions, step: LogStep) -> str:
-    """What the revision changed, or what became of the document that was asked for."""
+def _change_text(revisions: Revisions, step: LogStep) -> str:
+    """Return what the revision changed, or what happened to the requested document."""
     change = step.document
     if change is None:
-        return describe_changes(found.count_changes(step))
+        return describe_changes(revisions.count_changes(step))
     renamed = change.before and change.after and change.before.key != change.after.key
     return f"{'/'.join(change.before.key)} -> {'/'.join(change.key)}" if change.before and renamed else change.kind
 
 
 class Graph:
-    """The graph beside a log, drawn with letters as git draws it. Call `drawn` with each revision
-    in turn, children first.
+    """The graph of a log, drawn with characters like git's. Call `draw_lines` for each revision,
+    children first.
 
     A column is a line of descent that waits for a revision. Each revision takes its column, and
-    leaves it to its first parent; further parents get columns to its right, unless one waits for
-    them already. Where two columns wait for the same revision, the right one is led into the left.
+    leaves it to its first parent. Further parents get columns to its right, unless a column waits
+    for them already. If two columns wait for the same revision, the right one is led into the left
+    one.
     """
 
     def __init__(self) -> None:
         self._columns: list[str] = []
 
     def draw_lines(self, revision: str, parents: Sequence[str], lines: Iterable[str]) -> Iterator[str]:
-        """The lines that tell of a revision, with the graph before them."""
+        """Yield the lines about a revision, with the graph before them."""
         if revision not in self._columns:
             self._columns.append(revision)
         at = self._columns.index(revision)
-        first = _row(len(self._columns), {at * _WIDTH: "*"})
-        edges = list(self._led_to_parents(at, parents))
-        beside = chain([first, *edges], repeat(_row(len(self._columns))))
+        first = _draw_row(len(self._columns), {at * _WIDTH: "*"})
+        edges = list(self._lead_to_parents(at, parents))
+        beside = chain([first, *edges], repeat(_draw_row(len(self._columns))))
         shown = 0
         for line, row in zip(lines, beside, strict=False):
             shown += 1
             yield f"{row:<{len(first)}} {line}".rstrip()
         yield from (edge.rstrip() for edge in edges[max(0, shown - 1) :])
 
-    def _led_to_parents(self, at: int, parents: Sequence[str]) -> Iterator[str]:
-        """The rows between a revision and what comes after it."""
+    def _lead_to_parents(self, at: int, parents: Sequence[str]) -> Iterator[str]:
+        """Yield the rows between a revision and the next one."""
         for parent in reversed(parents[1:]):
             if parent in self._columns:
-                yield from _crossing(len(self._columns), at, self._columns.index(parent))
+                yield from _draw_crossing(len(self._columns), at, self._columns.index(parent))
             else:
-                yield self._inserted(at + 1, parent)
+                yield self._insert_column(at + 1, parent)
         if not parents:
-            yield from self._removed(at, at)
+            yield from self._remove_column(at, at)
             return
         self._columns[at] = parents[0]
         if self._columns.count(parents[0]) > 1:
-            left, right = (number for number, column in enumerate(self._columns) if column == parents[0])
-            yield from self._removed(right, left)
+            first, second = (number for number, column in enumerate(self._columns) if column == parents[0])
+            yield from self._remove_column(second, first)
 
-    def _inserted(self, at: int, parent: str) -> str:
-        """A new column; those to the right of it move one further."""
+    def _insert_column(self, at: int, parent: str) -> str:
+        """Return the row that adds a column, and moves the columns to the right of it by one."""
         moved = {number * _WIDTH + 1: "\\" for number in range(at - 1, len(self._columns))}
         self._columns.insert(at, parent)
-        return _row(at, moved)
+        return _draw_row(at, moved)
 
-    def _removed(self, at: int, into: int) -> Iterator[str]:
-        """Lead a column into another one to its left, or end it (`into` itself); those to the right
-        of it move up.
+    def _remove_column(self, at: int, into: int) -> Iterator[str]:
+        """Yield the rows that lead a column into another one to its left, or end it (`into` is the
+        column).
+
+        The columns to the right of it move to the left.
         """
         others = range(at + 1, len(self._columns))
         moving = {number * _WIDTH - 1: "/" for number in others}
         del self._columns[at]
         if into == at:
             if moving:
-                yield _row(at, moving)
+                yield _draw_row(at, moving)
             return
-        yield _row(at, {at * _WIDTH - 1: "/", **moving})
+        yield _draw_row(at, {at * _WIDTH - 1: "/", **moving})
         for number in range(at - 1, into, -1):
-            yield _row(len(self._columns), {number * _WIDTH - 1: "/"})
+            yield _draw_row(len(self._columns), {number * _WIDTH - 1: "/"})
 
 
-def _crossing(columns: int, start: int, end: int) -> Iterator[str]:
-    """The rows that lead from one column to another one across those in between."""
+def _draw_crossing(columns: int, start: int, end: int) -> Iterator[str]:
+    """Yield the rows that lead from one column to another one, across those between them."""
     if start < end:
-        yield from (_row(columns, {number * _WIDTH + 1: "\\"}) for number in range(start, end))
+        yield from (_draw_row(columns, {number * _WIDTH + 1: "\\"}) for number in range(start, end))
     else:
-        yield from (_row(columns, {number * _WIDTH - 1: "/"}) for number in range(start, end, -1))
+        yield from (_draw_row(columns, {number * _WIDTH - 1: "/"}) for number in range(start, end, -1))
 
 
-def _row(columns: int, marks: dict[int, str] | None = None) -> str:
-    """Columns that go straight on, with other characters at some places."""
+def _draw_row(columns: int, marks: dict[int, str] | None = None) -> str:
+    """Return a row of straight columns, with other characters at some positions."""
     shown = [" "] * max(columns * _WIDTH, max(marks or {0: ""}) + 1)
     shown[: columns * _WIDTH : _WIDTH] = "|" * columns
     for place, mark in (marks or {}).items():

@@ -1,7 +1,7 @@
-"""`vmrag`: finds the command, and is the one place where errors become exit codes.
+"""The program `vmrag`: find the command, and map errors to exit codes.
 
-A command's module is imported when the command runs: `vmrag --version` imports click and nothing
-else of weight.
+The module of a command is imported when the command runs. `vmrag --version` imports only click and
+small modules.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from vmrag_link.errors import BUG, INTERRUPTED, OK, USAGE, VmragError, nearest, 
 
 
 class LazyGroup(click.Group):
-    """Knows its commands by name and one line; imports the one that is called."""
+    """The group of all commands, which imports a command when it is called."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
         return commands.list_names()
@@ -42,12 +42,12 @@ class LazyGroup(click.Group):
         name = args[0]
         if name not in commands.COMMANDS and not name.startswith("-") and name not in commands.list_names():
             near = nearest(name, commands.list_names())
-            ctx.fail(f"There is no command '{name}'." + (f" Did you mean '{near}'?" if near else ""))
+            ctx.fail(f"no such command: '{name}'." + (f" Did you mean '{near}'?" if near else ""))
         return super().resolve_command(ctx, args)
 
 
 def write_commands(formatter: click.HelpFormatter, topics: Mapping[str, Mapping[str, str]]) -> None:
-    """Write commands and their lines, by topic."""
+    """Write commands and their descriptions, by topic."""
     width = max(len(name) for lines in topics.values() for name in lines)
     for topic, lines in topics.items():
         with formatter.section(topic):
@@ -69,7 +69,7 @@ def _say_version(ctx: click.Context) -> None:
     is_flag=True,
     is_eager=True,
     expose_value=False,
-    callback=lambda ctx, _, asked: _say_version(ctx) if asked else None,
+    callback=lambda ctx, _, is_set: _say_version(ctx) if is_set else None,
     help="Show the version, and which extras are installed.",
 )
 def cli(**_: object) -> None:
@@ -82,7 +82,7 @@ cli.params += common_options()  # a command finds them in its parent's context
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    """The entry point; never returns."""
+    """Run the program and end the process."""
     startup.prepare_start()
     startup.exit_process(run(sys.argv[1:] if argv is None else list(argv)))
 
@@ -90,41 +90,42 @@ def main(argv: Sequence[str] | None = None) -> None:
 def run(argv: Sequence[str]) -> int:
     """Run a command line and return its exit code.
 
-    0 ok, 1 drift or failed check, 2 usage, 3 failed, 4 bug, 130 interrupted.
+    It is 0 for success, 1 for drift or a failed check, 2 for a usage error, 3 for a failure, 4 for
+    a bug and 130 for an interruption.
     """
     as_json = "--json" in argv
     try:
         result: Any = cli.main(list(argv), prog_name="vmrag", standalone_mode=False)
     except click.ClickException as error:
-        return _usage(error, as_json=as_json)
+        return _report_usage(error, as_json=as_json)
     except VmragError as error:
-        return _known(error, as_json=as_json)
+        return _report_error(error, as_json=as_json)
     except BaseException as error:  # noqa: BLE001  the outermost boundary
-        return _unusual(error, argv, as_json=as_json)
+        return _handle_exception(error, argv, as_json=as_json)
     return result if isinstance(result, int) else OK
 
 
-def _unusual(error: BaseException, argv: Sequence[str], *, as_json: bool) -> int:
-    """Everything that is neither success nor an error that a user can mend."""
+def _handle_exception(error: BaseException, argv: Sequence[str], *, as_json: bool) -> int:
+    """Return the exit code for an exception that is not an error that the user can fix."""
     match error:
         case click.exceptions.Exit():
             return error.exit_code
         case click.Abort() | KeyboardInterrupt():
-            left = str(error) or str(error.__cause__ or "") or "Nothing that was stored is lost."
-            said = f"Interrupted. {left}"
+            consequence = str(error) or str(error.__cause__ or "") or "No stored data was lost."
+            said = f"Interrupted. {consequence}"
             if as_json:
                 _print_json("INTERRUPTED", said, "Run the command again.")
             else:
                 output.print_warning(said)
             return INTERRUPTED
         case Exception():
-            known = system_failure(error)
-            # What nobody foresaw is a bug, and leaves a log.
-            return _known(known, as_json=as_json) if known else _bug(error, argv, as_json=as_json)
+            failure = system_failure(error)
+            # Other exceptions are bugs, and leave a log.
+            return _report_error(failure, as_json=as_json) if failure else _report_bug(error, argv, as_json=as_json)
     raise error
 
 
-def _known(error: VmragError, *, as_json: bool) -> int:
+def _report_error(error: VmragError, *, as_json: bool) -> int:
     if env.is_debug():
         import traceback
 
@@ -138,7 +139,7 @@ def _known(error: VmragError, *, as_json: bool) -> int:
     return error.exit_code
 
 
-def _usage(error: click.ClickException, *, as_json: bool) -> int:
+def _report_usage(error: click.ClickException, *, as_json: bool) -> int:
     context = error.ctx if isinstance(error, click.UsageError) else None
     hint = f"{context.command_path} --help" if context else "vmrag --help"
     if as_json:
@@ -152,7 +153,7 @@ def _usage(error: click.ClickException, *, as_json: bool) -> int:
     return USAGE
 
 
-def _bug(error: Exception, argv: Sequence[str], *, as_json: bool) -> int:
+def _report_bug(error: Exception, argv: Sequence[str], *, as_json: bool) -> int:
     from vmrag_link.ops import buglog
 
     path = buglog.write_log(error, argv)

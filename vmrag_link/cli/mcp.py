@@ -1,4 +1,6 @@
-"""`vmrag mcp`, and `vmrag-mcp`, which clients start; and telling clients of the server."""
+"""`vmrag mcp`, and `vmrag-mcp`, which clients start: the server, and its entry in the configuration
+of clients.
+"""
 
 from __future__ import annotations
 
@@ -39,7 +41,7 @@ ALIASES = {
     "open-code": "opencode",
     "kiro-cli": "kiro",
 }
-"""Other names that people type for a client, such as that of its program."""
+"""Other names of a client that users type, such as that of its program."""
 
 
 class _Client(click.Choice[str]):
@@ -185,31 +187,34 @@ def command(
     if cpu_execution_provider:
         from vmrag_mcp.process import log
 
-        log("--cpu-execution-provider chooses nothing: models compute on the CPU.")
+        log("ignoring --cpu-execution-provider: models always run on the CPU.")
     if action:
         if http or allow_remote or token_env or origins:
-            raise click.UsageError("A client that starts the server talks to it over standard input and output.")
+            raise click.UsageError(
+                "--http, --allow-remote, --token-env and --allow-origin are only for the server. Clients start it over "
+                "standard input and output."
+            )
         scope: Literal["person"] | None = "person" if personal else None
-        directory = _from(invocation, repo) or invocation.directory
+        directory = _find_repository(invocation, repo) or invocation.directory
         if rules and not (client or every_client):
             others = personal or replace or flags != Flags()
             return _edit_rules(invocation, directory, action, print_only=print_only, others=others)
-        name = _client(client, every_client=every_client, print_only=print_only)
+        name = _choose_client(client, every_client=every_client, print_only=print_only)
         if action == "uninstall":
             if print_only or replace or flags != Flags():
                 raise click.UsageError("`vmrag mcp uninstall` takes --client or --all, --user and --repo.")
-            return _uninstall(invocation, directory, name, scope, rules=rules)
+            return _uninstall_clients(invocation, directory, name, scope, rules=rules)
         _require_selection(flags)
         if print_only:
-            _print(invocation, directory, name, flags, scope)
+            _print_configuration(invocation, directory, name, flags, scope)
             return OK
-        return _install(invocation, directory, name, flags, scope, replace=replace, rules=rules)
+        return _install_clients(invocation, directory, name, flags, scope, replace=replace, rules=rules)
     if client or print_only or every_client or personal or replace or rules:
         raise click.UsageError("--client, --all, --user, --replace, --rules and --print belong to `vmrag mcp install`.")
 
     from vmrag_mcp import start
 
-    given = _from(invocation, repo)
+    given = _find_repository(invocation, repo)
     start.serve(
         start.ServeRequest(given, flags, http=http, allow_remote=allow_remote, token_env=token_env, origins=origins)
     )
@@ -217,7 +222,10 @@ def command(
 
 
 def _end_turn(invocation: Invocation) -> None:
-    """Never fails: a client shows its user what a hook fails with, after each turn."""
+    """Commit or list documents at the end of an agent's turn.
+
+    It never fails, because a client would show the failure after each turn.
+    """
     import json
 
     from vmrag_mcp.auto_commit import end_turn
@@ -231,19 +239,19 @@ def _end_turn(invocation: Invocation) -> None:
         output.print_json(json.dumps({"systemMessage": said}))
 
 
-def _from(invocation: Invocation, repo: Path | None) -> Path | None:
-    """`-C` says it as well."""
+def _find_repository(invocation: Invocation, repo: Path | None) -> Path | None:
+    """Return the repository of `--repo` or `-C`; None to let the server choose."""
     if repo is not None:
         return invocation.directory / repo.expanduser()
     return None if invocation.directory == Path.cwd() else invocation.directory
 
 
-def _client(client: str | None, *, every_client: bool, print_only: bool) -> str | None:
-    """The one client that is named; None: all."""
+def _choose_client(client: str | None, *, every_client: bool, print_only: bool) -> str | None:
+    """Return the name of the client, or None for all clients."""
     if client and every_client:
-        raise click.UsageError("--client or --all, not both.")
+        raise click.UsageError("--client and --all cannot be combined.")
     if every_client and print_only:
-        raise click.UsageError("--print takes one client, or none.")
+        raise click.UsageError("--print accepts at most one client.")
     if not client and not every_client and not print_only:
         raise click.UsageError(f"--client {'|'.join(CLIENTS)}, --all, or --print for any other client.")
     return client
@@ -256,11 +264,11 @@ def _require_selection(flags: Flags) -> None:
     from vmrag_mcp import options, start
 
     start.demand_extra()
-    for each in (flags, msgspec.structs.replace(flags, toolsets=None)):  # the second one counts somewhere, too
-        options.selection(options.chosen(each, McpSettings()))
+    for variant in (flags, msgspec.structs.replace(flags, toolsets=None)):  # the second one counts somewhere, too
+        options.selection(options.chosen(variant, McpSettings()))
 
 
-def _print(
+def _print_configuration(
     invocation: Invocation, directory: Path, name: str | None, flags: Flags, scope: Literal["person"] | None
 ) -> None:
     from vmrag_mcp.clients.install import configuration
@@ -290,7 +298,7 @@ def _rules_lines(rules: Iterable[RulesFile]) -> list[str]:
     return [
         f"Wrote the section for agents into {file.file}. Commit the file to share it."
         if file.changed
-        else f"{file.file} has the section for agents already."
+        else f"{file.file} already has the section for agents."
         for file in rules
     ]
 
@@ -299,7 +307,7 @@ def describe_removed_rules(rules: Iterable[RulesFile]) -> list[str]:
     return [f"Removed the section for agents from {file.file}." for file in rules]
 
 
-def _install(
+def _install_clients(
     invocation: Invocation,
     directory: Path,
     name: str | None,
@@ -309,15 +317,17 @@ def _install(
     replace: bool,
     rules: bool,
 ) -> int:
-    """Install for one client, or for all that are found, and return the exit code."""
+    """Add the server to a client, or to all installed ones, and return the exit code."""
     from vmrag_mcp.clients import install as operation
 
     if name:
         report = operation.install(directory, name, flags, scope, replace=replace, rules=rules)
-        invocation.emit_report(report, [*_installed(report, flags), *_not_shared(report), *_rules_lines(report.rules)])
+        invocation.emit_report(
+            report, [*_describe_installed(report, flags), *_not_shared(report), *_rules_lines(report.rules)]
+        )
         return FAILED_CHECK if report.differs else OK
     reports = operation.install_all(directory, flags, scope, replace=replace, rules=rules)
-    lines = [line for report in reports.clients for line in _installed(report, flags)]
+    lines = [line for report in reports.clients for line in _describe_installed(report, flags)]
     alone = [line for client in reports.clients for line in _not_shared(client)]
     written = [file for report in reports.clients for file in report.rules]
     files = {file.file: file for file in sorted(written, key=lambda file: file.changed)}
@@ -327,8 +337,10 @@ def _install(
     return FAILED_CHECK if reports.refused or any(report.differs for report in reports.clients) else OK
 
 
-def _uninstall(invocation: Invocation, directory: Path, name: str | None, scope: Scope | None, *, rules: bool) -> int:
-    """One client, or all that have it; returns the exit code."""
+def _uninstall_clients(
+    invocation: Invocation, directory: Path, name: str | None, scope: Scope | None, *, rules: bool
+) -> int:
+    """Remove the server from a client, or from all that have it, and return the exit code."""
     from vmrag_mcp.clients import uninstall as operation
 
     if name:
@@ -343,13 +355,13 @@ def _uninstall(invocation: Invocation, directory: Path, name: str | None, scope:
     return FAILED_CHECK if reports.refused else OK
 
 
-def _installed(report: ClientInstallReport, flags: Flags) -> Iterator[str]:
+def _describe_installed(report: ClientInstallReport, flags: Flags) -> Iterator[str]:
     if report.kept:
         differs = f": {'; '.join(report.differs)}" if report.differs else ""
         yield f"{report.file} has a server {report.name!r} that differs from this one{differs}. It was not changed."
         yield f"hint: to replace it: {_replacement_command(report, flags)}"
     elif not report.changed:
-        yield f"{report.file} has it already."
+        yield f"{report.file} already has the server."
     elif report.shared:
         yield f"Wrote {report.file}.{_how_to_share(report)} {report.next_step}."
     else:
@@ -383,23 +395,23 @@ def _not_shared(report: ClientInstallReport) -> Iterator[str]:
 
 def describe_uninstall(report: ClientUninstallReport) -> Iterator[str]:
     if report.removed:
-        yield f"Taken out of {report.file}."
+        yield f"Removed the server from {report.file}."
     elif report.kept == "changed":
-        yield f"{report.file} has the server with changes that were made by hand; it stays. Delete it there yourself."
+        yield f"{report.file} has the server with your own changes, so it stays. Delete it by hand."
     elif report.kept:
-        yield f"{report.file} has a server of that name which is not this one; it stays."
+        yield f"{report.file} has another server of that name, which stays."
     else:
-        yield f"{report.file} does not have it."
+        yield f"{report.file} does not have the server."
     yield from describe_removed_rules(report.rules)
 
 
 def describe_refusals(refused: Iterable[ClientRefusal]) -> Iterator[str]:
-    for each in refused:
-        yield f"{each.message} {each.hint}"
+    for refusal in refused:
+        yield f"{refusal.message} {refusal.hint}"
 
 
 def main() -> None:
-    """`vmrag-mcp` is `vmrag mcp`."""
+    """Run `vmrag mcp` as `vmrag-mcp`."""
     from vmrag_link import startup
     from vmrag_link.cli.main import run
 

@@ -1,4 +1,4 @@
-"""`vmrag move`."""
+"""`vmrag move`: move documents between the knowledge base and files."""
 
 from __future__ import annotations
 

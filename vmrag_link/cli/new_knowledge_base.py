@@ -34,7 +34,7 @@ def create_for_documents(ws: Workspace) -> Iterator[None]:
     with bootstrap.all_or_nothing(ws):
         base = start_knowledge_base(ws)
         yield
-    _, hook_lines = set_up_hooks(ws, wanted=bool(hook_config.list_chosen_hooks(ws.places)) and not env.are_hooks_off())
+    _, hook_lines = set_up_hooks(ws, install=bool(hook_config.list_chosen_hooks(ws.places)) and not env.are_hooks_off())
     staged = [name for name in base.written if name not in base.unstaged]
     remote = ws.settings.read_accepted_remote()
     for line in [
@@ -45,13 +45,13 @@ def create_for_documents(ws: Workspace) -> Iterator[None]:
         ws.progress.note(line)
 
 
-def set_up_hooks(ws: Workspace, *, wanted: bool) -> tuple[bool, list[str]]:
+def set_up_hooks(ws: Workspace, *, install: bool) -> tuple[bool, list[str]]:
     """Install the hooks and the merge driver, or record that the user does not want them.
 
     Returns whether something was installed, and lines that describe it.
     """
     places = ws.places
-    if not wanted:
+    if not install:
         if not installer.list_installed_hooks(places, git_hooks.find_hooks_folder(places)):
             hook_config.record_chosen_hooks(places, ())
         return False, []
@@ -65,7 +65,9 @@ def set_up_hooks(ws: Workspace, *, wanted: bool) -> tuple[bool, list[str]]:
     lines += [f"The existing {name} hook runs first" for name in hooks.chained]
     lines += describe_hook_tools(hooks)
     if not hook_config.is_active(places):
-        lines.append("The git hooks act in other work trees only. For this one, too: vmrag install --worktree")
+        lines.append(
+            "The git hooks act only in other work trees. To also use them in this one: vmrag install --worktree"
+        )
     return bool(installed), lines
 
 
@@ -86,4 +88,4 @@ def describe_files(report: KnowledgeBaseReport) -> Iterator[str]:
     if unstaged := [name for name in report.unstaged if name != mixed]:
         yield f"Wrote {', '.join(unstaged)}. Another git command holds the index, so run: git add {' '.join(unstaged)}"
     if mixed:
-        yield f"Wrote {mixed}, which has unstaged changes of yours. To stage it with them, run: git add {mixed}"
+        yield f"Wrote {mixed}, which has your unstaged changes. To stage all of them, run: git add {mixed}"

@@ -1,7 +1,7 @@
-"""All output of the command line. Strangers' text reaches no terminal and no CI log as a command.
+"""All output of the command line. Untrusted text reaches no terminal and no CI log as a command.
 
-Texts are filtered as a whole when they are printed, so no command can forget it. `style` marks our
-own colours, which get through.
+Texts are filtered when they are printed, so no command can forget it. `style_text` marks vmrag's
+own colours, which pass the filter.
 """
 
 from __future__ import annotations
@@ -20,50 +20,53 @@ import click
 from vmrag_link import env, terminal_text
 
 _MARK = os.urandom(8).hex()
-"""What a colour begins with until it is printed, in place of the escape character.
+"""The beginning of a colour until it is printed, in place of the escape character.
 
-Nobody can guess it, so no colour of a stranger's text is taken for ours.
+It is random, so untrusted text cannot contain it.
 """
 
 _MARKED = _MARK + r"(\[[0-9;]*m)"
 
 _AT_ONCE = 100
-"""Lines of a stream."""
+"""Lines of a stream that are printed together."""
 
 
 _LEAST_COLUMNS, _MOST_COLUMNS = 20, 100
 
 
 def style_text(text: str, **look: Any) -> str:
-    """The text in the look that `click.style` knows (`fg`, `bold`, …), for the functions below."""
-    before, after = (each.replace("\x1b", _MARK) for each in click.style("|", **look).split("|"))
+    """Return the text with a style of `click.style` (`fg`, `bold`, …), for the functions below."""
+    before, after = (half.replace("\x1b", _MARK) for half in click.style("|", **look).split("|"))
     return f"{before}{text}{after}"
 
 
 def print_lines(lines: Iterable[str]) -> None:
-    """Each element is one line, whatever it holds: a newline in a name is escaped."""
+    """Print each element as one line. A newline in a name is escaped."""
     shown = "\n".join(terminal_text.escape_line(line) for line in lines)
-    _write(sys.stdout, _colour(shown, sys.stdout))
+    _write_text(sys.stdout, _apply_colours(shown, sys.stdout))
 
 
 def print_stream(lines: Iterable[str]) -> None:
-    """As `print_lines`, while they are made; none is made any more when the reader has left."""
+    """Print lines while they are made.
+
+    It stops if the reader has left.
+    """
     some = iter(lines)
     with _reader_may_leave():
         while batch := [terminal_text.escape_line(line) for line in islice(some, _AT_ONCE)]:
-            click.echo(_colour("\n".join(batch), sys.stdout), file=sys.stdout)
+            click.echo(_apply_colours("\n".join(batch), sys.stdout), file=sys.stdout)
 
 
 def print_json(text: str, *, to_stderr: bool = False) -> None:
-    """JSON that means the same."""
-    _write(sys.stderr if to_stderr else sys.stdout, terminal_text.escape_json(text))
+    """Print JSON, escaped for its reader without a change of its meaning."""
+    _write_text(sys.stderr if to_stderr else sys.stdout, terminal_text.escape_json(text))
 
 
 def print_exactly(text: str, *, raw: bool = False) -> bool:
-    """The text byte for byte to a file, or to a program that reads it.
+    """Print a text byte for byte to a file, or to a program that reads it.
 
-    Returns False if it was changed, because a terminal reads it, or GitHub's runner, which reads
-    what a job prints to a pipe. `raw`: byte for byte in any case.
+    Returns False if it was changed, because a terminal or GitHub's runner reads it. The runner
+    reads what a job prints to a pipe. With `raw`, the text is never changed.
     """
     shown = text if raw else _for_reader(text)
     with _reader_may_leave():
@@ -79,21 +82,24 @@ def print_exactly(text: str, *, raw: bool = False) -> bool:
 
 
 def print_warning(sentence: str, label: str = "", **look: Any) -> None:
-    """A warning, a note or an error, on standard error; what follows its first line is indented."""
-    told = f"{style_text(label, **look)} {sentence}" if label else sentence
-    _write(sys.stderr, _colour(terminal_text.indent_continuation(told), sys.stderr))
+    """Print a warning, a note or an error on standard error. Lines after the first one are
+    indented.
+    """
+    labelled = f"{style_text(label, **look)} {sentence}" if label else sentence
+    _write_text(sys.stderr, _apply_colours(terminal_text.indent_continuation(labelled), sys.stderr))
 
 
 def print_stderr(lines: Iterable[str]) -> None:
-    """Lines on standard error, as `print_lines`."""
-    _write(sys.stderr, _colour("\n".join(terminal_text.escape_line(line) for line in lines), sys.stderr))
+    """Print lines on standard error, each as one line."""
+    _write_text(sys.stderr, _apply_colours("\n".join(terminal_text.escape_line(line) for line in lines), sys.stderr))
 
 
 def ask_choice(question: str, answers: Sequence[str], *, default: str | None = None) -> str:
-    """One of the answers, which a person is asked for on the terminal until it is one. `default`:
-    what an empty line says.
+    """Ask the user at the terminal for one of the answers, until it is valid.
+
+    `default` is the meaning of an empty line.
     """
-    shown = _colour(terminal_text.escape_line(question), sys.stdout)
+    shown = _apply_colours(terminal_text.escape_line(question), sys.stdout)
     suffix = " " if question.endswith("?") else ": "
     return str(
         click.prompt(
@@ -108,24 +114,28 @@ def ask_choice(question: str, answers: Sequence[str], *, default: str | None = N
 
 
 def terminal_columns() -> int:
-    """How wide lines may be: the terminal's width, and never wider than can be read well."""
+    """Return the width for lines: that of the terminal, limited to a readable one."""
     if not sys.stdout.isatty():
         return _MOST_COLUMNS
-    width = os.get_terminal_size(sys.stdout.fileno()).columns or _MOST_COLUMNS  # some say 0
+    width = os.get_terminal_size(sys.stdout.fileno()).columns or _MOST_COLUMNS  # some terminals report 0
     return min(_MOST_COLUMNS, max(_LEAST_COLUMNS, width))
 
 
 def ask_yes(question: str, *, default: bool | None = None) -> bool:
-    """Whether the person at the terminal says yes. `default`: what an empty line says."""
+    """Ask the user at the terminal, and return True for yes.
+
+    `default` is the meaning of an empty line.
+    """
     usual = None if default is None else "yes" if default else "no"
     answers = "yes, no" if usual is None else f"yes, no; Enter: {usual}"
     return ask_choice(f"{question} ({answers})", ("y", "yes", "n", "no"), default=usual) in ("y", "yes")
 
 
 def _for_reader(text: str) -> str:
-    """The text without what a terminal or GitHub's runner would obey, if one of them reads it.
+    """Return the text without commands to a terminal or to GitHub's runner, if one of them reads
+    it.
 
-    A regular file is no log: the step that redirects into it reads it itself.
+    A regular file is not a log, because the step that redirects into it reads it.
     """
     if not sys.stdout.isatty() and not (env.in_github_actions() and not _is_file(sys.stdout)):
         return text
@@ -138,7 +148,7 @@ def has_input_terminal() -> bool:
 
 
 def is_output_file() -> bool:
-    """Whether standard output is a regular file."""
+    """Return whether standard output is a regular file."""
     return _is_file(sys.stdout)
 
 
@@ -149,17 +159,17 @@ def _is_file(stream: IO[str]) -> bool:
         return False
 
 
-def _colour(shown: str, stream: IO[str]) -> str:
-    """Our colours, on a terminal only.
+def _apply_colours(shown: str, stream: IO[str]) -> str:
+    """Insert vmrag's colours on a terminal, and remove them elsewhere.
 
-    None in a CI job: a colour could hide a command from the filter until it is dropped.
+    A CI job gets none, because a colour could hide a command from the filter until it is removed.
     """
     if stream.isatty() and not env.in_github_actions():
         return re.sub(_MARKED, "\x1b\\1", shown)
     return terminal_text.escape_for_log(re.sub(_MARKED, "", shown))
 
 
-def _write(stream: IO[str], text: str) -> None:
+def _write_text(stream: IO[str], text: str) -> None:
     with _reader_may_leave():
         click.echo(text, file=stream)
 
@@ -169,6 +179,6 @@ def _reader_may_leave() -> Any:
     try:
         yield
     except BrokenPipeError:
-        # Whoever read our output has seen enough. click would exit with 1, Python complain once
+        # The reader of the output has seen enough. click would exit with 1, Python complain once
         # more when it flushes.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -1,4 +1,4 @@
-"""A passage of a document on a terminal, with the words that were asked for marked."""
+"""Print a passage of a document on a terminal, with the matched words marked."""
 
 from __future__ import annotations
 
@@ -12,23 +12,26 @@ from vmrag_link.models import Record
 LINES = 3
 CODE_LINES = 8
 MOST_CHARACTERS = 1000
-"""Of one line that is shown whole: some documents are one line."""
+"""Maximum length of a line that is shown whole. Some documents are one line."""
 
 INDENT = "   "
 
 Span = tuple[int, int]
-"""Characters of a text, from and to."""
+"""The beginning and the end of a part of a text, in characters."""
 
 
 class _Word(Record, frozen=True):
-    """A word, or a part of one that is longer than a line, from `start` to `end` of the text."""
+    """A word, or a part of a word that is longer than a line, from `start` to `end` of the text."""
 
     start: int
     end: int
 
 
 class _Line(Record, frozen=True):
-    """`begins`, `ends`: whether it is the first and the last line of its paragraph."""
+    """A line of a wrapped paragraph.
+
+    `begins` and `ends` are True for its first and its last line.
+    """
 
     words: list[_Word]
     begins: bool
@@ -36,7 +39,7 @@ class _Line(Record, frozen=True):
 
 
 def mark_spans(text: str, spans: Sequence[Span]) -> str:
-    """The text with these characters in another colour, on a terminal."""
+    """Colour these characters of a text, on a terminal."""
     parts, at = [], 0
     for start, end in spans:
         parts += [text[at:start], output.style_text(text[start:end], fg="yellow", bold=True)]
@@ -45,8 +48,9 @@ def mark_spans(text: str, spans: Sequence[Span]) -> str:
 
 
 def shorten_line(line: str, spans: Sequence[Span], most: int = MOST_CHARACTERS) -> str:
-    """A line with its matches marked, and if it has more than `most` characters, without what is
-    far from the first one.
+    """Mark the matches in a line.
+
+    A line of more than `most` characters is cut to the part around its first match.
     """
     start = max(0, spans[0][0] - most // 2) if spans and spans[0][1] > most else 0
     end = start + most
@@ -57,22 +61,24 @@ def shorten_line(line: str, spans: Sequence[Span], most: int = MOST_CHARACTERS) 
 
 
 def cut_lines(text: str, at: int, spans: Sequence[Span]) -> Iterator[str]:
-    """A few lines of a text that are not blank, those from the character `at` on if there are that
-    many; paragraphs are wrapped anew.
+    """Yield a few lines of a text that are not blank, from the character `at` if there are enough.
+
+    Paragraphs are wrapped.
     """
-    lines = list(_wrapped(text, output.terminal_columns() - len(INDENT) - len("… ") - len(" …")))
+    lines = list(_wrap_line(text, output.terminal_columns() - len(INDENT) - len("… ") - len(" …")))
     first = next((number for number, line in enumerate(lines) if at < line.words[-1].end), 0)
     first = max(0, min(first, len(lines) - LINES))
     shown = lines[first : first + LINES]
     for line in shown:
         before = "" if line.begins or line is not shown[0] else "… "
         after = "" if line.ends or line is not shown[-1] else " …"
-        yield f"{INDENT}{before}{' '.join(_cut(text, word, spans) for word in line.words)}{after}"
+        yield f"{INDENT}{before}{' '.join(_cut_word(text, word, spans) for word in line.words)}{after}"
 
 
 def cut_code_lines(text: str, at: int, spans: Sequence[Span]) -> Iterator[str]:
-    """A few lines of code as they stand: the first ones or, where the character `at` is below
-    these, those around it; without empty ones at the ends.
+    """Yield a few lines of code unchanged, without empty ones at the ends.
+
+    They are the first ones, or those around the character `at` if it is below these.
     """
     lines = text.rstrip().split("\n")
     top = next((number for number, line in enumerate(lines) if line.strip()), 0)
@@ -86,25 +92,28 @@ def cut_code_lines(text: str, at: int, spans: Sequence[Span]) -> Iterator[str]:
     start = sum(len(line) + 1 for line in lines[:top])
     most = output.terminal_columns() - len(INDENT) - len("……")
     for line in lines[top:end]:
-        yield f"{INDENT}{shorten_line(line.rstrip(), _within(spans, start, len(line)), most)}"
+        yield f"{INDENT}{shorten_line(line.rstrip(), _cut_spans(spans, start, len(line)), most)}"
         start += len(line) + 1
 
 
 def number_lines(first: int, lines: Sequence[str], spans: Sequence[Span]) -> Iterator[str]:
-    """Lines as they are, each with its number; `spans` in the lines with newlines between them."""
+    """Yield lines unchanged, each with its number.
+
+    `spans` are in the lines, joined by newlines.
+    """
     gutter = len(str(first + len(lines) - 1))
     at = 0
     for number, line in enumerate(lines, start=first):
-        own = _within(spans, at, len(line))
-        yield f"{INDENT}{output.style_text(f'{number:>{gutter}}', dim=True)}  {mark_spans(line, own)}"
+        line_spans = _cut_spans(spans, at, len(line))
+        yield f"{INDENT}{output.style_text(f'{number:>{gutter}}', dim=True)}  {mark_spans(line, line_spans)}"
         at += len(line) + 1
 
 
-def _wrapped(text: str, width: int) -> Iterator[_Line]:
-    for paragraph in _paragraphs(text):
+def _wrap_line(text: str, width: int) -> Iterator[_Line]:
+    for paragraph in _split_paragraphs(text):
         lines: list[list[_Word]] = []
         used = width
-        for word in (part for whole in paragraph for part in _parts(whole, width)):
+        for word in (part for whole in paragraph for part in _split_word(whole, width)):
             length = len(terminal_text.escape_line(text[word.start : word.end]))
             if used + 1 + length > width:
                 lines.append([])
@@ -115,8 +124,8 @@ def _wrapped(text: str, width: int) -> Iterator[_Line]:
             yield _Line(words, begins=number == 0, ends=number == len(lines) - 1)
 
 
-def _paragraphs(text: str) -> Iterator[list[_Word]]:
-    """The words of each paragraph, heading, indented line, and line of a list or a table."""
+def _split_paragraphs(text: str) -> Iterator[list[_Word]]:
+    """Yield the words of each paragraph, heading, indented line, and line of a list or a table."""
     words: list[_Word] = []
     for match in re.finditer(r"(\n\s*)?(\S+)", text.rstrip()):  # whose end would take long
         gap = match[1] or ""
@@ -129,15 +138,15 @@ def _paragraphs(text: str) -> Iterator[list[_Word]]:
         yield words
 
 
-def _parts(word: _Word, width: int) -> Iterator[_Word]:
+def _split_word(word: _Word, width: int) -> Iterator[_Word]:
     for start in range(word.start, word.end, width):
         yield _Word(start, min(start + width, word.end))
 
 
-def _cut(text: str, word: _Word, spans: Sequence[Span]) -> str:
-    return mark_spans(text[word.start : word.end], _within(spans, word.start, word.end - word.start))
+def _cut_word(text: str, word: _Word, spans: Sequence[Span]) -> str:
+    return mark_spans(text[word.start : word.end], _cut_spans(spans, word.start, word.end - word.start))
 
 
-def _within(spans: Sequence[Span], at: int, length: int) -> list[Span]:
-    """The parts of the spans in so many characters from `at` on, counted from there."""
+def _cut_spans(spans: Sequence[Span], at: int, length: int) -> list[Span]:
+    """Return the parts of the spans in `length` characters from `at`, relative to `at`."""
     return [(max(0, one - at), min(length, end - at)) for one, end in spans if one < at + length and end > at]

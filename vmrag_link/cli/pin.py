@@ -53,13 +53,13 @@ def command(invocation: Invocation, *, revision: str | None, empty: bool, accept
 
 
 def describe_losses(loss: AcceptedLoss) -> Iterator[str]:
-    """What was given up, and from which revision it goes on, for a person."""
+    """Yield lines about lost revisions, and the revision that continues."""
     from vmrag_link.workspace.follow import losses
 
-    for each in loss.lost:
-        yield from losses.describe_loss(each)
-    yield f"Not at {', '.join(loss.asked)}." if loss.asked else "No remote was contacted."
-    yield f"Revision {loss.revision[:7]} goes on from {loss.instead[:7]}, and records that."
+    for lost in loss.lost:
+        yield from losses.describe_loss(lost)
+    yield f"Not found at {', '.join(loss.asked)}." if loss.asked else "Did not contact any remote."
+    yield f"Revision {loss.revision[:7]} continues from {loss.instead[:7]}, and records the loss."
 
 
 def _pin_lines(report: PinCommandReport) -> Iterator[str]:
@@ -69,20 +69,20 @@ def _pin_lines(report: PinCommandReport) -> Iterator[str]:
     if report.losses:
         yield from describe_losses(report.losses)
     if first:
-        yield f"This code commit pinned no knowledge. It takes {name}: {first.taken.described}."
+        yield f"This git commit had no pin. It gets {name}: {first.taken.described}."
         yield from _other_lines(first)
     busy = [] if report.staged else [PIN_NAME]
     if first and first.attributes.written:
         busy += [] if first.attributes.staged or first.attributes.edited else [ATTRIBUTES]
         if first.attributes.edited:
-            yield f"Wrote {ATTRIBUTES}, which has changes of yours that are not staged; with those: git add {ATTRIBUTES}"
+            yield f"Wrote {ATTRIBUTES}, which has your unstaged changes. To stage all of them, run: git add {ATTRIBUTES}"
     if busy:
         yield f"Another git command holds the index. Next: git add {' '.join(busy)}"
     elif report.changed:
         also = f" with {ATTRIBUTES}" if first and first.attributes.written and first.attributes.staged else ""
         yield f'Pinned {name} in {PIN_NAME}, which is staged{also}. Next: git commit -m "…"'
     else:
-        yield f"{name} is pinned already."
+        yield f"{name} is already pinned."
     if report.pending:
         yield f"warning: {report.pending}"
 
@@ -90,7 +90,7 @@ def _pin_lines(report: PinCommandReport) -> Iterator[str]:
 def _other_lines(first: FirstPin) -> Iterator[str]:
     from vmrag_link.workspace.pins.history_pins import NO_DOCUMENTS
 
-    others = [f"{each.command} ({each.described})" for each in first.instead]
+    others = [f"{alternative.command} ({alternative.described})" for alternative in first.instead]
     if first.taken.revision != first.empty:
         others.append(f"vmrag pin --empty ({NO_DOCUMENTS})")
-    yield from (f"  instead: {each}" for each in others)
+    yield from (f"  instead: {alternative}" for alternative in others)

@@ -1,4 +1,4 @@
-"""`vmrag query`."""
+"""`vmrag query`: search the documents and code of the commit."""
 
 from __future__ import annotations
 
@@ -127,7 +127,7 @@ def command(
     with invocation.workspace() as ws, ws.sources.searching_untracked() if untracked else contextlib.nullcontext():
         at = ranked_at(ws, ref, or_files=True) if ref is not None else None
         settings = at.retrieval if at else ws.config.retrieval
-        asked = Query(
+        query = Query(
             text=words,
             collections=collection or None,
             k=k or (MOST_HITS if budget else settings.k),
@@ -137,97 +137,99 @@ def command(
             narrowing=narrowed,
         )
         if symbols is not None:
-            shown = answering.find_definitions(invocation, ws, symbols, asked, at, strict=strict)
+            shown = answering.find_definitions(invocation, ws, symbols, query, at, strict=strict)
         elif listed is not None:
-            wanted = answering.RelatedName("callers" if callers is not None else "callees", listed)
-            shown = answering.show_related(invocation, ws, wanted, asked, at, strict=strict)
+            related = answering.RelatedName("callers" if callers is not None else "callees", listed)
+            shown = answering.show_related(invocation, ws, related, query, at, strict=strict)
         elif since is not None:
-            shown = _changes(ws, asked, since, strict=strict)
+            shown = _answer_since(ws, query, since, strict=strict)
         elif budget is not None:
             from vmrag_link.ops.query.packed_answer import PackRequest, packed_answer
 
-            packed = packed_answer(_store(ws, asked, at), asked, PackRequest(budget, neighbours), at=at)
+            packed = packed_answer(_choose_store(ws, query, at), query, PackRequest(budget, neighbours), at=at)
             provenance.refuse_outdated(ws, packed.notes, strict=strict)
-            nothing = "" if packed.passages else _nothing(ws, asked, at)
+            nothing = "" if packed.passages else _describe_nothing(ws, query, at)
             shown = _passages_answer(invocation, ws, packed, _packed_lines(packed, nothing))
         else:
             lines = 0 if full and context is None else context
-            report = operation.find_passages(_store(ws, asked, at), asked, at=at, context=lines, neighbours=neighbours)
+            report = operation.find_passages(
+                _choose_store(ws, query, at), query, at=at, context=lines, neighbours=neighbours
+            )
             provenance.refuse_outdated(ws, report.notes, strict=strict)
             if opened is not None:
-                _open(ws, report.results, opened)
+                _open_result(ws, report.results, opened)
             invocation.warn_about_hooks(ws)
-            nothing = "" if report.results else _nothing(ws, asked, at)
+            nothing = "" if report.results else _describe_nothing(ws, query, at)
             commit = report.kb.sources.commit if at and report.kb.sources else None
-            shown = _passages_answer(invocation, ws, report, _lines(report, words, invocation, nothing, commit))
+            shown = _passages_answer(invocation, ws, report, _format_answer(report, words, invocation, nothing, commit))
     answering.emit_answer(invocation, shown.report, shown.lines, shown.notes)
     if shown.hint:
         output.print_warning(shown.hint, "hint:")
 
 
-_APART = {
+_EXCLUSIONS = {
     "--untracked": (
         "--at",
-        "searches files of the working tree; {} names a commit",
+        "searches files of the working tree, but {} names a commit",
         "vmrag query TEXT --untracked",
     ),
     "--symbols": (
         "TEXT -k --mode --where --where-document --since --full --context --neighbours --budget --open",
-        "lists the definitions of a name; {} belongs to a search",
-        "vmrag query --symbols NAME   (--path, --lang, --kind, --collection and --at go with it)",
+        "lists the definitions of a name, but {} is for a search",
+        "vmrag query --symbols NAME   (also with --path, --lang, --kind, --collection and --at)",
     ),
     "--callers": (
         "TEXT -k --mode --where --where-document --symbols --callees --since --full --context --neighbours --budget --open",
-        "lists code that calls a name; {} does something else",
-        "vmrag query --callers NAME   (--path, --lang, --kind, --collection and --at go with it)",
+        "lists code that calls a name, which excludes {}",
+        "vmrag query --callers NAME   (also with --path, --lang, --kind, --collection and --at)",
     ),
     "--callees": (
         "TEXT -k --mode --where --where-document --symbols --since --full --context --neighbours --budget --open",
-        "lists what the code of a name calls; {} does something else",
-        "vmrag query --callees NAME   (--path, --lang, --kind, --collection and --at go with it)",
+        "lists what the code of a name calls, which excludes {}",
+        "vmrag query --callees NAME   (also with --path, --lang, --kind, --collection and --at)",
     ),
     "--since": (
         "--at --full --context --neighbours --budget --open",
-        "compares two answers; {} shows one",
+        "compares two answers, but {} is for one",
         "vmrag query TEXT --since REF",
     ),
     "--budget": (
         "--full --context --open",
-        "packs whole lines; {} is for single answers",
+        "packs whole lines, but {} is for single results",
         "vmrag query TEXT --budget 2000",
     ),
 }
-"""What cannot be given beside these, why, and what can."""
+"""For an option: options that it excludes, the reason, and a hint."""
 
 
 def _refuse_together(context: click.Context) -> None:
-    """Raises `UsageInvalid` for what one call cannot have together."""
+    """Raise `UsageInvalid` for options that exclude each other."""
     typed = [
         param
         for param in context.command.params
         if context.get_parameter_source(param.name or "") == ParameterSource.COMMANDLINE
     ]
-    given = [each.human_readable_name if isinstance(each, click.Argument) else each.opts[-1] for each in typed]
-    for option, (others, why, hint) in _APART.items():
+    given = [param.human_readable_name if isinstance(param, click.Argument) else param.opts[-1] for param in typed]
+    for option, (others, why, hint) in _EXCLUSIONS.items():
         for other in others.split() if option in given else ():
             if other in given:
                 raise UsageInvalid(f"{option} {why.format(other)}.", hint=hint)
 
 
-def _changes(ws: Workspace, asked: Query, since: str, *, strict: bool) -> ShownAnswer:
+def _answer_since(ws: Workspace, query: Query, since: str, *, strict: bool) -> ShownAnswer:
     from vmrag_link.ops.query.answer_since import answer_since  # the history, which other queries do not load
 
-    report = answer_since(ws, asked, since)
+    report = answer_since(ws, query, since)
     provenance.refuse_outdated(ws, report.notes, strict=strict)
     return ShownAnswer(report, _since_lines(report, since), report.notes)
 
 
-def _store(ws: Workspace, asked: Query, at: RankedRevision | None) -> ReadableStore:
-    if at or not asked.collections:
+def _choose_store(ws: Workspace, query: Query, at: RankedRevision | None) -> ReadableStore:
+    if at or not query.collections:
         return ws
     from vmrag_link.ops.stores import stores
 
-    return stores.find_common_store(ws, asked.collections)
+    return stores.find_common_store(ws, query.collections)
 
 
 def _passages_answer(
@@ -242,9 +244,9 @@ def _passages_answer(
 def _packed_lines(report: PackedReport, nothing: str) -> Iterator[str]:
     if nothing:
         yield nothing
-    for title, each in group_by_kind(report.passages):
+    for title, passage in group_by_kind(report.passages):
         yield from _title_lines(title)
-        head, *lines = each.shown_lines
+        head, *lines = passage.shown_lines
         yield output.style_text(head, bold=True)
         yield from lines
         yield ""
@@ -274,8 +276,8 @@ def _since_lines(report: AnswerSince, ref: str) -> Iterator[str]:
 
     moved = any(not change.is_same for change in report.changes)
     files = report.commit if report.kb.sources or not report.since else ""
-    asked = " and the files of ".join(each[:7] for each in (report.since, files) if each)
-    yield f"Since {ref} ({asked}), " + ("the answer has changed:" if moved else "the answer is the same:")
+    position = " and the files of ".join(name[:7] for name in (report.since, files) if name)
+    yield f"Since {ref} ({position}), " + ("the answer has changed:" if moved else "the answer is the same:")
     yield from answering.format_rankings(report.before, report.after, report.names)
     for document in report.documents:
         yield f"{output.style_text(report.names[document.document], bold=True)} was {document.kind}:"
@@ -286,23 +288,26 @@ def _since_lines(report: AnswerSince, ref: str) -> Iterator[str]:
         for info in document.revisions:
             yield f"{passage_view.INDENT}{info.revision[:7]}  {info.date[:10]}  {read_subject(info.message)}"
     if moved and not report.documents:
-        yield "None of these documents has changed: others have, beside which they are ranked."
+        yield "These documents did not change. Other documents changed, and so did the ranking."
     yield answering.describe_position(report.kb)
 
 
-def _nothing(ws: Workspace, asked: Query, at: RankedRevision | None) -> str:
+def _describe_nothing(ws: Workspace, query: Query, at: RankedRevision | None) -> str:
     from vmrag_link.ops.sources.sources_report import propose_sources  # other answers do not need it
 
-    everywhere = not (at or asked.collections)
+    everywhere = not (at or query.collections)
     files = everywhere and not ws.list_stored_collections() and propose_sources(ws)
-    narrowed = f" with {asked.narrowing.display_text}" if asked.narrowing else ""
+    narrowed = f" with {query.narrowing.display_text}" if query.narrowing else ""
     return f"Nothing found{narrowed}.{' To search files of the repository, run: vmrag init' if files else ''}"
 
 
-def _lines(
+def _format_answer(
     report: PassageReport, query: str, invocation: Invocation, nothing: str, commit: str | None
 ) -> Iterator[str]:
-    """`commit`: whose files answer, if not those of the work tree."""
+    """Yield the lines of an answer.
+
+    `commit` is the commit whose files answer, or empty for those of the work tree.
+    """
     of_files = report.kb.sources.collections if report.kb.sources else ()
     if nothing:
         yield nothing
@@ -341,8 +346,10 @@ def _lines(
 def _name_and_place(
     hit: PlacedPassage, top: Path, directory: Path, commit: str, sources: Collection[str]
 ) -> tuple[str, str]:
-    """Return the name of a result, and where its text is below that name. A file of a source has
-    its line in its name: `docs/setup.md:12`, or `1a2b3c4:docs/setup.md:12` in a commit.
+    """Return the name of a result, and the position of its text below that name.
+
+    A file of a source has its line in its name: `docs/setup.md:12`, or `1a2b3c4:docs/setup.md:12`
+    in a commit.
     """
     line = f":{hit.file_line}" if hit.file_line else ""
     commit = commit if hit.collection in sources else ""
@@ -353,14 +360,14 @@ def _name_and_place(
     return (place, "") if hit.file and hit.name == hit.file else (hit.name, place)
 
 
-def _open(ws: Workspace, results: Sequence[PlacedPassage], number: int) -> None:
+def _open_result(ws: Workspace, results: Sequence[PlacedPassage], number: int) -> None:
     from vmrag_link.git import programs
 
     if number > len(results):
-        raise UsageInvalid(f"There is no answer {number}, only {plural(len(results), 'answer')}.", hint="-k NUMBER")
+        raise UsageInvalid(f"there is no result {number}, only {plural(len(results), 'answer')}.", hint="-k NUMBER")
     _, hit = group_by_kind(results)[number - 1]  # as the terminal numbers them
     if hit.file is None or not (ws.places.top / hit.file).is_file():  # a commit's may be gone
-        raise UsageInvalid(f"{hit.name} came from no file in this work tree.", hint=f"vmrag show {quoted(hit.name)}")
+        raise UsageInvalid(f"{hit.name} is not a file in this work tree.", hint=f"vmrag show {quoted(hit.name)}")
     programs.edit_file(ws.places, ws.places.top / hit.file, line=hit.file_line)
 
 

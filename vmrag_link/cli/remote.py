@@ -42,7 +42,7 @@ def _remote_lines(report: RemotesReport) -> Iterator[str]:
     if report.problem:
         yield f"{report.remote}: {report.problem}"
         yield f"Next: {report.hint}"
-    yield from (f"trusted: {each}" for each in report.trusted)
+    yield from (f"trusted: {trusted}" for trusted in report.trusted)
 
 
 def describe_moves(updates: Iterable[BranchMove]) -> Iterator[str]:

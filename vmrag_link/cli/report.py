@@ -1,4 +1,4 @@
-"""`vmrag report`."""
+"""`vmrag report`: report what a pull request changes in the documents."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from vmrag_link.workspace.history.word_diff import hidden_suffix
 _MARKS = {"added": ("A", "green"), "changed": ("M", "yellow"), "moved": ("R", "cyan"), "removed": ("D", "red")}
 _INDENT = "    "
 _REVISIONS = 10
-"""Of each list; all that a report has are in its files."""
+"""Maximum number of entries of each list. The files of a report have all."""
 
 _STDOUT = Path("-")
 _FILE = click.Path(path_type=Path)
@@ -91,7 +91,7 @@ def command(
     printed = summary == _STDOUT or (output.is_output_file() and not written)
     if printed and invocation.as_json:
         raise UsageInvalid("Standard output takes one format.", hint="Name a file instead of `-`.")
-    page_file, summary_file = (each and invocation.directory / each for each in (html, None if printed else summary))
+    page_file, summary_file = (path and invocation.directory / path for path in (html, None if printed else summary))
     for file in filter(None, (page_file, summary_file)):
         require_writable_path(file, invocation.directory)
     if page_file:
@@ -114,40 +114,40 @@ def command(
         elif invocation.as_json:
             invocation.emit_report(report.load_full())
         else:
-            invocation.print_paged(ws, _lines(report.summary))
+            invocation.print_paged(ws, _format_report(report.summary))
 
 
-def _lines(report: ReportSummary) -> Iterator[str]:
+def _format_report(report: ReportSummary) -> Iterator[str]:
     yield from (output.style_text(sentence, bold=True) for sentence in judge_report(report).sentences)
     yield output.style_text(describe_basis(report), dim=True)
-    yield from _queries(report.queries)
-    yield from _documents(report)
-    yield from _revisions("+", report.gained)
-    yield from _revisions("-", report.lost)
+    yield from _format_queries(report.queries)
+    yield from _format_documents(report)
+    yield from _format_revisions("+", report.gained)
+    yield from _format_revisions("-", report.lost)
     for finding in report.findings:
         colour = "red" if finding.level == "error" else "cyan"
         yield f"{output.style_text(finding.code, fg=colour)}  {finding.message}"
         yield from [f"{_INDENT}{finding.hint}"] if finding.hint else []
 
 
-def _revisions(sign: str, found: RevisionList) -> Iterator[str]:
-    for each in found.shown[:_REVISIONS]:
-        by = f"  ({describe_pinning(each)})" if each.commits else ""
-        name = output.style_text(each.revision[:7], fg="yellow")
-        yield f"{sign} {name} {' '.join(describe_revision(each, found).split())}{output.style_text(by, dim=True)}"
-    if more := found.total - len(found.shown[:_REVISIONS]):
+def _format_revisions(sign: str, revisions: RevisionList) -> Iterator[str]:
+    for revision in revisions.shown[:_REVISIONS]:
+        by = f"  ({describe_pinning(revision)})" if revision.commits else ""
+        name = output.style_text(revision.revision[:7], fg="yellow")
+        yield f"{sign} {name} {' '.join(describe_revision(revision, revisions).split())}{output.style_text(by, dim=True)}"
+    if more := revisions.total - len(revisions.shown[:_REVISIONS]):
         yield f"{sign} {plural(more, 'more revision')}"
 
 
-def _documents(report: ReportSummary) -> Iterator[str]:
+def _format_documents(report: ReportSummary) -> Iterator[str]:
     for collection in report.collections:
         letter, colour = ("M", "yellow") if collection.kind == "modified" else (collection.kind[0].upper(), "cyan")
         yield f" {output.style_text(letter, fg=colour)}  {collection.name}/ (the collection's settings)"
-    width = max((len(_names(document)) for document in report.documents), default=0)
+    width = max((len(_format_names(document)) for document in report.documents), default=0)
     for line in report.documents:
         letter, colour = _MARKS[line.kind]
         words = f"+{line.words.inserted} -{line.words.deleted}{hidden_suffix(line.words)}"
-        yield f" {output.style_text(letter, fg=colour)}  {_names(line).ljust(min(width, _WIDTH))} | {words}"
+        yield f" {output.style_text(letter, fg=colour)}  {_format_names(line).ljust(min(width, _WIDTH))} | {words}"
     for files in report.files:
         yield f"    {files.collection}: {plural(files.total, 'file')} of code"
     if report.documents:
@@ -157,19 +157,19 @@ def _documents(report: ReportSummary) -> Iterator[str]:
         yield f"{words}; documents {format_growth(size.documents)}; {size.characters.grown:+,} characters{chunks}"
 
 
-def _names(line: DocumentLine) -> str:
+def _format_names(line: DocumentLine) -> str:
     name = name_document(line)
     return f"{line.shown_old_name} -> {name}" if line.shown_old_name else name
 
 
-def _queries(queries: ComparedQueries) -> Iterator[str]:
+def _format_queries(queries: ComparedQueries) -> Iterator[str]:
     answers = index_answers(queries)
-    for each in list_changed_rankings(queries):
-        yield from _describe_query(each, name_differing_text(answers.get(each.line), queries), queries)
+    for change in list_changed_rankings(queries):
+        yield from _describe_query(change, name_differing_text(answers.get(change.line), queries), queries)
     for letter, colour, some in (("A", "green", queries.added), ("D", "red", queries.removed)):
         for query in some:
             yield f" {output.style_text(letter, fg=colour)}  golden query: {' '.join(query.query.split())}"
-            yield from (f"{_INDENT}{each}" for each in query.missed)
+            yield from (f"{_INDENT}{change}" for change in query.missed)
 
 
 def _describe_query(query: QueryChange, differs: str, queries: ComparedQueries) -> Iterator[str]:
@@ -183,4 +183,4 @@ def _describe_query(query: QueryChange, differs: str, queries: ComparedQueries) 
 
 
 _WIDTH = 60
-"""Columns of a name; longer ones shift only their own numbers."""
+"""Columns of a name. A longer name only shifts its own numbers."""

@@ -1,4 +1,4 @@
-"""`vmrag resolve`."""
+"""`vmrag resolve`: resolve the documents that are in conflict."""
 
 from __future__ import annotations
 
@@ -25,7 +25,9 @@ from vmrag_link.workspace import Workspace
 _TAKES: tuple[Take, ...] = ("ours", "theirs", "union")
 
 Way = Literal["decide", "worktree", "tool", "lost", "list", "ask"]
-"""By options, by merged files, in a merge tool, without what is lost, not at all, by questions."""
+"""How to resolve: by options, with merged files, in a merge tool, without lost documents, by a list
+only, or with questions.
+"""
 
 
 @vmrag_command("resolve")
@@ -82,94 +84,100 @@ def command(
     after 'git add', and for 'vmrag merge'. You can stop and continue later. The exit code is
     1 while a conflict remains.
     """
-    numbered = _parts(hunks, "hunk", "1").items()
-    parts = _parts(fields, "field", "title") | {name_hunk_part(number): take for number, take in numbered}
-    decision = Decision(side=side, parts=parts, text=_text(file) if file else None)
-    asked: dict[Way, bool] = {
+    numbered = _parse_parts(hunks, "hunk", "1").items()
+    parts = _parse_parts(fields, "field", "title") | {name_hunk_part(number): take for number, take in numbered}
+    decision = Decision(side=side, parts=parts, text=_read_text(file) if file else None)
+    ways: dict[Way, bool] = {
         "decide": decision != Decision(),
         "worktree": from_worktree,
         "tool": tool is not None,
         "lost": accept_loss,
         "list": only_list,
     }
-    way = _way([each for each, is_asked in asked.items() if is_asked], conflicts, attended=invocation.is_interactive)
+    way = _choose_way(
+        [selected for selected, is_asked in ways.items() if is_asked], conflicts, attended=invocation.is_interactive
+    )
     if (file or hunks) and len(conflicts) != 1:
         option, value = ("file", str(file)) if file else ("hunk", hunks[0])
         raise UsageInvalid(
-            f"--{option} is for one document: name the one that is meant.",
+            f"--{option} is for one document, which you must name.",
             hint=f"vmrag resolve --list, then: vmrag resolve COLLECTION/DOC --{option} {quoted(value)}",
         )
     if (accept_loss and conflicts) or (offline and not accept_loss):
-        raise UsageInvalid("--accept-loss is for whole sides; --offline goes with it.", hint="vmrag resolve --help")
+        raise UsageInvalid("--accept-loss is for whole sides, and --offline requires it.", hint="vmrag resolve --help")
     with invocation.workspace() as ws:
         ids = operation.find_conflict_ids(ws, conflicts)
         match way:
             case "decide":
                 report = operation.resolve(ws, ids, decision)
             case "worktree":
-                report = operation.resolve_texts(ws, read_worktree_texts(ws, _open_merge(ws, ids)))
+                report = operation.resolve_texts(ws, read_worktree_texts(ws, _select_conflicts(ws, ids)))
             case "tool":
-                report = _with_tool(ws, _open_merge(ws, ids), tool or "")
+                report = _resolve_with_tool(ws, _select_conflicts(ws, ids), tool or "")
             case "ask":
                 report = resolve_dialog.run_dialog(ws, operation.list_conflicts(ws, ids), ids)
             case "lost":
                 report = operation.accept_loss(ws, offline=offline)
             case "list":
                 report = operation.list_conflicts(ws, ids)
-    invocation.emit_report(report, _lines(report, shown=way == "list"))
+    invocation.emit_report(report, _format_report(report, shown=way == "list"))
     return FAILED_CHECK if report.conflicts or not report.staged else 0
 
 
-def _way(asked: Sequence[Way], conflicts: Sequence[str], *, attended: bool) -> Way:
-    """The way that these options ask for; without any, a person is asked or is shown a list.
+def _choose_way(ways: Sequence[Way], conflicts: Sequence[str], *, attended: bool) -> Way:
+    """Return the way that the options select. Without any, it asks the user or prints a list.
 
-    Raises `UsageInvalid` for several, or if nobody can be asked about the conflicts named.
+    Raises `UsageInvalid` for several ways, or for conflicts that no user can decide.
     """
-    if len(asked) > 1 and "list" in asked:
-        raise UsageInvalid("--list decides nothing.", hint="vmrag resolve --list")
-    if len(asked) > 1:
+    if len(ways) > 1 and "list" in ways:
+        raise UsageInvalid("--list resolves nothing.", hint="vmrag resolve --list")
+    if len(ways) > 1:
         raise UsageInvalid(
-            "--from-worktree, --tool and --accept-loss decide by themselves.", hint="vmrag resolve --help"
+            "--from-worktree, --tool and --accept-loss cannot be combined with other resolutions.",
+            hint="vmrag resolve --help",
         )
-    if asked or attended:
-        return asked[0] if asked else "ask"
+    if ways or attended:
+        return ways[0] if ways else "ask"
     if conflicts:
         raise UsageInvalid(
-            "What should become of it?",
+            "no resolution given.",
             hint=f"vmrag resolve {quoted(conflicts[0])} --ours (or --theirs, --union, --file, --field)",
         )
     return "list"
 
 
-def _text(path: Path) -> str:
+def _read_text(path: Path) -> str:
     return texts.read_standard_input() if str(path) == "-" else export_paths.read_text(path)
 
 
-def _parts(given: tuple[str, ...], option: str, example: str) -> dict[str, Take]:
+def _parse_parts(given: tuple[str, ...], option: str, example: str) -> dict[str, Take]:
     parts: dict[str, Take] = {}
-    for each in given:
-        name, _, side = each.rpartition("=")
+    for part in given:
+        name, _, side = part.rpartition("=")
         take = next((take for take in _TAKES if take == side), None)
         if take is None or not name:
             raise UsageInvalid(
-                f"--{option} {each}: say which side.", hint=f"--{option} {name or example}=ours (or =theirs)"
+                f"--{option} {part} names no side.", hint=f"--{option} {name or example}=ours (or =theirs)"
             )
         parts[name] = take
     return parts
 
 
-def _open_merge(ws: Workspace, wanted: Sequence[str]) -> ResolveReport:
-    """The open merge with the conflicts named, by default all."""
-    report = operation.list_conflicts(ws, wanted)
-    rows = tuple(conflict for conflict in report.conflicts if not wanted or conflict.id in wanted)
+def _select_conflicts(ws: Workspace, names: Sequence[str]) -> ResolveReport:
+    """Return the open merge with the named conflicts, by default all."""
+    report = operation.list_conflicts(ws, names)
+    rows = tuple(conflict for conflict in report.conflicts if not names or conflict.id in names)
     return msgspec.structs.replace(report, conflicts=rows)
 
 
-def _with_tool(ws: Workspace, report: ResolveReport, tool: str) -> ResolveReport:
-    """One text after the other; each is stored before the next one is opened."""
+def _resolve_with_tool(ws: Workspace, report: ResolveReport, tool: str) -> ResolveReport:
+    """Resolve the texts in a merge tool, one after the other.
+
+    Each text is stored before the next one is opened.
+    """
     rows = [conflict for conflict in report.conflicts if find_text_field(conflict.conflict)]
     if not rows:
-        raise UsageInvalid("No text is in conflict.", hint="vmrag resolve --list")
+        raise UsageInvalid("no texts are in conflict.", hint="vmrag resolve --list")
     for row in rows:
         merged = texts.merge_with_tool(ws, row.conflict, tool)
         if merged is not None:
@@ -177,7 +185,7 @@ def _with_tool(ws: Workspace, report: ResolveReport, tool: str) -> ResolveReport
     return operation.list_conflicts(ws) if report.conflicts else report
 
 
-def _lines(report: ResolveReport, *, shown: bool) -> Iterator[str]:
+def _format_report(report: ResolveReport, *, shown: bool) -> Iterator[str]:
     if report.losses:
         yield from describe_losses(report.losses)
     for row in report.conflicts:

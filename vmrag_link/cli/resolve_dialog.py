@@ -1,4 +1,4 @@
-"""`vmrag resolve` on a terminal: a conflict, shown, and a question for each part of it."""
+"""`vmrag resolve` on a terminal: show each conflict, and ask about each part of it."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _SIDES: dict[str, Take] = {"o": "ours", "t": "theirs", "b": "union"}
 
 
 class OpenPart(NamedTuple):
-    """About a part of a conflict: `field`, or the hunk with this number."""
+    """An open part of a conflict: `field`, or the hunk with this number."""
 
     row: ConflictRow
     field: str
@@ -41,33 +41,34 @@ class OpenPart(NamedTuple):
 
     @property
     def key(self) -> tuple[str, str, str]:
-        """Stays the same while the conflict does."""
+        """A value that stays the same while the conflict does."""
         return self.row.id, self.field, self.row.conflict.hunks[self.hunk - 1].key if self.hunk else ""
 
 
-def run_dialog(ws: Workspace, report: ResolveReport, wanted: Sequence[str]) -> ResolveReport:
-    """Ask about one part after the other, and store each answer, until the person stops.
+def run_dialog(ws: Workspace, report: ResolveReport, names: Sequence[str]) -> ResolveReport:
+    """Ask about one part after the other, and store each answer, until the user stops.
 
-    An answer may settle others, too, and end the merge, so the open ones are read again each time.
+    An answer can also settle other parts, and end the merge, so the open parts are read again each
+    time.
     """
-    asked: set[tuple[str, str, str]] = set()
+    skipped: set[tuple[str, str, str]] = set()
     drafts: dict[tuple[str, str, str], str] = {}
     shown = ""
-    while questions := [each for each in _questions(report, wanted) if each.key not in asked]:
+    while questions := [open_part for open_part in _list_open_parts(report, names) if open_part.key not in skipped]:
         question = questions[0]
-        asked.add(question.key)
+        skipped.add(question.key)
         if question.row.id != shown:
             shown = question.row.id
             _print_heading(ws, report, question.row)
-        output.print_lines(_lines(question, report))
-        answer = _choose(question, f"({len(asked)} of {len(asked) + len(questions) - 1})")
+        output.print_lines(_format_part(question, report))
+        answer = _ask_side(question, f"({len(skipped)} of {len(skipped) + len(questions) - 1})")
         if answer == "q":
             break
         if answer in ("e", "w"):
             try:
-                report = _edited(ws, report, question, drafts, whole=answer == "w") or report
+                report = _edit_part(ws, report, question, drafts, whole=answer == "w") or report
             except ContentRefused as refused:
-                asked.discard(question.key)
+                skipped.discard(question.key)
                 output.print_warning(
                     f"{refused.message} ({answer} edits the text as you left it.) {refused.hint}", "error:", fg="red"
                 )
@@ -77,13 +78,13 @@ def run_dialog(ws: Workspace, report: ResolveReport, wanted: Sequence[str]) -> R
     return report
 
 
-def _questions(report: ResolveReport, wanted: Sequence[str]) -> Iterator[OpenPart]:
+def _list_open_parts(report: ResolveReport, names: Sequence[str]) -> Iterator[OpenPart]:
     for row in report.conflicts:
-        if wanted and row.id not in wanted:
+        if names and row.id not in names:
             continue
         for field in row.open:
             if field == CONTENT and row.conflict.hunks:
-                open_keys = {each.key for each in row.conflict.list_open_hunks(row.choices)}
+                open_keys = {open_hunk.key for open_hunk in row.conflict.list_open_hunks(row.choices)}
                 for number, hunk in enumerate(row.conflict.hunks, 1):
                     if hunk.key in open_keys:
                         yield OpenPart(row, field, number)
@@ -99,7 +100,7 @@ def _print_heading(ws: Workspace, report: ResolveReport, row: ConflictRow) -> No
     output.print_lines([format_heading(row), *format_changes(changes, report.labels)])
 
 
-def _lines(question: OpenPart, report: ResolveReport) -> Iterator[str]:
+def _format_part(question: OpenPart, report: ResolveReport) -> Iterator[str]:
     row, labels = question.row, report.labels
     if question.hunk:
         yield from format_hunk(row, question.hunk, labels)
@@ -109,7 +110,7 @@ def _lines(question: OpenPart, report: ResolveReport) -> Iterator[str]:
         yield from format_field(row, question.field, labels)
 
 
-def _choose(question: OpenPart, count: str) -> str:
+def _ask_side(question: OpenPart, count: str) -> str:
     offers = {"o": "[o]urs", "t": "[t]heirs"}
     if question.hunk:
         offers |= {"b": "[b]oth", "e": "[e]dit", "w": "edit the [w]hole text"}
@@ -119,12 +120,12 @@ def _choose(question: OpenPart, count: str) -> str:
     return output.ask_choice(f"{count} {', '.join(offers.values())}", list(offers))
 
 
-def _edited(
+def _edit_part(
     ws: Workspace, report: ResolveReport, question: OpenPart, drafts: dict[tuple[str, str, str], str], *, whole: bool
 ) -> ResolveReport | None:
-    """What an editor makes of a hunk or of the whole text; None if nothing was changed.
+    """Resolve a hunk or the whole text in an editor; None if nothing was changed.
 
-    A refused text becomes the draft that the next attempt begins with: nobody types it again.
+    A refused text becomes the draft of the next attempt, so that the user does not type it again.
     """
     row, labels = question.row, report.labels
     hunk = None if whole or not question.hunk else question.hunk
@@ -145,11 +146,11 @@ def _edited(
 
 COLOURS = {"delete": "red", "insert": "green"}
 _MOST_LINES = 40
-"""Lines of one side that are shown."""
+"""Maximum number of lines of one side."""
 
 
 def format_conflict(row: ConflictRow, labels: Labels) -> Iterator[str]:
-    """All that is in conflict in one row."""
+    """Yield the lines of all conflicts in one row."""
     conflict = row.conflict
     yield format_heading(row)
     if conflict.is_whole:
@@ -173,40 +174,41 @@ def format_heading(row: ConflictRow) -> str:
 
 
 def format_changes(changes: LastChanges, labels: Labels) -> Iterator[str]:
-    """Who changed the row on each side, when, and why."""
-    for label, change in zip(_sides(labels), (changes.ours, changes.theirs), strict=True):
+    """Yield who changed the row on each side, when, and why."""
+    for label, change in zip(_name_sides(labels), (changes.ours, changes.theirs), strict=True):
         if change:
-            yield output.style_text(f"  {label}: {_described(change)}", dim=True)
+            yield output.style_text(f"  {label}: {_describe_revision(change)}", dim=True)
 
 
 def format_hunk(row: ConflictRow, number: int, labels: Labels) -> Iterator[str]:
-    """A hunk of the text, word by word."""
+    """Yield the lines of a hunk of the text, word by word."""
     hunk = row.conflict.hunks[number - 1]
     of = f" of {len(row.conflict.hunks)}" if len(row.conflict.hunks) > 1 else ""
-    yield f"  hunk {number}{of}, line {hunk.line}{_decided(row.choices, name_hunk_field(hunk), CONTENT)}"
-    for label, version in zip(_sides(labels), (hunk.ours, hunk.theirs), strict=True):
-        yield from _change(label, hunk.base, version)
+    yield f"  hunk {number}{of}, line {hunk.line}{_describe_decision(row.choices, name_hunk_field(hunk), CONTENT)}"
+    for label, version in zip(_name_sides(labels), (hunk.ours, hunk.theirs), strict=True):
+        yield from _describe_change(label, hunk.base, version)
 
 
 def format_field(row: ConflictRow, field: str, labels: Labels) -> Iterator[str]:
-    """A field, or `metadata.KEY`, word by word."""
+    """Yield the lines of a field, or of `metadata.KEY`, word by word."""
     conflict = row.conflict
-    yield f"  {field}{_decided(row.choices, field, field.partition('.')[0])}"
-    base, ours, theirs = (_value(version, field) for version in (conflict.base, conflict.ours, conflict.theirs))
-    for label, version in zip(_sides(labels), (ours, theirs), strict=True):
-        yield from _change(label, base, version)
+    yield f"  {field}{_describe_decision(row.choices, field, field.partition('.')[0])}"
+    base, ours, theirs = (_format_value(version, field) for version in (conflict.base, conflict.ours, conflict.theirs))
+    for label, version in zip(_name_sides(labels), (ours, theirs), strict=True):
+        yield from _describe_change(label, base, version)
 
 
 def format_conflict_template(row: ConflictRow, labels: Labels) -> str:
-    """What an editor opens with: the text with what is decided, the rest between markers with the
-    base.
+    """Return the text for an editor.
+
+    Open parts are between markers, with the base.
     """
     conflict = row.conflict
     if conflict.is_whole:
-        ours, theirs, base = (read_text(each) for each in (conflict.ours, conflict.theirs, conflict.base))
+        ours, theirs, base = (read_text(row_side) for row_side in (conflict.ours, conflict.theirs, conflict.base))
         return build_markers(conflict, labels).format_conflict(ours, theirs, base=base)
-    found = build_markers(conflict, labels)  # looks at all of the texts
-    undecided = {hunk.key: found.format_conflict(hunk.ours, hunk.theirs, base=hunk.base) for hunk in conflict.hunks}
+    marked = build_markers(conflict, labels)  # looks at all of the texts
+    undecided = {hunk.key: marked.format_conflict(hunk.ours, hunk.theirs, base=hunk.base) for hunk in conflict.hunks}
     return conflict.build_text(row.choices, undecided=undecided)
 
 
@@ -216,22 +218,22 @@ def format_hunk_template(row: ConflictRow, hunk: Hunk, labels: Labels) -> str:
 
 def _whole_lines(conflict: Conflict, labels: Labels) -> Iterator[str]:
     field = "metadata" if conflict.fields == (PROJECT,) else CONTENT
-    for label, version in zip(_sides(labels), (conflict.ours, conflict.theirs), strict=True):
+    for label, version in zip(_name_sides(labels), (conflict.ours, conflict.theirs), strict=True):
         if version is None:
             yield f"  {label}: removed it"
         elif conflict.fields == (COLLECTION,):
             yield f"  {label}: keeps it, with {plural(conflict.documents, 'document')}"
         elif conflict.fields in ((DOCUMENT,), (PROJECT,)):
-            yield from _change(label, _value(conflict.base, field), _value(version, field))
+            yield from _describe_change(label, _format_value(conflict.base, field), _format_value(version, field))
 
 
-def _sides(labels: Labels) -> tuple[str, str]:
-    """What a person has to type, and what it is."""
+def _name_sides(labels: Labels) -> tuple[str, str]:
+    """Return the answers that the user can type, and their meanings."""
     return f"ours ({labels.ours})", f"theirs ({labels.theirs})"
 
 
-def _change(label: str, base: str, version: str) -> list[str]:
-    text = worddiff.render_pieces(worddiff.cut_equal_text(worddiff.diff_words(base, version)), style=_style)
+def _describe_change(label: str, base: str, version: str) -> list[str]:
+    text = worddiff.render_pieces(worddiff.cut_equal_text(worddiff.diff_words(base, version)), style=_style_op)
     shown = list(terminal_text.split_lines(text))
     if len(shown) > _MOST_LINES:
         half = _MOST_LINES // 2
@@ -239,21 +241,21 @@ def _change(label: str, base: str, version: str) -> list[str]:
     return [f"    {label}:", *(f"      {line}" for line in shown)]
 
 
-def _style(op: str, text: str) -> str:
+def _style_op(op: str, text: str) -> str:
     return output.style_text(text, fg=COLOURS.get(op))
 
 
-def _decided(choices: Choices, part: str, field: str) -> str:
+def _describe_decision(choices: Choices, part: str, field: str) -> str:
     choice = choices.get(part) or choices.get(field)
     return f"  (decided: {choice.take})" if choice else ""
 
 
-def _described(info: RevisionInfo) -> str:
+def _describe_revision(info: RevisionInfo) -> str:
     subject = info.message.partition("\n")[0]
     return f"{info.revision[:7]} {info.author}, {info.date[:10]}: {subject}"
 
 
-def _value(row: Row | None, field: str) -> str:
+def _format_value(row: Row | None, field: str) -> str:
     if row is None:
         return ""
     if field.startswith(f"{METADATA}."):

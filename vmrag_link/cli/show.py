@@ -1,4 +1,4 @@
-"""`vmrag show`."""
+"""`vmrag show`: print a document, a file, or the changes of a revision."""
 
 from __future__ import annotations
 
@@ -39,19 +39,19 @@ def command(invocation: Invocation, *, shown: str | None, form: Form | None, raw
     with invocation.workspace() as ws:
         shown = name_from_top(ws, invocation.directory, shown) if shown else None
         store = stores.find_store(ws, shown.partition("/")[0]) if shown else ws
-        found = listing.show_stored(store, shown) if shown and store is not ws else listing.show_name(ws, shown)
-        if isinstance(found, ShowReport):
+        shown_item = listing.show_stored(store, shown) if shown and store is not ws else listing.show_name(ws, shown)
+        if isinstance(shown_item, ShowReport):
             if form:
                 raise UsageInvalid(
-                    f"{found.collection}/{found.doc_id} is a document; --stat and --name-only are about a revision.",
+                    f"{shown_item.collection}/{shown_item.doc_id} is a document; --stat and --name-only are about a revision.",
                     hint="vmrag log COLLECTION/DOC --stat",
                 )
-            _show_document(invocation, ws, found, raw=raw)
+            _show_document(invocation, ws, shown_item, raw=raw)
         elif invocation.as_json:
-            (report,) = found.history.list_reports(history_view.DETAILS[form or "text"])
+            (report,) = shown_item.history.list_reports(history_view.DETAILS[form or "text"])
             invocation.emit_report(report)
         else:
-            invocation.print_paged(ws, _revision(found, form or "text"))
+            invocation.print_paged(ws, _format_revision(shown_item, form or "text"))
 
 
 def _show_document(invocation: Invocation, ws: Workspace, report: ShowReport, *, raw: bool) -> None:
@@ -64,6 +64,6 @@ def _show_document(invocation: Invocation, ws: Workspace, report: ShowReport, *,
         output.print_warning("The text was escaped for the job's log. Its exact bytes: vmrag show --raw", "warning:")
 
 
-def _revision(found: ShownRevision, form: Form) -> Iterator[str]:
-    yield from history_view.format_full_revision(found.step.info)
-    yield from diff_view.format_diff(found.history.diff_step(found.step, history_view.DETAILS[form]), form)
+def _format_revision(revision: ShownRevision, form: Form) -> Iterator[str]:
+    yield from history_view.format_full_revision(revision.step.info)
+    yield from diff_view.format_diff(revision.history.diff_step(revision.step, history_view.DETAILS[form]), form)

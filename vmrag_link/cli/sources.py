@@ -1,4 +1,4 @@
-"""`vmrag sources`."""
+"""`vmrag sources`: show which files are documents, and which are not."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ def command(
             invocation.emit_report(report, _dry_run_lines(report) if dry_run else _dedupe_lines(report))
         else:
             shown = report_sources(ws, ref=ref)
-            invocation.emit_report(shown, _lines(shown, None if invocation.verbosity > 0 else SHOWN, ref))
+            invocation.emit_report(shown, _format_report(shown, None if invocation.verbosity > 0 else SHOWN, ref))
 
 
 def _add_source(
@@ -118,7 +118,7 @@ def _add_source(
 
 
 def _require_options(action: str, options: Mapping[str, Mapping[str, object]]) -> None:
-    """Refuse options of another action."""
+    """Raise `UsageInvalid` for options of another action."""
     for other, values in options.items():
         if other != action and (given := next((name for name, value in values.items() if value), None)):
             raise UsageInvalid(f"'vmrag sources {action}' takes no {given}.", hint=f"vmrag sources {other} --help")
@@ -145,21 +145,21 @@ def _addition_lines(addition: SourceAddition) -> Iterator[str]:
         yield 'Next: git commit -m "…"'
 
 
-def _lines(report: SourcesReport, most: int | None, ref: str | None) -> Iterator[str]:
+def _format_report(report: SourcesReport, most: int | None, ref: str | None) -> Iterator[str]:
     if not report.sources:
         if ref is None:
-            yield from _proposal(report)
+            yield from _format_proposal(report)
         else:
             yield f"No sources: {ref} has none in its .vmrag.yaml, and no file that could be a document of one."
         yield from _describe_uncovered(report, most)
         yield from _describe_folders(report, most)
         return
     for source in report.sources:
-        yield from _source(source)
+        yield from _format_source(source)
     if report.removed:
         yield f"Removed from the work tree, not committed: {first_of(report.removed, NAMED)}"
     if report.untracked:
-        what = "1 file that git does not track is" if report.untracked == 1 else _untracked(report.untracked)
+        what = "1 file that git does not track is" if report.untracked == 1 else _describe_untracked(report.untracked)
         yield f"{what} left out; to let git track it: git add FILE"
     if report.missing:
         yield f"Not in this clone: {first_of(report.missing, NAMED)}"
@@ -167,14 +167,14 @@ def _lines(report: SourcesReport, most: int | None, ref: str | None) -> Iterator
             yield "hint: git submodule update --init --recursive"
         else:
             yield "hint: git fetch --refetch   (in a partial clone; in a shallow one: git fetch --unshallow)"
-    yield from _left_out(report.left_out, most)
+    yield from _format_left_out(report.left_out, most)
     yield from _describe_uncovered(report, most)
     yield from _describe_folders(report, most)
-    yield from _next(report)
+    yield from _describe_next_step(report)
 
 
 def _describe_uncovered(report: SourcesReport, most: int | None) -> Iterator[str]:
-    """Yield the lines about files, except those of `_next`."""
+    """Yield the lines about files, except those of `_describe_next_step`."""
     others = {ending: number - report.unnamed.get(ending, 0) for ending, number in report.uncovered.items()}
     others = {ending: number for ending, number in others.items() if number}
     yield from describe_uncovered(others, report.needs_extra, most=len(others) if most is None else most)
@@ -201,18 +201,18 @@ def _describe_count(files: int | None, unknown: str) -> str:
     return unknown if files is None else plural(files, "file")
 
 
-def _next(report: SourcesReport) -> Iterator[str]:
+def _describe_next_step(report: SourcesReport) -> Iterator[str]:
     if report.proposed:
         yield "Nothing is set up yet: these are what 'vmrag init' would write into .vmrag.yaml:"
-        yield from _indented(report.proposal)
+        yield from _indent_lines(report.proposal)
         yield "Next: vmrag init"
     elif report.unnamed:
         yield f"In no source: {first_of([f'{number} {ending}' for ending, number in report.unnamed.items()], NAMED)}"
         yield f"  to have them, in 'sources:' of {CONFIG_NAME}:"
-        yield from _indented(report.addition)
+        yield from _indent_lines(report.addition)
 
 
-def _source(row: SourceRow) -> Iterator[str]:
+def _format_source(row: SourceRow) -> Iterator[str]:
     kind = ", code" if row.kind == "code" else ", notes are written here" if row.write else ""
     number = "not read" if row.unavailable else plural(row.documents, "document")
     yield f"{output.style_text(row.collection, bold=True)}  {number}{kind}"
@@ -238,12 +238,12 @@ def _source(row: SourceRow) -> Iterator[str]:
         yield f"  not committed: {first_of([f'{path} ({how})' for path, how in row.uncommitted.items()], NAMED)}"
 
 
-def _untracked(number: int) -> str:
+def _describe_untracked(number: int) -> str:
     return f"{number} files that git does not track are"
 
 
-def _left_out(rows: tuple[LeftOutRow, ...], most: int | None) -> Iterator[str]:
-    """By reason, so that a few of each are seen."""
+def _format_left_out(rows: tuple[LeftOutRow, ...], most: int | None) -> Iterator[str]:
+    """Yield omitted files by their reasons, so that a few of each reason are shown."""
     if not rows:
         return
     yield f"{plural(len(rows), 'file')} left out:"
@@ -258,16 +258,16 @@ def _left_out(rows: tuple[LeftOutRow, ...], most: int | None) -> Iterator[str]:
             yield f"    and {len(paths) - len(shown)} more (see them with -v)"
 
 
-def _proposal(report: SourcesReport) -> Iterator[str]:
+def _format_proposal(report: SourcesReport) -> Iterator[str]:
     if not report.proposal:
         yield "No sources, and no tracked file that could be a document of one."
         return
     yield "No sources. These files could be documents of each commit; in .vmrag.yaml:"
-    yield from _indented(report.proposal)
+    yield from _indent_lines(report.proposal)
     yield "Next: vmrag init   (writes that)"
 
 
-def _indented(text: str) -> Iterator[str]:
+def _indent_lines(text: str) -> Iterator[str]:
     yield from (f"  {line}" for line in text.splitlines())
 
 

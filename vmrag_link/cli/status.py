@@ -1,4 +1,4 @@
-"""`vmrag status`: the state, and what is not committed and not pushed."""
+"""`vmrag status`: show the state, and what is not committed or pushed."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from vmrag_link.workspace import Workspace
 TITLES = {
     "in_sync": ("in sync", "green"),
     "merging": ("a merge is open", "yellow"),
-    "dropped": ("knowledge was dropped", "red"),
+    "dropped": ("documents were dropped", "red"),
     "drift": ("drift", "yellow"),
     "missing": ("the pinned revision is missing", "red"),
     "no_pin": ("no pin", "yellow"),
@@ -57,7 +57,7 @@ def _describe_empty_pin(ws: Workspace, report: operation.StatusReport) -> str:
     return describe_once(ws)
 
 
-def _chroma(chroma: ChromaState) -> str:
+def _describe_chroma(chroma: ChromaState) -> str:
     at = (chroma.revision or chroma.commit or "")[:7]
     if chroma.state == "failed":
         return f"{at}, failed: {chroma.error} ({chroma.hint})"
@@ -66,20 +66,20 @@ def _chroma(chroma: ChromaState) -> str:
     return f"{at}, {chroma.state}"
 
 
-def _server(shared: SharingState) -> str:
+def _describe_server(shared: SharingState) -> str:
     at = (shared.revision or "")[:7]
     if shared.state == "failed":
         return f"{at}, failed: {shared.error} ({shared.hint})"
     if shared.state == "off":
-        return f"{shared.server}, for downloads alone"
+        return f"{shared.server}, only for downloads"
     return f"{at}, {shared.state} ({shared.server})"
 
 
-def _sources(found: SourcesStatus) -> list[str]:
-    if found.problem:
-        return [f"  files      {found.problem}"]
-    problems = [f"             {name} cannot be asked: {why}" for name, why in found.unavailable.items()]
-    return [f"  files      {found.sentence}", *problems]
+def _describe_sources(sources: SourcesStatus) -> list[str]:
+    if sources.problem:
+        return [f"  files      {sources.problem}"]
+    problems = [f"             could not read {name}: {why}" for name, why in sources.unavailable.items()]
+    return [f"  files      {sources.sentence}", *problems]
 
 
 def _status_lines(report: operation.StatusReport, most: int | None, *, chroma_is_set: bool) -> list[str]:
@@ -104,11 +104,11 @@ def _status_lines(report: operation.StatusReport, most: int | None, *, chroma_is
             f"  index      {report.index.revision[:7]}, {plural(report.index.documents, 'document')}, {chunks}{more}"
         )
     if report.sources:
-        lines += _sources(report.sources)
+        lines += _describe_sources(report.sources)
     if report.chroma and report.chroma.state != "off" and chroma_is_set:
-        lines.append(f"  chroma     {_chroma(report.chroma)}")
+        lines.append(f"  chroma     {_describe_chroma(report.chroma)}")
     if report.server:
-        lines.append(f"  server     {_server(report.server)}")
+        lines.append(f"  server     {_describe_server(report.server)}")
     if report.changes and report.changes.unpushed:
         lines.append(f"  remote     {describe_unpushed(report.changes.unpushed)}")
     lines += [f"  {reason}" for reason in report.reasons]
@@ -123,7 +123,7 @@ def _count_documents(number: int) -> str:
 
 
 SHOWN = 20
-"""Lines of each list."""
+"""Maximum number of lines of each list."""
 
 _COLOURS = {"added": "green", "modified": "yellow", "removed": "red", "unmerged": "red"}
 _OF_COLLECTION = {"added": "a new collection", "modified": "the collection's settings", "removed": "the collection"}
@@ -132,28 +132,34 @@ _WIDTH = max(map(len, _COLOURS)) + 3
 
 
 class _Line(Record, frozen=True):
-    """`group`: what must be seen of, however many others there are."""
+    """A line of a list.
+
+    Some lines of each `group` are shown, however many others there are.
+    """
 
     kind: str
     group: Hashable
     text: str
 
 
-def describe_unpushed(found: Unpushed) -> str:
-    """For the line of the remote."""
-    if found.revisions is None:
-        return f"{found.remote}: {found.problem}"
-    if not found.revisions:
-        return f"{found.remote}, nothing to push"
-    return f"{found.remote}, {plural(found.revisions, 'revision')} not pushed: vmrag push"
+def describe_unpushed(remote: Unpushed) -> str:
+    """Return the text for the line of the remote."""
+    if remote.revisions is None:
+        return f"{remote.remote}: {remote.problem}"
+    if not remote.revisions:
+        return f"{remote.remote}, nothing to push"
+    return f"{remote.remote}, {plural(remote.revisions, 'revision')} not pushed: vmrag push"
 
 
 def format_changes(changes: PendingChanges, most: int | None) -> Iterator[str]:
-    """The lists, with what to type; `most` lines each, None for all."""
-    yield from _uncommitted(changes, most)
+    """Yield the lists with commands for them.
+
+    A list has at most `most` lines; None shows all.
+    """
+    yield from _format_uncommitted(changes, most)
 
 
-def _uncommitted(changes: PendingChanges, most: int | None) -> Iterator[str]:
+def _format_uncommitted(changes: PendingChanges, most: int | None) -> Iterator[str]:
     lines = [
         _Line(collection.kind, "", f"{collection.name}/ ({_OF_COLLECTION[collection.kind]})")
         for collection in changes.collections
@@ -171,27 +177,30 @@ def _uncommitted(changes: PendingChanges, most: int | None) -> Iterator[str]:
         yield "Documents not committed:"
         yield '  (use "vmrag diff" to see, "vmrag commit" to keep them)'
         yield '  (use "vmrag restore NAME" to discard them)'
-        yield from _fair_share(lines, most)
+        yield from _share_lines(lines, most)
 
 
 def _file_lines(files: Sequence[SourceChange], most: int | None) -> Iterator[str]:
     if files:
         yield ""
         yield "Files not committed:"
-        yield from _fair_share([_Line(file.kind, file.kind, file.shown_name) for file in files], most)
+        yield from _share_lines([_Line(file.kind, file.kind, file.shown_name) for file in files], most)
 
 
-def _fair_share(lines: Sequence[_Line], most: int | None) -> Iterator[str]:
-    """Each group gets as many lines as any other; what one does not need is shared by the rest."""
+def _share_lines(lines: Sequence[_Line], most: int | None) -> Iterator[str]:
+    """Yield lines of each group in equal numbers.
+
+    The groups share what smaller groups do not need.
+    """
     groups: dict[Hashable, list[_Line]] = {}
     for line in lines:
         groups.setdefault(line.group, []).append(line)
-    left = len(lines) if most is None else most
+    free = len(lines) if most is None else most
     hidden: dict[str, int] = {}
     shares: dict[Hashable, int] = {}
-    for number, group in enumerate(sorted(groups, key=lambda each: len(groups[each]))):
-        shares[group] = min(len(groups[group]), max(1, left // (len(groups) - number)))
-        left -= shares[group]
+    for number, group in enumerate(sorted(groups, key=lambda key: len(groups[key]))):
+        shares[group] = min(len(groups[group]), max(1, free // (len(groups) - number)))
+        free -= shares[group]
     for group, members in groups.items():
         yield from (_coloured_line(member) for member in members[: shares[group]])
         for member in members[shares[group] :]:

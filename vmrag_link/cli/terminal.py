@@ -1,6 +1,4 @@
-"""What a terminal shows besides lines: bars and notes on standard error while work takes long, and
-long output in git's pager.
-"""
+"""Bars and notes on standard error during long work, and git's pager for long output."""
 
 from __future__ import annotations
 
@@ -22,15 +20,17 @@ if TYPE_CHECKING:
 
 
 PATIENCE = 0.5
-"""Seconds before a bar appears: most work is done by then, and rich need not be imported."""
+"""Seconds before a bar appears. Most work is done by then, and does not have to import rich."""
 
 LINE_SECONDS = 5.0
-"""Seconds between lines of progress where no bars are shown: through a pipe, or in a log.
-"""
+"""Seconds between lines of progress without bars: through a pipe, or in a log."""
 
 
 class Terminal:
-    """`bars` False: notes, and now and then a line about work that takes long."""
+    """The progress of work on standard error.
+
+    Without `bars`, it prints notes, and a line now and then about long work.
+    """
 
     def __init__(self, *, bars: bool) -> None:
         self._bars = bars
@@ -83,7 +83,7 @@ class Terminal:
         return self._rich
 
     def hide_bar(self, task: Any) -> None:
-        """Without a bar, what is printed is ours alone again."""
+        """Remove the bar, so that other output can be printed."""
         self._rich.remove_task(task)
         if not self._rich.tasks:
             self._rich.stop()
@@ -126,8 +126,9 @@ class _Bar:
 
 @contextlib.contextmanager
 def open_pager(places: Places) -> Iterator[None]:
-    """What is printed within goes through git's pager, if standard output is a terminal; returns
-    when the person has left it.
+    """Send the output of the block through git's pager, if standard output is a terminal.
+
+    It returns when the user has left the pager.
     """
     from vmrag_link.git import programs  # most output is not paged
 
@@ -147,7 +148,7 @@ def open_pager(places: Places) -> Iterator[None]:
 
 
 class _Screen(io.TextIOWrapper):
-    """The pager's input: what a terminal shows in the end."""
+    """The input of the pager, which a terminal shows in the end."""
 
     def __init__(self, pipe: IO[bytes]) -> None:
         super().__init__(pipe, encoding="utf-8", errors="backslashreplace")
@@ -157,7 +158,7 @@ class _Screen(io.TextIOWrapper):
 
 
 def _wait_for_pager(process: Started) -> None:
-    """Ctrl-C is for the pager, which ends when it wants to."""
+    """Wait for the pager to end. Ctrl-C is for the pager."""
     while True:
         with contextlib.suppress(KeyboardInterrupt):
             process.wait()

@@ -1,5 +1,6 @@
-"""A text that a person gives: as an argument, in a file, on standard input, or in a merge tool; and
-the options that take it. `editor` has what comes from the editor.
+"""Texts from arguments, files, standard input and merge tools, and the options for them.
+
+`editor` has the texts from editors.
 """
 
 from __future__ import annotations
@@ -31,9 +32,9 @@ _METADATA = """--metadata '{"team": "core", "year": 2024}'"""
 
 
 def merge_with_tool(ws: Workspace, conflict: Conflict, tool: str) -> str | None:
-    """The text that a merge tool of git's makes of the three versions; None if it gave up.
+    """Merge the three versions in a merge tool of git; None if it gave up.
 
-    `tool`: as `git mergetool` names it; empty for the configured one.
+    `tool` is the name for `git mergetool`, or empty for the configured tool.
     """
     versions = [read_text(row) for row in (conflict.base, conflict.ours, conflict.theirs)]
     from vmrag_link.cli import editor
@@ -43,7 +44,7 @@ def merge_with_tool(ws: Workspace, conflict: Conflict, tool: str) -> str | None:
 
 
 def text_options(function: Callable[..., Any]) -> Callable[..., Any]:
-    """`-m` and `-F`, as git has them for messages: `text` and `file` of the function."""
+    """Add the options `-m` and `-F` of git commit, which are `text` and `file` of the function."""
     kind = click.Path(path_type=Path, allow_dash=True)
     file = click.option("-F", "--file", type=kind, help="File with the text. - reads standard input.")
     text = click.option("-m", "--text", help="Text. Without it and without --file, git's editor opens.")
@@ -51,9 +52,9 @@ def text_options(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def read_given_text(directory: Path, text: str | None, file: Path | None) -> str | None:
-    """The text that the options give; None if they give none.
+    """Return the text of the options, or None without them.
 
-    Raises `UsageInvalid`, `FileFailed`.
+    Raises `UsageInvalid` and `FileFailed`.
     """
     if text is not None and file is not None:
         raise UsageInvalid("--text and --file both give the text.", hint="Leave one of them out.")
@@ -63,8 +64,9 @@ def read_given_text(directory: Path, text: str | None, file: Path | None) -> str
 
 
 def has_piped_input() -> bool:
-    """Return True if standard input is a pipe, a socket or a file. A terminal, a device such as
-    /dev/null, and closed input do not count.
+    """Return True if standard input is a pipe, a socket or a file.
+
+    It is False for a terminal, a device such as /dev/null, and closed input.
     """
     if sys.stdin is None or sys.stdin.closed:
         return False
@@ -90,7 +92,10 @@ def read_standard_input() -> str:
 
 
 def parse_metadata_option(text: str) -> dict[str, Any]:
-    """What `--metadata` holds. Raises `UsageInvalid`."""
+    """Parse the value of `--metadata`.
+
+    Raises `UsageInvalid`.
+    """
     try:
         value = parse_user_json(text)
     except ValueError as error:
@@ -101,6 +106,9 @@ def parse_metadata_option(text: str) -> dict[str, Any]:
 
 
 def warn_pending(why: str) -> None:
-    """`why` the index did not follow what was stored; empty if it did."""
+    """Print that the index did not follow.
+
+    `why` is the reason, or empty if the index is complete.
+    """
     if why:
         output.print_warning(why, "warning:")

@@ -1,4 +1,4 @@
-"""`vmrag trust`."""
+"""`vmrag trust`: review and trust the settings of a clone."""
 
 from __future__ import annotations
 
@@ -31,91 +31,99 @@ def command(invocation: Invocation, *, yes: bool, service: str | None, listing: 
     setting is untrusted.
     """
     if sum((yes, service is not None, listing, revoke)) > 1:
-        raise UsageInvalid("One of --yes, --service, --list and --revoke at a time.", hint="vmrag trust --help")
+        raise UsageInvalid("--yes, --service, --list and --revoke cannot be combined.", hint="vmrag trust --help")
     if listing:
         every = operation.list_agreements()
         invocation.emit_report(every, _agreement_lines(every))
         return OK
     with invocation.workspace(warn=False) as ws:
         if revoke:
-            done = operation.revoke_trust(ws)
-            said = "Forgot what was agreed to here." if done else "Nothing was agreed to here."
-            invocation.emit_report({"revoked": done}, [said])
+            was_trusted = operation.revoke_trust(ws)
+            said = (
+                "No longer trusting the settings of this repository."
+                if was_trusted
+                else "No settings were trusted in this repository."
+            )
+            invocation.emit_report({"revoked": was_trusted}, [said])
             return OK
         if service is not None:
             operation.trust_service(ws, service)
             invocation.emit_report(
-                operation.examine_settings(ws), [f"The collections of this repository may ask {service} now."]
+                operation.examine_settings(ws), [f"The collections of this repository can now use {service}."]
             )
             return OK
         report = operation.examine_settings(ws)
         if report.agreed:
-            invocation.emit_report(report, _nothing_open(report))
+            invocation.emit_report(report, _format_trusted(report))
             return OK
-        if not yes and not _person_agrees(invocation, report):
+        if not yes and not _ask_user(invocation, report):
             return FAILED_CHECK
         operation.trust_settings(ws, report)
         invocation.emit_report(
             operation.examine_settings(ws),
-            ["It counts in this repository now. To take that back: vmrag trust --revoke"],
+            ["Trusted the settings of this repository. To undo this: vmrag trust --revoke"],
         )
     return OK
 
 
-def _person_agrees(invocation: Invocation, report: TrustReport) -> bool:
-    """Shows what it is about; asks on a terminal only."""
+def _ask_user(invocation: Invocation, report: TrustReport) -> bool:
+    """Print the settings, and ask the user if a terminal exists."""
     asks = invocation.is_interactive
-    invocation.emit_report(report, [*_report_lines(report), *([] if asks else ["To agree: vmrag trust --yes"])])
-    return asks and output.ask_yes("Let it count in this repository?")
+    invocation.emit_report(
+        report, [*_report_lines(report), *([] if asks else ["To trust these settings: vmrag trust --yes"])]
+    )
+    return asks and output.ask_yes("Trust these settings in this repository?")
 
 
-def _nothing_open(report: TrustReport) -> Iterator[str]:
+def _format_trusted(report: TrustReport) -> Iterator[str]:
     if report.stated:
-        yield f"You agreed to what {report.file} states:"
+        yield f"Trusted settings of {report.file}:"
     else:
-        yield f"{report.file} states nothing that needs agreement."
-    yield from (_line(each.name, each.value) for each in report.stated)
-    yield from _services(report.services)
+        yield f"{report.file} has no settings that need trust."
+    yield from (_format_line(setting.name, setting.value) for setting in report.stated)
+    yield from _format_services(report.services)
 
 
-def _services(names: Iterable[str]) -> Iterator[str]:
-    return (f"  may ask {name}" for name in names)
+def _format_services(names: Iterable[str]) -> Iterator[str]:
+    return (f"  can use {name}" for name in names)
 
 
 def _report_lines(report: TrustReport) -> Iterator[str]:
     if report.stated:
-        counts = all(each.value == each.counts for each in report.stated)
-        yield f"{report.file} states, and {'it counts already' if counts else 'not all of it counts yet'}:"
-    for each in report.stated:
-        yield f"  line {each.line}: {_change(each.name, each.value, each.counts)}"
-        yield f"      {each.about}"
+        counts = all(setting.value == setting.counts for setting in report.stated)
+        yield f"{report.file} has settings that need trust, and {'all' if counts else 'not all'} of them are in effect:"
+    for setting in report.stated:
+        yield f"  line {setting.line}: {_format_change(setting.name, setting.value, setting.counts)}"
+        yield f"      {setting.about}"
     if report.dropped:
-        yield f"{report.file} does not state any more what you agreed to:"
+        yield f"{report.file} no longer has these settings, which you trusted:"
     for dropped in report.dropped:
-        yield f"  {_change(dropped.name, dropped.default, dropped.counts)}"
+        yield f"  {_format_change(dropped.name, dropped.default, dropped.counts)}"
 
 
-def _change(name: str, value: Value, counts: Value) -> str:
-    now = "" if value == counts else f"   (now: {_text(counts)})"
-    return f"{name}: {_text(value)}{now}"
+def _format_change(name: str, value: Value, counts: Value) -> str:
+    now = "" if value == counts else f"   (now: {_format_value(counts)})"
+    return f"{name}: {_format_value(value)}{now}"
 
 
-def _agreement_lines(every: list[Agreements]) -> Iterator[str]:
-    if not every:
-        yield "Nothing was agreed to on this machine."
-    for each in every:
-        yield each.repository
-        if each.agreed:
-            yield from (_line(name, value) for name, value in each.agreed[-1].settings.items())
-        yield from _services(each.services)
+def _agreement_lines(decisions: list[Agreements]) -> Iterator[str]:
+    if not decisions:
+        yield "No settings are trusted on this machine."
+    for decision in decisions:
+        yield decision.repository
+        if decision.agreed:
+            yield from (_format_line(name, value) for name, value in decision.agreed[-1].settings.items())
+        yield from _format_services(decision.services)
 
 
-def _line(name: str, value: Value) -> str:
-    return f"  {name}: {_text(value)}"
+def _format_line(name: str, value: Value) -> str:
+    return f"  {name}: {_format_value(value)}"
 
 
-def _text(value: Value) -> str:
-    """A value as it could stand in the file, in quotes where it could be taken for our words."""
+def _format_value(value: Value) -> str:
+    """Return a value as the file can have it, in quotes if it could be confused with the words
+    around it.
+    """
     if isinstance(value, bool):
         return str(value).lower()
     text = str(value)

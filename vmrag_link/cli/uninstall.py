@@ -74,7 +74,7 @@ def command(
         with invocation.workspace(warn=False) as ws:
             _replace_invalid_settings(invocation, ws)
             report = installer.uninstall_hooks(ws.places, hooks=names, force=force, worktree=worktree, everything=False)
-        invocation.emit_report(report, _hooks(report))
+        invocation.emit_report(report, _uninstall_hooks(report))
         return
     from vmrag_link.cli import mcp
     from vmrag_link.ops import uninstall
@@ -93,7 +93,7 @@ def command(
         uninstall.remove_empty_folders()
         if remote:
             removed = msgspec.structs.replace(removed, refs=uninstall.delete_refs(ws, remote, refs))
-    lines = [*_hooks(report), *_everything(report, removed)]
+    lines = [*_uninstall_hooks(report), *_uninstall_everything(report, removed)]
     if remote:
         lines.append(f"Deleted on {remote}: {', '.join(removed.refs) or 'nothing, it has no knowledge'}")
     lines += [line for client in files.clients for line in mcp.describe_uninstall(client)] + mcp.describe_removed_rules(
@@ -133,14 +133,14 @@ def _list_plan(ws: Workspace, remote: str | None, refs: Mapping[str, str]) -> It
 
 
 def _ask_remote(ws: Workspace) -> str:
-    """Ask for the name of the remote, because its knowledge is deleted for everybody."""
+    """Ask for the name of the remote, because its documents are deleted for all users."""
     names = remotes.list_remotes(ws.places)
     if not names or not output.has_input_terminal():
         raise UsageInvalid("--remote needs the name of a git remote.", hint="vmrag uninstall --all --remote origin")
     return output.ask_choice("Delete the knowledge for everybody on which git remote? Type its name", names)
 
 
-def _hooks(report: installer.UninstallReport) -> Iterator[str]:
+def _uninstall_hooks(report: installer.UninstallReport) -> Iterator[str]:
     if report.elsewhere:
         yield "The hooks are off in this work tree. Other work trees still use them."
     else:
@@ -150,7 +150,7 @@ def _hooks(report: installer.UninstallReport) -> Iterator[str]:
         yield f"These hooks belong to the team. They stay, but are off here: {', '.join(report.kept)}"
 
 
-def _everything(hooks: installer.UninstallReport, report: RemovalReport) -> Iterator[str]:
+def _uninstall_everything(hooks: installer.UninstallReport, report: RemovalReport) -> Iterator[str]:
     parts = ["the merge driver"] if hooks.driver else []
     parts += [plural(len(report.settings), "git setting")] if report.settings else []
     parts += ["your trust in settings"] if report.agreed else []

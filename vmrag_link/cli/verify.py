@@ -1,4 +1,4 @@
-"""`vmrag verify`."""
+"""`vmrag verify`: find git commits whose pin drops documents."""
 
 from __future__ import annotations
 
@@ -50,32 +50,39 @@ def command(
     files.require_writable(invocation)
     with invocation.workspace() as ws:
         report = operation.verify(ws, revisions, pull_request=pull_request, remote=remote, deepen=deepen)
-    lines = _lines(report, acceptable=pull_request is None)
+    lines = _format_report(report, acceptable=pull_request is None)
     files.write_files(
         invocation, report, lines, lambda: cases.list_verify_cases(report, asked_remote=remote is not None)
     )
     return 0 if report.clean else FAILED_CHECK
 
 
-def _lines(report: VerifyReport, *, acceptable: bool) -> Iterator[str]:
-    """Yield the findings. `acceptable`: a commit can accept a loss, which a pull request cannot."""
+def _format_report(report: VerifyReport, *, acceptable: bool) -> Iterator[str]:
+    """Yield the findings.
+
+    If they are `acceptable`, a commit can accept a loss; a pull request cannot.
+    """
     for finding in report.findings:
-        yield from _finding(finding)
-    drops = [each.commit for each in report.findings if each.code == "KNOWLEDGE_DROPPED" and each.level == "error"]
+        yield from _format_finding(finding)
+    drops = [
+        finding.commit
+        for finding in report.findings
+        if finding.code == "KNOWLEDGE_DROPPED" and finding.level == "error"
+    ]
     if drops and acceptable:
         trailers = " ".join(f"-m '{history.ACCEPT_DROP}: {drop}'" for drop in dict.fromkeys(drops))
         yield f"To accept a loss: git commit --allow-empty -m 'Accept the loss' {trailers}"
     if report.shallow:
-        yield f"{_mark('information', 'cyan')}History is cut here (a shallow clone): not every commit could be compared."
+        yield f"{_format_mark('information', 'cyan')}The history is cut off (a shallow clone), so some commits could not be compared."
         yield f"{' ' * _WIDTH}git fetch --unshallow"
     if report.unpinned and report.clean:
         yield f"No commit has a pin ({report.range}): nothing to verify."
         return
     looked = f"Looked at {plural(report.commits, 'commit')} ({report.range}), {report.pins} with another pin"
-    yield f"{looked}: {_verdict(report)}."
+    yield f"{looked}: {_format_verdict(report)}."
 
 
-def _verdict(report: VerifyReport) -> str:
+def _format_verdict(report: VerifyReport) -> str:
     errors = sum(finding.level == "error" for finding in report.findings)
     if errors:
         return plural(errors, "error")
@@ -84,13 +91,13 @@ def _verdict(report: VerifyReport) -> str:
     return "nothing is lost in those that could be compared" if report.shallow else "nothing is lost"
 
 
-def _finding(finding: PinFinding) -> Iterator[str]:
-    mended = f" Mended by {finding.mended_by[:12]}." if finding.mended_by else ""
-    mark = _mark(finding.level, "red" if finding.level == "error" else "cyan")
+def _format_finding(finding: PinFinding) -> Iterator[str]:
+    mended = f" Repaired by {finding.mended_by[:12]}." if finding.mended_by else ""
+    mark = _format_mark(finding.level, "red" if finding.level == "error" else "cyan")
     yield f"{mark}{finding.message}{mended} {output.style_text(finding.code, dim=True)}"
     if finding.hint:
         yield f"{' ' * _WIDTH}{finding.hint}"
 
 
-def _mark(level: str, colour: str) -> str:
+def _format_mark(level: str, colour: str) -> str:
     return output.style_text(level.ljust(_WIDTH), fg=colour, bold=True)

@@ -38,5 +38,5 @@ def create_unless_source(workspace: Workspace) -> Iterator[None]:
 
 
 def format_json_report(result: WriteResult[Any]) -> dict[str, Any]:
-    """Return the JSON of `rm` and `restore`. Without a change, `branch` is None."""
+    """Return the JSON of `rm` and `restore`. `branch` is null without a change."""
     return {**to_builtins(result.report), "branch": result.branch, "pending": result.pending}
