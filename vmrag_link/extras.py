@@ -21,7 +21,7 @@ MODULES: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {
         "action": ("actions_toolkit",),
         "chroma": ("chromadb",),
-        "code": ("tree_sitter", *(f"tree_sitter_{each}" for each in _GRAMMARS.split())),
+        "code": ("tree_sitter", *(f"tree_sitter_{grammar}" for grammar in _GRAMMARS.split())),
         "convert": ("markitdown", "mammoth", "pptx", "openpyxl"),
         "dolt": ("pymysql",),
         "index": ("numpy", "pydantic_core", "simsimd"),

@@ -31,9 +31,9 @@ JJ_WORKSPACES = "vmrag/jj"
 """Folder in the common directory, with a git directory for each workspace of jj (`git.jj`)."""
 STALE_SECONDS = 600
 TEMPORARY_LENGTH = 50
-"""Characters of a file's name that are in the name of its temporary file."""
+"""Number of characters of a file's name that its temporary file's name contains."""
 _TEMPORARY = r"(?s)\.(.*)\.[0-9a-f]{12}\.tmp"  # compiled if there is one
-"""Characters of a file's name that stand in the name of its successor while that is written."""
+"""Pattern of a temporary file's name."""
 SPARE_BYTES = 32_000_000
 """Bytes that stay free on the disk after a large write."""
 

@@ -52,8 +52,8 @@ _EMOJI = "\u2190-\u21ff\u2600-\u27bf\u2b00-\u2bff\U0001f000-\U0001faff"
 _TWO_LOOKS = (
     f"{_EMOJI}\u00a9\u00ae\u203c\u2049\u2122\u2139\u2300-\u23ff\u24c2\u25a0-\u25ff\u2934\u2935\u3030\u303d\u3297\u3299"
 )
-_FLAG = "".join(chr(0xE0000 + ord(each)) for each in "gb")
-_LANDS = "|".join("".join(chr(0xE0000 + ord(each)) for each in land) for land in ("eng", "sct", "wls"))
+_FLAG = "".join(chr(0xE0000 + ord(letter)) for letter in "gb")
+_LANDS = "|".join("".join(chr(0xE0000 + ord(letter)) for letter in land) for land in ("eng", "sct", "wls"))
 _MARKS = "\u200e\u200f\u061c"
 _NEAR = 20
 """Characters around a mark of direction in which there must be text from right to left."""

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 from vmrag_link.pin_values import quote_untrusted
 
-# What YAML does not allow, and the three characters that end a line for YAML 1.1 but for no editor.
+# Characters that YAML does not allow, and three that end a line in YAML 1.1, but in no editor.
 _STRANGE = "[^\t\n\r\x20-\x7e\xa0-\u2027\u202a-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]"
 
 MERGE_KEY = "<<"

@@ -44,7 +44,7 @@ class CommentAuthor(Record, frozen=True):
 
 
 class PostedComment(Record, frozen=True):
-    """A comment. For a deleted account, `user` is None."""
+    """A comment. A deleted account has no `user`."""
 
     id: _Id
     user: CommentAuthor | None = None

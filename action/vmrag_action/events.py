@@ -1,6 +1,6 @@
-"""Which commits an event of GitHub's is about, and how far what they bring is trusted.
+"""The commits of a GitHub event, and how far their contents are trusted.
 
-| event                 | base                       | head           | whose settings count     |
+| event                 | base                       | head           | trusted settings         |
 |-----------------------|----------------------------|----------------|--------------------------|
 | `pull_request`        | first parent of the merge  | its second one | the base's               |
 | closed and merged     | the payload's base         | its commit     | the base's               |
@@ -8,11 +8,11 @@
 | `merge_group`         | `base_sha`                 | `head_sha`     | the base's               |
 | `push`                | `before`, if there was one | `GITHUB_SHA`   | its own, if protected    |
 | `schedule`, by hand   | none                       | `GITHUB_SHA`   | its own, if protected    |
-| `release`             | none                       | `GITHUB_SHA`   | nobody's: it is a tag    |
-| any other             | none                       | `GITHUB_SHA`   | nobody's                 |
+| `release`             | none                       | `GITHUB_SHA`   | none: it is a tag        |
+| any other             | none                       | `GITHUB_SHA`   | none                     |
 
-A stranger decides what a pull request holds, and, among the branches that there are, on what it is
-based. A person who may write decides what is pushed, and with which workflow.
+An untrusted user decides the contents of a pull request, and chooses its base among the existing
+branches. A user with write access decides what is pushed, and with which workflow.
 """
 
 from __future__ import annotations

@@ -44,7 +44,7 @@ class BaseEnd(Record, frozen=True):
 class HeadEnd(Record, frozen=True):
     """The head of a pull request.
 
-    For a deleted fork, `repo` is None. `ref` is its branch, an untrusted text of any form.
+    A deleted fork has no `repo`. `ref` is its branch, an untrusted text of any form.
     """
 
     ref: str
@@ -65,8 +65,8 @@ class Author(Record, frozen=True):
 class PullRequest(Record, frozen=True):
     """A pull request.
 
-    `author_association` is the relation of its author to the repository, in GitHub's terms. For a
-    deleted account, `user` is None.
+    `author_association` is the relation of its author to the repository, in GitHub's terms. A
+    deleted account has no `user`.
     """
 
     number: _Number

@@ -35,7 +35,7 @@ def write_shims(folder: Path, hooks: Sequence[str]) -> tuple[tuple[str, ...], tu
 
 
 def list_foreign_hooks(folder: Path) -> tuple[str, ...]:
-    """Return the hooks of other tools at the places of vmrag's own."""
+    """Return other tools' hooks that are in the places of vmrag hooks."""
     return tuple(hook for hook in HOOKS if found.hook_exists(folder / hook) and not found.is_ours(folder / hook))
 
 

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from vmrag_link import env
 from vmrag_link.cli import output
 from vmrag_link.cli.base import Invocation, format_relative_path
-from vmrag_link.errors import FAILED_CHECK, plural, quoted
+from vmrag_link.errors import plural, quoted
 from vmrag_link.models import Record
 from vmrag_link.workspace.follow import provenance
 from vmrag_link.workspace.follow.provenance import KbBlock, SourceBlock
@@ -42,9 +42,7 @@ class ShownAnswer(Record, frozen=True):
 
 def strict_option(function: Callable[..., Any]) -> Callable[..., Any]:
     """Add the option `--strict`, which is `strict` of the function."""
-    about = (
-        f"Exit with {FAILED_CHECK} if the answer would come from another revision than the pinned one ({env.STRICT}=1)."
-    )
+    about = f"Fail if not at the pinned revision ({env.STRICT})."
     return click.option("--strict", is_flag=True, default=env.is_strict, help=about)(function)
 
 
@@ -117,10 +115,10 @@ def narrowing_options(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 _OPTIONS = (
-    ("--path", "PATTERN", "Only paths with this in them: src/auth, /docs (at the top), '*.py', 'src/**/test_*.py'."),
-    ("--lang", "LANGUAGE", "Only code in this language, or files of this type: python, ts, markdown."),
-    ("--symbol", "NAME", "Only code of this class or function, or within it: Session, Session.refresh, '*Error'."),
-    ("--kind", "KIND", "Only code or document, or symbols of a kind: class, function, method, …"),
+    ("--path", "PATTERN", "Only paths like src/auth, /docs (top) or '*.py'."),
+    ("--lang", "LANGUAGE", "Only this language or type: python, ts, markdown."),
+    ("--symbol", "NAME", "Only this class or function: Session, '*Error'."),
+    ("--kind", "KIND", "Only document, code, class, function, method, …"),
 )
 
 

@@ -140,22 +140,53 @@ class Invocation(Record, frozen=True):
             output.print_lines(shown)
 
 
-class _Command(click.Command):
-    """A command whose help names the common options in one line."""
+class VmragCommand(click.Command):
+    """A command whose help has options in sections, and the common options in one line."""
+
+    sections: Mapping[str, Sequence[str]] = {}
+    """Headings, with the options below each. Other options are below `Options`."""
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        headings = {option: heading for heading, options in self.sections.items() for option in options}
+        rows: dict[str, list[tuple[str, str]]] = {heading: [] for heading in (*self.sections, "Options")}
         common = {"--help"}.union(*(option.opts for option in common_options()))
-        options = (param for param in self.get_params(ctx) if isinstance(param, click.Option))
-        records = (option.get_help_record(ctx) for option in options if common.isdisjoint(option.opts))
-        if rows := list(filter(None, records)):
-            with formatter.section("Options"):
-                formatter.write_dl(rows)
+        for param in self.get_params(ctx):
+            record = param.get_help_record(ctx) if common.isdisjoint(param.opts) else None
+            if record and isinstance(param, click.Option):
+                rows[headings.get(param.opts[-1], "Options")].append(record)
+        width = max((len(label) for records in rows.values() for label, _ in records), default=0)
+        for heading, records in rows.items():
+            if records:
+                with formatter.section(heading):
+                    formatter.write_dl([(label.ljust(min(width, _LABEL_WIDTH)), text) for label, text in records])
         formatter.write_paragraph()
         formatter.write_text("Common options ('vmrag --help' explains them): -C, -q, -v, --json, -h")
 
 
-def command(name: str) -> Callable[[Callable[..., Any]], click.Command]:
-    """Make a click command with the common options, whose function gets an `Invocation` first."""
+class VmragGroup(VmragCommand, click.Group):
+    """A command that also has commands."""
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        self.format_commands(ctx, formatter)
+        super().format_options(ctx, formatter)
+
+
+_LABEL_WIDTH = 30
+"""Longer labels of options have their text on the next line."""
+
+
+def command(
+    name: str,
+    *,
+    sections: Mapping[str, Sequence[str]] | None = None,
+    cls: type[VmragCommand] = VmragCommand,
+    **attributes: Any,
+) -> Callable[[Callable[..., Any]], click.Command]:
+    """Make a click command with the common options, whose function gets an `Invocation` first.
+
+    `sections` has the headings of the help, with the options below each. `attributes` are those of
+    the class.
+    """
 
     def decorate(function: Callable[..., Any]) -> click.Command:
         @functools.wraps(function)
@@ -171,7 +202,8 @@ def command(name: str) -> Callable[[Callable[..., Any]], click.Command]:
                 **given,
             )
 
-        made: click.Command = click.command(name, cls=_Command)(wrapped)
+        made = click.command(name, cls=cls, **attributes)(wrapped)
+        made.sections = sections or {}
         for param in made.params:
             _attach_proposals(param)
         made.params += common_options()

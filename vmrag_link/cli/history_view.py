@@ -50,10 +50,10 @@ def format_revision_line(info: PinnedRevision) -> Iterator[str]:
     yield f"{shown}{_format_pinning_commits(info)}"
 
 
-def format_revision_entry(info: PinnedRevision, said: str) -> Iterator[str]:
-    """Yield the entry of a revision. `said` is the text about its changes."""
+def format_revision_entry(info: PinnedRevision, change_text: str) -> Iterator[str]:
+    """Yield the entry of a revision. `change_text` is the text about its changes."""
     yield _title_line(info)
-    yield f"    {read_subject(info.message)}  ({said})"
+    yield f"    {read_subject(info.message)}  ({change_text})"
     yield from _format_pins(info.commits)
 
 

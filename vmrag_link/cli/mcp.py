@@ -4,16 +4,18 @@ of clients.
 
 from __future__ import annotations
 
+import functools
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 import click
+from click.core import ParameterSource
 
 from vmrag_link import terminal_text
 from vmrag_link.cli import output
-from vmrag_link.cli.base import Invocation
+from vmrag_link.cli.base import Invocation, VmragGroup
 from vmrag_link.cli.base import command as vmrag_command
 from vmrag_link.errors import FAILED_CHECK, OK, GitRepositoryMissing, VmragError, quoted
 
@@ -50,175 +52,210 @@ class _Client(click.Choice[str]):
         return super().convert(ALIASES.get(name, name), param, ctx)
 
 
-@vmrag_command("mcp")
-@click.argument(
-    "action",
-    required=False,
-    type=click.Choice(["install", "uninstall", "turn-ended"]),
-    metavar="[install|uninstall|turn-ended]",
+_SECTIONS = {
+    "Tools": ("--toolsets", "--default-toolsets", "--tools", "--exclude-tools", "--read-only"),
+    "HTTP": ("--http", "--allow-remote", "--token-env", "--allow-origin"),
+}
+
+
+_SELECTION = (
+    click.option("--toolsets", metavar="NAME,…", help="Toolsets, such as essential, default or all (VMRAG_TOOLSETS)."),
+    click.option(
+        "--default-toolsets",
+        metavar="NAME,…",
+        help="Toolsets if --toolsets, VMRAG_TOOLSETS and the settings name none.",
+    ),
+    click.option("--tools", metavar="NAME,…", help="More tools, by name (VMRAG_TOOLS)."),
+    click.option(
+        "--exclude-tools", metavar="NAME,…", help="Tools to leave out, even if named elsewhere (VMRAG_EXCLUDE_TOOLS)."
+    ),
+    click.option("--read-only", is_flag=True, help="Leave out tools that change something (VMRAG_READ_ONLY=1)."),
+    click.option(
+        "--default-ef",
+        metavar="NAME",
+        help="Embedding model of new collections (CHROMA_DEFAULT_EF; default: embedding.model).",
+    ),
 )
-@click.option(
+
+
+def _selection_options(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Add the options that choose the tools of the server, which are `flags` of the function."""
+
+    @functools.wraps(function)
+    def wrapped(
+        *rest: Any,
+        toolsets: str | None,
+        default_toolsets: str | None,
+        tools: str | None,
+        exclude_tools: str | None,
+        read_only: bool,
+        default_ef: str | None,
+        **given: Any,
+    ) -> Any:
+        from vmrag_mcp.options import Flags
+
+        flags = Flags(
+            toolsets=toolsets,
+            tools=tools,
+            exclude_tools=exclude_tools,
+            read_only=read_only,
+            default_ef=default_ef,
+            default_toolsets=default_toolsets,
+        )
+        return function(*rest, flags=flags, **given)
+
+    for option in reversed(_SELECTION):
+        wrapped = option(wrapped)
+    return wrapped
+
+
+_repository_option = click.option(
     "--repo",
     type=click.Path(path_type=Path),
     metavar="DIR",
     help="Repository to serve (default: VMRAG_REPO, the client's project or the current directory).",
 )
-@click.option(
-    "--toolsets",
-    metavar="NAME,…",
-    help="Toolsets of the server, such as essential, default or all (VMRAG_TOOLSETS).",
+_client_option = click.option(
+    "--client", type=_Client(CLIENTS), metavar="CLIENT", help=f"Client to configure: {', '.join(CLIENTS)}."
 )
-@click.option(
-    "--default-toolsets",
-    metavar="NAME,…",
-    help="Toolsets if --toolsets, VMRAG_TOOLSETS and the settings name none. `install` writes `essential`.",
+_user_option = click.option(
+    "--user", "personal", is_flag=True, help="Use your own configuration of the client, not the project's."
 )
-@click.option("--tools", metavar="NAME,…", help="More tools, by name (VMRAG_TOOLS).")
-@click.option(
-    "--exclude-tools",
-    metavar="NAME,…",
-    help="Tools to leave out, even if another option names them (VMRAG_EXCLUDE_TOOLS).",
-)
-@click.option("--read-only", is_flag=True, help="Leave out tools that change something (VMRAG_READ_ONLY=1).")
-@click.option(
-    "--http",
-    metavar="[HOST:]PORT",
-    help="Serve over HTTP at /mcp instead of standard input and output. Port 0: any free port.",
-)
-@click.option("--allow-remote", is_flag=True, help="Allow a HOST that other computers can reach. Requires a token.")
-@click.option(
-    "--token-env",
-    metavar="NAME",
-    help="Environment variable with the bearer token that clients must send over HTTP (default: VMRAG_MCP_TOKEN).",
-)
-@click.option(
-    "--allow-origin",
-    "origins",
-    multiple=True,
-    metavar="ORIGIN",
-    help="Allow web pages of this origin, such as http://localhost:6274. By default, no web page can use the server.",
-)
-@click.option(
-    "--default-ef",
-    metavar="NAME",
-    help="Embedding model of new collections (CHROMA_DEFAULT_EF; default: the setting embedding.model).",
-)
-@click.option(
-    "--cpu-execution-provider",
-    type=click.Choice(["auto", "true", "false"]),
-    hidden=True,
-    help="As other servers have it. There is nothing to choose: models compute on the CPU.",
-)
-@click.option(
-    "--client",
-    type=_Client(CLIENTS),
-    help="With `install` and `uninstall`: client to configure, such as claude-code.",
-)
-@click.option(
-    "--all",
-    "every_client",
-    is_flag=True,
-    help="With `install`: all clients found on this computer. With `uninstall`: all clients that have the server.",
-)
-@click.option(
-    "--user",
-    "personal",
-    is_flag=True,
-    help="With `install` and `uninstall`: use your own configuration of the client instead of the project's.",
-)
-@click.option(
-    "--replace",
-    is_flag=True,
-    help="With `install`: replace a server of the same name that vmrag did not write.",
-)
-@click.option(
-    "--rules",
-    is_flag=True,
-    help="With `install`: write a section on the tools into AGENTS.md, or the file that the client reads instead, such as "
-    "CLAUDE.md. With `uninstall`: remove it.",
-)
-@click.option(
-    "--print", "print_only", is_flag=True, help="With `install`: print the configuration instead of writing it."
-)
-def command(
+
+
+@vmrag_command("install", sections={"Tools": _SECTIONS["Tools"]})
+@_client_option
+@click.option("--all", "every_client", is_flag=True, help="Configure all clients found on this computer.")
+@_user_option
+@click.option("--replace", is_flag=True, help="Replace a server of the same name that vmrag did not write.")
+@click.option("--rules", is_flag=True, help="Write a section on the tools into AGENTS.md, or the file of the client.")
+@click.option("--print", "print_only", is_flag=True, help="Print the configuration instead of writing it.")
+@_repository_option
+@_selection_options
+def install(
     invocation: Invocation,
     *,
-    action: str | None,
-    repo: Path | None,
-    toolsets: str | None,
-    default_toolsets: str | None,
-    tools: str | None,
-    exclude_tools: str | None,
-    read_only: bool,
-    http: str | None,
-    allow_remote: bool,
-    token_env: str | None,
-    origins: tuple[str, ...],
-    default_ef: str | None,
-    cpu_execution_provider: str | None,
     client: str | None,
     every_client: bool,
     personal: bool,
     replace: bool,
     rules: bool,
     print_only: bool,
+    repo: Path | None,
+    flags: Flags,
+) -> int:
+    """Add the server to the configuration of MCP clients.
+
+    The options for tools and the repository become a part of the entry. Without any, it has
+    '--default-toolsets essential'.
+    """
+    from vmrag_mcp.options import Flags
+
+    directory = _find_repository(invocation, repo) or invocation.directory
+    if rules and not (client or every_client):
+        if personal or replace or flags != Flags():
+            raise click.UsageError("--rules without --client or --all accepts only --repo and --print.")
+        return _install_rules(invocation, directory, print_only=print_only)
+    name = _choose_client(client, every_client=every_client, print_only=print_only)
+    scope: Literal["person"] | None = "person" if personal else None
+    _require_selection(flags)
+    if print_only:
+        _print_configuration(invocation, directory, name, flags, scope)
+        return OK
+    return _install_clients(invocation, directory, name, flags, scope, replace=replace, rules=rules)
+
+
+@vmrag_command("uninstall")
+@_client_option
+@click.option("--all", "every_client", is_flag=True, help="Remove the server from all clients that have it.")
+@_user_option
+@click.option("--rules", is_flag=True, help="Remove the section on the tools from AGENTS.md and similar files.")
+@_repository_option
+def uninstall(
+    invocation: Invocation, *, client: str | None, every_client: bool, personal: bool, rules: bool, repo: Path | None
+) -> int:
+    """Remove the server from the configuration of MCP clients."""
+    directory = _find_repository(invocation, repo) or invocation.directory
+    if rules and not (client or every_client):
+        if personal:
+            raise click.UsageError("--rules without --client or --all accepts only --repo.")
+        return _uninstall_rules(invocation, directory)
+    name = _choose_client(client, every_client=every_client, print_only=False)
+    return _uninstall_clients(invocation, directory, name, "person" if personal else None, rules=rules)
+
+
+@vmrag_command("turn-ended")
+def turn_ended(invocation: Invocation) -> None:
+    """Commit or list what an agent left uncommitted.
+
+    It is for a hook of the client. With `mcp.auto_commit: write`, it commits the documents.
+    Otherwise it lists them.
+    """
+    _end_turn(invocation)
+
+
+@vmrag_command(
+    "mcp",
+    sections=_SECTIONS,
+    cls=VmragGroup,
+    invoke_without_command=True,
+    commands=(install, uninstall, turn_ended),
+)
+@_repository_option
+@_selection_options
+@click.option("--http", metavar="[HOST:]PORT", help="Serve over HTTP at /mcp. Port 0: any free port.")
+@click.option("--allow-remote", is_flag=True, help="Allow a HOST for other computers. Requires a token.")
+@click.option("--token-env", metavar="NAME", help="Variable with the bearer token (default: VMRAG_MCP_TOKEN).")
+@click.option(
+    "--allow-origin",
+    "origins",
+    multiple=True,
+    metavar="ORIGIN",
+    help="Allow web pages of this origin, such as http://localhost:6274 (default: none).",
+)
+@click.option(
+    "--cpu-execution-provider",
+    type=click.Choice(["auto", "true", "false"]),
+    hidden=True,
+    help="Ignored, for compatibility with other servers. Models always run on the CPU.",
+)
+def command(
+    invocation: Invocation,
+    *,
+    repo: Path | None,
+    flags: Flags,
+    http: str | None,
+    allow_remote: bool,
+    token_env: str | None,
+    origins: tuple[str, ...],
+    cpu_execution_provider: str | None,
 ) -> int:
     """Serve documents and code to agents (MCP).
 
-    `vmrag mcp install` adds this server to the configuration of an MCP client, and `vmrag mcp
-    uninstall` removes it. Clients start `vmrag-mcp`, which is the same command.
-
-    `vmrag mcp turn-ended` is for a hook of the client. With `mcp.auto_commit: write`, it commits
-    the documents that the agent left uncommitted. Otherwise it lists them.
+    It uses standard input and output. Clients start `vmrag-mcp`, which is the same command.
     """
-    if action == "turn-ended":
-        _end_turn(invocation)
+    context = click.get_current_context()
+    if name := context.invoked_subcommand:
+        if any(context.get_parameter_source(param) == ParameterSource.COMMANDLINE for param in _SERVER_PARAMS):
+            raise click.UsageError(f"Options of the server cannot precede '{name}'.")
         return OK
-    from vmrag_mcp.options import Flags
-
-    flags = Flags(
-        toolsets=toolsets,
-        tools=tools,
-        exclude_tools=exclude_tools,
-        read_only=read_only,
-        default_ef=default_ef,
-        default_toolsets=default_toolsets,
-    )
     if cpu_execution_provider:
         from vmrag_mcp.process import log
 
         log("ignoring --cpu-execution-provider: models always run on the CPU.")
-    if action:
-        if http or allow_remote or token_env or origins:
-            raise click.UsageError(
-                "--http, --allow-remote, --token-env and --allow-origin are only for the server. Clients start it over "
-                "standard input and output."
-            )
-        scope: Literal["person"] | None = "person" if personal else None
-        directory = _find_repository(invocation, repo) or invocation.directory
-        if rules and not (client or every_client):
-            others = personal or replace or flags != Flags()
-            return _edit_rules(invocation, directory, action, print_only=print_only, others=others)
-        name = _choose_client(client, every_client=every_client, print_only=print_only)
-        if action == "uninstall":
-            if print_only or replace or flags != Flags():
-                raise click.UsageError("`vmrag mcp uninstall` takes --client or --all, --user and --repo.")
-            return _uninstall_clients(invocation, directory, name, scope, rules=rules)
-        _require_selection(flags)
-        if print_only:
-            _print_configuration(invocation, directory, name, flags, scope)
-            return OK
-        return _install_clients(invocation, directory, name, flags, scope, replace=replace, rules=rules)
-    if client or print_only or every_client or personal or replace or rules:
-        raise click.UsageError("--client, --all, --user, --replace, --rules and --print belong to `vmrag mcp install`.")
-
     from vmrag_mcp import start
 
-    given = _find_repository(invocation, repo)
+    directory = _find_repository(invocation, repo)
     start.serve(
-        start.ServeRequest(given, flags, http=http, allow_remote=allow_remote, token_env=token_env, origins=origins)
+        start.ServeRequest(directory, flags, http=http, allow_remote=allow_remote, token_env=token_env, origins=origins)
     )
     return OK
+
+
+_SERVER_PARAMS = (
+    *("repo", "toolsets", "default_toolsets", "tools", "exclude_tools", "read_only", "default_ef"),
+    *("http", "allow_remote", "token_env", "origins", "cpu_execution_provider"),
+)
 
 
 def _end_turn(invocation: Invocation) -> None:
@@ -277,20 +314,24 @@ def _print_configuration(
     invocation.emit_report(printed, terminal_text.split_lines(printed.text))
 
 
-def _edit_rules(invocation: Invocation, directory: Path, action: str, *, print_only: bool, others: bool) -> int:
-    """Write, print or remove the section for agents, without a client, and return the exit code."""
+def _install_rules(invocation: Invocation, directory: Path, *, print_only: bool) -> int:
+    """Write or print the section for agents, without a client, and return the exit code."""
     from vmrag_mcp.clients import rules
 
-    if others or (print_only and action == "uninstall"):
-        raise click.UsageError("--rules without --client or --all accepts only --repo, and `install` also --print.")
     if print_only:
         invocation.emit_report({"text": rules.TEXT}, rules.TEXT.splitlines())
-    elif action == "install":
+    else:
         report = rules.install_rules(directory)
         invocation.emit_report(report, _rules_lines(report.rules))
-    else:
-        report = rules.uninstall_rules(directory)
-        invocation.emit_report(report, describe_removed_rules(report.rules) or ["No file has the section for agents."])
+    return OK
+
+
+def _uninstall_rules(invocation: Invocation, directory: Path) -> int:
+    """Remove the section for agents, without a client, and return the exit code."""
+    from vmrag_mcp.clients import rules
+
+    report = rules.uninstall_rules(directory)
+    invocation.emit_report(report, describe_removed_rules(report.rules) or ["No file has the section for agents."])
     return OK
 
 

@@ -33,47 +33,60 @@ if TYPE_CHECKING:
     from vmrag_link.workspace import ReadableStore
 
 
-@vmrag_command("query")
+_SECTIONS = {
+    "Filters": (
+        *("--collection", "--path", "--lang", "--symbol", "--kind"),
+        *("--where", "--where-document", "--untracked"),
+    ),
+    "Search": ("-k", "--mode", "--at", "--since", "--strict"),
+    "Instead of a search": ("--symbols", "--callers", "--callees"),
+    "Output": ("--full", "--context", "--neighbours", "--budget", "--open"),
+}
+
+
+@vmrag_command("query", sections=_SECTIONS)
 @click.argument("text", required=False)
 @click.option(
     "--collection",
     multiple=True,
-    help="Only this collection; may be given several times. By default all but those of `learning` and thoughts.",
+    metavar="NAME",
+    help="Only this collection (default: all without chats).",
 )
-@click.option("-k", type=click.IntRange(1, 1000), help="Maximum number of results (default: the setting retrieval.k).")
+@click.option("-k", type=click.IntRange(1, 1000), metavar="N", help="Results (default: retrieval.k).")
 @click.option(
     "--mode",
     type=click.Choice(["hybrid", "vector", "keyword"]),
-    help="Rank by words and meaning (hybrid), by meaning, or by words (default: the setting retrieval.mode).",
+    metavar="MODE",
+    help="Rank by meaning (vector), words (keyword) or hybrid.",
 )
-@click.option("--where", metavar="JSON", help='Filter by metadata, for example \'{"team": "core"}\'.')
-@click.option("--where-document", metavar="JSON", help='Filter by text, for example \'{"$contains": "TLS"}\'.')
+@click.option("--where", metavar="JSON", help='Filter by metadata: \'{"team": "core"}\'')
+@click.option("--where-document", metavar="JSON", help='Filter by text: \'{"$contains": "TLS"}\'')
 @answering.narrowing_options
-@click.option("--symbols", metavar="NAME", help="List where the code defines this name, instead of a search.")
-@click.option("--callers", metavar="NAME", help="List the code that calls this name, found by name and imports.")
-@click.option("--callees", metavar="NAME", help="List the definitions that the code of this name calls, by name.")
-@click.option("--at", "ref", metavar="REF", help="Search this git ref, with its settings, for example v1.0.")
-@click.option("--since", metavar="REF", help="Show how the answer changed since this git ref, and by which revisions.")
-@click.option("--full", is_flag=True, help="Print whole chunks with line numbers, instead of excerpts.")
+@click.option("--symbols", metavar="NAME", help="List where the code defines this name.")
+@click.option("--callers", metavar="NAME", help="List code that calls this name, by its imports.")
+@click.option("--callees", metavar="NAME", help="List definitions that this name calls.")
+@click.option("--at", "ref", metavar="REF", help="Search this git ref with its settings, such as v1.0.")
+@click.option("--since", metavar="REF", help="Show how the answer changed since this git ref.")
+@click.option("--full", is_flag=True, help="Whole chunks with line numbers.")
 @click.option(
     "-U",
     "--context",
     type=click.IntRange(0, 10_000),
     metavar="N",
-    help="Print whole chunks, with N lines above and below.",
+    help="Whole chunks with N lines around.",
 )
 @click.option(
     "--neighbours",
     type=click.IntRange(0, MOST_NEIGHBOURS),
     default=0,
     metavar="N",
-    help="Print whole chunks, with N chunks before and after.",
+    help="Whole chunks with N chunks around.",
 )
 @click.option(
     "--budget",
     type=click.IntRange(LEAST_BUDGET, MOST_BUDGET),
     metavar="TOKENS",
-    help="Print the best passages that fit into about so many tokens, as text for a language model.",
+    help="Text for a model, to this size.",
 )
 @click.option(
     "--open",
@@ -82,9 +95,9 @@ if TYPE_CHECKING:
     flag_value="1",
     type=click.IntRange(1, 1000),
     metavar="[N]",
-    help="Open the file of the best answer, or of the Nth, in git's editor.",
+    help="Edit the file of result N (1).",
 )
-@click.option("--untracked", is_flag=True, help="Also search files of sources that git neither tracks nor ignores.")
+@click.option("--untracked", is_flag=True, help="Also files that git neither tracks nor ignores.")
 @answering.strict_option
 def command(
     invocation: Invocation,
@@ -111,15 +124,9 @@ def command(
 ) -> None:
     """Search the documents and code of the commit.
 
-    Each result has its file and line, the headings above it or its symbol, and an excerpt. If
-    documents and code answer, each kind is a group. 'also in' names copies and translations. 'weak'
-    means that probably no result answers. --json has one list, with 'kind'.
-
-    -v also shows the number of the chunk and its score. In mode hybrid, 1 is the best by words and
-    by meaning. The score of vector is about the cosine, and that of keyword is BM25.
-
-    TEXT may have filters: 'path:src/auth lang:python symbol:Session kind:code how it expires' is
-    the same as --path, --lang, --symbol and --kind. Text in double quotes has no filters.
+    Each result has its place and an excerpt; documents and code are separate groups. -v also
+    shows scores. TEXT can have filters, for example 'path:src/auth lang:python how it expires'.
+    Text in double quotes has none.
     """
     _refuse_together(click.get_current_context())
     listed = next((name for name in (symbols, callers, callees) if name is not None), None)

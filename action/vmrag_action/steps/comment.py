@@ -1,13 +1,13 @@
-"""The report as one comment on the pull request, written by the one step that has a token for it.
+"""Write the report as a comment on the pull request, in the only step with a token for it.
 
-| event            | whose data                                   | who the pull request is     |
-|------------------|----------------------------------------------|-----------------------------|
-| `pull_request`   | those of this job's step `report`            | the event's                 |
-| `workflow_run`   | an artifact of a fork's run: a stranger's    | as the data say, if it fits |
+| event            | data                                  | pull request                        |
+|------------------|---------------------------------------|-------------------------------------|
+| `pull_request`   | from the step `report` of this job    | that of the event                   |
+| `workflow_run`   | untrusted artifact of a fork's run    | that of the data, after a check     |
 
-Nothing of the pull request is here, no repository is opened, and no program is started. What the
-artifact says of itself is compared with what GitHub says of the run: the pull request has to be
-open, of this repository, and at the commit of that run, in the repository of that run.
+The step checks out nothing of the pull request, opens no repository and starts no program. It
+compares the artifact with GitHub's data of the run: the pull request must be open, in this
+repository, and at the commit and in the repository of that run.
 """
 
 from __future__ import annotations

@@ -58,8 +58,9 @@ def _report_sync(runner: Runner, ws: Workspace, provided: ProvidedIndex) -> None
 
 
 def _out_of_sync(runner: Runner, error: VmragError) -> int:
-    """Drift, or a pin that cannot be used, is a finding, as far as `fail-on` lets it be one. What
-    could not be tried fails in any case.
+    """Report that the index is not in sync, and return the exit code.
+
+    Drift and invalid pins are findings, so `fail-on` decides. Other errors always fail.
     """
     runner.set_output("in-sync", False)
     runner.set_output("cache-hit", False)

@@ -1,14 +1,14 @@
-"""`mode: update`: pull requests that only the pin keeps from being merged get their base merged in.
+"""`mode: update`: merge the base into pull requests that conflict only in the pin.
 
-| event                                 | which pull requests                                   |
+| event                                 | pull requests                                         |
 |---------------------------------------|-------------------------------------------------------|
 | `push` to a branch                    | the open ones with that base                          |
-| by hand                               | of the input `branch`, else as a push of the branch   |
-| `pull_request_target`, `pull_request` | the event's own, if its base is the default branch    |
+| by hand                               | that of the input `branch`, else as after a push      |
+| `pull_request_target`, `pull_request` | that of the event, if its base is the default branch  |
 
-GitHub runs no `pull_request` workflow while there are conflicts. Nothing of a pull request is
-checked out or run here, and the branch of a fork is only looked at. A stranger may open a pull
-request of two branches that are there: nothing is merged on their word.
+GitHub runs no `pull_request` workflow while there are conflicts. The step checks out and runs
+nothing of a pull request, and does not change the branch of a fork. An untrusted user can open a
+pull request of two existing branches, so only users with write access cause a merge.
 """
 
 from __future__ import annotations
