@@ -196,9 +196,9 @@ def read_settings_file(path: Path) -> bytes | None:
     except FileNotFoundError:
         return None
     except OSError as error:
-        if what := describe_file_type(path):
-            hint = in_the_way(path, what).hint
-            raise ConfigInvalid(f"{path.name} is {what}, and no file.", hint=hint, file=path.name) from error
+        if file_type := describe_file_type(path):
+            hint = in_the_way(path, file_type).hint
+            raise ConfigInvalid(f"{path.name} is {file_type}, and no file.", hint=hint, file=path.name) from error
         raise ConfigInvalid(
             f"{path.name} cannot be read: {error.strerror}.", hint=f"See what it is: ls -ld '{path}'", file=path.name
         ) from error
@@ -267,8 +267,12 @@ def _misspelled(overrides: Mapping[str, str]) -> list[str]:
     judge.
     """
     names = {key.git_name: key.name for key in KEYS.values() if key.in_git}
-    near = {name: nearest(name, names, cutoff=0.9) for name in overrides if name not in names}
-    return [f"git config {name} is not a setting; did you mean {found}?" for name, found in near.items() if found]
+    similar = {name: nearest(name, names, cutoff=0.9) for name in overrides if name not in names}
+    return [
+        f"git config {name} is not a setting; did you mean {similar_name}?"
+        for name, similar_name in similar.items()
+        if similar_name
+    ]
 
 
 def _find_removed(
@@ -346,8 +350,8 @@ def _is_foreign(entry: SettingEntry) -> bool:
     removed = (key.partition(".")[0] for key in REMOVED)
     if name in (*SECTIONS, *KEYS, _IN_GIT, *removed) or (not leaf and entry.text is not None):
         return False
-    near = nearest(name, SECTIONS)
-    return near is None or (f"{near}.{leaf}" not in KEYS and nearest(name, SECTIONS, cutoff=_MISSPELLED) is None)
+    similar = nearest(name, SECTIONS)
+    return similar is None or (f"{similar}.{leaf}" not in KEYS and nearest(name, SECTIONS, cutoff=_MISSPELLED) is None)
 
 
 # -- what nobody has agreed to
@@ -364,7 +368,7 @@ def _before_agreement(
 
     `own`: what it states of the settings that need agreement; `agreed`: what was agreed to last.
     """
-    counting, ignored = dict(found), dict[str, str]()
+    applied, ignored = dict(found), dict[str, str]()
     for name, key in keys.items():
         if name not in own and name not in agreed:
             continue
@@ -376,10 +380,10 @@ def _before_agreement(
             continue
         ignored[name] = f"{name} (line {found[name].place.details['line']})" if name in found else f"{name} (gone)"
         if name in agreed or value != key.default:
-            counting[name] = _Found(value, _AGREED)
+            applied[name] = _Found(value, _AGREED)
         else:
-            del counting[name]  # as if it were not stated: this machine's own word is no second restriction
-    return counting, ignored
+            del applied[name]  # as if it were not stated: this machine's own word is no second restriction
+    return applied, ignored
 
 
 _AGREED = _Place("what was agreed to", TRUST_COMMAND, {})
@@ -476,8 +480,8 @@ def _unknown(entry: SettingEntry, place: _Place, schema: Schema) -> ConfigInvali
     name, keys = entry.key, schema.keys
     spellings = {spelling: key for key in keys for spelling in (key.rpartition(".")[2], key)}
     spellings |= {section: section for section in schema.sections}
-    near = nearest(name, spellings) or nearest(name.rpartition(".")[2], spellings)
-    meant = spellings[near] if near else None
+    similar = nearest(name, spellings) or nearest(name.rpartition(".")[2], spellings)
+    meant = spellings[similar] if similar else None
     reason = f"there is no setting {quote_untrusted(name)}" + (f"; the nearest is {meant}" if meant else "")
     hint = f"Delete the line. There are: {', '.join(keys)}."
     if meant:

@@ -347,8 +347,8 @@ def _retry_seconds(retry_after: str | None) -> float:
 
 
 def _describe_failure(answer: httpx.Response, content: bytes, secrets: Sequence[str]) -> str:
-    said = "" if answer.status_code in REFUSALS else _find_message(content, secrets)
-    return f"answered {answer.status_code} {answer.reason_phrase}".rstrip() + (f": {said}" if said else "")
+    message = "" if answer.status_code in REFUSALS else _find_message(content, secrets)
+    return f"answered {answer.status_code} {answer.reason_phrase}".rstrip() + (f": {message}" if message else "")
 
 
 def _find_message(content: bytes, secrets: Sequence[str]) -> str:

@@ -340,8 +340,8 @@ def data_home(environ: Mapping[str, str] = os.environ) -> Path:
 
     A relative path in the variable is ignored, per the specification.
     """
-    given = Path(environ.get(DATA_HOME) or "")
-    return given if given.is_absolute() else user_home() / ".local" / "share"
+    folder = Path(environ.get(DATA_HOME) or "")
+    return folder if folder.is_absolute() else user_home() / ".local" / "share"
 
 
 CONFIG_HOME = "XDG_CONFIG_HOME"
@@ -357,13 +357,13 @@ def user_home() -> Path:
 
 
 def config_home(environ: Mapping[str, str] = os.environ) -> Path:
-    given = Path(environ.get(CONFIG_HOME) or "")
-    return given if given.is_absolute() else user_home() / ".config"
+    folder = Path(environ.get(CONFIG_HOME) or "")
+    return folder if folder.is_absolute() else user_home() / ".config"
 
 
 def codex_home(environ: Mapping[str, str] = os.environ) -> Path:
-    given = Path(environ.get(CODEX) or "")
-    return given if given.is_absolute() else user_home() / ".codex"
+    folder = Path(environ.get(CODEX) or "")
+    return folder if folder.is_absolute() else user_home() / ".codex"
 
 
 def are_hooks_off(environ: Mapping[str, str] = os.environ) -> bool:

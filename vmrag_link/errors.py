@@ -863,9 +863,9 @@ _MOST_LISTED = 10
 
 
 def no_collection(name: str, names: Sequence[str]) -> CollectionMissing:
-    near = nearest(name, names)
+    similar = nearest(name, names)
     return CollectionMissing(
-        f"no such collection: {name!r}." + (f" Did you mean {near!r}?" if near else ""),
+        f"no such collection: {name!r}." + (f" Did you mean {similar!r}?" if similar else ""),
         hint=f"Collections: {first_of(names, _MOST_LISTED)}."
         if names
         else "vmrag import DIR --collection NAME (creates the first one)",

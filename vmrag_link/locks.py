@@ -188,13 +188,13 @@ def _has_no_locks(error: BaseException | None) -> bool:
 
 
 def _busy_error(path: Path, purpose: str, timeout: float) -> Busy:
-    pid, theirs = read_holder(path) or (None, "another process")
-    who = f"process {pid} ({theirs})" if pid else theirs
+    pid, holder_purpose = read_holder(path) or (None, "another process")
+    who = f"process {pid} ({holder_purpose})" if pid else holder_purpose
     waited = f" for {timeout:g} s" if timeout else ""
     return Busy(
         f"Cannot {purpose}: {who} has held {path.name}{waited}.",
         hint="Wait for it to finish and run the command again." + (f" To see its command: ps -fp {pid}" if pid else ""),
         lock=str(path),
         holder_pid=pid,
-        holder=theirs,
+        holder=holder_purpose,
     )

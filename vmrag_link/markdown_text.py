@@ -75,8 +75,8 @@ def format_code(value: object) -> str:
     shown = cut_text(terminal_text.escape_line(" ".join(str(value).split())), LONGEST_CODE)
     shown = re.sub(r"@(?=\w)", "@ ", shown)
     fence = "`" * (max(map(len, re.findall("`+", shown)), default=0) + 1)
-    apart = " " if shown.startswith("`") or shown.endswith("`") else ""
-    return f"{fence}{apart}{shown or ' '}{apart}{fence}"
+    blank = " " if shown.startswith("`") or shown.endswith("`") else ""
+    return f"{fence}{blank}{shown or ' '}{blank}{fence}"
 
 
 def format_link(shown: str, url: str) -> str:
@@ -118,8 +118,8 @@ def format_table(
     Long cells are cut to a fair share, so that no row displaces another one. `elsewhere` tells
     where the omitted rows are.
     """
-    begin = f"{'#' * level} {escape_markdown(title)}\n\n| {' | '.join(map(escape_markdown, heads))} |\n|{' --- |' * len(heads)}\n"
-    room = limit - len(begin.encode()) - 200
+    head = f"{'#' * level} {escape_markdown(title)}\n\n| {' | '.join(map(escape_markdown, heads))} |\n|{' --- |' * len(heads)}\n"
+    room = limit - len(head.encode()) - 200
     shown = [
         [cut_text(terminal_text.escape_controls(str(cell)[:MAX_CELL_CHARACTERS]), MAX_CELL_CHARACTERS) for cell in row]
         for row in rows[: max(0, room // MIN_ROW_BYTES)]
@@ -127,7 +127,7 @@ def format_table(
     share = compute_fair_share([len(_format_row(cells).encode()) for cells in shown], room)
     lines = [_fit_row(cells, share) for cells in shown]
     rest = f"\n{len(rows) - len(shown)} more rows {escape_markdown(elsewhere)}.\n" if len(rows) > len(shown) else ""
-    return f"{begin}{''.join(lines)}{rest}\n"
+    return f"{head}{''.join(lines)}{rest}\n"
 
 
 def _format_row(cells: Sequence[object]) -> str:

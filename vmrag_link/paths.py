@@ -344,8 +344,8 @@ def require_files(*paths: Path) -> None:
     Through a link, another file would be read or written.
     """
     for path in paths:
-        if what := describe_file_type(path):
-            raise in_the_way(path, f"{what}, and no file")
+        if file_type := describe_file_type(path):
+            raise in_the_way(path, f"{file_type}, and no file")
 
 
 def require_folders(*paths: Path) -> None:
@@ -354,9 +354,9 @@ def require_folders(*paths: Path) -> None:
     Through a link, another folder would be read or written.
     """
     for path in paths:
-        what = describe_file_type(path) or ("a file" if path.exists() else "")
-        if what not in ("", _KINDS[stat.S_IFDIR]):
-            raise in_the_way(path, f"{what}, and no folder")
+        file_type = describe_file_type(path) or ("a file" if path.exists() else "")
+        if file_type not in ("", _KINDS[stat.S_IFDIR]):
+            raise in_the_way(path, f"{file_type}, and no folder")
 
 
 def require_no_link(path: Path, directory: Path) -> None:

@@ -219,15 +219,17 @@ def run(
     words, environ = _prepare_start(argv, cwd, env)
     if timeout is not None:
         return _run_bounded(words, cwd, environ, stdin, timeout=timeout, memory=memory)
-    given = subprocess.DEVNULL if stdin is None else subprocess.PIPE
+    stdin_mode = subprocess.DEVNULL if stdin is None else subprocess.PIPE
     shown = None if show_stderr else subprocess.PIPE
-    with subprocess.Popen(words, cwd=cwd, env=environ, stdin=given, stdout=subprocess.PIPE, stderr=shown) as process:
+    with subprocess.Popen(
+        words, cwd=cwd, env=environ, stdin=stdin_mode, stdout=subprocess.PIPE, stderr=shown
+    ) as process:
         try:
-            said, complained = process.communicate(stdin)
+            out, err = process.communicate(stdin)
         except BaseException:
             _end_interrupted(process)
             raise
-    return FinishedProcess(words, process.returncode, said, complained or b"")
+    return FinishedProcess(words, process.returncode, out, err or b"")
 
 
 def start_piped(
@@ -295,13 +297,15 @@ def _run_bounded(
 ) -> FinishedProcess:
     """Run the program in its own process group, so that a timeout also ends its children."""
     pipe = subprocess.PIPE
-    given = subprocess.DEVNULL if stdin is None else pipe
-    with subprocess.Popen(argv, cwd=cwd, env=env, stdin=given, stdout=pipe, stderr=pipe, process_group=0) as process:
+    stdin_mode = subprocess.DEVNULL if stdin is None else pipe
+    with subprocess.Popen(
+        argv, cwd=cwd, env=env, stdin=stdin_mode, stdout=pipe, stderr=pipe, process_group=0
+    ) as process:
         _bounded_now.add(process)
         if memory is not None:
             _limit_memory(process, memory)
         try:
-            said, complained = process.communicate(stdin, timeout=timeout)
+            out, err = process.communicate(stdin, timeout=timeout)
         except subprocess.TimeoutExpired as error:
             _end_group(process)
             raise TimeoutError(timeout) from error
@@ -310,7 +314,7 @@ def _run_bounded(
             raise
         finally:
             _bounded_now.discard(process)
-    return FinishedProcess(argv, process.returncode, said, complained)
+    return FinishedProcess(argv, process.returncode, out, err)
 
 
 def _limit_memory(process: subprocess.Popen[bytes], memory: int) -> None:

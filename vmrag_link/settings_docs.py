@@ -234,8 +234,8 @@ def add_sources(data: bytes, sources: Sequence[SourceSettings]) -> bytes:
     if any(entry.key == _SOURCES for entry in before):
         return functools.reduce(add_source, sources, data)
     section = format_sources(sources)
-    apart = "\n" if data.strip() else ""
-    changed = _append(data.decode(), apart + section.rstrip("\n")).encode()
+    blank_line = "\n" if data.strip() else ""
+    changed = _append(data.decode(), blank_line + section.rstrip("\n")).encode()
     try:
         after = settings_file.read_entries(changed, CONFIG_NAME)
     except ConfigInvalid:
@@ -434,8 +434,8 @@ def _insert_key(text: str, written: str, comment: str) -> str:
     if start:
         between = "" if re.match(r"\s*\}", text[start.end() :]) else ", "
         return f"{text[: start.end()]}{written}{between}{text[start.end() :]}"
-    apart = "\n" if comment and text.strip() else ""
-    return _append(text, apart + (f"{comment}\n" if comment else "") + written)
+    blank_line = "\n" if comment and text.strip() else ""
+    return _append(text, blank_line + (f"{comment}\n" if comment else "") + written)
 
 
 def _append(text: str, written: str) -> str:

@@ -278,10 +278,10 @@ def permit_services(places: Places, loaded: LoadedSettings[Config]) -> Permissio
 
     if env.forbids_services():
         return NO_PERMISSION
-    said = loaded.machine | loaded.trusted
+    own_names = loaded.machine | loaded.trusted
     agreed = {name for name, service in SERVICES.items() if service.key is None}
-    agreed |= {name for name in SERVICES if any(key.startswith(f"embedding.{name}_") for key in said)}
-    if "embedding.model" in said:
+    agreed |= {name for name in SERVICES if any(key.startswith(f"embedding.{name}_") for key in own_names)}
+    if "embedding.model" in own_names:
         agreed.add(loaded.config.embedding.model)
     if any(name not in agreed for name in SERVICES):
         agreed |= {*read_agreements(places).services, *read_config_values(places, TRUSTED_KEY)}
@@ -305,17 +305,17 @@ def choose_server(loaded: LoadedSettings[Config]) -> ServerAddress | None:
 
     own = CLOUD_URL if settings.mode == "cloud" else LOCAL_URL
     url = settings.url or own
-    keyed = (url == own or "chroma.url" in loaded.machine) and endpoint.is_private(url)
-    given = {name: _secret(name) for name in (env.CHROMA_CREDENTIALS, env.CHROMA_KEY)} if keyed else {}
-    flaws = [name for name, text in given.items() if not text.isascii() or not text.isprintable()]
+    sends_keys = (url == own or "chroma.url" in loaded.machine) and endpoint.is_private(url)
+    keys = {name: _secret(name) for name in (env.CHROMA_CREDENTIALS, env.CHROMA_KEY)} if sends_keys else {}
+    flaws = [name for name, text in keys.items() if not text.isascii() or not text.isprintable()]
     return ServerAddress(
         settings.mode,
         url,
         settings.tenant,
         settings.database,
         float(settings.timeout_s),
-        {} if flaws else _headers(*given.values()),
-        tuple(text for text in given.values() if text),
+        {} if flaws else _headers(*keys.values()),
+        tuple(text for text in keys.values() if text),
         f"what {flaws[0]} holds is no key" if flaws else "",
     )
 

@@ -103,12 +103,12 @@ class CommentApi(NamedTuple):
             ours = self._list_own_comments(number, marker, me)
             try:
                 return self._write_comment(ours, number, text, speaks=speaks)
-            except NoAnswer as why:
+            except NoAnswer as error:
                 # The next attempt reads the comments again, and finds a comment that was written
                 # but not confirmed, or that a user has deleted.
-                wait = 0.0 if why.status == _GONE and ours else why.wait
+                wait = 0.0 if error.status == _GONE and ours else error.wait
                 if wait is None or wait > PATIENCE or pause == math.inf:
-                    raise self._convert_failure(why) from why
+                    raise self._convert_failure(error) from error
                 time.sleep(max(wait, pause))
         raise AssertionError  # the last attempt returns or raises
 
@@ -131,10 +131,10 @@ class CommentApi(NamedTuple):
         """Return a pull request, or None if it does not exist."""
         try:
             return self.github.decode_answer(self._send_request("GET", f"/pulls/{number}"), PullRequest)
-        except NoAnswer as why:
-            if why.status == _GONE:
+        except NoAnswer as error:
+            if error.status == _GONE:
                 return None
-            raise self._convert_failure(why) from why
+            raise self._convert_failure(error) from error
 
     def download_artifact(self, run: int, name: str, most: int) -> bytes | None:
         """Return the archive of an artifact of a run; None if it does not exist or is larger than
@@ -152,27 +152,27 @@ class CommentApi(NamedTuple):
             if not fitting:
                 return None
             return self._download_file(f"/actions/artifacts/{max(artifact.id for artifact in fitting)}/zip", most)
-        except NoAnswer as why:
-            raise self._convert_failure(why, f"The artifact {name} of run {run} was not read", _READ) from why
+        except NoAnswer as error:
+            raise self._convert_failure(error, f"The artifact {name} of run {run} was not read", _READ) from error
 
     def _download_file(self, path: str, most: int) -> bytes:
         """Download from the address that the API names, without the token."""
         try:
             return self._send_request("GET", path, once=True, most=most)
-        except NoAnswer as why:
-            if why.status != _FOUND:
+        except NoAnswer as error:
+            if error.status != _FOUND:
                 raise
-            if not endpoint.is_private(why.location):
-                raise RemoteUnreachable("The artifact is at an address that is not private.", hint=_READ) from why
-            return endpoint.send_request("GET", why.location, headers={}, circuit=self.github.url, most=most)
+            if not endpoint.is_private(error.location):
+                raise RemoteUnreachable("The artifact is at an address that is not private.", hint=_READ) from error
+            return endpoint.send_request("GET", error.location, headers={}, circuit=self.github.url, most=most)
 
     def _read_login(self) -> str:
         """Return the user of this token. The REST API does not tell it to an App."""
         query = {"query": "{viewer{login}}"}
         try:
             answer = endpoint.send_request("POST", self.graphql, query, **self._request)
-        except NoAnswer as why:
-            raise self._convert_failure(why) from why
+        except NoAnswer as error:
+            raise self._convert_failure(error) from error
         return self.github.decode_answer(answer, _Viewer).data.viewer.login
 
     def _list_own_comments(self, number: int, marker: str, me: str) -> list[PostedComment]:
@@ -182,15 +182,15 @@ class CommentApi(NamedTuple):
             parameters = urlencode({"per_page": _PAGE, "page": page})
             try:
                 answer = self._send_request("GET", f"/issues/{number}/comments?{parameters}")
-            except NoAnswer as why:
-                raise self._convert_failure(why) from why
-            some = self.github.decode_answer(answer, list[PostedComment])
+            except NoAnswer as error:
+                raise self._convert_failure(error) from error
+            page_comments = self.github.decode_answer(answer, list[PostedComment])
             comments += [
                 comment
-                for comment in some
+                for comment in page_comments
                 if comment.user and comment.user.login == me and _split_lines(comment.body)[:1] == [marker]
             ]
-            if len(some) < _PAGE:
+            if len(page_comments) < _PAGE:
                 break
         return sorted(comments, key=lambda comment: comment.id)
 
@@ -209,9 +209,9 @@ class CommentApi(NamedTuple):
         }
 
     def _convert_failure(
-        self, why: NoAnswer, what: str = "The comment was not written", allowed: str = _WRITE
+        self, error: NoAnswer, message: str = "The comment was not written", allowed: str = _WRITE
     ) -> VmragError:
-        return self.github.convert_failure(why, what, allowed)
+        return self.github.convert_failure(error, message, allowed)
 
 
 def _split_lines(body: str | None) -> list[str]:

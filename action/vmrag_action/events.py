@@ -100,8 +100,8 @@ def read_comparison(environ: Mapping[str, str], places: Places) -> Comparison:
         raise payload.payload_error("GITHUB_EVENT_NAME is not set")
     at = plumbing.resolve_commit(places, "HEAD")
     ends = _Ends(None, at) if _is_another(event, environ, places) else _find_ends(event, environ, places)
-    given = env.read_variable(env.SETTINGS_FROM, environ)  # the workflow's word, or that of an earlier step
-    if ends.settings_from and not given:
+    settings_commit = env.read_variable(env.SETTINGS_FROM, environ)  # the workflow's word, or that of an earlier step
+    if ends.settings_from and not settings_commit:
         deepen.fetch_commits(places, [ends.settings_from], files=True)
         # A partial clone fetches the file itself now: later steps may have no way in.
         plumbing.read_blob(places, f"{ends.settings_from}:{CONFIG_NAME}", limit=MAX_BYTES)
@@ -112,7 +112,7 @@ def read_comparison(environ: Mapping[str, str], places: Places) -> Comparison:
         ends.base_name,
         ends.fork,
         ends.proposed,
-        given or ends.settings_from,
+        settings_commit or ends.settings_from,
         trusted=event in _OF_WRITERS,
         saves=event in _OF_WRITERS and _is_default(event, environ),
         checked_out=at == ends.head or (event in _MERGED and at == _read_sha(environ)),

@@ -167,8 +167,8 @@ def report_findings(runner: Runner, title: str, findings: Sequence[ActionFinding
     for finding in ordered:
         level: Level = "error" if finding.severity in fatal else "warning" if finding.severity == "error" else "notice"
         by_level[level].append(finding)
-    for level, some in by_level.items():
-        _annotate_findings(runner, level, some)
+    for level, level_findings in by_level.items():
+        _annotate_findings(runner, level, level_findings)
     runner.log_line(verdict)
     runner.set_output("findings", len(findings) + inputs.count_earlier_findings())
     rows = [(finding.severity, finding.code, finding.where, finding.message, finding.hint) for finding in ordered]
@@ -179,14 +179,14 @@ def report_findings(runner: Runner, title: str, findings: Sequence[ActionFinding
     return FAILED_CHECK if any(finding.severity in fatal for finding in findings) else OK
 
 
-def report_no_work(runner: Runner, job: WorkflowJob, mode: Mode, title: str, why: str) -> int:
+def report_no_work(runner: Runner, job: WorkflowJob, mode: Mode, title: str, reason: str) -> int:
     """Report why a mode has nothing to do for this event. The job passes.
 
     `why` is a sentence that begins in lower case.
     """
-    said = f"mode: {mode} has nothing to do on {job.event}: {why}"
-    runner.log_line(said)
-    runner.append_summary(markdown_text.format_facts(title, [("Result", said)]))
+    sentence = f"mode: {mode} has nothing to do on {job.event}: {reason}"
+    runner.log_line(sentence)
+    runner.append_summary(markdown_text.format_facts(title, [("Result", sentence)]))
     return OK
 
 

@@ -154,11 +154,11 @@ class GitHub(NamedTuple):
         body = {"title": proposal.title, "body": proposal.body, "head": proposal.head, "base": proposal.base}
         try:
             answer = endpoint.post_json(self._pulls, body, key=self.token, headers=HEADERS)
-        except NoAnswer as why:
+        except NoAnswer as error:
             # Another job was faster.
-            if why.status == _VALIDATION_FAILED and (number := self._find_open_request(proposal)):
+            if error.status == _VALIDATION_FAILED and (number := self._find_open_request(proposal)):
                 return number, False
-            raise self.convert_failure(why) from why
+            raise self.convert_failure(error) from error
         return self.decode_answer(answer, OpenRequest).number, True
 
     def list_pull_requests(self, *, base: str = "", head: str = "") -> list[PullRequest]:
@@ -173,11 +173,11 @@ class GitHub(NamedTuple):
             parameters = urlencode({"state": "open", "per_page": _PAGE, "page": page, **filters})
             try:
                 answer = endpoint.get(f"{self._pulls}?{parameters}", key=self.token, headers=HEADERS)
-            except NoAnswer as why:
-                raise self.convert_failure(why, "Could not list the open pull requests", _READABLE) from why
-            some = self.decode_answer(answer, list[PullRequest])
-            requests += some
-            if len(some) < _PAGE:
+            except NoAnswer as error:
+                raise self.convert_failure(error, "Could not list the open pull requests", _READABLE) from error
+            page_requests = self.decode_answer(answer, list[PullRequest])
+            requests += page_requests
+            if len(page_requests) < _PAGE:
                 break
         return requests
 
@@ -192,10 +192,10 @@ class GitHub(NamedTuple):
             answer = endpoint.get(
                 f"{self.repository_url}/collaborators/{login}/permission", key=self.token, headers=HEADERS
             )
-        except NoAnswer as why:
-            if why.status == _NOT_FOUND:
+        except NoAnswer as error:
+            if error.status == _NOT_FOUND:
                 return False
-            raise self.convert_failure(why, "Could not read who has write access", _METADATA) from why
+            raise self.convert_failure(error, "Could not read who has write access", _METADATA) from error
         return self.decode_answer(answer, RepositoryRole).permission in ("admin", "write")
 
     @property
@@ -211,8 +211,8 @@ class GitHub(NamedTuple):
         parameters = urlencode({"state": "open", "head": f"{owner}:{proposal.head}", "base": proposal.base})
         try:
             answer = endpoint.get(f"{self._pulls}?{parameters}", key=self.token, headers=HEADERS)
-        except NoAnswer as why:
-            raise self.convert_failure(why) from why
+        except NoAnswer as error:
+            raise self.convert_failure(error) from error
         requests = self.decode_answer(answer, list[OpenRequest])
         return requests[0].number if requests else None
 
@@ -225,11 +225,11 @@ class GitHub(NamedTuple):
         return endpoint.decode_answer(answer, kind, who=who, hint="Check GITHUB_API_URL of the runner.")
 
     def convert_failure(
-        self, why: NoAnswer, what: str = "No pull request was opened", allowed: str = _ALLOWED
+        self, error: NoAnswer, action: str = "No pull request was opened", allowed: str = _ALLOWED
     ) -> VmragError:
-        message = f"{what}: {self.url} {why.reason}."
-        if why.status in endpoint.REFUSALS:
+        message = f"{action}: {self.url} {error.reason}."
+        if error.status in endpoint.REFUSALS:
             return AuthenticationFailed(message, hint=allowed)
-        if why.status is not None and why.status < endpoint.SERVER_ERRORS:
+        if error.status is not None and error.status < endpoint.SERVER_ERRORS:
             return RemoteRejected(message, hint=allowed)
         return RemoteUnreachable(message, hint="Run the job again.")

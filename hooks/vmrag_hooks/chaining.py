@@ -192,8 +192,8 @@ def _hooks_of_this_clone(places: Places, folder: Path) -> str:
 
 
 def _describe_folder(folder: Path) -> str:
-    what = describe_file_type(folder)
-    return f"{folder} is {what}" if folder.is_symlink() else f"core.hooksPath names {folder}"
+    file_type = describe_file_type(folder)
+    return f"{folder} is {file_type}" if folder.is_symlink() else f"core.hooksPath names {folder}"
 
 
 def _is_tracked(places: Places, folder: Path) -> bool:

@@ -55,12 +55,12 @@ def _is_push_stopped(push: Push) -> bool:
     return bool(new)
 
 
-def find_index_file(given: str = "") -> Path | None:
+def find_index_file(index_path: str = "") -> Path | None:
     """Return the index that git commits from, or None if git has set none.
 
     GIT_INDEX_FILE is relative to the top of the work tree.
     """
-    return Path(given).resolve() if given else None
+    return Path(index_path).resolve() if index_path else None
 
 
 def _parse_push(lines: str, remote: str, url: str, mirror: str = "") -> Push:

@@ -224,11 +224,11 @@ def _find_usable_interpreter(places: Places) -> str | None:
 def _probe_interpreter(places: Places, python: str, install: str) -> Iterator[Finding]:
     try:
         result = proc.run([python, "-P", "-c", _PROBE], cwd=places.top)
-        version, said = result.text.strip(), result.failure.splitlines()[-1:]
+        version, error_lines = result.text.strip(), result.failure.splitlines()[-1:]
     except OSError as error:  # executable, but no program
-        result, version, said = None, "", [error.strerror or str(error)]
+        result, version, error_lines = None, "", [error.strerror or str(error)]
     if result is None or result.returncode:
-        message = f"The hooks' interpreter {python} cannot run them: {' '.join(said)}."
+        message = f"The hooks' interpreter {python} cannot run them: {' '.join(error_lines)}."
         yield Finding("INTERPRETER_BROKEN", "error", message, install, python)
     elif version != __version__:
         message = f"The hooks run vmrag-link {version} ({python}); this one is {__version__}."

@@ -45,8 +45,8 @@ def _check_place(
         yield Finding(refused.code, "warning", refused.message, refused.hint, str(folder))
         return
     if configured and (older or not is_configured):
-        why = f"from which these gits run no hooks: {older}" if older else "but hooks.place is files"
-        message = f"vmrag's hooks are in git's configuration, {why}."
+        reason = f"from which these gits run no hooks: {older}" if older else "but hooks.place is files"
+        message = f"vmrag's hooks are in git's configuration, {reason}."
         yield Finding("HOOKS_MISPLACED", "note" if is_configured else "warning", message, install, older)
     elif is_configured and not configured:
         message = "git can run vmrag's hooks from its configuration, where no other tool can overwrite them."

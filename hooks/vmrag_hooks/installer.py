@@ -84,10 +84,10 @@ def parse_hooks(text: str | None) -> tuple[str, ...]:
     names = [name.strip() for name in text.split(",")] if text is not None else HOOKS
     for name in names:
         if name not in HOOKS:
-            near = nearest(name, HOOKS)
+            similar = nearest(name, HOOKS)
             raise UsageInvalid(
-                f"There is no hook {name!r} to install." + (f" Is it {near!r}?" if near else ""),
-                hint=f"--hooks {near or ','.join(HOOKS)}",
+                f"There is no hook {name!r} to install." + (f" Is it {similar!r}?" if similar else ""),
+                hint=f"--hooks {similar or ','.join(HOOKS)}",
                 parameter="hooks",
                 value=name,
             )

@@ -49,10 +49,10 @@ def follow_pin(directory: Path) -> None:
     The line reports stashed or changed documents even with `hooks.quiet`, and after a failure of
     the rest.
     """
-    notes, said = HookNotes(), list[str]()
-    run_guarded(lambda: said.extend(_follow_pin(directory, notes)), say=said.append)
-    if said or notes:
-        print_line("; ".join(said + notes.select_notes()))
+    notes, sentences = HookNotes(), list[str]()
+    run_guarded(lambda: sentences.extend(_follow_pin(directory, notes)), say=sentences.append)
+    if sentences or notes:
+        print_line("; ".join(sentences + notes.select_notes()))
 
 
 def _follow_pin(directory: Path, notes: HookNotes) -> list[str]:
@@ -72,10 +72,10 @@ def _follow_pin(directory: Path, notes: HookNotes) -> list[str]:
         ):
             return _hand_over(workspace)
         try:
-            said = _sync_index(workspace)
+            sentences = _sync_index(workspace)
         except SyncTooLong:
             return _hand_over(workspace)
-        return said + _wait_for_chroma(workspace)
+        return sentences + _wait_for_chroma(workspace)
     finally:
         workspace.close()
 

@@ -35,19 +35,21 @@ def choose_place(places: Places, folder: Path, place: HookPlace, *, force: bool)
     """
     if place == "files":
         return ChosenPlace(configured=False)
-    twice = not chaining.is_inside(folder, places) and any(_is_old(folder, hook) for hook in found.list_shims(folder))
+    would_run_twice = not chaining.is_inside(folder, places) and any(
+        _is_old(folder, hook) for hook in found.list_shims(folder)
+    )
     gits = hook_config.find_gits(places)
     older = tuple(str(git) for git in gits if not git.runs_hooks)
     runs = bool(gits) and gits[0].runs_hooks
     if place == "auto":
-        good = not older or (not force and _is_refused(places, folder))
-        return ChosenPlace(runs and good and not twice, older if runs else ())
+        is_suitable = not older or (not force and _is_refused(places, folder))
+        return ChosenPlace(runs and is_suitable and not would_run_twice, older if runs else ())
     if not runs:
         raise HooksRefused(
             f"hooks.place is config, but {gits[0] if gits else 'git'} runs no hooks from its configuration.",
             hint="VMRAG_HOOKS_PLACE=files vmrag install",
         )
-    if twice:
+    if would_run_twice:
         raise HooksRefused(
             f"the hooks in {folder}, outside this repository, are also vmrag's, so they would run twice.",
             hint="vmrag uninstall --force && vmrag install",

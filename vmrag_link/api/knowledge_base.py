@@ -324,7 +324,7 @@ class KnowledgeBase:
             self.refresh()
 
 
-def _names(given: Names) -> tuple[str, ...]:
-    if isinstance(given, str):
-        return (given,) if given else ()
-    return tuple(given)
+def _names(names: Names) -> tuple[str, ...]:
+    if isinstance(names, str):
+        return (names,) if names else ()
+    return tuple(names)

@@ -206,8 +206,10 @@ def _narrow(question: SearchArguments) -> Narrowing | None:
         return None
     from vmrag_link.retrieval.narrowing import make_narrowing
 
-    given = question.narrowed
-    return make_narrowing(paths=given["path"], languages=given["lang"], symbols=given["symbol"], kinds=given["kind"])
+    filters = question.narrowed
+    return make_narrowing(
+        paths=filters["path"], languages=filters["lang"], symbols=filters["symbol"], kinds=filters["kind"]
+    )
 
 
 def _results(text: str, hits: PlacedHits) -> SearchResults:

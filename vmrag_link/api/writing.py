@@ -54,13 +54,13 @@ def _add_note(ws: Workspace, source: SourceSettings, new: NewText) -> WrittenDoc
     draft = NoteDraft(new.text, doc_id, new.title, new.metadata)
     doc_id, result = add_note(ws, source, draft, new.existing or "refuse")
     paths = result.notes.paths if result.notes else ()
-    made = commit_notes(ws, paths, new.title or doc_id) if new.commit and paths else None
+    note_commit = commit_notes(ws, paths, new.title or doc_id) if new.commit and paths else None
     return WrittenDocument(
         collection=source.collection,
         doc_id=doc_id,
         path=paths[0] if paths else "",
         kind=_kind(result.report.changes),
-        commit=made.commit if made else "",
+        commit=note_commit.commit if note_commit else "",
         pending=result.pending,
     )
 
@@ -82,12 +82,12 @@ def _store(ws: Workspace, new: NewText, collection: str) -> WrittenDocument:
     )
 
 
-def _metadata(given: Mapping[str, Any]) -> str:
+def _metadata(metadata: Mapping[str, Any]) -> str:
     """Return canonical JSON. Raises `JsonInvalid` for values that a document cannot have."""
     import json
 
     try:
-        return encode_canonical_json(parse_user_json(json.dumps(given)))
+        return encode_canonical_json(parse_user_json(json.dumps(metadata)))
     except (TypeError, ValueError) as error:
         raise JsonInvalid(f"The metadata {error}.") from None
 
@@ -121,10 +121,10 @@ def commit(ws: Workspace, message: str, *, git: bool, author: str | None) -> Com
     with prepare_git_commit(ws, message) if git else contextlib.nullcontext():
         signed = operation.resolve_author(ws, author) if author else None
         report = operation.commit(ws, message, author=author)
-    made = ""
+    git_commit = ""
     if git:
         ws.close()  # git's hooks can open the knowledge base
-        made = commit_to_git(ws.places, report, message, file=None, author=signed, show=False)
+        git_commit = commit_to_git(ws.places, report, message, file=None, author=signed, show=False)
     return CommittedRevision(
         revision=report.revision,
         parent=report.parent,
@@ -133,6 +133,6 @@ def commit(ws: Workspace, message: str, *, git: bool, author: str | None) -> Com
         modified=report.changes.modified,
         removed=report.changes.removed,
         pinned=report.pin is not None,
-        commit=made,
+        commit=git_commit,
         pending=report.pending,
     )

@@ -34,7 +34,7 @@ class NoteReport(Record, frozen=True):
     """The git commit with the note; an empty text without one."""
 
 
-class _Given(NamedTuple):
+class _AddRequest(NamedTuple):
     """The options and arguments that describe the document."""
 
     file: Path | None
@@ -90,9 +90,9 @@ def command(
 
     if replace and append:
         raise UsageInvalid("--replace and --append cannot be used together.", hint="vmrag add --append")
-    given = _Given(
+    request = _AddRequest(
         source,
-        _given_text(source, message, collection, doc_id),
+        _read_given_text(source, message, collection, doc_id),
         doc_id,
         title,
         encode_canonical_json(parse_metadata_option(metadata)),
@@ -101,14 +101,14 @@ def command(
         notes = _find_notes_source(ws, collection)
         if notes is None:
             _refuse_note_options(replace=replace, append=append, commit=commit, allow_secret=allow_secret)
-            stored, name = _store_document(ws, invocation, given, collection or "", copy=copy)
+            stored, name = _store_document(ws, invocation, request, collection or "", copy=copy)
             invocation.emit_report(stored, _stored_lines(stored, f"{collection}/{name}"))
             return
         existing: WhenExists = "replace" if replace else "append" if append else "refuse"
-        draft = _read_draft(ws, invocation, given, notes)
+        draft = _read_draft(ws, invocation, request, notes)
         doc_id, result = add_note(ws, notes, draft, existing, allow_secret=allow_secret)
         paths = result.notes.paths if result.notes else ()
-        made = commit_notes(ws, paths, draft.title or doc_id) if commit and paths else None
+        note_commit = commit_notes(ws, paths, draft.title or doc_id) if commit and paths else None
     report = NoteReport(
         notes.collection,
         doc_id,
@@ -116,12 +116,14 @@ def command(
         result.report.changes,
         result.pending,
         bool(result.notes and result.notes.kept),
-        made.commit if made else "",
+        note_commit.commit if note_commit else "",
     )
     invocation.emit_report(report, _note_lines(report))
 
 
-def _given_text(source: Path | None, message: str | None, collection: str | None, doc_id: str | None) -> str | None:
+def _read_given_text(
+    source: Path | None, message: str | None, collection: str | None, doc_id: str | None
+) -> str | None:
     """Return the text of `-m` or of standard input; None for a file.
 
     Raises `UsageInvalid` if no text is given, or if it is empty.
@@ -139,8 +141,8 @@ def _given_text(source: Path | None, message: str | None, collection: str | None
         )
     text = read_standard_input() if message is None else message
     if not text.strip():
-        given = "standard input" if message is None else "the text of -m"
-        raise UsageInvalid(f"{given} is empty, so nothing was written", hint=f"vmrag add -m TEXT{options}")
+        origin = "standard input" if message is None else "the text of -m"
+        raise UsageInvalid(f"{origin} is empty, so nothing was written", hint=f"vmrag add -m TEXT{options}")
     return text
 
 
@@ -159,32 +161,32 @@ def _find_notes_source(ws: Workspace, collection: str | None) -> SourceSettings 
 
 
 def _refuse_note_options(**options: bool) -> None:
-    given = next((name for name, value in options.items() if value), None)
-    if given:
-        option = f"--{given.replace('_', '-')}"
-        hint = "vmrag commit --git" if given == "commit" else f"Leave {option} out"
+    option = next((name for name, value in options.items() if value), None)
+    if option:
+        option = f"--{option.replace('_', '-')}"
+        hint = "vmrag commit --git" if option == "commit" else f"Remove {option}"
         raise UsageInvalid(f"{option} is for notes, not for stored collections.", hint=hint)
 
 
 # -- notes
 
 
-def _read_draft(ws: Workspace, invocation: Invocation, given: _Given, source: SourceSettings) -> NoteDraft:
+def _read_draft(ws: Workspace, invocation: Invocation, request: _AddRequest, source: SourceSettings) -> NoteDraft:
     """Return the note to write. Raises `SourceReadOnly` for a file that git tracks."""
     from msgspec import json, structs
 
     from vmrag_link.workspace.documents.note_names import find_note_id
     from vmrag_link.workspace.documents.note_writes import NoteDraft
 
-    if given.text is None:
+    if request.text is None:
         from vmrag_link.ops.add.note_drafts import read_note_draft
 
-        draft = read_note_draft(ws, invocation.directory / (given.file or ""))
+        draft = read_note_draft(ws, invocation.directory / (request.file or ""))
     else:
-        draft = NoteDraft(given.text)
-    metadata = {**draft.metadata, **json.decode(given.metadata)}
-    doc_id = find_note_id(ws, source, given.doc_id) if given.doc_id else draft.doc_id
-    return structs.replace(draft, doc_id=doc_id, title=given.title or draft.title, metadata=metadata)
+        draft = NoteDraft(request.text)
+    metadata = {**draft.metadata, **json.decode(request.metadata)}
+    doc_id = find_note_id(ws, source, request.doc_id) if request.doc_id else draft.doc_id
+    return structs.replace(draft, doc_id=doc_id, title=request.title or draft.title, metadata=metadata)
 
 
 def _note_lines(report: NoteReport) -> Iterator[str]:
@@ -207,7 +209,7 @@ def _note_lines(report: NoteReport) -> Iterator[str]:
 
 
 def _store_document(
-    ws: Workspace, invocation: Invocation, given: _Given, collection: str, *, copy: bool
+    ws: Workspace, invocation: Invocation, request: _AddRequest, collection: str, *, copy: bool
 ) -> tuple[ImportReport, str]:
     """Store a document. Return its id as well."""
     from vmrag_link.cli.writing import create_unless_source
@@ -217,16 +219,16 @@ def _store_document(
     from vmrag_link.workspace.documents.import_reports import ImportReport
     from vmrag_link.workspace.documents.put import PutRequest, put_documents
 
-    if given.text is not None and given.doc_id is None:
-        command = f"vmrag add {'-m TEXT' if given.file is None else '-'} --collection {quoted(collection)} --id NAME"
+    if request.text is not None and request.doc_id is None:
+        command = f"vmrag add {'-m TEXT' if request.file is None else '-'} --collection {quoted(collection)} --id NAME"
         raise UsageInvalid("a stored document from a text or from standard input needs an id.", hint=command)
     with create_unless_source(ws):
-        if given.text is None:
-            request = FileRequest(given.doc_id, given.title or "", given.metadata)
-            return add_file(ws, invocation.directory / (given.file or ""), collection, request, copy=copy)
-        name = given.doc_id or ""
-        title = given.title or find_markdown_title(given.text) or name
-        document = text_document(name, given.text, title=title, metadata=given.metadata)
+        if request.text is None:
+            file_request = FileRequest(request.doc_id, request.title or "", request.metadata)
+            return add_file(ws, invocation.directory / (request.file or ""), collection, file_request, copy=copy)
+        name = request.doc_id or ""
+        title = request.title or find_markdown_title(request.text) or name
+        document = text_document(name, request.text, title=title, metadata=request.metadata)
         return ImportReport.from_result(
             put_documents(ws, PutRequest(collection, [document], "replace", create=True))
         ), name

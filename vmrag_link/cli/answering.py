@@ -85,7 +85,7 @@ def describe_position_plainly(kb: KbBlock) -> str:
 def _describe_files(files: SourceBlock) -> str:
     """Name the commit whose files answer, and count the files that differ from it."""
     counts = {"edited": len(files.uncommitted), "removed": len(files.removed)}
-    differing = [f"{number} {what}" for what, number in counts.items() if number]
+    differing = [f"{number} {state}" for state, number in counts.items() if number]
     untracked = f" ({files.untracked} untracked not searched)" if files.untracked else ""
     return ", ".join([f"commit {files.commit[:7]}" if files.commit else "the working tree", *differing]) + untracked
 
@@ -102,12 +102,12 @@ def narrowing_options(function: Callable[..., Any]) -> Callable[..., Any]:
         lang: tuple[str, ...],
         symbol: tuple[str, ...],
         kind: tuple[str, ...],
-        **given: Any,
+        **arguments: Any,
     ) -> Any:
         from vmrag_link.retrieval.narrowing import make_narrowing  # other commands are not narrowed
 
         narrowed = make_narrowing(paths=path, languages=lang, symbols=symbol, kinds=kind)
-        return function(*rest, narrowed=narrowed, **given)
+        return function(*rest, narrowed=narrowed, **arguments)
 
     for name, metavar, about in reversed(_OPTIONS):
         wrapped = click.option(name, multiple=True, metavar=metavar, help=about)(wrapped)
@@ -230,7 +230,7 @@ def _relation_lines(report: RelationReport, invocation: Invocation, commit: str)
 def format_rankings(
     before: Sequence[RankedChunk], after: Sequence[RankedChunk], names: Mapping[str, str]
 ) -> Iterator[str]:
-    """Yield a line for each chunk of either ranking (`ranking_changes`).
+    """Yield a line for each chunk of either ranking (`compare_rankings`).
 
     `names` has the names to print for documents.
     """
@@ -260,10 +260,10 @@ def format_side_by_side(
     new_lines = _format_column(after, {(chunk.document, chunk.chunk) for chunk in before}, "+", names)
     width = max(len(line) for line in (ends[0], *old_lines))
     yield f"{'':4}{ends[0]:<{width + 2}}  {ends[1]}"
-    for rank, (one, other) in enumerate(itertools.zip_longest(old_lines, new_lines, fillvalue=""), start=1):
-        shown = output.style_text(other, fg="green") if other.startswith("+") else other
-        padded = one.ljust(width + 2)
-        yield f"{rank:>3} {output.style_text(padded, fg='red') if one.startswith('-') else padded}  {shown}"
+    for rank, (old_line, new_line) in enumerate(itertools.zip_longest(old_lines, new_lines, fillvalue=""), start=1):
+        shown = output.style_text(new_line, fg="green") if new_line.startswith("+") else new_line
+        padded = old_line.ljust(width + 2)
+        yield f"{rank:>3} {output.style_text(padded, fg='red') if old_line.startswith('-') else padded}  {shown}"
 
 
 def _format_column(

@@ -190,17 +190,17 @@ def command(
 
     def decorate(function: Callable[..., Any]) -> click.Command:
         @functools.wraps(function)
-        def wrapped(*, as_json: bool, directory: Path | None, quiet: bool, verbose: bool, **given: Any) -> Any:
+        def wrapped(*, as_json: bool, directory: Path | None, quiet: bool, verbose: bool, **arguments: Any) -> Any:
             context = click.get_current_context()
-            groups = list_group_options(context)  # options before the command's name
-            said = [*groups, {"as_json": as_json, "quiet": quiet, "verbose": verbose}]
-            verbosity = (
-                -1 if any(levels["quiet"] for levels in said) else int(any(levels["verbose"] for levels in said))
+            # Options before the command's name, and those behind it.
+            levels = [*list_group_options(context), {"as_json": as_json, "quiet": quiet, "verbose": verbose}]
+            is_quiet, is_verbose, prints_json = (
+                any(options[name] for options in levels) for name in ("quiet", "verbose", "as_json")
             )
-            return function(
-                Invocation(find_directory(context, directory), any(levels["as_json"] for levels in said), verbosity),
-                **given,
+            invocation = Invocation(
+                find_directory(context, directory), prints_json, -1 if is_quiet else int(is_verbose)
             )
+            return function(invocation, **arguments)
 
         made = click.command(name, cls=cls, **attributes)(wrapped)
         made.sections = sections or {}
@@ -224,8 +224,8 @@ def group(name: str, about: str) -> click.Group:
 
 def describe_kept_revision(count: int, command: str) -> str:
     """Return how to recover discarded documents that no other revision has."""
-    which, them = (f"{count} were", "them") if count > 1 else ("One was" if count else "It was", "it")
-    return f"{which} never committed. To get {them} back: {command}"
+    subject, pronoun = (f"{count} were", "them") if count > 1 else ("One was" if count else "It was", "it")
+    return f"{subject} never committed. To get {pronoun} back: {command}"
 
 
 def describe_requirement(version: str) -> str:

@@ -61,12 +61,12 @@ def command(invocation: Invocation, *, document: str) -> None:
 def _blame_lines(report: BlameReport) -> Iterator[str]:
     revisions = {line.revision: line for line in report.revisions}
     full_name = f"{report.collection}/{report.doc_id}"
-    beside = [_describe_pin(revisions.get(line.revision)) for line in report.lines]
-    width = max(map(len, beside), default=0)
+    pin_texts = [_describe_pin(revisions.get(line.revision)) for line in report.lines]
+    width = max(map(len, pin_texts), default=0)
     moved = any(line.name != full_name for line in report.lines)
     longest = max((len(line.name) for line in report.lines), default=0)
     digits = len(str(len(report.lines)))
-    for number, (line, who) in enumerate(zip(report.lines, beside, strict=True), start=1):
+    for number, (line, who) in enumerate(zip(report.lines, pin_texts, strict=True), start=1):
         name = f" {line.name:<{longest}}" if moved else ""
         yield f"{output.style_text(line.revision[:SHORT], fg='yellow')}{name} {who:<{width}} {number:>{digits}}) {line.text}"
 

@@ -73,14 +73,14 @@ def case_options(function: Callable[..., Any]) -> Callable[..., Any]:
     """Add an option for each format; together they are `files` of the function."""
 
     @functools.wraps(function)
-    def wrapped(*arguments: Any, **given: Any) -> Any:
-        paths = {name: path for name in _HELP if (path := given.pop(name))}
-        return function(*arguments, files=CaseFiles(paths), **given)
+    def wrapped(*arguments: Any, **keywords: Any) -> Any:
+        paths = {name: path for name in _HELP if (path := keywords.pop(name))}
+        return function(*arguments, files=CaseFiles(paths), **keywords)
 
-    made = wrapped
+    decorated = wrapped
     for name, about in reversed(_HELP.items()):
         option = click.option(
             f"--{name.replace('_', '-')}", type=click.Path(path_type=Path), metavar="FILE", help=about
         )
-        made = option(made)
-    return made
+        decorated = option(decorated)
+    return decorated

@@ -189,11 +189,11 @@ def _describe_file(report: GoldenReport) -> str:
 
 def _format_verdict(report: GoldenReport) -> str:
     number = plural(len(report.queries), "query")
-    said = (
+    verdict = (
         f"{report.missed} of {number} not answered as expected" if report.missed else f"{number} answered as expected"
     )
-    said += ", apart from the recorded rankings" if report.outdated else ""
+    verdict += ", apart from the recorded rankings" if report.outdated else ""
     if not report.kb.commit or report.kb.empty:
-        return f"{said}, {answering.describe_position_plainly(report.kb)}."
+        return f"{verdict}, {answering.describe_position_plainly(report.kb)}."
     state = ", uncommitted documents included" if report.kb.dirty else ""
-    return f"{said}; asked revision {report.kb.commit[:7]}{state}."
+    return f"{verdict}; asked revision {report.kb.commit[:7]}{state}."

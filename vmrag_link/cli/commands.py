@@ -91,13 +91,16 @@ COMMANDS = {name: line for commands in TOPICS.values() for name, line in command
 
 def list_everyday() -> Mapping[str, Mapping[str, str]]:
     """Return the lines of everyday commands, by topic and name."""
-    lines = {topic: {name: line for name, line in some.items() if name in EVERYDAY} for topic, some in TOPICS.items()}
-    return {topic: some for topic, some in lines.items() if some}
+    lines = {
+        topic: {name: line for name, line in topic_lines.items() if name in EVERYDAY}
+        for topic, topic_lines in TOPICS.items()
+    }
+    return {topic: topic_lines for topic, topic_lines in lines.items() if topic_lines}
 
 
 def list_all() -> Mapping[str, Mapping[str, str]]:
     """Return the lines of all commands, also those of toolsets, by topic and name."""
-    lines = {topic: dict(some) for topic, some in TOPICS.items()}
+    lines = {topic: dict(topic_lines) for topic, topic_lines in TOPICS.items()}
     for name, (_, command) in _find_toolset_commands().items():
         lines.setdefault(command.topic, {})[name] = command.about
     return lines

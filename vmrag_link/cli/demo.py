@@ -157,13 +157,13 @@ def _describe_changes(compared: AnswerComparison) -> list[str]:
 def _describe_ending(report: demo.DemoReport) -> Iterator[str]:
     yield ""
     yield output.style_text("Time", bold=True)
-    for what, seconds in _format_summary(report):
-        yield f"  {what:<{WIDTH - 16}}{seconds:>6.2f} s"
+    for description, seconds in _format_summary(report):
+        yield f"  {description:<{WIDTH - 16}}{seconds:>6.2f} s"
     yield ""
     failed = [check.what for check in report.checks if not check.ok]
     if failed:
         yield output.style_text("These checks failed:", fg="red", bold=True)
-        yield from (f"  {what}" for what in failed)
+        yield from (f"  {description}" for description in failed)
     else:
         yield output.style_text(f"Passed checks ({len(report.checks)})", bold=True)
         yield from (f"  {check.what}" for check in report.checks)

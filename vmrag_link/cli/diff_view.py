@@ -49,8 +49,8 @@ def format_diff_notes(diff: WordDiff, form: Form) -> Iterator[str]:
 def _file_counts(files: Sequence[FileCounts]) -> str:
     """Return how many files of code differ."""
     kinds = {kind: sum(getattr(file, kind) for file in files) for kind in MARKS}
-    said = ", ".join(f"{number} {kind}" for kind, number in kinds.items() if number)
-    return f"Code: {plural(sum(kinds.values()), 'file')} ({said})"
+    text = ", ".join(f"{number} {kind}" for kind, number in kinds.items() if number)
+    return f"Code: {plural(sum(kinds.values()), 'file')} ({text})"
 
 
 def _format_code(diff: WordDiff) -> Iterator[str]:
@@ -86,8 +86,8 @@ def _format_stat(diff: WordDiff) -> Iterator[str]:
         inserted, deleted, hidden = inserted + words.inserted, deleted + words.deleted, hidden + words.hidden
         counted = f"+{words.inserted} -{words.deleted}{hidden_suffix(words)}"
         yield f"{_format_headline(document.kind, _both_names(diff, document).ljust(width))} | {counted}"
-    said = f"; {plural(inserted, 'word')} inserted(+), {deleted} deleted(-)" if diff.diff.documents else ""
-    yield describe_changes(diff.diff.changes) + said + hidden_suffix(Words(hidden=hidden))
+    text = f"; {plural(inserted, 'word')} inserted(+), {deleted} deleted(-)" if diff.diff.documents else ""
+    yield describe_changes(diff.diff.changes) + text + hidden_suffix(Words(hidden=hidden))
     yield from _format_code(diff)
 
 

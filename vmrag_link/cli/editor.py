@@ -78,20 +78,20 @@ def edit_text(places: Places, text: str, *, name: str) -> str | None:
 
 
 @contextlib.contextmanager
-def open_new_text(places: Places, given: str | None, *, name: str) -> Iterator[str]:
+def open_new_text(places: Places, text: str | None, *, name: str) -> Iterator[str]:
     """Yield the given text, or one that the user writes in the editor.
 
     The draft stays if the block fails. Raises `UsageInvalid` if the user wrote nothing, if no
     editor can run or if it fails, and `FileFailed` if the result is not UTF-8.
     """
-    if given is not None:
-        yield given
+    if text is not None:
+        yield text
         return
     instead = "use '-m TEXT' or '-F FILE'"
-    with open_edited_text(places, "", name=name, instead=instead) as text:
-        if text is None or not text.strip():
+    with open_edited_text(places, "", name=name, instead=instead) as written:
+        if written is None or not written.strip():
             raise UsageInvalid("no text was written, so nothing is stored", hint=instead)
-        yield text
+        yield written
 
 
 @contextlib.contextmanager

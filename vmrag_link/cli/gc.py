@@ -92,9 +92,9 @@ def _format_report(report: GcReport) -> Iterator[str]:
         yield f"{removed} {plural(vectors.number, 'cached vector')} ({_format_megabytes(vectors.bytes)})."
     yield from report.undone
     if report.applied:
-        for what, sizes in (("Knowledge base", report.kb_bytes), ("Only on this machine", report.local_bytes)):
+        for label, sizes in (("Knowledge base", report.kb_bytes), ("Only on this machine", report.local_bytes)):
             if sizes.before:
-                yield f"{what}: {_format_megabytes(sizes.before)} → {_format_megabytes(sizes.after)}."
+                yield f"{label}: {_format_megabytes(sizes.before)} → {_format_megabytes(sizes.after)}."
     else:
         yield "Next: vmrag gc --apply"
 
@@ -116,8 +116,8 @@ def _remote_lines(report: RemoteGcReport) -> Iterator[str]:
 def _server_lines(report: ServerGcReport) -> Iterator[str]:
     verb = "Deleted" if report.applied else "Would delete"
     for dropped in report.dropped:
-        what = f" ({dropped.collection}, {plural(dropped.records, 'record')})" if dropped.collection else ""
-        yield f"{verb} {dropped.name}{what}."
+        details = f" ({dropped.collection}, {plural(dropped.records, 'record')})" if dropped.collection else ""
+        yield f"{verb} {dropped.name}{details}."
     others = f" {plural(report.others, 'collection')} of other users stay." if report.others else ""
     yield f"{report.server}: {len(report.dropped)} to delete, {report.kept} needed or recent.{others}"
     if report.dropped and not report.applied:

@@ -105,9 +105,9 @@ def _format_pinning_commits(info: PinnedRevision) -> str:
         return ""
     subject = read_subject(info.message)
     named = [
-        output.style_text(one.commit[:SHORT_COMMIT], fg="yellow")
-        + ("" if one.subject == subject else f" {one.subject}")
-        for one in info.commits[:_NAMED]
+        output.style_text(commit.commit[:SHORT_COMMIT], fg="yellow")
+        + ("" if commit.subject == subject else f" {commit.subject}")
+        for commit in info.commits[:_NAMED]
     ]
     rest = len(info.commits) - len(named)
     more = f" and {rest} more" if rest else ""

@@ -172,23 +172,23 @@ def _describe_documents(report: ImportReport) -> Iterator[str]:
     """Yield lines about documents whose files are missing or are no longer imported."""
     if report.gone:
         which = enumerated([*report.gone[:SHOWN], *(["others"] if report.gone[SHOWN:] else [])])
-        what = (
+        subject = (
             "The file of 1 document is" if len(report.gone) == 1 else f"The files of {len(report.gone)} documents are"
         )
-        yield f"{what} gone: {which}. --prune removes {'it' if len(report.gone) == 1 else 'them'}."
+        yield f"{subject} gone: {which}. --prune removes {'it' if len(report.gone) == 1 else 'them'}."
     if report.left_out:
-        some = " ".join(map(quoted, report.left_out[:SHOWN]))
+        names = " ".join(map(quoted, report.left_out[:SHOWN]))
         more = " …" if report.left_out[SHOWN:] else ""
         number = plural(len(report.left_out), "document")
         yield (
             f"{number} of skipped files stay{'s' * (len(report.left_out) == 1)}; "
-            f"to remove: vmrag rm {some}{more} --collection {report.collection}"
+            f"to remove: vmrag rm {names}{more} --collection {report.collection}"
         )
 
 
 def _refuse_together(options: Mapping[str, object], other: str) -> None:
-    if given := [name for name, value in options.items() if value]:
-        raise UsageInvalid(f"{given[0]} cannot be combined with {other}.", hint=f"Remove {given[0]}.")
+    if used_options := [name for name, value in options.items() if value]:
+        raise UsageInvalid(f"{used_options[0]} cannot be combined with {other}.", hint=f"Remove {used_options[0]}.")
 
 
 def _call_toolset(invocation: Invocation, request: ImportRequest) -> int:
@@ -201,11 +201,13 @@ def _call_toolset(invocation: Invocation, request: ImportRequest) -> int:
     handlers: dict[str, Callable[[Invocation, ImportRequest], int]] = {}
     for source in request.sources:
         scheme = source.partition("://")[0].lower() if "://" in source else FILE
-        importer = next((one for one in toolset.installed().toolsets.values() if scheme in one.imports), None)
+        importer = next(
+            (candidate for candidate in toolset.installed().toolsets.values() if scheme in candidate.imports), None
+        )
         if importer is None:
-            what = "imports files into a library" if scheme == FILE else f"imports {scheme}: addresses"
+            ability = "imports files into a library" if scheme == FILE else f"imports {scheme}: addresses"
             raise UsageInvalid(
-                f"no installed toolset {what}: {shortened(source)}",
+                f"no installed toolset {ability}: {shortened(source)}",
                 hint="Save the page as a file, then run: vmrag import FILE --collection NAME",
             )
         handlers[importer.absolute(importer.imports[scheme])] = importer.load(importer.imports[scheme])

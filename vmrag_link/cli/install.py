@@ -45,7 +45,7 @@ def command(invocation: Invocation, *, worktree: bool, hooks: str | None, force:
         )
         if ws.chroma.local.is_set:
             ws.chroma.start_following()
-        arrived = [] if files_only else _fetch_knowledge_base(ws)
+        fetch_lines = [] if files_only else _fetch_knowledge_base(ws)
     lines = [f"Installed in {report.folder}: {', '.join(report.written)}" if report.written else "Installed already."]
     lines += [f"The existing {name} hook runs first." for name in report.chained]
     if report.limited:
@@ -57,7 +57,7 @@ def command(invocation: Invocation, *, worktree: bool, hooks: str | None, force:
         lines.append("Registered the merge driver of .dolt-version.")
     if not report.attributed and not files_only:
         lines.append("git does not use it yet: .gitattributes does not name it. Next: vmrag init --knowledge-base")
-    invocation.emit_report(report, [*lines, *arrived])
+    invocation.emit_report(report, [*lines, *fetch_lines])
 
 
 def describe_hook_tools(report: installer.InstallReport) -> list[str]:
@@ -100,10 +100,10 @@ def _fetch_knowledge_base(ws: Workspace) -> list[str]:
     if ws.is_initialized:
         return []
     try:
-        arrived = lazy_fetch.fetch_pinned(ws, insist=True)
-        report = follow(ws) if arrived else None
+        is_fetched = lazy_fetch.fetch_pinned(ws, insist=True)
+        report = follow(ws) if is_fetched else None
         if report and report.state == "missing":
             raise reasons.explain_unusable(ws, ws.resolve_target())
     except VmragError as error:
         return [f"Could not fetch the knowledge base: {error.message} Next: {error.hint}"]
-    return ["Fetched the knowledge base that this code pins."] if arrived else []
+    return ["Fetched the knowledge base that this code pins."] if is_fetched else []

@@ -33,8 +33,8 @@ def command(invocation: Invocation, *, action: str, ref: str | None, revision: s
     with invocation.workspace() as ws:
         if action == "rebuild":
             rebuilt = table.rebuild_links(ws)
-            said = f"{plural(rebuilt.derived, 'link')} from git's history ({rebuilt.changed} new or changed), {rebuilt.removed} removed"
-            invocation.emit_report(rebuilt, [f"{said}, {rebuilt.manual} made by hand."])
+            sentence = f"{plural(rebuilt.derived, 'link')} from git's history ({rebuilt.changed} new or changed), {rebuilt.removed} removed"
+            invocation.emit_report(rebuilt, [f"{sentence}, {rebuilt.manual} made by hand."])
         elif ref:
             link = table.show_link(ws, ref)
             invocation.emit_report(link, [_link_line(link)])

@@ -113,7 +113,7 @@ def _find_note_history(ws: Workspace, revisions: Revisions) -> str:
 
 @contextlib.contextmanager
 def _naming_files(ws: Workspace, places: tuple[str, ...]) -> Iterator[None]:
-    """In the block, let errors about names also mention files, like `known.naming_files`."""
+    """Let errors about names in the block also mention files, like `known.explain_missing_file`."""
     named = places[-1] if places else ""
     naming: contextlib.AbstractContextManager[None] = contextlib.nullcontext()
     if named:
@@ -201,9 +201,9 @@ class Graph:
         at = self._columns.index(revision)
         first = _draw_row(len(self._columns), {at * _WIDTH: "*"})
         edges = list(self._lead_to_parents(at, parents))
-        beside = chain([first, *edges], repeat(_draw_row(len(self._columns))))
+        rows = chain([first, *edges], repeat(_draw_row(len(self._columns))))
         shown = 0
-        for line, row in zip(lines, beside, strict=False):
+        for line, row in zip(lines, rows, strict=False):
             shown += 1
             yield f"{row:<{len(first)}} {line}".rstrip()
         yield from (edge.rstrip() for edge in edges[max(0, shown - 1) :])

@@ -41,8 +41,8 @@ class LazyGroup(click.Group):
     ) -> tuple[str | None, click.Command | None, list[str]]:
         name = args[0]
         if name not in commands.COMMANDS and not name.startswith("-") and name not in commands.list_names():
-            near = nearest(name, commands.list_names())
-            ctx.fail(f"no such command: '{name}'." + (f" Did you mean '{near}'?" if near else ""))
+            similar = nearest(name, commands.list_names())
+            ctx.fail(f"no such command: '{name}'." + (f" Did you mean '{similar}'?" if similar else ""))
         return super().resolve_command(ctx, args)
 
 
@@ -112,11 +112,11 @@ def _handle_exception(error: BaseException, argv: Sequence[str], *, as_json: boo
             return error.exit_code
         case click.Abort() | KeyboardInterrupt():
             consequence = str(error) or str(error.__cause__ or "") or "No stored data was lost."
-            said = f"Interrupted. {consequence}"
+            sentence = f"Interrupted. {consequence}"
             if as_json:
-                _print_json("INTERRUPTED", said, "Run the command again.")
+                _print_json("INTERRUPTED", sentence, "Run the command again.")
             else:
-                output.print_warning(said)
+                output.print_warning(sentence)
             return INTERRUPTED
         case Exception():
             failure = system_failure(error)

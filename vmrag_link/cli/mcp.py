@@ -90,7 +90,7 @@ def _selection_options(function: Callable[..., Any]) -> Callable[..., Any]:
         exclude_tools: str | None,
         read_only: bool,
         default_ef: str | None,
-        **given: Any,
+        **arguments: Any,
     ) -> Any:
         from vmrag_mcp.options import Flags
 
@@ -102,7 +102,7 @@ def _selection_options(function: Callable[..., Any]) -> Callable[..., Any]:
             default_ef=default_ef,
             default_toolsets=default_toolsets,
         )
-        return function(*rest, flags=flags, **given)
+        return function(*rest, flags=flags, **arguments)
 
     for option in reversed(_SELECTION):
         wrapped = option(wrapped)
@@ -269,11 +269,11 @@ def _end_turn(invocation: Invocation) -> None:
 
     try:
         with invocation.workspace(warn=False) as ws:
-            said = end_turn(ws)
+            message = end_turn(ws)
     except VmragError as error:
-        said = "" if isinstance(error, GitRepositoryMissing) else error.sentence
-    if said:
-        output.print_json(json.dumps({"systemMessage": said}))
+        message = "" if isinstance(error, GitRepositoryMissing) else error.sentence
+    if message:
+        output.print_json(json.dumps({"systemMessage": message}))
 
 
 def _find_repository(invocation: Invocation, repo: Path | None) -> Path | None:
@@ -420,9 +420,9 @@ def _replacement_command(report: ClientInstallReport, flags: Flags) -> str:
     from vmrag_mcp.clients.server_command import options
     from vmrag_mcp.options import Flags
 
-    given = map(quoted, options(flags) if flags != Flags() else ())
+    option_words = map(quoted, options(flags) if flags != Flags() else ())
     personal = [] if report.shared else ["--user"]
-    return " ".join(["vmrag mcp install --client", report.client, *personal, *given, "--replace"])
+    return " ".join(["vmrag mcp install --client", report.client, *personal, *option_words, "--replace"])
 
 
 def _not_shared(report: ClientInstallReport) -> Iterator[str]:

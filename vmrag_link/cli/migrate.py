@@ -45,16 +45,16 @@ def command(invocation: Invocation, *, to: str | None, dry_run: bool, undo: bool
 
 
 def _migrated_lines(report: MigrateReport) -> Iterator[str]:
-    what = f"{plural(report.revisions, 'revision')} and {plural(len(report.branches), 'branch')}"
+    amount = f"{plural(report.revisions, 'revision')} and {plural(len(report.branches), 'branch')}"
     if report.absent:
         which = "1 pinned revision is" if report.absent == 1 else f"{report.absent} pinned revisions are"
         after = "" if report.applied else ". To copy them too, run first: vmrag fetch"
         yield f"{which} not in this clone, so the migration does not copy them{after}."
     if not report.applied:
-        yield f"Would move {what} ({report.bytes / 1e6:.1f} MB) to {_NAMES[report.to]}, in about {report.seconds:g} s."
+        yield f"Would move {amount} ({report.bytes / 1e6:.1f} MB) to {_NAMES[report.to]}, in about {report.seconds:g} s."
         yield f"Next: vmrag migrate --to {report.to}"
         return
-    yield f"Moved {what} to {_NAMES[report.to]}; {report.made} were made by this run."
+    yield f"Moved {amount} to {_NAMES[report.to]}; {report.made} were made by this run."
     yield from _file_lines(report.changed)
     if report.remote:
         yield f"The remote {report.remote} has the old knowledge base. Set another remote in .vmrag.yaml, then run: vmrag pin"

@@ -51,9 +51,9 @@ def print_stream(lines: Iterable[str]) -> None:
 
     It stops if the reader has left.
     """
-    some = iter(lines)
+    iterator = iter(lines)
     with _reader_may_leave():
-        while batch := [terminal_text.escape_line(line) for line in islice(some, _AT_ONCE)]:
+        while batch := [terminal_text.escape_line(line) for line in islice(iterator, _AT_ONCE)]:
             click.echo(_apply_colours("\n".join(batch), sys.stdout), file=sys.stdout)
 
 

@@ -56,8 +56,10 @@ def shorten_line(line: str, spans: Sequence[Span], most: int = MOST_CHARACTERS) 
     end = start + most
     if end >= len(line):
         start = max(0, len(line) - most) if start else 0
-    near = [(max(0, one - start), min(end, other) - start) for one, other in spans if start < other and one < end]
-    return f"{'…' if start else ''}{mark_spans(line[start:end], near)}{'…' if end < len(line) else ''}"
+    shown_spans = [
+        (max(0, first - start), min(end, last) - start) for first, last in spans if start < last and first < end
+    ]
+    return f"{'…' if start else ''}{mark_spans(line[start:end], shown_spans)}{'…' if end < len(line) else ''}"
 
 
 def cut_lines(text: str, at: int, spans: Sequence[Span]) -> Iterator[str]:
@@ -112,14 +114,14 @@ def number_lines(first: int, lines: Sequence[str], spans: Sequence[Span]) -> Ite
 def _wrap_line(text: str, width: int) -> Iterator[_Line]:
     for paragraph in _split_paragraphs(text):
         lines: list[list[_Word]] = []
-        used = width
+        filled = width
         for word in (part for whole in paragraph for part in _split_word(whole, width)):
             length = len(terminal_text.escape_line(text[word.start : word.end]))
-            if used + 1 + length > width:
+            if filled + 1 + length > width:
                 lines.append([])
-                used = -1
+                filled = -1
             lines[-1].append(word)
-            used += 1 + length
+            filled += 1 + length
         for number, words in enumerate(lines):
             yield _Line(words, begins=number == 0, ends=number == len(lines) - 1)
 
@@ -149,4 +151,4 @@ def _cut_word(text: str, word: _Word, spans: Sequence[Span]) -> str:
 
 def _cut_spans(spans: Sequence[Span], at: int, length: int) -> list[Span]:
     """Return the parts of the spans in `length` characters from `at`, relative to `at`."""
-    return [(max(0, one - at), min(length, end - at)) for one, end in spans if one < at + length and end > at]
+    return [(max(0, start - at), min(length, end - at)) for start, end in spans if start < at + length and end > at]

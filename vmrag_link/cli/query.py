@@ -216,11 +216,11 @@ def _refuse_together(context: click.Context) -> None:
         for param in context.command.params
         if context.get_parameter_source(param.name or "") == ParameterSource.COMMANDLINE
     ]
-    given = [param.human_readable_name if isinstance(param, click.Argument) else param.opts[-1] for param in typed]
-    for option, (others, why, hint) in _EXCLUSIONS.items():
-        for other in others.split() if option in given else ():
-            if other in given:
-                raise UsageInvalid(f"{option} {why.format(other)}.", hint=hint)
+    names = [param.human_readable_name if isinstance(param, click.Argument) else param.opts[-1] for param in typed]
+    for option, (others, reason, hint) in _EXCLUSIONS.items():
+        for other in others.split() if option in names else ():
+            if other in names:
+                raise UsageInvalid(f"{option} {reason.format(other)}.", hint=hint)
 
 
 def _answer_since(ws: Workspace, query: Query, since: str, *, strict: bool) -> ShownAnswer:
@@ -325,8 +325,8 @@ def _format_answer(
         own_title = format_title(hit.doc_id, hit.metadata.get("title"))
         name, place = _name_and_place(hit, Path(report.kb.worktree), invocation.directory, commit or "", of_files)
         heading = hit.symbol or hit.header_path
-        beside = output.style_text(f"  {heading}", dim=True) if heading and not place else ""
-        yield f"{number}. {output.style_text(name, bold=True)}{beside}{score}{own_title}{changed}"
+        heading_text = output.style_text(f"  {heading}", dim=True) if heading and not place else ""
+        yield f"{number}. {output.style_text(name, bold=True)}{heading_text}{score}{own_title}{changed}"
         if place:
             yield f"{passage_view.INDENT}{output.style_text('  '.join(filter(None, (place, heading))), dim=True)}"
         if hit.outdated:

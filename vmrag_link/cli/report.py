@@ -166,17 +166,17 @@ def _format_queries(queries: ComparedQueries) -> Iterator[str]:
     answers = index_answers(queries)
     for change in list_changed_rankings(queries):
         yield from _describe_query(change, name_differing_text(answers.get(change.line), queries), queries)
-    for letter, colour, some in (("A", "green", queries.added), ("D", "red", queries.removed)):
-        for query in some:
+    for letter, colour, listed in (("A", "green", queries.added), ("D", "red", queries.removed)):
+        for query in listed:
             yield f" {output.style_text(letter, fg=colour)}  golden query: {' '.join(query.query.split())}"
             yield from (f"{_INDENT}{change}" for change in query.missed)
 
 
 def _describe_query(query: QueryChange, differs: str, queries: ComparedQueries) -> Iterator[str]:
     yield f"{output.style_text('?', fg='magenta')} {' '.join(query.query.split())}"
-    for said in (query.problem_before, query.problem_after, *query.missed_after, differs):
-        if said:
-            yield f"{_INDENT}{said}"
+    for sentence in (query.problem_before, query.problem_after, *query.missed_after, differs):
+        if sentence:
+            yield f"{_INDENT}{sentence}"
     for ranking_change in compare_rankings(query.before, query.after):
         if ranking_change.rank_before != ranking_change.rank_after:
             yield f"{_INDENT}{replace(ranking_change, document=shorten_name(ranking_change.document, queries))}"

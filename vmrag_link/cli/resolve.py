@@ -150,9 +150,9 @@ def _read_text(path: Path) -> str:
     return texts.read_standard_input() if str(path) == "-" else export_paths.read_text(path)
 
 
-def _parse_parts(given: tuple[str, ...], option: str, example: str) -> dict[str, Take]:
+def _parse_parts(values: tuple[str, ...], option: str, example: str) -> dict[str, Take]:
     parts: dict[str, Take] = {}
-    for part in given:
+    for part in values:
         name, _, side = part.rpartition("=")
         take = next((take for take in _TAKES if take == side), None)
         if take is None or not name:

@@ -111,9 +111,9 @@ def _restored_lines(report: Restoration) -> Iterator[str]:
         yield f"Nothing differs from {at}."
         return
     removed = sum(row.kind == "removed" for row in report.documents)
-    taken = len(report.documents) - removed
-    if taken:
-        yield f"{plural(taken, 'document')} restored from {at}"
+    restored = len(report.documents) - removed
+    if restored:
+        yield f"{plural(restored, 'document')} restored from {at}"
     if removed:
         yield f"{plural(removed, 'document')} removed, which {at} does not have"
     for row in report.collections:

@@ -73,7 +73,7 @@ def _removal_lines(result: WriteResult[NamedRemoval], names: Sequence[str], with
     removed = result.report
     yield _describe_removal(removed)
     if result.notes:
-        yield from (f"warning: {why}" for why in [result.notes.pending] if why)
+        yield from (f"warning: {reason}" for reason in [result.notes.pending] if reason)
         kept = set(result.notes.kept)
         for name in removed.documents:
             undo = "vmrag restore --undo" if name.doc_id in kept else "vmrag restore"

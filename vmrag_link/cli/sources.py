@@ -120,8 +120,8 @@ def _add_source(
 def _require_options(action: str, options: Mapping[str, Mapping[str, object]]) -> None:
     """Raise `UsageInvalid` for options of another action."""
     for other, values in options.items():
-        if other != action and (given := next((name for name, value in values.items() if value), None)):
-            raise UsageInvalid(f"'vmrag sources {action}' takes no {given}.", hint=f"vmrag sources {other} --help")
+        if other != action and (option := next((name for name, value in values.items() if value), None)):
+            raise UsageInvalid(f"'vmrag sources {action}' takes no {option}.", hint=f"vmrag sources {other} --help")
 
 
 def _addition_lines(addition: SourceAddition) -> Iterator[str]:
@@ -159,8 +159,10 @@ def _format_report(report: SourcesReport, most: int | None, ref: str | None) -> 
     if report.removed:
         yield f"Removed from the work tree, not committed: {first_of(report.removed, NAMED)}"
     if report.untracked:
-        what = "1 file that git does not track is" if report.untracked == 1 else _describe_untracked(report.untracked)
-        yield f"{what} left out; to let git track it: git add FILE"
+        subject = (
+            "1 file that git does not track is" if report.untracked == 1 else _describe_untracked(report.untracked)
+        )
+        yield f"{subject} left out; to let git track it: git add FILE"
     if report.missing:
         yield f"Not in this clone: {first_of(report.missing, NAMED)}"
         if any(path.endswith("/") for path in report.missing):
@@ -194,7 +196,7 @@ def _describe_folders(report: SourcesReport, most: int | None) -> Iterator[str]:
         yield "Not read:"
         yield from (f"  {row}" for row in rows[:most])
         if most is not None and len(rows) > most:
-            yield f"  and {len(rows) - most} more (see them with -v)"
+            yield f"  and {len(rows) - most} more (-v shows all)"
 
 
 def _describe_count(files: int | None, unknown: str) -> str:
@@ -255,7 +257,7 @@ def _format_left_out(rows: tuple[LeftOutRow, ...], most: int | None) -> Iterator
         yield f"  {reason}:"
         yield from (f"    {path}" for path in shown)
         if len(shown) < len(paths):
-            yield f"    and {len(paths) - len(shown)} more (see them with -v)"
+            yield f"    and {len(paths) - len(shown)} more (-v shows all)"
 
 
 def _format_proposal(report: SourcesReport) -> Iterator[str]:

@@ -78,7 +78,7 @@ def _describe_server(shared: SharingState) -> str:
 def _describe_sources(sources: SourcesStatus) -> list[str]:
     if sources.problem:
         return [f"  files      {sources.problem}"]
-    problems = [f"             could not read {name}: {why}" for name, why in sources.unavailable.items()]
+    problems = [f"             could not read {name}: {reason}" for name, reason in sources.unavailable.items()]
     return [f"  files      {sources.sentence}", *problems]
 
 

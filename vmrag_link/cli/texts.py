@@ -105,10 +105,10 @@ def parse_metadata_option(text: str) -> dict[str, Any]:
     return value
 
 
-def warn_pending(why: str) -> None:
+def warn_pending(reason: str) -> None:
     """Print that the index did not follow.
 
     `why` is the reason, or empty if the index is complete.
     """
-    if why:
-        output.print_warning(why, "warning:")
+    if reason:
+        output.print_warning(reason, "warning:")

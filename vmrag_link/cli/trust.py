@@ -39,12 +39,12 @@ def command(invocation: Invocation, *, yes: bool, service: str | None, listing: 
     with invocation.workspace(warn=False) as ws:
         if revoke:
             was_trusted = operation.revoke_trust(ws)
-            said = (
+            sentence = (
                 "No longer trusting the settings of this repository."
                 if was_trusted
                 else "No settings were trusted in this repository."
             )
-            invocation.emit_report({"revoked": was_trusted}, [said])
+            invocation.emit_report({"revoked": was_trusted}, [sentence])
             return OK
         if service is not None:
             operation.trust_service(ws, service)
@@ -68,11 +68,11 @@ def command(invocation: Invocation, *, yes: bool, service: str | None, listing: 
 
 def _ask_user(invocation: Invocation, report: TrustReport) -> bool:
     """Print the settings, and ask the user if a terminal exists."""
-    asks = invocation.is_interactive
+    is_interactive = invocation.is_interactive
     invocation.emit_report(
-        report, [*_report_lines(report), *([] if asks else ["To trust these settings: vmrag trust --yes"])]
+        report, [*_report_lines(report), *([] if is_interactive else ["To trust these settings: vmrag trust --yes"])]
     )
-    return asks and output.ask_yes("Trust these settings in this repository?")
+    return is_interactive and output.ask_yes("Trust these settings in this repository?")
 
 
 def _format_trusted(report: TrustReport) -> Iterator[str]:

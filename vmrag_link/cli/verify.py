@@ -78,8 +78,8 @@ def _format_report(report: VerifyReport, *, acceptable: bool) -> Iterator[str]:
     if report.unpinned and report.clean:
         yield f"No commit has a pin ({report.range}): nothing to verify."
         return
-    looked = f"Looked at {plural(report.commits, 'commit')} ({report.range}), {report.pins} with another pin"
-    yield f"{looked}: {_format_verdict(report)}."
+    summary = f"Looked at {plural(report.commits, 'commit')} ({report.range}), {report.pins} with another pin"
+    yield f"{summary}: {_format_verdict(report)}."
 
 
 def _format_verdict(report: VerifyReport) -> str:

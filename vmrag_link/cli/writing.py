@@ -27,7 +27,7 @@ def open_for_writing(invocation: Invocation) -> Iterator[Workspace]:
 
 @contextlib.contextmanager
 def create_unless_source(workspace: Workspace) -> Iterator[None]:
-    """Create a knowledge base, as `workspace_for_writing` does, unless the work tree has one."""
+    """Create a knowledge base, as `open_for_writing` does, unless the work tree has one."""
     if not workspace.stores_nothing:
         yield
         return

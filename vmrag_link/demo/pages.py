@@ -202,9 +202,11 @@ def _list_entries(node: Definition) -> Iterator[DocEntry]:
     documented = [method for method in methods if not method.name.startswith("_") and _read_doc(method)]
     if not documented and not _read_doc(node):
         return
-    made = next((method for method in methods if method.name == "__init__"), None)
+    constructor = next((method for method in methods if method.name == "__init__"), None)
     yield DocEntry(
-        node.name, f"class {node.name}{_format_signature(made, bound=True) if made else ''}", _read_doc(node)
+        node.name,
+        f"class {node.name}{_format_signature(constructor, bound=True) if constructor else ''}",
+        _read_doc(node),
     )
     for statement in documented:
         decorators = {ast.unparse(decorator) for decorator in statement.decorator_list}

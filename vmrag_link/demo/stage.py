@@ -51,8 +51,8 @@ class Stage:
         """
         self._narrator.command(shlex.join(words))
         result, seconds = self._run_timed(*words, show_stderr=long and self._bars)
-        said = [*result.text.splitlines(), *result.error_text.splitlines()]
-        self._narrator.output([line for line in said if not line.startswith("Next: ")], seconds)
+        lines = [*result.text.splitlines(), *result.error_text.splitlines()]
+        self._narrator.output([line for line in lines if not line.startswith("Next: ")], seconds)
 
     def set_git(self, key: str, value: str) -> None:
         """Set a git setting of this repository, without narration."""
@@ -108,8 +108,8 @@ class Stage:
         seconds = round(time.perf_counter() - started, 3)
         line = shlex.join(words)
         if result.returncode != 0:
-            said = "see above" if show_stderr else result.error_text or result.text.strip() or result.failure
-            raise DemoFailed(f"{line} failed: {said}", command=line)
+            message = "see above" if show_stderr else result.error_text or result.text.strip() or result.failure
+            raise DemoFailed(f"{line} failed: {message}", command=line)
         self.steps.append(Step(line, seconds))
         return result, seconds
 

@@ -67,8 +67,8 @@ class GoldenQueries(pytest.File):
     def _compare_settings(self) -> Iterator[str]:
         ws = self._workspace
         golden = golden_file.load_queries(ws).golden
-        if why := explain_outdated(golden, list_ranking_changes(golden, ws.config.retrieval)):
-            yield f"{why} To record them again: {UPDATE}"
+        if reason := explain_outdated(golden, list_ranking_changes(golden, ws.config.retrieval)):
+            yield f"{reason} To record them again: {UPDATE}"
 
 
 class GoldenItem(pytest.Item):

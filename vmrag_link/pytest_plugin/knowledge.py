@@ -91,8 +91,8 @@ class Kb:
 
             try:
                 follow(self._ws, tolerate="failures")
-            except (NotInitialized, PinMissing) as why:
-                if not can_files_answer(self._ws, why):
+            except (NotInitialized, PinMissing) as error:
+                if not can_files_answer(self._ws, error):
                     raise
             self._require_pinned()
 
@@ -179,8 +179,8 @@ class Kb:
 
         try:
             stands = find_origin(self._ws)
-        except (NotInitialized, PinMissing) as why:
-            if not can_files_answer(self._ws, why):
+        except (NotInitialized, PinMissing) as error:
+            if not can_files_answer(self._ws, error):
                 raise
             return ""
         require_pinned(self._ws, stands.notes)

@@ -134,8 +134,8 @@ def sources_flaw(entries: Any) -> str | None:
         if flaw := _source_flaw(entry):
             return f"{flaw} (source {number})"
     names = [entry["collection"] for entry in entries]
-    if twice := next((name for name in names if names.count(name) > 1), None):
-        return f"names the collection {twice!r} twice: one source may have many paths"
+    if duplicate := next((name for name in names if names.count(name) > 1), None):
+        return f"names the collection {duplicate!r} twice: one source may have many paths"
     return None
 
 
@@ -183,9 +183,9 @@ def _key_flaw(key: Any, value: Any) -> str | None:
 def _no_such_key(key: Any) -> str:
     from vmrag_link.errors import nearest  # a checkout should not wait for it
 
-    near = nearest(str(key), _SOURCE_KEYS)
+    similar = nearest(str(key), _SOURCE_KEYS)
     return f"has no key {quote_untrusted(str(key))}" + (
-        f"; the nearest is {near}" if near else f", only {', '.join(_SOURCE_KEYS)}"
+        f"; the nearest is {similar}" if similar else f", only {', '.join(_SOURCE_KEYS)}"
     )
 
 

@@ -69,8 +69,8 @@ def _of_run(runner: Runner, job: WorkflowJob, api: CommentApi) -> int:
         return _report_no_work(runner, job, f"run {other_run.id} has no artifact {ARTIFACT}, or a too large one.")
     try:
         data = parse_comment_data(unpack_artifact(packed))
-    except UsageInvalid as why:
-        runner.annotate("warning", why.message, hint=why.hint, title=TITLE)
+    except UsageInvalid as error:
+        runner.annotate("warning", error.message, hint=error.hint, title=TITLE)
         return _report_no_work(runner, job, f"the artifact of run {other_run.id} is not from this Action.")
     return _update_comment(runner, job, api, data, other_run, of_fork=True)
 
@@ -98,8 +98,8 @@ def _update_comment(
     runner: Runner, job: WorkflowJob, api: CommentApi, data: CommentData, about: CompletedRun, *, of_fork: bool
 ) -> int:
     request = api.read_pull_request(data.number)
-    if why := _find_obstacle(request, data, about):
-        return _report_no_work(runner, job, why)
+    if obstacle := _find_obstacle(request, data, about):
+        return _report_no_work(runner, job, obstacle)
     page = f"{payload.read_server(os.environ)}/{api.github.repository}/actions/runs/{about.id}"
     outcome = api.update_comment(
         data.number,
@@ -141,5 +141,5 @@ def _is_same_repository(repository: HostedRepository | None, name: str) -> bool:
     return repository is not None and repository.full_name.lower() == name.lower()
 
 
-def _report_no_work(runner: Runner, job: WorkflowJob, why: str) -> int:
-    return findings.report_no_work(runner, job, "report", TITLE, why)
+def _report_no_work(runner: Runner, job: WorkflowJob, reason: str) -> int:
+    return findings.report_no_work(runner, job, "report", TITLE, reason)

@@ -73,7 +73,7 @@ def run(runner: Runner, job: WorkflowJob) -> int:
         deepen.make_comparable(ws.places, about.base, head)
         report = push_links(ws, head, without=about.base, branch=job.ref.removeprefix(BRANCHES))
     runner.set_output("linked", report.changed)
-    said = f"{plural(report.commits, 'commit')} with another pin: {plural(report.changed, 'link')} added where the knowledge is."
-    runner.log_line(said)
-    runner.append_summary(markdown_text.format_facts(TITLE, [("Result", said)]))
+    sentence = f"{plural(report.commits, 'commit')} with another pin: {plural(report.changed, 'link')} added where the knowledge is."
+    runner.log_line(sentence)
+    runner.append_summary(markdown_text.format_facts(TITLE, [("Result", sentence)]))
     return OK

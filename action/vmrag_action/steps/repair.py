@@ -149,8 +149,8 @@ def _report_repair(runner: Runner, report: BranchRepair, offer: _Offer | None) -
 def _describe_verdict(report: BranchRepair, offer: _Offer | None) -> str:
     dropped = f"{plural(len(report.dropped), 'commit')} of {report.branch} dropped documents"
     if report.result == "repaired":
-        made = f"commit {(report.commit or '')[:12]} restores them ({report.changes.text})"
-        return f"{dropped}. {made}, and was pushed."
+        restored = f"commit {(report.commit or '')[:12]} restores them ({report.changes.text})"
+        return f"{dropped}. {restored}, and was pushed."
     if report.result == "conflict":
         return f"{dropped}, which conflict with the current pin. Nothing was pushed."
     if offer:

@@ -73,8 +73,8 @@ def run(runner: Runner, job: WorkflowJob) -> int:
                 markdown_text.format_facts(TITLE, [(error.cause, error.message), ("Fix", error.hint)])
             )
             if failures.is_pin_failure(error):
-                lacks = _LACKS.get(error.cause, "NOT_ON_REMOTE")
-                _store_comment_data(runner, job, lambda number: build_without_report(number, about.head, lacks))
+                missing_code = _LACKS.get(error.cause, "NOT_ON_REMOTE")
+                _store_comment_data(runner, job, lambda number: build_without_report(number, about.head, missing_code))
             raise
 
 
@@ -82,16 +82,16 @@ def _compare_commits(runner: Runner, job: WorkflowJob, ws: Workspace, about: Com
     deepen.make_comparable(ws.places, base, about.head)
     pins = history.read_pins(ws.places, [base, about.head])
     if not pins and not _name_sources(ws, base, about.head):
-        why = f"neither {base[:12]} nor {about.head[:12]} has a pin."
+        error = f"neither {base[:12]} nor {about.head[:12]} has a pin."
         _store_comment_data(runner, job, lambda number: CommentData(number, about.head, questions=None))
-        return findings.report_no_work(runner, job, "report", TITLE, why)
+        return findings.report_no_work(runner, job, "report", TITLE, error)
     verified = verify_between(ws, base, about.head, base_name=about.base_name, fork=about.fork)
     try:
         foreign = _take_from_fork(ws, about, pins.get(about.head))
-    except (AuthenticationFailed, RemoteMissing) as why:
-        if isinstance(why, RemoteEmpty):  # the author of the fork has to fix that
+    except (AuthenticationFailed, RemoteMissing) as error:
+        if isinstance(error, RemoteEmpty):  # the author of the fork has to fix that
             raise
-        return _out_of_reach(runner, job, about, why)
+        return _out_of_reach(runner, job, about, error)
     ends = NamedEnd(base, about.base_name or base[:12]), NamedEnd(about.head, about.head[:12])
     with gather_report(ws, *ends, findings=verified.findings) as report:
         _print_report(runner, report, foreign)
@@ -122,13 +122,13 @@ def _conflicts_in_pin(ws: Workspace, job: WorkflowJob, head: str) -> bool:
     return merge.result == "knowledge"
 
 
-def _out_of_reach(runner: Runner, job: WorkflowJob, about: Comparison, why: VmragError) -> int:
+def _out_of_reach(runner: Runner, job: WorkflowJob, about: Comparison, error: VmragError) -> int:
     """Report a private fork, which no token of this repository can read. The job passes."""
-    said = f"The documents of {about.head[:12]} are in a fork that this job cannot read, so they are not compared. {why.message}"
+    sentence = f"The documents of {about.head[:12]} are in a fork that this job cannot read, so they are not compared. {error.message}"
     fork = about.fork.url if about.fork else "FORK"
     hint = f"With access to the fork: git fetch origin {about.head} && vmrag adopt {quoted(fork)} {about.head}"
-    runner.annotate("notice", said, hint=hint, title=TITLE, at=PIN)
-    runner.append_summary(markdown_text.format_facts(TITLE, [("Result", said), ("Fix", hint)]))
+    runner.annotate("notice", sentence, hint=hint, title=TITLE, at=PIN)
+    runner.append_summary(markdown_text.format_facts(TITLE, [("Result", sentence), ("Fix", hint)]))
     _store_comment_data(runner, job, lambda number: build_without_report(number, about.head, "NOT_ON_REMOTE"))
     return OK
 
@@ -147,8 +147,10 @@ def _print_report(runner: Runner, report: KnowledgeReport, foreign: str) -> None
         runner.annotate("notice", " ".join(sentences), title=TITLE, at=PIN)
     runner.set_output("documents-changed", summary.counts.total)
     runner.set_output("queries-changed", summary.queries.answered_otherwise)
-    said = f"{markdown_text.escape_markdown(foreign)}\n" if foreign else ""
-    runner.append_summary(format_markdown(report, limit=markdown_text.MAX_BYTES - len(said.encode())) + said)
+    foreign_text = f"{markdown_text.escape_markdown(foreign)}\n" if foreign else ""
+    runner.append_summary(
+        format_markdown(report, limit=markdown_text.MAX_BYTES - len(foreign_text.encode())) + foreign_text
+    )
 
 
 def _store_comment_data(runner: Runner, job: WorkflowJob, data: Callable[[int], CommentData]) -> None:
@@ -179,8 +181,8 @@ def _take_from_fork(ws: Workspace, about: Comparison, pin: bytes | None) -> str:
         return ""
     if pinned is None or ws.engine.has_revision(pinned.dolt_commit):
         return ""
-    taken = adopt(ws, about.fork.url, about.head, push=False, ask=False)
+    adoption = adopt(ws, about.fork.url, about.head, push=False, ask=False)
     return (
         f"The documents of {about.head[:12]} are not in this repository yet. For this report, they were imported from "
-        f"{taken.source}, after a check in quarantine."
+        f"{adoption.source}, after a check in quarantine."
     )

@@ -120,8 +120,8 @@ def _update_request(ws: Workspace, request: PullRequest, job: WorkflowJob) -> Br
     try:
         if not _is_own(request):
             return _describe_fork(ws, request, tell)
-        if why := _find_reason_to_skip(request, job):
-            return tell(None, why)
+        if reason := _find_reason_to_skip(request, job):
+            return tell(None, reason)
         bring = functools.partial(deepen.make_comparable, ws.places)
         merge = HostedMerge(deepen.find_code_remote(ws.places), base, name, bring)
         return _describe_branch(tell, base, name, update_branch.update_branch(ws, merge))

@@ -31,8 +31,8 @@ def run(runner: Runner, job: WorkflowJob) -> int:
     reported = [ActionFinding.from_error(finding) for finding in whole]
     errors = sum(finding.severity == "error" for finding in reported)
     verdict = plural(errors, "error") if errors else "nothing is lost" if report.commits else "nothing to compare"
-    looked = f"Looked at {plural(report.commits, 'commit')}, {report.pins} with another pin: {verdict}."
-    return findings.report_findings(runner, "Pins of the git commits", reported, looked)
+    summary = f"Looked at {plural(report.commits, 'commit')}, {report.pins} with another pin: {verdict}."
+    return findings.report_findings(runner, "Pins of the git commits", reported, summary)
 
 
 def _find_dropped(ws: Workspace, about: Comparison) -> list[PinFinding]:
