@@ -97,8 +97,8 @@ def test_a_squash_that_dropped_is_repaired_once_and_the_repair_itself_is_left_al
     assert late.passed
     assert (again.outputs["repaired"], late.outputs["repaired"]) == ("false", "false")
     assert "No documents were dropped on main" in again.log
-    assert "repaired already" in late.log
-    assert f"mended by {made[:12]}".replace(" ", "") in late.summary.replace(" ", "")
+    assert "already repaired" in late.log
+    assert f"repaired by {made[:12]}".replace(" ", "") in late.summary.replace(" ", "")
     assert ci.tip == made
 
 
@@ -142,7 +142,7 @@ def test_a_conflict_is_explained_and_nothing_is_pushed_until_a_person_has_decide
     bob.push("origin", "main")
     after = repair(ci, landed)
     assert after.passed
-    assert "repaired already" in after.log
+    assert "already repaired" in after.log
 
 
 # -- a branch that refuses
@@ -232,7 +232,7 @@ def killing(folder: Path) -> Path:
 @pytest.mark.parametrize(
     ("event", "ref", "given", "said"),
     [
-        ("push", "refs/heads/topic", {}, "on push: the branch topic is left alone"),
+        ("push", "refs/heads/topic", {}, "on push: the branch topic is not in the input"),
         ("push", "refs/tags/v1", {}, "only pushes to a branch are repaired"),
         ("merge_group", "refs/heads/gh-readonly-queue/main/pr-7", {}, "only pushes to a branch are repaired"),
         ("pull_request", "refs/pull/7/merge", {}, "only pushes to a branch are repaired"),

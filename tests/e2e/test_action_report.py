@@ -165,7 +165,7 @@ def test_an_event_without_a_base_has_nothing_to_compare(ci):
 @pytest.mark.parametrize(
     ("event", "pushed", "said"),
     [
-        ("pull_request", True, "checked in quarantine"),
+        ("pull_request", True, "check in quarantine"),
         pytest.param("pull_request", False, "has no knowledge base", marks=pytest.mark.long),
         ("pull_request_target", True, "is not in this knowledge base"),
     ],
@@ -186,7 +186,7 @@ def test_knowledge_of_a_fork_is_looked_at_in_quarantine_first_and_never_beside_s
     done = ci.on_pull_request(base, head, event=event, mode="report", source=FORK)
     shown = Shown(done)
     assert said in shown.text
-    taken = said == "checked in quarantine"
+    taken = said == "check in quarantine"
     assert done.passed is taken
     if taken:
         assert [row[:2] for row in shown.cells("Documents")] == [["added", "handbook/theirs.md"]]
@@ -204,5 +204,5 @@ def test_a_private_fork_is_left_out_and_fails_nothing(ci: Ci) -> None:
     ci.world.hub.git("config", "--global", f"url.file://{nowhere}.insteadOf", "https://github.example/me/project")
     done = ci.on_pull_request(base, head, mode="report", source=FORK)
     assert done.passed
-    assert "in a fork that this job may not read" in done.summary
+    assert "in a fork that this job cannot read" in done.summary
     assert f"vmrag adopt https://github.example/me/project {head}" in done.said("notice")[-1]

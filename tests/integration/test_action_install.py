@@ -164,7 +164,7 @@ def test_without_a_uv_that_works_pip_installs_the_same_and_one_line_says_so(
     assert (machine.shelf / "brick.py").exists()
     warnings = [line for line in capfd.readouterr().out.splitlines() if line.startswith("::warning")]
     assert len(warnings) == 1
-    assert "pip does" in warnings[0]
+    assert "pip installs them" in warnings[0]
 
 
 @pytest.mark.parametrize("text", ["exit 1", pytest.param(f'exec "{UV}" "$@"', marks=needs_uv)], ids=["pip", "uv"])

@@ -257,7 +257,7 @@ def test_a_push_without_a_pin_that_is_new_to_all_goes_on_whatever_fails(stage, s
     main = stage.repo.git("rev-parse", "main")
     done = stage.run(shell, "pre-push", "origin", "b", stdin=f"refs/heads/main {main} refs/heads/new {ZERO}\n")
     assert done.returncode == 0
-    assert [line for line in done.stderr.splitlines() if "was not looked at" in line]
+    assert [line for line in done.stderr.splitlines() if "were not checked" in line]
     shutil.rmtree(stage.repo.top / ".git" / "vmrag" / "kb")
     done = stage.run(shell, "pre-push", "origin", "b", stdin=f"refs/heads/main {main} refs/heads/new {ZERO}\n")
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")

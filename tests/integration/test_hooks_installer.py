@@ -551,7 +551,7 @@ def test_the_commands_say_what_they_did(repo, linked):
     assert "Removed from" in there.vmrag("uninstall", "--worktree").out
     assert "Nothing to remove." in there.vmrag("uninstall", "--worktree").out
     here.vmrag("install")
-    assert "They act in all work trees, as before." in here.vmrag("install", "--worktree").out
+    assert "They still act in all work trees." in here.vmrag("install", "--worktree").out
     assert here.vmrag("uninstall", "--worktree", code=3).err
     assert "Removed from" in here.vmrag("uninstall").out
 

@@ -136,7 +136,7 @@ def test_a_link_to_a_file_is_a_document_of_its_own_however_it_is_named(pages: Pr
 
 def test_a_base_is_recorded_and_need_not_be_given_again(pages: Project) -> None:
     said = pages.vmrag("import", "docs/guide", *FRESH, "--copy", "--base", "docs").out
-    assert "Ids of new documents count from docs.\n" in said
+    assert "Ids of new documents are relative to docs.\n" in said
     assert base(pages) == "docs"
     assert list(ids(pages)) == ["guide/a.md"]
     pages.vmrag("commit", "-m", "fresh")

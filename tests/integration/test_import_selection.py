@@ -86,7 +86,7 @@ def test_what_git_ignores_is_left_out_by_whatever_list(project: Project, tmp_pat
     project.git("add", "-f", "all/build/kept.md")
     taken = {"all/a.md", "all/build/kept.md", "all/deep/open.md", "all/negated.md", "all/:(top)x.md", "all/[a] .md"}
     said = project.vmrag("import", "all", *FRESH, "--copy").out
-    assert "To take these, too: --include-ignored\n" in said
+    assert "To also import these: --include-ignored\n" in said
     assert documents(project).keys() == taken
     assert left_out(project.ask("import", "all", *FRESH, "--copy")) == dict.fromkeys(
         ("all/build/b.md", "all/deep/secret.md", "all/mine", "all/theirs.md"), "is ignored by git"
@@ -102,7 +102,7 @@ def test_what_is_named_is_taken_and_said_to_be_ignored(project: Project) -> None
     write(project, "all/secret.md", "built/a.md", "built/deep/b.md", "built/.hidden/c.md")
     project.write(".gitignore", "secret.md\n/built/\n")
     said = project.vmrag("import", "all/secret.md", "built", *FRESH).out
-    assert "Taken because named, though git ignores it: all/secret.md and built.\n" in said
+    assert "Imported although git ignores it, because you named it: all/secret.md and built.\n" in said
     assert documents(project).keys() == {"all/secret.md", "built/a.md", "built/deep/b.md"}
     assert project.ask("import", "built", *FRESH, "--exclude", "deep/")["left_out"] == ["built/deep/b.md"]
 

@@ -131,7 +131,7 @@ def test_an_entry_that_was_changed_by_hand_stays_and_is_said(project, name, pers
     path.write_text(before.replace("--read-only", "--toolsets=dolt"))
     report = project.ask("mcp", "uninstall", *arguments(name, personal))
     assert (report["removed"], report["kept"]) == (False, "changed")
-    assert "changes that were made by hand" in project.vmrag("mcp", "uninstall", *arguments(name, personal)).out
+    assert "with your own changes" in project.vmrag("mcp", "uninstall", *arguments(name, personal)).out
     assert path.read_text() == before.replace("--read-only", "--toolsets=dolt")
 
 

@@ -341,7 +341,7 @@ def test_the_default_embedding_function_is_that_of_collections_that_the_server_m
         assert (info["embedding_function"], server.call("chroma_list_collections")["success"]) == ("minilm", True)
         server.call("chroma_create_collection", collection_name="named", embedding_function="hash")
         assert server.call("chroma_get_collection_info", collection_name="named")["embedding_function"] == "hash"
-    assert "--cpu-execution-provider chooses nothing" in server.said
+    assert "ignoring --cpu-execution-provider" in server.said
 
 
 def test_a_default_embedding_function_that_there_is_not_ends_the_start(project):

@@ -199,7 +199,7 @@ def test_a_file_that_is_mended_while_tests_run_passes_nothing_unasked(project, p
     project.write(".vmrag/queries.yaml", "queries: 3")
     mended = run(pytester, ".vmrag/queries.yaml")
     mended.assert_outcomes(failed=1)
-    mended.stdout.fnmatch_lines(["*none of its queries was asked*"])
+    mended.stdout.fnmatch_lines(["*none of its queries ran*"])
 
 
 def test_a_project_without_knowledge_is_not_disturbed(pytester, monkeypatch, tmp_path):

@@ -162,7 +162,7 @@ def test_a_damaged_remote_is_mended_by_a_clone_that_never_asked_it(project, bare
     there(bare, "update-ref", DATA, "refs/heads/main")
     assert project.ask("gc", "--remote")["damaged"]
     done = project.vmrag("gc", "--remote", "--apply")
-    assert "runs again: vmrag push" in done.out
+    assert "must run: vmrag push" in done.out
     other = cloned(bare, "other")
     other.vmrag("clone")
     assert other.answers() == project.answers()

@@ -138,7 +138,7 @@ def test_a_hunk_can_be_decided_later_and_again(two_hunks):
         (["handbook/page.md", "--hunk", "1=mine"], "names no side"),
         (["--hunk", "1=ours"], "--hunk is for one document"),
         (["handbook/page.md", "--field", "title=ours"], "The field 'title' of handbook/page.md is not in conflict"),
-        (["--from-worktree", "--ours"], "decide by themselves"),
+        (["--from-worktree", "--ours"], "cannot be combined with other resolutions"),
     ],
 )
 @pytest.mark.sample(2)

@@ -97,6 +97,6 @@ def test_file_system_without_locks_is_read_and_named(project, monkeypatch, numbe
     assert project.ask("list")["documents"]
     assert project.status()["state"] == "in_sync"
     refused = project.vmrag("add", "-", "--collection", "handbook", "--id", "x.md", code=3, stdin="text")
-    assert "has no locks" in refused.err
+    assert "does not support locks" in refused.err
     assert "local_lock=flock" in refused.err
     assert project.vmrag("doctor", code=None).code in (0, 1)

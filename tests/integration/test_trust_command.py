@@ -146,7 +146,7 @@ def test_two_work_trees_of_two_branches_share_the_latest_agreement_and_neither_w
 
 def test_a_file_that_only_narrows_is_shown_as_what_counts_already(project):
     stated(project, "mcp.read_only: true\n")
-    assert "states, and it counts already:" in project.vmrag("trust", code=1).out
+    assert "and all of them are in effect:" in project.vmrag("trust", code=1).out
 
 
 def test_of_several_agreements_that_an_older_program_kept_the_latest_counts(project):
@@ -328,7 +328,7 @@ def test_a_service_that_was_agreed_to_is_shown(project):
     stated(project, "index.keep_mb: 9\n")
     project.vmrag("trust", "--yes")
     project.vmrag("trust", "--service", "openai")
-    assert "may ask openai" in project.vmrag("trust").out
+    assert "can use openai" in project.vmrag("trust").out
 
 
 def test_agreeing_to_settings_leaves_the_services_as_they_were(project):
@@ -336,7 +336,7 @@ def test_agreeing_to_settings_leaves_the_services_as_they_were(project):
     for number in (8, 9):
         stated(project, f"embedding.model_path: /srv/{number}\n")
         project.vmrag("trust", "--yes")
-        assert "may ask openai" in project.vmrag("trust").out
+        assert "can use openai" in project.vmrag("trust").out
         assert "openai" in project.vmrag("trust", "--list").out
 
 

@@ -165,7 +165,7 @@ def test_a_model_that_fails_is_a_warning_without_its_key_and_the_answer_is_quote
         assert expected in failure()
     chat.script = [(500, {"error": "later"})] * 3
     assert "500" in failure()
-    assert "is asked again in" in failure(), "a silent address is left alone for a moment"
+    assert "is not contacted for" in failure(), "a silent address is left alone for a moment"
     project.git("config", "vmrag.llm.base-url", "http://127.0.0.1:9/v1")
     assert "cannot be reached" in failure()
 
