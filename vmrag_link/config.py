@@ -307,7 +307,7 @@ def _read_entries(data: bytes | None, label: str, record: Path | None = None) ->
 
 def _from_file(entries: Sequence[SettingEntry], label: str, schema: Schema) -> dict[str, _Found]:
     found, sections = {}, schema.sections
-    for entry in entries:  # before all others: a program that is too old does not know them
+    for entry in entries:  # first of all, because an old program does not know other settings
         if entry.key == _REQUIRES:
             require_program_version(entry.text or "", f"{label}, line {entry.line}")
     for entry in entries:

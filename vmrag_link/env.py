@@ -305,7 +305,7 @@ do not name the user.
 """
 
 # They decide which bytes Dolt stores, and so the hashes of revisions, what a database is called, or
-# as whom it logs in; the last ones write next to the requested data.
+# who logs in. The last ones write next to the requested data.
 DOLT_SCRUBBED = frozenset(
     (
         *(f"DOLT_{who}_{what}" for who in ("AUTHOR", "COMMITTER") for what in ("NAME", "EMAIL", "DATE")),

@@ -48,7 +48,7 @@ def gunzip(packed: bytes, most: int) -> bytes:
         rest = packed[at : at + _SLICE]
         while rest:
             if unpacker.eof:
-                rest = rest.lstrip(b"\0")  # what some servers fill up with
+                rest = rest.lstrip(b"\0")  # padding of some servers
                 if not rest:
                     break
                 unpacker = zlib.decompressobj(_GZIP_WINDOW)

@@ -465,7 +465,7 @@ def encode_canonical_json(value: Any) -> str:
     Equal values have equal bytes. Raises `ValueError` for a number that is not finite.
     """
     text = msgspec.json.encode(value, order="sorted").decode()
-    if "null" in text:  # msgspec writes that for NaN, too
+    if "null" in text:  # msgspec also writes null for NaN
         import json
 
         json.dumps(msgspec.to_builtins(value), allow_nan=False)
@@ -576,6 +576,6 @@ def format_json(report: Any) -> str:
     try:
         return msgspec.json.format(msgspec.json.encode(report), indent=2).decode()
     except UnicodeEncodeError:
-        import json  # a path or a branch that is not UTF-8 comes out as an escaped lone surrogate
+        import json  # a path or a branch that is not UTF-8 becomes an escaped lone surrogate
 
         return json.dumps(msgspec.to_builtins(report), indent=2)

@@ -387,7 +387,8 @@ def write_atomically(path: Path, content: bytes, *, durable: bool = True, mode: 
     """
     fresh = [parent for parent in (path.parent, *path.parent.parents) if not parent.exists()]
     permissions.make_folder(path.parent)
-    # Cut, so that the longest possible name has room for the rest; a character has at most 4 bytes.
+    # The name is cut, so that the longest name has room for the rest. A character has at most 4
+    # bytes.
     temporary = path.with_name(f".{path.name[:TEMPORARY_LENGTH]}.{os.urandom(6).hex()}.tmp")
     try:
         with temporary.open("xb") as out:

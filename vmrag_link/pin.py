@@ -231,7 +231,7 @@ def _to_json(key: str, value: object, line: int) -> str:
 
 
 def _deeper_than(value: object, levels: int) -> bool:
-    # Level by level: what is accepted must not depend on how much of the stack the caller has used.
+    # Level by level, so that the limit does not depend on the stack of the caller.
     nodes = [value]
     for _ in range(levels):
         nodes = [

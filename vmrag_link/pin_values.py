@@ -117,7 +117,7 @@ def is_hosted_database(value: str) -> bool:
 
 
 def _place_flaw(value: str, scheme: str, user: str, host: str, path: str) -> str | None:
-    # ssh needs its user's name (git@…); over HTTP a name is one person's, or a token.
+    # ssh needs a user name (git@…). Over HTTP, the name is that of one user, or a token.
     if ":" in user or "%3a" in user.lower() or (user and "http" in scheme):
         return "carries a user name or password, which everybody who clones could read; leave out what precedes the @"
     if flaw := _host_flaw(value, user, host):

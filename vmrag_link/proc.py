@@ -149,7 +149,7 @@ def _filter_folders(folders: tuple[str, ...], around: frozenset[_Identity], acti
 def _find_surrounding_trees(cwd: Path | None) -> frozenset[_Identity]:
     """Return the identities of the work trees around the working directory and another folder."""
     folders = []
-    with contextlib.suppress(FileNotFoundError):  # it is gone
+    with contextlib.suppress(FileNotFoundError):  # it was deleted
         folders.append(os.getcwd())  # noqa: PTH109  as a key
     if cwd is not None:
         folders.append(str(cwd))
@@ -309,7 +309,7 @@ def _run_bounded(
         except subprocess.TimeoutExpired as error:
             _end_group(process)
             raise TimeoutError(timeout) from error
-        except BaseException:  # Ctrl-C reaches us alone
+        except BaseException:  # Ctrl-C reaches only this process
             _end_group(process)
             raise
         finally:

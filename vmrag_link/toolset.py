@@ -100,7 +100,7 @@ class InstalledToolsets(Record, frozen=True):
 
     def schemas(self) -> list[Schema]:
         """The settings of each toolset that has some."""
-        from vmrag_link.settings.keys import build_schema  # most of what asks for toolsets has no use for them
+        from vmrag_link.settings.keys import build_schema  # most callers do not need them
 
         return [
             build_schema({section: toolset.load(reference) for section, reference in toolset.settings.items()})

@@ -230,7 +230,7 @@ def _find_inner_runs(old: Sequence[str], new: Sequence[str], allowance: _Allowan
     if small:
         import difflib  # 2 ms, and most histories show no words
 
-        # Blanks as junk: they belong to a run of words, but make none.
+        # Blanks are junk: they belong to a run of words, but do not form one.
         matcher = difflib.SequenceMatcher(str.isspace, old, new, autojunk=False)
         yield from ((block.a, block.b, block.size) for block in matcher.get_matching_blocks())
         return

@@ -100,10 +100,10 @@ def read_comparison(environ: Mapping[str, str], places: Places) -> Comparison:
         raise payload.payload_error("GITHUB_EVENT_NAME is not set")
     at = plumbing.resolve_commit(places, "HEAD")
     ends = _Ends(None, at) if _is_another(event, environ, places) else _find_ends(event, environ, places)
-    settings_commit = env.read_variable(env.SETTINGS_FROM, environ)  # the workflow's word, or that of an earlier step
+    settings_commit = env.read_variable(env.SETTINGS_FROM, environ)  # set by the workflow, or by an earlier step
     if ends.settings_from and not settings_commit:
         deepen.fetch_commits(places, [ends.settings_from], files=True)
-        # A partial clone fetches the file itself now: later steps may have no way in.
+        # A partial clone fetches the file now, because later steps may have no credentials.
         plumbing.read_blob(places, f"{ends.settings_from}:{CONFIG_NAME}", limit=MAX_BYTES)
     return Comparison(
         event,
@@ -238,7 +238,7 @@ def _find_fork(environ: Mapping[str, str], request: PullRequest) -> Fork | None:
     return Fork(f"{server}/{source.full_name}", f"refs/pull/{request.number}/head")
 
 
-# -- events of people with write access
+# -- events of users with write access
 
 
 def _find_push_ends(environ: Mapping[str, str], places: Places) -> _Ends:
@@ -282,7 +282,7 @@ def _is_default(event: str, environ: Mapping[str, str]) -> bool:
     return _read_ref(environ) == BRANCHES + read_default_branch(environ)
 
 
-# -- what the runner hands over
+# -- variables of the runner
 
 
 def _read_sha(environ: Mapping[str, str]) -> str:

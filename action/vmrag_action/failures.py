@@ -38,7 +38,7 @@ _PIN_FAILURES = frozenset(
 """Errors that concern the pin, after it could be checked."""
 
 ENVIRONMENT = "The job's environment: "
-NOT_PIN_FAILURES = "The pin was not checked."
+PIN_NOT_CHECKED = "The pin was not checked."
 
 
 _IN_A_FORK = (
@@ -65,7 +65,7 @@ def annotate_error(runner: Runner, error: VmragError, level: Level = "error") ->
     elif error.exit_code == USAGE and error.cause == error.code:
         runner.annotate(level, error.message, hint=error.hint, title=error.code)
     else:
-        hint = "\n".join(part for part in (error.hint, NOT_PIN_FAILURES) if part)
+        hint = "\n".join(part for part in (error.hint, PIN_NOT_CHECKED) if part)
         runner.annotate(level, error.message, hint=hint, title=ENVIRONMENT + error.cause)
 
 

@@ -23,7 +23,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-if __name__ == "__main__":  # isolated: nothing is looked for beside this file
+if __name__ == "__main__":  # isolated: modules next to this file are not found
     sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from vmrag_action import packages
@@ -81,7 +81,7 @@ def packages_folder(environ: Mapping[str, str] = os.environ) -> Path:
     return Path(environ["RUNNER_TEMP"]) / "vmrag-packages"
 
 
-# -- what is wanted --------------------------------------------------------------------------------
+# -- the request ----------------------------------------------------------------------------------
 
 
 def read_request(environ: Mapping[str, str]) -> InstallRequest:
@@ -92,7 +92,9 @@ def read_request(environ: Mapping[str, str]) -> InstallRequest:
     version = parse_version(environ.get("INPUT_VERSION", "").strip())
     modes = [mode.strip() for mode in (environ.get("INPUT_MODE", "").strip() or "sync").split(",")]
     comments = environ.get("INPUT_COMMENT") == "true" and environ.get("GITHUB_EVENT_NAME") == "workflow_run"
-    needed = {"web"} if comments else packages.list_mode_extras(modes)  # what was reported in another job
+    needed = (
+        {"web"} if comments else packages.list_mode_extras(modes)
+    )  # it only writes the comment of another job's report
     extras = needed.union(parse_extras(environ.get("INPUT_EXTRAS", "")))
     if environ.get("INPUT_CHROMA") == "true":
         extras.add("chroma")
@@ -204,7 +206,7 @@ def _install_with(folder: Path, chosen: InstallRequest, shelf: Path | None = Non
     if shelf:
         words += ["--require-hashes", "--no-deps", "--target", str(shelf)]
     python, uv, cache = str(folder / "venv" / "bin" / "python"), _find_uv(folder), str(folder / "uv-cache")
-    # A cache of this job alone: uv does not verify again what it finds in one.
+    # A cache only of this job, because uv does not verify the content of a cache again.
     if uv and _run_program(folder, uv, "pip", "install", "-q", "--python", python, "--cache-dir", cache, *words):
         shutil.rmtree(cache, ignore_errors=True)
         return
@@ -254,12 +256,12 @@ def _run_program(folder: Path, *argv: str) -> bool:
         _print_line(f"::{token}::")
 
 
-# -- what the runner reads -------------------------------------------------------------------------
+# -- output for the runner ------------------------------------------------------------------------
 
 
 def _print_line(line: str) -> None:
     sys.stdout.write(f"{line}\n")
-    sys.stdout.flush()  # before what pip prints
+    sys.stdout.flush()  # before the output of pip
 
 
 def _write_output(environ: Mapping[str, str], name: str, value: str | bool) -> None:

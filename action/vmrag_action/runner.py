@@ -142,7 +142,7 @@ class Runner:
     def log_line(self, text: str) -> None:
         """Log one line, which the runner never takes as a command."""
         core.info(terminal_text.escape_commands(terminal_text.escape_line(text)))
-        sys.stdout.flush()  # a child's output comes after it
+        sys.stdout.flush()  # before the output of a child process
 
     note = log_line
 
@@ -175,7 +175,7 @@ class Runner:
         place = {"file": at.file, "line": str(at.line)} if at else {}
         issue_command(level, {"title": cut_text(terminal_text.escape_line(title), _MOST_TITLE), **place}, text)
 
-    # -- what others read --------------------------------------------------------------------------
+    # -- outputs and summary -----------------------------------------------------------------------
 
     def set_output(self, name: str, value: str | bool | int) -> None:
         """Set an output of the step.

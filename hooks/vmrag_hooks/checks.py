@@ -37,7 +37,7 @@ def main(hook: str, argv: Sequence[str]) -> int:
 
 def _is_push_stopped(push: Push) -> bool:
     blocked = False
-    new: Collection[bytes] = (b"",)  # what cannot be known counts as new
+    new: Collection[bytes] = (b"",)  # if the check fails, all pins count as new
 
     def look() -> None:
         nonlocal blocked

@@ -33,7 +33,7 @@ def _build_stores(top: Path, job: background.Job, log: logging.Logger) -> None:
     failed: list[str] = []
     run_guarded(lambda: _build_wanted(top, watched, log), say=failed.append)
     if not job.home.is_dir():
-        return  # the repository is gone
+        return  # the repository was deleted
     if failed:
         log.error("failed: %s", failed[0])
         watched.record_failure(failed[0])

@@ -41,7 +41,7 @@ def check_pushed_ref() -> bool:
     variables = env.read_framework_variables()
     remote, local = variables.get("REMOTE_NAME") or None, variables.get("LOCAL_BRANCH", "")
     places = plumbing.locate_work_tree(Path.cwd())
-    if remote and installer.runs_here(places, "pre-push"):  # no remote: a person runs the hook by hand
+    if remote and installer.runs_here(places, "pre-push"):  # no remote: a user runs the hook by hand
         return False
     from vmrag_hooks import checks
     from vmrag_link.ops.hook_checks.push_check import Push, PushedRef

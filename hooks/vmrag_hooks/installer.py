@@ -134,7 +134,7 @@ def install_hooks(
         before = hook_config.list_chosen_hooks(places) if existing or places.interpreter.exists() else ()
         hook_config.record_chosen_hooks(places, {*before, *chosen})
         write_atomically(places.interpreter, python.encode() + b"\n")
-        if to.configured:  # never in both: what is killed in between is in neither
+        if to.configured:  # a hook is never in both places: after a kill, it is in neither
             hooks_folder = folder if chaining.is_inside(folder, places) else places.common / "hooks"
             _remove_shims(places, hooks_folder, HOOKS, everything=False)
             written = hook_config.write_hooks(

@@ -42,7 +42,7 @@ def test_what_somebody_could_look_at_is_the_pins_and_all_else_is_not(error, titl
     said = capsys.readouterr().out
     assert f"title={title.replace(':', '%3A')}" in said
     assert ("file=.dolt-version" in said) == at_pin
-    assert (failures.NOT_PIN_FAILURES in said) == title.startswith(failures.ENVIRONMENT)
+    assert (failures.PIN_NOT_CHECKED in said) == title.startswith(failures.ENVIRONMENT)
 
 
 @pytest.mark.parametrize(

@@ -109,7 +109,7 @@ class ApiSession:
             from vmrag_link.ops.stores import stores
 
             store = stores.find_common_store(self._ws, question.collections)
-        if store is not self._ws:  # on this machine alone
+        if store is not self._ws:  # only on this machine
             hits = search_index(
                 store, lambda searcher, view: place_hits(store, searcher, view, query, budget=budget, committed=False)
             )

@@ -167,7 +167,7 @@ def _format_step(revisions: Revisions, step: LogStep, *, oneline: bool, form: Fo
 
 
 def _diff_lines(diff: WordDiff, form: Form) -> Iterator[str]:
-    from vmrag_link.cli import diff_view  # which loads what compares texts
+    from vmrag_link.cli import diff_view  # loads the code that compares texts
 
     yield from ("", *diff_view.format_diff(diff, form), *diff_view.format_diff_notes(diff, form), "")
 

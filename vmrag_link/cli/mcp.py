@@ -301,7 +301,7 @@ def _require_selection(flags: Flags) -> None:
     from vmrag_mcp import options, start
 
     start.demand_extra()
-    for variant in (flags, msgspec.structs.replace(flags, toolsets=None)):  # the second one counts somewhere, too
+    for variant in (flags, msgspec.structs.replace(flags, toolsets=None)):  # without toolsets, the default ones apply
         options.selection(options.chosen(variant, McpSettings()))
 
 

@@ -373,12 +373,12 @@ def _open_result(ws: Workspace, results: Sequence[PlacedPassage], number: int) -
     if number > len(results):
         raise UsageInvalid(f"there is no result {number}, only {plural(len(results), 'answer')}.", hint="-k NUMBER")
     _, hit = group_by_kind(results)[number - 1]  # as the terminal numbers them
-    if hit.file is None or not (ws.places.top / hit.file).is_file():  # a commit's may be gone
+    if hit.file is None or not (ws.places.top / hit.file).is_file():  # a file of a commit can be deleted
         raise UsageInvalid(f"{hit.name} is not a file in this work tree.", hint=f"vmrag show {quoted(hit.name)}")
     programs.edit_file(ws.places, ws.places.top / hit.file, line=hit.file_line)
 
 
 def _parse_filter(text: str) -> dict[str, Any]:
-    from vmrag_link.retrieval import filters  # most queries have none
+    from vmrag_link.retrieval import filters  # most queries have no filter
 
     return filters.parse_filter(text)

@@ -262,5 +262,5 @@ def _format_value(row: Row | None, field: str) -> str:
         return format_metadata_value(row, field.removeprefix(f"{METADATA}."))
     values = [getattr(row, name) for name in CELLS[type(row)][field]]
     if not isinstance(row, Collection):
-        return str(values[0])  # what else is in the cell follows from it
+        return str(values[0])  # the rest of the cell follows from it
     return format_json(values[0] if len(values) == 1 else values)

@@ -74,7 +74,7 @@ class Terminal:
                 TextColumn("{task.completed:,.0f} of {task.total:,.0f}{task.fields[unit]}"),
                 TimeRemainingColumn(),
             )
-            # Rich prints what goes to standard output above its bars, on the terminal: into a file
+            # Rich prints standard output above its bars, on the terminal: into a file
             # nothing would get.
             to_terminal = sys.stdout.isatty()
             console = Console(stderr=True)

@@ -72,7 +72,7 @@ def has_piped_input() -> bool:
         return False
     try:
         mode = os.fstat(sys.stdin.fileno()).st_mode
-    except OSError:  # a program that calls us in its process replaced it
+    except OSError:  # a program that calls vmrag in its process replaced it
         return True
     return stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode) or stat.S_ISREG(mode)
 

@@ -482,7 +482,7 @@ class Config(Record, frozen=True):
             extra={"flaw": find_version_flaw},
         ),
     ] = ""
-    # A checkout changes the file, and not the knowledge base: whatever opens that looks at it.
+    # A checkout changes the file, but not the knowledge base, whose own files decide its engine.
     engine: Annotated[
         Literal["doltlite", "dolt"],
         Meta(description="Engine of a new knowledge base: embedded, or Dolt. `vmrag migrate` moves an existing one."),

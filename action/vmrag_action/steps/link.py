@@ -43,7 +43,7 @@ def push_links(ws: Workspace, tip: str, *, without: str | None = None, branch: s
     pins = linking.list_new_pins(ws.places, tip, without=without)
     if not pins:
         return LinksPushed(0, 0)
-    lazy_fetch.pinned_at(ws, tip)  # brings the knowledge base, where there is none
+    lazy_fetch.pinned_at(ws, tip)  # fetches the knowledge base if it is missing
     places = destinations.list_push_addresses(ws, None)
     changed = set()
     for place in places:
