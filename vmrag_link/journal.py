@@ -80,7 +80,7 @@ class Journal:
         except OSError as error:
             failure = system_failure(error)
             raise FileFailed(
-                f"Nothing was done: the journal in {self._folder} cannot be written ({error.strerror}).",
+                f"nothing was done: cannot write the journal in {self._folder} ({error.strerror}).",
                 hint=failure.hint if failure else f"ls -la '{self._folder}'",
                 path=str(path),
             ) from error

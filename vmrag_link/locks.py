@@ -154,7 +154,7 @@ def _open_lock_file(path: Path, access: int, purpose: str, *, parents: bool = Tr
         permissions.restore_mode(descriptor, path)
     except OSError as error:
         raise FileFailed(
-            f"Cannot {purpose}: cannot write {path} ({error.strerror}).",
+            f"cannot {purpose}: cannot write {path} ({error.strerror}).",
             hint=f"Check that you can write to {path.parent}, and that its disk has room.",
             path=str(path),
         ) from error
@@ -174,7 +174,7 @@ def _acquire_lock(descriptor: int, kind: int, path: Path, purpose: str, timeout:
             if not _has_no_locks(error):
                 raise
             raise FileFailed(
-                f"Cannot {purpose}: the file system of {path} does not support locks ({error.strerror}).",
+                f"cannot {purpose}: the file system of {path} does not support locks ({error.strerror}).",
                 hint="Move the repository to a local disk, or mount that file system with locks "
                 "(NFS: start its lock service, or use the mount option local_lock=flock).",
                 path=str(path),
@@ -192,7 +192,7 @@ def _busy_error(path: Path, purpose: str, timeout: float) -> Busy:
     who = f"process {pid} ({holder_purpose})" if pid else holder_purpose
     waited = f" for {timeout:g} s" if timeout else ""
     return Busy(
-        f"Cannot {purpose}: {who} has held {path.name}{waited}.",
+        f"cannot {purpose}: {who} has held {path.name}{waited}.",
         hint="Wait for it to finish and run the command again." + (f" To see its command: ps -fp {pid}" if pid else ""),
         lock=str(path),
         holder_pid=pid,

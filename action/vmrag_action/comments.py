@@ -163,7 +163,7 @@ class CommentApi(NamedTuple):
             if error.status != _FOUND:
                 raise
             if not endpoint.is_private(error.location):
-                raise RemoteUnreachable("The artifact is at an address that is not private.", hint=_READ) from error
+                raise RemoteUnreachable("the artifact is at an address that is not private.", hint=_READ) from error
             return endpoint.send_request("GET", error.location, headers={}, circuit=self.github.url, most=most)
 
     def _read_login(self) -> str:

@@ -122,7 +122,7 @@ class WorkflowJob(NamedTuple):
         Raises `UsageInvalid` outside a job.
         """
         if not environ.get("RUNNER_TEMP"):
-            raise UsageInvalid("This is a step of the GitHub Action.", hint="vmrag --help")
+            raise UsageInvalid("this step only works in a job of GitHub Actions.", hint="vmrag --help")
         return cls(
             Path(environ["RUNNER_TEMP"]),
             Path(environ.get("GITHUB_WORKSPACE") or "."),

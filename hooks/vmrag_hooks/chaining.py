@@ -224,7 +224,7 @@ def refuse_second_hook(folder: Path, hook: str) -> None:
     third = hooks.hook_exists(slot) and not hooks.is_ours(slot) and hooks.hook_exists(chained)
     if third and not is_rewritten_hook(slot, chained):
         raise HooksRefused(
-            f"Both {slot} and {chained.relative_to(folder)} next to it are hooks of other tools, and vmrag can only chain one.",
+            f"both {slot} and {chained.relative_to(folder)} next to it are hooks of other tools, and vmrag can only chain one.",
             hint=f"Merge them into {slot.name}, then: rm {shlex.quote(str(chained))}",
             hook=hook,
         )

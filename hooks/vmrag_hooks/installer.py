@@ -86,7 +86,7 @@ def parse_hooks(text: str | None) -> tuple[str, ...]:
         if name not in HOOKS:
             similar = nearest(name, HOOKS)
             raise UsageInvalid(
-                f"There is no hook {name!r} to install." + (f" Is it {similar!r}?" if similar else ""),
+                f"no such hook: {name!r}." + (f" Did you mean {similar!r}?" if similar else ""),
                 hint=f"--hooks {similar or ','.join(HOOKS)}",
                 parameter="hooks",
                 value=name,

@@ -83,7 +83,7 @@ def readable_failures(folder: Path) -> Iterator[None]:
         yield
     except OSError as error:
         raise FileFailed(
-            f"Cannot change the hooks in {folder}: {error.strerror} ({error.filename})", hint=f"ls -la '{folder}'"
+            f"cannot change the hooks in {folder}: {error.strerror} ({error.filename})", hint=f"ls -la '{folder}'"
         ) from error
 
 
@@ -108,8 +108,8 @@ def write_template(folder: Path) -> TemplateReport:
     others = list_foreign_hooks(hooks)
     if others:
         raise HooksRefused(
-            f"The template {folder} has hooks of other tools: {', '.join(others)}.",
-            hint=f"Make another template, or move them aside: mv '{hooks / others[0]}' '{hooks / others[0]}.vmrag-chained'",
+            f"the template {folder} has hooks of other tools: {', '.join(others)}.",
+            hint=f"Use another template, or move them aside: mv '{hooks / others[0]}' '{hooks / others[0]}.vmrag-chained'",
             folder=str(folder),
             hooks=others,
         )

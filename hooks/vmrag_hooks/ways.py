@@ -93,7 +93,7 @@ def find_routes(places: Places, folder: Path, hooks: Sequence[str], *, force: bo
     if scripts == folder and chaining.is_inside(folder, places) and not folder.is_symlink():  # husky 5 to 8
         if not on_branch:
             raise HooksRefused(
-                f"The hooks in {folder} are husky's scripts, files of a branch, and HEAD is detached.",
+                f"the hooks in {folder} are husky's scripts, which belong to a branch, but HEAD is detached.",
                 hint="git switch BRANCH && vmrag install",
                 folder=str(folder),
             )

@@ -294,10 +294,10 @@ def test_findings_may_be_warnings(ci):
 @pytest.mark.parametrize(
     ("inputs", "said"),
     [
-        ({"mode": "destroy"}, "The input mode must be"),
-        ({"enable_cache": "yes"}, "The input enable-cache must be"),
-        ({"fail_on": "::error::"}, "The input fail-on must be"),
-        ({"remote": "ext::sh"}, "The input remote"),
+        ({"mode": "destroy"}, "the input mode must be"),
+        ({"enable_cache": "yes"}, "the input enable-cache must be"),
+        ({"fail_on": "::error::"}, "the input fail-on must be"),
+        ({"remote": "ext::sh"}, "the input remote"),
         ({"working_directory": "nowhere"}, "is not there"),
         ({"version": "1.0; touch x"}, "version must be an exact version"),
         ({"extras": "../../x"}, "extras may be"),
@@ -441,7 +441,7 @@ def test_the_action_at_the_top_runs_the_same_modules(ci):
     """Its other steps are the same text."""
     done = ci.on_push(action=ROOT / "action.yml", mode="destroy")
     assert done.step("install").outcome == "success"
-    assert "The input mode must be" in done.said("error")[0]
+    assert "the input mode must be" in done.said("error")[0]
 
 
 # -- the same answers, and the installation

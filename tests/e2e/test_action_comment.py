@@ -197,10 +197,10 @@ def test_no_child_of_the_report_has_the_token_but_as_git_needs_it(ci, api, base,
 
 def test_a_comment_needs_a_report(ci, api):
     done = ci.on_push(mode="verify", comment="true", environ=api.environ)
-    assert "The input mode must be report, with comment: true" in "\n".join(done.said("error"))
+    assert "the input mode must be report, with comment: true" in "\n".join(done.said("error"))
     payload = {"workflow_run": {}, "repository": OWN}
     done = ci.run("workflow_run", payload, sha=ci.tip, ref="refs/heads/main", mode="sync,report", comment="true")
-    assert "The input mode must be report alone, with comment: true" in "\n".join(done.said("error"))
+    assert "the input mode must be report alone, with comment: true" in "\n".join(done.said("error"))
     assert api.calls == []
 
 

@@ -269,7 +269,7 @@ def test_a_hook_says_all_that_was_set_aside_whatever_becomes_of_its_sync(project
     line = capsys.readouterr().err
     assert line.count("\n") == 1
     assert line.endswith("Back: vmrag merge vmrag/wip/a; Back: vmrag merge vmrag/wip/b\n")
-    assert ("Cannot switch the workspace" in line) == (why == "a lock")
+    assert ("cannot switch the workspace" in line) == (why == "a lock")
     assert (project.own / "sync.log").exists() == (why == "too much")
     assert "vmrag/wip" not in project.vmrag("query", "uv").err, "it was said"
 

@@ -234,7 +234,7 @@ def test_a_hook_says_where_the_knowledge_is_even_if_the_store_cannot_be_made(pro
     environ = {"VMRAG_HOOKS_SYNC": "foreground", "VMRAG_INDEX_CHROMA": "wait"}
     done = project.run("switch", "-q", "feature", env=environ)
     assert f"knowledge is at {project.pinned[:7]}" in done.stderr
-    assert "Cannot build a store of Chroma" in done.stderr
+    assert "cannot build a store of Chroma" in done.stderr
 
 
 # -- for whoever waits -----------------------------------------------------------------------------

@@ -89,7 +89,7 @@ def _metadata(metadata: Mapping[str, Any]) -> str:
     try:
         return encode_canonical_json(parse_user_json(json.dumps(metadata)))
     except (TypeError, ValueError) as error:
-        raise JsonInvalid(f"The metadata {error}.") from None
+        raise JsonInvalid(f"the metadata {error}.") from None
 
 
 def _kind(changes: ChangeCounts) -> Literal["added", "modified", "unchanged"]:

@@ -40,7 +40,7 @@ class CaseFiles(Record, frozen=True):
         Raises `UsageInvalid` and `FileFailed`.
         """
         if [*self.paths.values()].count(_STDOUT) + invocation.as_json > 1:
-            raise UsageInvalid("Standard output takes one format.", hint="Name a file instead of `-`.")
+            raise UsageInvalid("only one format can go to standard output.", hint="Use a file name instead of `-`.")
         if self.paths:
             from vmrag_link.ops.report.files import require_writable_path
 

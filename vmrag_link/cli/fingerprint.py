@@ -32,7 +32,7 @@ def command(invocation: Invocation, *, ref: str | None, working: bool, verify: b
     hash or from a file that this command wrote.
     """
     if verify and expected is not None:
-        raise UsageInvalid("Give --verify or --check, not both.", hint="vmrag fingerprint --verify")
+        raise UsageInvalid("--verify and --check cannot be combined.", hint="vmrag fingerprint --verify")
     if working and (ref is not None or verify or expected is not None):
         raise UsageInvalid(
             "--working is of the work tree as it is, and is compared with nothing.", hint="vmrag fingerprint --working"

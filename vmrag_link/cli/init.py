@@ -93,7 +93,7 @@ def command(
             lines = [*_describe_base(base), *hook_lines, *new_knowledge_base.build_index(ws)]
         report = operation.init(ws, with_sources=not no_sources, with_notes=not (no_notes or no_sources))
         if base and not (base.written or base.cloned or has_new_hooks or report.written):
-            raise AlreadyInitialized("This repository has a knowledge base already.", hint="vmrag status")
+            raise AlreadyInitialized("this repository already has a knowledge base.", hint="vmrag status")
         if not base and not report.written:
             raise _nothing_to_do(ws, report)
         if not base and no_hooks:
@@ -154,9 +154,9 @@ def _describe_base(base: KnowledgeBaseReport) -> Iterator[str]:
 def _nothing_to_do(ws: Workspace, report: InitReport) -> AlreadyInitialized:
     """Return the error for a repository that already has a settings file."""
     if plumbing.read_pin_bytes(ws.places) is not None:
-        return AlreadyInitialized(f"{CONFIG_NAME} and .dolt-version exist already.", hint="vmrag sync")
+        return AlreadyInitialized(f"{CONFIG_NAME} and .dolt-version already exist.", hint="vmrag sync")
     if any(not source.write for source in ws.config.sources):
-        return AlreadyInitialized(f"{CONFIG_NAME} has sources already.", hint="vmrag sources")
+        return AlreadyInitialized(f"{CONFIG_NAME} already has sources.", hint="vmrag sources")
     if report.needs_extra:
         return AlreadyInitialized(
             f"{CONFIG_NAME} exists, and the extra 'code' is missing to read the files that git tracks.",

@@ -35,7 +35,9 @@ def command(
     conflict; 'vmrag resolve' resolves them.
     """
     if sum(map(bool, (source, proceed, abort, repair))) != 1 or (no_commit and not source):
-        raise UsageInvalid("Give one of: what to merge, --continue, --abort, --repair.", hint="vmrag merge --help")
+        raise UsageInvalid(
+            "merge needs exactly one of a source, --continue, --abort and --repair.", hint="vmrag merge --help"
+        )
     from vmrag_link.ops.merge import merge as operation
     from vmrag_link.ops.merge import repair as repairing
 

@@ -104,7 +104,7 @@ class Stage:
         try:
             result = proc.run(argv, cwd=self.places.top, env=self._environment, show_stderr=show_stderr)
         except FileNotFoundError as error:
-            raise GitFailed("There is no git on PATH.", hint="Install git (https://git-scm.com).") from error
+            raise GitFailed("no git on PATH.", hint="Install git (https://git-scm.com).") from error
         seconds = round(time.perf_counter() - started, 3)
         line = shlex.join(words)
         if result.returncode != 0:

@@ -186,7 +186,7 @@ def check_pages(pages: Sequence[ModulePage]) -> None:
     missing = sorted({*EDITED, *REMOVED} - {page.name for page in pages})
     if missing:
         raise FileFailed(
-            f"This Python came without the source of its standard library ({', '.join(missing)}).",
+            f"this Python lacks the source of its standard library ({', '.join(missing)}).",
             hint="Run the demo with another Python, for example one from python.org or uv.",
         )
 
