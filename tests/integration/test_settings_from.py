@@ -37,7 +37,7 @@ def hostile() -> str:
     """Every setting that needs agreement, with another value than its default."""
     lines = []
     for key in KEYS.values():
-        if not key.needs_agreement:
+        if not key.needs_trust:
             continue
         choices = [choice for choice in key.choices if choice != key.default]
         text = "http://evil.example.org/x"
@@ -87,7 +87,7 @@ def test_what_the_base_says_counts_and_nothing_that_the_head_says_instead(repo, 
     assert found.config.embedding == trusted.config.embedding
     assert found.config.limits == trusted.config.limits  # its own are wider
     for name, key in KEYS.items():
-        if key.needs_agreement and key.narrower is None:
+        if key.needs_trust and key.narrower is None:
             assert value(found.config, name) == value(trusted.config, name), name
     assert found.warnings[0].endswith(f": those of commit {base[:12]} apply (VMRAG_SETTINGS_FROM)")
     assert "vmrag trust" not in found.warnings[0]

@@ -33,7 +33,7 @@ def test_no_toolset_takes_a_name_of_the_core():
     assert not ALL.keys.keys() & KEYS.keys()
 
 
-@pytest.mark.parametrize("name", [name for name, key in ALL.keys.items() if key.needs_agreement])
+@pytest.mark.parametrize("name", [name for name, key in ALL.keys.items() if key.needs_trust])
 def test_what_needs_agreement_does_not_count_from_a_clone(name: str):
     key = ALL.keys[name]
     given = key.choices[-1] if key.choices else {bool: "true", str: "http://evil.example/v1"}.get(key.kind, "1")

@@ -207,7 +207,7 @@ def test_the_line_stays_short_however_many_settings_a_file_states():
     assert "untrusted settings remote (line 1), index.keep_mb (line 4) and 2 more settings of .vmrag.yaml" in line
 
 
-@pytest.mark.parametrize("name", [name for name, key in KEYS.items() if key.needs_agreement])
+@pytest.mark.parametrize("name", [name for name, key in KEYS.items() if key.needs_trust])
 def test_no_setting_that_needs_agreement_widens_anything_without_it(name):
     """Whatever a file says, what counts is the default, or narrower than that."""
     key = KEYS[name]

@@ -45,7 +45,7 @@ def needs_trust(
     agreement. `adds_up`: it restricts, so no source takes back what another one forbids. More is as
     in `keys.Key`.
     """
-    return Meta(description=description, ge=ge, le=le, extra={"needs_agreement": True, "narrower": narrower, **more})
+    return Meta(description=description, ge=ge, le=le, extra={"needs_trust": True, "narrower": narrower, **more})
 
 
 def keep_narrowest(*narrowest_first: Any) -> Narrower:

@@ -33,7 +33,7 @@ class SettingKey(Record, frozen=True):
     choices: tuple[str, ...] = ()
     lowest: int = 0
     highest: int = 0
-    needs_agreement: bool = False
+    needs_trust: bool = False
     free: tuple[str, ...] = ()
     narrower: Narrower | None = None
     adds_up: bool = False
@@ -43,7 +43,7 @@ class SettingKey(Record, frozen=True):
 
     def requires_trust(self, value: object) -> bool:
         """Whether this value needs the person's agreement."""
-        return self.needs_agreement and value not in self.free
+        return self.needs_trust and value not in self.free
 
     def narrow_value(self, own: Any, agreed: Any) -> Any:
         """What counts where the file says `own`, and `agreed` counts without it."""
