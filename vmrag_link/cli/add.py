@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
-from vmrag_link.cli.base import NEXT_COMMIT, Invocation, describe_changes
+from vmrag_link.cli.base import NEXT_COMMIT, Invocation
 from vmrag_link.cli.base import command as vmrag_command
 from vmrag_link.errors import UsageInvalid, quoted
 from vmrag_link.models import ChangeCounts, Record
@@ -235,7 +235,7 @@ def _store_document(
 
 
 def _stored_lines(report: ImportReport, name: str) -> Iterator[str]:
-    yield f"{name}: {describe_changes(report.changes)}"
+    yield f"{name}: {report.changes.text}"
     if report.pending:
         yield f"warning: {report.pending}"
     if report.branch:

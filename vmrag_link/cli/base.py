@@ -21,7 +21,7 @@ from click.types import StringParamType
 from vmrag_link.cli import output
 from vmrag_link.cli.common import common_options, find_directory, list_group_options
 from vmrag_link.errors import ConfirmationMissing, VmragError, first_of
-from vmrag_link.models import ChangeCounts, Record, format_json
+from vmrag_link.models import Record, format_json
 from vmrag_link.progress import QUIET, Progress
 
 if TYPE_CHECKING:  # the MCP server starts without it
@@ -278,10 +278,6 @@ def name_from_top(workspace: Workspace, directory: Path, name: str) -> str:
 def read_subject(message: str) -> str:
     """Return the first line of a commit message that is not empty."""
     return next(iter(message.strip().splitlines()), "")
-
-
-def describe_changes(changes: ChangeCounts) -> str:
-    return changes.text
 
 
 _PROPOSALS = 100

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import click
 from msgspec import to_builtins
 
-from vmrag_link.cli.base import Invocation, describe_changes, read_subject
+from vmrag_link.cli.base import Invocation, read_subject
 from vmrag_link.cli.base import command as vmrag_command
 from vmrag_link.errors import FAILED_CHECK, OK, UsageInvalid, quoted
 
@@ -73,7 +73,7 @@ def command(invocation: Invocation, *, message: str | None, with_git: bool, all_
             if file is None and "\n" in text.strip():  # an error names a file, because a hint has one line
                 file = drafts.enter_context(_import_editor().written_message(ws.places, text))
             commit = commit_to_git(ws.places, report, text, file=file, author=signed, show=not hidden)
-    lines = [f"[{report.branch} {report.revision[:7]}] {read_subject(text)}", f" {describe_changes(report.changes)}"]
+    lines = [f"[{report.branch} {report.revision[:7]}] {read_subject(text)}", f" {report.changes.text}"]
     lines += [f" also {change}, stored while you wrote the message" for change in later]
     lines += _describe_pin(report, commit)
     if report.pending:

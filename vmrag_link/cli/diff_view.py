@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from vmrag_link import terminal_text
 from vmrag_link.cli import output
-from vmrag_link.cli.base import describe_changes, format_title
+from vmrag_link.cli.base import format_title
 from vmrag_link.cli.history_view import Form
 from vmrag_link.errors import first_of, plural
 from vmrag_link.models import ChangeKind
@@ -25,17 +25,15 @@ INDENT = "    "
 
 def format_diff(diff: WordDiff, form: Form) -> Iterator[str]:
     """Yield the lines of a diff. The documents are read during the iteration."""
-    return {"names": _format_names, "status": _format_statuses, "stat": _format_stat, "text": _format_changes}[form](
-        diff
-    )
-
-
-def _format_names(diff: WordDiff) -> Iterator[str]:
-    return (_shown_name(diff, change) for change in diff.read_documents())
-
-
-def _format_statuses(diff: WordDiff) -> Iterator[str]:
-    return (f"{MARKS[change.kind][0]}\t{_shown_name(diff, change)}" for change in diff.read_documents())
+    match form:
+        case "names":
+            return (_shown_name(diff, change) for change in diff.read_documents())
+        case "status":
+            return (f"{MARKS[change.kind][0]}\t{_shown_name(diff, change)}" for change in diff.read_documents())
+        case "stat":
+            return _format_stat(diff)
+        case "text":
+            return _format_changes(diff)
 
 
 def format_diff_notes(diff: WordDiff, form: Form) -> Iterator[str]:
@@ -73,7 +71,7 @@ def _format_changes(diff: WordDiff) -> Iterator[str]:
                 f"{INDENT}{line}" if line else "" for line in terminal_text.split_lines(_join_pieces(document.text))
             )
         hidden += document.words.hidden if document.words else 0
-    yield describe_changes(diff.diff.changes) + hidden_suffix(Words(hidden=hidden))
+    yield diff.diff.changes.text + hidden_suffix(Words(hidden=hidden))
     yield from _format_code(diff)
 
 
@@ -87,7 +85,7 @@ def _format_stat(diff: WordDiff) -> Iterator[str]:
         counted = f"+{words.inserted} -{words.deleted}{hidden_suffix(words)}"
         yield f"{_format_headline(document.kind, _both_names(diff, document).ljust(width))} | {counted}"
     text = f"; {plural(inserted, 'word')} inserted(+), {deleted} deleted(-)" if diff.diff.documents else ""
-    yield describe_changes(diff.diff.changes) + text + hidden_suffix(Words(hidden=hidden))
+    yield diff.diff.changes.text + text + hidden_suffix(Words(hidden=hidden))
     yield from _format_code(diff)
 
 

@@ -8,7 +8,7 @@ from pathlib import PurePosixPath
 import click
 
 from vmrag_link.cli import editor
-from vmrag_link.cli.base import NEXT_COMMIT, Invocation, describe_changes, name_from_top
+from vmrag_link.cli.base import NEXT_COMMIT, Invocation, name_from_top
 from vmrag_link.cli.base import command as vmrag_command
 from vmrag_link.errors import quoted
 from vmrag_link.models import Document, Record
@@ -55,7 +55,7 @@ def command(invocation: Invocation, *, name: str) -> None:
                 )
                 return
             result = operation.store_edited(store, document, text)
-    lines = [f"{shown}: {describe_changes(result.report.changes)}"]
+    lines = [f"{shown}: {result.report.changes.text}"]
     if result.pending:
         lines.append(f"warning: {result.pending}")
     if result.branch:

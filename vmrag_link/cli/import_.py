@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from vmrag_link.cli.base import NEXT_COMMIT, Invocation, describe_changes
+from vmrag_link.cli.base import NEXT_COMMIT, Invocation
 from vmrag_link.cli.base import command as vmrag_command
 from vmrag_link.cli.writing import open_for_writing
 from vmrag_link.documents import importing
@@ -140,13 +140,13 @@ def command(
         report = import_files.import_files(
             ws, paths, collection, base=folder, prune=prune, replace=replace, selection=selection, copy=copy
         )
-    lines = [f"{collection}: {describe_changes(report.changes)}, {report.unchanged} unchanged"]
+    lines = [f"{collection}: {report.changes.text}, {report.unchanged} unchanged"]
     if report.created or base is not None:
         lines.append(f"Ids of new documents are relative to {BASES.get(report.base, report.base)}.")
     if report.ignored:
         lines.append(f"Imported although git ignores it, because you named it: {enumerated(report.ignored)}.")
     lines += [
-        *_describe_renamed(report),
+        *(f"{row.doc_id} follows its file: {row.before} is {row.now} now." for row in report.renamed),
         *_describe_documents(report),
         *describe_skipped_files(report.skipped, invocation, report.hint),
     ]
@@ -160,12 +160,6 @@ def _parse_metadata(metadata: str | None) -> Mapping[str, Any] | None:
     from vmrag_link.cli.texts import parse_metadata_option  # few imports give some
 
     return parse_metadata_option(metadata)
-
-
-def _describe_renamed(report: ImportReport) -> Iterator[str]:
-    yield from (
-        f"{document.doc_id} follows its file: {document.before} is {document.now} now." for document in report.renamed
-    )
 
 
 def _describe_documents(report: ImportReport) -> Iterator[str]:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from vmrag_link.cli import history_view, output
-from vmrag_link.cli.base import Invocation, describe_changes, name_from_top
+from vmrag_link.cli.base import Invocation, name_from_top
 from vmrag_link.cli.base import command as vmrag_command
 from vmrag_link.cli.history_view import Form
 from vmrag_link.errors import GitReferenceMissing, NotInitialized, UsageInvalid, quoted
@@ -176,7 +176,7 @@ def _change_text(revisions: Revisions, step: LogStep) -> str:
     """Return what the revision changed, or what happened to the requested document."""
     change = step.document
     if change is None:
-        return describe_changes(revisions.count_changes(step))
+        return revisions.count_changes(step).text
     renamed = change.before and change.after and change.before.key != change.after.key
     return f"{'/'.join(change.before.key)} -> {'/'.join(change.key)}" if change.before and renamed else change.kind
 

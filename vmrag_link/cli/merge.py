@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from vmrag_link.cli import output
-from vmrag_link.cli.base import Invocation, describe_changes
+from vmrag_link.cli.base import Invocation
 from vmrag_link.cli.base import command as vmrag_command
 from vmrag_link.errors import FAILED_CHECK, UsageInvalid, quoted
 
@@ -63,10 +63,10 @@ def describe_merge(report: MergeReport) -> list[str]:
             lines = [f"{output.style_text('conflict', fg='red')}  {conflict}" for conflict in report.conflicts]
             lines.append("Next: vmrag resolve, then vmrag merge --continue (or vmrag merge --abort)")
         case "uncommitted":
-            lines = [f"Merged {report.source}: {describe_changes(report.changes)}, not committed yet."]
+            lines = [f"Merged {report.source}: {report.changes.text}, not committed yet."]
             lines.append('Next: vmrag commit -m "What changed in the knowledge"')
         case _:
-            lines = [f"Merged {report.source}: {describe_changes(report.changes)}. Revision {revision} is pinned."]
+            lines = [f"Merged {report.source}: {report.changes.text}. Revision {revision} is pinned."]
             lines.append('Next: git commit -m "…"' if report.staged else "Next: git add .dolt-version")
     if report.code_behind and report.result in ("already_up_to_date", "fast_forward", "merge"):
         first = "For" if report.result == "already_up_to_date" else "Then, for"

@@ -160,7 +160,9 @@ def _format_report(report: SourcesReport, most: int | None, ref: str | None) -> 
         yield f"Removed from the work tree, not committed: {first_of(report.removed, NAMED)}"
     if report.untracked:
         subject = (
-            "1 file that git does not track is" if report.untracked == 1 else _describe_untracked(report.untracked)
+            "1 file that git does not track is"
+            if report.untracked == 1
+            else f"{report.untracked} files that git does not track are"
         )
         yield f"{subject} left out; to let git track it: git add FILE"
     if report.missing:
@@ -238,10 +240,6 @@ def _format_source(row: SourceRow) -> Iterator[str]:
         yield f"  warning: {path} states the id {doc_id}, which another note has"
     if row.uncommitted:
         yield f"  not committed: {first_of([f'{path} ({how})' for path, how in row.uncommitted.items()], NAMED)}"
-
-
-def _describe_untracked(number: int) -> str:
-    return f"{number} files that git does not track are"
 
 
 def _format_left_out(rows: tuple[LeftOutRow, ...], most: int | None) -> Iterator[str]:

@@ -156,10 +156,6 @@ def format_changes(changes: PendingChanges, most: int | None) -> Iterator[str]:
 
     A list has at most `most` lines; None shows all.
     """
-    yield from _format_uncommitted(changes, most)
-
-
-def _format_uncommitted(changes: PendingChanges, most: int | None) -> Iterator[str]:
     lines = [
         _Line(collection.kind, "", f"{collection.name}/ ({_OF_COLLECTION[collection.kind]})")
         for collection in changes.collections

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from vmrag_link.cli.base import Invocation, describe_changes
+from vmrag_link.cli.base import Invocation
 from vmrag_link.cli.base import command as vmrag_command
 from vmrag_link.errors import plural
 
@@ -88,7 +88,7 @@ def _sync_lines(report: SyncReport) -> list[str]:
     if not report.seconds:
         return [f"Knowledge is at {to}, as pinned; nothing to do.", *server]
     chunks = report.chunks
-    lines = [f"Knowledge is at {to} now: {describe_changes(report.plan)} ({report.seconds['total']:.2f} s)."]
+    lines = [f"Knowledge is at {to} now: {report.plan.text} ({report.seconds['total']:.2f} s)."]
     if chunks.added or chunks.removed:
         lines.append(
             f"Index: {plural(chunks.added, 'chunk')} added ({chunks.embedded} embedded), {chunks.removed} removed."

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 
 from vmrag_action import findings, inputs
 from vmrag_action.findings import ActionFinding
 from vmrag_action.runner import Runner, SourceLine, WorkflowJob
 from vmrag_link.errors import OK
-from vmrag_link.golden.queries import UPDATE, Miss
+from vmrag_link.golden.queries import UPDATE
 from vmrag_link.ops.case_files import cases
 from vmrag_link.ops.check.check_queries import NOTHING_TO_ASK, GoldenReport, check_queries, has_nothing_to_ask
 from vmrag_link.terminal_text import escape_line
@@ -41,12 +41,9 @@ def _find_missed(report: GoldenReport) -> Iterator[ActionFinding]:
     for query in report.queries:
         if query.misses:
             message = f"{query.query!r}: {'; '.join(miss.message for miss in query.misses)}"
-            message_lines = "\n".join(map(escape_line, (message, *dict.fromkeys(_list_sides(query.misses)))))
+            sides = dict.fromkeys(side for miss in query.misses for side in miss.sides)
+            message_lines = "\n".join(map(escape_line, (message, *sides)))
             at = SourceLine(report.file, query.line)
             yield ActionFinding(
                 "error", "QUERY_MISSED", f"{report.file}:{query.line}", message_lines, "vmrag check", at
             )
-
-
-def _list_sides(missed: Iterable[Miss]) -> Iterator[str]:
-    return (side for miss in missed for side in miss.sides)

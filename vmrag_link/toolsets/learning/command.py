@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, get_args
 import click
 from msgspec.structs import replace
 
-from vmrag_link.cli.base import NEXT_COMMIT, Invocation, describe_changes, group
+from vmrag_link.cli.base import NEXT_COMMIT, Invocation, group
 from vmrag_link.cli.base import command as vmrag_command
 from vmrag_link.errors import FAILED_CHECK, OK, UsageInvalid, plural
 from vmrag_link.models import CODEBASE, LEARNINGS
@@ -296,7 +296,7 @@ def index(
         request = code_index.CodeIndexRequest([at.directory / path for path in paths], collection_name)
         done = code_index.index_code(ws, request)
     report = done.report
-    lines = [f"{describe_changes(report.changes)} in {report.collection_name}, {report.unchanged} unchanged"]
+    lines = [f"{report.changes.text} in {report.collection_name}, {report.unchanged} unchanged"]
     lines += [f"  left out: {each.name} {each.reason}" for each in report.skipped]
     _emit(invocation, done, lines)
 

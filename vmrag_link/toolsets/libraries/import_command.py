@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from vmrag_link import terminal_text
-from vmrag_link.cli.base import Invocation, describe_changes
+from vmrag_link.cli.base import Invocation
 from vmrag_link.cli.import_ import ImportRequest, describe_import_end, describe_skipped_files
 from vmrag_link.cli.writing import open_for_writing
 from vmrag_link.documents import import_base, importing
@@ -212,7 +212,7 @@ def take(invocation: Invocation, request: ImportRequest) -> int:
         )
     counts = Counter(each.status for each in report.taken)
     changes = ChangeCounts(added=counts["indexed"], modified=counts["replaced"])
-    lines = [f"{name}: {describe_changes(changes)}, {counts['skipped']} unchanged"]
+    lines = [f"{name}: {changes.text}, {counts['skipped']} unchanged"]
     lines += [f"Not taken: {each.message} {each.hint}" for each in report.refused]
     lines += describe_skipped_files(report.skipped, invocation, report.hint)
     invocation.emit_report(report, [*lines, *describe_import_end(report.pending, report.branch)])
@@ -237,7 +237,7 @@ def _site_into_library(invocation: Invocation, request: ImportRequest, name: str
 def _site(report: SiteReport, most: int) -> Iterator[str]:
     counts = Counter(page.status for page in report.pages)
     changes = ChangeCounts(added=counts["indexed"], modified=counts["replaced"])
-    yield f"{report.library}: {describe_changes(changes)}, {counts['unchanged']} unchanged"
+    yield f"{report.library}: {changes.text}, {counts['unchanged']} unchanged"
     yield from (f"Not taken: {page.problem}" for page in report.pages if page.status == "failed")
     yield from (f"Not read: {failure}" for failure in report.failures)
     left_out = {
