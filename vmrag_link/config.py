@@ -2,7 +2,8 @@
 order of precedence.
 
 Cloned settings are a stranger's. Of those that need agreement only what this machine's person
-agreed to counts; until then the file may narrow that, never widen it. `python -m vmrag_link.config`
+agreed to counts; until then the file may narrow that, never widen it.
+`python -m vmrag_link.config`
 prints docs/configuration.md.
 """
 

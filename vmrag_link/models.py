@@ -12,8 +12,10 @@ from typing import Any, Literal, Protocol
 import msgspec
 
 LONGEST_NAME, LONGEST_QUERY, LONGEST_TEXT = 4096, 32_768, 16 << 20
-"""The most characters of a name or ref, of a question or message, and of a document, in an argument
-of a tool; those of a query hold on every surface.
+"""Maximum numbers of characters in an argument of a tool: of a name or a ref, of a question or a
+message, and of a document.
+
+The limit of a query applies on every surface.
 """
 
 ChangeKind = Literal["added", "modified", "removed"]

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from vmrag_link.settings.keys import Schema
 
 CONTRACT = 1
-"""Raised when a toolset that was written for an earlier one would not work any more."""
+"""Number of the contract. It grows if toolsets for an earlier contract no longer work."""
 
 GROUP = "vmrag.toolsets"
 
@@ -64,6 +64,11 @@ class Toolset(Record, frozen=True):
     package: str
     contract: int = CONTRACT
     tools: tuple[str, ...] = ()
+    """Modules with functions that `vmrag_mcp.registry.tool` marks.
+
+    `tools.json` in the package lists the functions for clients.
+    `python -m vmrag_mcp.reference PACKAGE` writes it.
+    """
     commands: Mapping[str, ToolsetCommand] = MappingProxyType({})
     settings: Mapping[str, Reference] = MappingProxyType({})
     imports: Mapping[str, Reference] = MappingProxyType({})

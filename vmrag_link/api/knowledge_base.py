@@ -268,8 +268,8 @@ class KnowledgeBase:
 
     @_in_turn
     def remove(self, *names: str, collection: str | None = None) -> RemovedDocuments:
-        """Remove documents, folders, collections or the matches of a pattern, like `vmrag rm
-        --yes`.
+        """Remove documents, folders, collections or the matches of a pattern, like
+        `vmrag rm --yes`.
 
         `collection`: the collection of the documents; the names are ids then. Files of code and
         documentation are not removed. Raises `UsageInvalid` without `write=True`,

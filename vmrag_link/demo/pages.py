@@ -138,8 +138,8 @@ def _exported_names(tree: ast.Module) -> frozenset[str] | None:
 def _list_definitions(
     body: list[ast.stmt], module: library.Module, exported: frozenset[str] | None
 ) -> Iterator[Definition]:
-    """Yield definitions at the top, and those that a private module exports for it (`from
-    _pydecimal import *`).
+    """Yield definitions at the top, and those that a private module exports for it
+    (`from _pydecimal import *`).
     """
     for node in _list_outermost(body):
         if isinstance(node, ast.ImportFrom):
