@@ -1,4 +1,4 @@
-"""The branches of the knowledge base and of the remote, as one list of names."""
+"""List the branches of the knowledge base and of its remote by name."""
 
 from __future__ import annotations
 
@@ -17,80 +17,94 @@ from vmrag_link.workspace.remotes.destinations import Upstream, find_upstream
 
 
 class Branch(Record, frozen=True):
-    """`head`: ours where it is local, else the remote's. `ahead`, `behind`: of branches that both
-    have.
-    """
+    """A KB branch of this clone, of the remote, or of both."""
 
     name: str
     current: bool
     local: bool
     remote: bool
     head: RevisionInfo
+    """The local head, or the remote's if the branch is not local."""
     ahead: int | None = None
+    """Number of commits that the remote lacks. None unless both have the branch."""
     behind: int | None = None
+    """Number of commits that only the remote has. None unless both have the branch."""
 
 
 class BranchList(Record, frozen=True):
-    """`doubt`: why the remote's branches may be out of date.
-
-    Empty without a remote, or if they are not.
-    """
+    """All KB branches that a caller asked for."""
 
     current: str | None
     branches: tuple[Branch, ...]
     doubt: str
+    """Why the remote's branches may be out of date. Empty if they are not, or if there is no
+    remote.
+    """
 
 
-def list_branches(ws: Workspace, here: AnswerOrigin, *, local: bool, pattern: str = "") -> BranchList:
-    """By name. Not `local`: only those that the remote has.
+def list_branches(ws: Workspace, standing: AnswerOrigin, *, local: bool, pattern: str = "") -> BranchList:
+    """List KB branches by name.
 
-    `pattern`: a glob; reserved names are listed only if it begins like one.
+    Without `local`, the list contains only the branches of the remote. `pattern` is a glob;
+    reserved names are listed only if it begins like one of them.
 
-    The remote is asked whether it has moved; nothing is fetched, because that is slow and changes
-    the knowledge base.
+    This checks whether the remote has moved, but fetches nothing, because a fetch is slow and
+    changes the knowledge base.
     """
     remote = find_upstream(ws)
-    ours = {branch.name: branch.head for branch in ws.engine.list_branches()}
-    theirs = _theirs(ws, remote)
+    our_heads = {branch.name: branch.head for branch in ws.engine.list_branches()}
+    their_heads = _read_remote_heads(ws, remote)
     matches = re.compile(translate(pattern or "*")).match
-    kept = bool(pattern) and is_reserved(pattern)
+    lists_reserved = bool(pattern) and is_reserved(pattern)
     names = sorted(
         name
-        for name in (ours.keys() | theirs.keys() if local else theirs.keys())
-        if matches(name) and (kept or not is_reserved(name))
+        for name in (our_heads.keys() | their_heads.keys() if local else their_heads.keys())
+        if matches(name) and (lists_reserved or not is_reserved(name))
     )
-    both = [name for name in names if name in ours and name in theirs and ours[name] != theirs[name]]
-    distances = Distances(ws.engine, [side[name] for name in both for side in (ours, theirs)]) if both else None
+    both = [
+        name for name in names if name in our_heads and name in their_heads and our_heads[name] != their_heads[name]
+    ]
+    distances = (
+        Distances(ws.engine, [side[name] for name in both for side in (our_heads, their_heads)]) if both else None
+    )
     rows = []
     for name in names:
-        head = ws.engine.read_revision(ours.get(name) or theirs[name])
-        row = Branch(name, name == here.kb.branch, name in ours, name in theirs, head)
-        if name in ours and name in theirs:
-            apart = distances.count_apart([ours[name]], [theirs[name]]) if distances and name in both else AheadBehind()
-            row = replace(row, ahead=apart.ahead, behind=apart.behind)
+        head = ws.engine.read_revision(our_heads.get(name) or their_heads[name])
+        row = Branch(name, name == standing.kb.branch, name in our_heads, name in their_heads, head)
+        if name in our_heads and name in their_heads:
+            distance = (
+                distances.count_apart([our_heads[name]], [their_heads[name]])
+                if distances and name in both
+                else AheadBehind()
+            )
+            row = replace(row, ahead=distance.ahead, behind=distance.behind)
         rows.append(row)
-    return BranchList(here.kb.branch, tuple(rows), _doubt(ws, remote))
+    return BranchList(standing.kb.branch, tuple(rows), _explain_doubt(ws, remote))
 
 
-def _theirs(ws: Workspace, remote: Upstream | None) -> dict[str, str]:
+def _read_remote_heads(ws: Workspace, remote: Upstream | None) -> dict[str, str]:
+    """Return the remote's heads whose revisions are in this knowledge base."""
     heads = ws.engine.remote_heads(remote.address.key) if remote and remote.address else {}
     return {name: head for name, head in heads.items() if ws.engine.has_revision(head)}
 
 
-def _doubt(ws: Workspace, remote: Upstream | None) -> str:
+def _explain_doubt(ws: Workspace, remote: Upstream | None) -> str:
     if remote is None:
         return ""
     return probe.describe_doubt(ws.places, ws.engine, remote.address) if remote.address else remote.problem
 
 
-def list_heads(ws: Workspace, here: AnswerOrigin) -> dict[str, str]:
-    """Heads by branch: the current one first, those that only the remote has as `REMOTE/NAME`."""
-    ours = {branch.name: branch.head for branch in ws.engine.list_branches() if not is_reserved(branch.name)}
-    current = {here.kb.branch: ours[here.kb.branch]} if here.kb.branch in ours else {}
+def list_heads(ws: Workspace, standing: AnswerOrigin) -> dict[str, str]:
+    """Return the heads by branch name, the current branch first.
+
+    A branch that only the remote has is listed as `REMOTE/NAME`.
+    """
+    our_heads = {branch.name: branch.head for branch in ws.engine.list_branches() if not is_reserved(branch.name)}
+    current = {standing.kb.branch: our_heads[standing.kb.branch]} if standing.kb.branch in our_heads else {}
     remote = find_upstream(ws)
-    theirs = (
+    their_heads = (
         {}
         if remote is None
-        else {f"{remote.name}/{name}": head for name, head in remote.heads.items() if name not in ours}
+        else {f"{remote.name}/{name}": head for name, head in remote.heads.items() if name not in our_heads}
     )
-    return {**current, **ours, **theirs}
+    return {**current, **our_heads, **their_heads}

@@ -1,7 +1,7 @@
-"""Merges as tools ask for them: into any free KB branch, returning to where the workspace was; and
-decisions at once about the conflicts of a table, a collection or documents.
+"""Merge for tools: into any free KB branch, with a return to the former branch, and resolve
+conflicts in bulk.
 
-Conflicts are known before anything is changed.
+Conflicts are found before anything is changed.
 """
 
 from __future__ import annotations
@@ -14,7 +14,15 @@ from msgspec import structs
 
 from vmrag_link import clock
 from vmrag_link.engines.base import Write
-from vmrag_link.errors import DocumentMissing, MergeConflict, MergeRefused, NothingSelected, TableMissing, quoted
+from vmrag_link.errors import (
+    DocumentMissing,
+    MergeConflict,
+    MergeRefused,
+    NothingSelected,
+    TableMissing,
+    plural,
+    quoted,
+)
 from vmrag_link.git import plumbing
 from vmrag_link.index.metadata import parse_chunk_id
 from vmrag_link.merging.choices import Choice
@@ -40,21 +48,25 @@ from vmrag_link.workspace.merge.conflict_rows import OpenConflict
 from vmrag_link.workspace.merge.merge_state import Kind, MergeState
 
 OnConflict = Literal["keep", "abort", "ours", "theirs"]
-"""`keep` leaves the merge open; `abort` changes nothing; a side is taken, and the merge made."""
+"""The reaction to conflicts.
+
+`keep` leaves the merge open, `abort` changes nothing, and `ours` or `theirs` decides all conflicts.
+"""
 ALL = "all"
+"""The table name that means all tables."""
 _TABLES = (ALL, *collections.TABLES, collections.COLLECTIONS)
 
 
 class BranchMerge(Record, frozen=True):
-    """`target`: the branch merged into. `commits`: those of theirs that it lacked.
-
-    `decided`: the conflicts.
-    """
+    """The result of `merge_branch` or `preview_merge`."""
 
     target: str
+    """The branch that is merged into."""
     merge: MergeReport
     commits: int
+    """Number of commits of the source that the target lacked."""
     decided: tuple[Conflict, ...]
+    """The conflicts."""
 
 
 def merge_branch(
@@ -68,78 +80,80 @@ def merge_branch(
 ) -> BranchMerge:
     """Merge `source` into a KB branch, by default HEAD's.
 
-    `source`: as `revparse.tool_branch_rev` takes it, or a branch `vmrag/wip/…`. `how`: what becomes
-    of
-    uncommitted documents here. Raises `BranchMissing`, `BranchInUse`, `Uncommitted` before anything
-    is changed, and as `merge.mergeable`; `MergeConflict` with `conflicts`: the merge is open then,
-    on the target, unless `on_conflict` is `abort`.
+    `source` is a name of `revparse.tool_branch_rev`, or a branch `vmrag/wip/…`. `how` is what to do
+    with uncommitted documents of the present branch.
+
+    Raises `BranchMissing`, `BranchInUse`, `Uncommitted` and the errors of `merge.require_mergeable`
+    before anything is changed. Raises `MergeConflict` with the detail `conflicts`: the merge is
+    then open on the target. With `on_conflict` = `abort` it raises `MergeRefused` instead and
+    changes nothing.
     """
     under_way = merge_state.recover_merge(ws)
-    if under_way and under_way.kind == "aside" and under_way.source == source:  # a kill came between
+    if under_way and under_way.kind == "aside" and under_way.source == source:  # a killed call left it
         report = merge.continue_merge(ws)
-        return BranchMerge(_branch_name(ws.resolve_target()), report, 0, ())
-    here = merge.require_mergeable(ws)
-    other = None if target is None else _target_branch(ws, here, target)
-    left = merge.stash_abandoned(ws, here, source) if other is None and on_conflict != "abort" else None
-    found = _source(ws, left.name if left else source)
-    name = other.name if other else _branch_name(here)
-    if on_conflict == "abort" and (conflicts := found.conflicts(ws, _ours(here, other, how))):
-        raise _conflict(source, f"{source} conflicts with {name}; nothing was changed", conflicts, merging=False)
-    # What was set aside is merged with what is uncommitted here; anything else would mix the two.
+        return BranchMerge(_name_branch(ws.resolve_target()), report, 0, ())
+    state = merge.require_mergeable(ws)
+    other = None if target is None else _find_target(ws, state, target)
+    abandoned = merge.stash_abandoned(ws, state, source) if other is None and on_conflict != "abort" else None
+    merge_source = _open_source(ws, abandoned.name if abandoned else source)
+    name = other.name if other else _name_branch(state)
+    if on_conflict == "abort" and (conflicts := merge_source.list_conflicts(ws, _find_ours(state, other, how))):
+        raise _conflict_error(source, f"{source} conflicts with {name}; nothing was changed", conflicts, merging=False)
+    # Stashed documents are merged with the uncommitted ones. Any other source would mix the two.
     clean = reset.clean_branch(ws, how, message=f"Before merging {source}")
-    with contextlib.nullcontext() if found.aside else clean, _on_branch(ws, other):
+    with contextlib.nullcontext() if merge_source.aside else clean, _on_branch(ws, other):
         into = merge.require_mergeable(ws)
-        done = _merge_here(ws, found, into, name, message=message, on_conflict=on_conflict)
-        if done.merge.result == "conflict":
+        outcome = _merge_source(ws, merge_source, into, name, message=message, on_conflict=on_conflict)
+        if outcome.merge.result == "conflict":
             what = f"{source} conflicts with {name}; the merge is open"
-            raise _conflict(source, what, done.decided, merging=True)
-    return done
+            raise _conflict_error(source, what, outcome.decided, merging=True)
+    return outcome
 
 
 def preview_merge(ws: Workspace, source: str, *, target: str | None = None) -> BranchMerge:
-    """What `merge_branch` would do with what is committed; nothing is changed. `decided` are the
-    conflicts that there would be. Raises as `merge_branch` before anything is changed.
+    """Return what `merge_branch` would do with the committed documents. Nothing is changed.
+
+    `decided` contains the expected conflicts. Raises the errors that `merge_branch` raises before
+    it changes anything.
     """
-    here = merge.require_mergeable(ws)
-    found = _source(ws, source)
-    other = None if target is None else _target_branch(ws, here, target)
-    ours, theirs = other.head if other else here.revision, found.revision
-    base = found.base(ws, ours)
+    state = merge.require_mergeable(ws)
+    merge_source = _open_source(ws, source)
+    other = None if target is None else _find_target(ws, state, target)
+    ours, theirs = other.head if other else state.revision, merge_source.revision
+    base = merge_source.find_base(ws, ours)
     report = MergeReport("already_up_to_date", source, base, ours, theirs, None)
-    name = other.name if other else _branch_name(here)
+    name = other.name if other else _name_branch(state)
     if theirs in (base, ours):
         return BranchMerge(name, report, 0, ())
     merged = three_way(ws.engine, base=base, ours=ours, theirs=theirs, derived=twins.build_derived(ws))
-    changes = _count(merged.rows, {header.key for header in ws.engine.read_headers(ours)})
+    changes = _count_changes(merged.rows, {header.key for header in ws.engine.read_headers(ours)})
     report = structs.replace(report, result="fast_forward" if ours == base else "merge", changes=changes)
     return BranchMerge(name, report, revisions.count_beyond(ws.engine, [theirs], [ours]), merged.conflicts)
 
 
-def _count(rows: Write, there: set[tuple[str, str]]) -> ChangeCounts:
-    """What storing these rows does to the documents that are `there`."""
-    put = {put_document.key for put_document in rows.put_documents}
-    gone = {each for each in there if each[0] in rows.remove_collections} | {*rows.remove_documents} & there
-    return ChangeCounts(len(put - there), len(put & there), len(gone - put))
+def _count_changes(rows: Write, present: set[tuple[str, str]]) -> ChangeCounts:
+    """Count what storing these rows does to the documents with the keys `present`."""
+    put_keys = {put_document.key for put_document in rows.put_documents}
+    removed = {key for key in present if key[0] in rows.remove_collections} | {*rows.remove_documents} & present
+    return ChangeCounts(len(put_keys - present), len(put_keys & present), len(removed - put_keys))
 
 
 class _Source(Record, frozen=True):
-    """What is merged.
-
-    `revision` is the head of `aside`, if that holds documents that were set aside.
-    """
+    """The source of a merge."""
 
     name: str
     revision: str
+    """The head of `aside`, if that is a branch with stashed documents."""
     aside: KbBranch | None
 
-    def base(self, ws: Workspace, ours: str) -> str:
+    def find_base(self, ws: Workspace, ours: str) -> str:
         if self.aside:
             return merge.find_aside_base(ws, self.aside)
         return sides.find_source_base(ws, self.name, ours=ours, theirs=self.revision)
 
-    def conflicts(self, ws: Workspace, ours: At) -> tuple[Conflict, ...]:
+    def list_conflicts(self, ws: Workspace, ours: At) -> tuple[Conflict, ...]:
         head = ours if isinstance(ours, str) else ws.resolve_target().revision
-        base = self.base(ws, head)
+        base = self.find_base(ws, head)
         if self.aside is None and self.revision in (base, head):
             return ()
         return three_way(
@@ -147,16 +161,16 @@ class _Source(Record, frozen=True):
         ).conflicts
 
 
-def _source(ws: Workspace, name: str) -> _Source:
+def _open_source(ws: Workspace, name: str) -> _Source:
     aside = merge.find_aside_branch(ws, name)
     return _Source(name, aside.head if aside else revparse.resolve_tool_branch_rev(ws, name), aside)
 
 
-def _merge_here(
+def _merge_source(
     ws: Workspace, source: _Source, into: Target, name: str, *, message: str | None, on_conflict: OnConflict
 ) -> BranchMerge:
-    """Merge into the KB branch `name`, which the workspace stands on."""
-    conflicts = source.conflicts(ws, ws.locate_documents() if source.aside else into.revision)
+    """Merge into the KB branch `name`, which is checked out."""
+    conflicts = source.list_conflicts(ws, ws.locate_documents() if source.aside else into.revision)
     decisions = decide_all(conflicts, Choice(on_conflict)) if on_conflict in ("ours", "theirs") else None
     if source.aside:
         return BranchMerge(name, merge.merge_aside(ws, into, source.aside, decisions=decisions), 0, conflicts)
@@ -165,7 +179,7 @@ def _merge_here(
         ws,
         into,
         source.name,
-        base=source.base(ws, into.revision),
+        base=source.find_base(ws, into.revision),
         theirs=source.revision,
         decisions=decisions,
         signature=Signature(
@@ -175,41 +189,41 @@ def _merge_here(
     return BranchMerge(name, report, commits, conflicts)
 
 
-def _target_branch(ws: Workspace, here: Target, target: str) -> KbBranch | None:
-    """The KB branch to merge into, if it is not the one that HEAD is on."""
-    if here.kb_branch and target == here.kb_branch.name:
+def _find_target(ws: Workspace, state: Target, target: str) -> KbBranch | None:
+    """Return the KB branch to merge into; None if it is HEAD's."""
+    if state.kb_branch and target == state.kb_branch.name:
         return None
-    found = revparse.find_tool_branch(ws, target)
-    if found is None:
-        if here.kb_branch is None and target in (here.trigger.branch, _branch_name(here)):
-            return None  # it has no branch yet: the first document makes one
+    branch = revparse.find_tool_branch(ws, target)
+    if branch is None:
+        if state.kb_branch is None and target in (state.trigger.branch, _name_branch(state)):
+            return None  # the first document creates the branch
         raise revparse.no_branch(ws, target)
-    require_free_branch(ws, found.name, here.trigger.branch or "")
-    if found.dirty:
-        raise reset.build_uncommitted_error(ws, found)
-    return found
+    require_free_branch(ws, branch.name, state.trigger.branch or "")
+    if branch.dirty:
+        raise reset.build_uncommitted_error(ws, branch)
+    return branch
 
 
-def _branch_name(here: Target) -> str:
-    """What the branch is called that HEAD is on, or will be made under at the first write."""
-    if here.kb_branch:
-        return here.kb_branch.name
-    return here.pin.dolt_branch if here.pin else here.trigger.branch or ""
+def _name_branch(state: Target) -> str:
+    """Return the name of HEAD's KB branch, or the name that the first write will give it."""
+    if state.kb_branch:
+        return state.kb_branch.name
+    return state.pin.dolt_branch if state.pin else state.trigger.branch or ""
 
 
-def _ours(here: Target, other: KbBranch | None, how: Handling) -> At:
-    """What would be merged into, judged before uncommitted documents are dealt with."""
+def _find_ours(state: Target, other: KbBranch | None, how: Handling) -> At:
+    """Return what will be merged into, before uncommitted documents are handled."""
     if other:
         return other.head
-    branch = here.kb_branch
-    return WorkingSet(branch.name) if branch and branch.dirty and how != "reset_first" else here.revision
+    branch = state.kb_branch
+    return WorkingSet(branch.name) if branch and branch.dirty and how != "reset_first" else state.revision
 
 
-def _conflict(source: str, what: str, conflicts: tuple[Conflict, ...], *, merging: bool) -> MergeConflict:
+def _conflict_error(source: str, what: str, conflicts: tuple[Conflict, ...], *, merging: bool) -> MergeConflict:
     listed = conflict_rows.encode_rows(conflict_rows.list_conflict_rows(conflicts))
     kind = MergeConflict if merging else MergeRefused
     return kind(
-        f"{what}: {len(listed)} in conflict.",
+        f"{what}: {plural(len(listed), 'conflict')}.",
         hint="vmrag resolve" if merging else f"vmrag merge {quoted(source)}",
         conflicts=listed,
         merge_in_progress=merging,
@@ -218,7 +232,9 @@ def _conflict(source: str, what: str, conflicts: tuple[Conflict, ...], *, mergin
 
 @contextlib.contextmanager
 def _on_branch(ws: Workspace, other: KbBranch | None) -> Iterator[None]:
-    """Stand on another KB branch in the block; stay there if the block leaves a merge open."""
+    """Check out another KB branch in the block. It stays checked out if the block leaves a merge
+    open.
+    """
     if other is None:
         yield
         return
@@ -233,82 +249,92 @@ def _on_branch(ws: Workspace, other: KbBranch | None) -> Iterator[None]:
 
 
 class BulkReport(Record, frozen=True):
-    """`decided`: how many conflicts this call decided about; `left` have no decision.
-
-    `revision`: what was committed. `next`: for a merge of git's, the command that finishes it.
-    `staged`, `pending`: see `CommitReport`.
-    """
+    """The result of `resolve_bulk`."""
 
     kind: Kind
     decided: int
+    """Number of conflicts that this call decided."""
     left: tuple[OpenConflict, ...]
+    """Conflicts without a decision."""
     revision: str | None = None
+    """The committed revision."""
     next: str = ""
+    """For git's merge, the command that finishes it."""
     staged: bool = True
+    """See `CommitReport`."""
     pending: str = ""
+    """See `CommitReport`."""
 
 
 def resolve_bulk(
     ws: Workspace, table: str, side: Side, *, ids: Sequence[str] = (), commit: bool = False, message: str = ""
 ) -> BulkReport:
-    """Take a side in what is in conflict of a `table`, or of its documents `ids`.
+    """Take a side for the conflicts of a `table`, or of its documents `ids`.
 
-    `table`: one of `ops.commits.tables`, a collection, or `ALL`. Once nothing is left, git's
-    conflict ends by itself, and documents that were set aside become uncommitted; a merge of ours
-    waits for a commit, which `commit` makes. Raises `NothingSelected` where nothing is in conflict,
-    `TableMissing`, `DocumentMissing`, and `MergeConflict` if a commit is asked for and something is
-    left: what was decided stays decided.
+    `table` is one of `collections.TABLES`, a collection, or `ALL`. After the last conflict, git's
+    conflict ends automatically, and stashed documents become uncommitted. vmrag's own merge waits
+    for a commit, which `commit` makes.
+
+    Raises `NothingSelected` if there is no conflict, `TableMissing`, `DocumentMissing`, and
+    `MergeConflict` if a commit is requested and conflicts are left. Decisions are kept then.
     """
     resolve.fetch_sides(ws)
     state = merge_state.recover_merge(ws)
     if state is None:
-        raise NothingSelected("No merge is open, so nothing is in conflict.", hint="vmrag merge REF")
+        raise NothingSelected("no merge is open, so there are no conflicts.", hint="vmrag merge REF")
     if state.kind != "git":
         writing.require_writable(ws)
     merged = merge_state.apply_decisions(ws, state)
     chosen: list[Conflict] = []
     if merged.conflicts or ids or state.kind == "merge":
-        chosen = _select(ws, state, merged, table, ids)
-        report = resolve.resolve(ws, [each.id for each in chosen], Decision(side=side))
+        chosen = _select_conflicts(ws, state, merged, table, ids)
+        report = resolve.resolve(ws, [conflict.id for conflict in chosen], Decision(side=side))
     else:
-        report = resolve.list_conflicts(ws)  # the sides agree, or a kill came after the last decision
-    left = tuple(conflict_rows.list_conflict_rows([conflict.conflict for conflict in report.conflicts]))
-    if left:
+        report = resolve.list_conflicts(ws)  # the sides agree, or a call was killed after the last decision
+    undecided = tuple(conflict_rows.list_conflict_rows([conflict.conflict for conflict in report.conflicts]))
+    if undecided:
         if commit:
             raise MergeConflict(
-                f"{len(left)} of the conflicts are not decided yet; nothing was committed.",
+                f"{plural(len(undecided), 'conflict')} without a decision; nothing was committed.",
                 hint="vmrag resolve",
-                conflicts=conflict_rows.encode_rows(left),
+                conflicts=conflict_rows.encode_rows(undecided),
             )
-        return BulkReport(state.kind, len(chosen), left)
+        return BulkReport(state.kind, len(chosen), undecided)
     if state.kind == "git":
-        made = report.pin.dolt_commit if report.pin and commit else None
-        return BulkReport(state.kind, len(chosen), (), made, report.next, report.staged)
+        revision = report.pin.dolt_commit if report.pin and commit else None
+        return BulkReport(state.kind, len(chosen), (), revision, report.next, report.staged)
     pending = merge.continue_merge(ws).pending if state.kind == "aside" else ""
     if not commit:
         return BulkReport(state.kind, len(chosen), (), pending=pending)
-    done = committing.commit(ws, message)
-    return BulkReport(state.kind, len(chosen), (), done.revision, staged=done.staged, pending=done.pending)
+    commit_report = committing.commit(ws, message)
+    return BulkReport(
+        state.kind, len(chosen), (), commit_report.revision, staged=commit_report.staged, pending=commit_report.pending
+    )
 
 
-def _select(ws: Workspace, state: MergeState, merged: MergeResult, table: str, ids: Sequence[str]) -> list[Conflict]:
-    """The conflicts without a decision; by `ids`, decided ones, too: they can be decided again."""
-    known = (*merged.conflicts, *merged.decided)
-    listed = dict(zip(known, conflict_rows.list_conflict_rows(known), strict=True))
-    here = [each for each, row in listed.items() if table in (ALL, row.table, each.collection)]
-    if not here and table not in _TABLES and not _is_collection(ws, state, table):
+def _select_conflicts(
+    ws: Workspace, state: MergeState, merged: MergeResult, table: str, ids: Sequence[str]
+) -> list[Conflict]:
+    """Return the conflicts without a decision.
+
+    With `ids`, decided conflicts are also returned, because they can be decided again.
+    """
+    all_conflicts = (*merged.conflicts, *merged.decided)
+    rows = dict(zip(all_conflicts, conflict_rows.list_conflict_rows(all_conflicts), strict=True))
+    matching = [conflict for conflict, row in rows.items() if table in (ALL, row.table, conflict.collection)]
+    if not matching and table not in _TABLES and not _is_collection(ws, state, table):
         raise TableMissing(
-            f"There is no table or collection {table!r}.",
+            f"no such table or collection: {table!r}.",
             hint="vmrag resolve --list",
             table=table,
             tables=list(_TABLES),
         )
     if ids:
-        return [each for doc_id in ids for each in _of_document(here, doc_id, table)]
-    undecided = [conflict for conflict in merged.conflicts if conflict in here]
+        return [conflict for doc_id in ids for conflict in _select_document(matching, doc_id, table)]
+    undecided = [conflict for conflict in merged.conflicts if conflict in matching]
     if not undecided:
-        then = "" if merged.conflicts else " any more; a commit closes the merge"
-        raise NothingSelected(f"Nothing of {table!r} is in conflict{then}.", hint="vmrag resolve --list")
+        more = "" if merged.conflicts else "; commit to close the merge"
+        raise NothingSelected(f"{table!r} has no open conflicts{more}.", hint="vmrag resolve --list")
     return undecided
 
 
@@ -320,14 +346,16 @@ def _is_collection(ws: Workspace, state: MergeState, name: str) -> bool:
     )
 
 
-def _of_document(conflicts: Sequence[Conflict], doc_id: str, table: str) -> list[Conflict]:
-    """A document's id, or that of a chunk of it; several collections may have it."""
+def _select_document(conflicts: Sequence[Conflict], doc_id: str, table: str) -> list[Conflict]:
+    """Return the conflicts of a document, by its id or that of a chunk. Several collections may
+    have the id.
+    """
     chunk = parse_chunk_id(doc_id)
-    for wanted in (doc_id, chunk[0] if chunk else ""):
-        if found := [conflict for conflict in conflicts if wanted and conflict.doc_id == wanted]:
-            return found
+    for name in (doc_id, chunk[0] if chunk else ""):
+        if matching := [conflict for conflict in conflicts if name and conflict.doc_id == name]:
+            return matching
     raise DocumentMissing(
-        f"{doc_id!r} is not in conflict in {table!r}.",
+        f"{doc_id!r} has no conflict in {table!r}.",
         hint="vmrag resolve --list",
         doc_id=doc_id,
         conflicts=[conflict.id for conflict in conflicts],

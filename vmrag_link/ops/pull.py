@@ -1,7 +1,7 @@
-"""`vmrag pull`: fetch, then take in what the upstream branch of the code pins.
+"""`vmrag pull`: fetch, then merge what the upstream branch of the code pins.
 
-A remote's KB branch is only a name, which every push may move; what belongs to the code is what the
-code pins.
+A KB branch of a remote is only a name that any push can move. The pin decides which knowledge
+belongs to the code.
 """
 
 from __future__ import annotations
@@ -13,7 +13,15 @@ import msgspec
 from vmrag_link import pin as pins
 from vmrag_link.engines import migrated
 from vmrag_link.engines.base import is_reserved
-from vmrag_link.errors import BranchMissing, GitBusy, GitReferenceMissing, MergeConflict, UpstreamMissing, quoted
+from vmrag_link.errors import (
+    BranchMissing,
+    GitBusy,
+    GitReferenceMissing,
+    MergeConflict,
+    UpstreamMissing,
+    plural,
+    quoted,
+)
 from vmrag_link.git import plumbing, remotes, transfer
 from vmrag_link.git.refs import BRANCHES
 from vmrag_link.models import Record
@@ -36,102 +44,112 @@ from vmrag_link.workspace.remotes.fetch import build_branch_missing, fetch_revis
 
 
 class PullReport(Record, frozen=True):
-    """`remote`: where the knowledge was fetched from, for people.
-
-    `updates`: its KB branches that moved. `code_behind`: the upstream branch has commits that HEAD
-    lacks, which git brings.
-    """
+    """The result of `pull`."""
 
     remote: str
+    """The displayed name of the remote that the knowledge base was fetched from."""
     updates: tuple[BranchMove, ...]
+    """KB branches of the remote that moved."""
     merge: MergeReport
     code_behind: bool = False
+    """True if the upstream branch has commits that HEAD lacks, which `git pull` fetches."""
 
 
 class _Upstream(NamedTuple):
-    """A code branch as last fetched: its name for people, its commit, and that commit's pin."""
+    """A code branch as last fetched: its displayed name, its commit, and the pin of the commit."""
 
     name: str
     commit: str
     pin: Pin
 
 
-class _Found(NamedTuple):
-    """What to merge: `theirs`, its `name` for people, its code `commit` if git's history counts."""
+class _MergeSource(NamedTuple):
+    """The revision to merge, and where it comes from."""
 
     source: Address
     updates: tuple[BranchMove, ...]
     name: str
+    """The displayed name."""
     theirs: str
+    """The revision to merge."""
     commit: str | None = None
+    """The code commit that pins it, if git's history decides about the merge base."""
     code_behind: bool = False
 
 
 def pull(ws: Workspace, remote: str | None = None, *, branch: str | None = None) -> PullReport:
-    """Merge what the upstream of HEAD's code branch pins, or a KB branch of the remote; pin it.
+    """Merge what the upstream of HEAD's code branch pins, or a KB branch of the remote, and pin the
+    result.
 
-    The knowledge is fetched first; the code's branches count as of git's last fetch. What the code
-    has reverted since stays reverted; a named KB branch is merged regardless of the code. Raises
-    `UpstreamMissing`, `BranchMissing`, and as `ops.remotes.fetch.fetch` and
-    `ops.merge.merge.merge`.
+    This fetches the knowledge base first. The code's branches are those that git last fetched.
+    Changes that the code has reverted since then stay reverted; a named KB branch is merged
+    regardless of the code.
+
+    Raises `UpstreamMissing`, `BranchMissing`, `GitBusy` if HEAD is detached, and the errors of
+    `fetch` and `merge`.
     """
     addresses = destinations.list_fetch_addresses(ws, remote)
-    return _merge(ws, _upstream_at(ws, addresses, remote) if branch is None else _kb_branch_at(ws, addresses, branch))
+    if branch is None:
+        return _merge_source(ws, _fetch_upstream(ws, addresses, remote))
+    return _merge_source(ws, _fetch_kb_branch(ws, addresses, branch))
 
 
 class ClearedPull(Record, frozen=True):
-    """`commits` that were merged; `cleared`: what became of the documents that were not committed.
-
-    `left`: the remote's KB branch that is called as HEAD's, if it stands at a revision that the
-    code pinned once and has left. That is not taken unless the branch is named.
-    """
+    """The result of `pull_and_clear`."""
 
     cleared: CleanedBranch
+    """The handling of the uncommitted documents."""
     report: PullReport
     commits: int
+    """Number of merged commits."""
     left: str | None
+    """The remote's KB branch with the name of HEAD's KB branch, if it is at a revision that the
+    code once pinned and has left.
+
+    It is merged only if the caller names the branch.
+    """
 
 
 def pull_and_clear(
     ws: Workspace, remote: str | None = None, *, branch: str | None = None, how: Handling, message: str
 ) -> ClearedPull:
-    """As `pull`, and deal with uncommitted documents as `how` says.
+    """Pull, and handle uncommitted documents as `how` specifies.
 
-    What the remote's KB branch of HEAD's name holds beyond that is taken, too; a code branch
-    without an upstream takes that branch alone. Raises `MergeConflict` for a merge that is open
-    now, and as `pull` and `uncommitted.cleared`.
+    This also merges what the remote's KB branch of the same name has beyond the upstream's pin. For
+    a code branch without an upstream, it merges only that branch. Raises `MergeConflict` with an
+    open merge, and the errors of `pull` and `uncommitted.clean_branch`.
     """
     merge.require_mergeable(ws)
     addresses = destinations.list_fetch_addresses(ws, remote)
     if branch is not None:
-        found = _kb_branch_at(ws, addresses, branch)
+        source = _fetch_kb_branch(ws, addresses, branch)
     else:
         try:
-            found = _upstream_at(ws, addresses, remote)
+            source = _fetch_upstream(ws, addresses, remote)
         except UpstreamMissing as missing:
-            found = _namesake_at(ws, addresses, missing)
+            source = _fetch_namesake(ws, addresses, missing)
     with reset.clean_branch(ws, how, message=message) as cleared:
-        report = _merge_or_raise(ws, found)
-        beyond = _namesake_beyond(ws, found, report.merge) if branch is None else None
-        left = beyond if beyond and _pinned_before(ws, found, beyond) else None
+        report = _merge_or_raise(ws, source)
+        newer = _find_newer_namesake(ws, source, report.merge) if branch is None else None
+        skipped = newer if newer and _was_pinned_before(ws, source, newer) else None
         heads = [report.merge.theirs]
-        if beyond and not left:
-            more = _merge_or_raise(ws, beyond)
-            heads.append(more.merge.theirs)
-            report = msgspec.structs.replace(report, merge=_joined(ws, report.merge, more.merge))
+        if newer and not skipped:
+            second = _merge_or_raise(ws, newer)
+            heads.append(second.merge.theirs)
+            report = msgspec.structs.replace(report, merge=_join_reports(ws, report.merge, second.merge))
     commits = revisions.count_beyond(ws.engine, heads, [report.merge.ours])
-    return ClearedPull(cleared, report, commits, left.name if left else None)
+    return ClearedPull(cleared, report, commits, skipped.name if skipped else None)
 
 
-def _merge_or_raise(ws: Workspace, found: _Found) -> PullReport:
-    report = _merge(ws, found)
+def _merge_or_raise(ws: Workspace, source: _MergeSource) -> PullReport:
+    report = _merge_source(ws, source)
     if report.merge.result == "conflict":
-        raise _conflict(ws, report.merge)
+        raise _conflict_error(ws, report.merge)
     return report
 
 
-def _joined(ws: Workspace, first: MergeReport, second: MergeReport) -> MergeReport:
-    """Two merges, one after the other, as one."""
+def _join_reports(ws: Workspace, first: MergeReport, second: MergeReport) -> MergeReport:
+    """Return the report of two consecutive merges."""
     results = {first.result, second.result} - {"already_up_to_date"}
     after = second.revision or second.ours
     return msgspec.structs.replace(
@@ -143,84 +161,87 @@ def _joined(ws: Workspace, first: MergeReport, second: MergeReport) -> MergeRepo
     )
 
 
-def _conflict(ws: Workspace, report: MergeReport) -> MergeConflict:
-    opened = conflict_rows.find_open_merge(ws)
-    listed = conflict_rows.encode_rows(opened.conflicts if opened else ())
+def _conflict_error(ws: Workspace, report: MergeReport) -> MergeConflict:
+    open_merge = conflict_rows.find_open_merge(ws)
+    listed = conflict_rows.encode_rows(open_merge.conflicts if open_merge else ())
     return MergeConflict(
-        f"{report.source} conflicts with what is here; the merge is open: {len(report.conflicts)} in conflict.",
+        f"{report.source} conflicts with your knowledge base; the merge is open: {plural(len(report.conflicts), 'conflict')}.",
         hint="vmrag resolve",
         conflicts=listed,
     )
 
 
-def _merge(ws: Workspace, found: _Found) -> PullReport:
+def _merge_source(ws: Workspace, source: _MergeSource) -> PullReport:
     target = merge.require_mergeable(ws)
-    commits = pair_with_head(ws, target.revision, found.commit) if found.commit else None
-    base = find_base(ws, target.revision, found.theirs, commits)
-    report = merge.merge_revision(ws, target, found.name, base=base, theirs=found.theirs)
-    return PullReport(found.source.text, found.updates, report, code_behind=found.code_behind)
+    commits = pair_with_head(ws, target.revision, source.commit) if source.commit else None
+    base = find_base(ws, target.revision, source.theirs, commits)
+    report = merge.merge_revision(ws, target, source.name, base=base, theirs=source.theirs)
+    return PullReport(source.source.text, source.updates, report, code_behind=source.code_behind)
 
 
-def _upstream_at(ws: Workspace, addresses: list[Address], remote: str | None) -> _Found:
-    upstream = _upstream(ws, remote)
+def _fetch_upstream(ws: Workspace, addresses: list[Address], remote: str | None) -> _MergeSource:
+    upstream = _find_upstream(ws, remote)
     source, updates = fetch_revision(ws, addresses, upstream.pin.dolt_commit)
     theirs = lazy_fetch.require_revision(ws, upstream.pin, upstream.name)
     head = plumbing.read_head(ws.places).commit
     behind = head is None or not transfer.contains_commit(ws.places, head, upstream.commit)
-    return _Found(source, updates, upstream.name, theirs, upstream.commit, code_behind=behind)
+    return _MergeSource(source, updates, upstream.name, theirs, upstream.commit, code_behind=behind)
 
 
-def _kb_branch_at(ws: Workspace, addresses: list[Address], name: str) -> _Found:
+def _fetch_kb_branch(ws: Workspace, addresses: list[Address], name: str) -> _MergeSource:
     pin = ws.resolve_target().pin
     source, updates = fetch_revision(ws, addresses, pin.dolt_commit if pin else None)
-    there = ws.engine.remote_heads(source.key)
-    if name not in there or is_reserved(name):
-        raise build_branch_missing(source.text, name, there)
-    return _Found(source, updates, f"{source.text}/{name}", there[name])
+    heads = ws.engine.remote_heads(source.key)
+    if name not in heads or is_reserved(name):
+        raise build_branch_missing(source.text, name, heads)
+    return _MergeSource(source, updates, f"{source.text}/{name}", heads[name])
 
 
-def _namesake_at(ws: Workspace, addresses: list[Address], missing: UpstreamMissing) -> _Found:
-    name = _own_name(ws)
+def _fetch_namesake(ws: Workspace, addresses: list[Address], missing: UpstreamMissing) -> _MergeSource:
+    name = _name_kb_branch(ws)
     if name is None:
         raise missing
     try:
-        return _kb_branch_at(ws, addresses, name)
+        return _fetch_kb_branch(ws, addresses, name)
     except BranchMissing as error:
         raise UpstreamMissing(f"{missing.message} {error.message}", hint=missing.hint, **missing.details) from error
 
 
-def _own_name(ws: Workspace) -> str | None:
-    own = ws.find_kb_branch()
-    return own.name if own else ws.read_trigger().branch
+def _name_kb_branch(ws: Workspace) -> str | None:
+    branch = ws.find_kb_branch()
+    return branch.name if branch else ws.read_trigger().branch
 
 
-def _namesake_beyond(ws: Workspace, found: _Found, merged: MergeReport) -> _Found | None:
-    """The remote's KB branch of HEAD's name, if it holds what is not here."""
-    name = _own_name(ws)
-    head = ws.engine.remote_heads(found.source.key).get(name) if name else None
+def _find_newer_namesake(ws: Workspace, source: _MergeSource, merged: MergeReport) -> _MergeSource | None:
+    """Return the remote's KB branch with the name of HEAD's, if the merge result does not contain
+    it.
+    """
+    name = _name_kb_branch(ws)
+    head = ws.engine.remote_heads(source.source.key).get(name) if name else None
     if name is None or head is None or ws.engine.is_ancestor(head, merged.revision or merged.ours):
         return None
-    return _Found(found.source, found.updates, f"{found.source.text}/{name}", head)
+    return _MergeSource(source.source, source.updates, f"{source.source.text}/{name}", head)
 
 
-def _pinned_before(ws: Workspace, found: _Found, beyond: _Found) -> bool:
-    """Whether a commit of HEAD's history, or of the upstream's, pins the revision: the code was
-    there, and went on without it.
+def _was_pinned_before(ws: Workspace, source: _MergeSource, newer: _MergeSource) -> bool:
+    """Return whether a commit in the history of HEAD or of the upstream pins the revision.
+
+    If so, the code was at that revision and left it.
     """
-    commits = filter(None, (plumbing.read_head(ws.places).commit, found.commit))
+    commits = filter(None, (plumbing.read_head(ws.places).commit, source.commit))
     pins = (pin for commit in commits for pin, _ in history_pins.pins_reached(ws.places, commit))
-    return any(migrated.translate_revision(ws.places.kb, pin.dolt_commit) == beyond.theirs for pin in pins)
+    return any(migrated.translate_revision(ws.places.kb, pin.dolt_commit) == newer.theirs for pin in pins)
 
 
-def _upstream(ws: Workspace, remote: str | None) -> _Upstream:
-    """The branch that `git pull` takes, or else the remote's of the same name.
+def _find_upstream(ws: Workspace, remote: str | None) -> _Upstream:
+    """Return the branch that `git pull` would merge, or else the remote's branch of the same name.
 
-    `remote`: a git remote counts, anything else says only where the knowledge is.
+    `remote` applies if it is a git remote. Any other remote only tells where the knowledge base is.
     """
     branch = ws.read_trigger().branch
     if branch is None:
-        raise GitBusy("HEAD is detached: it follows no branch.", hint="git switch BRANCH", operation="detached")
-    name, refs = _refs(ws, branch, remote)
+        raise GitBusy("HEAD is detached, so it has no upstream branch.", hint="git switch BRANCH", operation="detached")
+    name, refs = _list_upstream_refs(ws, branch, remote)
     for ref in refs:
         try:
             commit = plumbing.resolve_commit(ws.places, ref)
@@ -229,23 +250,27 @@ def _upstream(ws: Workspace, remote: str | None) -> _Upstream:
         name = name or ref.removeprefix("refs/remotes/")
         data = plumbing.read_blob(ws.places, f"{commit}:{PIN_NAME}", limit=pins.MAX_BYTES)
         if data is None:
-            raise UpstreamMissing(f"{name} pins no knowledge.", hint=f"git log {quoted(name)} -- {PIN_NAME}", ref=name)
+            raise UpstreamMissing(f"{name} has no pin.", hint=f"git log {quoted(name)} -- {PIN_NAME}", ref=name)
         return _Upstream(name, commit, migrated.read_pin(ws.places.kb, data, source=f"{name}:{PIN_NAME}"))
     raise UpstreamMissing(
-        f"{name} is not here." if name else f"The code branch {branch!r} has no upstream branch.",
-        hint="git fetch (or, if there is none yet: git push -u REMOTE HEAD; to take in a KB branch by its name: vmrag pull --branch NAME)",
+        f"{name} was not fetched yet." if name else f"the code branch {branch!r} has no upstream branch.",
+        hint="git fetch"
+        if name
+        else "git push -u REMOTE HEAD   (to merge a KB branch by its name: vmrag pull --branch NAME)",
         branch=branch,
     )
 
 
-def _refs(ws: Workspace, branch: str, remote: str | None) -> tuple[str, list[str]]:
-    """Where the upstream's commit may stand, and its name where the configuration has it."""
+def _list_upstream_refs(ws: Workspace, branch: str, remote: str | None) -> tuple[str, list[str]]:
+    """Return the upstream's name if it is configured (else an empty one), and the refs that may
+    have its commit.
+    """
     section = f"branch.{branch}"
-    own = plumbing.read_section(ws.places, section)
-    at, merges = own.get(f"{section}.remote", ""), own.get(f"{section}.merge", "")
+    configuration = plumbing.read_section(ws.places, section)
+    remote_name, merge_ref = configuration.get(f"{section}.remote", ""), configuration.get(f"{section}.merge", "")
     chosen = remote if remote in remotes.list_remotes(ws.places) else None
-    if at and merges and chosen in (None, at):
-        short = merges.removeprefix(BRANCHES)
-        return short if at == "." else f"{remotes.redact_url(at)}/{short}", [f"{branch}@{{upstream}}"]
-    there = [chosen] if chosen else remotes.list_for_reading(ws.places, branch)
-    return "", [f"refs/remotes/{each}/{branch}" for each in there]
+    if remote_name and merge_ref and chosen in (None, remote_name):
+        short = merge_ref.removeprefix(BRANCHES)
+        return short if remote_name == "." else f"{remotes.redact_url(remote_name)}/{short}", [f"{branch}@{{upstream}}"]
+    remote_names = [chosen] if chosen else remotes.list_for_reading(ws.places, branch)
+    return "", [f"refs/remotes/{name}/{branch}" for name in remote_names]

@@ -1,9 +1,9 @@
-"""Deal with uncommitted documents before an operation that needs a clean KB branch, or give them up
-to go back to a commit.
+"""Handle uncommitted documents before an operation that needs a clean KB branch, and reset to a
+commit.
 
-They are committed, kept in a commit on a branch `vmrag/wip/…` until they can come back, or given
-up, which anchors them. So a kill between any two steps loses nothing, and all of it stays
-reachable. `vmrag status` names what was not brought back.
+Uncommitted documents are committed, stashed in a commit on a branch `vmrag/wip/…`, or discarded.
+Discarded documents are anchored. So all of them stay reachable after a kill between any two steps.
+`vmrag status` lists the stashes that were not restored.
 """
 
 from __future__ import annotations
@@ -28,110 +28,114 @@ from vmrag_link.workspace.history import revparse
 from vmrag_link.workspace.merge import conflict_rows, merge_state
 
 Handling = Literal["abort", "commit_first", "reset_first", "stash", "carry"]
-"""`abort` refuses to go on.
+"""How to handle uncommitted documents.
 
-`stash` and `carry` bring them back afterwards, uncommitted; `carry` refuses if they would conflict
-there.
+`abort` refuses the operation. `stash` and `carry` restore them after it, uncommitted; `carry`
+refuses the operation if they would conflict.
 """
 
 MAX_NAMED = 20
-"""Documents that a note names."""
+"""Maximum number of documents that a note names."""
 
 Handled = Literal["none", "commit_first", "reset_first", "stash", "carry"]
 
 
 class CleanedBranch(Record, frozen=True):
-    """`held`: the revision that holds all that was there before, uncommitted or not.
-
-    `commit` is that of `commit_first`; `aside` the KB branch that keeps the documents until they
-    come back.
-    """
+    """The result of `clean_branch`."""
 
     handling: Handled
     held: str
+    """The revision that contains the former state, including uncommitted documents."""
     commit: CommitReport | None = None
+    """The commit of `commit_first`."""
     aside: str = ""
+    """The KB branch that keeps the documents until they are restored."""
 
 
 @contextlib.contextmanager
 def clean_branch(ws: Workspace, how: Handling, *, message: str, onto: At | None = None) -> Iterator[CleanedBranch]:
-    """Clean HEAD's KB branch for the block; then bring back what `stash` and `carry` put aside.
+    """Clean HEAD's KB branch for the block, then restore what `stash` and `carry` stashed.
 
-    Call `writing.writable` and `merge_state.refuse_if_open` first. `message`: of the commit of
-    `commit_first`; `onto`: where the documents of `carry` will go. Raises `Uncommitted` (`abort`),
-    `MergeConflict` (`carry`) before anything is changed, and as `ops.branches.commit`. When the
-    block fails the documents come back, too; while it leaves a merge open they stay aside, which
-    the error's `aside` names. What `reset_first` gave up is named by a note, and by the error's
-    `discarded`.
+    Call `writing.writable` and `merge_state.refuse_if_open` first. `message` is that of the commit
+    of `commit_first`. `onto` is where the documents of `carry` will go.
+
+    Raises `Uncommitted` for `abort` and `MergeConflict` for `carry` before anything is changed, and
+    the errors of `commit`. If the block fails, the documents are restored as well. If the block
+    leaves a merge open, they stay stashed, and the detail `aside` of the error names their branch.
+    For `reset_first`, a note and the detail `discarded` of the error name the discarded documents.
     """
-    done = _clear(ws, how, message, onto)
+    cleaned = _handle_changes(ws, how, message, onto)
     try:
-        yield done
+        yield cleaned
     except VmragError as error:
-        if done.handling == "reset_first":
-            error.details["discarded"] = done.held
-        if done.aside and merge_state.recover_merge(ws):
-            error.details["aside"] = done.aside
-            ws.progress.note(_way_back(done.aside))
-        elif done.aside:
-            restore_aside(ws, done.aside)
+        if cleaned.handling == "reset_first":
+            error.details["discarded"] = cleaned.held
+        if cleaned.aside and merge_state.recover_merge(ws):
+            error.details["aside"] = cleaned.aside
+            ws.progress.note(_explain_restore(cleaned.aside))
+        elif cleaned.aside:
+            restore_aside(ws, cleaned.aside)
         raise
-    if done.aside:
-        restore_aside(ws, done.aside)
+    if cleaned.aside:
+        restore_aside(ws, cleaned.aside)
 
 
 def build_uncommitted_error(ws: Workspace, branch: KbBranch) -> Uncommitted:
-    """The error for what needs a clean branch; its `local_changes` count and name the documents."""
-    found = count_local_changes(ws.engine, branch)
-    documents, total = found["documents"], found["total"]
+    """Return the error of an operation that needs a clean branch.
+
+    Its detail `local_changes` counts and names the documents.
+    """
+    changes = count_local_changes(ws.engine, branch)
+    documents, total = changes["documents"], changes["total"]
     named = f": {', '.join(documents[:3])}{' …' if len(documents) > 3 else ''}" if documents else ""  # noqa: PLR2004
-    what = plural(total, "document") if total else "What was changed about collections"
+    what = plural(total, "document") if total else "A change of collections"
     return Uncommitted(
         f"{what} of {branch.name!r} {'are' if total > 1 else 'is'} not committed{named}.",
         hint="vmrag commit",
         branch=branch.name,
-        local_changes=found,
+        local_changes=changes,
     )
 
 
-def _describe_changes(found: dict[str, Any]) -> str:
-    documents, total = found["documents"], found["total"]
+def _describe_changes(changes: dict[str, Any]) -> str:
+    documents, total = changes["documents"], changes["total"]
     if not total:
-        return "what was changed about collections"
+        return "changes of collections"
     return f"{plural(total, 'document')} ({', '.join(documents[:MAX_NAMED])}{' …' * (total > MAX_NAMED)})"
 
 
 def discard_uncommitted(ws: Workspace, branch: KbBranch) -> str:
-    """Clean a branch; returns the revision that holds its uncommitted documents.
+    """Clean a branch and return the revision that contains its uncommitted documents.
 
-    It stays reachable. A note names what was discarded, and how it comes back.
+    The revision stays reachable. A note names the discarded documents and the command that restores
+    them.
     """
     what = _describe_changes(count_local_changes(ws.engine, branch))
-    aside = _put_aside(ws, branch)
-    held = _aside_branch(ws, aside).head
+    aside = _stash(ws, branch)
+    held = _read_aside_branch(ws, aside).head
     ws.engine.delete_branch(aside, expected=held)
     replay.forget_changes(ws.engine, branch.name)
     ws.progress.note(
-        f"Discarded on {branch.name!r}, uncommitted: {what}. Revision {held} keeps that; to bring it back: "
+        f"Discarded uncommitted changes on {branch.name!r}: {what}. Revision {held} keeps them. To restore them: "
         f"merge_branch with source={held}, or in a terminal: vmrag merge {held}"
     )
     return held
 
 
 def restore_aside(ws: Workspace, aside: str) -> None:
-    """Make the documents of an aside branch uncommitted where the workspace stands.
+    """Make the stashed documents of a branch uncommitted at the present revision.
 
-    Raises `MergeConflict` with `stage` `stash_restore`, before anything is written; they stay on
-    their branch then.
+    Raises `MergeConflict` with the detail `stage` = `stash_restore` before anything is written. The
+    documents stay on their branch then.
     """
-    kept = _aside_branch(ws, aside)
-    base = merge.find_aside_base(ws, kept)
+    aside_branch = _read_aside_branch(ws, aside)
+    base = merge.find_aside_base(ws, aside_branch)
     conflicts = three_way(
-        ws.engine, base=base, ours=ws.locate_documents(), theirs=kept.head, derived=twins.build_derived(ws)
+        ws.engine, base=base, ours=ws.locate_documents(), theirs=aside_branch.head, derived=twins.build_derived(ws)
     ).conflicts
     if conflicts:
         raise MergeConflict(
-            f"{len(conflicts)} of the uncommitted documents conflict with what is here now. {_way_back(aside)}",
+            f"{plural(len(conflicts), 'uncommitted document')} cannot be restored because of conflicts. {_explain_restore(aside)}",
             hint=f"vmrag merge {quoted(aside)}",
             stage="stash_restore",
             branch=aside,
@@ -141,10 +145,10 @@ def restore_aside(ws: Workspace, aside: str) -> None:
         ws.progress.note(note)
     branch = ws.find_kb_branch()
     if branch and branch.head != base:
-        replay.remember_changes(ws.engine, branch, base=base, state=kept.head, derived=twins.build_derived(ws))
+        replay.remember_changes(ws.engine, branch, base=base, state=aside_branch.head, derived=twins.build_derived(ws))
 
 
-def _clear(ws: Workspace, how: Handling, message: str, onto: At | None) -> CleanedBranch:
+def _handle_changes(ws: Workspace, how: Handling, message: str, onto: At | None) -> CleanedBranch:
     branch = ws.find_kb_branch()
     if branch is None or not branch.dirty:
         return CleanedBranch("none", ws.require_stored_revision())
@@ -158,8 +162,8 @@ def _clear(ws: Workspace, how: Handling, message: str, onto: At | None) -> Clean
             return CleanedBranch(how, discard_uncommitted(ws, branch))
         case "carry":
             _require_no_conflict(ws, branch, branch.head if onto is None else onto)
-    aside = _put_aside(ws, branch)
-    return CleanedBranch(how, _aside_branch(ws, aside).head, aside=aside)
+    aside = _stash(ws, branch)
+    return CleanedBranch(how, _read_aside_branch(ws, aside).head, aside=aside)
 
 
 def _require_no_conflict(ws: Workspace, branch: KbBranch, onto: At) -> None:
@@ -169,101 +173,107 @@ def _require_no_conflict(ws: Workspace, branch: KbBranch, onto: At) -> None:
     ).conflicts
     if conflicts:
         raise MergeRefused(
-            f"{len(conflicts)} of the uncommitted documents of {branch.name!r} conflict with what is there; nothing was changed.",
+            f"{plural(len(conflicts), 'uncommitted document')} of {branch.name!r} would conflict at the target; nothing was changed.",
             hint="vmrag commit",
             conflicts=conflict_rows.encode_rows(conflict_rows.list_conflict_rows(conflicts)),
             merge_in_progress=False,
         )
 
 
-def _put_aside(ws: Workspace, branch: KbBranch) -> str:
+def _stash(ws: Workspace, branch: KbBranch) -> str:
     with ws.sync_context.without_copy(branch.name, branch.head):
         return replay.put_aside(ws.engine, ws.journal, branch, timeout=ws.lock_timeout)
 
 
-def _aside_branch(ws: Workspace, name: str) -> KbBranch:
-    found = ws.engine.find_branch(name)
-    assert found is not None  # noqa: S101  it was made a moment ago, and nobody else knows its name
-    return found
+def _read_aside_branch(ws: Workspace, name: str) -> KbBranch:
+    branch = ws.engine.find_branch(name)
+    assert branch is not None  # noqa: S101  it was just created, and no other process has its name
+    return branch
 
 
-def _way_back(aside: str) -> str:
-    return f"The uncommitted documents are kept on {aside!r}. To bring them back: vmrag merge {quoted(aside)}"
+def _explain_restore(aside: str) -> str:
+    return f"The branch {aside!r} keeps the uncommitted documents. To restore them: vmrag merge {quoted(aside)}"
 
 
 class ResetReport(Record, frozen=True):
-    """`discarded`: the uncommitted documents; `changes` of the visible documents.
-
-    `orphaned` are the commits, newest first, that no branch and no remote holds any more: only
-    `vmrag_keep` does.
-    """
+    """The result of `reset`."""
 
     from_commit: str
     to_commit: str
     discarded: ChangeCounts
+    """Changes of the discarded uncommitted documents."""
     changes: ChangeCounts
+    """Changes of the visible documents."""
     orphaned: tuple[RevisionInfo, ...]
+    """Commits, newest first, that no branch and no remote contains any longer. Only `vmrag_keep`
+    does.
+    """
     staged: bool = True
     pending: str = ""
 
 
 def reset(ws: Workspace, target: str, *, confirmed: bool) -> ResetReport:
-    """Go back to the revision that `target` names (see `revparse.tool_rev`).
+    """Move to the revision that `target` names (see `revparse.tool_rev`) and discard uncommitted
+    documents.
 
-    Raises `RevisionMissing` before anything is changed, `ConfirmationMissing` with uncommitted
-    documents or an open merge unless `confirmed`, and as `writing.movable`.
+    Raises `RevisionMissing` and `RevisionAmbiguous` before anything is changed,
+    `ConfirmationMissing` with uncommitted documents or an open merge unless `confirmed`, and the
+    errors of `writing.movable`.
     """
-    here = writing.require_movable(ws)
-    if here.in_use_by and not here.has_own_branch:
-        raise lease.build_in_use_error(here.in_use_by, here.trigger.symbolic or "")
-    revision, stood = revparse.resolve_tool_rev(ws, target), ws.require_stored_revision()
-    branch, merge = here.kb_branch, merge_state.recover_merge(ws)
+    state = writing.require_movable(ws)
+    if state.in_use_by and not state.has_own_branch:
+        raise lease.build_in_use_error(state.in_use_by, state.trigger.symbolic or "")
+    revision, present = revparse.resolve_tool_rev(ws, target), ws.require_stored_revision()
+    branch, open_merge = state.kb_branch, merge_state.recover_merge(ws)
     dirty = branch is not None and branch.dirty
-    if (dirty or merge) and not confirmed:
-        raise _confirmation_missing(ws, merge.source if merge else "")
-    # First: a merge without its documents would be committed as one that dropped theirs.
-    if merge:
-        merge_state.clear_merge(ws, merge.kind)
-    head = branch.head if branch else stood
+    if (dirty or open_merge) and not confirmed:
+        raise _confirmation_error(ws, open_merge.source if open_merge else "")
+    # This comes first: a merge without its documents would be committed as one that drops theirs.
+    if open_merge:
+        merge_state.clear_merge(ws, open_merge.kind)
+    head = branch.head if branch else present
     discarded = ws.engine.count_changes(head, WorkingSet(branch.name)) if branch and dirty else ChangeCounts()
-    held = discard_uncommitted(ws, branch) if branch and dirty else stood
+    held = discard_uncommitted(ws, branch) if branch and dirty else present
     staged, pending = True, ""
-    if revision != here.revision or (branch and branch.head != revision):
-        report = go_to(ws, revision, trigger=here.trigger)
+    if revision != state.revision or (branch and branch.head != revision):
+        report = go_to(ws, revision, trigger=state.trigger)
         staged, pending = report.staged, report.pending
-        _follow(ws, revision)
+        _move_branch(ws, revision)
     changes = ws.engine.count_changes(held, revision)
-    return ResetReport(stood, revision, discarded, changes, _orphans(ws, head), staged, pending)
+    return ResetReport(present, revision, discarded, changes, _list_orphans(ws, head), staged, pending)
 
 
-def _confirmation_missing(ws: Workspace, merging: str) -> ConfirmationMissing:
+def _confirmation_error(ws: Workspace, merging: str) -> ConfirmationMissing:
     branch = ws.find_kb_branch()
-    refused = build_uncommitted_error(ws, branch) if branch and branch.dirty else None
-    what = [refused.message] if refused else []
+    error = build_uncommitted_error(ws, branch) if branch and branch.dirty else None
+    statements = [error.message] if error else []
     if merging:
-        what.append(f"The merge of {merging} is open.")
+        statements.append(f"The merge of {merging} is open.")
     return ConfirmationMissing(
-        f"{' '.join(what)} A reset gives that up.",
+        f"{' '.join(statements)} A reset discards this.",
         hint="vmrag commit",
         merge_in_progress=bool(merging),
-        **(refused.details if refused else {}),
+        **(error.details if error else {}),
     )
 
 
-def _follow(ws: Workspace, revision: str) -> None:
-    """Move the branch where the pin named the revision already: then reconciling did not."""
+def _move_branch(ws: Workspace, revision: str) -> None:
+    """Move the branch if the pin already named the revision, because the sync did not
+    move it then.
+    """
     branch = ws.find_kb_branch()
     if branch and branch.head != revision:
         ws.engine.move_branch(branch.name, revision, expected=branch.head)
 
 
-def _orphans(ws: Workspace, head: str) -> tuple[RevisionInfo, ...]:
+def _list_orphans(ws: Workspace, head: str) -> tuple[RevisionInfo, ...]:
+    """Return the commits at and before `head` that no visible head contains, newest first."""
     lost = {*ws.engine.find_unreachable(ws.engine.map_parents([head]), heads=revparse.list_visible_heads(ws))}
-    found = []
-    for each in ws.engine.log(head) if lost else ():
-        if each.revision in lost:
-            found.append(each)
-            lost.remove(each.revision)
+    orphans = []
+    for info in ws.engine.log(head) if lost else ():
+        if info.revision in lost:
+            orphans.append(info)
+            lost.remove(info.revision)
         if not lost:
             break
-    return tuple(found)
+    return tuple(orphans)

@@ -1,8 +1,8 @@
-"""Go to another KB branch or a revision: the pin changes, and git's branch stays.
+"""Move to another KB branch or revision. The pin changes, and git's branch stays.
 
-`switch` leaves uncommitted documents on their branch. `checkout` takes every name that the
-knowledge base knows, may make the branch, and commits, gives up or takes along what is not
-committed.
+`switch` leaves uncommitted documents on their branch. `checkout` accepts every name that the
+knowledge base has, can create the branch, and commits, discards or carries over uncommitted
+documents.
 """
 
 from __future__ import annotations
@@ -37,29 +37,29 @@ from vmrag_link.workspace.pins import kb_branches
 from vmrag_link.workspace.pins.pinning import PinBlock
 
 _NO_BRANCH = re.compile(rf"{REVISION}|.*[~^].*|HEAD", re.DOTALL)
-"""What is never the name of a branch."""
+"""Names that are never the name of a branch."""
 
 
 class SwitchReport(Record, frozen=True):
-    """`branch` is None where a revision is read by its hash: the first write makes a KB branch.
-
-    `pending`: why the index did not follow; the next command catches up.
-    """
+    """The result of `switch`."""
 
     code_branch: str
     branch: str | None
+    """None if a revision is read by its hash; the first write creates a KB branch."""
     pin: PinBlock
     staged: bool
     notes: tuple[str, ...]
     pending: str = ""
+    """Why the index did not follow; the next command updates it."""
 
 
 def switch(ws: Workspace, name: str) -> SwitchReport:
-    """Let the checked-out code branch write on another KB branch, or stand at a revision.
+    """Connect the checked-out code branch to another KB branch, or move it to a revision.
 
-    Uncommitted documents stay on the KB branch that they are on. Raises `BranchInUse` for a KB
-    branch of another code branch and where another work tree writes on this one, `BranchMissing`
-    for what is neither, and as `writing.refuse_if_busy`; `MergeConflict` while a merge is open.
+    Uncommitted documents stay on their KB branch. Raises `BranchInUse` if another code branch uses
+    the KB branch or another work tree writes on the checked-out branch, `BranchMissing` if the name
+    is neither a KB branch nor a revision, `GitBusy` during an operation of git, and `MergeConflict`
+    while a merge is open.
     """
     writing.refuse_if_busy(ws)
     recover(ws)
@@ -68,10 +68,10 @@ def switch(ws: Workspace, name: str) -> SwitchReport:
     code = trigger.branch or ""
     branch = ws.engine.find_branch(name)
     if branch is None and not ws.engine.has_revision(name):
-        raise BranchMissing(f"There is no KB branch or revision {name!r}.", hint="vmrag branch, vmrag log", branch=name)
+        raise BranchMissing(f"no such KB branch or revision: {name!r}.", hint="vmrag branch", branch=name)
     # All work trees on the code branch share its mapping.
     lease.take_lease(ws.places, trigger.symbolic or "", timeout=ws.lock_timeout)
-    before = ws.find_kb_branch()
+    former = ws.find_kb_branch()
     with locks.hold_exclusive(ws.places.locks / "mapping.lock", purpose="switch a KB branch", timeout=ws.lock_timeout):
         if branch:
             require_free_branch(ws, branch.name, code)
@@ -79,31 +79,37 @@ def switch(ws: Workspace, name: str) -> SwitchReport:
         else:
             plumbing.forget_kb_branch(ws.places, code)
     pinned = go_to(ws, branch.head if branch else name, trigger=trigger)
-    stay: tuple[str, ...] = ()
-    if before and before.dirty and not (branch and branch.name == before.name):
-        back = f"vmrag branch --switch {quoted(before.name)}"
-        stay = (f"uncommitted documents stay on {before.name!r}; they are there again after: {back}",)
-    return SwitchReport(code, branch.name if branch else None, pinned.pin, pinned.staged, stay, pinned.pending)
+    notes: tuple[str, ...] = ()
+    if former and former.dirty and not (branch and branch.name == former.name):
+        command = f"vmrag branch --switch {quoted(former.name)}"
+        notes = (f"uncommitted documents stay on {former.name!r}; to return to them: {command}",)
+    return SwitchReport(code, branch.name if branch else None, pinned.pin, pinned.staged, notes, pinned.pending)
 
 
 def require_free_branch(ws: Workspace, kb_branch: str, code: str) -> None:
-    """Raise `BranchInUse` if another code branch writes there, `NameInvalid` for reserved names."""
+    """Check that a code branch can use a KB branch.
+
+    Raises `BranchInUse` if another code branch uses it, and `NameInvalid` for a reserved name.
+    """
     if is_reserved(kb_branch):
-        helps = f"vmrag merge {quoted(kb_branch)}" if kb_branch.startswith(ASIDE_PREFIX) else "vmrag branch"
-        raise NameInvalid(f"{kb_branch!r} is no branch to write on.", hint=helps, branch=kb_branch)
-    owner = _owner(ws, kb_branch) or code
+        hint = f"vmrag merge {quoted(kb_branch)}" if kb_branch.startswith(ASIDE_PREFIX) else "vmrag branch"
+        raise NameInvalid(
+            f"{kb_branch!r} is a reserved branch, which you cannot write on.", hint=hint, branch=kb_branch
+        )
+    owner = _find_owner(ws, kb_branch) or code
     if owner != code:
         raise BranchInUse(
-            f"The code branch {owner!r} writes on {kb_branch!r}.",
-            hint=f"git switch {quoted(owner)}; or only pin what it holds: vmrag pin {quoted(kb_branch)}",
+            f"the code branch {owner!r} uses the KB branch {kb_branch!r}.",
+            hint=f"git switch {quoted(owner)}   (to only pin its revision: vmrag pin {quoted(kb_branch)})",
             branch=kb_branch,
             holder=owner,
         )
 
 
-def _owner(ws: Workspace, kb_branch: str) -> str | None:
-    """The code branch that writes on a KB branch. Drops the entry of one that is gone: `git
-    update-ref -d` leaves it.
+def _find_owner(ws: Workspace, kb_branch: str) -> str | None:
+    """Return the code branch that uses a KB branch.
+
+    It also deletes the entry of a deleted code branch, which `git update-ref -d` leaves.
     """
     existing = refs.list_code_branches(ws.places)
     for kb_mapping in plumbing.list_kb_mappings(ws.places):
@@ -113,10 +119,7 @@ def _owner(ws: Workspace, kb_branch: str) -> str | None:
 
 
 class CheckoutReport(Record, frozen=True):
-    """A branch is None where a revision is read by its hash.
-
-    `changes`: of the documents that are visible, uncommitted ones included.
-    """
+    """The result of `checkout`. A branch is None while a revision is read by its hash."""
 
     from_branch: str | None
     from_commit: str
@@ -125,16 +128,20 @@ class CheckoutReport(Record, frozen=True):
     created: bool
     handling: Handled
     changes: ChangeCounts
+    """Changes of the visible documents, including uncommitted ones."""
     staged: bool
     pending: str = ""
 
 
 class _Goal(Record, frozen=True):
-    """`branch` None: the revision is read by hash. `revision` None: HEAD's, once it is clean."""
+    """The target of a checkout."""
 
     branch: str | None
+    """None if the revision is read by its hash."""
     revision: str | None
+    """None for HEAD's revision after HEAD's branch was cleaned."""
     new: bool = False
+    """True if the branch is to be created."""
 
 
 def checkout(
@@ -146,57 +153,60 @@ def checkout(
     how: Handling = "abort",
     message: str = "",
 ) -> CheckoutReport:
-    """Go to a KB branch, or read a commit, as `revparse.tool_rev` names it.
+    """Move to a KB branch, or read a commit that `revparse.tool_rev` can name.
 
-    A branch that only a remote has gets a local one. `create`: make the branch first, at `start` or
-    where the workspace stands. `how`, `message`: see `uncommitted.cleared`. Raises `BranchMissing`,
-    `RevisionMissing`, `BranchExists`, `NameInvalid`, `BranchInUse`, `Uncommitted`, `MergeConflict`
-    before anything is changed, and as `writing.movable` and `switch`.
+    If only a remote has the branch, a local one is created. `create` creates the branch first, at
+    `start` or at the present revision. `how` and `message` are those of `uncommitted.clean_branch`.
+
+    Raises `BranchMissing`, `RevisionMissing`, `BranchExists`, `NameInvalid`, `BranchInUse`,
+    `Uncommitted` and `MergeConflict` before anything is changed, and the errors of
+    `writing.movable`.
     """
-    here = writing.require_movable(ws)
-    if here.in_use_by:
-        raise lease.build_in_use_error(here.in_use_by, here.trigger.symbolic or "")
+    state = writing.require_movable(ws)
+    if state.in_use_by:
+        raise lease.build_in_use_error(state.in_use_by, state.trigger.symbolic or "")
     merge_state.refuse_if_open(ws)
-    goal = _goal_of_new(ws, target, start) if create else _goal(ws, target)
-    before, stood, left = here.kb_branch, ws.require_stored_revision(), ws.locate_documents()
+    goal = _define_goal(ws, target, start) if create else _find_goal(ws, target)
+    branch_before, revision_before, place_before = state.kb_branch, ws.require_stored_revision(), ws.locate_documents()
     handling: Handled = "none"
-    if before and goal.branch == before.name and not goal.new and how in ("abort", "carry"):
-        switched = switch(ws, before.name)  # the branch is not left: uncommitted documents can stay
+    if branch_before and goal.branch == branch_before.name and not goal.new and how in ("abort", "carry"):
+        switched = switch(ws, branch_before.name)  # the branch stays, so uncommitted documents can stay
     else:
         with reset.clean_branch(
-            ws, how, message=message or f"Before going to {target}", onto=_arrival(ws, goal)
-        ) as done:
+            ws, how, message=message or f"Before going to {target}", onto=_find_arrival(ws, goal)
+        ) as cleaned:
             if goal.new and goal.branch:
                 ws.engine.create_branch(goal.branch, goal.revision or ws.require_stored_revision())
             switched = switch(ws, goal.branch or goal.revision or ws.require_stored_revision())
-        left, handling = done.held, done.handling
-    after = ws.find_kb_branch()
+        place_before, handling = cleaned.held, cleaned.handling
+    branch_after = ws.find_kb_branch()
     return CheckoutReport(
-        before.name if before else None,
-        stood,
-        after.name if after else None,
+        branch_before.name if branch_before else None,
+        revision_before,
+        branch_after.name if branch_after else None,
         switched.pin.dolt_commit,
         goal.new,
         handling,
-        ws.engine.count_changes(left, ws.locate_documents()),
+        ws.engine.count_changes(place_before, ws.locate_documents()),
         switched.staged,
         switched.pending,
     )
 
 
 class BranchPosition(Record, frozen=True):
-    """`commit`: where a new branch stands, or a deleted one stood, which stays reachable by its
-    hash.
-    """
+    """A KB branch and its head."""
 
     branch: str
     commit: str
+    """The head of the new branch, or the former head of the deleted branch. Its hash stays
+    reachable.
+    """
 
 
 def create_branch(ws: Workspace, name: str, start: str) -> BranchPosition:
-    """Make a KB branch, and stay on the present one.
+    """Create a KB branch and stay on the present one.
 
-    Raises as `checkout`.
+    Raises `RevisionMissing`, `RevisionAmbiguous`, `BranchExists` and `NameInvalid`.
     """
     follow(ws, tolerate="git")
     revision = revparse.resolve_tool_rev(ws, start)
@@ -206,11 +216,11 @@ def create_branch(ws: Workspace, name: str, start: str) -> BranchPosition:
 
 
 def delete_branch(ws: Workspace, name: str, *, force: bool = False) -> BranchPosition:
-    """Delete a KB branch here; remotes keep theirs. `force`: also one that no other branch holds,
-    and its uncommitted documents, which a note names.
+    """Delete a local KB branch. Remotes keep theirs.
 
-    Raises `BranchMissing`, `NameInvalid` for a reserved one, `BranchInUse` for one that a code
-    branch writes on; without `force`, `Uncommitted` and `BranchUnmerged`.
+    `force` also deletes a branch that no other branch contains, and its uncommitted documents,
+    which a note names. Raises `BranchMissing`, `NameInvalid` for a reserved name, `BranchInUse` if
+    a code branch uses it and, without `force`, `Uncommitted` and `BranchUnmerged`.
     """
     writing.refuse_if_busy(ws)
     recover(ws)
@@ -222,7 +232,7 @@ def delete_branch(ws: Workspace, name: str, *, force: bool = False) -> BranchPos
         raise reset.build_uncommitted_error(ws, branch)
     if not force and ws.engine.find_unreachable([branch.head], heads=revparse.list_visible_heads(ws, without=name)):
         raise BranchUnmerged(
-            f"No other branch, here or on a remote as last fetched, holds {name!r} at {branch.head[:7]}.",
+            f"no other branch, here or on a remote as last fetched, contains {name!r} at {branch.head[:7]}.",
             hint=f"vmrag merge {quoted(name)}",
             branch=name,
         )
@@ -235,29 +245,31 @@ def delete_branch(ws: Workspace, name: str, *, force: bool = False) -> BranchPos
 def _require_unused(ws: Workspace, branch: KbBranch) -> None:
     name = branch.name
     if is_reserved(name):
-        raise NameInvalid(f"{name!r} belongs to vmrag itself; it stays.", hint="vmrag branch", branch=name)
+        raise NameInvalid(f"{name!r} is a reserved branch, which you cannot delete.", hint="vmrag branch", branch=name)
     with locks.hold_exclusive(ws.places.locks / "mapping.lock", purpose="free a KB branch", timeout=ws.lock_timeout):
-        owner = _owner(ws, name)
+        owner = _find_owner(ws, name)
     if owner is not None:
-        here = owner == ws.read_trigger().branch
+        is_current = owner == ws.read_trigger().branch
         raise BranchInUse(
-            f"The code branch {owner!r} writes on {name!r}.",
-            hint="vmrag branch --switch NAME (goes to another one first)" if here else f"git branch -d {quoted(owner)}",
+            f"the code branch {owner!r} uses the KB branch {name!r}.",
+            hint="vmrag branch --switch NAME" if is_current else f"git branch -d {quoted(owner)}",
             branch=name,
             holder=owner,
         )
 
 
-def _goal_of_new(ws: Workspace, name: str, start: str | None) -> _Goal:
+def _define_goal(ws: Workspace, name: str, start: str | None) -> _Goal:
+    """Return the goal of a checkout that creates a branch."""
     revision = revparse.resolve_tool_rev(ws, start) if start is not None else None
     kb_branches.require_new(ws, name)
     return _Goal(name, revision, new=True)
 
 
-def _goal(ws: Workspace, target: str) -> _Goal:
-    here = ws.find_kb_branch()
+def _find_goal(ws: Workspace, target: str) -> _Goal:
+    """Return the goal of a checkout of an existing branch or revision."""
+    branch_here = ws.find_kb_branch()
     if target == revparse.HEAD:
-        return _Goal(here.name if here else None, ws.require_stored_revision())
+        return _Goal(branch_here.name if branch_here else None, ws.require_stored_revision())
     branch = revparse.find_tool_branch(ws, target)
     if branch:
         require_free_branch(ws, branch.name, ws.read_trigger().branch or "")
@@ -275,9 +287,11 @@ def _goal(ws: Workspace, target: str) -> _Goal:
         raise revparse.no_branch(ws, target) from error
 
 
-def _arrival(ws: Workspace, goal: _Goal) -> At:
-    """Where uncommitted documents would arrive: among those of the branch, if it has some."""
-    there = ws.engine.find_branch(goal.branch) if goal.branch and not goal.new else None
-    if there and there.dirty:
-        return WorkingSet(there.name)
+def _find_arrival(ws: Workspace, goal: _Goal) -> At:
+    """Return what uncommitted documents would be merged with: the documents of the branch, if it
+    has uncommitted ones.
+    """
+    branch = ws.engine.find_branch(goal.branch) if goal.branch and not goal.new else None
+    if branch and branch.dirty:
+        return WorkingSet(branch.name)
     return goal.revision or ws.require_stored_revision()

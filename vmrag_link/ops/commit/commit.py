@@ -1,7 +1,7 @@
 """`vmrag commit`: commit the uncommitted documents, pin the new revision, stage the pin.
 
-The journal makes it whole: an entry is durable before the first step and goes away after the last,
-so after a kill the next command finishes what the entry says (`ops.follow.recovery`).
+The commit is atomic. A journal entry is written before the first step and deleted after the last,
+so the next command after a kill finishes what the entry lists (`ops.follow.recovery`).
 """
 
 from __future__ import annotations
@@ -45,11 +45,7 @@ NAME = re.compile(_WORDS)
 
 
 class CommitReport(Record, frozen=True):
-    """`staged` False: another git command held the index, so `git add .dolt-version` is left to do.
-
-    `pending`: why the index did not follow; the revision is committed and pinned, and the next
-    command catches up.
-    """
+    """The result of a commit."""
 
     revision: str
     parent: str
@@ -57,25 +53,32 @@ class CommitReport(Record, frozen=True):
     changes: ChangeCounts
     pin: PinBlock | None
     staged: bool
+    """False if another git command held the index, so that `git add .dolt-version` is left to do.
+    """
     pending: str = ""
+    """Why the index did not follow. The revision is committed and pinned, and the next command
+    updates the index.
+    """
 
 
 class PlannedCommit(Record, frozen=True):
-    """The changes that a commit would contain, such as `added: handbook/faq.md`.
-
-    `symbolic` is HEAD. `merged` names what an open merge merges; empty if no merge is open.
-    """
+    """The changes that a commit would contain, such as `added: handbook/faq.md`."""
 
     symbolic: str | None
+    """HEAD's symbolic ref."""
     kb_branch: str
     documents: tuple[str, ...]
     collections: tuple[str, ...]
     merged: str = ""
+    """The source of the open merge; empty if no merge is open."""
 
 
 def plan_commit(ws: Workspace, *, author: str | None = None) -> PlannedCommit:
-    """Return what `commit` would commit now. Raises `NoChanges`, and as `author_line` and
-    `writing.writable`, before the user writes a message.
+    """Return what `commit` would commit now.
+
+    Raises the errors of `commit` that can occur before the user writes a message: `NoChanges`,
+    `UsageInvalid` and `GitFailed` for the author, and the errors of `writing.writable` for a work
+    tree that cannot be written on.
     """
     resolve_author(ws, author)
     target = writing.require_writable(ws, index=False)
@@ -83,7 +86,7 @@ def plan_commit(ws: Workspace, *, author: str | None = None) -> PlannedCommit:
     branch, symbolic = target.kb_branch, target.trigger.symbolic
     merges = bool(merge_open and merge_open.kind == "merge" and merge_open.symbolic == symbolic)
     if not merges and (branch is None or not branch.dirty):
-        raise _no_changes(ws, target)
+        raise _no_changes_error(ws, target)
     documents, collections = _describe_changes(ws, branch.head, WorkingSet(branch.name)) if branch else ((), ())
     name = branch.name if branch else ""
     return PlannedCommit(symbolic, name, documents, collections, merge_open.source if merge_open and merges else "")
@@ -113,15 +116,17 @@ def commit(
 ) -> CommitReport:
     """Commit the uncommitted documents, or close the open merge, and pin the result.
 
-    Without `follow`, the next command updates an index that is already behind. `planned`: what the
-    user saw, on the branch that HEAD must still be on. Raises `NoChanges`, `KnowledgeMoved`,
-    `GitBusy`, `FileFailed` (full disk: nothing happened), and as `author_line` and
-    `writing.writable`. Raises `MergeConflict` while something of it is not
-    decided. `RevisionUnpinned`: committed, but HEAD moved at the same moment; coming back finishes
-    it.
+    Without `follow`, the next command updates an index that is already outdated. `planned` is what
+    the user saw; HEAD must still be on its branch.
+
+    Raises `NoChanges`, `MessageMissing`, `GitBusy`, `MergeConflict` if the open merge has undecided
+    conflicts, `KnowledgeMoved` if HEAD moved, `FileFailed` if the disk is full (nothing was changed
+    then), `UsageInvalid` and `GitFailed` for the author, and the errors of `writing.writable`.
+    Raises `RevisionUnpinned` if the revision is committed, but HEAD moved at the same moment; a
+    switch back to the branch completes the commit.
     """
     if not message.strip():
-        raise MessageMissing("A commit needs a message.", hint='vmrag commit -m "What changed in the knowledge"')
+        raise MessageMissing("a commit needs a message.", hint='vmrag commit -m "What changed in the knowledge"')
     target = writing.require_writable(ws)
     if planned and target.trigger.symbolic != planned.symbolic:
         code = (planned.symbolic or "").removeprefix(BRANCHES)
@@ -129,56 +134,59 @@ def commit(
             "HEAD moved to another branch while you wrote the message, so nothing was committed",
             hint=f"git switch {quoted(code)} && vmrag commit",
         )
-    who = resolve_author(ws, author)
+    author_identity = resolve_author(ws, author)
     merge_open = merge_state.recover_merge(ws)
     if merge_open and merge_open.kind == "merge" and merge_open.symbolic == target.trigger.symbolic:
-        return _close_merge(ws, target, message, who)
+        return _close_merge(ws, target, message, author_identity)
     if target.kb_branch is None or not target.kb_branch.dirty:
-        raise _no_changes(ws, target)
+        raise _no_changes_error(ws, target)
     copy = ws.sync_context.working_copy(target.kb_branch.name, target.revision)
-    left = not follow and bool(copy.find_problem())
+    defers_index = not follow and bool(copy.find_problem())
     with locks.hold_exclusive(ws.places.workspace_lock, purpose="commit", timeout=ws.lock_timeout):
         if ws.read_trigger() != target.trigger:
-            raise KnowledgeMoved("HEAD moved while this waited; nothing was committed.", hint="vmrag status")
-        report = _commit_and_pin(ws, target, message, who)
-    if left:
-        return msgspec.structs.replace(report, pending="The index follows with the next call.")
+            raise KnowledgeMoved(
+                "HEAD moved while the commit waited for a lock, so nothing was committed.", hint="vmrag status"
+            )
+        report = _commit_and_pin(ws, target, message, author_identity)
+    if defers_index:
+        return msgspec.structs.replace(report, pending="The next command updates the index.")
     try:
         ws.bring_to_pin()
     except (*INDEXING_FAILURES, GitBusy, LockError) as error:
-        return msgspec.structs.replace(report, pending=f"The index could not follow yet: {error.sentence}")
+        return msgspec.structs.replace(report, pending=f"The index could not be updated yet: {error.sentence}")
     return report
 
 
 def count_chunks(ws: Workspace, report: CommitReport) -> int:
-    """How many chunks the index holds of the documents that the commit added or modified.
+    """Count the chunks that the index holds of the documents that the commit added or modified.
 
-    0 while the index lies behind.
+    The result is 0 while the index is outdated.
     """
     from vmrag_link.index.contents import count_chunks
 
     if report.pending:
         return 0
-    put = [document.key for document in ws.engine.diff(report.parent, report.revision).documents if document.after]
-    return ws.reader.read(lambda view: count_chunks(view.folder, put))
+    keys = [document.key for document in ws.engine.diff(report.parent, report.revision).documents if document.after]
+    return ws.reader.read(lambda view: count_chunks(view.folder, keys))
 
 
-def _no_changes(ws: Workspace, target: Target) -> NoChanges:
+def _no_changes_error(ws: Workspace, target: Target) -> NoChanges:
     elsewhere = list_dirty_branches(ws.engine, target)
-    others = f" Uncommitted ones stay with {', '.join(map(repr, elsewhere))}: see vmrag branch." if elsewhere else ""
+    others = f" Other branches have uncommitted documents: {', '.join(map(repr, elsewhere))}." if elsewhere else ""
     return NoChanges(
-        f"No documents have changed since the last commit.{others}", hint="vmrag import DIR, vmrag add FILE"
+        f"no documents have changed since the last commit.{others}",
+        hint="vmrag branch" if elsewhere else "vmrag import DIR",
     )
 
 
 def _close_merge(ws: Workspace, target: Target, message: str, author: str) -> CommitReport:
-    """Close the open merge: its result is the commit, whatever documents it changes."""
+    """Close the open merge. Its result is the commit, whatever documents it changes."""
     from vmrag_link.merging.revisions import Signature
     from vmrag_link.ops.merge import merge
 
     state = merge_state.require_merge(ws)
     if not state.commit and not state.written:
-        merge.continue_merge(ws)  # its result waited for a look: the commit ends that
+        merge.continue_merge(ws)  # its result waits for the commit
     report = merge.continue_merge(ws, Signature(message, author, clock.now()))
     name = target.kb_branch.name if target.kb_branch else ""
     return CommitReport(
@@ -187,49 +195,50 @@ def _close_merge(ws: Workspace, target: Target, message: str, author: str) -> Co
 
 
 def resolve_author(ws: Workspace, author: str | None) -> str:
-    """`Name <email>`: given so, or made of an address or a name alone; None means git's.
+    """Return the author of a commit as `Name <email>`.
 
-    Raises `UsageInvalid`, `GitFailed`.
+    `author` is such a line, an address alone, or a name alone. None means git's identity. Raises
+    `UsageInvalid` for any other text, and `GitFailed` if git has no identity.
     """
     if author is None:
         return plumbing.read_identity(ws.places)
-    whole = author.strip()
-    if ADDRESS.fullmatch(whole):
-        whole = f"{whole.partition('@')[0]} <{whole}>"
-    elif NAME.fullmatch(whole):
-        whole = f"{whole} <{plumbing.read_identity(ws.places).rpartition('<')[2]}"
-    if not AUTHOR.fullmatch(whole):
+    line = author.strip()
+    if ADDRESS.fullmatch(line):
+        line = f"{line.partition('@')[0]} <{line}>"
+    elif NAME.fullmatch(line):
+        line = f"{line} <{plumbing.read_identity(ws.places).rpartition('<')[2]}"
+    if not AUTHOR.fullmatch(line):
         raise UsageInvalid(
-            f"{author!r} is not an author.", hint="--author 'Name <email>'", author=author, parameter="author"
+            f"invalid author {author!r}.", hint="--author 'Name <email>'", author=author, parameter="author"
         )
-    return whole
+    return line
 
 
 def _commit_and_pin(ws: Workspace, target: Target, message: str, author: str) -> CommitReport:
-    assert target.kb_branch is not None  # noqa: S101  commit() has looked
+    assert target.kb_branch is not None  # noqa: S101  commit() checked it
     branch, parent = target.kb_branch.name, target.revision
     _create_missing_collections(ws, branch, parent)
     now = clock.now()
     if not ws.config.auto_pin:
         revision = ws.engine.commit(branch, message=message, author=author, date=now, expected=parent)
         _forget_remembered_changes(ws, branch)
-        return CommitReport(revision, parent, branch, _counted(ws, parent, revision), None, staged=False)
+        return CommitReport(revision, parent, branch, _count_changes(ws, parent, revision), None, staged=False)
     before = target.trigger.pin.decode() if target.trigger.pin is not None else None
     entry = CommitEntry(str(ws.places.git_dir), target.trigger.symbolic or "", before, kb_branch=branch, parent=parent)
     with ws.journal.record_entry(entry):
         revision = ws.engine.commit(branch, message=message, author=author, date=now, expected=parent)
-        pinned = _pin(ws, target, revision, branch)
+        pinned = _write_pin(ws, target, revision, branch)
     _forget_remembered_changes(ws, branch)
-    return CommitReport(revision, parent, branch, _counted(ws, parent, revision), pinned.pin, pinned.staged)
+    return CommitReport(revision, parent, branch, _count_changes(ws, parent, revision), pinned.pin, pinned.staged)
 
 
-def _counted(ws: Workspace, parent: str, revision: str) -> ChangeCounts:
+def _count_changes(ws: Workspace, parent: str, revision: str) -> ChangeCounts:
     """Count the changes of a commit. The engine keeps the difference for the index."""
     return ws.engine.diff(parent, revision).count_changes()
 
 
 def _forget_remembered_changes(ws: Workspace, branch: str) -> None:
-    """Forget the changes that the revision contained already: the commit includes them."""
+    """Forget the changes that the revision already contained: the commit includes them."""
     if has_remembered_changes(ws.engine):
         from vmrag_link.merging import replay  # rarely needed
 
@@ -247,9 +256,11 @@ def _create_missing_collections(ws: Workspace, branch: str, parent: str) -> None
         )
 
 
-def _pin(ws: Workspace, target: Target, revision: str, branch: str) -> PinReport:
-    """Write and stage the pin; compare HEAD before and after, because git may move it meanwhile."""
-    moved = "another git command moved HEAD or the pin in the same moment"
+def _write_pin(ws: Workspace, target: Target, revision: str, branch: str) -> PinReport:
+    """Write and stage the pin. Compare HEAD before and after, because git may move it
+    in between.
+    """
+    reason = "another git command moved HEAD or the pin at the same moment"
     try:
         report = pinning.write_pin(ws, revision, branch) if ws.read_trigger() == target.trigger else None
     except (OSError, GitFailed) as error:
@@ -257,13 +268,13 @@ def _pin(ws: Workspace, target: Target, revision: str, branch: str) -> PinReport
     now = ws.read_trigger()
     pin = migrated.try_read_pin(ws.places.kb, now.pin)
     if report is None or now.symbolic != target.trigger.symbolic or pin is None or pin.dolt_commit != revision:
-        raise _unpinned_error(target, revision, branch, moved)
+        raise _unpinned_error(target, revision, branch, reason)
     return report
 
 
 def _unpinned_error(target: Target, revision: str, branch: str, why: str) -> RevisionUnpinned:
     return RevisionUnpinned(
-        f"Revision {revision[:7]} is committed to {branch!r}, but it could not be pinned: {why}.",
+        f"revision {revision[:7]} is committed to {branch!r}, but it could not be pinned: {why}.",
         hint=f"git switch {quoted(target.trigger.branch or '')} && vmrag pin {revision}",
         revision=revision,
         branch=branch,

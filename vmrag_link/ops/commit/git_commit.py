@@ -23,30 +23,30 @@ def prepare_git_commit(ws: Workspace, message: str | None) -> Iterator[None]:
     """Run a commit that `commit_to_git` follows.
 
     Raises `UsageInvalid` if the setting `auto_pin` is off, because git would commit no pin. If no
-    documents have changed, the error names `git commit` for what is staged.
+    documents have changed, the hint of the error is the `git commit` of what is staged.
     """
-    given = f" -m {quoted(message.strip())}" if message else ""
+    option = f" -m {quoted(message.strip())}" if message else ""
     if not ws.config.auto_pin:
         raise UsageInvalid(
             "'--git' commits the pin, and the setting auto_pin is off",
-            hint=f"vmrag commit{given} && vmrag pin && git commit{given}",
+            hint=f"vmrag commit{option} && vmrag pin && git commit{option}",
         )
     try:
         yield
     except NoChanges as error:
         if versions.has_staged_changes(ws.places):
-            error.hint = f"git commit{given}   (for the staged files)"
+            error.hint = f"git commit{option}   (for the staged files)"
         raise
 
 
 def commit_to_git(
     places: Places, report: CommitReport, message: str, *, file: Path | None, author: str | None, show: bool
 ) -> str:
-    """Commit what is staged, the pin included, and return the git commit.
+    """Commit what is staged, including the pin, and return the git commit.
 
-    `file` contains the message, too. `show`: the user sees what git and its hooks print. Raises
-    `GitFailed` with the command that finishes: the revision exists, and its pin is staged unless
-    another git command held the index. An interruption names this command, too.
+    `file` also contains the message. If `show` is set, the user sees what git and its hooks print.
+    Raises `GitFailed` with the command that finishes: the revision exists, and its pin is staged
+    unless another git command held the index. A `KeyboardInterrupt` also contains this command.
     """
     stored = f"revision {report.revision[:7]} is committed to the knowledge base"
     finish = _form_command(message, file, author)
@@ -75,5 +75,5 @@ def commit_to_git(
 def _form_command(message: str, file: Path | None, author: str | None) -> str:
     """Return the command that commits what is staged with this message."""
     text = message.strip()
-    given = f"-F {quoted(file)}" if file and "\n" in text else f"-m {quoted(text)}"
-    return f"git commit {given}{f' --author={quoted(author)}' if author else ''}"
+    option = f"-F {quoted(file)}" if file and "\n" in text else f"-m {quoted(text)}"
+    return f"git commit {option}{f' --author={quoted(author)}' if author else ''}"

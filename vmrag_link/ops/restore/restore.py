@@ -1,6 +1,6 @@
-"""`vmrag restore`: take documents as a revision has them, as `git restore` takes files.
+"""`vmrag restore`: replace documents by those of a revision, like `git restore` does with files.
 
-What no revision holds of the present ones stays reachable.
+Present contents that no revision contains stay reachable.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from vmrag_link.workspace.history import document_names, revparse
 from vmrag_link.workspace.history.document_names import EVERYTHING, DocumentName, command_of
 from vmrag_link.workspace.merge import merge_state
 
-_NAMED = 3
-"""Documents that the refusal names."""
+_MAX_NAMED = 3
+"""Maximum number of documents that the refusal names."""
 
 
 class RestoredDocument(Record, frozen=True):
-    """`kind`: what happened to it here."""
+    """A document that was added, modified or removed."""
 
     collection: str
     doc_id: str
@@ -35,24 +35,22 @@ class RestoredDocument(Record, frozen=True):
 
 
 class RestoredCollection(Record, frozen=True):
-    """A collection's settings; `kind` as in `RestoredDocument`."""
+    """A collection whose settings were added, modified or removed."""
 
     name: str
     kind: ChangeKind
 
 
 class Restoration(Record, frozen=True):
-    """What is as in `source` now, and was not before.
-
-    `kept`: the revision that holds what was here, where no other does; empty for none. `unsaved`:
-    its documents.
-    """
+    """The documents and collections that now equal those of `source` and did not before."""
 
     source: str
     documents: tuple[RestoredDocument, ...]
     collections: tuple[RestoredCollection, ...]
     unsaved: tuple[DocumentName, ...]
+    """Replaced documents that no revision contained."""
     kept: str
+    """The revision that keeps the `unsaved` documents; empty if there are none."""
 
 
 def restore(
@@ -63,23 +61,26 @@ def restore(
     within: str | None = None,
     confirmed: bool = False,
 ) -> WriteResult[Restoration]:
-    """Take what these names mean as `source` has it, by default as it was committed here.
+    """Replace the named documents and collections by those of `source`, by default the committed
+    ones.
 
-    Names are those of `document_names.select`, of what is here or there; none mean everything. What
-    is here and not there is removed. Raises `ConfirmationMissing` unless `confirmed` where
-    everything is taken and texts were never committed; `MergeConflict` where everything is taken
-    while a merge is open; and as `revparse.resolve_rev`, `select` and `writing.write`. Then nothing
-    has changed. Raises `SourceReadOnly` for a name that means a file.
+    The names are those of `document_names.select`, in the present state or in `source`; no name
+    means everything. Documents that only the present state has are removed.
+
+    Raises `ConfirmationMissing` unless `confirmed` if everything is replaced and texts were never
+    committed, `MergeConflict` if everything is replaced while a merge is open, `RevisionMissing`
+    and `RevisionAmbiguous` for the source, `DocumentMissing` for a name, `SourceReadOnly` for the
+    name of a file, and the errors of `writing.write`. Nothing has changed then.
     """
-    with leaving_out.explain_source_files(ws, names, within, lambda path: _of_file(ws, path)):
-        return _restored(ws, names, source=source, within=within, confirmed=confirmed)
+    with leaving_out.explain_source_files(ws, names, within, lambda path: _suggest_git_restore(ws, path)):
+        return _restore_names(ws, names, source=source, within=within, confirmed=confirmed)
 
 
-def _restored(
+def _restore_names(
     ws: Workspace, names: Sequence[str], *, source: str | None, within: str | None, confirmed: bool
 ) -> WriteResult[Restoration]:
     everything = within is None and (not names or EVERYTHING in names)
-    _give_up_invalid_rows(ws, None if everything else names, confirmed=confirmed)
+    _replace_invalid_rows(ws, None if everything else names, confirmed=confirmed)
     target = writing.require_writable(ws, index=False)
     if everything:
         merge_state.refuse_if_open(ws)
@@ -87,23 +88,25 @@ def _restored(
 
     def plan(at: At) -> Planned[Restoration]:
         if everything:
-            found = ws.engine.diff(at, revision)
+            difference = ws.engine.diff(at, revision)
         else:
-            wanted = document_names.select_named(ws.engine, [at, revision], names or [EVERYTHING], within=within)
-            found = _part(ws, at, revision, wanted)
-        keys = {document.key for document in found.documents}
-        lost = rm.find_unsaved(ws, at, keys.__contains__, {collection.key for collection in found.collections})
-        if everything and not lost.is_empty and not confirmed:
-            raise _confirmation_missing(lost, command_of("restore", names, source=source))
-        kept = rm.keep_unsaved(ws, at, lost, before="they were restored")
+            selection = document_names.select_named(ws.engine, [at, revision], names or [EVERYTHING], within=within)
+            difference = _diff_selection(ws, at, revision, selection)
+        keys = {document.key for document in difference.documents}
+        unsaved = rm.find_unsaved(
+            ws, at, keys.__contains__, {collection.key for collection in difference.collections}
+        )
+        if everything and not unsaved.is_empty and not confirmed:
+            raise _confirmation_error(unsaved, command_of("restore", names, source=source))
+        kept = rm.keep_unsaved(ws, at, unsaved, before="they were restored")
         report = Restoration(
             revision,
-            tuple(RestoredDocument(*document.key, document.kind) for document in found.documents),
-            tuple(RestoredCollection(collection.key, collection.kind) for collection in found.collections),
-            tuple(DocumentName(*document.key) for document in lost.documents),
+            tuple(RestoredDocument(*document.key, document.kind) for document in difference.documents),
+            tuple(RestoredCollection(collection.key, collection.kind) for collection in difference.collections),
+            tuple(DocumentName(*document.key) for document in unsaved.documents),
             kept,
         )
-        return Planned(None if found.is_empty else convert_to_rows(found), report)
+        return Planned(None if difference.is_empty else convert_to_rows(difference), report)
 
     result = writing.write_rows(ws, plan, "restore documents", follow=False)
     _discard_equal_rows(ws)
@@ -120,58 +123,60 @@ def _discard_equal_rows(ws: Workspace) -> None:
         ws.engine.discard_saved_rows(branch.name, kept=branch.head, expected=branch.head)
 
 
-def _of_file(ws: Workspace, path: str) -> str:
-    """How a file comes back."""
-    here = plumbing.read_head(ws.places).commit
-    committed = plumbing.read_blob(ws.places, f"{here}:{path}") if here else None
+def _suggest_git_restore(ws: Workspace, path: str) -> str:
+    """Return the git command that restores a file; empty if HEAD does not have it."""
+    head = plumbing.read_head(ws.places).commit
+    committed = plumbing.read_blob(ws.places, f"{head}:{path}") if head else None
     if committed is None:
         return ""
     file = ws.places.top / path
     if file.is_file() and not file.is_symlink() and file.read_bytes() == committed:
         name = quoted(path)
-        return f"git log {name}   (it is as it was committed; as of another commit: git restore --source COMMIT {name})"
+        return f"git log {name}   (it equals the committed one; for another commit: git restore --source COMMIT {name})"
     if not file.exists():
         return f"git restore --staged --worktree {quoted(path)}   (the file is the document)"
-    return f"git stash push -- {quoted(path)}   (the file is the document; git stash pop brings the edit back)"
+    return f"git stash push -- {quoted(path)}   (the file is the document; git stash pop restores the edit)"
 
 
-def _give_up_invalid_rows(ws: Workspace, names: Sequence[str] | None, *, confirmed: bool) -> None:
-    """Replace, as the pin's revision has them, the rows of these names that another program wrote
-    and that nothing can read; None: all of them.
+def _replace_invalid_rows(ws: Workspace, names: Sequence[str] | None, *, confirmed: bool) -> None:
+    """Replace invalid rows of these names, which another program wrote, by those of the pinned
+    revision.
 
-    Uncommitted ones are replaced where they stand. Where that program committed them, a commit on
-    the branch replaces them, which `vmrag pin` takes. Raises `ConfirmationMissing`: no revision
-    holds what is given up in a form that could be brought back.
+    `names` None means all rows. Uncommitted rows are replaced directly. If that program committed
+    the rows, a new commit on the branch replaces them, and `vmrag pin` pins it. Raises
+    `ConfirmationMissing`, because no revision keeps an invalid row in a form that can be restored.
     """
     target = ws.resolve_target()
     branch = target.kb_branch
     if branch is None or target.state != "pinned" or not (branch.dirty or branch.head != target.revision):
         return
-    while invalid := _invalid_row(ws, branch, target.revision):
+    while invalid := _find_invalid_row(ws, branch, target.revision):
         key, table = invalid.details["key"], str(invalid.details["table"])
         if names is not None and not {str(invalid.details["row"]), key[-1]}.intersection(names):
-            return  # whatever reads it says so
+            return  # a command that reads the row reports it
         if not confirmed:
             raise ConfirmationMissing(
-                f"{invalid.message} What it holds cannot be brought back once it is given up.",
-                hint=f"vmrag restore {quoted(str(invalid.details['row']))} OPTION, where OPTION is --yes",
+                f"{invalid.message} You cannot get the row back after it is replaced.",
+                hint=f"vmrag restore {quoted(str(invalid.details['row']))} --yes",
                 **invalid.details,
             )
-        rows = _as_pinned(ws, target.revision, table, key)
+        rows = _restore_row(ws, target.revision, table, key)
         writing.refuse_git_operation(ws)
         with ws.engine.write_lock("restore a row"):
             if branch.dirty:
                 ws.engine.write(branch.name, rows, expected=branch.head)
             else:
                 message = f"Restore {'/'.join(key)} of {table}"
-                who = plumbing.read_identity(ws.places)
-                made = ws.engine.commit_onto(branch.head, [rows], message=message, author=who, date=clock.now())
-                ws.engine.move_branch(branch.name, made, expected=branch.head)
+                author = plumbing.read_identity(ws.places)
+                revision = ws.engine.commit_onto(branch.head, [rows], message=message, author=author, date=clock.now())
+                ws.engine.move_branch(branch.name, revision, expected=branch.head)
         branch = ws.engine.find_branch(branch.name) or branch
 
 
-def _invalid_row(ws: Workspace, branch: KbBranch, pinned: str) -> RowsInvalid | None:
-    """The first row that a KB branch has changed since the pinned revision, and that is none."""
+def _find_invalid_row(ws: Workspace, branch: KbBranch, pinned: str) -> RowsInvalid | None:
+    """Return the error of the first invalid row that a KB branch has changed since the pinned
+    revision.
+    """
     try:
         ws.engine.require_valid_rows(WorkingSet(branch.name) if branch.dirty else branch.head, since=pinned)
     except RowsInvalid as error:
@@ -181,8 +186,8 @@ def _invalid_row(ws: Workspace, branch: KbBranch, pinned: str) -> RowsInvalid | 
     return None
 
 
-def _as_pinned(ws: Workspace, revision: str, table: str, key: Sequence[str]) -> Write:
-    """What puts a row there as a revision has it, or takes it away."""
+def _restore_row(ws: Workspace, revision: str, table: str, key: Sequence[str]) -> Write:
+    """Return the write that makes a row equal to that of a revision, or removes it."""
     if table == COLLECTIONS.name:
         collections = [
             collection for collection in ws.engine.list_collections(revision) if [collection.name] == list(key)
@@ -193,29 +198,32 @@ def _as_pinned(ws: Workspace, revision: str, table: str, key: Sequence[str]) -> 
         return Write(put_projects=projects, remove_projects=[] if projects else key)
     stored: DocumentTable = table  # type: ignore[assignment]  # one of the tables of documents
     documents = list(ws.engine.read_documents(revision, ids=key[-1:], table=stored))
-    found = [document for document in documents if table != "documents" or document.collection == key[0]]
-    return Write(put_documents=found, remove_documents=[] if found else [(key[0], key[-1])])
+    matching = [document for document in documents if table != "documents" or document.collection == key[0]]
+    return Write(put_documents=matching, remove_documents=[] if matching else [(key[0], key[-1])])
 
 
-def _part(ws: Workspace, at: At, revision: str, wanted: document_names.NamedSelection) -> Difference:
-    """What differs of what is wanted; a document that comes back brings its collection."""
-    found = ws.engine.diff_headers(at, revision)
-    names = {document.key for document in wanted.documents}
-    documents = [document for document in found.documents if document.key in names]
+def _diff_selection(ws: Workspace, at: At, revision: str, selection: document_names.NamedSelection) -> Difference:
+    """Return the differences of the selected documents and collections.
+
+    A restored document also restores its collection.
+    """
+    difference = ws.engine.diff_headers(at, revision)
+    names = {document.key for document in selection.documents}
+    documents = [document for document in difference.documents if document.key in names]
     homes = {document.key[0] for document in documents if document.after}
     collections = tuple(
         collection
-        for collection in found.collections
-        if collection.key in wanted.collections or (not collection.before and collection.key in homes)
+        for collection in difference.collections
+        if collection.key in selection.collections or (not collection.before and collection.key in homes)
     )
     return Difference(collections, rm.with_texts(ws, revision, documents))
 
 
-def _confirmation_missing(lost: Difference, command: str) -> ConfirmationMissing:
-    names = [str(DocumentName(*document.key)) for document in lost.documents]
-    what = f"{plural(len(names), 'document')}: {', '.join(names[:_NAMED])}" if names else "settings of collections"
+def _confirmation_error(unsaved: Difference, command: str) -> ConfirmationMissing:
+    names = [str(DocumentName(*document.key)) for document in unsaved.documents]
+    what = f"{plural(len(names), 'document')}: {', '.join(names[:_MAX_NAMED])}" if names else "settings of collections"
     return ConfirmationMissing(
-        f"This would give up what was never committed of {what}{', …' if len(names) > _NAMED else ''}.",
-        hint=f"{command} --yes (they can be brought back)",
+        f"this would discard uncommitted changes of {what}{', …' if len(names) > _MAX_NAMED else ''}.",
+        hint=f"{command} --yes   (a revision keeps them)",
         uncommitted_count=len(names),
     )

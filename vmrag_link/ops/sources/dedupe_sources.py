@@ -59,8 +59,8 @@ def dedupe_sources(ws: Workspace, *, dry_run: bool = False) -> Deduplication:
 
     If other documents are uncommitted, the removal also stays uncommitted. Golden queries get the
     new names of documents. After a kill, run it again. `dry_run` changes nothing. Raises
-    `UsageInvalid` without sources, `MergeConflict` during a merge, and as `writing.write` and
-    `commit`.
+    `UsageInvalid` without sources, `MergeConflict` during a merge, and the errors of
+    `writing.write` and `commit`.
     """
     target = writing.require_writable(ws)
     merge_state.refuse_if_open(ws)
@@ -74,13 +74,13 @@ def dedupe_sources(ws: Workspace, *, dry_run: bool = False) -> Deduplication:
         if dry_run:
             return Planned(None, report)
         keys = {name.key for name in report.documents}
-        lost = rm.find_unsaved(ws, at, keys.__contains__, report.collections)
-        kept = rm.keep_unsaved(ws, at, lost, before="their files took their place")
+        unsaved_difference = rm.find_unsaved(ws, at, keys.__contains__, report.collections)
+        kept = rm.keep_unsaved(ws, at, unsaved_difference, before="their files took their place")
         rows = Write(
             remove_collections=report.collections,
             remove_documents=[key for key in sorted(keys) if key[0] not in report.collections],
         )
-        unsaved = tuple(DocumentName(*document.key) for document in lost.documents)
+        unsaved = tuple(DocumentName(*document.key) for document in unsaved_difference.documents)
         return Planned(None if rows.is_empty else rows, msgspec.structs.replace(report, unsaved=unsaved, kept=kept))
 
     result = writing.write_rows(ws, plan, "remove stored copies", follow=False)
