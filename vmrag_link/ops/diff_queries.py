@@ -1,4 +1,4 @@
-"""`vmrag diff --queries`: what a change of the knowledge does to the answers."""
+"""`vmrag diff --queries`: compare the answers to the golden queries at two places."""
 
 from __future__ import annotations
 
@@ -23,13 +23,12 @@ from vmrag_link.workspace.history.revparse import WORKING, resolve_rev
 
 
 class QueryDiff(Record, frozen=True):
-    """One query's answers. `change`: `ranking`, other chunks or another order; `scores`, those
-    alone; `none`.
-    """
+    """The answers to one query at two places."""
 
     query: str
     line: int
     change: Literal["none", "scores", "ranking"]
+    """`ranking` for other chunks or another order, `scores` for other scores only."""
     before: tuple[RankedChunk, ...]
     after: tuple[RankedChunk, ...]
     problem_before: str = ""
@@ -37,22 +36,24 @@ class QueryDiff(Record, frozen=True):
 
 
 class QueriesDiff(Record, frozen=True):
-    """`old` and `new` are revisions or WORKING. `names`: what to print for the full names of
-    documents.
-    """
+    """The answers to all queries at two places."""
 
     file: str
     old: str
+    """A revision, or WORKING."""
     new: str
+    """A revision, or WORKING."""
     queries: tuple[QueryDiff, ...]
     names: Mapping[str, str] = {}
+    """The printed form of the full names of documents."""
 
 
 def diff_queries(ws: Workspace, old: str | None, new: str | None) -> QueriesDiff:
-    """Ask the work tree's golden queries at two places, named as for `word_diff`. A git ref's are
-    ranked as its own settings say, any other place's as those of the work tree.
+    """Ask the work tree's golden queries at two places, with the names of `word_diff`.
 
-    Raises `QueriesMissing`, `QueriesInvalid`, and as `resolve_rev`.
+    The answers of a git ref are ranked by its own settings, and those of any other place by the
+    settings of the work tree. Raises `QueriesMissing`, `QueriesInvalid`, `RevisionMissing` and
+    `RevisionAmbiguous`.
     """
     golden = golden_file.load_queries(ws).golden
     try:
@@ -60,19 +61,20 @@ def diff_queries(ws: Workspace, old: str | None, new: str | None) -> QueriesDiff
     except (NotInitialized, PinMissing) as why:
         if not can_files_answer(ws, why):
             raise
-    before = _committed_here(ws) if old is None else _place(ws, old)
-    after = _place(ws, WORKING if new is None else new)
+    before = _find_committed_place(ws) if old is None else _find_place(ws, old)
+    after = _find_place(ws, WORKING if new is None else new)
     pairs = answer_twice(ws, golden, before, after)
     queries = tuple(diff_answers(*answers) for answers in pairs)
-    return QueriesDiff(QUERIES_NAME, _name(before), _name(after), queries, list_shown_names(pairs))
+    return QueriesDiff(QUERIES_NAME, _name_place(before), _name_place(after), queries, list_shown_names(pairs))
 
 
 AnsweredTwice = tuple[GoldenQuery, GoldenAnswer, GoldenAnswer]
 
 
 def list_shown_names(answered: Sequence[AnsweredTwice]) -> dict[str, str]:
-    """Return what to print for the full names of documents. A name that the later place does not
-    have may be of the earlier one.
+    """Return what to print for the full names of documents.
+
+    If the later place does not have a name, it may be that of the earlier place.
     """
     return dict(answered[0][1].names.shown) | dict(answered[0][2].names.shown) if answered else {}
 
@@ -84,16 +86,17 @@ def answer_twice(
 
     A revision without an index gets one. Raises the errors of `searching`.
     """
-    return list(zip(golden.queries, _answers(ws, golden, before), _answers(ws, golden, after), strict=True))
+    return list(zip(golden.queries, _answer_at(ws, golden, before), _answer_at(ws, golden, after), strict=True))
 
 
 def diff_answers(query: GoldenQuery, before: GoldenAnswer, after: GoldenAnswer) -> QueryDiff:
-    change = _change(before, after)
+    """Compare the answers to a query at two places."""
+    change = _classify_change(before, after)
     return QueryDiff(query.text, query.line, change, before.found, after.found, before.problem, after.problem)
 
 
-def _committed_here(ws: Workspace) -> RankedRevision:
-    """Where the work tree stands, without what is not committed."""
+def _find_committed_place(ws: Workspace) -> RankedRevision:
+    """Return the place of the work tree without its uncommitted documents."""
     commit = plumbing.read_head(ws.places).commit
     try:
         revision = ws.require_stored_revision()
@@ -105,8 +108,8 @@ def _committed_here(ws: Workspace) -> RankedRevision:
     return RankedRevision(revision, ws.config.retrieval, commit if files else None, files)
 
 
-def _place(ws: Workspace, name: str) -> RankedRevision | None:
-    """None: where the work tree stands, with its uncommitted documents."""
+def _find_place(ws: Workspace, name: str) -> RankedRevision | None:
+    """Return the place with this name. None is the work tree with its uncommitted documents."""
     if name == WORKING:
         return None
     try:
@@ -121,17 +124,19 @@ def _place(ws: Workspace, name: str) -> RankedRevision | None:
     return RankedRevision(revision, ws.config.retrieval)
 
 
-def _answers(ws: Workspace, golden: GoldenFile, place: RankedRevision | None) -> list[GoldenAnswer]:
+def _answer_at(ws: Workspace, golden: GoldenFile, place: RankedRevision | None) -> list[GoldenAnswer]:
     settings: RetrievalSettings = place.retrieval if place else ws.config.retrieval
     return search_index(ws, lambda searcher, _: answer_queries(searcher, golden, settings, ws.progress), at=place)
 
 
-def _change(before: GoldenAnswer, after: GoldenAnswer) -> Literal["none", "scores", "ranking"]:
+def _classify_change(before: GoldenAnswer, after: GoldenAnswer) -> Literal["none", "scores", "ranking"]:
     if (before.found, before.problem) == (after.found, after.problem):
         return "none"
-    one, other = ([(each.document, each.chunk) for each in answer.found] for answer in (before, after))
-    return "scores" if one == other and before.problem == after.problem else "ranking"
+    chunks_before, chunks_after = (
+        [(chunk.document, chunk.chunk) for chunk in answer.found] for answer in (before, after)
+    )
+    return "scores" if chunks_before == chunks_after and before.problem == after.problem else "ranking"
 
 
-def _name(place: RankedRevision | None) -> str:
+def _name_place(place: RankedRevision | None) -> str:
     return (place.revision or place.commit or "") if place else WORKING

@@ -1,8 +1,9 @@
-"""Cases in the formats that CI services read: JUnit's XML, SARIF 2.1.0, GitLab's Code Quality and
+"""Write cases in the formats that CI services read: JUnit XML, SARIF 2.1.0, GitLab Code Quality and
 TAP 14.
 
-Strangers' texts are in them: each is one line, without characters that XML cannot hold or that
-nobody would see. Equal cases give equal texts: none has a time or a path of this machine.
+The cases contain untrusted texts. Each text is written as one line, without characters that are
+invisible or that XML cannot contain. Equal cases result in equal files, because the files contain
+no time and no path of this machine.
 """
 
 from __future__ import annotations
@@ -20,142 +21,152 @@ from vmrag_link.terminal_text import escape_line
 _NO_XML = str.maketrans({"\ufffe": "\\ufffe", "\uffff": "\\uffff"})
 
 
-def _text(value: str) -> str:
+def _escape(value: str) -> str:
     return escape_line(value).translate(_NO_XML)
 
 
-def _lines(problem: CaseProblem, case: CheckCase) -> list[str]:
-    return [*map(_text, (problem.message, *problem.notes)), f"at {case.file}:{case.line}"]
+def _list_lines(problem: CaseProblem, case: CheckCase) -> list[str]:
+    return [*map(_escape, (problem.message, *problem.notes)), f"at {case.file}:{case.line}"]
 
 
 def _fingerprint(problem: CaseProblem) -> str:
     return hashlib.sha256(json.dumps([problem.rule, *problem.key]).encode()).hexdigest()
 
 
-def _problems(found: CaseList) -> Iterator[tuple[CheckCase, CaseProblem]]:
-    return ((case, problem) for case in found.cases for problem in case.problems)
+def _list_problems(case_list: CaseList) -> Iterator[tuple[CheckCase, CaseProblem]]:
+    return ((case, problem) for case in case_list.cases for problem in case.problems)
 
 
-def format_junit(found: CaseList) -> str:
-    """A suite with a test for each case. Information is what a passed test printed."""
+def format_junit(case_list: CaseList) -> str:
+    """Format a suite with a test for each case. Findings of level "information" become the output
+    of a passed test.
+    """
     counts = {
-        "tests": len(found.cases),
-        "failures": sum(case.failed for case in found.cases),
+        "tests": len(case_list.cases),
+        "failures": sum(case.failed for case in case_list.cases),
         "errors": 0,
-        "skipped": sum(bool(case.skipped) for case in found.cases),
+        "skipped": sum(bool(case.skipped) for case in case_list.cases),
     }
     root = ET.Element("testsuites")
     suite = ET.SubElement(
-        root, "testsuite", {"name": f"vmrag {found.command}", **{name: str(count) for name, count in counts.items()}}
+        root,
+        "testsuite",
+        {"name": f"vmrag {case_list.command}", **{name: str(count) for name, count in counts.items()}},
     )
-    for case in found.cases:
-        test = ET.SubElement(suite, "testcase", {"classname": f"vmrag.{found.command}", "name": _text(case.name)})
+    for case in case_list.cases:
+        test = ET.SubElement(suite, "testcase", {"classname": f"vmrag.{case_list.command}", "name": _escape(case.name)})
         if case.skipped:
-            ET.SubElement(test, "skipped", {"message": _text(case.skipped)})
+            ET.SubElement(test, "skipped", {"message": _escape(case.skipped)})
         if case.problems:
-            test.append(_outcome(case))
+            test.append(_build_outcome(case))
     ET.indent(root)
     return f'<?xml version="1.0" encoding="UTF-8"?>\n{ET.tostring(root, encoding="unicode")}\n'
 
 
-def _outcome(case: CheckCase) -> ET.Element:
-    worst = min(case.problems, key=lambda each: each.level != "error")
-    about = {"type": worst.rule, "message": _text(worst.message)}
+def _build_outcome(case: CheckCase) -> ET.Element:
+    worst = min(case.problems, key=lambda problem: problem.level != "error")
+    about = {"type": worst.rule, "message": _escape(worst.message)}
     outcome = ET.Element("failure", about) if case.failed else ET.Element("system-out")
-    outcome.text = "\n".join(line for problem in case.problems for line in _lines(problem, case))
+    outcome.text = "\n".join(line for problem in case.problems for line in _list_lines(problem, case))
     return outcome
 
 
-def format_sarif(found: CaseList) -> str:
-    """A run with a result for each problem. GitHub knows one again by `primaryLocationLineHash`,
-    which is ours, because many problems are at the one line of a pin.
+def format_sarif(case_list: CaseList) -> str:
+    """Format a run with a result for each problem.
+
+    GitHub recognizes a result by `primaryLocationLineHash`. It is computed here, because many
+    problems are at the only line of a pin.
     """
-    names = [*found.rules]
+    names = [*case_list.rules]
     driver = {
         "name": "vmrag",
         "version": __version__,
-        "rules": [{"id": name, "shortDescription": {"text": about}} for name, about in found.rules.items()],
+        "rules": [{"id": name, "shortDescription": {"text": about}} for name, about in case_list.rules.items()],
     }
     run = {
         "tool": {"driver": driver},
-        "automationDetails": {"id": f"vmrag-{found.command}/"},
-        "results": [_result(case, problem, names.index(problem.rule)) for case, problem in _problems(found)],
+        "automationDetails": {"id": f"vmrag-{case_list.command}/"},
+        "results": [
+            _build_result(case, problem, names.index(problem.rule)) for case, problem in _list_problems(case_list)
+        ],
     }
     schema = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
-    return _json({"$schema": schema, "version": "2.1.0", "runs": [run]})
+    return _dump_json({"$schema": schema, "version": "2.1.0", "runs": [run]})
 
 
-def _result(case: CheckCase, problem: CaseProblem, index: int) -> dict[str, object]:
+def _build_result(case: CheckCase, problem: CaseProblem, index: int) -> dict[str, object]:
     place = {"artifactLocation": {"uri": case.file, "uriBaseId": "%SRCROOT%"}, "region": {"startLine": case.line}}
     return {
         "ruleId": problem.rule,
         "ruleIndex": index,
         "level": "error" if problem.level == "error" else "note",
-        "message": {"text": _message(_described(case, problem))},
+        "message": {"text": _escape_placeholders(_describe(case, problem))},
         "locations": [{"physicalLocation": place}],
         "partialFingerprints": {"primaryLocationLineHash": _fingerprint(problem)},
     }
 
 
-def _message(text: str) -> str:
-    """Without what would be a placeholder or a link there (3.11.5 and 3.11.6 of the standard)."""
+def _escape_placeholders(text: str) -> str:
+    """Escape what SARIF would take for a placeholder or a link (3.11.5 and 3.11.6 of
+    the standard).
+    """
     escaped = re.sub(r"([\\\[\]])", r"\\\1", text) if "](" in text else text
     return re.sub(r"\{(\d+)\}", r"{{\1}}", escaped)
 
 
-def _described(case: CheckCase, problem: CaseProblem) -> str:
-    return "\n".join(map(_text, (f"{case.name}: {problem.message}", *problem.notes)))
+def _describe(case: CheckCase, problem: CaseProblem) -> str:
+    return "\n".join(map(_escape, (f"{case.name}: {problem.message}", *problem.notes)))
 
 
-def format_code_quality(found: CaseList) -> str:
-    """What GitLab shows in a merge request: a list with an entry for each problem."""
-    return _json(
+def format_code_quality(case_list: CaseList) -> str:
+    """Format the list that GitLab displays in a merge request, with an entry for each problem."""
+    return _dump_json(
         [
             {
-                "description": _described(case, problem).replace("\n", " · "),
-                "check_name": f"vmrag-{found.command}/{problem.rule}",
+                "description": _describe(case, problem).replace("\n", " · "),
+                "check_name": f"vmrag-{case_list.command}/{problem.rule}",
                 "fingerprint": _fingerprint(problem),
                 "severity": "critical" if problem.level == "error" else "info",
                 "location": {"path": case.file, "lines": {"begin": case.line}},
             }
-            for case, problem in _problems(found)
+            for case, problem in _list_problems(case_list)
         ]
     )
 
 
-def _json(value: object) -> str:
+def _dump_json(value: object) -> str:
     return json.dumps(value, ensure_ascii=False, indent=1) + "\n"
 
 
-def format_tap(found: CaseList) -> str:
-    """A test point for each case, with its problems as YAML."""
-    lines = ["TAP version 14", f"1..{len(found.cases)}"]
-    for number, case in enumerate(found.cases, start=1):
+def format_tap(case_list: CaseList) -> str:
+    """Format a test point for each case, with its problems as YAML."""
+    lines = ["TAP version 14", f"1..{len(case_list.cases)}"]
+    for number, case in enumerate(case_list.cases, start=1):
         skip = f" # SKIP {_tap_text(case.skipped)}" if case.skipped else ""
         lines.append(f"{'not ok' if case.failed else 'ok'} {number} - {_tap_text(case.name)}{skip}")
         if case.problems:
-            lines += ["  ---", f"  at: {_scalar(f'{case.file}:{case.line}')}", "  problems:"]
+            lines += ["  ---", f"  at: {_quote_yaml(f'{case.file}:{case.line}')}", "  problems:"]
             lines += [line for problem in case.problems for line in _tap_problem(problem)]
             lines.append("  ...")
     return "\n".join(lines) + "\n"
 
 
 def _tap_text(value: str) -> str:
-    return _text(value).replace("\\", "\\\\").replace("#", "\\#")
+    return _escape(value).replace("\\", "\\\\").replace("#", "\\#")
 
 
 def _tap_problem(problem: CaseProblem) -> Iterator[str]:
     yield f"    - rule: {problem.rule}"
     yield f"      severity: {'fail' if problem.level == 'error' else 'comment'}"
-    yield f"      message: {_scalar(problem.message)}"
+    yield f"      message: {_quote_yaml(problem.message)}"
     if problem.notes:
         yield "      notes:"
-        yield from (f"        - {_scalar(note)}" for note in problem.notes)
+        yield from (f"        - {_quote_yaml(note)}" for note in problem.notes)
 
 
-def _scalar(value: str) -> str:
-    """In double quotes JSON is YAML, if no surrogates are escaped."""
-    return json.dumps(_text(value), ensure_ascii=False)
+def _quote_yaml(value: str) -> str:
+    """Quote a text as JSON, which is valid YAML if no surrogates are escaped."""
+    return json.dumps(_escape(value), ensure_ascii=False)
 
 
 FORMATS: Mapping[str, Callable[[CaseList], str]] = {

@@ -1,5 +1,6 @@
-"""What `vmrag verify` and `vmrag check` looked at, as cases that are called the same in every run:
-for programs that compare one run with another. Texts in them are strangers'.
+"""Test cases of `vmrag verify` and `vmrag check`, for programs that compare two runs.
+
+A case has the same name in every run. Texts in cases are untrusted.
 """
 
 from __future__ import annotations
@@ -20,40 +21,41 @@ PIN_RULES: dict[str, str] = {
     "PIN_MALFORMED": "every pin can be read",
     "PIN_REVISION_MISSING": "every pinned revision is in the knowledge base",
     "NOT_ON_REMOTE": "the remote has every pinned revision",
-    "NOT_COMPARABLE": "the history is here that decides",
+    "NOT_COMPARABLE": "the clone has the history to compare",
     "MOVED_BACK": "no pin moves back",
-    "LOSS_ACCEPTED": "no revision gives up another one",
+    "LOSS_ACCEPTED": "no revision accepts the loss of another one",
 }
 QUERY_MISSED, RANKINGS_OUTDATED, THRESHOLD_MISSED = "QUERY_MISSED", "RANKINGS_OUTDATED", "THRESHOLD_MISSED"
 QUERY_RULES = {
     QUERY_MISSED: "golden queries are answered as expected",
     RANKINGS_OUTDATED: "recorded rankings can be compared",
-    THRESHOLD_MISSED: "the answers as a whole are as good as they have to be",
+    THRESHOLD_MISSED: "the answers reach the thresholds",
 }
 
 
 class CaseProblem(Record, frozen=True):
-    """`key`: what makes it the same problem in the next run, in which lines, scores and the last
-    commit may be others. `notes`: what a person reads below the message.
-    """
+    """A problem of a case."""
 
     rule: str
     level: Level
     message: str
     key: tuple[str, ...]
+    """Identifies the problem in the next run, in which lines, scores and the last commit may
+    differ.
+    """
     notes: tuple[str, ...] = ()
+    """Lines to print below the message."""
 
 
 class CheckCase(Record, frozen=True):
-    """`file`, `line`: where its problems are shown. `skipped`: why nobody could look; empty if
-    somebody did.
-    """
+    """A case with its problems, which are displayed at `file` and `line`."""
 
     name: str
     file: str
     line: int
     problems: tuple[CaseProblem, ...] = ()
     skipped: str = ""
+    """Why the case was not checked; empty if it was."""
 
     @property
     def failed(self) -> bool:
@@ -61,52 +63,54 @@ class CheckCase(Record, frozen=True):
 
 
 class CaseList(Record, frozen=True):
-    """`rules`: what each kind of problem is about, as what holds where there is none."""
+    """All cases of a run."""
 
     command: Literal["check", "verify"]
     rules: Mapping[str, str]
+    """Name of a rule → the statement that is true if the rule has no problem."""
     cases: tuple[CheckCase, ...]
 
 
 def list_verify_cases(report: VerifyReport, *, asked_remote: bool) -> CaseList:
-    """A case for each rule: commits have other names in every run."""
+    """Return a case for each rule, because commits have other names in every run."""
     by_rule: dict[str, list[PinFinding]] = {rule: [] for rule in PIN_RULES}
     for finding in report.findings:
         by_rule[finding.code].append(finding)
-    unknown: dict[str, str] = {} if asked_remote else {"NOT_ON_REMOTE": "no remote was asked: --remote"}
+    reasons: dict[str, str] = {} if asked_remote else {"NOT_ON_REMOTE": "use '--remote REMOTE' to check this"}
     if by_rule["NOT_COMPARABLE"]:
-        unknown["KNOWLEDGE_DROPPED"] = "the history is not here"
+        reasons["KNOWLEDGE_DROPPED"] = "the clone lacks the history"
     cases = (
         CheckCase(
             f"{PIN_RULES[rule]} ({rule})",
             PIN_NAME,
             1,
-            tuple(map(_of_finding, found)),
-            "" if found else unknown.get(rule, ""),
+            tuple(map(_build_pin_problem, findings)),
+            "" if findings else reasons.get(rule, ""),
         )
-        for rule, found in by_rule.items()
+        for rule, findings in by_rule.items()
     )
     return CaseList("verify", PIN_RULES, tuple(cases))
 
 
-def _of_finding(found: PinFinding) -> CaseProblem:
-    mended = (f"Mended by {found.mended_by[:12]}.",) if found.mended_by else ()
-    notes = (*mended, *([found.hint] if found.hint else []))
-    return CaseProblem(found.code, found.level, found.message, (found.message,), notes)
+def _build_pin_problem(finding: PinFinding) -> CaseProblem:
+    restored = (f"Restored by {finding.mended_by[:12]}.",) if finding.mended_by else ()
+    notes = (*restored, *([finding.hint] if finding.hint else []))
+    return CaseProblem(finding.code, finding.level, finding.message, (finding.message,), notes)
 
 
 def list_check_cases(report: GoldenReport) -> CaseList:
-    return list_query_cases(_of_check(report))
+    """Return a case for each golden query, each threshold, and the comparison of rankings."""
+    return list_query_cases(_generate_cases(report))
 
 
 def list_query_cases(cases: Iterable[CheckCase]) -> CaseList:
     return CaseList("check", QUERY_RULES, tuple(cases))
 
 
-def _of_check(report: GoldenReport) -> Iterator[CheckCase]:
-    level: Level = "information" if report.thresholds else "error"  # these decide then
+def _generate_cases(report: GoldenReport) -> Iterator[CheckCase]:
+    level: Level = "information" if report.thresholds else "error"  # the thresholds decide
     for query in report.queries:
-        missed = tuple(_of_miss(query, miss, level) for miss in query.misses)
+        missed = tuple(_build_miss_problem(query, miss, level) for miss in query.misses)
         yield CheckCase(query.name, report.file, query.line, missed)
     for limit in report.thresholds:
         below = CaseProblem(THRESHOLD_MISSED, "error", limit.sentence, (limit.name,))
@@ -116,6 +120,6 @@ def _of_check(report: GoldenReport) -> Iterator[CheckCase]:
         yield CheckCase(QUERY_RULES[RANKINGS_OUTDATED], report.file, 1, (outdated,) if report.outdated else ())
 
 
-def _of_miss(query: CheckedQuery, miss: Miss, level: Level) -> CaseProblem:
+def _build_miss_problem(query: CheckedQuery, miss: Miss, level: Level) -> CaseProblem:
     key = (query.name, miss.kind, miss.document or "")
     return CaseProblem(QUERY_MISSED, level, f"{miss.kind}: {miss.message}", key, tuple(miss.sides))

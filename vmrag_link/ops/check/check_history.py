@@ -13,25 +13,27 @@ from vmrag_link.workspace import Workspace
 
 
 def measure_history(ws: Workspace, tip: str, *, limit: int) -> QualityHistory:
-    """Ask the work tree's queries of `limit` commits of the first-parent history of `tip`: those
-    that changed the pin, the settings, or files that today's sources name.
+    """Ask the work tree's queries at earlier commits.
 
-    Raises `GitReferenceMissing`, `QueriesMissing`, `QueriesInvalid`. What else is wrong with one
-    commit is said of it, and the others are asked all the same.
+    These are the last `limit` commits in the first-parent history of `tip` that changed the pin,
+    the settings, or files that today's sources match.
+
+    Raises `GitReferenceMissing`, `QueriesMissing` and `QueriesInvalid`. Any other error of a commit
+    is recorded in its entry.
     """
     sources = ws.config.sources
     names = [f":(top,literal){name}" for name in (PIN_NAME, CONFIG_NAME)]
-    wanted = [*names, *(attributes.list_relevant_names(sources) if sources else [])]
-    commits = history.list_changing_commits(ws.places, plumbing.resolve_commit(ws.places, tip), wanted, limit=limit)
+    paths = [*names, *(attributes.list_relevant_names(sources) if sources else [])]
+    commits = history.list_changing_commits(ws.places, plumbing.resolve_commit(ws.places, tip), paths, limit=limit)
     about = history.describe_commits(ws.places, commits)
-    found = tuple(_quality(ws, commit, about[commit]) for commit in commits)
-    return QualityHistory(found, shallow=bool(history.read_shallow_boundary(ws.places)))
+    measured = tuple(_measure_commit(ws, commit, about[commit]) for commit in commits)
+    return QualityHistory(measured, shallow=bool(history.read_shallow_boundary(ws.places)))
 
 
-def _quality(ws: Workspace, commit: str, about: Description) -> CommitQuality:
+def _measure_commit(ws: Workspace, commit: str, about: Description) -> CommitQuality:
     try:
         report = check_queries(ws, ref=commit)
-    except QueriesInvalid:  # the work tree's, and so the same for each commit
+    except QueriesInvalid:  # the work tree's file is invalid, for every commit
         raise
     except VmragError as error:
         return CommitQuality(commit, about.date, about.subject, problem=error.message)

@@ -1,5 +1,6 @@
-"""`vmrag check`: do the golden queries still get the answers that they expect, and where is a
-document that an answer misses?
+"""`vmrag check`: compare the answers to the golden queries with the expected ones.
+
+For a missing document, it also explains where the document is.
 """
 
 from __future__ import annotations
@@ -57,61 +58,65 @@ from vmrag_link.workspace.sources import require_complete
 if TYPE_CHECKING:
     from vmrag_link.workspace import View
 
-DEPTH = 100
-"""How far down an answer is looked for what should be at its top."""
+_MAX_DEPTH = 100
+"""Number of results in which a missing document is looked up."""
 
-SIMILAR = 0.75
-"""From which on a file's name may have been another one's (`suggest.nearest`)."""
+_SIMILARITY = 0.75
+"""Minimum similarity of file names for a suggestion (`suggest.nearest`)."""
 
-COMPARED = 5000
-"""How many names are compared letter by letter, which takes 0.1 ms each."""
+_MAX_COMPARED = 5000
+"""Maximum number of names that are compared letter by letter, which takes 0.1 ms each."""
 
 
 class CheckedQuery(Record, frozen=True):
-    """What a golden query expects, what was found, and what that lacks. `recorded`: what `update`
-    did to its ranking or order; `ranking` and `order` are those of before. `name`: what a test of
-    it is called.
-    """
+    """A golden query, its answer, and what the answer lacks."""
 
     query: str
     name: str
+    """The name of the query as a test case."""
     line: int
     expect: tuple[str, ...]
     first: str | None
     ranking: tuple[RankedChunk, ...] | None
+    """The recorded ranking before `update`."""
     found: tuple[RankedChunk, ...]
     misses: tuple[Miss, ...] = ()
     order: tuple[str, ...] | None = None
+    """The recorded order before `update`."""
     recorded: Literal["new", "changed"] | None = None
+    """The effect of `update` on the ranking or order."""
     relevant: tuple[str, ...] = ()
-    """Return the full names of the expected documents."""
+    """The full names of the expected documents."""
 
 
 class GoldenReport(Record, frozen=True):
-    """`missed`: how many queries miss something; `recorded`: how many rankings were written.
-
-    `outdated`: why recorded rankings were not compared; empty if they were. `ranking`: under what
-    the queries were asked; `kb`: where. `metrics`: None where no query names documents.
-    `thresholds`: the requested ones; they decide in place of single misses. `history`: None if it
-    was not requested. `names`: the printed names of documents, by full name.
-    """
+    """The result of `check_queries`."""
 
     file: str
     queries: tuple[CheckedQuery, ...]
     missed: int
+    """Number of queries whose answer lacks something."""
     recorded: int
+    """Number of rankings that were written."""
     outdated: str
+    """Why recorded rankings were not compared; empty if they were."""
     ranking: Recording
+    """The ranking settings of the answers."""
     kb: KbBlock
+    """The knowledge base that answered."""
     metrics: GoldenMetrics | None = None
+    """None if no query names documents."""
     thresholds: tuple[ThresholdResult, ...] = ()
+    """The requested thresholds. They decide instead of single misses."""
     history: QualityHistory | None = None
+    """None if it was not requested."""
     names: Mapping[str, str] = {}
+    """The printed names of documents, by full name."""
 
     @property
     def passed(self) -> bool:
-        held = all(threshold.holds for threshold in self.thresholds) if self.thresholds else not self.missed
-        return held and not self.outdated
+        reached = all(threshold.holds for threshold in self.thresholds) if self.thresholds else not self.missed
+        return reached and not self.outdated
 
 
 def check_queries(
@@ -123,20 +128,23 @@ def check_queries(
     thresholds: Thresholds = NO_THRESHOLDS,
     only: int | None = None,
 ) -> GoldenReport:
-    """Ask the work tree's golden queries, of what its code pins with the uncommitted documents, or
-    of what a git `ref` pins, ranked as that commit's settings say.
+    """Ask the work tree's golden queries.
 
-    `update`: record the ranking of each query that has one, or that expects nothing else; what
-    `expect` and `first` say is a person's to change, and an `order` keeps its length. `as_order`:
-    of what expects nothing the order of its documents is recorded. `thresholds`: what decides in
-    place of single misses. `only`: the number of the one query that is asked, from 0.
+    The answers come from what the code pins and from the uncommitted documents or, with a git
+    `ref`, from what that commit pins, ranked by its settings.
 
-    Raises `QueriesMissing`, `QueriesInvalid`, `SourcesIncomplete` where another machine would find
-    more files, and why the pinned knowledge cannot be asked: no other revision answers in its
-    place.
+    * `update`: record the ranking of each query that has one, or that has no other expectation. It
+      never changes `expect` and `first`, and an `order` keeps its length.
+    * `as_order`: for queries without an expectation, record the order of the documents instead.
+    * `thresholds`: what decides instead of single misses.
+    * `only`: the number of the only query to ask, from 0.
+
+    Raises `QueriesMissing`, `QueriesInvalid`, `SourcesIncomplete` if another machine would find
+    more files, and the error of a pinned revision that cannot be searched, because no other
+    revision answers instead.
     """
     stored = golden_file.load_queries(ws)
-    golden = stored.golden if only is None else _one_of(stored.golden, only)
+    golden = stored.golden if only is None else _select_query(stored.golden, only)
     if not update:
         _require_expectations(golden)
     place = ranked_at(ws, ref) if ref is not None else None
@@ -152,32 +160,34 @@ def check_queries(
         if view.sources:
             opened = view.sources
             require_complete(opened.unavailable, opened.missing, opened.failed, opened.indexed)
-        documents = MissedDocuments(searcher, _rows(ws, view), view.at)
-        found = answer_queries(searcher, golden, settings, ws.progress)
+        documents = MissedDocuments(searcher, _open_rows(ws, view), view.at)
+        query_answers = answer_queries(searcher, golden, settings, ws.progress)
         checked = []
-        for query, name, answer in zip(golden.queries, name_queries(golden.queries), found, strict=True):
-            asked = query.build_query(settings)
-            missed = find_misses(query, answer.found, asked.k, answer.names, comparable=comparable)
-            explained = [documents.explain_miss(miss, asked) for miss in missed]
+        for query, name, answer in zip(golden.queries, name_queries(golden.queries), query_answers, strict=True):
+            parameters = query.build_query(settings)
+            missed = find_misses(query, answer.found, parameters.k, answer.names, comparable=comparable)
+            explained_misses = [documents.explain_miss(miss, parameters) for miss in missed]
             expected = tuple(sorted(list_relevant(answer.names.resolve_query(query))))
-            checked.append(msgspec.structs.replace(_checked(query, name, answer, explained), relevant=expected))
-        return tuple(checked), find_view_origin(ws, view).kb, found[0].names if found else NO_NAMES
+            checked.append(
+                msgspec.structs.replace(_build_checked(query, name, answer, explained_misses), relevant=expected)
+            )
+        return tuple(checked), find_view_origin(ws, view).kb, query_answers[0].names if query_answers else NO_NAMES
 
     queries, kb, names = search_index(ws, check_view, at=place)
     if update:
         queries = _record_answers(ws, stored, queries, now, as_order=as_order)
     metrics = measure_answers((frozenset(query.relevant), query.found) for query in queries)
-    missing = {each.name for each in queries if each.misses}
+    missing = {query.name for query in queries if query.misses}
     if thresholds.base is not None:
-        there = check_queries(ws, ref=thresholds.base)
-        missing -= {each.name for each in there.queries if each.misses}
+        base_report = check_queries(ws, ref=thresholds.base)
+        missing -= {query.name for query in base_report.queries if query.misses}
     return GoldenReport(
         metrics=metrics,
         thresholds=tuple(thresholds.check_metrics(metrics, regressions=len(missing))),
         file=QUERIES_NAME,
         queries=queries,
-        missed=sum(bool(each.misses) for each in queries),
-        recorded=sum(each.recorded is not None for each in queries),
+        missed=sum(bool(query.misses) for query in queries),
+        recorded=sum(query.recorded is not None for query in queries),
         outdated=explain_outdated(golden, changed) if not update else "",
         ranking=now,
         kb=kb,
@@ -185,7 +195,7 @@ def check_queries(
     )
 
 
-NOTHING_TO_ASK = f"The repository has no pin and no sources, so nothing can answer {QUERIES_NAME}."
+NOTHING_TO_ASK = f"the repository has no pin and no sources, so nothing can answer {QUERIES_NAME}."
 
 
 def has_nothing_to_ask(ws: Workspace) -> bool:
@@ -197,20 +207,20 @@ def has_nothing_to_ask(ws: Workspace) -> bool:
     return not (ws.is_initialized or ws.places.pin.exists() or ws.sources.configured)
 
 
-def _one_of(golden: GoldenFile, number: int) -> GoldenFile:
+def _select_query(golden: GoldenFile, number: int) -> GoldenFile:
     if number >= len(golden.queries):
-        raise QueriesInvalid(f"{QUERIES_NAME} was changed while its queries were asked.", hint="vmrag check")
+        raise QueriesInvalid(f"{QUERIES_NAME} changed while vmrag asked its queries.", hint="vmrag check")
     return msgspec.structs.replace(golden, queries=golden.queries[number : number + 1])
 
 
 def list_ranking_changes(golden: GoldenFile, settings: RetrievalSettings) -> list[str]:
-    """What is not as it was when rankings were recorded, where these settings rank."""
+    """Return the ranking settings that changed since the rankings were recorded."""
     now = build_recording(fusion.read_ranking(settings), settings)
     return describe_changes(golden.recorded, now) if golden.recorded else []
 
 
-def _rows(ws: Workspace, view: View) -> NamedRows:
-    """What the index of a view was made of."""
+def _open_rows(ws: Workspace, view: View) -> NamedRows:
+    """Return the rows that the index of a view was built from."""
     files = [IndexedRows(view.sources.folder)] if view.sources else []
     return JoinedRows(*([ws.engine] if view.revision else []), *files)
 
@@ -220,7 +230,7 @@ def _require_expectations(golden: GoldenFile) -> None:
     if lacking:
         first, others = lacking[0], f" (and {len(lacking) - 1} more)" if len(lacking) > 1 else ""
         raise QueriesInvalid(
-            f"{QUERIES_NAME}, line {first.line}: the query {shortened(first.text)!r}{others} expects nothing.",
+            f"{QUERIES_NAME}, line {first.line}: the query {shortened(first.text)!r}{others} has no expectation.",
             hint=f"Add `expect:` or `first:`, or record its ranking: {UPDATE}",
             file=QUERIES_NAME,
             line=first.line,
@@ -228,13 +238,13 @@ def _require_expectations(golden: GoldenFile) -> None:
 
 
 def explain_outdated(golden: GoldenFile, changed: Sequence[str]) -> str:
-    """Why recorded rankings are not compared; empty if they are, or there are none."""
+    """Return why recorded rankings are not compared; empty if they are, or if there are none."""
     if not changed or all(query.ranking is None for query in golden.queries):
         return ""
-    return f"The recorded rankings were not compared: {'; '.join(changed)}."
+    return f"the recorded rankings were not compared: {'; '.join(changed)}."
 
 
-def _checked(query: GoldenQuery, name: str, answer: GoldenAnswer, missed: Sequence[Miss]) -> CheckedQuery:
+def _build_checked(query: GoldenQuery, name: str, answer: GoldenAnswer, missed: Sequence[Miss]) -> CheckedQuery:
     lacking = (Miss("asked", answer.problem),) if answer.problem else tuple(missed)
     return CheckedQuery(
         query.text,
@@ -257,83 +267,91 @@ def _record_answers(
     *,
     as_order: bool,
 ) -> tuple[CheckedQuery, ...]:
-    """Write the answers that are to be recorded. What was recorded already stays as it is."""
+    """Write the answers that are to be recorded. Recorded answers that did not change stay."""
     orders = {
-        number: list_documents(each.found)[: len(each.order) if each.order else None]
-        for number, each in _answered(checked)
-        if each.order is not None or (as_order and not stored.golden.queries[number].expects)
+        number: list_documents(query.found)[: len(query.order) if query.order else None]
+        for number, query in _list_answered(checked)
+        if query.order is not None or (as_order and not stored.golden.queries[number].expects)
     }
     rankings = {
-        number: each.found
-        for number, each in _answered(checked)
-        if each.ranking is not None or (number not in orders and not stored.golden.queries[number].expects)
+        number: query.found
+        for number, query in _list_answered(checked)
+        if query.ranking is not None or (number not in orders and not stored.golden.queries[number].expects)
     }
     orders = {number: order for number, order in orders.items() if checked[number].order != order}
     rankings = {number: ranking for number, ranking in rankings.items() if checked[number].ranking != ranking}
-    stands = stored.golden.recorded in (None, now) or all(each.ranking is None for each in checked)
-    if not orders and not rankings and stands:
+    is_current = stored.golden.recorded in (None, now) or all(query.ranking is None for query in checked)
+    if not orders and not rankings and is_current:
         return tuple(checked)
     written = rewrite.record_answers(stored.data, rewrite.RecordedAnswers(rankings, orders), now, QUERIES_NAME)
     after = golden_file.store_queries(ws, stored, written)
     return tuple(
         msgspec.structs.replace(
-            each,
-            line=query.line,
-            recorded=None if number not in {*rankings, *orders} else _how(each),
-            misses=tuple(miss for miss in each.misses if miss.kind != "order"),
+            query,
+            line=stored_query.line,
+            recorded=_describe_recording(query) if number in {*rankings, *orders} else None,
+            misses=tuple(miss for miss in query.misses if miss.kind != "order"),
         )
-        for number, (each, query) in enumerate(zip(checked, after.queries, strict=True))
+        for number, (query, stored_query) in enumerate(zip(checked, after.queries, strict=True))
     )
 
 
-def _answered(checked: Sequence[CheckedQuery]) -> Iterator[tuple[int, CheckedQuery]]:
+def _list_answered(checked: Sequence[CheckedQuery]) -> Iterator[tuple[int, CheckedQuery]]:
     return (
-        (number, each) for number, each in enumerate(checked) if not any(miss.kind == "asked" for miss in each.misses)
+        (number, query)
+        for number, query in enumerate(checked)
+        if not any(miss.kind == "asked" for miss in query.misses)
     )
 
 
-def _how(each: CheckedQuery) -> Literal["new", "changed"]:
-    return "new" if each.ranking is None and each.order is None else "changed"
+def _describe_recording(query: CheckedQuery) -> Literal["new", "changed"]:
+    return "new" if query.ranking is None and query.order is None else "changed"
 
 
 class MissedDocuments:
-    """`searcher` holds the index of the rows `at` that place."""
+    """Explains where the documents are that answers lack. `searcher` has the index of the rows
+    `at`.
+    """
 
     def __init__(self, searcher: Searcher, rows: NamedRows, at: At) -> None:
         self._searcher = searcher
-        self._rows = rows
+        self._open_rows = rows
         self._at = at
 
-    def explain_miss(self, miss: Miss, asked: Query) -> Miss:
-        """The miss with where its document is, if it is about one."""
+    def explain_miss(self, miss: Miss, query: Query) -> Miss:
+        """Return the miss with the position of its document, if it is about one."""
         if miss.document is None:
             return miss
-        return msgspec.structs.replace(miss, message=f"{miss.message}; {self._whereabouts(miss.document, asked)}")
+        return msgspec.structs.replace(miss, message=f"{miss.message}; {self._locate(miss.document, query)}")
 
-    def _whereabouts(self, document: str, asked: Query) -> str:
-        names = document_names.named_in_full(self._rows, self._at, document)
+    def _locate(self, document: str, query: Query) -> str:
+        names = document_names.named_in_full(self._open_rows, self._at, document)
         named = next((name for name in names if str(name) == document), None)
         collection, doc_id = named.key if named else ("", "")
         if not named or doc_id not in self._searcher.count_chunks(collection, [doc_id]):
-            near = self._nearest(document)
-            near = golden_file.find_shown_name(self._searcher, near) if near else None
-            return "there is no such document" + (f": is it {near}?" if near else "")
-        depth = max(DEPTH, asked.k)
-        found = self._searcher.search(msgspec.structs.replace(asked, k=depth))
-        rank = next((hit.rank for hit in found if (hit.collection, hit.doc_id) == (collection, doc_id)), None)
+            nearest_name = self._find_nearest(document)
+            nearest_name = golden_file.find_shown_name(self._searcher, nearest_name) if nearest_name else None
+            return "no such document" + (f"; did you mean {nearest_name}?" if nearest_name else "")
+        depth = max(_MAX_DEPTH, query.k)
+        hits = self._searcher.search(msgspec.structs.replace(query, k=depth))
+        rank = next((hit.rank for hit in hits if (hit.collection, hit.doc_id) == (collection, doc_id)), None)
         if rank is not None:
-            return f"it comes at number {rank}"
-        return "the query does not find it" if len(found) < depth else f"nor is it among the first {depth}"
+            return f"it is at rank {rank}"
+        return "the query does not find it" if len(hits) < depth else f"it is not among the first {depth}"
 
-    def _nearest(self, document: str) -> str | None:
-        """A document whose file has the same name, because it was moved, or nearly the same."""
-        file_name, there = posixpath.basename(document), self._by_file_name
-        near = file_name if file_name in there else nearest(file_name, [*there][:COMPARED], cutoff=SIMILAR)
-        return nearest(document, there[near], cutoff=0.0) if near else None
+    def _find_nearest(self, document: str) -> str | None:
+        """Return a document whose file has the same name (it may have been moved) or a
+        similar one.
+        """
+        file_name, names = posixpath.basename(document), self._by_file_name
+        similar_name = (
+            file_name if file_name in names else nearest(file_name, [*names][:_MAX_COMPARED], cutoff=_SIMILARITY)
+        )
+        return nearest(document, names[similar_name], cutoff=0.0) if similar_name else None
 
     @cached_property
     def _by_file_name(self) -> dict[str, list[str]]:
-        found: dict[str, list[str]] = {}
-        for collection, doc_id in sorted(header.key for header in self._rows.read_headers(self._at)):
-            found.setdefault(posixpath.basename(doc_id), []).append(f"{collection}/{doc_id}")
-        return found
+        names: dict[str, list[str]] = {}
+        for collection, doc_id in sorted(header.key for header in self._open_rows.read_headers(self._at)):
+            names.setdefault(posixpath.basename(doc_id), []).append(f"{collection}/{doc_id}")
+        return names

@@ -1,4 +1,4 @@
-"""How good the answers to the golden queries are as a whole, and what they have to reach."""
+"""Measure the answers to the golden queries, and compare the measures with thresholds."""
 
 from __future__ import annotations
 
@@ -20,45 +20,50 @@ distribution.
 class GoldenMetrics(Record, frozen=True):
     """Means over the `judged` queries, which are the queries that name documents.
 
-    `recall`: the share of the named documents among the first k chunks. `mrr`: 1 / the rank of the
-    first named document among the returned documents, 0 without one. `ndcg`: a named document has
-    less weight at a later rank (1 / log2(rank + 1)), and the sum is divided by that of the best
-    order. The intervals include the true mean with 95 % confidence, if the queries are a sample of
-    those that people ask.
+    The intervals contain the true mean with 95 % confidence, if the queries are a sample of those
+    that people ask.
     """
 
     judged: int
     recall: float
+    """The share of the named documents among the first k chunks."""
     mrr: float
+    """1 / the rank of the first named document among the returned documents; 0 without one."""
     ndcg: float
+    """The sum of the weights of the named documents (1 / log2(rank + 1)), divided by that of the
+    best order.
+    """
     mrr_interval: tuple[float, float]
     ndcg_interval: tuple[float, float]
 
 
 class CommitQuality(Record, frozen=True, omit_defaults=True):
-    """What a commit answers: `missed`, how many queries miss something, or `problem`, why none
-    could be asked. `date`: the author's day.
-    """
+    """The answers at a commit."""
 
     commit: str
     date: str
+    """The day of the author."""
     subject: str
     missed: int | None = None
+    """Number of queries whose answer lacks something."""
     metrics: GoldenMetrics | None = None
     problem: str = ""
+    """Why all queries failed."""
 
 
 class QualityHistory(Record, frozen=True):
-    """`commits`: newest first. `shallow`: older ones may be missing, because the clone has not the
-    whole history.
-    """
+    """The quality of answers at several commits."""
 
     commits: tuple[CommitQuality, ...]
+    """Newest first."""
     shallow: bool
+    """True if older commits may be missing, because the clone is shallow."""
 
 
 class ThresholdResult(Record, frozen=True):
-    """`found` is at least `limit`, of regressions at most."""
+    """A threshold and the measured value. `found` must be at least `limit` or, for regressions, at
+    most `limit`.
+    """
 
     name: Literal["mrr", "recall", "regressions"]
     limit: float
@@ -72,25 +77,28 @@ class ThresholdResult(Record, frozen=True):
     def sentence(self) -> str:
         if self.name == "regressions":
             return f"{plural(int(self.found), 'regression')}; at most {self.limit:g} allowed"
-        return f"{self.name} {self.found:.4f}; at least {self.limit:g} wanted"
+        return f"{self.name} {self.found:.4f}; at least {self.limit:g} required"
 
 
 class Thresholds(Record, frozen=True):
-    """`base`: a git ref; what it does not answer as expected, either, is no regression."""
+    """The requested thresholds."""
 
     min_mrr: float | None = None
     min_recall: float | None = None
     max_regressions: int | None = None
     base: str | None = None
+    """A git ref. A query that it does not answer as expected is not counted as a regression."""
 
     def check_metrics(self, metrics: GoldenMetrics | None, *, regressions: int) -> Iterator[ThresholdResult]:
-        """Of those that are set. Raises `QueriesInvalid` where there is nothing to measure."""
+        """Yield the result of each threshold that is set. Raises `QueriesInvalid` if there is
+        nothing to measure.
+        """
         for name, limit in (("mrr", self.min_mrr), ("recall", self.min_recall)):
             if limit is None:
                 continue
             if metrics is None:
                 raise QueriesInvalid(
-                    f"No query in {QUERIES_NAME} says which documents answer it, so there is no {name}.",
+                    f"no query in {QUERIES_NAME} names the documents that answer it, so there is no {name}.",
                     hint="Add `expect:` or `first:` to a query.",
                     file=QUERIES_NAME,
                 )
@@ -103,20 +111,22 @@ NO_THRESHOLDS = Thresholds()
 
 
 def list_relevant(query: GoldenQuery) -> frozenset[str]:
-    """The documents that a person says answer it; of a recorded ranking nobody has said that."""
-    named = {*query.expect, *([query.first] if query.first else [])}
-    return frozenset(named or query.order or ())
+    """Return the documents that the query names as its answer. A recorded ranking names none."""
+    names = {*query.expect, *([query.first] if query.first else [])}
+    return frozenset(names or query.order or ())
 
 
 def measure_answers(answers: Iterable[tuple[frozenset[str], Sequence[RankedChunk]]]) -> GoldenMetrics | None:
-    """None where nothing is judged."""
+    """Measure the answers, given the expected documents and the found chunks. Return None if no
+    query names documents.
+    """
     recalls, ranks, gains = [], [], []
-    for wanted, found in answers:
-        if wanted:
-            documents = list_documents(found)
-            recalls.append(len(wanted & {*documents}) / len(wanted))
-            ranks.append(next((1 / place for place, each in enumerate(documents, 1) if each in wanted), 0.0))
-            gains.append(_discounted_gain(wanted, documents))
+    for expected, ranking in answers:
+        if expected:
+            documents = list_documents(ranking)
+            recalls.append(len(expected & {*documents}) / len(expected))
+            ranks.append(next((1 / place for place, document in enumerate(documents, 1) if document in expected), 0.0))
+            gains.append(_measure_gain(expected, documents))
     judged = len(recalls)
     if not judged:
         return None
@@ -125,10 +135,10 @@ def measure_answers(answers: Iterable[tuple[frozenset[str], Sequence[RankedChunk
     return GoldenMetrics(judged, sum(recalls) / judged, mrr, ndcg, *intervals)
 
 
-def _discounted_gain(wanted: frozenset[str], documents: Sequence[str]) -> float:
+def _measure_gain(expected: frozenset[str], documents: Sequence[str]) -> float:
     """Return the nDCG of one ranking, rounded, because logarithms differ between machines."""
-    reached = sum(1 / math.log2(place + 1) for place, name in enumerate(documents, 1) if name in wanted)
-    best = sum(1 / math.log2(place + 1) for place in range(1, len(wanted) + 1))
+    reached = sum(1 / math.log2(place + 1) for place, name in enumerate(documents, 1) if name in expected)
+    best = sum(1 / math.log2(place + 1) for place in range(1, len(expected) + 1))
     return round(reached / best, 9)
 
 

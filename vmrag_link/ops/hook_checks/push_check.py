@@ -1,6 +1,6 @@
-"""The work of `pre-push`: the knowledge that the pushed commits pin goes where they go.
+"""Check a push and push the knowledge that its commits pin, for `pre-push`.
 
-If it cannot, the push is stopped.
+If the knowledge cannot be pushed, the push is stopped.
 """
 
 from __future__ import annotations
@@ -45,103 +45,105 @@ from vmrag_link.workspace.remotes import destinations
 
 
 class PushedRef(Record, frozen=True):
-    """One ref of a push: commits by their full hashes.
-
-    `tip` None: it is deleted; `before` None: it is not there yet.
-    """
+    """A ref of a push, with the full hashes of its commits."""
 
     local: str
     tip: str | None
+    """None if the ref is deleted."""
     name: str
     before: str | None
+    """None if the remote does not have the ref."""
 
 
 class Push(Record, frozen=True):
-    """What git tells its hook.
-
-    `remote` is a name or a URL; None: nobody pushes, somebody only wants to know.
-
-    `mirror`: the command line says `--mirror`, which our shim has looked up.
-    """
+    """A push, as git describes it to its hook."""
 
     refs: tuple[PushedRef, ...]
     remote: str | None = None
+    """A name or a URL. None if nothing is pushed and the caller only wants the findings."""
     url: str = ""
     mirror: bool = False
+    """True if the command line contains `--mirror`, which the hook's shim looked up."""
 
 
 class PushCheckReport(Record, frozen=True):
-    """`sent`: what went to which remote."""
+    """The result of `check_push`."""
 
     findings: tuple[CommitFinding, ...]
     sent: tuple[tuple[str, Published], ...] = ()
+    """The names of remotes and what was pushed to them."""
 
 
 def check_push(ws: Workspace, push: Push) -> PushCheckReport:
     """Check each pin that the commits introduce, and push the knowledge that they name.
 
-    No network is asked if the remote has these commits already, or none of them pins anything new.
-    Only the last pin of a pushed branch can stop a push by its text: old mistakes cannot be mended
-    any more.
+    The network is not used if the remote already has these commits, or if none of them pins
+    anything new. Only the last pin of a pushed branch can stop a push by its text, because older
+    mistakes can no longer be fixed.
 
-    Raises, of new pins, why there is no knowledge base to look into, and what opening it raises.
+    If there are new pins, this raises why there is no knowledge base, and the errors of opening it.
     """
     pushed = history.read_pushed_pins(
-        ws.places, _tips(push), [ref.before for ref in push.refs if ref.before and ref.tip]
+        ws.places, _list_tips(push), [ref.before for ref in push.refs if ref.before and ref.tip]
     )
     if not ws.is_initialized:
         if pushed.new:
             raise reasons.explain_uninitialized(ws)
         return PushCheckReport(())
     last = set(pushed.by_tip.values())
-    flaws = [found for data, commits in pushed.new.items() if (found := _flaw(ws, data, commits[0], last))]
-    flaws += _deletions(ws, push)
+    flaws = [flaw for data, commits in pushed.new.items() if (flaw := _check_new_pin(ws, data, commits[0], last))]
+    flaws += _check_deletions(ws, push)
     if push.remote is None or any(flaw.blocks for flaw in flaws):
         return PushCheckReport(tuple(flaws))
-    sent, ends = [], list(_ends(ws, push, pushed.by_tip))
-    for where, publish_request in _publish_requests(ws, ends, _coming(ws, push, pushed)):
+    sent, ends = [], list(_list_ends(ws, push, pushed.by_tip))
+    for where, publish_request in _build_requests(ws, ends, _list_coming_pins(ws, push, pushed)):
         try:
             ref = destinations.find_own_ref(ws, where)
             if ref and ws.engine.shared:
-                continue  # whoever works on the server has it
-            address = _own(ws, push, ref) if ref else destinations.list_trusted_addresses(ws, where, ask=True)[0]
-            if not _remembered(ws, address, publish_request):
+                continue  # everyone who uses the server has it
+            address = (
+                _find_own_address(ws, push, ref) if ref else destinations.list_trusted_addresses(ws, where, ask=True)[0]
+            )
+            if not _is_known_pushed(ws, address, publish_request):
                 sent.append((address.text, publish_to(ws, address, publish_request)))
         except (RemoteError, LockError) as error:
-            flaws.append(_unsent(ws, error, last=any(end.pin.dolt_remote == where for end in ends)))
+            flaws.append(_build_unsent(ws, error, last=any(end.pin.dolt_remote == where for end in ends)))
     return PushCheckReport(tuple(flaws), tuple(sent))
 
 
 def list_new_pins(places: Places, push: Push) -> dict[bytes, list[str]]:
-    """The pins of commits that no remote-tracking branch reaches, and the commits of each."""
-    return history.list_new_pins(places, _tips(push))
+    """Return the pins of commits that no remote-tracking branch contains, with their commits."""
+    return history.list_new_pins(places, _list_tips(push))
 
 
-def _tips(push: Push) -> list[str]:
+def _list_tips(push: Push) -> list[str]:
     return [ref.tip for ref in push.refs if ref.tip]
 
 
-def _flaw(ws: Workspace, data: bytes, commit: str, last: Collection[bytes]) -> CommitFinding | None:
-    """`last`: the pins of the pushed branches, which alone may block, and may accept a loss."""
+def _check_new_pin(ws: Workspace, data: bytes, commit: str, last: Collection[bytes]) -> CommitFinding | None:
+    """Check a new pin. `last` contains the pins of the pushed branches.
+
+    Only these may block the push, and only they may accept a loss.
+    """
     blocks = data in last
     try:
         revision = migrated.read_pin(ws.places.kb, data, source=f"{commit[:12]}:{PIN_NAME}").dolt_commit
     except PinMalformed as error:
         return CommitFinding("PIN_MALFORMED", error.message, error.hint, blocks)
-    ends = (pin.dolt_commit for each in last if (pin := try_read_pin(ws.places.kb, each)))
+    ends = (pin.dolt_commit for last_data in last if (pin := try_read_pin(ws.places.kb, last_data)))
     if ws.engine.has_revision(revision) or _is_lost(ws, data, revision, list(ends)):
         return None
-    message = f"Commit {commit[:12]} pins revision {revision[:12]}, which is not in this knowledge base."
+    message = f"Commit {commit[:12]} pins the revision {revision[:12]}, which this knowledge base does not have."
     return CommitFinding(
-        "PIN_REVISION_MISSING", message, "vmrag fetch (or push all the same: git push --no-verify)", blocks
+        "PIN_REVISION_MISSING", message, "vmrag fetch   (to push anyway: git push --no-verify)", blocks
     )
 
 
 def _is_lost(ws: Workspace, data: bytes, revision: str, ends: Sequence[str]) -> bool:
     """Return True if a pushed branch accepts the loss of a revision, and no remote has it.
 
-    The record may be untrusted (see `lazy_fetch.is_given_up`). A revision that comes from a
-    remote is no longer lost, and is pushed.
+    The record may be untrusted (see `lazy_fetch.is_given_up`). A revision that comes from a remote
+    is no longer lost, and is pushed.
     """
     pin = try_read_pin(ws.places.kb, data)
     if pin is None or not any(revisions.accepts_loss(ws.engine, end, revision) for end in ends):
@@ -157,65 +159,66 @@ def _is_lost(ws: Workspace, data: bytes, revision: str, ends: Sequence[str]) -> 
     return True
 
 
-def _deletions(ws: Workspace, push: Push) -> list[CommitFinding]:
-    """Refuse to delete the other side's knowledge base or to move it back.
+def _check_deletions(ws: Workspace, push: Push) -> list[CommitFinding]:
+    """Refuse to delete the remote's knowledge base or to move it back.
 
-    A mirror of a clone without it would do so silently.
+    A mirror of a clone without a knowledge base would delete it silently.
     """
     data = destinations.find_code_ref(ws)
-    told = [ref for ref in push.refs if ref.name == data]
-    lost = any(ref.before and not _contains(ws, ref.tip, ref.before) for ref in told)
-    if not lost and (told or not _mirrors(ws, push) or not _holds(ws, push)):
+    data_refs = [ref for ref in push.refs if ref.name == data]
+    lost = any(ref.before and not _contains_commit(ws, ref.tip, ref.before) for ref in data_refs)
+    if not lost and (data_refs or not _is_mirror(ws, push) or not _holds_kb(ws, push)):
         return []
-    where = quoted(remotes.redact_url(push.remote or "origin"))
-    told_to = remotes.is_mirror(ws.places, push.remote or "")
-    ordinary = f"git config --unset remote.{where}.mirror; " if told_to else ""
+    remote = quoted(remotes.redact_url(push.remote or "origin"))
+    is_configured = remotes.is_mirror(ws.places, push.remote or "")
+    unset = f"git config --unset remote.{remote}.mirror; " if is_configured else ""
     return [
         CommitFinding(
             "KNOWLEDGE_DELETED",
-            f"This push would take knowledge away from {remotes.redact_url(push.remote or '')}: it deletes {data}, or moves it back.",
-            f"{ordinary}git push {where} --all && git push {where} --tags",
+            f"This push would delete knowledge from {remotes.redact_url(push.remote or '')}: it deletes {data}, or moves it back.",
+            f"{unset}git push {remote} --all && git push {remote} --tags",
         )
     ]
 
 
-def _mirrors(ws: Workspace, push: Push) -> bool:
-    """Whether this is `git push --mirror`, which alone pushes tracking refs."""
-    told_to = push.mirror or remotes.is_mirror(ws.places, push.remote or "")
-    return told_to or any(ref.name.startswith("refs/remotes/") for ref in push.refs)
+def _is_mirror(ws: Workspace, push: Push) -> bool:
+    """Return whether this is `git push --mirror`, the only push of tracking refs."""
+    is_configured = push.mirror or remotes.is_mirror(ws.places, push.remote or "")
+    return is_configured or any(ref.name.startswith("refs/remotes/") for ref in push.refs)
 
 
-def _holds(ws: Workspace, push: Push) -> bool:
-    """Whether the other side has a knowledge base that the clone itself does not carry."""
+def _holds_kb(ws: Workspace, push: Push) -> bool:
+    """Return whether the remote has a knowledge base that this clone does not contain."""
     ref = destinations.find_code_ref(ws)
-    peer = _own(ws, push, ref).peer
+    peer = _find_own_address(ws, push, ref).peer
     try:
-        there = transfer.read_remote_ref(ws.places, peer, ref) if peer else None
+        remote_tip = transfer.read_remote_ref(ws.places, peer, ref) if peer else None
     except RemoteError:
         return False
-    return there is not None and not _contains(ws, transfer.read_tip(ws.places, ref), there)
+    return remote_tip is not None and not _contains_commit(ws, transfer.read_tip(ws.places, ref), remote_tip)
 
 
-def _contains(ws: Workspace, commit: str | None, part: str) -> bool:
+def _contains_commit(ws: Workspace, commit: str | None, part: str) -> bool:
     return commit is not None and bool(transfer.contains_commit(ws.places, commit, part))
 
 
-# -- what has to be where
+# -- which remote needs what
 
 
 class _End(NamedTuple):
-    """A branch that is pushed to, and the pin that it ends with, whose revision is here. `follows`:
-    whether the tip descends from what was there; None where nothing was, or it is not known here.
-    """
+    """A pushed branch and its last pin, whose revision the knowledge base has."""
 
     ref: PushedRef
     tip: str
     pin: Pin
     follows: bool | None
+    """True if the tip descends from the former one. None if there was none, or if this clone does
+    not have it.
+    """
 
 
-def _ends(ws: Workspace, push: Push, at: Mapping[str, bytes]) -> Iterator[_End]:
-    """`at`: the pins of the tips, as far as they have one that can be read."""
+def _list_ends(ws: Workspace, push: Push, at: Mapping[str, bytes]) -> Iterator[_End]:
+    """Yield the ends of a push. `at` contains the readable pins of the tips."""
     for ref in push.refs:
         if ref.tip and ref.name.startswith(BRANCHES):
             data = at.get(ref.tip) or plumbing.read_blob(ws.places, f"{ref.tip}:{PIN_NAME}", limit=pins.MAX_BYTES)
@@ -225,85 +228,90 @@ def _ends(ws: Workspace, push: Push, at: Mapping[str, bytes]) -> Iterator[_End]:
                 yield _End(ref, ref.tip, pin, follows)
 
 
-def _publish_requests(
+def _build_requests(
     ws: Workspace, ends: Sequence[_End], coming: Iterable[bytes]
 ) -> Iterator[tuple[str, PublishRequest]]:
-    """The revisions that each `dolt_remote` needs."""
-    # A KB branch whose code branch goes back does so, too, and needs nothing new for that. What
-    # this clone has never seen git will refuse to take away, unless it is forced.
+    """Yield each `dolt_remote` with the revisions that it needs."""
+    # If a code branch is moved back, its KB branch is moved back as well, which needs no new
+    # revision. git refuses to remove commits that this clone has never seen, unless it is forced.
     back = [end for end in ends if end.follows is False]
-    found = [
+    pins = [
         pin for data in coming if (pin := try_read_pin(ws.places.kb, data)) and ws.engine.has_revision(pin.dolt_commit)
     ]
-    found = [_moved(pin, [end.pin.dolt_remote for end in ends]) for pin in found]
-    for where in dict.fromkeys(pin.dolt_remote for pin in (*found, *(each.pin for each in back))):
-        moves = {name: end for end in ends if end.pin.dolt_remote == where and (name := _kb_branch(ws, end.ref))}
-        wanted = PublishRequest(
+    pins = [_replace_remote(pin, [end.pin.dolt_remote for end in ends]) for pin in pins]
+    for remote in dict.fromkeys(pin.dolt_remote for pin in (*pins, *(end.pin for end in back))):
+        moves = {name: end for end in ends if end.pin.dolt_remote == remote and (name := _find_kb_branch(ws, end.ref))}
+        request = PublishRequest(
             {name: move.pin.dolt_commit for name, move in moves.items()},
-            [pin.dolt_commit for pin in found if pin.dolt_remote == where],
+            [pin.dolt_commit for pin in pins if pin.dolt_remote == remote],
             force=frozenset(name for name, move in moves.items() if move in back),
-            superseded=functools.partial(_ever_pinned, ws, {name: move.tip for name, move in moves.items()}),
+            superseded=functools.partial(_list_pinned, ws, {name: move.tip for name, move in moves.items()}),
             lenient=True,
         )
-        yield where, wanted
+        yield remote, request
 
 
-def _moved(pin: Pin, last: Sequence[str]) -> Pin:
-    """A pin, with the place in the code's remote that the pushed branches end with in place of one
-    that they have left, which the host may refuse.
+def _replace_remote(pin: Pin, last: Sequence[str]) -> Pin:
+    """Return a pin that names a place in the code's remote at which the pushed branches end.
+
+    It replaces a place that they have left, which the host may refuse.
     """
-    own = [each for each in last if parse_git_ref(each)]
-    stays = pin.dolt_remote in last or not parse_git_ref(pin.dolt_remote) or not own
-    return pin if stays else msgspec.structs.replace(pin, dolt_remote=own[0])
+    own_remotes = [remote for remote in last if parse_git_ref(remote)]
+    is_current = pin.dolt_remote in last or not parse_git_ref(pin.dolt_remote) or not own_remotes
+    return pin if is_current else msgspec.structs.replace(pin, dolt_remote=own_remotes[0])
 
 
-def _coming(ws: Workspace, push: Push, pushed: PushedPins) -> Iterable[bytes]:
-    """The pins that come to the other side with this push.
+def _list_coming_pins(ws: Workspace, push: Push, pushed: PushedPins) -> Iterable[bytes]:
+    """Return the pins that the push brings to the remote.
 
-    One that was never asked may have got its code, with all pins, from a host that copied it: who
-    clones only that needs all of them.
+    A remote that this clone never contacted may have its code, with all pins, from a host that
+    copied it. A clone of that remote needs all of them.
     """
-    own = _own(ws, push, destinations.find_code_ref(ws))
-    if not pushed.incoming or own.peer is None or read_last_commit(ws.places, own.key):
+    address = _find_own_address(ws, push, destinations.find_code_ref(ws))
+    if not pushed.incoming or address.peer is None or read_last_commit(ws.places, address.key):
         return pushed.incoming
-    with contextlib.suppress(RemoteError):  # who cannot be asked cannot be pushed to: that is said then
-        return pushed.list_reachable(ws.places, [*_tips(push), *transfer.list_remote_branches(ws.places, own.peer)])
+    with contextlib.suppress(RemoteError):  # an unreachable remote cannot be pushed to either, which is reported then
+        return pushed.list_reachable(
+            ws.places, [*_list_tips(push), *transfer.list_remote_branches(ws.places, address.peer)]
+        )
     return pushed.incoming
 
 
-def _remembered(ws: Workspace, address: Address, wanted: PublishRequest) -> bool:
-    """Whether the remote had all of it when it was last asked."""
+def _is_known_pushed(ws: Workspace, address: Address, request: PublishRequest) -> bool:
+    """Return whether the remote had all of the request when it was last contacted."""
     heads = connection.read_remembered_heads(ws.places, ws.engine, address, timeout=ws.lock_timeout)
-    stands = all(heads.get(name) == head for name, head in wanted.branches.items())
-    return bool(heads) and stands and not ws.engine.find_unreachable(wanted.revisions, heads=heads.values())
+    are_equal = all(heads.get(name) == head for name, head in request.branches.items())
+    return bool(heads) and are_equal and not ws.engine.find_unreachable(request.revisions, heads=heads.values())
 
 
-def _ever_pinned(ws: Workspace, tips: Mapping[str, str], name: str) -> list[str]:
+def _list_pinned(ws: Workspace, tips: Mapping[str, str], name: str) -> list[str]:
     return [pin.dolt_commit for pin, _ in history_pins.pins_reached(ws.places, tips[name])]
 
 
-def _kb_branch(ws: Workspace, ref: PushedRef) -> str | None:
-    """The KB branch of the code branch that is pushed; None where it has none.
+def _find_kb_branch(ws: Workspace, ref: PushedRef) -> str | None:
+    """Return the KB branch of the pushed code branch; None if it has none.
 
-    What is pushed need not be called a branch. `HEAD` is the one that is checked out; a commit, say
-    `HEAD~1`, counts as the branch that it is pushed to.
+    The pushed name need not be a branch. `HEAD` means the branch that is checked out. A commit,
+    such as `HEAD~1`, means the branch that it is pushed to.
     """
-    at = plumbing.read_head(ws.places)
-    if ref.local in ("HEAD", "@") and at.branch and at.commit == ref.tip:
-        return plumbing.find_kb_branch(ws.places, at.branch)
+    head = plumbing.read_head(ws.places)
+    if ref.local in ("HEAD", "@") and head.branch and head.commit == ref.tip:
+        return plumbing.find_kb_branch(ws.places, head.branch)
     name = ref.local if ref.local.startswith(BRANCHES) else ref.name
     return plumbing.find_kb_branch(ws.places, name.removeprefix(BRANCHES))
 
 
-def _own(ws: Workspace, push: Push, ref: str) -> Address:
+def _find_own_address(ws: Workspace, push: Push, ref: str) -> Address:
     return address.pushed_address(ws.places, push.remote or "", push.url, ref=ref, ask=True)
 
 
-def _unsent(ws: Workspace, error: RemoteError | LockError, *, last: bool) -> CommitFinding:
-    """`last`: a pushed branch ends with a pin that names this remote."""
-    unreachable = isinstance(error, RemoteUnreachable | LockError)
-    unwanted = isinstance(error, RemoteNotTrusted | RemoteInvalid)
+def _build_unsent(ws: Workspace, error: RemoteError | LockError, *, last: bool) -> CommitFinding:
+    """Build the finding of knowledge that was not pushed. `last`: a pushed branch ends with a pin
+    that names this remote.
+    """
+    is_unreachable = isinstance(error, RemoteUnreachable | LockError)
+    is_untrusted = isinstance(error, RemoteNotTrusted | RemoteInvalid)
     message = f"The knowledge that these commits pin was not pushed: {error.message}"
     hint = f"{error.hint.rstrip('.')}; or push the code alone: " if error.hint else "To push the code alone: "
-    blocks = last if unwanted else not unreachable or ws.config.hooks.on_unreachable == "block"
+    blocks = last if is_untrusted else not is_unreachable or ws.config.hooks.on_unreachable == "block"
     return CommitFinding("KNOWLEDGE_NOT_PUSHED", message, f"{hint}git push --no-verify", blocks)

@@ -1,7 +1,4 @@
-"""What is wrong with the pin of one commit.
-
-Only git's history and the revisions' ancestry are asked.
-"""
+"""Find what is wrong with the pin of a commit, by git's history and the ancestry of revisions."""
 
 from __future__ import annotations
 
@@ -32,7 +29,7 @@ Level = Literal["error", "information"]
 
 
 class PinFinding(Record, frozen=True):
-    """`mended_by`: the commit that restored what `commit` lost; it is information then."""
+    """A problem of a commit's pin, or information about it."""
 
     code: Code
     level: Level
@@ -40,27 +37,29 @@ class PinFinding(Record, frozen=True):
     message: str
     hint: str
     mended_by: str | None = None
+    """The commit that restored what `commit` lost. The finding is information then."""
 
 
 class Fork(Record, frozen=True):
-    """From where a pull request comes: the `url` of the fork, and the `ref` by which the base
-    repository has its code.
-    """
+    """The fork that a pull request comes from."""
 
     url: str
     ref: str
+    """The ref with its code in the base repository."""
 
 
 class Flaw(NamedTuple):
-    """A finding, and what a later pin must contain to mend it (None: nothing does)."""
+    """A finding, and what a later pin must contain to restore the loss."""
 
     finding: PinFinding
     needs: tuple[str, ...] | None
+    """None if no pin can restore it."""
 
 
 class ConflictedCommit(NamedTuple):
-    """A commit of jj's with conflicts in it, and what its bases and its sides pin. git sees the pin
-    of the first side as the commit's own.
+    """A jj commit that contains conflicts, with the pins of its bases and sides.
+
+    git sees the pin of the first side as the commit's own pin.
     """
 
     commit: str
@@ -69,26 +68,20 @@ class ConflictedCommit(NamedTuple):
 
     @property
     def flaw(self) -> Flaw | None:
-        """None where the pin is not what is in conflict."""
+        """The flaw of the commit; None if its pin has no conflict."""
         changed = tuple(dict.fromkeys(side for side in self.sides if side not in self.bases))
         if len({*self.sides}) < 2 or not changed:  # noqa: PLR2004  sides that differ
             return None
         message = (
-            f"Commit {_short(self.commit)} is one of jj's with conflicts, and pins {_short(self.sides[0])}, of one side "
-            f"alone; its sides pin {' and '.join(map(_short, dict.fromkeys(self.sides)))}."
+            f"The jj commit {_shorten(self.commit)} contains conflicts, and pins only {_shorten(self.sides[0])}; "
+            f"its sides pin {' and '.join(map(_shorten, dict.fromkeys(self.sides)))}."
         )
-        hint = f"jj new {_short(self.commit)}   (resolve its conflicts, that of the pin by: vmrag resolve; then: jj squash)"
+        hint = f"jj new {_shorten(self.commit)}   (then resolve its conflicts, with 'vmrag resolve' for the pin, and run: jj squash)"
         return Flaw(PinFinding("KNOWLEDGE_DROPPED", "error", self.commit, message, hint), changed)
 
 
 class Examination:
-    """Of the commits of one range, parents before children.
-
-    `cut`: a shallow clone could not tell whether something was lost.
-
-    `of_remote`: all that the knowledge base's remote has is here. `fork`: what makes the commits
-    known there.
-    """
+    """Examines the commits of a range, parents before children."""
 
     def __init__(
         self,
@@ -101,7 +94,13 @@ class Examination:
         of_remote: bool = False,
         fork: Fork | None = None,
     ) -> None:
+        """Prepare the examination of the commits up to `tip`.
+
+        `of_remote`: the knowledge base contains everything that its remote has. `fork`: the fork
+        from which the remote gets the revisions.
+        """
         self.cut = False
+        """True if a shallow clone could not tell if something was lost."""
         self._of_remote = of_remote
         self._fork = fork
         self._merge_bases = merge_bases
@@ -112,236 +111,261 @@ class Examination:
         self._missing: set[str] = set()
 
     def examine_commit(self, change: PinChange) -> Flaw | None:
-        """What this commit did wrong, not what its parents had done before."""
+        """Return the flaw that this commit adds to those of its parents."""
         sides = [revision for entry in change.before if (revision := self._pins.find_revision(entry))]
         if change.after is None:
-            return self._removal(change, sides)
-        read = self._pins.read[change.after]
-        if isinstance(read, PinMalformed):
+            return self._check_removal(change, sides)
+        revision_or_error = self._pins.read[change.after]
+        if isinstance(revision_or_error, PinMalformed):
             if change.after in change.before:
                 return None
-            return self._broken("PIN_MALFORMED", change, f"Commit {_short(change.commit)}: {read.message}", sides)
-        if not self._ancestry.has_revision(read):
-            return self._missing_pin(change, read, sides)
-        sides = [side for side in sides if not self._ancestry.accepts_loss(read, side)]
+            return self._build_broken(
+                "PIN_MALFORMED", change, f"Commit {_shorten(change.commit)}: {revision_or_error.message}", sides
+            )
+        if not self._ancestry.has_revision(revision_or_error):
+            return self._check_missing_pin(change, revision_or_error, sides)
+        sides = [side for side in sides if not self._ancestry.accepts_loss(revision_or_error, side)]
         if len(change.parents) == 1 and sides and not self._ancestry.has_revision(sides[0]):
-            return self._unknown(change, sides[0])
-        return self._compare(change, read, sides)
+            return self._check_unknown_side(change, sides[0])
+        return self._compare_pin(change, revision_or_error, sides)
 
-    def _compare(self, change: PinChange, pin: str, sides: Sequence[str]) -> Flaw | None:
+    def _compare_pin(self, change: PinChange, pin: str, sides: Sequence[str]) -> Flaw | None:
         if not pinning.find_dropped(self._ancestry, pin, bases=(), sides=sides):
-            return None  # the ordinary case, without asking for merge bases
-        moved = self._moved_pins(change)
+            return None  # the ordinary case, without computing merge bases
+        moved = self._list_moved_pins(change)
         if moved is None:
             return None
         way, lost = pinning.judge_pin(self._ancestry, pin, sides=sides, moved=moved)
         if way == "fine":
             return None
         if way == "dropped":
-            return self._drop(change, f"its pin {_short(pin)} does not contain", lost)
-        message = f"Commit {_short(change.commit)} moves the pin back from {_short(lost[0])} to {_short(pin)}."
-        hint = f"{_repair(change.commit)} (only if that was not meant)"
+            return self._build_drop(change, f"its pin {_shorten(pin)} does not contain", lost)
+        message = f"Commit {_shorten(change.commit)} moves the pin back from {_shorten(lost[0])} to {_shorten(pin)}."
+        hint = f"{_form_repair_command(change.commit)}   (only if this was not intended)"
         return Flaw(PinFinding("MOVED_BACK", "information", change.commit, message, hint), None)
 
-    def _removal(self, change: PinChange, sides: Sequence[str]) -> Flaw | None:
+    def _check_removal(self, change: PinChange, sides: Sequence[str]) -> Flaw | None:
         inherited = None in change.before
-        moved = self._moved_pins(change)
+        moved = self._list_moved_pins(change)
         if moved is None:
             return None
         if not inherited:
-            message = f"Commit {_short(change.commit)} removes {PIN_NAME}: from there on code has no knowledge."
-            return self._broken("PIN_REMOVED", change, message, moved or sides)
-        return self._drop(change, "it has no pin, and so not", moved) if moved else None
+            message = (
+                f"Commit {_shorten(change.commit)} removes {PIN_NAME}, so the code after it has no knowledge base."
+            )
+            return self._build_broken("PIN_REMOVED", change, message, moved or sides)
+        return self._build_drop(change, "it has no pin, so it lacks", moved) if moved else None
 
-    def _drop(self, change: PinChange, why: str, lost: Sequence[str]) -> Flaw:
+    def _build_drop(self, change: PinChange, why: str, lost: Sequence[str]) -> Flaw:
         merge = len(change.parents) > 1
         what = "merge" if merge else "commit"
         whose = "its parent pins" if not merge else "one of its sides pins" if len(lost) == 1 else "its sides pin"
-        named = " and ".join(map(_short, lost))
-        message = f"The {what} {_short(change.commit)} drops knowledge: {why} {named}, which {whose}."
+        named = " and ".join(map(_shorten, lost))
+        message = f"The {what} {_shorten(change.commit)} drops knowledge: {why} {named}, which {whose}."
         return Flaw(
-            PinFinding("KNOWLEDGE_DROPPED", "error", change.commit, message, _repair(change.commit)), tuple(lost)
+            PinFinding("KNOWLEDGE_DROPPED", "error", change.commit, message, _form_repair_command(change.commit)),
+            tuple(lost),
         )
 
-    def _missing_pin(self, change: PinChange, pin: str, sides: Sequence[str]) -> Flaw | None:
+    def _check_missing_pin(self, change: PinChange, pin: str, sides: Sequence[str]) -> Flaw | None:
         if pin not in sides:
             self._missing.add(pin)
-            return Flaw(self._nowhere(change.commit, pin), self._needs(change, sides))
-        others = [side for side in self._moved_pins(change) or () if side != pin]
-        return self._unknown(change, pin) if others else None
+            return Flaw(self._build_missing(change.commit, pin), self._list_needs(change, sides))
+        others = [side for side in self._list_moved_pins(change) or () if side != pin]
+        return self._check_unknown_side(change, pin) if others else None
 
-    def _nowhere(self, commit: str, pin: str) -> PinFinding:
+    def _build_missing(self, commit: str, pin: str) -> PinFinding:
         if self._of_remote:
-            return self._not_on_remote(commit, pin)
-        message = f"Commit {_short(commit)} pins revision {_short(pin)}, which is not in this knowledge base."
-        return PinFinding("PIN_REVISION_MISSING", "error", commit, message, _who(commit))
+            return self._build_not_on_remote(commit, pin)
+        message = (
+            f"Commit {_shorten(commit)} pins the revision {_shorten(pin)}, which this knowledge base does not have."
+        )
+        return PinFinding("PIN_REVISION_MISSING", "error", commit, message, _form_fetch_command(commit))
 
-    def _unknown(self, change: PinChange, revision: str) -> Flaw | None:
-        """Report a pin to compare whose revision is not here, once for each revision."""
+    def _check_unknown_side(self, change: PinChange, revision: str) -> Flaw | None:
+        """Report a missing revision that a pin must be compared with, once for each revision."""
         if revision in self._missing:
             return None
         self._missing.add(revision)
         message = (
-            f"Whether commit {_short(change.commit)} drops knowledge cannot be said: the revision {_short(revision)}, "
-            "which a parent pins, is not in this knowledge base."
+            f"Commit {_shorten(change.commit)} cannot be checked for dropped knowledge: this knowledge base does not have "
+            f"the revision {_shorten(revision)}, which a parent pins."
         )
         whose = next(
             parent
             for parent, entry in zip(change.parents, change.before, strict=True)
             if self._pins.find_revision(entry) == revision
         )
-        finding = PinFinding("PIN_REVISION_MISSING", "error", change.commit, message, _who(whose))
+        finding = PinFinding("PIN_REVISION_MISSING", "error", change.commit, message, _form_fetch_command(whose))
         return Flaw(finding, (revision,))
 
-    def _broken(self, code: Code, change: PinChange, message: str, sides: Sequence[str]) -> Flaw:
-        finding = PinFinding(code, "error", change.commit, message, self._restoring(change))
-        return Flaw(finding, self._needs(change, sides))
+    def _build_broken(self, code: Code, change: PinChange, message: str, sides: Sequence[str]) -> Flaw:
+        finding = PinFinding(code, "error", change.commit, message, self._form_restore_command(change))
+        return Flaw(finding, self._list_needs(change, sides))
 
-    def _restoring(self, change: PinChange) -> str:
-        """The command that restores the knowledge: a merge into the tip's pin, or an earlier pin if
-        the tip has none.
+    def _form_restore_command(self, change: PinChange) -> str:
+        """Return the command that restores the knowledge.
+
+        It is a merge into the tip's pin, or an earlier pin if the tip has none.
         """
-        if self._last is not None:
-            return _repair(change.commit)
+        if self._tip_revision is not None:
+            return _form_repair_command(change.commit)
         for parent, entry in zip(change.parents, change.before, strict=True):
             if (revision := self._pins.find_revision(entry)) and self._ancestry.has_revision(revision):
-                return f"git checkout {_short(parent)} -- {PIN_NAME} && git commit -m 'Restore the pin'"
+                return f"git checkout {_shorten(parent)} -- {PIN_NAME} && git commit -m 'Restore the pin'"
         return "vmrag pin && git commit -m 'Pin the knowledge'"
 
     @cached_property
-    def _last(self) -> str | None:
-        """What the tip pins, if it is here."""
-        found = self._pins.ends.get(self._tip)
-        return found if found and self._ancestry.has_revision(found) else None
+    def _tip_revision(self) -> str | None:
+        """The revision that the tip pins; None if the knowledge base does not have it."""
+        revision = self._pins.ends.get(self._tip)
+        return revision if revision and self._ancestry.has_revision(revision) else None
 
-    def _needs(self, change: PinChange, sides: Sequence[str]) -> tuple[str, ...]:
-        return tuple(dict.fromkeys(self._moved_pins(change) or sides))
+    def _list_needs(self, change: PinChange, sides: Sequence[str]) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(self._list_moved_pins(change) or sides))
 
-    def _moved_pins(self, change: PinChange) -> list[str] | None:
-        """The pins of a merge's sides that moved since the merge bases.
+    def _list_moved_pins(self, change: PinChange) -> list[str] | None:
+        """Return the pins of a merge's sides that moved since the merge bases.
 
-        None if a shallow clone does not have these.
+        None if a shallow clone does not have the merge bases.
         """
         moved = []
         for parent, entry in zip(change.parents, change.before, strict=True):
-            others = [each for each in change.parents if each != parent]
+            others = [other for other in change.parents if other != parent]
             revision = self._pins.find_revision(entry)
             if not others or revision is None:
                 continue
-            bases = self._bases(parent, *others)
+            bases = self._list_base_revisions(parent, *others)
             if bases is None:
                 return None
             if revision not in bases:
                 moved.append(revision)
         return moved
 
-    def _bases(self, commit: str, *others: str) -> set[str] | None:
-        """What the merge bases pin."""
+    def _list_base_revisions(self, commit: str, *others: str) -> set[str] | None:
+        """Return the revisions that the merge bases pin; None if a shallow clone does not have the
+        merge bases.
+        """
         bases = self._merge_bases.find_bases(commit, *others)
         if bases is None:
             self.cut = True
             return None
         return self._past.list_revisions(bases)
 
-    # -- more than one commit by itself ------------------------------------------------------------
+    # -- checks of the whole range -----------------------------------------------------------------
 
     def compare_with_base(self, base: str, name: str) -> PinFinding | None:
-        """Of a pull request: does its head drop what has come to the base branch since?"""
-        tip, head = self._pins.ends.get(base), self._last
+        """Return a finding if the head of a pull request drops what was added to its base branch
+        since the fork point.
+        """
+        tip, head = self._pins.ends.get(base), self._tip_revision
         if tip is None or head is None or self._ancestry.accepts_loss(head, tip):
             return None
-        bases = self._bases(self._tip, base)
+        bases = self._list_base_revisions(self._tip, base)
         if bases is None or head in bases:
-            return None  # a pin that did not move takes the other side's
+            return None  # a merge replaces a pin that did not move
         if not pinning.find_dropped(self._ancestry, head, bases=bases, sides=[tip]):
             return None
         message = (
-            f"{name} has moved its pin to {_short(tip)} since this branch left it, and {_short(head)}, which this branch pins, "
-            "does not contain that: merged as it is, one of them would be dropped."
+            f"{name} has moved its pin to {_shorten(tip)} since this branch started, and {_shorten(head)}, which this branch pins, "
+            "does not contain that revision. A merge would drop one of them."
         )
-        hint = f"git merge {quoted(name)} (or git rebase {quoted(name)})"
+        hint = f"git merge {quoted(name)}   (or: git rebase {quoted(name)})"
         return PinFinding("KNOWLEDGE_DROPPED", "error", self._tip, message, hint)
 
     def list_accepted_losses(self, base: str | None) -> Iterator[PinFinding]:
-        """A finding for each revision that accepts a loss and is in the tip's pin, but not in
-        that of the base, a commit: a reviewer has to see it.
+        """Yield a finding for each revision that accepts a loss, and that the tip's pin contains
+        and the pin of the base does not.
+
+        `base` is a commit. The findings are for reviewers.
         """
-        if self._last is None:
+        if self._tip_revision is None:
             return
         before = self._pins.ends.get(base) if base else None
-        for info in self._ancestry.list_loss_records(self._last, before):
+        for info in self._ancestry.list_loss_records(self._tip_revision, before):
             lost = revisions.read_accepted_losses(info.message)
-            here = [each for each in lost if self._ancestry.has_revision(each)]
-            counts = f" It is here, so that counts for nothing: {', '.join(map(_short, here))}." if here else ""
-            if len(here) < len(lost) and not self._of_remote:
-                counts += " No remote was asked whether it has them: vmrag verify --remote REMOTE asks."
-            message = (
-                f"Revision {_short(info.revision)} of {info.author} gives up {', '.join(map(_short, lost))}: what only "
-                f"that held is left out for good.{counts}"
+            existing = [revision for revision in lost if self._ancestry.has_revision(revision)]
+            note = (
+                f" This has no effect on revisions that exist: {', '.join(map(_shorten, existing))}."
+                if existing
+                else ""
             )
-            hint = f"vmrag log {_short(info.revision)} (says who pinned it); who has it puts it back: vmrag push"
+            if len(existing) < len(lost) and not self._of_remote:
+                note += " To check whether a remote has them: vmrag verify --remote REMOTE."
+            message = (
+                f"Revision {_shorten(info.revision)} by {info.author} accepts the loss of {', '.join(map(_shorten, lost))}: "
+                f"documents that only these revisions contain are lost for good.{note}"
+            )
+            hint = f"vmrag log {_shorten(info.revision)}   (lists its pins; 'vmrag push' in a clone that has a lost revision restores it)"
             yield PinFinding("LOSS_ACCEPTED", "information", self._tip, message, hint)
 
     def list_unreached(
         self, changes: Sequence[PinChange], reachable: Callable[[Collection[str]], Collection[str]]
     ) -> list[Flaw]:
-        """The pins, that of the tip included, that the knowledge base's remote does not have.
-
-        Each with the first commit that has it.
+        """Return a flaw for each pin, including the tip's, that the remote does not have, with the
+        first commit that has it.
         """
-        first: dict[str, str] = {}
+        first_commits: dict[str, str] = {}
         for change in changes:
             revision = self._pins.find_revision(change.after)
             before = {self._pins.find_revision(entry) for entry in change.before}
             if revision and self._ancestry.has_revision(revision) and revision not in before:
-                first.setdefault(revision, change.commit)
-        last = self._pins.ends.get(self._tip)
-        gone = [last] if last and not self._ancestry.has_revision(last) and last not in self._missing else []
-        if last and last not in self._missing:
-            first.setdefault(last, self._tip)
-        found = [*gone, *reachable([each for each in first if each not in gone])]
-        return [Flaw(self._not_on_remote(first[revision], revision), None) for revision in found]
+                first_commits.setdefault(revision, change.commit)
+        tip_revision = self._pins.ends.get(self._tip)
+        missing = (
+            [tip_revision]
+            if tip_revision and not self._ancestry.has_revision(tip_revision) and tip_revision not in self._missing
+            else []
+        )
+        if tip_revision and tip_revision not in self._missing:
+            first_commits.setdefault(tip_revision, self._tip)
+        unreached = [*missing, *reachable([revision for revision in first_commits if revision not in missing])]
+        return [Flaw(self._build_not_on_remote(first_commits[revision], revision), None) for revision in unreached]
 
-    def _not_on_remote(self, commit: str, pin: str) -> PinFinding:
-        message = f"Commit {_short(commit)} pins revision {_short(pin)}, which the remote does not have."
-        hint = f"vmrag push, where it was made (of a fork, a maintainer: vmrag adopt FORK {_short(commit)})"
+    def _build_not_on_remote(self, commit: str, pin: str) -> PinFinding:
+        message = f"Commit {_shorten(commit)} pins revision {_shorten(pin)}, which the remote does not have."
+        hint = f"vmrag push   (in the clone that made it; for a fork, a maintainer runs: vmrag adopt FORK {_shorten(commit)})"
         if self._fork:
             fetched = f"git fetch origin {quoted(self._fork.ref)}"
-            hint = f"{fetched} && vmrag adopt {quoted(self._fork.url)} {_short(commit)}   (a maintainer, in a clone)"
+            hint = f"{fetched} && vmrag adopt {quoted(self._fork.url)} {_shorten(commit)}   (a maintainer, in a clone)"
         return PinFinding("NOT_ON_REMOTE", "error", commit, message, hint)
 
-    def holding(self, change: PinChange) -> Callable[[tuple[str, ...] | None], bool]:
-        """Whether a commit's pin contains what a flaw needs."""
-        return self.holding_pin(self._pins.find_revision(change.after))
+    def make_needs_test(self, change: PinChange) -> Callable[[tuple[str, ...] | None], bool]:
+        """Return a predicate: does a commit's pin contain everything that a flaw needs?"""
+        return self.make_pin_test(self._pins.find_revision(change.after))
 
-    def holding_pin(self, pin: str | None) -> Callable[[tuple[str, ...] | None], bool]:
-        """Whether a revision contains what a flaw needs."""
+    def make_pin_test(self, pin: str | None) -> Callable[[tuple[str, ...] | None], bool]:
+        """Return a predicate: does a revision contain everything that a flaw needs?"""
         if pin is None or not self._ancestry.has_revision(pin):
             return lambda _: False
-        here = self._ancestry
+        ancestry = self._ancestry
         return lambda needs: (
             needs is not None
             and all(
-                here.accepts_loss(pin, need) or (here.has_revision(need) and here.is_descendant(pin, need))
+                ancestry.accepts_loss(pin, need) or (ancestry.has_revision(need) and ancestry.is_descendant(pin, need))
                 for need in needs
             )
         )
 
 
 def build_not_comparable(tip: str, shown: str) -> PinFinding:
-    """Of a shallow clone that ends before what the two ends of a range share."""
-    message = f"Whether {shown} drops knowledge cannot be said: this clone is shallow, and ends too early."
-    hint = "git fetch --unshallow   (in a workflow: fetch-depth: 0 for actions/checkout; or vmrag verify --deepen)"
+    """Build the finding of a shallow clone that ends before the common history of both ends of a
+    range.
+    """
+    message = f"{shown} cannot be checked for dropped knowledge, because this clone is too shallow."
+    hint = (
+        "git fetch --unshallow   (in a workflow, use 'fetch-depth: 0' for actions/checkout, or 'vmrag verify --deepen')"
+    )
     return PinFinding("NOT_COMPARABLE", "error", tip, message, hint)
 
 
-def _short(name: str) -> str:
+def _shorten(name: str) -> str:
     return name[:12]
 
 
-def _repair(commit: str) -> str:
-    return f"vmrag merge --repair {_short(commit)}"
+def _form_repair_command(commit: str) -> str:
+    return f"vmrag merge --repair {_shorten(commit)}"
 
 
-def _who(commit: str) -> str:
-    return f"vmrag fetch (who pinned it, and may have to push it: git show --no-patch {_short(commit)})"
+def _form_fetch_command(commit: str) -> str:
+    return f"vmrag fetch   (if that does not help, ask the author to push it: git show --no-patch {_shorten(commit)})"

@@ -1,4 +1,4 @@
-"""The pins of git's history, as `vmrag verify` reads them."""
+"""Read the pins in the code's history for `vmrag verify`."""
 
 from __future__ import annotations
 
@@ -18,42 +18,42 @@ _KINDS = {"120000": "a symbolic link", "040000": "a directory", "160000": "a sub
 
 
 class ReadPins(NamedTuple):
-    """The pins of a walk.
-
-    The revision of each, or why it cannot be read, and the revisions at the ends of the range, by
-    commit.
-    """
+    """The pins of a walk."""
 
     read: dict[PinEntry, str | PinMalformed]
+    """The revision of each pin, or the reason why it cannot be read."""
     ends: dict[str, str]
+    """The revisions at the ends of the range, by commit."""
     empty: bool = False
-    """No commit of the walk, and neither end, has a pin, readable or not."""
+    """True if no commit of the walk, and neither end, has a pin, readable or not."""
 
     @classmethod
     def from_walk(cls, kb: Path, walk: Walk, ends: Mapping[str, bytes]) -> ReadPins:
+        """Read the pins of a walk. `ends` contains the pins at the ends of the range, by commit."""
         entries = {entry for change in walk.changes for entry in (change.after, *change.before) if entry}
-        found = ((commit, try_read_pin(kb, content)) for commit, content in ends.items())
+        pins = ((commit, try_read_pin(kb, content)) for commit, content in ends.items())
         return cls(
-            {entry: _revision(kb, entry, walk.contents) for entry in entries},
-            {commit: pin.dolt_commit for commit, pin in found if pin},
+            {entry: _read_revision(kb, entry, walk.contents) for entry in entries},
+            {commit: pin.dolt_commit for commit, pin in pins if pin},
             not entries and not ends,
         )
 
     @property
     def revisions(self) -> Iterator[str]:
-        yield from (each for each in self.read.values() if isinstance(each, str))
+        yield from (revision for revision in self.read.values() if isinstance(revision, str))
         yield from self.ends.values()
 
     def find_revision(self, entry: PinEntry | None) -> str | None:
-        found = self.read[entry] if entry else None
-        return found if isinstance(found, str) else None
+        """Return the revision of a pin; None without a readable pin."""
+        revision = self.read[entry] if entry else None
+        return revision if isinstance(revision, str) else None
 
 
-def _revision(kb: Path, entry: PinEntry, contents: Mapping[str, bytes]) -> str | PinMalformed:
+def _read_revision(kb: Path, entry: PinEntry, contents: Mapping[str, bytes]) -> str | PinMalformed:
     if not entry.is_file:
-        return PinMalformed(f"{PIN_NAME} is {_KINDS.get(entry.mode, 'no file')}; it must be a file.")
+        return PinMalformed(f"{PIN_NAME} is {_KINDS.get(entry.mode, 'not a file')}; it must be a file.")
     if entry.name not in contents:
-        return PinMalformed(f"{PIN_NAME} has more than {PIN_READ_LIMIT} bytes: that is no pin.")
+        return PinMalformed(f"{PIN_NAME} has more than {PIN_READ_LIMIT} bytes, so it is not a pin.")
     try:
         return migrated.read_pin(kb, contents[entry.name]).dolt_commit
     except PinMalformed as error:
@@ -61,9 +61,9 @@ def _revision(kb: Path, entry: PinEntry, contents: Mapping[str, bytes]) -> str |
 
 
 class PinHistory:
-    """The whole history of a commit, for what is outside of the range that is looked at.
+    """The pins of the whole history of a commit, for commits outside the verified range.
 
-    Walked only if something is asked.
+    The history is walked on first use.
     """
 
     def __init__(self, places: Places, tip: str) -> None:
@@ -71,10 +71,10 @@ class PinHistory:
         self._tip = tip
 
     def list_revisions(self, commits: Iterable[str]) -> set[str]:
-        """What these commits pin, as far as it can be read."""
+        """Return the revisions that these commits pin, without unreadable pins."""
         entries = (self._pins.get(commit) for commit in commits)
-        found = (_revision(self._places.kb, entry, self._walk.contents) for entry in entries if entry)
-        return {each for each in found if isinstance(each, str)}
+        revisions = (_read_revision(self._places.kb, entry, self._walk.contents) for entry in entries if entry)
+        return {revision for revision in revisions if isinstance(revision, str)}
 
     @cached_property
     def _walk(self) -> Walk:

@@ -1,6 +1,4 @@
-"""The golden queries: the work tree's file of them, read and written back whole, and what one index
-answers to all.
-"""
+"""Read and write the work tree's file of golden queries, and ask them."""
 
 from __future__ import annotations
 
@@ -26,32 +24,37 @@ ASKING = "asking the golden queries"
 
 
 class StoredQueries(Record, frozen=True):
-    """The golden queries, and the bytes that say so."""
+    """The golden queries, and the bytes of their file."""
 
     golden: GoldenFile
     data: bytes
 
 
 def load_queries(ws: Workspace) -> StoredQueries:
-    """Raises `QueriesMissing`, `QueriesInvalid`, and `FileFailed` for what is no file."""
+    """Read the work tree's golden queries. Raises `QueriesMissing`, `QueriesInvalid`, and
+    `FileFailed` if the path is not a file.
+    """
     data = _read(ws)
     return StoredQueries(file.parse_queries(data, QUERIES_NAME), data)
 
 
 def load_queries_at(ws: Workspace, commit: str) -> GoldenFile | None:
-    """Those that a commit holds, by its full hash; None if it has none.
+    """Return the golden queries of a commit, by its full hash; None if it has none.
 
-    Raises `QueriesInvalid`, `GitFailed` for what is no file or too long, and `GitReferenceMissing`.
+    Raises `QueriesInvalid`, `GitReferenceMissing`, and `GitFailed` if the path is not a file or the
+    file is too long.
     """
     data = plumbing.read_blob(ws.places, f"{commit}:{QUERIES_NAME}", limit=file.MAX_BYTES)
     return None if data is None else file.parse_queries(data, f"{commit[:12]}:{QUERIES_NAME}")
 
 
 def store_queries(ws: Workspace, before: StoredQueries, data: bytes) -> GoldenFile:
-    """Replace the file in one step. Raises `QueriesInvalid` if it is not what it was `before`."""
+    """Replace the file atomically. Raises `QueriesInvalid` if it changed since `before`
+    was read.
+    """
     if _read(ws) != before.data:
         raise QueriesInvalid(
-            f"{QUERIES_NAME} was changed while its queries were asked; it stays as it is.",
+            f"{QUERIES_NAME} changed while vmrag asked its queries, so vmrag did not write it.",
             hint=UPDATE,
             file=QUERIES_NAME,
         )
@@ -66,86 +69,90 @@ def _read(ws: Workspace) -> bytes:
         return read_regular(path, file.MAX_BYTES + 1)
     except FileNotFoundError:
         raise QueriesMissing(
-            f"There are no golden queries: {QUERIES_NAME} is missing in {ws.places.top}.",
+            f"no golden queries: {QUERIES_NAME} is missing in {ws.places.top}.",
             hint=f"cd {quoted(ws.places.top)} && {_MAKE_ONE}",
             file=QUERIES_NAME,
         ) from None
     except OSError as error:
         if what := describe_file_type(path):
-            raise in_the_way(path, f"{what}, and no file") from error
+            raise in_the_way(path, f"{what}, and not a file") from error
         raise
 
 
 class GoldenAnswer(Record, frozen=True):
-    """`problem`: why the query could not be asked; empty if it could. `texts`, `titles`: of the
-    chunks in `found` and of their documents, empty where there is none. `names`: of all documents
-    that the queries found or expect.
-    """
+    """The answer to a golden query."""
 
     found: tuple[RankedChunk, ...]
     problem: str = ""
+    """Why the query failed; empty if it did not."""
     texts: tuple[str, ...] = ()
+    """The texts of the chunks in `found`."""
     titles: tuple[str, ...] = ()
+    """The titles of the documents of the chunks; empty for a document without a title."""
     names: GoldenNames = NO_NAMES
+    """The names of all documents that the queries found or expect."""
 
 
 def answer_queries(
     searcher: Searcher, golden: GoldenFile, settings: RetrievalSettings, progress: Progress
 ) -> list[GoldenAnswer]:
-    """In the order of the queries. A collection that is not there is one query's problem; every
-    other failure is everybody's, and raised.
+    """Return the answers in the order of the queries.
+
+    A missing collection is recorded as the problem of its query. Every other failure is raised.
     """
-    asked = [query.build_query(settings) for query in golden.queries]
-    searcher.prepare_queries(asked)
-    found = []
+    parameters = [query.build_query(settings) for query in golden.queries]
+    searcher.prepare_queries(parameters)
+    query_answers = []
     keys: set[DocumentKey] = set()
-    with progress.task(ASKING, len(asked)) as task:
-        for each in asked:
+    with progress.task(ASKING, len(parameters)) as task:
+        for query in parameters:
             try:
-                hits = searcher.search(each)
+                hits = searcher.search(query)
                 texts, titles = (hit.text for hit in hits), (str(hit.metadata.get("title", "")) for hit in hits)
                 keys.update((hit.collection, hit.doc_id) for hit in hits)
-                found.append(GoldenAnswer(rank_chunks(hits), texts=tuple(texts), titles=tuple(titles)))
+                query_answers.append(GoldenAnswer(rank_chunks(hits), texts=tuple(texts), titles=tuple(titles)))
             except CollectionMissing as error:
-                found.append(GoldenAnswer((), error.message.rstrip(".")))
+                query_answers.append(GoldenAnswer((), error.message.rstrip(".")))
             task.advance()
     names = _resolve_names(searcher, golden, keys)
-    return [replace(answer, names=names) for answer in found]
+    return [replace(answer, names=names) for answer in query_answers]
 
 
 def _resolve_names(searcher: Searcher, golden: GoldenFile, keys: set[DocumentKey]) -> GoldenNames:
-    """Names for these documents and those that the queries expect. A path that is also the full
-    name of another document gets the collection, because a recorded name means that one.
+    """Return the names of these documents and of those that the queries expect.
+
+    If a path is also the full name of another document, it gets the collection in front, because a
+    recorded name means the other document.
     """
     full: dict[str, str] = {}
     for name in {name for query in golden.queries for name in query.named_documents}:
-        key = _key_of(searcher, name)
-        if key is None and (key := _key_of_path(searcher, name)):
+        key = _find_key(searcher, name)
+        if key is None and (key := _find_key_of_path(searcher, name)):
             full[name] = "/".join(key)
         keys |= {key} if key else set()
-    return GoldenNames(full, {"/".join(key): name for key, name in _safe_names(searcher, keys).items()})
+    return GoldenNames(full, {"/".join(key): name for key, name in _list_unambiguous_names(searcher, keys).items()})
 
 
 def find_shown_name(searcher: Searcher, full: str) -> str:
     """Return what to print for the full name of a document."""
-    key = _key_of(searcher, full)
-    return _safe_names(searcher, [key]).get(key, full) if key else full
+    key = _find_key(searcher, full)
+    return _list_unambiguous_names(searcher, [key]).get(key, full) if key else full
 
 
-def _safe_names(searcher: Searcher, keys: Collection[DocumentKey]) -> dict[DocumentKey, str]:
+def _list_unambiguous_names(searcher: Searcher, keys: Collection[DocumentKey]) -> dict[DocumentKey, str]:
     names = names_of_keys(searcher, keys)
-    return {key: name for key, name in names.items() if _key_of(searcher, name) in (None, key)}
+    return {key: name for key, name in names.items() if _find_key(searcher, name) in (None, key)}
 
 
-def _key_of(searcher: Searcher, name: str) -> DocumentKey | None:
-    """Return the document with this full name."""
-    homes = [row.name for row in searcher.list_collections() if name.startswith(f"{row.name}/")]
-    keys = ((home, name[len(home) + 1 :]) for home in homes)
+def _find_key(searcher: Searcher, name: str) -> DocumentKey | None:
+    """Return the key of the document with this full name."""
+    collections = [row.name for row in searcher.list_collections() if name.startswith(f"{row.name}/")]
+    keys = ((collection, name[len(collection) + 1 :]) for collection in collections)
     return next((key for key in keys if searcher.count_chunks(key[0], [key[1]])), None)
 
 
-def _key_of_path(searcher: Searcher, path: str) -> DocumentKey | None:
-    """Return the only file with this path."""
+def _find_key_of_path(searcher: Searcher, path: str) -> DocumentKey | None:
+    """Return the key of the only file with this path."""
     sources = [row.name for row in searcher.list_collections() if row.kind == SOURCE]
-    homes = [home for home in sources if searcher.count_chunks(home, [path])]
-    return (homes[0], path) if len(homes) == 1 else None
+    collections = [collection for collection in sources if searcher.count_chunks(collection, [path])]
+    return (collections[0], path) if len(collections) == 1 else None
