@@ -1,4 +1,4 @@
-"""`vmrag merge`: merge another ref, KB branch or revision into the knowledge of HEAD."""
+"""`vmrag merge`: merge another ref, KB branch or revision into HEAD's knowledge base."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Literal
 import msgspec
 
 from vmrag_link.engines.base import ASIDE_PREFIX, is_memory_branch, is_reserved
-from vmrag_link.errors import GitBusy, MergeConflict, NameInvalid, Uncommitted, quoted
+from vmrag_link.errors import GitBusy, MergeConflict, NameInvalid, Uncommitted, plural, quoted
 from vmrag_link.git import plumbing
 from vmrag_link.git.refs import BRANCHES
 from vmrag_link.merging import replay
@@ -32,101 +32,110 @@ Result = Literal["already_up_to_date", "fast_forward", "merge", "uncommitted", "
 
 
 class MergeReport(Record, frozen=True):
-    """`revision` is what is pinned now; None while there is a conflict.
-
-    `changes` are counted against `ours`. `uncommitted`: the result is in the working set.
-    `conflicts`: the undecided ones, as `vmrag resolve` names them. `pending`: why the index did not
-    follow; the next command catches up. `code_behind`: `source` names a code commit that HEAD does
-    not contain, so a host goes on comparing the pins with where the two branches parted.
-    """
+    """The result of a merge."""
 
     result: Result
+    """`uncommitted` means that the merged documents are uncommitted."""
     source: str
     base: str
     ours: str
     theirs: str
     revision: str | None
+    """The pinned revision; None while there is a conflict."""
     changes: ChangeCounts = ChangeCounts()
+    """Changes relative to `ours`."""
     conflicts: tuple[str, ...] = ()
+    """The undecided conflicts, as `vmrag resolve` names them."""
     pin: PinBlock | None = None
     staged: bool = True
     notes: tuple[str, ...] = ()
     pending: str = ""
+    """Why the index did not follow; the next command updates it."""
     code_behind: bool = False
+    """True if `source` names a code commit that HEAD does not contain.
+
+    A host then still compares the pins with those at the common ancestor.
+    """
 
 
 def merge(ws: Workspace, source: str, *, commit: bool = True) -> MergeReport:
-    """Merge what `source` names (`revparse.resolve_rev`); documents set aside come back
-    uncommitted, and so do those of a KB branch that no code branch or work tree writes on any more.
+    """Merge the revision that `source` names (see `revparse.resolve_rev`).
 
-    Raises `MergeConflict` while another merge is open, `Uncommitted`, and as `base_of` and
-    `writing.writable`.
+    Stashed documents become uncommitted, and so do the uncommitted documents of an abandoned KB
+    branch, which no code branch or work tree uses any longer.
+
+    Raises `MergeConflict` while another merge is open, `Uncommitted`, `RevisionMissing`,
+    `EngineFailed` for unrelated histories, and the errors of `writing.writable`.
     """
     target = require_mergeable(ws)
     if aside := find_aside_branch(ws, source) or stash_abandoned(ws, target, source):
         return merge_aside(ws, target, aside)
-    left = _abandoned(ws, target, source)
+    abandoned = _find_abandoned(ws, target, source)
     theirs = resolve_rev(ws, source)
     base = sides.find_source_base(ws, source, ours=target.revision, theirs=theirs)
     report = merge_revision(ws, target, source, base=base, theirs=theirs, commit=commit)
-    there = ws.engine.find_branch(source) if ws.engine.is_legal_branch_name(source) else None
-    if left:
-        ws.progress.note(f"Uncommitted documents of {source!r} come with the next: vmrag merge {quoted(source)}")
-    elif there and there.dirty and there != target.kb_branch:
-        ws.progress.note(f"Uncommitted documents of {source!r} stay there: they are merged once they are committed.")
+    branch = ws.engine.find_branch(source) if ws.engine.is_legal_branch_name(source) else None
+    if abandoned:
+        ws.progress.note(f"To merge the uncommitted documents of {source!r} as well: vmrag merge {quoted(source)}")
+    elif branch and branch.dirty and branch != target.kb_branch:
+        ws.progress.note(f"Uncommitted documents of {source!r} were not merged. Commit them first.")
     return msgspec.structs.replace(report, code_behind=sides.is_code_behind(ws, source, theirs))
 
 
 def stash_abandoned(ws: Workspace, target: Target, source: str) -> KbBranch | None:
-    """Set the uncommitted documents of an abandoned KB branch aside, so that they can be merged
-    here; it stays, clean. None: there are none, or they stand on committed ones that are not here.
+    """Stash the uncommitted documents of an abandoned KB branch, so that they can be merged here.
+
+    The branch stays, without them. Return None if there are none, or if they are based on committed
+    documents that the target does not contain.
     """
-    left = _abandoned(ws, target, source)
-    if left is None or not ws.engine.is_ancestor(left.head, target.revision):
+    abandoned = _find_abandoned(ws, target, source)
+    if abandoned is None or not ws.engine.is_ancestor(abandoned.head, target.revision):
         return None
-    with ws.sync_context.without_copy(left.name, left.head):
-        name = replay.put_aside(ws.engine, ws.journal, left, timeout=ws.lock_timeout)
+    with ws.sync_context.without_copy(abandoned.name, abandoned.head):
+        name = replay.put_aside(ws.engine, ws.journal, abandoned, timeout=ws.lock_timeout)
     return find_aside_branch(ws, name)
 
 
-def _abandoned(ws: Workspace, target: Target, source: str) -> KbBranch | None:
-    return next((each for each in kb_branches.list_abandoned(ws, target) if each.name == source), None)
+def _find_abandoned(ws: Workspace, target: Target, source: str) -> KbBranch | None:
+    return next((branch for branch in kb_branches.list_abandoned(ws, target) if branch.name == source), None)
 
 
 def find_aside_branch(ws: Workspace, source: str) -> KbBranch | None:
-    """The branch of that name, if it holds documents that were set aside.
+    """Return the branch with this name if it contains stashed documents.
 
-    Raises `NameInvalid` for another reserved one.
+    Raises `NameInvalid` for another reserved name.
     """
-    found = ws.engine.find_branch(source) if is_reserved(source) else None
-    if found and not source.startswith(ASIDE_PREFIX):
-        raise NameInvalid(f"{source!r} holds no documents to merge.", hint="vmrag branch", branch=source)
-    return found
+    branch = ws.engine.find_branch(source) if is_reserved(source) else None
+    if branch and not source.startswith(ASIDE_PREFIX):
+        raise NameInvalid(
+            f"{source!r} is a reserved branch without documents to merge.", hint="vmrag branch", branch=source
+        )
+    return branch
 
 
 def merge_aside(ws: Workspace, target: Target, aside: KbBranch, *, decisions: Decisions | None = None) -> MergeReport:
-    """Bring documents back that were set aside, uncommitted, and drop their branch."""
+    """Restore stashed documents, uncommitted, and delete their branch."""
     base, symbolic = find_aside_base(ws, aside), target.trigger.symbolic or ""
-    decided = _as_dicts(decisions)
+    decided = _copy_decisions(decisions)
     state = MergeState(
         "aside", aside.name, base, target.revision, aside.head, symbolic, commit=False, decisions=decided
     )
-    return _proceed(ws, target, state)
+    return _advance(ws, target, state)
 
 
 def find_aside_base(ws: Workspace, aside: KbBranch) -> str:
-    """The revision that the documents were uncommitted on."""
+    """Return the revision that the documents were uncommitted on."""
     return ws.engine.read_revision(aside.head).parents[0]
 
 
-def _as_dicts(decisions: Decisions | None) -> dict[str, dict[str, Choice]]:
+def _copy_decisions(decisions: Decisions | None) -> dict[str, dict[str, Choice]]:
     return {name: dict(choices) for name, choices in (decisions or {}).items()}
 
 
 def require_mergeable(ws: Workspace) -> Target:
-    """What a merge goes to.
+    """Return the target of a merge.
 
-    Raises `MergeConflict` while another one is open, and as `writing.writable`.
+    Raises `MergeConflict` while another merge is open, and the errors of `writing.writable`.
     """
     target = writing.require_writable(ws)
     merge_state.refuse_if_open(ws)
@@ -150,38 +159,40 @@ def merge_revision(
     """
     if target.kb_branch and target.kb_branch.dirty:
         raise Uncommitted(
-            "There are uncommitted documents; a merge would mix them in.",
+            "there are uncommitted documents, which a merge would mix with its result.",
             hint="vmrag commit",
             local_changes=count_local_changes(ws.engine, target.kb_branch),
         )
     ours = target.revision
     symbolic = target.trigger.symbolic or ""
-    state = MergeState("merge", source, base, ours, theirs, symbolic, commit=commit, decisions=_as_dicts(decisions))
+    state = MergeState(
+        "merge", source, base, ours, theirs, symbolic, commit=commit, decisions=_copy_decisions(decisions)
+    )
     if theirs in (base, ours):
-        # Staged, in case that a kill kept a merge before this one from it.
+        # Stage the pin, because an earlier merge may have been killed before it did so.
         staged = plumbing.stage_path(ws.places, ws.places.pin) if ws.places.pin.exists() else True
-        return msgspec.structs.replace(_report(state, "already_up_to_date", ours), staged=staged)
+        return msgspec.structs.replace(_build_report(state, "already_up_to_date", ours), staged=staged)
     if ours == base and commit:
         return _pin_result(ws, target, state, theirs)
-    return _proceed(ws, target, state, signature)
+    return _advance(ws, target, state, signature)
 
 
 def continue_merge(ws: Workspace, signature: Signature | None = None) -> MergeReport:
-    """`--continue`: finish the open merge.
+    """Finish the open merge, for `--continue`.
 
-    Raises `MergeConflict` if something is not.
+    Raises `MergeConflict` if a conflict has no decision.
     """
     state = merge_state.require_merge(ws)
     if state.kind == "git":
         busy = plumbing.find_operation(ws.places)
         raise MergeConflict(
-            "git's own merge is open, and .dolt-version is in conflict.",
+            "git's own merge is open, and .dolt-version has a conflict.",
             hint="vmrag resolve" + (f", then {plumbing.operation_hint(busy)}" if busy else ""),
         )
-    report = _proceed(ws, writing.require_writable(ws), state, signature)
+    report = _advance(ws, writing.require_writable(ws), state, signature)
     if report.result == "conflict":
         raise MergeConflict(
-            f"{len(report.conflicts)} of the conflicts are not decided yet: {', '.join(report.conflicts[:3])}",
+            f"{plural(len(report.conflicts), 'conflict')} without a decision: {', '.join(report.conflicts[:3])}",
             hint="vmrag resolve",
             conflicts=list(report.conflicts),
         )
@@ -189,19 +200,19 @@ def continue_merge(ws: Workspace, signature: Signature | None = None) -> MergeRe
 
 
 def abort_merge(ws: Workspace) -> MergeReport:
-    """Give the open merge up.
+    """Abort the open merge.
 
-    Its uncommitted documents, and later ones, are set aside.
+    Its uncommitted documents, and later ones, are stashed.
     """
     recovery.recover(ws)
     state = merge_state.require_merge(ws)
     if state.kind == "git":
         busy = plumbing.find_operation(ws.places)
         raise GitBusy(
-            "This merge is git's own.",
+            "the open merge is git's own.",
             hint=plumbing.operation_hint(busy) if busy else "git checkout HEAD -- .dolt-version",
         )
-    report = _report(state, "aborted", state.ours)
+    report = _build_report(state, "aborted", state.ours)
     name = plumbing.find_kb_branch(ws.places, state.symbolic.removeprefix(BRANCHES))
     branch = (
         ws.find_kb_branch() if merge_state.is_at_start(ws, state) else ws.engine.find_branch(name) if name else None
@@ -214,30 +225,30 @@ def abort_merge(ws: Workspace) -> MergeReport:
         merge_state.clear_merge(ws)
         return msgspec.structs.replace(report, notes=(f"The result stays on {branch.name!r}, uncommitted.",))
     copy = ws.sync_context.without_copy(branch.name, branch.head)
-    with copy, ws.engine.write_lock("give a merge up", timeout=ws.lock_timeout):
-        # First: a merge without its documents would be committed as one that dropped theirs.
+    with copy, ws.engine.write_lock("abort a merge", timeout=ws.lock_timeout):
+        # First: without its documents, the merge would be committed as one that drops theirs.
         merge_state.clear_merge(ws)
         aside = replay.put_aside(ws.engine, ws.journal, branch, timeout=ws.lock_timeout)
     return msgspec.structs.replace(
-        report, notes=(f"The uncommitted result is kept. To bring it back: vmrag merge {quoted(aside)}",)
+        report, notes=(f"The uncommitted result was stashed. To restore it: vmrag merge {quoted(aside)}",)
     )
 
 
-def _proceed(ws: Workspace, target: Target, state: MergeState, signature: Signature | None = None) -> MergeReport:
+def _advance(ws: Workspace, target: Target, state: MergeState, signature: Signature | None = None) -> MergeReport:
     merged = merge_state.apply_decisions(ws, state)
     signature = signature or state.build_signature(ws.engine, joins=True)
     if merged.conflicts:
         merge_state.save_merge(ws, state)
         conflicts = tuple(conflict.id for conflict in merged.conflicts)
-        return msgspec.structs.replace(_report(state, "conflict", None), conflicts=conflicts)
+        return msgspec.structs.replace(_build_report(state, "conflict", None), conflicts=conflicts)
     if not state.commit and not state.written:
         return _write_result(ws, state)
-    outcome = _result(ws, target, state, signature)
-    assert outcome.revision is not None  # noqa: S101  nothing is in conflict
+    outcome = _compute_result(ws, target, state, signature)
+    assert outcome.revision is not None  # noqa: S101  there are no conflicts
     return _pin_result(ws, target, state, outcome.revision)
 
 
-def _result(ws: Workspace, target: Target, state: MergeState, signature: Signature | None) -> MergeOutcome:
+def _compute_result(ws: Workspace, target: Target, state: MergeState, signature: Signature | None) -> MergeOutcome:
     dirty = target.kb_branch is not None and target.kb_branch.dirty
     working = WorkingSet(target.kb_branch.name) if target.kb_branch and dirty else None
     if not state.written:
@@ -252,28 +263,33 @@ def _result(ws: Workspace, target: Target, state: MergeState, signature: Signatu
             signature=signature,
             derived=twins.build_derived(ws),
         )
-    # The working set is the result, as a person has left it.
-    if working is None and not _nothing_to_write(ws, state):
+    # The uncommitted documents are the result. The user may have edited them.
+    if working is None and not _is_result_empty(ws, state):
         raise MergeConflict(
-            f"What the merge of {state.source} had written is not in the documents any more.",
-            hint="vmrag merge --abort, then merge again (vmrag status shows what was set aside)",
+            f"the uncommitted result of the merge of {state.source} no longer exists.",
+            hint="vmrag merge --abort   (then merge again; 'vmrag status' lists stashed documents)",
         )
     rows = [convert_to_rows(ws.engine.diff(state.ours, working))] if working else []
-    signed = signature or Signature.from_inputs(
+    message_signature = signature or Signature.from_inputs(
         ws.engine, base=state.base, ours=state.ours, theirs=state.theirs, joins=True
     )
-    made = ws.engine.commit_onto(
-        state.ours, rows, joining=state.theirs, message=signed.message, author=signed.author, date=signed.date
+    revision = ws.engine.commit_onto(
+        state.ours,
+        rows,
+        joining=state.theirs,
+        message=message_signature.message,
+        author=message_signature.author,
+        date=message_signature.date,
     )
-    return MergeOutcome(made)
+    return MergeOutcome(revision)
 
 
-def _nothing_to_write(ws: Workspace, state: MergeState) -> bool:
-    """Whether our side holds the result without any uncommitted document."""
-    return _merged_into(ws, state, state.ours).is_empty
+def _is_result_empty(ws: Workspace, state: MergeState) -> bool:
+    """Return whether our side already contains the result, without any uncommitted document."""
+    return _merge_into(ws, state, state.ours).is_empty
 
 
-def _merged_into(ws: Workspace, state: MergeState, ours: At) -> MergeResult:
+def _merge_into(ws: Workspace, state: MergeState, ours: At) -> MergeResult:
     derived = twins.build_derived(ws)
     return three_way(
         ws.engine, base=state.base, ours=ours, theirs=state.theirs, decisions=state.decisions, derived=derived
@@ -281,22 +297,26 @@ def _merged_into(ws: Workspace, state: MergeState, ours: At) -> MergeResult:
 
 
 def _write_result(ws: Workspace, state: MergeState) -> MergeReport:
-    """Put the result into the working set.
+    """Make the result of the merge uncommitted.
 
-    After a kill it runs again, with the same result.
+    After a kill, it runs again with the same result.
     """
 
-    def rows(at: At) -> Planned[None]:
-        found = _merged_into(ws, state, at)
-        if found.conflicts:
-            raise MergeConflict("The documents changed while this waited, and conflict now.", hint="vmrag resolve")
-        return Planned(None if found.is_empty else found.rows, None)
+    def plan_rows(at: At) -> Planned[None]:
+        merged = _merge_into(ws, state, at)
+        if merged.conflicts:
+            raise MergeConflict(
+                "the documents changed while the merge waited for a lock, and conflict now.", hint="vmrag resolve"
+            )
+        return Planned(None if merged.is_empty else merged.rows, None)
 
     merge_state.save_merge(ws, state)
-    landed = writing.write_rows(ws, rows, f"merge {state.source}")
+    written = writing.write_rows(ws, plan_rows, f"merge {state.source}")
     if state.kind == "aside":
         aside = ws.engine.find_branch(state.source)
-        if aside and aside.head == state.theirs and not is_memory_branch(aside.name):  # it is for other revisions
+        if (
+            aside and aside.head == state.theirs and not is_memory_branch(aside.name)
+        ):  # replay keeps it for other revisions
             ws.engine.delete_branch(aside.name, expected=aside.head)
         merge_state.clear_merge(ws)
     else:
@@ -307,14 +327,16 @@ def _write_result(ws: Workspace, state: MergeState) -> MergeReport:
         if branch and branch.head == state.ours
         else ChangeCounts()
     )
-    return msgspec.structs.replace(_report(state, "uncommitted", state.ours), changes=changes, pending=landed.pending)
+    return msgspec.structs.replace(
+        _build_report(state, "uncommitted", state.ours), changes=changes, pending=written.pending
+    )
 
 
 def _pin_result(ws: Workspace, target: Target, state: MergeState, revision: str) -> MergeReport:
     pinned = go_to(ws, revision, trigger=target.trigger)
     merge_state.clear_merge(ws)
     return msgspec.structs.replace(
-        _report(state, "fast_forward" if revision == state.theirs else "merge", revision),
+        _build_report(state, "fast_forward" if revision == state.theirs else "merge", revision),
         changes=ws.engine.count_changes(state.ours, revision),
         pin=pinned.pin,
         staged=pinned.staged,
@@ -322,5 +344,5 @@ def _pin_result(ws: Workspace, target: Target, state: MergeState, revision: str)
     )
 
 
-def _report(state: MergeState, result: Result, revision: str | None) -> MergeReport:
+def _build_report(state: MergeState, result: Result, revision: str | None) -> MergeReport:
     return MergeReport(result, state.source, state.base, state.ours, state.theirs, revision)

@@ -1,6 +1,6 @@
 """`vmrag merge --repair COMMIT`: merge the knowledge that a code commit dropped.
 
-It was merged where no driver merges pins: on a hosting service, say.
+Such a commit is merged where no driver merges pins, for example on a hosting service.
 """
 
 from __future__ import annotations
@@ -15,7 +15,9 @@ from vmrag_link.workspace.history.ranges import find_base, find_pinned_unless_lo
 
 
 class DroppedSide(NamedTuple):
-    """What a `parent` of a commit pins and a later revision lacks; it is merged from `base`."""
+    """The revision `theirs` that a `parent` of a commit pins and a later revision lacks. It is
+    merged from `base`.
+    """
 
     parent: str
     base: str
@@ -23,54 +25,59 @@ class DroppedSide(NamedTuple):
 
 
 def repair_commit(ws: Workspace, commit: str) -> MergeReport:
-    """Merge one pin of the commit's parents that the present knowledge lacks; repeat for more.
+    """Merge one pin of the commit's parents that the present knowledge base lacks. Call it again
+    for more.
 
-    Raises `GitReferenceMissing`, `PinRevisionMissing`, and as `merge.merge`.
+    Raises `GitReferenceMissing`, `PinRevisionMissing`, and the errors of `merge.merge`.
     """
     target = require_mergeable(ws)
-    here = target.revision
-    side = find_dropped_side(ws, plumbing.resolve_commit(ws.places, commit), here)
+    present = target.revision
+    side = find_dropped_side(ws, plumbing.resolve_commit(ws.places, commit), present)
     if side is None:
-        return MergeReport("already_up_to_date", commit, here, here, here, here)
+        return MergeReport("already_up_to_date", commit, present, present, present, present)
     source = f"{commit} (its parent {side.parent[:10]})"
     return merge_revision(ws, target, source, base=side.base, theirs=side.theirs)
 
 
 def find_dropped_side(ws: Workspace, commit: str, revision: str) -> DroppedSide | None:
-    """The first pin of a commit's parents that a revision lacks; None if it has them all.
+    """Return the first pin of a commit's parents that a revision lacks; None if it has them all.
 
-    `commit`: its full hash. Raises `PinRevisionMissing`, and as `base_of`.
+    `commit` is a full hash. Raises `PinRevisionMissing` and the errors of `base_of`.
     """
-    sides = _sides(ws, pin_merge.list_parents(ws.places, commit), revision)
+    sides = _read_sides(ws, pin_merge.list_parents(ws.places, commit), revision)
     for parent, theirs in sides.items():
         if ws.engine.is_ancestor(theirs, revision):
             continue
-        base = _base(ws, revision, commit, sides, parent)
-        if base != theirs:  # else a side that did not move: there is nothing to take in
+        base = _find_base(ws, revision, commit, sides, parent)
+        if base != theirs:  # otherwise the side did not move, so there is nothing to merge
             return DroppedSide(parent, base, theirs)
     return None
 
 
-def _sides(ws: Workspace, parents: list[str], here: str) -> dict[str, str]:
-    """What the parents pin, by commit.
+def _read_sides(ws: Workspace, parents: list[str], present: str) -> dict[str, str]:
+    """Return the revisions that the parents pin, by commit.
 
-    Unreadable pins are ignored; a revision that is missing here is not, for it may be the dropped
-    one, unless what is `here` accepts its loss.
+    Unreadable pins are ignored. A missing revision is included, because it may be the dropped one,
+    unless the revision `present` accepts its loss.
     """
-    read = {commit: try_read_pin(ws.places.kb, data) for commit, data in history.read_pins(ws.places, parents).items()}
-    found = ((parent, find_pinned_unless_lost(ws, parent, here)) for parent in parents if read.get(parent))
-    return {parent: revision for parent, revision in found if revision}
+    pins_by_commit = {
+        commit: try_read_pin(ws.places.kb, data) for commit, data in history.read_pins(ws.places, parents).items()
+    }
+    revisions = (
+        (parent, find_pinned_unless_lost(ws, parent, present)) for parent in parents if pins_by_commit.get(parent)
+    )
+    return {parent: revision for parent, revision in revisions if revision}
 
 
-def _base(ws: Workspace, revision: str, commit: str, sides: dict[str, str], parent: str) -> str:
-    """The base for a parent's pin: the pin at git's merge base.
+def _find_base(ws: Workspace, revision: str, commit: str, sides: dict[str, str], parent: str) -> str:
+    """Return the base for a parent's pin, which is the pin at git's merge base.
 
-    Where all sides pin the same, it is what the commit left of that.
+    If all sides pin the same revision, it is what the commit kept of it.
     """
     theirs = sides[parent]
     if len(set(sides.values())) > 1:
         other = next(side for side in sides if side != parent)
         return find_base(ws, revision, theirs, (parent, other))
-    left = try_read_pin(ws.places.kb, history.read_pins(ws.places, [commit]).get(commit))
-    known = left is not None and ws.engine.has_revision(left.dolt_commit)
-    return find_base(ws, left.dolt_commit if left and known else revision, theirs)
+    committed_pin = try_read_pin(ws.places.kb, history.read_pins(ws.places, [commit]).get(commit))
+    is_known = committed_pin is not None and ws.engine.has_revision(committed_pin.dolt_commit)
+    return find_base(ws, committed_pin.dolt_commit if committed_pin and is_known else revision, theirs)

@@ -1,4 +1,4 @@
-"""`vmrag resolve`: decide about conflicts, one by one or all at once; decisions are kept."""
+"""`vmrag resolve`: decide conflicts, one by one or all at once. Decisions are stored."""
 
 from __future__ import annotations
 
@@ -31,24 +31,19 @@ from vmrag_link.workspace.pins.pinning import PinBlock
 
 
 class ConflictRow(Record, frozen=True):
-    """`open`: the fields without a decision; `choices`: what was decided of others and of parts.
-
-    `conflict`: base, ours and theirs, None for a missing row.
-    """
+    """A conflict and its decisions."""
 
     id: str
     open: tuple[str, ...]
+    """The fields without a decision."""
     conflict: Conflict
+    """Base, ours and theirs. None means a missing row."""
     choices: dict[str, Choice]
+    """The decisions about other fields, and about parts of a field."""
 
 
 class ResolveReport(Record, frozen=True):
-    """`conflicts` are those with an open field; `labels` says what their sides are.
-
-    Once there is none: `next` is what to type, and in a merge of git's the pin is written. `staged`
-    False: another git command held the index, so `git add .dolt-version` is left to do. `losses`:
-    what a person has just given up.
-    """
+    """The state of the open merge."""
 
     kind: merge_state.Kind
     source: str
@@ -56,68 +51,78 @@ class ResolveReport(Record, frozen=True):
     ours: str
     theirs: str
     labels: Labels
+    """The names of the sides."""
     conflicts: tuple[ConflictRow, ...]
+    """The conflicts with an open field."""
     decided: int
     pin: PinBlock | None
+    """The written pin, when a merge by git has no open conflict."""
     staged: bool
+    """False if another git command held the index, so that `git add .dolt-version` is left to do.
+    """
     next: str
+    """The next command, when there is no open conflict."""
     losses: AcceptedLoss | None = None
+    """The losses that this call accepted."""
 
 
 def list_conflicts(ws: Workspace, ids: Sequence[str] = ()) -> ResolveReport:
-    """The open merge and what is left to decide.
+    """Return the open merge and its open conflicts.
 
-    Raises `MergeConflict` when none is open, `DocumentMissing` for ids not in conflict.
+    Raises `MergeConflict` if no merge is open, and `DocumentMissing` for ids without a conflict.
     """
     return _resolve(ws, ids, None)
 
 
 def find_conflict_ids(ws: Workspace, names: Sequence[str]) -> list[str]:
-    """The ids of the conflicts that a person means: `COLLECTION/DOC`, or `DOC` alone.
+    """Return the ids of the conflicts that the user named by `COLLECTION/DOC`, or by `DOC` alone.
 
-    Raises as `conflicts`, and `DocumentAmbiguous`.
+    Raises `MergeConflict` if no merge is open, `DocumentMissing` and `DocumentAmbiguous`.
     """
     if not names:
         return []
     fetch_sides(ws)
     merged = merge_state.apply_decisions(ws, merge_state.require_merge(ws))
-    names_of = {each.id: DocumentName(each.collection, each.doc_id) for each in (*merged.conflicts, *merged.decided)}
+    names_of = {
+        conflict.id: DocumentName(conflict.collection, conflict.doc_id)
+        for conflict in (*merged.conflicts, *merged.decided)
+    }
     ids = {name: conflict for conflict, name in names_of.items()}
-    meant = {name: None if name in names_of else document_names.find_among(ids, name) for name in names}
-    return [ids[document] if document else name for name, document in meant.items()]
+    documents = {name: None if name in names_of else document_names.find_among(ids, name) for name in names}
+    return [ids[document] if document else name for name, document in documents.items()]
 
 
 def resolve(ws: Workspace, ids: Sequence[str], decision: Decision) -> ResolveReport:
-    """Decide about the conflicts named, by default all open ones.
+    """Decide the conflicts with these ids, by default all open ones.
 
-    What was decided before can be decided again. Raises `DocumentMissing` for what is not in
-    conflict, `MergeConflict` when no merge is open, `KnowledgeMoved`, `PinRevisionMissing`, and as
-    `choices_of`; then nothing is decided.
+    Earlier decisions can be changed. Raises `DocumentMissing` for an id without a conflict,
+    `MergeConflict` if no merge is open, `KnowledgeMoved`, `PinRevisionMissing`, and the errors of
+    `choices_of`. Nothing is decided then.
     """
     return _resolve(ws, ids, lambda conflict, labels: convert_decision(conflict, decision, labels))
 
 
 def resolve_texts(ws: Workspace, texts: Mapping[str, str]) -> ResolveReport:
-    """Decide about several documents at once: their texts, by id. Raises as `resolve`."""
+    """Decide several documents at once by their texts, by id. Raises the errors of `resolve`."""
     return _resolve(
         ws, [*texts], lambda conflict, labels: convert_decision(conflict, Decision(text=texts[conflict.id]), labels)
     )
 
 
 def accept_loss(ws: Workspace, *, offline: bool = False) -> ResolveReport:
-    """Go on in git's merge without the revisions of its pins that nobody has: with the other side,
-    or with the base where both are lost. Where the base alone is, the merge starts from the
-    engine's own.
+    """Continue git's merge without the lost revisions of its pins.
 
-    Raises `MergeConflict` where git's pin is not in conflict, and as `losses.search`.
+    It continues with the other side, or with the base if both sides are lost. If only the base is
+    lost, the merge starts from the engine's merge base. Raises `MergeConflict` if git's pin has no
+    conflict, and the errors of `losses.search`.
     """
     recovery.recover(ws)
-    found = pin_conflict.find_undecided(ws.places)
-    if found is None:
-        raise MergeConflict("git has no pin in conflict here.", hint="vmrag pin --accept-loss REVISION")
-    named = (migrated.try_read_pin(ws.places.kb, stage) for stage in found.stages)
-    wanted = {pin.dolt_commit: pin for pin in named if pin and not ws.engine.has_revision(pin.dolt_commit)}
-    search = losses.search_remotes(ws, wanted, offline=offline, hint="vmrag resolve")
+    undecided = pin_conflict.find_undecided(ws.places)
+    if undecided is None:
+        raise MergeConflict("git's pin has no conflict.", hint="vmrag pin --accept-loss REVISION")
+    pins = (migrated.try_read_pin(ws.places.kb, stage) for stage in undecided.stages)
+    missing = {pin.dolt_commit: pin for pin in pins if pin and not ws.engine.has_revision(pin.dolt_commit)}
+    search = losses.search_remotes(ws, missing, offline=offline, hint="vmrag resolve")
     with locks.hold_exclusive(ws.places.workspace_lock, purpose="resolve", timeout=ws.lock_timeout):
         state = msgspec.structs.replace(merge_state.require_merge(ws), given_up=search.lost, asked=search.asked)
         merge_state.save_merge(ws, state)
@@ -125,7 +130,7 @@ def accept_loss(ws: Workspace, *, offline: bool = False) -> ResolveReport:
 
 
 def find_last_changes(ws: Workspace, report: ResolveReport, row: ConflictRow) -> LastChanges:
-    """Who changed what is in conflict, on each side."""
+    """Return who last changed the conflicting row on each side."""
     return sides.find_last_changes(ws.engine, row.conflict, base=report.base, ours=report.ours, theirs=report.theirs)
 
 
@@ -136,7 +141,7 @@ def _resolve(
     with locks.hold_exclusive(ws.places.workspace_lock, purpose="resolve", timeout=ws.lock_timeout):
         state = merge_state.require_merge(ws)
         merged = merge_state.apply_decisions(ws, state)
-        chosen = _select(merged, ids)
+        chosen = _select_conflicts(merged, ids)
         if choose:
             decisions, labels = dict(state.decisions), merge_state.label_sides(ws, state)
             for conflict in chosen:
@@ -147,49 +152,49 @@ def _resolve(
             merge_state.save_merge(ws, state)
             merged = merge_state.apply_decisions(ws, state)
         if merged.conflicts or state.kind != "git":
-            return _report(ws, state, merged)
-        report = _conclude(ws, state, merged)  # perhaps after a kill, or because the sides agree
+            return _build_report(ws, state, merged)
+        report = _conclude_git_merge(ws, state, merged)  # after a kill, or because the sides agree
     follow_pin.follow(ws, tolerate="git")
     return report
 
 
 def fetch_sides(ws: Workspace) -> None:
-    """Fetch both sides if they are missing: the merge driver may have had no network."""
+    """Fetch both sides if they are missing, because the merge driver may have had no network."""
     recovery.recover(ws)
-    found = pin_conflict.find_undecided(ws.places)
-    if found:
+    undecided = pin_conflict.find_undecided(ws.places)
+    if undecided:
         state = merge_state.read_merge(ws)
-        lazy_fetch.require_sides(ws, *found.stages, given_up=state.given_up if state else ())
+        lazy_fetch.require_sides(ws, *undecided.stages, given_up=state.given_up if state else ())
 
 
-def _select(merged: MergeResult, ids: Sequence[str]) -> list[Conflict]:
+def _select_conflicts(merged: MergeResult, ids: Sequence[str]) -> list[Conflict]:
     if not ids:
         return list(merged.conflicts)
-    known = {conflict.id: conflict for conflict in (*merged.conflicts, *merged.decided)}
+    conflicts_by_id = {conflict.id: conflict for conflict in (*merged.conflicts, *merged.decided)}
     for identifier in ids:
-        if identifier not in known:
+        if identifier not in conflicts_by_id:
             raise DocumentMissing(
-                f"{identifier} is not in conflict.",
-                hint="vmrag resolve --list (shows what is)",
+                f"{identifier} has no conflict.",
+                hint="vmrag resolve --list",
                 id=identifier,
-                conflicts=sorted(known),
+                conflicts=sorted(conflicts_by_id),
             )
-    return [known[identifier] for identifier in ids]
+    return [conflicts_by_id[identifier] for identifier in ids]
 
 
-def _conclude(ws: Workspace, state: MergeState, merged: MergeResult) -> ResolveReport:
-    """Write the merged pin and stage it: for git, the conflict is over.
+def _conclude_git_merge(ws: Workspace, state: MergeState, merged: MergeResult) -> ResolveReport:
+    """Write the merged pin and stage it, which ends git's conflict.
 
-    Call it with the workspace's lock held.
+    The caller holds the workspace lock.
     """
-    found = pin_conflict.find_undecided(ws.places)
-    stages = found.stages if found else None
+    undecided = pin_conflict.find_undecided(ws.places)
+    stages = undecided.stages if undecided else None
     if stages is None or stages.ours is None or stages.theirs is None:
-        raise MergeConflict("git's conflict in .dolt-version is over already.", hint="git status")
+        raise MergeConflict("git's conflict in .dolt-version is already resolved.", hint="git status")
     joins = pin_merge.is_merge(ws.places)
     accepted = None
-    if stands := find_surviving_side(ws.engine, state.base, state.ours, state.theirs):
-        accepted = losses.accept_losses(ws, LossSearch(state.given_up, state.asked), stands)
+    if survivor := find_surviving_side(ws.engine, state.base, state.ours, state.theirs):
+        accepted = losses.accept_losses(ws, LossSearch(state.given_up, state.asked), survivor)
         revision = accepted.revision
     else:
         outcome = merge_revisions(
@@ -202,7 +207,7 @@ def _conclude(ws: Workspace, state: MergeState, merged: MergeResult) -> ResolveR
             signature=state.build_signature(ws.engine, joins=joins),
             derived=twins.build_derived(ws),
         )
-        assert outcome.revision is not None  # noqa: S101  the callers have looked: nothing is in conflict
+        assert outcome.revision is not None  # noqa: S101  the callers checked that there is no conflict
         revision = outcome.revision
     data = merge_pins(
         ws.engine,
@@ -218,18 +223,18 @@ def _conclude(ws: Workspace, state: MergeState, merged: MergeResult) -> ResolveR
     if staged:
         merge_state.clear_merge(ws, "git")
     busy = plumbing.find_operation(ws.places)
-    then = plumbing.operation_hint(busy).partition(" (")[0] if busy else "git status"
-    report = _report(ws, state, merged)
+    next_command = plumbing.operation_hint(busy).partition(" (")[0] if busy else "git status"
+    report = _build_report(ws, state, merged)
     return msgspec.structs.replace(
         report,
         pin=pinning.form_block(migrated.read_pin(ws.places.kb, data)),
         staged=staged,
-        next=then if staged else "git add .dolt-version",
+        next=next_command if staged else "git add .dolt-version",
         losses=accepted if state.given_up else None,
     )
 
 
-def _report(ws: Workspace, state: MergeState, merged: MergeResult) -> ResolveReport:
+def _build_report(ws: Workspace, state: MergeState, merged: MergeResult) -> ResolveReport:
     decisions = state.decisions
     rows = tuple(
         ConflictRow(
@@ -240,7 +245,7 @@ def _report(ws: Workspace, state: MergeState, merged: MergeResult) -> ResolveRep
         )
         for conflict in merged.conflicts
     )
-    then = "vmrag resolve" if rows else "vmrag commit" if state.written else "vmrag merge --continue"
+    next_command = "vmrag resolve" if rows else "vmrag commit" if state.written else "vmrag merge --continue"
     return ResolveReport(
         kind=state.kind,
         source=state.source,
@@ -252,5 +257,5 @@ def _report(ws: Workspace, state: MergeState, merged: MergeResult) -> ResolveRep
         decided=len(merged.decided),
         pin=None,
         staged=True,
-        next=then,
+        next=next_command,
     )

@@ -1,6 +1,7 @@
-"""The texts that git has merged already: documents that were imported from files of the repository.
+"""Read the texts that git has already merged, for documents that were imported from files of the
+repository.
 
-A person who has resolved the file need not resolve the document again.
+If you resolved the file, you need not resolve the document again.
 """
 
 from __future__ import annotations
@@ -25,29 +26,31 @@ _MARKER = re.compile(r"^(?:<{7} |={7}$|>{7} )", re.MULTILINE)
 
 
 def read_worktree_texts(ws: Workspace, report: ResolveReport) -> dict[str, str]:
-    """The texts of the conflicts whose documents came from files of this work tree, by id.
+    """Return the texts of the conflicts whose documents came from files of this work tree, by id.
 
-    Raises `UsageInvalid` where there is none, or where git has not merged one of the files yet, and
-    `ContentRefused` for a file with git's conflict in it, or one that is no document any more.
+    Raises `UsageInvalid` if there are none or if git has not merged one of the files yet, and
+    `ContentRefused` for a file with git's conflict markers or one that is no longer a document.
     """
     bases = {
         collection.name: collection.import_base for collection in ws.engine.list_collections(ws.locate_documents())
     }
     top = locate_path(ws.places.top)
-    files = {row.id: file for row in report.conflicts if (file := _file(row.conflict, top, bases))}
+    files = {row.id: file for row in report.conflicts if (file := _find_file(row.conflict, top, bases))}
     if not files:
         raise UsageInvalid(
-            "No document in conflict came from a file of this work tree.",
+            "no conflicting document came from a file of this work tree.",
             hint="vmrag resolve COLLECTION/DOC --file FILE",
         )
     _require_merged(ws, files.values())
     conflicts = {row.id: row.conflict for row in report.conflicts}
     with Converter() as converter:
-        return {name: _text(file, conflicts[name], converter) for name, file in files.items()}
+        return {name: _read_text(file, conflicts[name], converter) for name, file in files.items()}
 
 
-def _file(conflict: Conflict, top: Path, bases: Mapping[str, str]) -> SourceFile | None:
-    """The file in the work tree at `top`; `bases` are the import bases of collections, by name."""
+def _find_file(conflict: Conflict, top: Path, bases: Mapping[str, str]) -> SourceFile | None:
+    """Return the document's file in the work tree at `top`. `bases` contains the import bases by
+    collection.
+    """
     row = conflict.ours or conflict.theirs
     if (
         find_text_field(conflict) is None
@@ -65,10 +68,10 @@ def _file(conflict: Conflict, top: Path, bases: Mapping[str, str]) -> SourceFile
 
 def _require_merged(ws: Workspace, files: Iterable[SourceFile]) -> None:
     names = [file.source for file in files]
-    left = check_git(
+    output = check_git(
         ws.places, "--literal-pathspecs", "diff", "--name-only", "--diff-filter=U", "-z", "--", *names
     ).text
-    if unmerged := sorted({*filter(None, left.split("\0"))}):
+    if unmerged := sorted({*filter(None, output.split("\0"))}):
         raise UsageInvalid(
             f"git has not merged {unmerged[0]} yet.",
             hint=f"Resolve it, then: git add {quoted(unmerged[0])} && vmrag resolve --from-worktree",
@@ -76,28 +79,30 @@ def _require_merged(ws: Workspace, files: Iterable[SourceFile]) -> None:
         )
 
 
-def _text(file: SourceFile, conflict: Conflict, converter: Converter) -> str:
-    read = importing.read_file(file, converter)
-    if isinstance(read, SkippedFile):
-        raise ContentRefused(f"{file.source} {read.reason}.", hint=f"vmrag resolve {quoted(conflict.id)} --ours")
-    known = sum(count_git_conflicts(read_text(row)) for row in (conflict.ours, conflict.theirs))
-    if count_git_conflicts(read.content) > known:
+def _read_text(file: SourceFile, conflict: Conflict, converter: Converter) -> str:
+    result = importing.read_file(file, converter)
+    if isinstance(result, SkippedFile):
+        raise ContentRefused(f"{file.source} {result.reason}.", hint=f"vmrag resolve {quoted(conflict.id)} --ours")
+    marked_before = sum(count_git_conflicts(read_text(row)) for row in (conflict.ours, conflict.theirs))
+    if count_git_conflicts(result.content) > marked_before:
         raise ContentRefused(
-            f"{file.source} holds git's conflict markers.",
+            f"{file.source} contains git's conflict markers.",
             hint=f"Resolve it, then: git add {quoted(file.source)} && vmrag resolve --from-worktree",
             file=file.source,
         )
-    return read.content
+    return result.content
 
 
 def count_git_conflicts(text: str) -> int:
-    """How many conflicts git has marked there. Looks at each marker once: one expression for all
-    three would take hours for a stranger's page of nothing but beginnings.
+    """Count the conflicts that git has marked.
+
+    This reads each marker once. One regular expression for all three markers would take hours for
+    an untrusted text with only opening markers.
     """
     order = ("<", "=", ">")
-    found = at = 0
+    count = position = 0
     for match in _MARKER.finditer(text):
-        if match[0][0] == order[at]:
-            at = (at + 1) % len(order)
-            found += at == 0
-    return found
+        if match[0][0] == order[position]:
+            position = (position + 1) % len(order)
+            count += position == 0
+    return count

@@ -1,8 +1,8 @@
-"""The merge driver of `.dolt-version`: one pin of three, with the documents of both sides.
+"""The merge driver of `.dolt-version`: merge three pins, with the documents of both sides.
 
-git gives the base, and the base counts: a cherry-pick's is the parent of what is picked, a revert's
-is what is reverted. A pin is a whole state, so the change that is merged is the difference between
-base and theirs, not what theirs contains.
+git provides the base. For a cherry-pick it is the parent of the picked commit, and for a revert it
+is the reverted commit. A pin names a whole state, so the merged change is the difference between
+base and theirs, not everything that theirs contains.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from vmrag_link.merging.threeway import Derived, stored_alone
 from vmrag_link.pin import Pin
 
 UNDECIDED_REMOTE = "in/conflict"
-"""What a base that git makes of several names, where they were in conflict: no side's."""
+"""The remote in a virtual base if the remotes conflict. It is never equal to that of a side."""
 
 
 def merge_pins(
@@ -31,69 +31,77 @@ def merge_pins(
     remote: str = "",
     derived: Derived = stored_alone,
 ) -> bytes:
-    """The pin of the merged state; `base` is empty where both sides added a pin.
+    """Return the pin of the merged state. `base` is empty if both sides added a pin.
 
-    `joins`: theirs becomes a parent of the merged revision. `virtual`: git makes a base from
-    several; then nothing stops it, and what is in conflict is like neither side. `revision`: the
-    result of resolved conflicts. `remote`: the name to take where both sides changed it.
-    `derived` as in `threeway.merge`. The revisions must be here (`lazy_fetch.require`). Raises
-    `PinConflict`, `PinMalformed`, `EngineFailed` for unrelated histories.
+    * `joins`: theirs becomes a parent of the merged revision.
+    * `virtual`: git makes a base from several. Conflicts then do not stop the merge, and the
+      conflicting part equals neither side.
+    * `revision`: the result of resolved conflicts.
+    * `remote`: the name to take if both sides changed it.
+    * `derived`: see `threeway.merge`.
+
+    The knowledge base must have the revisions (`lazy_fetch.require`). Raises `PinConflict`,
+    `PinMalformed`, and `EngineFailed` for unrelated histories.
     """
-    left, right = (
+    our_pin, their_pin = (
         migrated.read_pin(engine.folder, ours, source="our pin"),
         migrated.read_pin(engine.folder, theirs, source="their pin"),
     )
-    before = migrated.read_pin(engine.folder, base, source="the base's pin") if base else None
+    base_pin = migrated.read_pin(engine.folder, base, source="the base's pin") if base else None
     if not revision:
-        revision = _revision(engine, before, left, right, joins=joins, virtual=virtual, derived=derived)
+        revision = _merge_revisions(engine, base_pin, our_pin, their_pin, joins=joins, virtual=virtual, derived=derived)
     merged = Pin(
-        dolt_remote=_remote(before, left, right, wanted=remote, virtual=virtual),
-        dolt_branch=left.dolt_branch if joins else _field("dolt_branch", before, left, right),
+        dolt_remote=_merge_remote(base_pin, our_pin, their_pin, preferred=remote, virtual=virtual),
+        dolt_branch=our_pin.dolt_branch if joins else _merge_field("dolt_branch", base_pin, our_pin, their_pin),
         dolt_commit=revision,
         linked_at=engine.read_revision(revision).date,
-        extra=_extra(before, left, right),
+        extra=_merge_extra(base_pin, our_pin, their_pin),
     )
-    return ours if merged.is_same_state(left) and merged.extra == left.extra else pins.format_pin(merged)
+    return ours if merged.is_same_state(our_pin) and merged.extra == our_pin.extra else pins.format_pin(merged)
 
 
-def find_base_revision(engine: Engine, before: Pin | None, left: Pin, right: Pin) -> str:
-    """What a merge of the pins starts from: git's base, or the engine's where git has none, or
-    its revision is lost. The engine's contains no more than both sides do.
+def find_base_revision(engine: Engine, base_pin: Pin | None, our_pin: Pin, their_pin: Pin) -> str:
+    """Return the base of a merge of the pins.
+
+    It is git's base, or the engine's merge base if git has none or its revision is lost. The
+    engine's merge base contains only what both sides contain.
     """
-    here = all(engine.has_revision(each.dolt_commit) for each in (left, right))
-    if before is not None and (not here or engine.has_revision(before.dolt_commit)):
-        return before.dolt_commit
-    base = engine.merge_base(left.dolt_commit, right.dolt_commit)
+    has_both = all(engine.has_revision(pin.dolt_commit) for pin in (our_pin, their_pin))
+    if base_pin is not None and (not has_both or engine.has_revision(base_pin.dolt_commit)):
+        return base_pin.dolt_commit
+    base = engine.merge_base(our_pin.dolt_commit, their_pin.dolt_commit)
     if base is None:
         raise EngineFailed(
-            "The two sides pin knowledge bases that have no history in common.",
-            hint="Keep one of them: git checkout --ours .dolt-version (or --theirs), then git add .dolt-version",
+            "the two sides pin knowledge bases without a common history.",
+            hint="git checkout --ours .dolt-version && git add .dolt-version   (or --theirs, to keep the other one)",
         )
     return base
 
 
 def find_surviving_side(engine: Engine, base: str, ours: str, theirs: str) -> str | None:
-    """What a merge goes on from where a side's revision is lost: the other side, or the base where
-    both are. None where both are here. Raises `EngineFailed` where nothing is left.
+    """Return the revision with which a merge continues if a side's revision is lost.
+
+    It is the other side, or the base if both are lost; None if the knowledge base has both. Raises
+    `EngineFailed` if no revision is left.
     """
     if engine.has_revision(ours):
         return None if engine.has_revision(theirs) else ours
-    left = next((each for each in (theirs, base) if engine.has_revision(each)), None)
-    if left is None:
+    survivor = next((revision for revision in (theirs, base) if engine.has_revision(revision)), None)
+    if survivor is None:
         raise EngineFailed(
-            "Neither side's revision is here, nor that of their base.",
-            hint="End git's merge (git status says how), then: vmrag pin --accept-loss REVISION",
+            "this knowledge base lacks the revisions of both sides and of their base.",
+            hint="git status   (end git's merge, then run: vmrag pin --accept-loss REVISION)",
         )
-    return left
+    return survivor
 
 
-def _revision(
-    engine: Engine, before: Pin | None, left: Pin, right: Pin, *, joins: bool, virtual: bool, derived: Derived
+def _merge_revisions(
+    engine: Engine, base_pin: Pin | None, our_pin: Pin, their_pin: Pin, *, joins: bool, virtual: bool, derived: Derived
 ) -> str:
-    base = find_base_revision(engine, before, left, right)
-    ours, theirs = left.dolt_commit, right.dolt_commit
-    if stands := find_surviving_side(engine, base, ours, theirs):
-        return stands
+    base = find_base_revision(engine, base_pin, our_pin, their_pin)
+    ours, theirs = our_pin.dolt_commit, their_pin.dolt_commit
+    if survivor := find_surviving_side(engine, base, ours, theirs):
+        return survivor
     if virtual:
         return make_virtual_base(engine, base=base, ours=ours, theirs=theirs, joins=joins, derived=derived)
     outcome = merge_revisions(engine, base=base, ours=ours, theirs=theirs, joins=joins, derived=derived)
@@ -101,38 +109,40 @@ def _revision(
         number = len(outcome.conflicts)
         what = f"{number} conflicts" if number > 1 else f"a conflict in {outcome.conflicts[0].id}"
         raise PinConflict(
-            f"The knowledge of the two sides has {what}.",
+            f"the knowledge bases of the two sides have {what}.",
             hint="vmrag resolve",
             conflicts=[conflict.id for conflict in outcome.conflicts],
         )
     return outcome.revision
 
 
-def _remote(before: Pin | None, left: Pin, right: Pin, *, wanted: str, virtual: bool) -> str:
-    """Where both sides changed it, `wanted` if it is one of theirs."""
-    sides = (left.dolt_remote, right.dolt_remote)
-    if len({*sides, before.dolt_remote if before else None}) < 3:  # noqa: PLR2004  each has its own
-        return _field("dolt_remote", before, left, right)
+def _merge_remote(base_pin: Pin | None, our_pin: Pin, their_pin: Pin, *, preferred: str, virtual: bool) -> str:
+    """Return the merged remote. If both sides changed it, it is `preferred` if that is the remote
+    of a side.
+    """
+    sides = (our_pin.dolt_remote, their_pin.dolt_remote)
+    if len({*sides, base_pin.dolt_remote if base_pin else None}) < 3:  # noqa: PLR2004  all three differ
+        return _merge_field("dolt_remote", base_pin, our_pin, their_pin)
     if virtual:
         return UNDECIDED_REMOTE
-    if wanted in sides:
-        return wanted
+    if preferred in sides:
+        return preferred
     raise PinConflict(
-        f"Both sides changed dolt_remote: {sides[0]!r} and {sides[1]!r}.",
-        hint="Choose one of them as `remote` in .vmrag.yaml, then: vmrag trust && vmrag resolve",
+        f"both sides changed dolt_remote: {sides[0]!r} and {sides[1]!r}.",
+        hint="Set `remote` in .vmrag.yaml to one of them, then run: vmrag trust && vmrag resolve",
     )
 
 
-def _field(name: str, before: Pin | None, left: Pin, right: Pin) -> str:
-    """Theirs where only they changed it, else ours."""
-    ours: str = getattr(left, name)
-    theirs: str = getattr(right, name)
-    return theirs if before and ours == getattr(before, name) else ours
+def _merge_field(name: str, base_pin: Pin | None, our_pin: Pin, their_pin: Pin) -> str:
+    """Return theirs if only they changed it, else ours."""
+    ours: str = getattr(our_pin, name)
+    theirs: str = getattr(their_pin, name)
+    return theirs if base_pin and ours == getattr(base_pin, name) else ours
 
 
-def _extra(before: Pin | None, left: Pin, right: Pin) -> tuple[tuple[str, str], ...]:
-    """Keys of newer versions, each merged by itself; ours where both changed it."""
-    base, ours, theirs = dict(before.extra if before else ()), dict(left.extra), dict(right.extra)
+def _merge_extra(base_pin: Pin | None, our_pin: Pin, their_pin: Pin) -> tuple[tuple[str, str], ...]:
+    """Merge the keys of newer versions one by one. Ours wins if both changed a key."""
+    base, ours, theirs = dict(base_pin.extra if base_pin else ()), dict(our_pin.extra), dict(their_pin.extra)
     merged = {}
     for key in [*ours, *(key for key in theirs if key not in ours)]:
         value = theirs.get(key) if ours.get(key) == base.get(key) else ours.get(key)

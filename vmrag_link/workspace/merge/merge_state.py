@@ -1,8 +1,9 @@
-"""The merge that waits for a person: git's conflict in the pin, or one that `vmrag merge` began.
+"""Read and write the open merge: git's conflict in the pin, or a merge of `vmrag merge`.
 
-What git has is read from the index each time; the decisions about it are in `merge-git.json` of the
-work tree. A merge of ours is in `merge.json`, and stays there while git merges. The merge itself is
-computed from the revisions and the decisions each time: an engine need not keep conflicts.
+git's conflict is read from git's index each time. The decisions about it are in `merge-git.json` of
+the work tree. A merge of vmrag is in `merge.json`, and stays there while git merges. The merge
+itself is computed from the revisions and the decisions each time, so engines need not store
+conflicts.
 """
 
 from __future__ import annotations
@@ -31,43 +32,49 @@ if TYPE_CHECKING:
     from vmrag_link.merging.threeway import MergeResult
 
 FORMAT = 2
-"""The format of the file, which a newer program's exceeds."""
+"""The format of the file. A newer program may write a higher number."""
 
 Kind = Literal["merge", "aside", "git"]
 
 
 class MergeState(Record, frozen=True):
-    """`base`, `ours` and `theirs` are revisions; `source` is what was merged, as it was named.
-
-    Kinds: `git`, whose conflict in the pin ends with a staged pin; `merge`, which ends with a
-    commit; `aside`, documents that were set aside (`source` is their KB branch) and end as
-    uncommitted ones. `commit` False: the result is to be looked at before it is committed;
-    `written` says that it is in the working set by now, where a person may have changed it.
-    `decided_by` and `decided_at`: who decided last, and when (ISO 8601 UTC). `closed`: of git's
-    conflict only, `git add` took one side before anybody decided. `given_up`: likewise, revisions
-    of its pins that a person said are lost, and the remotes that were `asked` for them.
-    """
+    """An open merge. `base`, `ours` and `theirs` are revisions."""
 
     kind: Kind
+    """The kind of the merge.
+
+    * `git`: git's conflict in the pin. It ends with a staged pin.
+    * `merge`: a merge of vmrag. It ends with a commit.
+    * `aside`: stashed documents, whose KB branch is `source`. They end as uncommitted documents.
+    """
     source: str
+    """The name that the user merged."""
     base: str
     ours: str
     theirs: str
     symbolic: str = ""
     commit: bool = True
+    """False if the user wants to review the result before the commit."""
     written: bool = False
+    """True if the result is in the uncommitted documents, where the user may have edited it."""
     decisions: dict[str, dict[str, Choice]] = msgspec.field(default_factory=dict)
     decided_by: str = ""
+    """The person who made the last decision."""
     decided_at: str = ""
+    """The time of the last decision (ISO 8601, UTC)."""
     closed: bool = False
+    """For `git`, True if `git add` took one side before all conflicts were decided."""
     given_up: tuple[str, ...] = ()
+    """For `git`, the lost revisions of its pins whose loss the user accepted."""
     asked: tuple[str, ...] = ()
+    """For `git`, the remotes that were checked for the lost revisions."""
     format: int = FORMAT
 
     def build_signature(self, engine: Engine, *, joins: bool) -> Signature | None:
-        """The person's who decided, with the time of the last decision; None where nobody did.
+        """Return the signature of the person and the time of the last decision; None without a
+        decision.
 
-        Both are stored, so that a merge that was killed gives the same revision again.
+        Both are stored, so that a merge that was killed results in the same revision again.
         """
         from vmrag_link.merging.revisions import Signature
 
@@ -85,171 +92,182 @@ class MergeState(Record, frozen=True):
 
 
 def read_merge(ws: Workspace) -> MergeState | None:
-    """The open merge of this work tree, if there is one; changes nothing.
+    """Return the open merge of this work tree; None if there is none. Changes nothing.
 
-    Raises `FileFailed`, `PinMalformed` for a side's pin, `EngineFailed` for sides without a common
-    history.
+    Raises `FileFailed`, `PinMalformed` for the pin of a side, and `EngineFailed` for unrelated
+    histories.
     """
-    in_git = _in_git(ws)
+    in_git = _read_git_merge(ws)
     if in_git:
-        decided = _read(ws.places.merge_in_git)
-        return decided if decided and _sides(decided) == _sides(in_git) else in_git
-    stored = _read(ws.places.merge)
-    return None if stored is None or _concluded(ws, stored) else stored
+        decided = _read_file(ws.places.merge_in_git)
+        return decided if decided and _list_sides(decided) == _list_sides(in_git) else in_git
+    stored = _read_file(ws.places.merge)
+    return None if stored is None or _is_concluded(ws, stored) else stored
 
 
 def recover_merge(ws: Workspace) -> MergeState | None:
-    """As `current`, for commands that change something: a killed merge is cleaned up first."""
-    state, stored = read_merge(ws), _read(ws.places.merge)
+    """Clean up after a killed merge, and return the open merge like `read_merge`.
+
+    Use it in commands that change something.
+    """
+    state, stored = read_merge(ws), _read_file(ws.places.merge)
     if state is None or state.kind != "git":
         clear_merge(ws, "git")  # git's conflict is over
     if state is None and stored:
         if not plumbing.stage_path(ws.places, ws.places.pin):
             return None  # another git command holds the index; the next command stages it
-        ws.progress.note(f"Finished an interrupted merge of {stored.source}; its result is pinned.")
+        ws.progress.note(f"Finished an interrupted merge of {stored.source}. Its result is pinned.")
         clear_merge(ws)
     return state
 
 
 def require_merge(ws: Workspace) -> MergeState:
+    """Return the open merge. Raises `MergeConflict` if there is none."""
     state = recover_merge(ws)
     if state is None:
-        what = plumbing.find_operation(ws.places)
-        hint = plumbing.operation_hint(what) if what and what != "bisect" else "vmrag merge REF"
-        raise MergeConflict("No merge is open here.", hint=hint)
+        operation = plumbing.find_operation(ws.places)
+        hint = plumbing.operation_hint(operation) if operation and operation != "bisect" else "vmrag merge REF"
+        raise MergeConflict("no merge is open.", hint=hint)
     return state
 
 
 def refuse_if_open(ws: Workspace) -> None:
-    """Refuse what would move the base of an open merge. Raises `MergeConflict`."""
+    """Raise `MergeConflict` if a merge is open whose base the caller would move."""
     state = recover_merge(ws)
     if state and not (
         state.closed and plumbing.find_operation(ws.places) is None
-    ):  # of a stash that one side was taken for
+    ):  # a stash, for which `git add` took one side
         raise MergeConflict(
-            f"The merge of {state.source} is not finished.",
-            hint="vmrag resolve, then vmrag merge --continue; or vmrag merge --abort",
+            f"the merge of {state.source} is not finished.",
+            hint="vmrag resolve && vmrag merge --continue   (or: vmrag merge --abort)",
         )
 
 
 def save_merge(ws: Workspace, state: MergeState) -> None:
-    write_atomically(_path(ws, state.kind), msgspec.json.encode(state))
+    write_atomically(_find_path(ws, state.kind), msgspec.json.encode(state))
 
 
 def clear_merge(ws: Workspace, kind: Kind = "merge") -> None:
-    _path(ws, kind).unlink(missing_ok=True)
+    _find_path(ws, kind).unlink(missing_ok=True)
 
 
-def _path(ws: Workspace, kind: Kind) -> Path:
+def _find_path(ws: Workspace, kind: Kind) -> Path:
     return ws.places.merge_in_git if kind == "git" else ws.places.merge
 
 
 def apply_decisions(ws: Workspace, state: MergeState) -> MergeResult:
-    """The merge with the decisions so far; empty once its result is in the working set.
+    """Return the merge with the decisions so far; empty if its result is already written.
 
-    Raises `KnowledgeMoved` when it does not belong to this place any more.
+    Raises `KnowledgeMoved` if HEAD or the pin moved since the merge began.
     """
     from vmrag_link.merging.threeway import MergeResult, merge
 
-    here = find_our_side(ws, state)
-    if state.written or (state.kind == "git" and not _both_here(ws, state)):
-        return MergeResult.from_nothing()  # or nothing that could be merged: one side is lost
+    our_side = find_our_side(ws, state)
+    if state.written or (state.kind == "git" and not _has_both_sides(ws, state)):
+        return MergeResult.from_nothing()  # the result is written, or one side is lost
     derived = twins.build_derived(ws)
-    return merge(ws.engine, base=state.base, ours=here, theirs=state.theirs, decisions=state.decisions, derived=derived)
+    return merge(
+        ws.engine, base=state.base, ours=our_side, theirs=state.theirs, decisions=state.decisions, derived=derived
+    )
 
 
 def label_sides(ws: Workspace, state: MergeState) -> Labels:
-    """What the sides are called, for markers and for a person."""
+    """Return the names of the sides, for conflict markers and messages."""
     from vmrag_link.workspace.merge import sides
 
-    found = pin_conflict.find_undecided(ws.places) if state.kind == "git" else None
-    if found:
-        return sides.label_git_sides(ws, found.stages)
-    return sides.label_sides(state.symbolic, "yours, set aside" if state.kind == "aside" else state.source)
+    undecided = pin_conflict.find_undecided(ws.places) if state.kind == "git" else None
+    if undecided:
+        return sides.label_git_sides(ws, undecided.stages)
+    return sides.label_sides(state.symbolic, "yours, stashed" if state.kind == "aside" else state.source)
 
 
 def is_at_start(ws: Workspace, state: MergeState) -> bool:
-    """Whether HEAD, and the pin of a merge that ends with a commit, are where the merge began."""
+    """Return whether HEAD is where the merge began and, unless it is a stash, the pin
+    is as well.
+    """
     trigger = ws.read_trigger()
-    here = read_own_pin(ws.places, trigger.pin).dolt_commit if trigger.pin else ""
-    return trigger.symbolic == state.symbolic and (state.kind == "aside" or here == state.ours)
+    pinned = read_own_pin(ws.places, trigger.pin).dolt_commit if trigger.pin else ""
+    return trigger.symbolic == state.symbolic and (state.kind == "aside" or pinned == state.ours)
 
 
 def find_our_side(ws: Workspace, state: MergeState) -> At:
-    """Our side; in our own merge with uncommitted documents, so that one can be edited by hand."""
+    """Return our side of the merge.
+
+    In vmrag's own merge it includes uncommitted documents, so that the user can edit one. Raises
+    `KnowledgeMoved` if HEAD or the pin moved since the merge began.
+    """
     if state.kind == "git":
         return state.ours
     if not is_at_start(ws, state):
-        back = f"git switch {quoted(state.symbolic.removeprefix(BRANCHES))}"
+        switch = f"git switch {quoted(state.symbolic.removeprefix(BRANCHES))}"
         raise KnowledgeMoved(
-            f"HEAD or the pin have moved since the merge of {state.source} began on {state.ours[:7]}.",
-            hint=f"Go back: {back}{f' && vmrag pin {state.ours}' * (state.kind == 'merge')}; "
-            "or give the merge up: vmrag merge --abort",
+            f"HEAD or the pin has moved since the merge of {state.source} began on {state.ours[:7]}.",
+            hint=f"{switch}{f' && vmrag pin {state.ours}' * (state.kind == 'merge')}   (or: vmrag merge --abort)",
         )
     return ws.locate_documents()
 
 
-def _in_git(ws: Workspace) -> MergeState | None:
-    found = pin_conflict.find_undecided(ws.places)
-    if found is None or found.stages.ours is None or found.stages.theirs is None:
-        return None  # the pin was deleted on one side: git's own question
+def _read_git_merge(ws: Workspace) -> MergeState | None:
+    undecided = pin_conflict.find_undecided(ws.places)
+    if undecided is None or undecided.stages.ours is None or undecided.stages.theirs is None:
+        return None  # one side deleted the pin, which git itself must resolve
     from vmrag_link.workspace.merge import sides
     from vmrag_link.workspace.merge.merge_pins import find_base_revision
 
-    base, left, right = (_side(ws, name, stage) for name, stage in zip(_SIDES, found.stages, strict=True))
-    assert left is not None  # noqa: S101  looked at above
-    assert right is not None  # noqa: S101
-    base_at = find_base_revision(ws.engine, base, left, right)
-    source = sides.describe_git_source(ws, found.stages)
-    state = MergeState("git", source, base_at, left.dolt_commit, right.dolt_commit, closed=found.closed)
-    return None if found.closed and not _is_contested(ws, state) else state
+    base_pin, our_pin, their_pin = (
+        _read_side(ws, name, stage) for name, stage in zip(_SIDES, undecided.stages, strict=True)
+    )
+    assert our_pin is not None  # noqa: S101  checked above
+    assert their_pin is not None  # noqa: S101
+    base = find_base_revision(ws.engine, base_pin, our_pin, their_pin)
+    source = sides.describe_git_source(ws, undecided.stages)
+    state = MergeState("git", source, base, our_pin.dolt_commit, their_pin.dolt_commit, closed=undecided.closed)
+    return None if undecided.closed and not _is_contested(ws, state) else state
 
 
 _SIDES = ("base", "ours", "theirs")
 
 
-def _side(ws: Workspace, name: str, data: bytes | None) -> Pin | None:
+def _read_side(ws: Workspace, name: str, data: bytes | None) -> Pin | None:
     """One version of a pin in conflict. Raises `PinMalformed`; its hint goes on from the other."""
     try:
         return migrated.read_pin(ws.places.kb, data, source=f"{name}:{PIN_NAME}") if data else None
     except PinMalformed as error:
         other = "theirs" if name == "ours" else "ours"
-        hint = (
-            f"git checkout --{other} -- {PIN_NAME} && git add {PIN_NAME} && git commit   (goes on from that side's pin)"
-        )
+        hint = f"git checkout --{other} -- {PIN_NAME} && git add {PIN_NAME} && git commit   (continues from that side's pin)"
         raise PinMalformed(error.message, hint=hint, **error.details) from None
 
 
 def _is_contested(ws: Workspace, state: MergeState) -> bool:
-    """Whether the pin that `git add` took lacks what the other side holds.
+    """Return whether the pin that `git add` took lacks something of the other side.
 
-    Not so in a merge of branches, where one side holds all of the other.
+    In a merge of branches, it lacks nothing if one side contains the other.
     """
     engine, both = ws.engine, (state.ours, state.theirs)
-    if not pin_merge.is_merge(ws.places) or not _both_here(ws, state):
+    if not pin_merge.is_merge(ws.places) or not _has_both_sides(ws, state):
         return True
-    return not any(engine.is_ancestor(*each) for each in (both, both[::-1]))
+    return not any(engine.is_ancestor(*pair) for pair in (both, both[::-1]))
 
 
-def _both_here(ws: Workspace, state: MergeState) -> bool:
+def _has_both_sides(ws: Workspace, state: MergeState) -> bool:
     return all(map(ws.engine.has_revision, (state.ours, state.theirs)))
 
 
-def _sides(state: MergeState) -> tuple[str, str, str]:
+def _list_sides(state: MergeState) -> tuple[str, str, str]:
     return state.base, state.ours, state.theirs
 
 
-def _concluded(ws: Workspace, state: MergeState) -> bool:
-    """Whether a kill came between the end of the merge and the removal of its file."""
+def _is_concluded(ws: Workspace, state: MergeState) -> bool:
+    """Return whether a kill came between the end of the merge and the removal of its file."""
     if state.kind != "merge" or state.symbolic != ws.read_trigger().symbolic:
         return False
     pin = ws.resolve_target().pin
     if pin is None or pin.dolt_commit == state.ours or not ws.engine.has_revision(pin.dolt_commit):
         return False
-    return all(ws.engine.is_ancestor(each, pin.dolt_commit) for each in (state.ours, state.theirs))
+    return all(ws.engine.is_ancestor(side, pin.dolt_commit) for side in (state.ours, state.theirs))
 
 
-def _read(path: Path) -> MergeState | None:
+def _read_file(path: Path) -> MergeState | None:
     try:
         content = path.read_bytes()
         require_known_format(content, FORMAT, what="The open merge", path=path)
@@ -258,7 +276,7 @@ def _read(path: Path) -> MergeState | None:
         return None
     except (UnicodeDecodeError, msgspec.DecodeError) as error:
         raise FileFailed(
-            f"The file of the open merge cannot be read: {error}",
-            hint=f"Set it aside, which gives the merge up: {set_aside(path)}",
+            f"cannot read the file of the open merge: {error}",
+            hint=f"{set_aside(path)}   (aborts the merge)",
             path=str(path),
         ) from error

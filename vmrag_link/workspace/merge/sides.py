@@ -1,5 +1,5 @@
-"""The two sides of a merge: their names while it is open, the last change of a document on each,
-and the base of a merge whose source is a code commit.
+"""The two sides of a merge: their names, the last change of a document on each, and the
+merge base.
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ if TYPE_CHECKING:
     from vmrag_link.merging.conflicts import Conflict
     from vmrag_link.merging.text import Labels
 
-_MOST = 200
-"""Revisions of a side that are searched for the last change of a document."""
+_MAX_REVISIONS = 200
+"""Maximum number of revisions of a side that are searched for the last change of a document."""
 
 
 class _Names(NamedTuple):
-    """What is merged: `source` in a sentence, `label` at a marker of conflicts. `{}` stands for the
-    short hash of a commit.
-    """
+    """The names of a merged commit. `{}` is replaced by its short hash."""
 
     source: str
+    """The name in a sentence."""
     label: str
+    """The name in a conflict marker."""
 
 
 _STOPPED: Mapping[Operation, _Names] = {
@@ -41,12 +41,13 @@ _STOPPED: Mapping[Operation, _Names] = {
     "revert": _Names("the revert of {}", "before {}, being reverted"),
     "stash": _Names("your stash", "yours, stashed"),
 }
-"""By what git does; a merge is called by its branch instead."""
+"""The names by git operation. For a merge, the name of the branch is used instead."""
 
 
 class LastChanges(Record, frozen=True):
-    """The newest revision of each side that changed a document; None where it did not, or where it
-    lies too far back.
+    """The newest revision of each side that changed a document.
+
+    None if the side did not change it, or if the change is too far back.
     """
 
     ours: RevisionInfo | None
@@ -54,67 +55,70 @@ class LastChanges(Record, frozen=True):
 
 
 def describe_git_source(ws: Workspace, stages: Stages) -> str:
-    """What git merges, for a sentence: `The merge of … is open`."""
+    """Return the name of what git merges, for the sentence `the merge of … is open`."""
     stopped = pin_conflict.find_stopped_operation(ws.places)
-    names = _names(stopped)
-    return names.source if names else f"git's {_merged(ws, stopped, stages)}"
+    names = _format_names(stopped)
+    return names.source if names else f"git's {_name_merged_branch(ws, stopped, stages)}"
 
 
 def label_git_sides(ws: Workspace, stages: Stages) -> Labels:
+    """Return the names of the sides of a merge by git."""
     from vmrag_link.merging.text import Labels
 
     stopped = pin_conflict.find_stopped_operation(ws.places)
-    ours = ws.read_trigger().branch or _branch(stages.ours)
-    return Labels(ours=ours, theirs=_theirs(ws, stopped, stages, ours))
+    ours = ws.read_trigger().branch or _read_branch(stages.ours)
+    return Labels(ours=ours, theirs=_label_theirs(ws, stopped, stages, ours))
 
 
 def label_sides(symbolic: str, source: str) -> Labels:
-    """Of a merge of ours: HEAD's branch, and what was merged."""
+    """Return the names of the sides of a merge by vmrag: HEAD's branch, and the source."""
     from vmrag_link.merging.text import Labels
 
     return Labels(ours=symbolic.removeprefix(BRANCHES) or "ours", theirs=source)
 
 
 def find_last_changes(engine: Engine, conflict: Conflict, *, base: str, ours: str, theirs: str) -> LastChanges:
-    """The last change of a conflict's row since the base, on each side."""
-    return LastChanges(*(_last_change(engine, conflict, base, side) for side in (ours, theirs)))
+    """Return the last change of a conflict's row on each side since the base."""
+    return LastChanges(*(_find_last_change(engine, conflict, base, side) for side in (ours, theirs)))
 
 
-def _theirs(ws: Workspace, stopped: StoppedOperation | None, stages: Stages, ours: str) -> str:
-    if names := _names(stopped):
+def _label_theirs(ws: Workspace, stopped: StoppedOperation | None, stages: Stages, ours: str) -> str:
+    if names := _format_names(stopped):
         return names.label
-    branch = _merged(ws, stopped, stages)
+    branch = _name_merged_branch(ws, stopped, stages)
     return branch if branch != ours else f"{branch}, being merged"
 
 
-def _names(stopped: StoppedOperation | None) -> _Names | None:
+def _format_names(stopped: StoppedOperation | None) -> _Names | None:
     if stopped is None or stopped.operation not in _STOPPED:
         return None
-    return _Names(*(each.format(stopped.commit[:7]) for each in _STOPPED[stopped.operation]))
+    return _Names(*(name.format(stopped.commit[:7]) for name in _STOPPED[stopped.operation]))
 
 
-def _merged(ws: Workspace, stopped: StoppedOperation | None, stages: Stages) -> str:
-    """What git calls the branch that is merged, or else its KB branch, which may differ."""
-    kb_branch = _branch(stages.theirs)
+def _name_merged_branch(ws: Workspace, stopped: StoppedOperation | None, stages: Stages) -> str:
+    """Return git's name of the merged branch, or else the name of its KB branch, which
+    may differ.
+    """
+    kb_branch = _read_branch(stages.theirs)
     names = pin_conflict.list_branches_at(ws.places, stopped.commit) if stopped and stopped.commit else []
     return kb_branch if kb_branch in names or not names else names[0]
 
 
-def _branch(pin: bytes | None) -> str:
+def _read_branch(pin: bytes | None) -> str:
     return pins.parse_pin(pin).dolt_branch if pin else ""
 
 
-def _last_change(engine: Engine, conflict: Conflict, base: str, side: str) -> RevisionInfo | None:
-    for info in itertools.islice(engine.log(side), _MOST):
+def _find_last_change(engine: Engine, conflict: Conflict, base: str, side: str) -> RevisionInfo | None:
+    for info in itertools.islice(engine.log(side), _MAX_REVISIONS):
         if info.revision == base or not info.parents:
             return None
-        row = _row(engine, conflict, info.revision)
-        if all(_row(engine, conflict, parent) != row for parent in info.parents):
+        row = _read_row(engine, conflict, info.revision)
+        if all(_read_row(engine, conflict, parent) != row for parent in info.parents):
             return info
     return None
 
 
-def _row(engine: Engine, conflict: Conflict, revision: str) -> Row | None:
+def _read_row(engine: Engine, conflict: Conflict, revision: str) -> Row | None:
     if isinstance(conflict.ours or conflict.theirs, Project):
         return next(engine.read_projects(revision, ids=[conflict.doc_id]), None)
     if not conflict.doc_id:
@@ -126,22 +130,24 @@ def _row(engine: Engine, conflict: Conflict, revision: str) -> Row | None:
 
 
 def find_source_base(ws: Workspace, source: str, *, ours: str, theirs: str) -> str:
-    """The base of a merge with the revision that `source` names.
+    """Return the base of a merge with the revision that `source` names.
 
-    git's merge base counts, too, if `source` is a code commit that pins the revision.
+    If `source` is a code commit that pins the revision, git's merge base is also considered.
     """
-    commit = _code_commit(ws, source, theirs)
+    commit = _resolve_code_commit(ws, source, theirs)
     return find_base(ws, ours, theirs, pair_with_head(ws, ours, commit) if commit else None)
 
 
 def is_code_behind(ws: Workspace, source: str, theirs: str) -> bool:
-    """Whether `source` is a code commit that pins the revision, and HEAD does not contain it."""
+    """Return whether `source` is a code commit that pins the revision and that HEAD does not
+    contain.
+    """
     head = plumbing.read_head(ws.places).commit
-    commit = _code_commit(ws, source, theirs)
+    commit = _resolve_code_commit(ws, source, theirs)
     return bool(head and commit and not transfer.contains_commit(ws.places, head, commit))
 
 
-def _code_commit(ws: Workspace, source: str, theirs: str) -> str | None:
+def _resolve_code_commit(ws: Workspace, source: str, theirs: str) -> str | None:
     if ws.engine.has_revision(source):
         return None
     try:
