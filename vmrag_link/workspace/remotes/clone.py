@@ -1,4 +1,6 @@
-"""`vmrag clone`: the knowledge base of a fresh git clone, from where the code's pin says."""
+"""`vmrag clone`: fetch the knowledge base of a fresh git clone from the remote that the
+pin names.
+"""
 
 from __future__ import annotations
 
@@ -19,30 +21,32 @@ from vmrag_link.workspace.remotes.fetch import build_remote_empty, fetch_revisio
 
 
 class CloneReport(Record, frozen=True):
-    """`remote` as people know it, or the Dolt server that has the knowledge base.
-
-    `branches`: its KB branches. `revision`: what the checked-out code pins, if anything; `here`: it
-    came along.
-    """
+    """The result of a clone."""
 
     remote: str
+    """The displayed name of the remote, or the Dolt server that has the knowledge base."""
     kb: str
     branches: tuple[str, ...]
+    """The KB branches of the remote."""
     revision: str | None
+    """The revision that the checked-out code pins; None without a pin."""
     here: bool
+    """True if the knowledge base has that revision."""
 
 
 def clone(ws: Workspace, remote: str | None = None, *, automatic: bool = False) -> CloneReport:
     """Fetch a knowledge base into a repository that has none.
 
-    Where the settings name a Dolt server and no `remote` is named, the server's is used.
+    If the settings name a Dolt server and no `remote` is given, the server's knowledge base is
+    used. `automatic` means that the user did not request this, so that only trusted remotes are
+    contacted.
 
-    `automatic`: nobody asked, so only remotes that are trusted. Raises `AlreadyInitialized`,
-    `RemoteMissing`, `RemoteUnreachable`, `RemoteDamaged`, `RemoteNotTrusted`,
-    `AuthenticationFailed`, and as `opening.join`; a kill or a failure leaves no knowledge base.
+    Raises `AlreadyInitialized`, `RemoteMissing`, `RemoteUnreachable`, `RemoteDamaged`,
+    `RemoteNotTrusted`, `AuthenticationFailed` and the errors of `opening.join`. A kill or a failure
+    leaves no knowledge base.
     """
     if remote is None and ws.settings.dolt_access.server:
-        return _join(ws, automatic=automatic)
+        return _join_server(ws, automatic=automatic)
     pinned = destinations.read_pinned_remote(ws)
     addresses = (
         destinations.list_trusted_addresses(ws, pinned)
@@ -51,53 +55,53 @@ def clone(ws: Workspace, remote: str | None = None, *, automatic: bool = False) 
     )
     source = clone_from(ws, addresses)
     if source is None:
-        if automatic:  # another command was faster
-            return _report(ws, addresses[0])
-        raise _here_already()
+        if automatic:  # another command already cloned it
+            return _build_report(ws, addresses[0])
+        raise _exists_error()
     target, others = ws.resolve_target(), [address for address in addresses if address != source]
-    if target.state == "missing" and others:  # the next remote may have what the first one lacks
-        with contextlib.suppress(RemoteError):  # the report says what is here
+    if target.state == "missing" and others:  # the next remote may have the pinned revision
+        with contextlib.suppress(RemoteError):  # the report contains what was fetched
             fetch_revision(ws, others, target.revision)
-    return _report(ws, source)
+    return _build_report(ws, source)
 
 
-def _here_already() -> AlreadyInitialized:
-    return AlreadyInitialized("There is a knowledge base here already.", hint="vmrag fetch (or vmrag pull)")
+def _exists_error() -> AlreadyInitialized:
+    return AlreadyInitialized("the knowledge base already exists.", hint="vmrag fetch   (or: vmrag pull)")
 
 
-def _join(ws: Workspace, *, automatic: bool) -> CloneReport:
+def _join_server(ws: Workspace, *, automatic: bool) -> CloneReport:
     access = ws.settings.dolt_access
-    with _alone(ws):
+    with _lock_clone(ws):
         if not ws.is_initialized:
             opening.join_server_database(ws.places.kb, access).close()
             revision_map.reload_map(ws.engine)
         elif not automatic:
-            raise _here_already()
-    return _state(ws, access.server, (branch.name for branch in ws.engine.list_branches()))
+            raise _exists_error()
+    return _build_state(ws, access.server, (branch.name for branch in ws.engine.list_branches()))
 
 
 def clone_from(ws: Workspace, addresses: list[Address]) -> Address | None:
-    """Fetch the knowledge base of the first of these remotes that has one; returns that remote.
+    """Fetch the knowledge base of the first of these remotes that has one, and return that remote.
 
-    None: there is a knowledge base here already. Raises as `clone`.
+    Return None if a knowledge base already exists. Raises the errors of `clone`.
     """
-    with _alone(ws):
+    with _lock_clone(ws):
         if ws.is_initialized:
             return None
         names = " or ".join(address.text for address in addresses)
-        ws.progress.note(f"This repository's knowledge base is not here yet; it is fetched from {names}.")
-        source = _first(ws, addresses)
+        ws.progress.note(f"Fetching the knowledge base of this repository from {names}.")
+        source = _clone_first(ws, addresses)
     try:
         import_map(ws, source)
-    except KnowledgeRefused as error:  # what newer commits pin is here all the same
+    except KnowledgeRefused as error:  # the revisions of newer commits were fetched nevertheless
         ws.progress.note(error.sentence)
     fetch.import_links(ws, source)
     return source
 
 
 @contextlib.contextmanager
-def _alone(ws: Workspace) -> Iterator[None]:
-    """All work trees of the repository get the same knowledge base."""
+def _lock_clone(ws: Workspace) -> Iterator[None]:
+    """Lock the creation of the knowledge base, which all work trees of the repository share."""
     sidecar_repo.prepare_folders(ws.places)
     with locks.hold_exclusive(
         ws.places.locks / "clone.lock", purpose="clone the knowledge base", timeout=ws.lock_timeout
@@ -105,10 +109,11 @@ def _alone(ws: Workspace) -> Iterator[None]:
         yield
 
 
-def _first(ws: Workspace, addresses: list[Address]) -> Address:
-    """The first remote that has a knowledge base, which is here now.
+def _clone_first(ws: Workspace, addresses: list[Address]) -> Address:
+    """Clone from the first remote that has a knowledge base, and return that remote.
 
-    Where none has: raises why one of them could not be asked, else the first one's error.
+    If no remote has one, raise the error of a remote that could not be contacted, or else the first
+    error.
     """
     engine = destinations.find_engine(ws)
     opening.require_runnable(engine, ws.settings.dolt_access)
@@ -132,16 +137,16 @@ def _first(ws: Workspace, addresses: list[Address]) -> Address:
             made.close()
             return address
         problems.append(build_remote_empty(address))
-    raise next((each for each in problems if not isinstance(each, RemoteEmpty)), problems[0])
+    raise next((error for error in problems if not isinstance(error, RemoteEmpty)), problems[0])
 
 
-def _report(ws: Workspace, source: Address) -> CloneReport:
-    return _state(ws, source.text, ws.engine.remote_heads(source.key))
+def _build_report(ws: Workspace, source: Address) -> CloneReport:
+    return _build_state(ws, source.text, ws.engine.remote_heads(source.key))
 
 
-def _state(ws: Workspace, source: str, branches: Iterable[str]) -> CloneReport:
+def _build_state(ws: Workspace, source: str, branches: Iterable[str]) -> CloneReport:
     pin = ws.resolve_target().pin
     names = sorted(name for name in branches if not is_reserved(name))
     revision = pin.dolt_commit if pin else None
-    here = revision is not None and ws.engine.has_revision(revision)
-    return CloneReport(source, str(ws.places.kb), tuple(names), revision, here)
+    exists = revision is not None and ws.engine.has_revision(revision)
+    return CloneReport(source, str(ws.places.kb), tuple(names), revision, exists)

@@ -1,5 +1,5 @@
-"""Which remotes a command talks to; what `vmrag remote` tells of them and agrees to; and the remote
-of the workspace's knowledge, as of the last fetch.
+"""Choose the remotes that a command contacts, list and trust remotes for `vmrag remote`, and read
+the upstream as of the last fetch.
 """
 
 from __future__ import annotations
@@ -20,12 +20,11 @@ from vmrag_link.workspace import Workspace
 
 
 def list_fetch_addresses(ws: Workspace, remote: str | None) -> list[Address]:
-    """The remote named on the command line, else that of the pin or the settings, if trusted.
+    """Return the addresses of the remote on the command line, or else of the remote of the pin or
+    the settings.
 
-    Naming one agrees to it.
-
-    In the order to ask them. A person may be asked for a password. Raises `RemoteMissing`,
-    `RemoteInvalid`, `RemoteNotTrusted`.
+    The addresses are in the order to try them. A remote on the command line is trusted, and git may
+    ask for a password. Raises `RemoteMissing`, `RemoteInvalid` and `RemoteNotTrusted`.
     """
     if remote is not None:
         branch, engine = ws.read_trigger().branch, find_engine(ws)
@@ -34,18 +33,21 @@ def list_fetch_addresses(ws: Workspace, remote: str | None) -> list[Address]:
 
 
 def list_push_addresses(ws: Workspace, remote: str | None) -> list[Address]:
-    """As `asked`, for pushing: all places where `git push` would go."""
+    """Return all addresses that `git push` would push to, for the remote of `list_fetch_addresses`.
+
+    Raises `RemoteMissing`, `RemoteInvalid` and `RemoteNotTrusted`.
+    """
     if remote is None and (ref := find_own_ref(ws, read_stated_remote(ws))):
-        found = address.list_code_push_addresses(ws.places, ws.read_trigger().branch, ref=ref, ask=True)
+        addresses = address.list_code_push_addresses(ws.places, ws.read_trigger().branch, ref=ref, ask=True)
     else:
-        found = list_fetch_addresses(ws, remote)
-    return address.list_push_targets(ws.places, found[0])
+        addresses = list_fetch_addresses(ws, remote)
+    return address.list_push_targets(ws.places, addresses[0])
 
 
 def list_trusted_addresses(ws: Workspace, remote: str, *, ask: bool = False) -> list[Address]:
-    """The remote that a pin or the settings name.
+    """Return the addresses of the remote that a pin or the settings name.
 
-    Raises `RemoteNotTrusted` before anything is contacted, and as `asked`.
+    Raises `RemoteNotTrusted` before anything is contacted, `RemoteMissing` and `RemoteInvalid`.
     """
     address.require_trusted(ws.places, remote, accepted=ws.settings.read_accepted_remote)
     if ref := find_own_ref(ws, remote):
@@ -54,51 +56,56 @@ def list_trusted_addresses(ws: Workspace, remote: str, *, ask: bool = False) -> 
 
 
 def find_engine(ws: Workspace) -> EngineName:
-    """The engine of the knowledge base that is here, else of the one that is to come: that of the
-    pinned revision, else of those that other branches pin, else the one of the settings.
+    """Return the engine of the knowledge base or, before it exists, of the future one.
+
+    That is the engine of the pinned revision, or else of a revision that another branch pins, or
+    else the one of the settings.
     """
     if ws.is_initialized:
         return ws.engine.name
     from vmrag_link.workspace.pins import history_pins
 
-    pin = _pin(ws) or next((each for each, _ in history_pins.read_pins(ws.places, reflogs=False)), None)
+    pin = _read_pin(ws) or next((pin for pin, _ in history_pins.read_pins(ws.places, reflogs=False)), None)
     return ws.config.engine if pin is None else pin_values.engine_of_revision(pin.dolt_commit)
 
 
 def find_own_ref(ws: Workspace, remote: str) -> str | None:
-    """As `pin_values.own_ref`, for the engine of this knowledge base."""
+    """Return the ref of the code's own remote that a pin's remote means, for this engine (see
+    `pin_values.own_ref`).
+    """
     return pin_values.parse_git_ref(remote, data=pin_values.ENGINE_DATA_REFS[find_engine(ws)])
 
 
 def require_from_agent(ws: Workspace, remote: str, *, agreed: Collection[str]) -> None:
-    """Check that an agent may name this remote: one of git's here, or an address agreed to.
+    """Check that an agent may name this remote: a git remote of this repository, or a trusted
+    address.
 
-    `agreed`: the person was asked, and agreed. Raises `RemoteMissing`, `RemoteInvalid`,
-    `RemoteNotTrusted`.
+    `agreed` contains addresses that the user has just accepted. Raises `RemoteMissing`,
+    `RemoteInvalid` and `RemoteNotTrusted`.
     """
     if remotes.find_name(ws.places, remote):
         return
-    # What is no address needs no agreement.
+    # An invalid address raises an error, and needs no trust.
     address.parse_remote(ws.places, remote, branch=ws.read_trigger().branch, engine=find_engine(ws))
     address.require_trusted_for_agent(ws.places, remote, accepted=ws.settings.read_accepted_remote, agreed=agreed)
 
 
 def find_code_ref(ws: Workspace) -> str:
-    """The ref at which the code's own remotes hold the knowledge base."""
+    """Return the ref at which the code's own remotes have the knowledge base."""
     return find_own_ref(ws, read_stated_remote(ws)) or pin_values.ENGINE_DATA_REFS[find_engine(ws)]
 
 
 def read_stated_remote(ws: Workspace) -> str:
-    """The remote that the pin names, else that of the settings."""
+    """Return the remote that the pin names, or else that of the settings."""
     return read_pinned_remote(ws) or ws.config.remote
 
 
 def read_pinned_remote(ws: Workspace) -> str | None:
-    pin = _pin(ws)
+    pin = _read_pin(ws)
     return pin.dolt_remote if pin else None
 
 
-def _pin(ws: Workspace) -> Pin | None:
+def _read_pin(ws: Workspace) -> Pin | None:
     data = plumbing.read_pin_bytes(ws.places)
     try:
         return pins.parse_pin(data) if data is not None else None
@@ -107,62 +114,63 @@ def _pin(ws: Workspace) -> Pin | None:
 
 
 class RemoteRow(Record, frozen=True):
-    """`url` without credentials.
-
-    `branches`: its KB branches and their heads when it was last asked.
-    """
+    """A remote."""
 
     name: str
     url: str
+    """The URL without credentials."""
     branches: dict[str, str]
+    """Its KB branches and their heads, as of the last fetch or push."""
 
 
 class RemotesReport(Record, frozen=True):
-    """`remote`: what pin and settings say.
-
-    `remotes`: its addresses here, in the order to ask them; or `problem`, why none is asked.
-    `trusted`: what this machine's git configuration allows besides.
-    """
+    """The remotes of the knowledge base."""
 
     remote: str
+    """The remote of the pin or the settings."""
     remotes: tuple[RemoteRow, ...]
+    """Its addresses in the order to try them."""
     trusted: tuple[str, ...]
+    """Further remotes that this machine's git configuration trusts."""
     problem: str = ""
+    """Why no remote is contacted."""
     hint: str = ""
 
 
 def report_remotes(ws: Workspace) -> RemotesReport:
-    """Report the remotes. Uses no network."""
+    """Report the remotes. Does not use the network."""
     text = read_stated_remote(ws)
     trusted = tuple(map(remotes.redact_url, configuration.read_config_values(ws.places, address.TRUSTED_KEY)))
     try:
-        found = list_trusted_addresses(ws, text)
+        addresses = list_trusted_addresses(ws, text)
     except RemoteError as why:
         return RemotesReport(text, (), trusted, why.message, why.hint)
-    return RemotesReport(text, tuple(_row(ws, each) for each in found), trusted)
+    return RemotesReport(text, tuple(_build_row(ws, address) for address in addresses), trusted)
 
 
 def trust_remote(ws: Workspace, text: str) -> None:
-    """Let pins and settings name this remote from now on, in this repository.
+    """Allow pins and settings in this repository to name this remote.
 
     Raises `RemoteInvalid`.
     """
     if flaw := find_remote_flaw(text):
-        raise RemoteInvalid(f"A remote {flaw}", hint="vmrag remote")
+        raise RemoteInvalid(f"a remote {flaw}", hint="vmrag remote")
     if text not in configuration.read_config_values(ws.places, address.TRUSTED_KEY):
         configuration.add_value(ws.places, address.TRUSTED_KEY, text)
 
 
 def distrust_remote(ws: Workspace, text: str) -> None:
-    """Undo `agree`; raises `RemoteInvalid` where that was not done in this repository."""
+    """Undo `trust_remote`. Raises `RemoteInvalid` if the remote was not trusted in this
+    repository.
+    """
     if not configuration.remove_value(ws.places, address.TRUSTED_KEY, text):
         raise RemoteInvalid(
-            f"This repository's git configuration does not name {text[:80]!r}.",
+            f"the git configuration of this repository does not name {text[:80]!r}.",
             hint=f"git config --show-origin --get-all {address.TRUSTED_KEY}",
         )
 
 
-def _row(ws: Workspace, address: Address) -> RemoteRow:
+def _build_row(ws: Workspace, address: Address) -> RemoteRow:
     url = address.text
     if address.peer and address.peer.remote in remotes.list_remotes(ws.places):
         url = remotes.redact_url(remotes.read_url(ws.places, address.peer.remote))
@@ -171,28 +179,32 @@ def _row(ws: Workspace, address: Address) -> RemoteRow:
 
 
 class Upstream(Record, frozen=True):
-    """`name` and `url` for people, without credentials; `heads` of its KB branches as last seen.
-
-    `problem`: why it is not to be contacted; then there is no `address`.
-    """
+    """The remote of the knowledge base, as of the last fetch or push."""
 
     name: str
+    """The displayed name."""
     url: str
+    """The URL without credentials."""
     heads: dict[str, str]
+    """The heads of its KB branches."""
     address: Address | None = None
+    """None if it must not be contacted."""
     problem: str = ""
+    """Why it must not be contacted."""
 
 
 def find_upstream(ws: Workspace) -> Upstream | None:
-    """The first remote of pin and settings; None where git knows no remote. Uses no network."""
+    """Return the first remote of the pin or the settings; None if git has no remote. Does not use
+    the network.
+    """
     text = read_stated_remote(ws)
     try:
         address = list_trusted_addresses(ws, text)[0]
     except RemoteEmpty:
         return None
     except RemoteError as why:
-        seen = remotes.redact_url(text)
-        return Upstream(seen, seen, {}, problem=why.message)
+        name = remotes.redact_url(text)
+        return Upstream(name, name, {}, problem=why.message)
     url = address.text
     if address.peer and address.peer.remote in remotes.list_remotes(ws.places):
         url = remotes.redact_url(remotes.read_url(ws.places, address.peer.remote))

@@ -1,8 +1,8 @@
-"""`vmrag fetch`: copy what a remote's knowledge base holds. No branch here moves.
+"""`vmrag fetch`: copy a remote's knowledge base. No local branch moves.
 
-Links come with it, on its branch `vmrag_links`. Who wrote them may be anybody who can push there.
-The fetch of rows has looked at each by itself (`engines.inspection.require_link`); here they are
-held against git's history.
+The links in its branch `vmrag_links` are fetched as well. They may come from anyone with push
+access. The fetch of rows has checked each row (`engines.inspection.require_link`); this module
+compares the links with git's history.
 """
 
 from __future__ import annotations
@@ -29,47 +29,51 @@ from vmrag_link.workspace.commits.revisions import AheadBehind, Distances
 from vmrag_link.workspace.pins import history_pins
 from vmrag_link.workspace.remotes import destinations, revision_map
 
-SYNCED_FORK_HINT = "a fork that was synced lacks what its upstream has: git remote add upstream URL && vmrag sync"
-"""Hosts bring a fork's branches up to date, and no other ref."""
+SYNCED_FORK_HINT = "a synced fork lacks the knowledge base of its upstream: git remote add upstream URL && vmrag sync"
+"""Hosts sync the branches of a fork, but no other ref."""
 
 
-_NAMED = 3
+_MAX_NAMED = 3
 
 
 class FetchReport(Record, frozen=True):
-    """`remote` as people know it; `updates`: its KB branches that moved or are new.
-
-    `revision`: HEAD's pin, None without a readable one; `here`: it is here now; `arrived`: it was
-    not before.
-    """
+    """The result of a fetch."""
 
     remote: str
+    """The displayed name of the remote."""
     updates: tuple[BranchMove, ...]
+    """The KB branches of the remote that moved or are new."""
     revision: str | None
+    """The revision that HEAD pins; None without a readable pin."""
     here: bool
+    """True if the knowledge base has that revision now."""
     arrived: bool
+    """True if the knowledge base did not have it before."""
 
 
 class BranchFetched(Record, frozen=True):
-    """A KB branch of the remote that moved; `old_commit` None: it is new there."""
+    """A KB branch of the remote that moved."""
 
     name: str
     old_commit: str | None
+    """None if the branch is new."""
     new_commit: str
     commits_fetched: int
 
 
 class BranchesFetched(Record, frozen=True):
-    """`branches` that moved, `commits` that came with all of them.
-
-    `branch`: HEAD's KB branch, compared with the remote's of that name. Until there is one, the
-    pinned revision is compared with the branch that the pin names.
-    """
+    """The result of `fetch_branches`."""
 
     remote: str
     branches: tuple[BranchFetched, ...]
+    """The branches that moved."""
     commits: int
+    """Number of commits that were fetched with all of them."""
     branch: str | None
+    """HEAD's KB branch, which is compared with the remote's branch of that name.
+
+    If it does not exist yet, the pinned revision is compared with the branch that the pin names.
+    """
     ahead: int
     behind: int
 
@@ -79,70 +83,75 @@ class BranchesFetched(Record, frozen=True):
 
 
 def fetch(ws: Workspace, remote: str | None = None) -> FetchReport:
-    """Fetch from the remote that is named, or where the pin and the settings say.
+    """Fetch from the given remote, or from that of the pin or the settings.
 
-    Raises `RemoteMissing`, `RemoteUnreachable`, `RemoteDamaged`, `RemoteNotTrusted`,
-    `AuthenticationFailed`; then nothing was taken.
+    Raises `RemoteMissing`, `RemoteUnreachable`, `RemoteDamaged`, `RemoteNotTrusted` and
+    `AuthenticationFailed`. Nothing was fetched then.
     """
     pin = ws.resolve_target().pin
-    wanted = pin.dolt_commit if pin else None
-    before = bool(wanted and ws.engine.has_revision(wanted))
-    found, updates = fetch_revision(ws, destinations.list_fetch_addresses(ws, remote), wanted)
-    wanted = wanted and migrated.translate_revision(ws.places.kb, wanted)  # it may have been moved elsewhere
-    here = bool(wanted and ws.engine.has_revision(wanted))
-    return FetchReport(found.text, updates, wanted, here, arrived=here and not before)
+    revision = pin.dolt_commit if pin else None
+    existed = bool(revision and ws.engine.has_revision(revision))
+    address, updates = fetch_revision(ws, destinations.list_fetch_addresses(ws, remote), revision)
+    revision = revision and migrated.translate_revision(ws.places.kb, revision)  # another clone may have migrated it
+    exists = bool(revision and ws.engine.has_revision(revision))
+    return FetchReport(address.text, updates, revision, exists, arrived=exists and not existed)
 
 
 def fetch_branches(ws: Workspace, remote: str | None = None, *, branch: str | None = None) -> BranchesFetched:
-    """As `fetch`, counted in commits; of one `branch` or all.
+    """Fetch one `branch` or all, and count the commits.
 
-    Raises `BranchMissing` for one that the remote lacks.
+    Raises the errors of `fetch`, and `BranchMissing` if the remote lacks the branch.
     """
     target, addresses = ws.resolve_target(), destinations.list_fetch_addresses(ws, remote)
-    known = [each.head for each in ws.engine.list_branches()]
+    known_heads = [branch_here.head for branch_here in ws.engine.list_branches()]
     for address in addresses:
-        known += ws.engine.remote_heads(address.key).values()
+        known_heads += ws.engine.remote_heads(address.key).values()
     source, moved = fetch_revision(ws, addresses, target.pin.dolt_commit if target.pin else None)
-    there = ws.engine.remote_heads(source.key)
+    remote_heads = ws.engine.remote_heads(source.key)
     if branch is not None:
-        if branch not in there or is_reserved(branch):
-            raise build_branch_missing(source.text, branch, there)
-        moved = tuple(each for each in moved if each.branch == branch)
-    new = [each.new for each in moved]
-    distances = Distances(ws.engine, [*new, *known])
+        if branch not in remote_heads or is_reserved(branch):
+            raise build_branch_missing(source.text, branch, remote_heads)
+        moved = tuple(move for move in moved if move.branch == branch)
+    new = [move.new for move in moved]
+    distances = Distances(ws.engine, [*new, *known_heads])
     counted = tuple(
-        BranchFetched(each.branch, each.old, each.new, distances.count_apart([each.new], known).ahead) for each in moved
+        BranchFetched(move.branch, move.old, move.new, distances.count_apart([move.new], known_heads).ahead)
+        for move in moved
     )
-    own = target.kb_branch
-    name = own.name if own else target.pin.dolt_branch if target.pin else ""
-    here = own.head if own else target.pin.dolt_commit if target.pin else ""
-    apart = (
-        revisions.compare_with_remote(ws.engine, here, name, there) if ws.engine.has_revision(here) else AheadBehind()
+    branch_of_head = target.kb_branch
+    name = branch_of_head.name if branch_of_head else target.pin.dolt_branch if target.pin else ""
+    head = branch_of_head.head if branch_of_head else target.pin.dolt_commit if target.pin else ""
+    distance = (
+        revisions.compare_with_remote(ws.engine, head, name, remote_heads)
+        if ws.engine.has_revision(head)
+        else AheadBehind()
     )
-    commits = distances.count_apart(new, known).ahead
-    return BranchesFetched(source.text, counted, commits, own.name if own else None, apart.ahead, apart.behind)
+    commits = distances.count_apart(new, known_heads).ahead
+    return BranchesFetched(
+        source.text, counted, commits, branch_of_head.name if branch_of_head else None, distance.ahead, distance.behind
+    )
 
 
 def fetch_revision(
-    ws: Workspace, addresses: Iterable[Address], wanted: str | None
+    ws: Workspace, addresses: Iterable[Address], revision: str | None
 ) -> tuple[Address, tuple[BranchMove, ...]]:
-    """Fetch from the remotes in turn until the revision is here.
+    """Fetch from the remotes in turn until the revision exists here.
 
-    Returns the remote that had it, or else the first that has anything. `git:` may stand for
-    several: a contributor's fork and the repository that it comes from. Raises the first one's
-    error if none has.
+    Return the remote that had it, or else the first that has a knowledge base. `git:` may mean
+    several remotes: a contributor's fork and the repository that it comes from. If none has a
+    knowledge base, this raises the first one's error.
     """
-    answered, problems = fetch_in_turn(ws, addresses, wanted)
+    answered, problems = fetch_in_turn(ws, addresses, revision)
     if not answered:
         raise problems[0]
     last = answered[-1]
-    return last if wanted is None or ws.engine.has_revision(wanted) else answered[0]
+    return last if revision is None or ws.engine.has_revision(revision) else answered[0]
 
 
 def fetch_in_turn(
-    ws: Workspace, addresses: Iterable[Address], wanted: str | None
+    ws: Workspace, addresses: Iterable[Address], revision: str | None
 ) -> tuple[list[tuple[Address, tuple[BranchMove, ...]]], list[RemoteError]]:
-    """Fetch from the remotes in turn until the revision is here.
+    """Fetch from the remotes in turn until the revision exists here.
 
     Return the remotes that answered, and the errors of those that did not.
     """
@@ -154,29 +163,29 @@ def fetch_in_turn(
         except RemoteError as problem:
             problems.append(problem)
             continue
-        if wanted is None or ws.engine.has_revision(wanted):
+        if revision is None or ws.engine.has_revision(revision):
             break
     return answered, problems
 
 
 def fetch_from(ws: Workspace, address: Address) -> tuple[BranchMove, ...]:
-    """Fetch from one remote; returns the KB branches that moved.
+    """Fetch from one remote, and return the KB branches that moved.
 
-    What a migration noted there is taken, too. Raises `RemoteEmpty` where it has no knowledge
-    base, and `KnowledgeRefused` for wrong notes, when everything else has come.
+    The remote's map of migrated revisions is also imported. Raises `RemoteEmpty` if the remote has
+    no knowledge base, and `KnowledgeRefused` for an invalid map, after everything else was fetched.
     """
     with (
         ws.progress.task(FETCHING, total=1) as task,
         connection.open_transport(ws.places, ws.engine, address, timeout=ws.lock_timeout) as peer,
     ):
-        # A client of a server learns what it has only by fetching.
+        # A client of a server knows the server's heads only after a fetch.
         before = peer.read_heads() if address.peer else ws.engine.remote_heads(address.key)
         if not peer.fetch():
             raise build_remote_empty(address)
         task.advance(1)
         after = peer.read_heads()
     if foreign := sorted(ws.engine.foreign_heads(address.key)):
-        names = first_of([repr(name) for name in foreign], _NAMED)
+        names = first_of([repr(name) for name in foreign], _MAX_NAMED)
         ws.progress.note(f"left out of {address.text}: {names} (tables of another program)")
     import_map(ws, address)
     import_links(ws, address)
@@ -186,7 +195,9 @@ def fetch_from(ws: Workspace, address: Address) -> tuple[BranchMove, ...]:
 
 
 def import_map(ws: Workspace, address: Address) -> None:
-    """Know old names as the remote knows them. Raises `KnowledgeRefused` for a wrong one."""
+    """Import the old names of migrated revisions from the remote. Raises `KnowledgeRefused` if one
+    is invalid.
+    """
 
     def pinned() -> Iterator[Pin]:
         return (pin for pin, _ in history_pins.read_pins(ws.places, reflogs=False))
@@ -194,11 +205,11 @@ def import_map(ws: Workspace, address: Address) -> None:
     revision_map.import_entries(ws.engine, address.key, pinned=pinned, progress=ws.progress)
 
 
-def build_branch_missing(remote: str, name: str, there: Iterable[str]) -> BranchMissing:
-    names = ", ".join(sorted(each for each in there if not is_reserved(each)))
+def build_branch_missing(remote: str, name: str, names_there: Iterable[str]) -> BranchMissing:
+    names = ", ".join(sorted(branch for branch in names_there if not is_reserved(branch)))
     return BranchMissing(
-        f"{remote} has no KB branch {name!r}; it has {names or 'none at all'}.",
-        hint="vmrag push (puts HEAD's KB branch there)",
+        f"{remote} has no KB branch {name!r}; it has {names or 'no branches'}.",
+        hint="vmrag push",
         branch=name,
     )
 
@@ -206,40 +217,48 @@ def build_branch_missing(remote: str, name: str, there: Iterable[str]) -> Branch
 def build_remote_empty(address: Address) -> RemoteEmpty:
     return RemoteEmpty(
         f"{address.text} has no knowledge base yet.",
-        hint=f"Who has one puts it there: vmrag push; {SYNCED_FORK_HINT}",
+        hint=f"vmrag push   (in a clone that has one; {SYNCED_FORK_HINT})",
         remote=address.text,
     )
 
 
 def import_links(ws: Workspace, address: Address) -> int:
-    """Add the remote's links, as of its last fetch, to ours; returns how many rows changed."""
+    """Add the remote's links, as of its last fetch, to the local ones. Return how many rows
+    changed.
+    """
     head = ws.engine.remote_heads(address.key).get(LINKS_BRANCH)
     if head is None:
         return 0
     try:
-        there = ws.engine.list_links(at=head)
+        links = ws.engine.list_links(at=head)
     except SchemaTooNew as error:
-        ws.progress.note(f"The links of {address.text} are left out: {error.message}")
+        ws.progress.note(f"The links of {address.text} were skipped: {error.message}")
         return 0
-    fresh = _believable(ws, list_link_additions(ws.engine.list_links(), there))
-    if fresh:
-        ws.engine.write_links(fresh, message=f"Take in links from {address.text}", author=LINK_AUTHOR, date=clock.now())
-    return len(fresh)
+    additions = _select_believable(ws, list_link_additions(ws.engine.list_links(), links))
+    if additions:
+        ws.engine.write_links(
+            additions, message=f"Import links from {address.text}", author=LINK_AUTHOR, date=clock.now()
+        )
+    return len(additions)
 
 
-def _believable(ws: Workspace, rows: Sequence[Link]) -> list[Link]:
-    """Without links of the source `pin` that the tree of their commit denies, if it is here."""
-    asked = [row.git_commit for row in rows if row.source == "pin"]
-    if not asked:
+def _select_believable(ws: Workspace, rows: Sequence[Link]) -> list[Link]:
+    """Leave out links of the source `pin` that contradict the tree of their commit, if this clone
+    has it.
+    """
+    commits = [row.git_commit for row in rows if row.source == "pin"]
+    if not commits:
         return list(rows)
-    missing = set(objects.find_missing_commits(ws.places, asked))
-    here = [each for each in asked if each not in missing]
-    objects.fetch_blobs_at(ws.places, here, PIN_NAME)
-    told = {commit: try_read_pin(ws.places.kb, data) for commit, data in history.read_pins(ws.places, here).items()}
+    missing = set(objects.find_missing_commits(ws.places, commits))
+    existing = [commit for commit in commits if commit not in missing]
+    objects.fetch_blobs_at(ws.places, existing, PIN_NAME)
+    pins_by_commit = {
+        commit: try_read_pin(ws.places.kb, data) for commit, data in history.read_pins(ws.places, existing).items()
+    }
     return [
         row
         for row in rows
         if row.source == "manual"
         or row.git_commit in missing
-        or ((pin := told.get(row.git_commit)) and pin.dolt_commit == row.dolt_commit)
+        or ((pin := pins_by_commit.get(row.git_commit)) and pin.dolt_commit == row.dolt_commit)
     ]

@@ -1,9 +1,9 @@
-"""Which revisions of another engine became which ones here.
+"""The map of migrated revisions: which revision of another engine became which one.
 
-A migration writes that down in rows of the branch `vmrag_migrated`, which is never pinned and
-travels with the others. What a remote holds of it is a stranger's: an entry counts when its
-revision is here, holds what the entry says, and agrees with what is known already. Of entries that
-count, `engines.migrated` makes the names by which pins are read.
+A migration writes it in rows of the branch `vmrag_migrated`, which is never pinned and is pushed
+with the others. A remote's map is untrusted. An entry is accepted if its revision exists, has the
+contents that the entry states, and does not contradict known entries. `engines.migrated` turns
+accepted entries into the names by which pins are read.
 """
 
 from __future__ import annotations
@@ -26,34 +26,36 @@ from vmrag_link.pin import Pin
 from vmrag_link.progress import QUIET, Progress
 
 MAX_ENTRIES = 200_000
-"""Entries: a larger map is refused."""
+"""A larger map is refused."""
 
 _COLLECTION = Collection("vmrag_migrated", kind="system")
 _AUTHOR = "vmrag <vmrag@localhost>"
 _FINGERPRINT = "[0-9a-f]{64}"
 _BATCH = 1000
 _SECONDS = len("2026-01-31T12:00:00")
-_MEND = (
-    "Whoever moved the knowledge base (vmrag migrate), or fetched the map before, puts theirs in its place: "
-    "vmrag push … with --force, which costs what only the map there has"
+_REPAIR = (
+    "vmrag push --force   (in the clone that ran 'vmrag migrate' or fetched the map before; "
+    "this loses entries that only the remote's map has)"
 )
 
 
 class MigratedRevision(Record, frozen=True):
-    """`revision`: what another one became; `fingerprint`: of the contents of both."""
+    """The new revision of a migrated one."""
 
     revision: str
     fingerprint: str
+    """The fingerprint of the contents of both."""
 
 
 Entries = Mapping[str, MigratedRevision]
-"""By the name of the revision that was migrated."""
+"""The entries by the name of the migrated revision."""
 
 
 def read_map(engine: Engine, at: str | None = None) -> dict[str, MigratedRevision]:
-    """The entries of our branch, or of another one's head. None where there is no such branch.
+    """Return the entries of the local branch, or of the head of another one; empty without a
+    branch.
 
-    Raises `KnowledgeRefused` for what is no map.
+    Raises `KnowledgeRefused` if the branch is not a map.
     """
     if at is None:
         branch = engine.find_branch(MIGRATED_BRANCH)
@@ -61,171 +63,178 @@ def read_map(engine: Engine, at: str | None = None) -> dict[str, MigratedRevisio
             return {}
         at = branch.head
     if engine.count_documents(at) > MAX_ENTRIES:
-        raise _refused(f"it has more than {MAX_ENTRIES:,} entries")
-    return dict(_entry(engine, row) for row in engine.read_documents(at))
+        raise _refused_error(f"it has more than {MAX_ENTRIES:,} entries")
+    return dict(_parse_entry(engine, row) for row in engine.read_documents(at))
 
 
 def store_entries(engine: Engine, entries: Entries) -> None:
-    """Add these to our branch, and let pins be read by them.
+    """Add entries to the local branch, so that pins are read by them.
 
-    Equal entries in an equal knowledge base give an equal revision.
+    Equal entries in equal knowledge bases result in equal revisions.
     """
     with engine.write_lock("note what was migrated"):
         if engine.find_branch(MIGRATED_BRANCH) is None:
             engine.create_branch(MIGRATED_BRANCH, read_root(engine))
-        held = read_map(engine)
-        new = {old: entry for old, entry in entries.items() if held.get(old) != entry}
+        former = read_map(engine)
+        new = {old: entry for old, entry in entries.items() if former.get(old) != entry}
         if new:
-            made = engine.recreate_revision([_head(engine)], _writes(new), **_signed(engine))
-            engine.move_branch(MIGRATED_BRANCH, made, expected=_head(engine))
+            revision = engine.recreate_revision([_read_head(engine)], _generate_writes(new), **_sign(engine))
+            engine.move_branch(MIGRATED_BRANCH, revision, expected=_read_head(engine))
         reload_map(engine)
 
 
 def import_entries(
     engine: Engine, remote: str, *, pinned: Callable[[], Iterable[Pin]], progress: Progress = QUIET
 ) -> int:
-    """Add what a remote's map has beyond ours, as it was last fetched; how many entries.
+    """Add the entries that a remote's map has beyond the local one, as of the last fetch. Return
+    their number.
 
-    `pinned`: what the code's history pins. Raises `KnowledgeRefused` if an entry is wrong, and
-    takes none.
+    `pinned` returns the pins in the code's history. Raises `KnowledgeRefused` if an entry is
+    invalid, and imports none.
     """
     head = engine.remote_heads(remote).get(MIGRATED_BRANCH)
     ours = engine.find_branch(MIGRATED_BRANCH)
     if head is None or (ours and engine.is_ancestor(head, ours.head)):
         reload_map(engine)
         return 0
-    theirs, held = read_map(engine, head), read_map(engine)
-    new = {old: entry for old, entry in theirs.items() if held.get(old) != entry}
-    require_sound_entries(engine, new, held, progress=progress)
+    theirs, known_entries = read_map(engine, head), read_map(engine)
+    new = {old: entry for old, entry in theirs.items() if known_entries.get(old) != entry}
+    require_sound_entries(engine, new, known_entries, progress=progress)
     _require_times(engine, new, pinned())
     with engine.write_lock("take what was migrated elsewhere"):
         if ours is None:
             engine.create_branch(MIGRATED_BRANCH, head)
-        elif engine.is_ancestor(ours.head, head) and held.keys() <= theirs.keys():
+        elif engine.is_ancestor(ours.head, head) and known_entries.keys() <= theirs.keys():
             engine.move_branch(MIGRATED_BRANCH, head, expected=ours.head)
         else:
-            made = engine.commit_onto(ours.head, list(_writes({**new, **held})), joining=head, **_signed(engine))
-            engine.move_branch(MIGRATED_BRANCH, made, expected=ours.head)
+            revision = engine.commit_onto(
+                ours.head, list(_generate_writes({**new, **known_entries})), joining=head, **_sign(engine)
+            )
+            engine.move_branch(MIGRATED_BRANCH, revision, expected=ours.head)
         reload_map(engine)
     return len(new)
 
 
 def reload_map(engine: Engine) -> None:
-    """Let pins be read by the entries of our branch."""
+    """Make pins be read by the entries of the local branch."""
     branch = engine.find_branch(MIGRATED_BRANCH)
     if branch is not None and migrated.read_map_head(engine.folder, engine.name) != branch.head:
         names = {old: entry.revision for old, entry in read_map(engine).items()}
         migrated.write_map(engine.folder, engine.name, branch.head, names)
 
 
-# -- what is not believed
+# -- checks of untrusted entries
 
 
-def require_sound_entries(engine: Engine, new: Entries, held: Entries, *, progress: Progress = QUIET) -> None:
-    """Raise `KnowledgeRefused` unless each new entry is right, as far as can be told here.
+def require_sound_entries(engine: Engine, new: Entries, known_entries: Entries, *, progress: Progress = QUIET) -> None:
+    """Raise `KnowledgeRefused` unless each new entry is valid, as far as this clone can tell.
 
-    Its revision is here with the contents that it states, so are all that it descends from, and no
-    other revision is known by that name.
+    Its revision must exist with the stated contents, all ancestors must be in the map as well, and
+    no other revision may have the name.
     """
     if not new:
         return
     revisions = [entry.revision for entry in new.values()]
     parents = engine.map_parents(revisions)
-    _require_names(engine, new, held, parents)
-    _require_whole(engine, revisions, held, parents)
+    _require_names(engine, new, known_entries, parents)
+    _require_whole(engine, revisions, known_entries, parents)
     stated = {entry.revision: (old, entry.fingerprint) for old, entry in new.items()}
     with progress.task("checking what was migrated", total=len(stated)) as task:
-        for revision, found in fingerprint_revisions(engine, stated, parents):
+        for revision, actual in fingerprint_revisions(engine, stated, parents):
             old, fingerprint = stated[revision]
-            if found != fingerprint:
-                raise _refused(f"{revision[:12]} does not hold what {old[:12]} held")
+            if actual != fingerprint:
+                raise _refused_error(f"the contents of {revision[:12]} differ from those of {old[:12]}")
             task.advance(1)
 
 
-def _require_names(engine: Engine, new: Entries, held: Entries, there: Container[str]) -> None:
-    here = engine.map_parents([*new])
+def _require_names(engine: Engine, new: Entries, known_entries: Entries, existing: Container[str]) -> None:
+    own_names = engine.map_parents([*new])
     for old, entry in new.items():
-        if old in here:
-            raise _refused(f"it renames {old[:12]}, which is a revision of this knowledge base")
-        if old in held and held[old].revision != entry.revision:
-            raise _refused(f"in it {old[:12]} became {entry.revision[:12]}, and it became {held[old].revision[:12]}")
-        if entry.revision not in there:
-            raise _refused(f"in it {old[:12]} became {entry.revision[:12]}, which is not there")
+        if old in own_names:
+            raise _refused_error(f"it renames {old[:12]}, which is a revision of this knowledge base")
+        if old in known_entries and known_entries[old].revision != entry.revision:
+            raise _refused_error(
+                f"in it {old[:12]} became {entry.revision[:12]}, but here it became {known_entries[old].revision[:12]}"
+            )
+        if entry.revision not in existing:
+            raise _refused_error(f"in it {old[:12]} became {entry.revision[:12]}, which does not exist")
 
 
 def _require_whole(
-    engine: Engine, revisions: Iterable[str], held: Entries, parents: Mapping[str, tuple[str, ...]]
+    engine: Engine, revisions: Iterable[str], known_entries: Entries, parents: Mapping[str, tuple[str, ...]]
 ) -> None:
     before = engine.map_parents([read_root(engine)]).keys() - {read_root(engine)}
-    targets = {*revisions, *(entry.revision for entry in held.values()), *before}
+    targets = {*revisions, *(entry.revision for entry in known_entries.values()), *before}
     for revision in revisions:
         for parent in parents[revision]:
             if parent not in targets:
-                raise _refused(f"an entry is missing: {parent[:12]}, which precedes {revision[:12]}")
+                raise _refused_error(f"an entry is missing: {parent[:12]}, which precedes {revision[:12]}")
 
 
 def _require_times(engine: Engine, new: Entries, pinned: Iterable[Pin]) -> None:
-    """A pin says when its revision was made: that is known without the knowledge base of before."""
+    """Check the dates of new entries by pins, which contain the date of their revision."""
     for pin in pinned:
         entry = new.get(pin.dolt_commit)
         if entry and (date := engine.read_revision(entry.revision).date)[:_SECONDS] != pin.linked_at[:_SECONDS]:
-            raise _refused(
-                f"{pin.dolt_commit[:12]} is pinned as of {pin.linked_at}, and {entry.revision[:12]} is of {date}"
+            raise _refused_error(
+                f"{pin.dolt_commit[:12]} is pinned with the date {pin.linked_at}, but {entry.revision[:12]} has the date {date}"
             )
 
 
 def fingerprint_revisions(
     engine: Engine, revisions: Iterable[str], parents: Mapping[str, tuple[str, ...]]
 ) -> Iterator[tuple[str, str]]:
-    """The fingerprint of the contents of each revision, parents first.
+    """Yield the fingerprint of the contents of each revision, parents first.
 
-    Costs by what differs from one to the next. `parents`: of these and all their ancestors.
+    The cost depends on the differences between consecutive revisions. `parents` contains these
+    revisions and all their ancestors.
     """
-    known: dict[str, RowSet] = {}
+    rows_by_revision: dict[str, RowSet] = {}
     steps = StepReader(engine)
-    asked = set(revisions)
-    left = count_successors(asked, parents)
-    for revision in sort_parents_first(asked, parents):
+    requested = set(revisions)
+    followers = count_successors(requested, parents)
+    for revision in sort_parents_first(requested, parents):
         if refusal := engine.find_refusal(revision):
             raise refusal
         first = parents[revision][0] if parents[revision] else ""
-        if first in known:
-            known[revision] = known[first].apply_step(steps.read_step(first, revision))
+        if first in rows_by_revision:
+            rows_by_revision[revision] = rows_by_revision[first].apply_step(steps.read_step(first, revision))
         else:
-            known[revision] = contents.read_row_set(engine, revision)
-        yield revision, known[revision].fingerprint
-        drop_contents(known, left, first, revision)
+            rows_by_revision[revision] = contents.read_row_set(engine, revision)
+        yield revision, rows_by_revision[revision].fingerprint
+        drop_contents(rows_by_revision, followers, first, revision)
 
 
 def count_successors(revisions: Iterable[str], parents: Mapping[str, tuple[str, ...]]) -> dict[str, int]:
-    """How many of the revisions follow each one as their first parent."""
-    counted: dict[str, int] = {}
+    """Count how many of the revisions follow each one as their first parent."""
+    counts: dict[str, int] = {}
     for revision in revisions:
         for first in parents[revision][:1]:
-            counted[first] = counted.get(first, 0) + 1
-    return counted
+            counts[first] = counts.get(first, 0) + 1
+    return counts
 
 
-def drop_contents(known: dict[str, RowSet], left: dict[str, int], first: str, revision: str) -> None:
-    """Drop contents from which nothing more follows."""
-    if first in left:
-        left[first] -= 1
-    for each in (first, revision):
-        if not left.get(each):
-            known.pop(each, None)
+def drop_contents(rows_by_revision: dict[str, RowSet], followers: dict[str, int], first: str, revision: str) -> None:
+    """Delete contents that no further revision needs."""
+    if first in followers:
+        followers[first] -= 1
+    for candidate in (first, revision):
+        if not followers.get(candidate):
+            rows_by_revision.pop(candidate, None)
 
 
 def sort_parents_first(revisions: set[str], parents: Mapping[str, tuple[str, ...]]) -> list[str]:
-    """The revisions, each after those of them that it descends from. The order depends on nothing
-    but them.
+    """Return the revisions, each after its ancestors.
+
+    The order depends only on the revisions.
     """
     ordered: dict[str, None] = {}
     for start in sorted(revisions):
         path = [start]
         while path:
-            open_ones = [each for each in parents[path[-1]] if each in revisions and each not in ordered]
-            if open_ones:
-                path.append(open_ones[0])
+            pending = [parent for parent in parents[path[-1]] if parent in revisions and parent not in ordered]
+            if pending:
+                path.append(pending[0])
             else:
                 ordered.setdefault(path.pop())
     return list(ordered)
@@ -234,44 +243,44 @@ def sort_parents_first(revisions: set[str], parents: Mapping[str, tuple[str, ...
 # -- rows
 
 
-def _entry(engine: Engine, row: Document) -> tuple[str, MigratedRevision]:
+def _parse_entry(engine: Engine, row: Document) -> tuple[str, MigratedRevision]:
     try:
         stated = msgspec.json.decode(row.metadata, type=dict[str, str]).get("fingerprint", "")
     except (msgspec.DecodeError, UnicodeDecodeError):
         stated = ""
-    sound = (
+    is_valid = (
         row.collection == _COLLECTION.name
         and re.fullmatch(pin_values.REVISION, row.doc_id)
         and re.fullmatch(pin_values.REVISION, row.content)
         and pin_values.engine_of_revision(row.content) == engine.name
         and re.fullmatch(_FINGERPRINT, stated)
     )
-    if not sound:
-        raise _refused(f"a row in it is no entry: {row.doc_id[:60]!r}")
+    if not is_valid:
+        raise _refused_error(f"it has an invalid row: {row.doc_id[:60]!r}")
     return row.doc_id, MigratedRevision(row.content, stated)
 
 
-def _writes(entries: Entries) -> Iterator[Write]:
+def _generate_writes(entries: Entries) -> Iterator[Write]:
     rows = sorted(entries.items())
     for start in range(0, len(rows), _BATCH):
         some = itertools.islice(rows, start, start + _BATCH)
-        yield Write(put_collections=[_COLLECTION], put_documents=[_row(old, entry) for old, entry in some])
+        yield Write(put_collections=[_COLLECTION], put_documents=[_build_row(old, entry) for old, entry in some])
 
 
-def _row(old: str, entry: MigratedRevision) -> Document:
+def _build_row(old: str, entry: MigratedRevision) -> Document:
     digest = hashlib.sha256(entry.revision.encode()).hexdigest()
     stated = encode_canonical_json({"fingerprint": entry.fingerprint})
     return Document(_COLLECTION.name, old, "", entry.revision, digest, stated)
 
 
-def _head(engine: Engine) -> str:
-    found = engine.find_branch(MIGRATED_BRANCH)
-    assert found is not None  # noqa: S101  made before, under the write lock
-    return found.head
+def _read_head(engine: Engine) -> str:
+    branch = engine.find_branch(MIGRATED_BRANCH)
+    assert branch is not None  # noqa: S101  the caller created it, under the write lock
+    return branch.head
 
 
-def _signed(engine: Engine) -> dict[str, str]:
-    """Nothing that differs from one clone to the next."""
+def _sign(engine: Engine) -> dict[str, str]:
+    """Return a signature that is equal in all clones."""
     return {
         "message": "Note what was migrated",
         "author": _AUTHOR,
@@ -279,7 +288,7 @@ def _signed(engine: Engine) -> dict[str, str]:
     }
 
 
-def _refused(why: str) -> KnowledgeRefused:
+def _refused_error(why: str) -> KnowledgeRefused:
     return KnowledgeRefused(
-        f"The remote's map of migrated revisions is refused: {why}. Nothing of it was taken.", hint=_MEND
+        f"refused the remote's map of migrated revisions: {why}. Nothing of it was imported.", hint=_REPAIR
     )

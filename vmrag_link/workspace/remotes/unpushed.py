@@ -1,4 +1,4 @@
-"""Pins that were pushed without the knowledge that they name, as far as this clone can tell."""
+"""Find pins that were pushed without their revisions, as far as this clone can tell."""
 
 from __future__ import annotations
 
@@ -14,57 +14,62 @@ from vmrag_link.workspace import Workspace
 
 
 class UnpushedPin(Record, frozen=True):
-    """The tracking branch `ref` pins `revision`, which no remote holds: whoever checks that out has
-    no knowledge to it. `remote`: the one that should hold it, for people; `place`: in the pin's
-    words.
+    """A tracking branch whose pinned revision no remote has, so that other clones cannot read its
+    knowledge base.
     """
 
     ref: str
+    """The tracking branch."""
     revision: str
     remote: str
+    """The displayed name of the remote that should have the revision."""
     place: str
+    """The remote as the pin names it."""
 
 
 def list_unpushed(ws: Workspace) -> tuple[UnpushedPin, ...]:
-    """Asks no network: remotes hold what they held when they were fetched or pushed to last.
+    """Return pushed pins whose revisions no remote has. Does not use the network.
 
-    A revision that is not here is somebody else's to push. Where nothing was found, it is not
-    looked for again until a tracking branch moves.
+    The heads of remotes are those of the last fetch or push. A revision that this clone lacks is
+    ignored, because another clone must push it. If nothing is found, this is repeated only after a
+    tracking branch moved.
     """
-    if not ws.is_initialized or ws.engine.shared:  # on a server, everybody has all of it
+    if not ws.is_initialized or ws.engine.shared:  # on a server, everyone has all revisions
         return ()
     stamp = refs.read_stamp(ws.places)
-    if stamp and stamp == _remembered(_note(ws)):
+    if stamp and stamp == _read_stamp(_find_stamp_file(ws)):
         return ()
-    found = _look(ws)
-    if stamp and not found:
-        with contextlib.suppress(OSError):  # a courtesy to the next query
-            write_atomically(_note(ws), stamp.encode(errors="surrogateescape"), durable=False)
-    return found
+    unpushed_pins = _search(ws)
+    if stamp and not unpushed_pins:
+        with contextlib.suppress(OSError):  # the file only makes the next query faster
+            write_atomically(_find_stamp_file(ws), stamp.encode(errors="surrogateescape"), durable=False)
+    return unpushed_pins
 
 
-def _look(ws: Workspace) -> tuple[UnpushedPin, ...]:
+def _search(ws: Workspace) -> tuple[UnpushedPin, ...]:
     tracking = refs.list_pushed_branches(ws.places)
-    from vmrag_link.git import history  # which most commands do not load, because nothing was pushed since
+    from vmrag_link.git import history  # most commands do not need it, because nothing was pushed since
 
     data = history.read_pins(ws.places, tracking.values())
-    found = [
+    pins = [
         (ref, pin) for ref, commit in tracking.items() if (pin := migrated.try_read_pin(ws.places.kb, data.get(commit)))
     ]
-    if not found:
+    if not pins:
         return ()
-    revisions = dict.fromkeys(pin.dolt_commit for _, pin in found)
-    nowhere = set(ws.engine.find_unreachable(revisions, heads=_known_heads(ws)))
+    revisions = dict.fromkeys(pin.dolt_commit for _, pin in pins)
+    missing = set(ws.engine.find_unreachable(revisions, heads=_list_remote_heads(ws)))
     return tuple(
-        UnpushedPin(ref.removeprefix(refs.REMOTES), pin.dolt_commit, _remote(ws, ref, pin), pin.dolt_remote)
-        for ref, pin in found
-        if pin.dolt_commit in nowhere
+        UnpushedPin(ref.removeprefix(refs.REMOTES), pin.dolt_commit, _name_remote(ws, ref, pin), pin.dolt_remote)
+        for ref, pin in pins
+        if pin.dolt_commit in missing
     )
 
 
-def _known_heads(ws: Workspace) -> set[str]:
-    """Those of all remotes. What git carries counts while its copy here is noted (`copies`): after
-    a push that was killed, the engine says that everything is there.
+def _list_remote_heads(ws: Workspace) -> set[str]:
+    """Return the heads of all remotes.
+
+    A copy of a git remote is used only while its state is noted (`copies`): after a push that was
+    killed, the engine claims that the remote has everything.
     """
     heads = ws.engine.all_remote_heads()
     for folder in ws.places.remotes.glob("git-*"):
@@ -73,20 +78,20 @@ def _known_heads(ws: Workspace) -> set[str]:
     return heads
 
 
-def _remote(ws: Workspace, ref: str, pin: Pin) -> str:
-    """Where it should be, for people."""
+def _name_remote(ws: Workspace, ref: str, pin: Pin) -> str:
+    """Return the displayed name of the remote that should have the revision."""
     from vmrag_link.git import remotes
     from vmrag_link.workspace.remotes import destinations
 
-    own = destinations.find_own_ref(ws, pin.dolt_remote)
-    return ref.removeprefix(refs.REMOTES).partition("/")[0] if own else remotes.redact_url(pin.dolt_remote)
+    own_ref = destinations.find_own_ref(ws, pin.dolt_remote)
+    return ref.removeprefix(refs.REMOTES).partition("/")[0] if own_ref else remotes.redact_url(pin.dolt_remote)
 
 
-def _note(ws: Workspace) -> Path:
+def _find_stamp_file(ws: Workspace) -> Path:
     return ws.places.shared / "pushed"
 
 
-def _remembered(note: Path) -> str:
+def _read_stamp(note: Path) -> str:
     try:
         return note.read_bytes().decode(errors="surrogateescape")
     except FileNotFoundError:
