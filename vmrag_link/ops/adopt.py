@@ -1,6 +1,6 @@
-"""`vmrag adopt`: take in the knowledge that a fork's code pins, after a check in quarantine.
+"""`vmrag adopt`: import the knowledge that a fork's code pins, after a check in quarantine.
 
-The check asks of each row that a stranger wrote whether our own commands could have written it.
+The check asks for each untrusted row whether vmrag's own commands could have written it.
 """
 
 from __future__ import annotations
@@ -52,26 +52,28 @@ from vmrag_link.workspace.remotes import destinations
 
 
 class AdoptReport(Record, frozen=True):
-    """`revision`: what the code `commit` pins.
-
-    `pinned`: the revisions that were taken because commits pin them, newest first. `revisions`:
-    their number with their ancestors. `missing`: pins of earlier commits that the fork lacks.
-    `remote`: where the pinned revisions are reachable now (None: not asked); `pushed`: they were
-    not before.
-    """
+    """The result of `adopt`."""
 
     source: str
     commit: str
     revision: str
+    """The revision that the code `commit` pins."""
     pinned: tuple[str, ...]
+    """The imported revisions that commits pin, newest first."""
     revisions: int
+    """Number of imported revisions, including ancestors."""
     missing: tuple[str, ...]
+    """Revisions that earlier commits pin and the fork does not have."""
     remote: str | None
+    """The remote that has the pinned revisions now; None without a push."""
     pushed: bool
+    """True if the remote did not have them before."""
 
 
 class _Adopted(NamedTuple):
-    """The `pinned` revisions that came, those that the fork lacks, and how many came in all."""
+    """The imported `pinned` revisions, those that the fork lacks, and the number of all imported
+    revisions.
+    """
 
     pinned: tuple[str, ...]
     missing: tuple[str, ...]
@@ -89,156 +91,167 @@ def adopt(
     limits: Limits = USUAL_LIMITS,
     services: Iterable[str] = (),
 ) -> AdoptReport:
-    """Take what a commit pins, and what its ancestors pin that the base repository lacks.
+    """Import the revision that a commit pins, and those that its ancestors pin and the base
+    repository lacks.
 
-    `source`: the fork, as `git fetch` takes it; a path counts from `start`. `commit`: one that is
-    here, else a branch of the fork. `services`: further paid services that may embed documents of
-    collections. `ask`: a person may be asked for a password.
+    * `source`: the fork, as `git fetch` takes it. A path is relative to `start`.
+    * `commit`: a commit of this repository, or a branch of the fork.
+    * `services`: further paid services that may embed documents of collections.
+    * `ask`: git may ask for a password.
 
-    Everything that the knowledge base of the base repository does not reach is checked first; then
-    it is anchored here and (`push`) kept reachable there. Raises `KnowledgeRefused`,
-    `RemoteMissing`, `RemoteDamaged` (then nothing was taken), `PinMissing`, `PinMalformed`,
-    `PinRevisionMissing`, `GitReferenceMissing`, and as `ops.publish.push.push`.
+    Everything that the knowledge base of the base repository does not reach is checked first. Then
+    it is anchored here and, with `push`, in the base repository. Raises `KnowledgeRefused`,
+    `RemoteMissing` and `RemoteDamaged` (nothing was imported then), `PinMissing`, `PinMalformed`,
+    `PinRevisionMissing`, `GitReferenceMissing`, and the errors of `push`.
     """
     recover(ws)
-    peer = _peer(ws, source, start or ws.places.top)._replace(may_ask=ask)
-    base = _base(ws, source, peer, push=push)
-    known = _accepted_heads(ws, base, ask=push)
+    peer = _find_fork(ws, source, start or ws.places.top)._replace(may_ask=ask)
+    base = _find_base_repository(ws, source, peer, push=push)
+    accepted_heads = _list_accepted_heads(ws, base, ask=push)
     with quarantine.open_quarantine(ws.places, timeout=ws.lock_timeout) as room:
-        where, found = _commit(ws, room, peer, commit)
-        pinned = _pins(ws, where, found, base)
-        taken = _take(ws, room, peer, pinned, known=known, limits=limits, services=frozenset(services))
-    if pinned[0] in taken.missing:
+        repository, commit_hash = _find_commit(ws, room, peer, commit)
+        pinned = _list_pins(ws, repository, commit_hash, base)
+        adopted = _import_revisions(
+            ws, room, peer, pinned, accepted_heads=accepted_heads, limits=limits, services=frozenset(services)
+        )
+    if pinned[0] in adopted.missing:
         raise PinRevisionMissing(
-            f"Commit {found[:12]} pins revision {pinned[0][:12]}, which {remotes.redact_url(source)} does not have either.",
-            hint="Ask who made the commit to push its knowledge, too: vmrag push",
+            f"commit {commit_hash[:12]} pins the revision {pinned[0][:12]}, which {remotes.redact_url(source)} does not have either.",
+            hint="vmrag push   (in the clone of the author of the commit)",
             revision=pinned[0],
         )
     places = address.list_push_targets(ws.places, base) if push and base else []
-    done = [publish_to(ws, place, PublishRequest({}, taken.pinned)) for place in places]
+    results = [publish_to(ws, place, PublishRequest({}, adopted.pinned)) for place in places]
     return AdoptReport(
         remotes.redact_url(source),
-        found,
+        commit_hash,
         pinned[0],
-        taken.pinned,
-        taken.revisions,
-        taken.missing,
+        adopted.pinned,
+        adopted.revisions,
+        adopted.missing,
         remote=" and ".join(place.text for place in places) or None,
-        pushed=any(not each.empty for each in done),
+        pushed=any(not result.empty for result in results),
     )
 
 
 # -- fork and base repository
 
 
-def _peer(ws: Workspace, source: str, start: Path) -> Peer:
-    """The fork, as git names it; it holds the knowledge base where the base repository does."""
+def _find_fork(ws: Workspace, source: str, start: Path) -> Peer:
+    """Return the fork. It has the knowledge base at the same ref as the base repository."""
     ref = destinations.find_code_ref(ws)
     if source in remotes.list_remotes(ws.places):
         return Peer(source, may_ask=True, ref=ref)
     if source.startswith("git+"):
-        found = address.parse_url(source, engine=ws.engine.name, ask=True).peer
-        assert found is not None  # noqa: S101  such a URL is git's
-        return found
+        peer = address.parse_url(source, engine=ws.engine.name, ask=True).peer
+        assert peer is not None  # noqa: S101  such a URL names a git repository
+        return peer
     path = start / source
     return Peer(str(path) if path.exists() else source, may_ask=True, ref=ref)
 
 
-def _base(ws: Workspace, source: str, peer: Peer, *, push: bool) -> Address | None:
-    """The repository that was forked. HEAD's branch and pin do not say: they may be the fork's."""
+def _find_base_repository(ws: Workspace, source: str, peer: Peer, *, push: bool) -> Address | None:
+    """Return the repository that was forked.
+
+    HEAD's branch and pin do not tell, because they may be those of the fork.
+    """
     accepted = ws.settings.read_accepted_remote()
     ref = destinations.find_own_ref(ws, accepted)
     if ref is None:
         return destinations.list_trusted_addresses(ws, accepted, ask=True)[0]
     with contextlib.suppress(RemoteError):
-        for each in address.list_code_addresses(ws.places, None, ref=ref, ask=True):
-            if peer.remote not in (each.text, remotes.read_url(ws.places, each.text)):
-                return each
+        for candidate in address.list_code_addresses(ws.places, None, ref=ref, ask=True):
+            if peer.remote not in (candidate.text, remotes.read_url(ws.places, candidate.text)):
+                return candidate
     if not push:
         return None
     raise UsageInvalid(
-        f"There is no other git remote than {remotes.redact_url(source)[:80]!r} that its knowledge could go to.",
-        hint="git remote add upstream URL (several: git config vmrag.remote NAME); to take it here only: "
-        f"vmrag adopt --no-push {quoted(remotes.redact_url(source))}",
+        f"no git remote except {remotes.redact_url(source)[:80]!r} to push the knowledge to.",
+        hint="git remote add upstream URL   (of several, choose one: git config vmrag.remote NAME; to import without a "
+        f"push: vmrag adopt --no-push {quoted(remotes.redact_url(source))})",
     )
 
 
-def _accepted_heads(ws: Workspace, base: Address | None, *, ask: bool) -> list[str]:
-    """The heads of the base repository's knowledge base: what they reach was accepted there."""
+def _list_accepted_heads(ws: Workspace, base: Address | None, *, ask: bool) -> list[str]:
+    """Return the heads of the base repository's knowledge base. All that they reach is already
+    accepted.
+    """
     if base is None:
         return []
-    with connection.open_transport(ws.places, ws.engine, base, timeout=ws.lock_timeout) as there:
+    with connection.open_transport(ws.places, ws.engine, base, timeout=ws.lock_timeout) as transport:
         if ask:
-            there.fetch()
-        return list(there.read_heads().values())
+            transport.fetch()
+        return list(transport.read_heads().values())
 
 
 # -- what it pins
 
 
-def _commit(ws: Workspace, room: Quarantine, peer: Peer, name: str) -> tuple[Places, str]:
-    """The commit, and the repository that has it."""
+def _find_commit(ws: Workspace, room: Quarantine, peer: Peer, name: str) -> tuple[Places, str]:
+    """Return the commit, and the repository that has it."""
     try:
         return ws.places, plumbing.resolve_commit(ws.places, name)
     except GitReferenceMissing as missing:
         ref = name if name.startswith("refs/") else BRANCHES + name
-        if found := room.fetch_code(peer, ref) if plumbing.is_ref_name(ws.places, ref) else None:
-            return room.places, found
+        if commit := room.fetch_code(peer, ref) if plumbing.is_ref_name(ws.places, ref) else None:
+            return room.places, commit
         source = remotes.redact_url(peer.remote)
         raise GitReferenceMissing(
-            f"{name[:80]!r} is no commit that is here, and no branch of {source}.",
+            f"{name[:80]!r} is neither a commit of this repository nor a branch of {source}.",
             hint=f"git ls-remote --heads {quoted(source)}",
             **missing.details,
         ) from missing
 
 
-def _pins(ws: Workspace, where: Places, commit: str, base: Address | None) -> list[str]:
-    """What the commits pin that no branch of the base repository has; its own pin comes first."""
-    own = next(iter(history.collect_pins(where, [commit])), None)
-    if own is None:
-        raise PinMissing(f"Commit {commit[:12]} pins no knowledge.", hint=f"git log --oneline -- {PIN_NAME}")
+def _list_pins(ws: Workspace, repository: Places, commit: str, base: Address | None) -> list[str]:
+    """Return the revisions that the commits pin and no branch of the base repository has, the
+    commit's own first.
+    """
+    own_pin = next(iter(history.collect_pins(repository, [commit])), None)
+    if own_pin is None:
+        raise PinMissing(f"commit {commit[:12]} has no pin.", hint=f"git log --oneline -- {PIN_NAME}")
     without = remotes.list_tracked_commits(ws.places, base.text) if base and base.peer else []
-    earlier = history.list_reachable_pins(where, [commit, *(f"^{each}" for each in without)])
-    found = [
-        migrated.read_pin(ws.places.kb, own, source=f"{commit[:12]}:{PIN_NAME}"),
+    earlier = history.list_reachable_pins(repository, [commit, *(f"^{ref}" for ref in without)])
+    pins = [
+        migrated.read_pin(ws.places.kb, own_pin, source=f"{commit[:12]}:{PIN_NAME}"),
         *(pin for data in earlier if (pin := try_read_pin(ws.places.kb, data))),
     ]
-    return list(dict.fromkeys(pin.dolt_commit for pin in found))
+    return list(dict.fromkeys(pin.dolt_commit for pin in pins))
 
 
-# -- taking it
+# -- import
 
 
-def _take(
+def _import_revisions(
     ws: Workspace,
     room: Quarantine,
     peer: Peer,
     pinned: list[str],
     *,
-    known: list[str],
+    accepted_heads: list[str],
     limits: Limits,
     services: frozenset[str],
 ) -> _Adopted:
-    """Check the revisions that the fork has and that are not here, copy them, and anchor them."""
+    """Check the revisions of the fork that are not imported yet, copy them, and anchor them."""
     engine = ws.engine
-    here = engine.map_parents(known)
-    wanted = [each for each in pinned if each not in here]
-    if not wanted:
-        transfer.read_remote_ref(room.places, peer, peer.ref)  # a source that does not exist is an error all the same
+    accepted_revisions = engine.map_parents(accepted_heads)
+    missing = [revision for revision in pinned if revision not in accepted_revisions]
+    if not missing:
+        transfer.read_remote_ref(room.places, peer, peer.ref)  # raises an error for a source that does not exist
         return _Adopted((), (), 0)
     with ws.progress.task(FETCHING, total=1) as task:
         theirs = room.fetch_knowledge(engine.name, peer, limits=limits)
         task.advance(1)
-    sound = functools.partial(check_row, allowed=services, known=_services_in_use(engine, known))
-    new = engine.vet_revisions(theirs, wanted, known_heads=known, into=room.vetted, limits=limits, sound=sound)
-    came = [each for each in wanted if each in new]
-    if came:
-        _anchor(engine, room, came)
-    return _Adopted(tuple(came), tuple(each for each in wanted if each not in new), len(new))
+    sound = functools.partial(check_row, allowed=services, expected=_list_services_in_use(engine, accepted_heads))
+    new = engine.vet_revisions(theirs, missing, known_heads=accepted_heads, into=room.vetted, limits=limits, sound=sound)
+    imported = [revision for revision in missing if revision in new]
+    if imported:
+        _anchor(engine, room, imported)
+    return _Adopted(tuple(imported), tuple(revision for revision in missing if revision not in new), len(new))
 
 
-def _services_in_use(engine: Engine, heads: Iterable[str]) -> frozenset[ServiceUse]:
-    """How the base repository's collections are embedded."""
+def _list_services_in_use(engine: Engine, heads: Iterable[str]) -> frozenset[ServiceUse]:
+    """Return the services that embed the base repository's collections."""
     return list_services(
         row for head in heads if not engine.find_refusal(head) for row in engine.list_collections(head)
     )
@@ -255,58 +268,60 @@ def _anchor(engine: Engine, room: Quarantine, revisions: list[str]) -> None:
 
 
 ServiceUse = tuple[str, str, str]
-"""A collection's name, its embedding function and model."""
+"""A collection's name, its embedding function and its model."""
 
 
 def list_services(rows: Iterable[Collection]) -> frozenset[ServiceUse]:
+    """Return the services that embed these collections."""
     return frozenset((row.name, row.embedding_function, row.embedding_model) for row in rows)
 
 
 def check_row(
-    row: Row, *, allowed: AbstractSet[str] = frozenset(), known: AbstractSet[ServiceUse] = frozenset()
+    row: Row, *, allowed: AbstractSet[str] = frozenset(), expected: AbstractSet[ServiceUse] = frozenset()
 ) -> None:
-    """Check a row; raises `ContentRefused`, and `KnowledgeRefused` for an unexpected paid service.
+    """Check a row of an untrusted knowledge base.
 
-    A paid service would embed the collection on the account of every reader. It is expected if it
-    is `allowed`, or the collection is `known` to use it.
+    Raises `ContentRefused`, and `KnowledgeRefused` for an unexpected paid service, which would
+    embed the collection on the account of every reader. A service is expected if it is in
+    `allowed`, or if `expected` contains it for this collection.
 
-    Ollama is not among those: it runs at an address of the reader's own, and takes neither key nor
+    Ollama is not a paid service: it runs at an address of the reader, and needs neither a key nor
     money.
     """
-    what = f"collection {row.name!r}" if isinstance(row, Collection) else f"document {'/'.join(row.key)}"
+    label = f"collection {row.name!r}" if isinstance(row, Collection) else f"document {'/'.join(row.key)}"
     if isinstance(row, Collection):
-        _require_agreed(row, allowed, known)
+        _check_service(row, allowed, expected)
     try:
         match row:
             case Collection():
-                _collection(row)
+                _check_collection(row)
             case Document():
-                _document(row)
+                _check_document(row)
             case Project():
                 collections.require_document_id(row.project_id)
                 metadata_from_row(row.metadata)
     except (EmbeddingMismatch, NameInvalid, UsageInvalid, ValueError) as error:
-        raise ContentRefused(f"{what}: {error}") from error
+        raise ContentRefused(f"{label}: {error}") from error
 
 
-def _require_agreed(row: Collection, allowed: AbstractSet[str], known: AbstractSet[ServiceUse]) -> None:
+def _check_service(row: Collection, allowed: AbstractSet[str], expected: AbstractSet[ServiceUse]) -> None:
     service = SERVICES.get(row.embedding_function)
-    if service is None or service.key is None or row.embedding_function in allowed or list_services([row]) <= known:
+    if service is None or service.key is None or row.embedding_function in allowed or list_services([row]) <= expected:
         return
     raise KnowledgeRefused(
-        f"Collection {row.name[:80]!a} would send its documents, and every query for it, to the paid service {row.embedding_function}, "
-        "on the account of everybody who reads it. Nothing was taken.",
-        hint=f"If that is agreed: vmrag adopt --allow-service {row.embedding_function} SOURCE COMMIT",
+        f"the collection {row.name[:80]!a} would send its documents and queries to the paid service {row.embedding_function}, "
+        "on the account of every reader. Nothing was imported.",
+        hint=f"vmrag adopt --allow-service {row.embedding_function} SOURCE COMMIT   (allows this)",
         collection=row.name,
         service=row.embedding_function,
     )
 
 
-def _collection(row: Collection) -> None:
+def _check_collection(row: Collection) -> None:
     collections.require_name(row.name)
     metadata_from_row(row.metadata)
     if row.embedding_function not in registry.MODEL_NAMES:
-        raise ValueError(f"nobody here knows the embedding model {row.embedding_function!r}")
+        raise ValueError(f"unknown embedding model {row.embedding_function!r}")
     registry.choose_stored_model(row, EmbeddingSettings())
     require_valid_sizes(row.chunking)
     require_safe_sizes(row.chunking)
@@ -314,10 +329,10 @@ def _collection(row: Collection) -> None:
         raise ValueError(f"its import base {why}")
 
 
-def _document(row: Document) -> None:
+def _check_document(row: Document) -> None:
     collections.require_name(row.collection)
     collections.require_document_id(row.doc_id)
     if row.content_hash != content_hash(row.content):
-        raise ValueError("its content_hash is not that of its content")
+        raise ValueError("its content_hash does not match its content")
     if used := RESERVED_METADATA.intersection(metadata_from_row(row.metadata)):
-        raise ValueError(f"its metadata uses {', '.join(sorted(used))}, which the index needs for itself")
+        raise ValueError(f"its metadata uses {', '.join(sorted(used))}, which the index reserves")

@@ -1,6 +1,6 @@
 """`vmrag push`: send what the code pins, and the heads of its KB branches, to a remote.
 
-Digests of what a Chroma server has to serve go with it, so that whoever fetches can check the
+This also pushes digests of what a Chroma server has to serve, so that those who fetch can check the
 server.
 """
 
@@ -39,65 +39,68 @@ from vmrag_link.workspace.remotes.unpushed import UnpushedPin
 
 
 class PushReport(Record, frozen=True):
-    """`branches` that moved on the remote; `kept`: further revisions that it holds now.
-
-    `uncommitted`: documents were left out; `deleted`: branches that are gone there; `links`: how
-    many rows of links changed there.
-    """
+    """The result of a push."""
 
     remote: str
     branches: tuple[BranchMove, ...]
+    """Branches that moved on the remote."""
     kept: tuple[str, ...]
+    """Further revisions that the remote has now."""
     uncommitted: bool
+    """True if there are uncommitted documents, which were not pushed."""
     deleted: tuple[str, ...] = ()
+    """Branches that were deleted on the remote."""
     links: int = 0
+    """Number of rows of links that changed on the remote."""
 
 
 def push(
     ws: Workspace, remote: str | None = None, *, branches: Sequence[str] = (), every: bool = False, force: bool = False
 ) -> PushReport:
-    """Push HEAD's KB branch, or those named, and every pin of HEAD's history; or all branches and
-    pins.
+    """Push HEAD's KB branch, or the named ones, and every pin of HEAD's history; or all branches
+    and pins.
 
-    A branch of the remote that stands at a former pin of its code is moved; with `force` any branch
-    is. What it held stays reachable there. Raises `BranchMissing`, `RemoteDiverged`,
-    `RemoteRejected`, and as `ops.remotes.fetch.fetch`; in the end, where no branch was named,
-    `PinMalformed` and `PinRevisionMissing` of the present pin, whose knowledge did not go along.
+    A branch of the remote that is at a former pin of its code is moved; with `force`, any branch
+    is. Its former contents stay reachable on the remote.
+
+    Raises `BranchMissing`, `RemoteDiverged`, `RemoteRejected` and the errors of `fetch`. Without
+    `branches`, it finally raises `PinMalformed` or `PinRevisionMissing` for the present pin if its
+    revision could not be pushed.
     """
     recover(ws)
     present = ws.resolve_target()
-    own = present.kb_branch
-    heads = _heads(ws, branches, own, every=every)
-    wanted = PublishRequest(
+    branch = present.kb_branch
+    heads = _select_heads(ws, branches, branch, every=every)
+    request = PublishRequest(
         heads,
-        _pins(ws, present, every=every),
+        _list_pins(ws, present, every=every),
         force=heads if force else (),
         replace_map=force,
-        superseded=functools.partial(_former_pins, ws),
+        superseded=functools.partial(_list_former_pins, ws),
         links=linking.list_head_links(ws) if ws.config.link.share else (),
     )
-    places = destinations.list_push_addresses(ws, remote)
+    addresses = destinations.list_push_addresses(ws, remote)
     try:
-        done = [publish_to(ws, place, wanted) for place in places]
+        results = [publish_to(ws, address, request) for address in addresses]
     except RemoteDiverged as error:
         name = f"{quoted(remote)} " if remote else ""
         name += f"--branch {quoted(error.details['branch'])}"
         raise RemoteDiverged(
             error.message,
-            hint=f"To take that in: vmrag pull {name}   (vmrag push {name} … with --force takes it from the branch there, for everybody)",
+            hint=f"vmrag pull {name}   (to overwrite it for everyone instead: vmrag push {name} … with --force)",
             **error.details,
         ) from error
-    if wanted.links:
-        for place in places:  # what others shared came with the push
-            fetch.import_links(ws, place)
+    if request.links:
+        for address in addresses:  # the push fetched the links of others
+            fetch.import_links(ws, address)
     if not branches and not every and present.state != "pinned":
-        _require_pinned_there(ws)
-    return _report(places, done, uncommitted=bool(own and own.dirty))
+        _require_pushed_pin(ws)
+    return _build_report(addresses, results, uncommitted=bool(branch and branch.dirty))
 
 
-def _require_pinned_there(ws: Workspace) -> None:
-    """Raise why the knowledge of the present pin did not go along: it is not here, and a look at
-    the remote brought nothing.
+def _require_pushed_pin(ws: Workspace) -> None:
+    """Raise an error if the revision of the present pin could not be pushed, because this clone and
+    the remote lack it.
     """
     target = ws.resolve_target()
     if target.state == "malformed" or (target.state == "missing" and not ws.engine.shared):
@@ -105,200 +108,212 @@ def _require_pinned_there(ws: Workspace) -> None:
 
 
 class BranchPushed(Record, frozen=True):
-    """`commits` that the remote lacked; `head` of its `branch`, and `ours`, what was pushed as
-    that.
-
-    `url` without credentials: where `git push` goes, or the remote itself.
-    """
+    """The result of `push_branch`."""
 
     remote: str
     url: str
+    """The URL of `git push`, or of the remote itself, without credentials."""
     branch: str
     commits: int
+    """Number of commits that the remote lacked."""
     ours: str
+    """The pushed head."""
     head: str
+    """The head of the remote's branch."""
     uncommitted: bool
 
 
 def push_branch(
     ws: Workspace, remote: str | None = None, *, branch: str | None = None, force: bool = False
 ) -> BranchPushed:
-    """As `push`, of one KB branch, counted in commits; by default HEAD's.
+    """Push one KB branch, by default HEAD's, and count the commits.
 
-    Raises `NothingToPush` where the remote had everything, and an error where HEAD has no KB
-    branch.
+    Raises the errors of `push`, `NothingToPush` if the remote already had everything, and an error
+    if HEAD has no KB branch.
     """
     recover(ws)
-    own, target = ws.find_kb_branch(), ws.resolve_target()
-    if branch is None and own is None and target.state != "pinned":
+    branch_here, target = ws.find_kb_branch(), ws.resolve_target()
+    if branch is None and branch_here is None and target.state != "pinned":
         raise reasons.explain_unusable(ws, target)
-    place = destinations.list_push_addresses(ws, remote)[0]
-    before = ws.engine.remote_heads(place.key)
+    address = destinations.list_push_addresses(ws, remote)[0]
+    before = ws.engine.remote_heads(address.key)
     report = push(ws, remote, branches=[branch] if branch else (), force=force)
-    name = branch or (own.name if own else target.pin.dolt_branch if target.pin else "")
-    local = ws.engine.find_branch(branch) if branch else own
+    name = branch or (branch_here.name if branch_here else target.pin.dolt_branch if target.pin else "")
+    local = ws.engine.find_branch(branch) if branch else branch_here
     if not report.branches and not report.kept and not report.links:
-        raise NothingToPush(
-            f"{report.remote} has everything that {name!r} holds already.", hint="vmrag commit", branch=name
-        )
-    moved = {each.branch: each for each in report.branches}
-    sent = [*(each.new for each in moved.values()), *report.kept]
-    after = ws.engine.remote_heads(place.key)
-    if not before:  # it was never asked
-        before = {each: head for each, head in after.items() if each not in moved}
-    known = [*before.values(), *(each.old for each in moved.values() if each.old)]
-    there = after.get(name)
-    head = local.head if local else next(iter(sent), there or "")
+        raise NothingToPush(f"{report.remote} already has everything of {name!r}.", hint="vmrag commit", branch=name)
+    moved = {move.branch: move for move in report.branches}
+    sent = [*(move.new for move in moved.values()), *report.kept]
+    after = ws.engine.remote_heads(address.key)
+    if not before:  # the remote was never contacted
+        before = {name: head for name, head in after.items() if name not in moved}
+    known_heads = [*before.values(), *(move.old for move in moved.values() if move.old)]
+    heads_after = after.get(name)
+    head = local.head if local else next(iter(sent), heads_after or "")
     return BranchPushed(
         report.remote,
-        _url(ws, place),
+        _find_push_url(ws, address),
         name,
-        revisions.count_beyond(ws.engine, sent, known),
+        revisions.count_beyond(ws.engine, sent, known_heads),
         head,
-        there or head,
+        heads_after or head,
         report.uncommitted,
     )
 
 
-def _url(ws: Workspace, place: Address) -> str:
-    where = place.peer.remote if place.peer else place.url
+def _find_push_url(ws: Workspace, address: Address) -> str:
+    target = address.peer.remote if address.peer else address.url
     names = remotes.list_remotes(ws.places)
-    if where in names:
-        return remotes.redact_url(remotes.read_push_urls(ws.places, where)[0])
-    return remotes.redact_url(where) if place.text in names else place.text
+    if target in names:
+        return remotes.redact_url(remotes.read_push_urls(ws.places, target)[0])
+    return remotes.redact_url(target) if address.text in names else address.text
 
 
 def delete_branches(ws: Workspace, names: Sequence[str], remote: str | None = None) -> PushReport:
-    """Delete KB branches of the remote; what they hold stays reachable there. Ours stay.
+    """Delete KB branches of the remote. Local branches stay, and the contents stay reachable on the
+    remote.
 
-    Raises `NameInvalid`, `BranchMissing`, `RemoteRejected`, and as `ops.remotes.fetch.fetch`.
+    Raises `NameInvalid`, `BranchMissing`, `RemoteRejected` and the errors of `fetch`.
     """
     for name in names:
         if is_reserved(name):
-            raise NameInvalid(f"{name!r} belongs to vmrag itself; it stays.", hint="vmrag push --help", branch=name)
-    places = destinations.list_push_addresses(ws, remote)
-    for place in places:
-        fetch_from(ws, place)
-    there = {name for place in places for name in ws.engine.remote_heads(place.key)}
+            raise NameInvalid(
+                f"{name!r} is a reserved branch, which you cannot delete.", hint="vmrag push --help", branch=name
+            )
+    addresses = destinations.list_push_addresses(ws, remote)
+    for push_address in addresses:
+        fetch_from(ws, push_address)
+    remote_names = {name for address in addresses for name in ws.engine.remote_heads(address.key)}
     for name in names:
-        if name not in there:
-            raise build_branch_missing(" and ".join(place.text for place in places), name, there)
-    return _report(
-        places, [publish_to(ws, place, PublishRequest({}, delete=names)) for place in places], uncommitted=False
+        if name not in remote_names:
+            raise build_branch_missing(" and ".join(address.text for address in addresses), name, remote_names)
+    return _build_report(
+        addresses,
+        [publish_to(ws, address, PublishRequest({}, delete=names)) for address in addresses],
+        uncommitted=False,
     )
 
 
-def _report(places: Sequence[Address], done: Sequence[Published], *, uncommitted: bool) -> PushReport:
-    moved = dict.fromkeys(move for each in done for move in each.branches)
+def _build_report(addresses: Sequence[Address], results: Sequence[Published], *, uncommitted: bool) -> PushReport:
+    moved = dict.fromkeys(move for result in results for move in result.branches)
     return PushReport(
-        " and ".join(place.text for place in places),
-        tuple(each for each in moved if not is_reserved(each.branch)),
-        tuple(dict.fromkeys(revision for each in done for revision in each.kept)),
+        " and ".join(address.text for address in addresses),
+        tuple(move for move in moved if not is_reserved(move.branch)),
+        tuple(dict.fromkeys(revision for result in results for revision in result.kept)),
         uncommitted=uncommitted,
-        deleted=tuple(dict.fromkeys(name for each in done for name in each.deleted)),
-        links=len({link.git_commit for each in done for link in each.links}),
+        deleted=tuple(dict.fromkeys(name for result in results for name in result.deleted)),
+        links=len({link.git_commit for result in results for link in result.links}),
     )
 
 
-def push_unpushed(ws: Workspace, found: Sequence[UnpushedPin]) -> None:
-    """Push what `unpushed` found, to where its code went, as the hook would have: KB branches are
-    moved forward where they can be. Nobody is asked for a password. Raises as `push`.
+def push_unpushed(ws: Workspace, unpushed: Sequence[UnpushedPin]) -> None:
+    """Push the pins that `list_unpushed` found to the remote of their code, like the hook would
+    have done.
+
+    KB branches are moved forward if possible, and git does not ask for a password. Raises the
+    errors of `push`.
     """
-    for each in found:
-        remote, _, code = each.ref.partition("/")
+    for unpushed_pin in unpushed:
+        remote, _, code = unpushed_pin.ref.partition("/")
         name = plumbing.find_kb_branch(ws.places, code)
-        reached = _history(ws, plumbing.resolve_commit(ws.places, refs.REMOTES + each.ref))
-        wanted = PublishRequest(
-            {name: each.revision} if name else {},
-            [each.revision, *filter(ws.engine.has_revision, reached)],
-            superseded=functools.partial(_former_pins, ws),
+        pinned = _list_history(ws, plumbing.resolve_commit(ws.places, refs.REMOTES + unpushed_pin.ref))
+        request = PublishRequest(
+            {name: unpushed_pin.revision} if name else {},
+            [unpushed_pin.revision, *filter(ws.engine.has_revision, pinned)],
+            superseded=functools.partial(_list_former_pins, ws),
             lenient=True,
         )
-        own = destinations.find_own_ref(ws, each.place)
-        place = (
-            address.remote_address(ws.places, remote, ref=own)
-            if own
-            else destinations.list_trusted_addresses(ws, each.place)[0]
+        ref = destinations.find_own_ref(ws, unpushed_pin.place)
+        address_of_pin = (
+            address.remote_address(ws.places, remote, ref=ref)
+            if ref
+            else destinations.list_trusted_addresses(ws, unpushed_pin.place)[0]
         )
-        for one in address.list_push_targets(ws.places, place):
-            publish_to(ws, one, wanted)
+        for target in address.list_push_targets(ws.places, address_of_pin):
+            publish_to(ws, target, request)
 
 
-def publish_to(ws: Workspace, address: Address, wanted: PublishRequest) -> Published:
+def publish_to(ws: Workspace, address: Address, request: PublishRequest) -> Published:
+    """Publish to one address, with the digests of shared vectors."""
     with (
         ws.progress.task("pushing", total=1) as task,
         connection.open_transport(ws.places, ws.engine, address, timeout=ws.lock_timeout) as peer,
     ):
-        done = publish(ws.engine, address.key, peer, wanted)
+        published = publish(ws.engine, address.key, peer, request)
         publish_digests(ws, address, peer)
         task.advance(1)
-        return done
+        return published
 
 
 def publish_revision(ws: Workspace, remote: str, revision: str) -> None:
-    """Let the remote that a pin names reach a revision. None of its branches moves."""
+    """Make a revision reachable on the remote that a pin names. None of its branches moves."""
     if ws.engine.shared and destinations.find_own_ref(ws, remote):
-        return  # whoever works on the server has it
-    for each in address.list_push_targets(ws.places, destinations.list_trusted_addresses(ws, remote)[0]):
-        publish_to(ws, each, PublishRequest({}, [revision]))
+        return  # everyone who uses the server has it
+    for target in address.list_push_targets(ws.places, destinations.list_trusted_addresses(ws, remote)[0]):
+        publish_to(ws, target, PublishRequest({}, [revision]))
 
 
-def _heads(ws: Workspace, names: Sequence[str], own: KbBranch | None, *, every: bool) -> dict[str, str]:
-    there = {branch.name: branch.head for branch in ws.engine.list_branches() if not is_reserved(branch.name)}
+def _select_heads(ws: Workspace, names: Sequence[str], branch: KbBranch | None, *, every: bool) -> dict[str, str]:
+    heads = {branch.name: branch.head for branch in ws.engine.list_branches() if not is_reserved(branch.name)}
     if every:
-        return there
+        return heads
     for name in names:
-        if name not in there:
+        if name not in heads:
             raise BranchMissing(f"The knowledge base has no branch {name!r}.", hint="vmrag branch", branch=name)
-    return {name: there[name] for name in (names or ([own.name] if own else []))}
+    return {name: heads[name] for name in (names or ([branch.name] if branch else []))}
 
 
-def _pins(ws: Workspace, target: Target, *, every: bool) -> list[str]:
-    """The present pin and those of HEAD's history, or of every ref, as far as they are here; newest
-    first.
+def _list_pins(ws: Workspace, target: Target, *, every: bool) -> list[str]:
+    """Return the present pin and those of HEAD's history, or of every ref, newest first.
+
+    Revisions that this knowledge base lacks are left out.
     """
     present = [target.revision] if target.state == "pinned" else []
     head = plumbing.read_head(ws.places).commit
-    history = _history(ws, head) if head else []
+    history = _list_history(ws, head) if head else []
     if every:
         history += [pin.dolt_commit for pin, _ in history_pins.read_pins(ws.places, reflogs=False)]
     return [revision for revision in dict.fromkeys([*present, *history]) if ws.engine.has_revision(revision)]
 
 
-def _former_pins(ws: Workspace, name: str) -> list[str]:
-    """All that the code branch of a KB branch ever pinned, here or not."""
+def _list_former_pins(ws: Workspace, name: str) -> list[str]:
+    """Return all revisions that the code branch of a KB branch ever pinned, including
+    missing ones.
+    """
     codes = plumbing.read_kb_owners(ws.places)
     try:
-        return _history(ws, plumbing.resolve_commit(ws.places, BRANCHES + codes.get(name, "")))
+        return _list_history(ws, plumbing.resolve_commit(ws.places, BRANCHES + codes.get(name, "")))
     except GitReferenceMissing:
-        return []  # no code branch writes on it
+        return []  # no code branch uses it
 
 
-def _history(ws: Workspace, commit: str) -> list[str]:
-    """What a commit and its ancestors pin, newest first."""
+def _list_history(ws: Workspace, commit: str) -> list[str]:
+    """Return the revisions that a commit and its ancestors pin, newest first."""
     return [pin.dolt_commit for pin, _ in history_pins.pins_reached(ws.places, commit)]
 
 
 def publish_digests(ws: Workspace, address: Address, peer: Transport) -> None:
-    """Push the digests of shared vectors, those of the bound index included.
+    """Push the digests of shared vectors, including those of the bound index.
 
-    The knowledge itself has been pushed: what fails here is said, and made up for by the next push.
+    The knowledge base is already pushed, so a failure is only reported. The next push repeats this.
     """
     if ws.config.chroma.mode == "embedded":
         return
     try:
-        _vouch_for_bound(ws)
+        _publish_bound_digests(ws)
         from vmrag_link.sync import shared_vectors
 
         head = shared_vectors.build_head(ws.engine, peer.read_heads().get(VECTORS_BRANCH))
         if head:
             publish(ws.engine, address.key, peer, PublishRequest({VECTORS_BRANCH: head}, lenient=True))
     except VmragError as error:
-        ws.progress.note(f"Nobody vouches for the vectors on the Chroma server yet: {error.message}")
+        ws.progress.note(f"The digests of the vectors on the Chroma server were not pushed: {error.message}")
 
 
-def _vouch_for_bound(ws: Workspace) -> None:
-    """The process that shares the index may not have come to it yet."""
+def _publish_bound_digests(ws: Workspace) -> None:
+    """Publish the digests of the bound index, which the process that shares the index may not have
+    published yet.
+    """
     bound = ws.binding
     if bound is None or ws.views.find_problem(bound.revision):
         return
