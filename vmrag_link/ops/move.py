@@ -39,9 +39,10 @@ class CollectionMove(Record, frozen=True):
 def move_to_files(ws: Workspace, name: str, *, folder: str = "") -> CollectionMove:
     """Make the documents of a stored collection notes, and remove the collection.
 
-    `folder`: for the notes, by default `.vmrag/NAME`; that of a source of this name otherwise. The
-    removal is uncommitted in the knowledge base. Raises `CollectionMissing`, `ContentRefused` for a
-    document that a file cannot hold, and as `change_notes`; then nothing has changed.
+    `folder` is that of the notes, by default `.vmrag/NAME`, or the folder of an existing source
+    with this name. The removal is uncommitted in the knowledge base. Raises `CollectionMissing`,
+    `ContentRefused` for a document that a file cannot contain, and the errors of `change_notes`.
+    Nothing has changed then.
     """
     target = writing.require_writable(ws, index=False)
     at = target.at
@@ -71,7 +72,7 @@ def move_to_files(ws: Workspace, name: str, *, folder: str = "") -> CollectionMo
 def move_to_store(ws: Workspace, name: str) -> CollectionMove:
     """Store the notes of a source as documents, and delete their files and the source.
 
-    Raises `CollectionMissing`, and as `writing.write` and `change_notes`.
+    Raises `CollectionMissing` and the errors of `writing.write` and `change_notes`.
     """
     source = next((source for source in ws.config.sources if source.write and source.collection == name), None)
     if source is None:
@@ -101,8 +102,8 @@ def move_to_store(ws: Workspace, name: str) -> CollectionMove:
 
 
 def _note_metadata(document: Document) -> dict[str, object]:
-    given = remove_origin(read_visible_metadata(document))
-    metadata = metadata_of_note(document.doc_id, document.title, given, document.content)
+    shown = remove_origin(read_visible_metadata(document))
+    metadata = metadata_of_note(document.doc_id, document.title, shown, document.content)
     if document.source and "source" not in metadata:
         metadata["source"] = document.source
     return metadata

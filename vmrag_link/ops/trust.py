@@ -1,4 +1,6 @@
-"""`vmrag trust`: agree to what cloned settings and knowledge ask for, on this machine."""
+"""`vmrag trust`: trust the settings of a clone and the services of its knowledge base on this
+machine.
+"""
 
 from __future__ import annotations
 
@@ -26,98 +28,106 @@ WRITE_EFFECT = "Folder in which `vmrag add` and agents write notes as files, and
 
 
 class ReportedSetting(Record, frozen=True):
-    """A setting of the file that needs agreement; `counts`: its value now; `about`: its effect."""
+    """A setting of the file that needs trust."""
 
     name: str
     value: Value
     line: int
     counts: Value
+    """The value in effect."""
     about: str
+    """The effect of the setting."""
 
 
 class DroppedSetting(Record, frozen=True):
-    """A setting that was agreed to, and that the file no longer states; `counts`: its value now."""
+    """A trusted setting that the file no longer contains."""
 
     name: str
     counts: Value
+    """The value in effect."""
     default: Value
 
 
 class TrustReport(Record, frozen=True):
-    """`stated` and `dropped`: what agreeing is about.
-
-    `agreed`: what this file states is what was agreed to last.
-    """
+    """The settings to trust."""
 
     repository: str
     file: str
     agreed: bool
+    """True if the user already trusts exactly these settings."""
     stated: tuple[ReportedSetting, ...]
     dropped: tuple[DroppedSetting, ...]
     services: tuple[str, ...]
+    """Trusted embedding services."""
 
 
 def examine_settings(ws: Workspace) -> TrustReport:
-    """What `agree` would agree to. Contacts nobody, changes nothing. Raises `ConfigInvalid`."""
+    """Return the settings that `trust_settings` would trust.
+
+    It changes nothing and does not use the network. Raises `ConfigInvalid`.
+    """
     text = config.read_settings_file(ws.places.config)
-    remembered = agreements.read_agreements(ws.places)
+    trusted = agreements.read_agreements(ws.places)
     stated: list[ReportedSetting] = []
     dropped: list[DroppedSetting] = []
-    last: dict[str, Any] = {}
+    trusted_values: dict[str, Any] = {}
     for schema in (CORE, *toolset.installed().schemas()):
-        counting = _counting(agreements.load_sections(ws.places, schema).config)
-        here = config.list_trust_settings(text, CONFIG_NAME, schema)
-        agreed = agreements.list_trusted_settings(ws.places, schema) or {}
-        last |= agreed
+        read_value = _make_value_reader(agreements.load_sections(ws.places, schema).config)
+        stated_settings = config.list_trust_settings(text, CONFIG_NAME, schema)
+        trusted_here = agreements.list_trusted_settings(ws.places, schema) or {}
+        trusted_values |= trusted_here
         stated += [
             ReportedSetting(
-                setting.name, setting.value, setting.line, counting(setting.name), schema.keys[setting.name].doc
+                setting.name, setting.value, setting.line, read_value(setting.name), schema.keys[setting.name].doc
             )
             if setting.name in schema.keys
-            else ReportedSetting(setting.name, setting.value, setting.line, agreed.get(setting.name, ""), WRITE_EFFECT)
-            for setting in here
+            else ReportedSetting(
+                setting.name, setting.value, setting.line, trusted_here.get(setting.name, ""), WRITE_EFFECT
+            )
+            for setting in stated_settings
         ]
-        stated_names = {setting.name for setting in here}
+        stated_names = {setting.name for setting in stated_settings}
         dropped += [
-            DroppedSetting(name, counting(name), schema.keys[name].default)
-            for name in agreed
+            DroppedSetting(name, read_value(name), schema.keys[name].default)
+            for name in trusted_here
             if name in schema.keys and name not in stated_names
         ]
         dropped += [
             DroppedSetting(name, "", "")
-            for name in agreed
+            for name in trusted_here
             if schema is CORE and name.startswith("sources.") and name not in stated_names
         ]
-    agreed_to_all = {each.name: each.value for each in stated} == last
+    agreed_to_all = {setting.name: setting.value for setting in stated} == trusted_values
     return TrustReport(
-        remembered.repository,
+        trusted.repository,
         CONFIG_NAME,
         agreed_to_all,
-        tuple(sorted(stated, key=lambda each: each.line)),
+        tuple(sorted(stated, key=lambda setting: setting.line)),
         () if agreed_to_all else tuple(dropped),
-        remembered.services,
+        trusted.services,
     )
 
 
 def trust_settings(ws: Workspace, report: TrustReport) -> None:
-    """Let exactly what the report shows count in this repository, whatever the file says by now.
+    """Trust exactly the settings of the report in this repository, even if the file has changed
+    since.
 
-    Raises `UsageInvalid` where a commit's settings stand for the person's agreement.
+    Raises `UsageInvalid` if the environment selects a commit whose settings apply instead.
     """
     if commit := env.read_variable(env.SETTINGS_FROM):
         raise UsageInvalid(
-            f"{env.SETTINGS_FROM} lets the settings of commit {commit[:12]} count here, whatever anybody agrees to.",
+            f"{env.SETTINGS_FROM} is set, so the settings of commit {commit[:12]} apply, whatever you trust.",
             hint=f"unset {env.SETTINGS_FROM}",
         )
-    agreements.add_agreement(ws.places, {each.name: each.value for each in report.stated})
+    agreements.add_agreement(ws.places, {setting.name: setting.value for setting in report.stated})
     ws.reload_settings()
 
 
 def trust_source(ws: Workspace, source: SourceSettings) -> None:
-    """Trust that exactly this source writes to its folder, beside what is trusted already.
+    """Also trust that exactly this source writes to its folder.
 
-    For a command by which the user wrote `write: true`. If a commit's settings stand for what the
-    user trusts, nothing changes.
+    It is for a command by which the user wrote `write: true`. If the environment selects a commit
+    whose settings apply, nothing changes.
     """
     if env.read_variable(env.SETTINGS_FROM):
         return
@@ -127,9 +137,10 @@ def trust_source(ws: Workspace, source: SourceSettings) -> None:
 
 
 def trust_own_settings(ws: Workspace) -> bool:
-    """Agree to the settings that the user wrote to start a knowledge base; True if there were some.
+    """Trust the settings that the user wrote to start a knowledge base. Return whether there were
+    any.
 
-    A file in any commit may be a stranger's: only one that was never committed is the user's own.
+    A committed file may be untrusted. Only a file that was never committed is the user's own.
     """
     report = examine_settings(ws)
     if report.agreed or env.read_variable(env.SETTINGS_FROM) or remotes.is_in_any_commit(ws.places, CONFIG_NAME):
@@ -139,39 +150,39 @@ def trust_own_settings(ws: Workspace) -> bool:
 
 
 def trust_service(ws: Workspace, name: str) -> None:
-    """Let collections of this repository's knowledge base ask an embedding service.
+    """Allow collections of this repository's knowledge base to use an embedding service.
 
-    Raises `UsageInvalid`.
+    Raises `UsageInvalid` for an unknown service.
     """
     if name not in SERVICES:
         raise UsageInvalid(
-            f"There is no embedding service {name[:80]!r}.", hint=f"vmrag trust --service {next(iter(SERVICES))}"
+            f"unknown embedding service {name[:80]!r}.", hint=f"vmrag trust --service {next(iter(SERVICES))}"
         )
     agreements.add_service(ws.places, name)
     ws.reload_settings()
 
 
 def revoke_trust(ws: Workspace) -> bool:
-    """Forget what was agreed to in this repository; returns whether there was anything."""
-    done = agreements.revoke_agreements(ws.places)
+    """Revoke all trust in this repository. Return whether there was any."""
+    revoked = agreements.revoke_agreements(ws.places)
     ws.reload_settings()
-    return done
+    return revoked
 
 
 def list_agreements() -> list[Agreements]:
-    """What was agreed to on this machine, by repository."""
+    """Return what is trusted on this machine, by repository."""
     return agreements.read_all_agreements()
 
 
-def _counting(values: Any) -> Callable[[str], Value]:
-    """What counts of a setting, by its dotted name."""
-    found = msgspec.to_builtins(values)
+def _make_value_reader(values: Any) -> Callable[[str], Value]:
+    """Return a function that returns the value in effect of a setting, by its dotted name."""
+    sections = msgspec.to_builtins(values)
 
-    def of(name: str) -> Value:
-        value: Any = found
+    def read_value(name: str) -> Value:
+        value: Any = sections
         for part in name.split("."):
             value = value[part]
-        counts: Value = value
-        return counts
+        effective: Value = value
+        return effective
 
-    return of
+    return read_value

@@ -1,5 +1,5 @@
-"""`vmrag uninstall --all`: take out of a repository what `vmrag init` put there, and never the only
-copy of something that a person wrote.
+"""`vmrag uninstall --all`: remove what `vmrag init` created, but never the only copy of a user's
+work.
 """
 
 from __future__ import annotations
@@ -46,22 +46,23 @@ MOVE_HINT = "let system.versioned be true, then: vmrag learning move && vmrag co
 
 
 class Losses(Record, frozen=True):
-    """What only this machine has.
-
-    `uncommitted`: the KB branches with uncommitted documents; `set_aside`: those with documents
-    that were set aside. `commits`, on `branches` or pinned by the code's history, that no remote
-    holds; `problem`: why a remote could not be asked. `merge`: the one that is open. `local`: there
-    are documents that are never pushed. `pin`: what the work tree pins is among the commits.
-    """
+    """Contents that exist only on this machine."""
 
     uncommitted: tuple[str, ...] = ()
+    """KB branches with uncommitted documents."""
     set_aside: tuple[str, ...] = ()
+    """KB branches with stashed documents."""
     commits: int = 0
+    """Number of commits that no remote has, on `branches` or pinned by the code's history."""
     branches: tuple[str, ...] = ()
     problem: str = ""
+    """Why a remote could not be contacted."""
     merge: str = ""
+    """The source of the open merge."""
     local: bool = False
+    """True if there are documents that are never pushed."""
     pin: bool = False
+    """True if the commits include the revision that the work tree pins."""
 
     @property
     def is_empty(self) -> bool:
@@ -69,40 +70,47 @@ class Losses(Record, frozen=True):
 
 
 class RemovalReport(Record, frozen=True):
-    """`changed`: the files that git tracks and that were changed or deleted; `kept`: the settings
-    file, where its content was never committed. `settings`: the keys that git's configuration had.
-    `agreed`: there was something that the person had agreed to. `knowledge`: where the knowledge
-    base was, None if there was none; `lost` with it. `pin`: where nobody else has what it named,
-    and no commit has it, that of HEAD is back (`restored`), or there is none (`removed`).
-    """
+    """The result of `uninstall`."""
 
     changed: tuple[str, ...]
+    """Tracked files that were changed or deleted."""
     kept: tuple[str, ...]
+    """The settings file, if its contents were never committed, and files that the user wrote for
+    vmrag.
+    """
     settings: tuple[str, ...]
+    """The keys that were removed from git's configuration."""
     agreed: bool
+    """True if the user had trusted something."""
     knowledge: str | None
+    """The former path of the knowledge base; None if there was none."""
     lost: Losses | None
+    """The losses that the user accepted."""
     pin: Literal["kept", "restored", "removed"] = "kept"
+    """The pin in git's index.
+
+    If its revision was lost and no commit has the pin, HEAD's pin was `restored`, or the pin was
+    `removed`.
+    """
     folders: tuple[str, ...] = ()
     refs: tuple[str, ...] = ()
 
 
 class RemovalPlan(Record, frozen=True):
-    """Everything that `remove` is going to remove.
-
-    `files` of the work tree are deleted, except `.gitattributes`, which loses a line. `settings`
-    are keys in git config, `refs` are in this repository.
-    """
+    """Everything that `uninstall` is going to remove."""
 
     files: tuple[str, ...]
+    """Files of the work tree that are deleted. `.gitattributes` only loses a line."""
     settings: tuple[str, ...]
+    """Keys in git's configuration."""
     refs: tuple[str, ...]
+    """Refs in this repository."""
     folders: tuple[str, ...]
     agreed: bool
 
 
 def plan_removal(places: Places) -> RemovalPlan:
-    """List everything that `remove` is going to remove. Changes nothing."""
+    """List everything that `uninstall` is going to remove. Changes nothing."""
     files = [ATTRIBUTES] if _has_attribute(places.top / ATTRIBUTES) else []
     files += [places.config.name] if _settings_are_saved(places) else []
     files += [places.pin.name] if places.pin.is_file() else []
@@ -110,16 +118,16 @@ def plan_removal(places: Places) -> RemovalPlan:
         tuple(files),
         configuration.list_own_keys(places),
         tuple(refs.list_refs(places, RESERVED_REFS)),
-        tuple(map(str, _folders(places))),
+        tuple(map(str, _list_folders(places))),
         agreements.has_agreement(places),
     )
 
 
 def require_saved(ws: Workspace, *, discard: bool) -> Losses | None:
-    """What would be lost. Asks the remotes. Changes nothing but what killed commands left to do.
+    """Return what a removal would lose, after a check of the remotes; None if nothing.
 
-    Raises `MergeConflict` while git has the pin in conflict, and `KnowledgeNotPushed`, which names
-    what would be lost, unless it is to be discarded.
+    It changes nothing, except that it finishes killed commands. Raises `MergeConflict` while git's
+    pin has a conflict, and `KnowledgeNotPushed` with the losses unless `discard`.
     """
     require_no_links(ws.places)
     if not ws.is_initialized:
@@ -128,82 +136,83 @@ def require_saved(ws: Workspace, *, discard: bool) -> Losses | None:
     if pin_conflict.read_stages(ws.places):
         busy = plumbing.find_operation(ws.places)
         raise MergeConflict(
-            f"{PIN_NAME} is in conflict, and nothing could merge it without the knowledge base.",
+            f"{PIN_NAME} has a conflict, which cannot be resolved without the knowledge base.",
             hint="vmrag resolve" + (f", then {plumbing.operation_hint(busy)}" if busy else ""),
         )
-    losses = _losses(ws)
+    losses = _find_losses(ws)
     if losses.is_empty:
         return None
     if not discard:
         raise KnowledgeNotPushed(
-            f"Nothing was removed, because only this machine has {_describe(losses)}.",
-            hint=f"{_saving(ws, losses)} ({DISCARD})",
+            f"nothing was removed, because only this machine has {_describe_losses(losses)}.",
+            hint=f"{_form_save_command(ws, losses)} ({DISCARD})",
             **{key: value for key in Losses.__struct_fields__ if (value := getattr(losses, key))},
         )
     return losses
 
 
 def uninstall(ws: Workspace, losses: Losses | None) -> RemovalReport:
-    """Remove settings, agreements, attributes, and last of all the knowledge base with its indexes.
-    Run it again after a kill.
+    """Remove settings, trust, attributes, and finally the knowledge base with its indexes. After a
+    kill, run it again.
 
     The pin is removed from the work tree, and stays in git's history. The knowledge base of a Dolt
-    server stays. Raises `Busy` while a process of ours works in the background.
+    server stays. Raises `Busy` while a background process of vmrag runs.
     """
     places = ws.places
-    _wait(ws)
+    _wait_for_jobs(ws)
     knowledge = str(places.kb) if ws.is_initialized else None
     ws.close()
     files = [places.top / ATTRIBUTES, places.config, places.pin]
     tracked = [file.name for file in files if plumbing.read_blob(places, f":{file.name}") is not None]
-    gone: list[str] = []
+    removed: list[str] = []
     with locks.hold_exclusive(places.workspace_lock, purpose="uninstall", timeout=ws.lock_timeout):
-        gone += [ATTRIBUTES] if _take_out_attribute(places.top / ATTRIBUTES) else []
+        removed += [ATTRIBUTES] if _remove_attribute(places.top / ATTRIBUTES) else []
         if _settings_are_saved(places):
             places.config.unlink()
-            gone.append(places.config.name)
+            removed.append(places.config.name)
         pin = pin_merge.withdraw_pin(places) if losses and losses.pin else "kept"
-        gone += [places.pin.name] if places.pin.is_file() or pin == "removed" else []
+        removed += [places.pin.name] if places.pin.is_file() or pin == "removed" else []
         places.pin.unlink(missing_ok=True)
-        plumbing.unstage_files(places, gone)
+        plumbing.unstage_files(places, removed)
         agreed = agreements.revoke_agreements(places)
         keys = configuration.remove_own_keys(places)
         for ref in refs.list_refs(places, RESERVED_REFS):
             transfer.set_ref(places, ref, None)
-        folders = _folders(places)
+        folders = _list_folders(places)
         for folder in folders:
             shutil.rmtree(folder)
-    changed = tuple(name for name in gone if name in tracked and plumbing.read_blob(places, f":{name}") is not None)
+    changed = tuple(name for name in removed if name in tracked and plumbing.read_blob(places, f":{name}") is not None)
     kept = (places.config.name,) if places.config.exists() else ()
     return RemovalReport(
-        changed, (*kept, *_own_files(places)), keys, agreed, knowledge, losses, pin, tuple(map(str, folders))
+        changed, (*kept, *_list_user_files(places)), keys, agreed, knowledge, losses, pin, tuple(map(str, folders))
     )
 
 
 def list_remote_refs(ws: Workspace, name: str) -> Mapping[str, str]:
-    """The refs with knowledge on a git remote, and their commits. Asks the remote.
+    """Return the refs of a git remote that contain knowledge, and their commits. Contacts the
+    remote.
 
-    Raises `RemoteMissing` for a name that git does not know, and as `transfer.fetch`.
+    Raises `RemoteMissing` for an unknown name, and the errors of `transfer.fetch`.
     """
     names = remotes.list_remotes(ws.places)
     if name not in names:
-        raise RemoteMissing(f"There is no git remote {shortened(name)!r}.", hint="git remote -v", remotes=[*names])
+        raise RemoteMissing(f"no such git remote: {shortened(name)!r}.", hint="git remote -v", remotes=[*names])
     return transfer.list_remote_refs(ws.places, Peer(name, may_ask=True), RESERVED_REFS)
 
 
-def delete_refs(ws: Workspace, name: str, found: Mapping[str, str]) -> tuple[str, ...]:
-    """Delete the refs of a remote that `require_remote` returned."""
-    if found:
-        transfer.delete_refs(ws.places, Peer(name, may_ask=True), found)
-    return tuple(found)
+def delete_refs(ws: Workspace, name: str, refs_to_delete: Mapping[str, str]) -> tuple[str, ...]:
+    """Delete the refs of a remote that `list_remote_refs` returned."""
+    if refs_to_delete:
+        transfer.delete_refs(ws.places, Peer(name, may_ask=True), refs_to_delete)
+    return tuple(refs_to_delete)
 
 
 def remove_empty_folders() -> None:
-    """Remove our folders of this person's data if nothing is left in them."""
+    """Remove vmrag's folders of the user's data if they are empty."""
     data = env.data_home()
     clients = data / "vmrag" / "clients"
     default = [data.parent] if data == env.user_home() / ".local" / "share" else []
-    with contextlib.suppress(OSError):  # not there, or not empty
+    with contextlib.suppress(OSError):  # missing, or not empty
         if [path.name for path in clients.iterdir()] == ["lock"]:
             (clients / "lock").unlink()
     for folder in (clients, data / "vmrag" / "trust", data / "vmrag", data, *default):
@@ -211,68 +220,68 @@ def remove_empty_folders() -> None:
             folder.rmdir()
 
 
-def _own_files(places: Places) -> Iterator[str]:
-    """List the files that a person wrote for vmrag, such as golden queries."""
+def _list_user_files(places: Places) -> Iterator[str]:
+    """List the files that the user wrote for vmrag, such as golden queries."""
     folder = places.top / ".vmrag"
     if folder.is_dir() and not folder.is_symlink():
         yield from sorted(path.relative_to(places.top).as_posix() for path in folder.rglob("*") if path.is_file())
 
 
-# -- what would be lost
+# -- losses
 
 
-def _losses(ws: Workspace) -> Losses:
+def _find_losses(ws: Workspace) -> Losses:
     local = ws.local.exists and ws.local.engine.count_documents(local_store.AT) > 0
-    if ws.engine.shared:  # the server keeps all of it
+    if ws.engine.shared:  # the server keeps everything
         return Losses(local=local)
     branches = ws.engine.list_branches()
     aside = tuple(branch.name for branch in branches if branch.name.startswith(ASIDE_PREFIX))
-    own = [branch for branch in branches if not is_reserved(branch.name)]
-    here = ws.resolve_target().pin
-    named = [*([here] if here else ()), *(pin for pin, _ in history_pins.read_pins(ws.places))]
-    pinned = [pin.dolt_commit for pin in named if ws.engine.has_revision(pin.dolt_commit)]
-    heads, problem = _remote_heads(ws)
-    known = {*heads, read_root(ws.engine)}
-    lacking = set(ws.engine.find_unreachable([*(each.head for each in own), *pinned], heads=known))
+    user_branches = [branch for branch in branches if not is_reserved(branch.name)]
+    present_pin = ws.resolve_target().pin
+    pins = [*([present_pin] if present_pin else ()), *(pin for pin, _ in history_pins.read_pins(ws.places))]
+    pinned = [pin.dolt_commit for pin in pins if ws.engine.has_revision(pin.dolt_commit)]
+    heads, problem = _fetch_remote_heads(ws)
+    remote_heads = {*heads, read_root(ws.engine)}
+    lacking = set(ws.engine.find_unreachable([*(branch.head for branch in user_branches), *pinned], heads=remote_heads))
     merge = merge_state.read_merge(ws)
     return Losses(
-        tuple(each.name for each in own if each.dirty),
+        tuple(branch.name for branch in user_branches if branch.dirty),
         aside,
-        revisions.count_beyond(ws.engine, sorted(lacking), sorted(known)) if lacking else 0,
-        tuple(each.name for each in own if each.head in lacking),
+        revisions.count_beyond(ws.engine, sorted(lacking), sorted(remote_heads)) if lacking else 0,
+        tuple(branch.name for branch in user_branches if branch.head in lacking),
         problem if lacking else "",
         merge.source if merge else "",
         local,
-        here is not None and here.dolt_commit in lacking,
+        present_pin is not None and present_pin.dolt_commit in lacking,
     )
 
 
-def _remote_heads(ws: Workspace) -> tuple[set[str], str]:
-    """The heads of all branches of the remotes to which `vmrag push` goes, as they are now, and why
-    one of them could not be asked.
+def _fetch_remote_heads(ws: Workspace) -> tuple[set[str], str]:
+    """Return the heads of all remotes that `vmrag push` uses, and why one of them could not be
+    contacted.
     """
     heads: set[str] = set()
     try:
-        for place in destinations.list_push_addresses(ws, None):
-            with connection.open_transport(ws.places, ws.engine, place, timeout=ws.lock_timeout) as peer:
+        for address in destinations.list_push_addresses(ws, None):
+            with connection.open_transport(ws.places, ws.engine, address, timeout=ws.lock_timeout) as peer:
                 heads |= set(peer.read_heads().values()) if peer.fetch() else set()
     except RemoteError as error:
         return heads, error.message
     return heads, ""
 
 
-def _describe(losses: Losses) -> str:
-    return "; ".join(_parts(losses))
+def _describe_losses(losses: Losses) -> str:
+    return "; ".join(_list_losses(losses))
 
 
-def _parts(losses: Losses) -> Iterator[str]:
+def _list_losses(losses: Losses) -> Iterator[str]:
     if losses.uncommitted:
         yield f"uncommitted documents on {', '.join(map(repr, losses.uncommitted))}"
     if losses.set_aside:
-        yield f"documents that were set aside ({', '.join(losses.set_aside)})"
+        yield f"stashed documents ({', '.join(losses.set_aside)})"
     if losses.commits:
         where = f" on {', '.join(map(repr, losses.branches))}" if losses.branches else ""
-        why = f" (as far as is known: {losses.problem.rstrip('.')})" if losses.problem else ""
+        why = f" (as of the last fetch: {losses.problem.rstrip('.')})" if losses.problem else ""
         yield f"{plural(losses.commits, 'commit')} of the knowledge base{where}{why}"
     if losses.merge:
         yield f"the open merge of {losses.merge}"
@@ -280,13 +289,13 @@ def _parts(losses: Losses) -> Iterator[str]:
         yield "documents that are never pushed (system.versioned: false)"
 
 
-def _saving(ws: Workspace, losses: Losses) -> str:
-    """The command that keeps the first of it, or shows where it is."""
+def _form_save_command(ws: Workspace, losses: Losses) -> str:
+    """Return the command that saves the first loss, or shows where it is."""
     if losses.merge:
         return "vmrag resolve && vmrag commit -m 'Merge'"
     if losses.uncommitted:
-        own = ws.find_kb_branch()
-        return "vmrag commit -m 'What changed'" if own and own.name in losses.uncommitted else "vmrag branch"
+        branch = ws.find_kb_branch()
+        return "vmrag commit -m 'What changed'" if branch and branch.name in losses.uncommitted else "vmrag branch"
     if losses.set_aside:
         mergeable = [name for name in losses.set_aside if not is_memory_branch(name)]
         return f"vmrag merge {quoted(mergeable[0])}" if mergeable else "vmrag branch"
@@ -301,8 +310,8 @@ def _has_attribute(path: Path) -> bool:
     return remove_lines(data, pin_merge.names_driver) != data
 
 
-def _take_out_attribute(path: Path) -> bool:
-    """Remove our line; the file, if nothing else is in it."""
+def _remove_attribute(path: Path) -> bool:
+    """Remove vmrag's line, and the file if nothing else is in it."""
     before = path.read_bytes() if path.is_file() else b""
     after = remove_lines(before, pin_merge.names_driver)
     if after == before:
@@ -318,7 +327,7 @@ def _settings_are_saved(places: Places) -> bool:
     """Return True if git's index or our template has the text of the settings file."""
     try:
         content = config.read_settings_file(places.config)
-    except ConfigInvalid:  # not a file, or it cannot be read: it stays
+    except ConfigInvalid:  # not a file, or unreadable, so it stays
         return False
     return content is not None and content in (
         plumbing.read_blob(places, f":{places.config.name}"),
@@ -326,14 +335,14 @@ def _settings_are_saved(places: Places) -> bool:
     )
 
 
-def _folders(places: Places) -> list[Path]:
-    """Ours in each work tree's git directory, and the one that they share, which is the last."""
-    own = [git_folder / "vmrag" for git_folder in refs.list_git_dirs(places)]
-    folders = [each for each in dict.fromkeys((*own, places.work_tree_folder)) if each != places.shared]
+def _list_folders(places: Places) -> list[Path]:
+    """Return vmrag's folder in each work tree's git directory, and finally the shared one."""
+    own_folders = [git_folder / "vmrag" for git_folder in refs.list_git_dirs(places)]
+    folders = [folder for folder in dict.fromkeys((*own_folders, places.work_tree_folder)) if folder != places.shared]
     return [folder for folder in (*folders, places.shared) if folder.is_dir() and not folder.is_symlink()]
 
 
-def _wait(ws: Workspace) -> None:
+def _wait_for_jobs(ws: Workspace) -> None:
     for job in (
         background.get_sync_job(ws.places),
         background.get_chroma_job(ws.places),
@@ -341,6 +350,6 @@ def _wait(ws: Workspace) -> None:
     ):
         if not background.wait_for_end(job, within=ws.lock_timeout):
             raise Busy(
-                "A process of vmrag works in the background of this repository.",
-                hint="vmrag status (then again: vmrag uninstall --all)",
+                "a background process of vmrag is running in this repository.",
+                hint="vmrag status   (when it has ended: vmrag uninstall --all)",
             )

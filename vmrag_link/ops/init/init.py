@@ -49,13 +49,13 @@ class InitReport(Record, frozen=True):
     untracked: int
     """Number of files that could be documents if git tracked them, counted without sources."""
     written: bool
-    """Whether the settings file was created or changed."""
+    """True if the settings file was created or changed."""
     staged: bool
-    """Whether the settings file is staged. A file that a user wrote is not."""
+    """True if the settings file is staged. A file that a user wrote is not."""
     ignored: bool
-    """Whether git ignores the settings file."""
+    """True if git ignores the settings file."""
     busy: bool
-    """Whether another git command held the index, so that the file was not staged."""
+    """True if another git command held the index, so that the file was not staged."""
     requires: str
     """The version of vmrag-link that the file requires only now. Empty for none."""
     notes: str = ""
@@ -79,7 +79,7 @@ def init(ws: Workspace, *, with_sources: bool = True, with_notes: bool = True) -
     require_files(ws.places.config)
     require_folders(ws.places.shared, ws.places.work_tree_folder)
     tracked = listing.list_tracked_files(ws.places)
-    configured, required = ws.config.sources, ws.config.requires  # a settings file that cannot be read stops here
+    configured, required = ws.config.sources, ws.config.requires  # raises an error for an unreadable settings file
     proposed = () if not with_sources or any(not source.write for source in configured) else ws.sources.propose()
     no_notes = _find_obstacle(ws)
     added_notes = (

@@ -1,7 +1,7 @@
-"""Begin a knowledge base for a tool, new or from a remote: all of it, or nothing.
+"""Start a knowledge base for a tool, new or from a remote, completely or not at all.
 
-It uses `ops.setup.knowledge_base` and `ops.remotes.clone`. You can run those again after a kill. An
-agent would try something else instead, so this undoes them.
+It uses `ops.setup.knowledge_base` and `ops.remotes.clone`. A user can run those again after a kill.
+An agent would try something else instead, so this module reverts a failed attempt.
 """
 
 from __future__ import annotations
@@ -50,42 +50,47 @@ from vmrag_link.workspace.remotes.clone import clone
 from vmrag_link.workspace.remotes.fetch import build_branch_missing
 
 DOLTHUB_URL = "https://doltremoteapi.dolthub.com/"
-"""What is meant by `organisation/repository`."""
+"""The host of a remote `organisation/repository`."""
 
-_STAYS = frozenset(("locks", "logs", "embeddings.sqlite"))
-"""In the folder of the knowledge base; the next attempt needs it, too."""
+_KEPT_NAMES = frozenset(("locks", "logs", "embeddings.sqlite"))
+"""Names in the folder of the knowledge base that the next attempt also needs."""
 
 
 class StartedKnowledgeBase(Record, frozen=True):
-    """`branch` is the name of HEAD's KB branch, made or not.
-
-    `remote`: what the settings say now, if that was asked for. `cloned`: where the knowledge base
-    was fetched from, because the repository's history pins one. `taken`: what was imported;
-    `others`: knowledge that the checked-out commit could have taken, because other commits pin it.
-    `pending`: why the index did not follow, and `standing` where the workspace stands then, with
-    nothing to read from yet.
-    """
+    """A knowledge base that was started."""
 
     path: str
     branch: str
+    """The name of HEAD's KB branch, which may not exist yet."""
     commit: RevisionInfo
     staged: bool
     remote: str = ""
+    """The remote that was written into the settings."""
     cloned: str | None = None
+    """The remote that the knowledge base was fetched from, because the repository's history pins
+    one.
+    """
     taken: ForeignRows = ForeignRows()
+    """The imported rows."""
     others: tuple[Offer, ...] = ()
+    """Revisions that the checked-out commit could have started with, because other commits pin
+    them.
+    """
     pending: str = ""
+    """Why the index did not follow."""
     standing: AnswerOrigin | None = None
+    """The position of the workspace if nothing can be searched yet."""
 
 
 class ClonedKnowledgeBase(Record, frozen=True):
-    """`url` without credentials; `branch`: HEAD's KB branch, made or not; None if a commit that is
-    no branch's head is read by its hash.
-    """
+    """A knowledge base that was cloned."""
 
     path: str
     url: str
+    """The URL without credentials."""
     branch: str | None
+    """The name of HEAD's KB branch, which may not exist yet; None if a commit is read by its hash.
+    """
     commit: RevisionInfo
     documents: int
     collections: tuple[str, ...]
@@ -101,28 +106,33 @@ def start_and_pin(
     store: Path | None = None,
     message: str,
 ) -> StartedKnowledgeBase:
-    """Start a knowledge base, with another program's Chroma `store` as first commit, and pin it.
+    """Start a knowledge base and pin it. Another program's Chroma `store` becomes its first commit.
 
-    `url` becomes the remote of the settings; it is not contacted, and naming it here is no
-    agreement to it. `allow` raises for a URL that may not be named. Where the repository's
-    history pins a knowledge base, that is fetched instead. Raises `AlreadyInitialized`,
-    `RemoteInvalid`, `IndexFailed` for what is no store, `GitBusy`, and the errors of
-    `start_knowledge_base`.
+    `url` becomes the remote of the settings. It is not contacted and not trusted. `allow` raises an
+    error for a forbidden URL. If the repository's history pins a knowledge base, it is fetched
+    instead.
+
+    Raises `AlreadyInitialized`, `RemoteInvalid`, `IndexFailed` if the store cannot be read,
+    `GitBusy`, and the errors of `start_knowledge_base`.
     """
     if not message.strip():
-        raise MessageMissing("A commit needs a message.", hint="commit_message says what is imported")
-    with _founding(ws):
-        setting = _setting(ws, url, allow) if url else ""
-        taken = _read_store(ws, store) if store else ForeignRows()
-        rows = Write(put_collections=taken.collections, put_documents=taken.documents) if taken.collections else None
+        raise MessageMissing("a commit needs a message.", hint="commit_message='Import the store'")
+    with _lock_start(ws):
+        setting = _resolve_setting(ws, url, allow) if url else ""
+        imported = _read_store(ws, store) if store else ForeignRows()
+        rows = (
+            Write(put_collections=imported.collections, put_documents=imported.documents)
+            if imported.collections
+            else None
+        )
         with all_or_nothing(ws):
             report = start_knowledge_base(ws, start=Start(branch=branch, rows=rows, message=message, remote=setting))
             if report.cloned:
-                taken, setting = ForeignRows(), ""
+                imported, setting = ForeignRows(), ""
             _require_pinned(ws)
-        pending = _index_problem(ws)
+        pending = _update_index(ws)
     info = ws.engine.read_revision(report.revision)
-    at = _standing(ws, report.revision, pending) if pending and not ws.binding else None
+    standing = _build_standing(ws, report.revision, pending) if pending and not ws.binding else None
     return StartedKnowledgeBase(
         report.kb,
         report.pin.dolt_branch,
@@ -130,45 +140,52 @@ def start_and_pin(
         report.staged,
         setting,
         report.cloned,
-        taken,
+        imported,
         report.others,
         pending,
-        at,
+        standing,
     )
 
 
 def clone_and_index(
     ws: Workspace, url: str, *, allow: Callable[[str], None], branch: str | None = None, commit: str | None = None
 ) -> ClonedKnowledgeBase:
-    """Clone a knowledge base, go to a branch or a commit of it (which wins), and index that.
+    """Clone a knowledge base, move to a branch or a commit of it, and index that.
 
-    With neither it is HEAD's pin, else the KB branch of the code branch's name, or `main`. Where
-    nothing was pinned, the remote becomes that of the settings, or a git remote `vmrag.remote` in
-    git's configuration; `allow` is as of `found`, and is asked first. Raises `AlreadyInitialized`,
-    `BranchMissing`, `RevisionMissing`, `GitBusy`, and as `ops.remotes.clone.clone`.
+    `commit` has priority over `branch`. Without both, this uses HEAD's pin, or else the KB branch
+    with the name of the code branch, or else `main`. If nothing was pinned, the remote is written
+    into the settings or, for a git remote, into git's configuration as `vmrag.remote`. `allow` is
+    that of `start_and_pin`, and is called first.
+
+    Raises `AlreadyInitialized`, `BranchMissing`, `RevisionMissing`, `GitBusy` and the errors of
+    `clone`.
     """
-    with _founding(ws), all_or_nothing(ws):
-        setting = _setting(ws, url, allow)
+    with _lock_start(ws), all_or_nothing(ws):
+        setting = _resolve_setting(ws, url, allow)
         pinned = plumbing.read_pin_bytes(ws.places) is not None
-        named = url if setting == GIT_REMOTE else setting
-        source, staged, detached = clone(ws, named), True, False
+        remote = url if setting == GIT_REMOTE else setting
+        source, staged, detached = clone(ws, remote), True, False
         if commit or branch or not pinned:
-            key = next(each.key for each in destinations.list_fetch_addresses(ws, named) if each.text == source.remote)
-            start = _start(ws, source.remote, ws.engine.remote_heads(key), branch, commit)
+            key = next(
+                address.key
+                for address in destinations.list_fetch_addresses(ws, remote)
+                if address.text == source.remote
+            )
+            start = _choose_start(ws, source.remote, ws.engine.remote_heads(key), branch, commit)
             staged = create_missing_parts(
                 ws, start if pinned else msgspec.structs.replace(start, remote=setting)
             ).staged
             detached = start.detached
         _require_pinned(ws)
         ws.bring_to_pin()
-        own, revision, pin = ws.find_kb_branch(), ws.require_stored_revision(), ws.resolve_target().pin
+        branch_here, revision, pin = ws.find_kb_branch(), ws.require_stored_revision(), ws.resolve_target().pin
         if not pinned and setting == GIT_REMOTE:
-            _prefer(ws, remotes.find_name(ws.places, url))
+            _prefer_remote(ws, remotes.find_name(ws.places, url))
     names = tuple(collection.name for collection in ws.engine.list_collections(revision))
     return ClonedKnowledgeBase(
         str(ws.places.kb),
-        _url(ws, source.remote),
-        own.name if own else pin.dolt_branch if pin and not detached else None,
+        _find_url(ws, source.remote),
+        branch_here.name if branch_here else pin.dolt_branch if pin and not detached else None,
         ws.engine.read_revision(revision),
         ws.engine.count_documents(revision),
         names,
@@ -176,60 +193,63 @@ def clone_and_index(
     )
 
 
-def _start(ws: Workspace, source: str, heads: Mapping[str, str], branch: str | None, commit: str | None) -> Start:
-    """Where the clone of a remote with these branches starts."""
-    there = {name: head for name, head in heads.items() if not is_reserved(name)}
+def _choose_start(
+    ws: Workspace, source: str, heads: Mapping[str, str], branch: str | None, commit: str | None
+) -> Start:
+    """Return where the clone of a remote with these branches starts."""
+    remote_heads = {name: head for name, head in heads.items() if not is_reserved(name)}
     code = ws.read_trigger().branch or ""
     if commit:
-        revision = _commit(ws, source, there.values(), commit)
-        names = [name for name in (branch, code, *sorted(there)) if name and there.get(name) == revision]
+        revision = _find_commit(ws, source, remote_heads.values(), commit)
+        names = [name for name in (branch, code, *sorted(remote_heads)) if name and remote_heads.get(name) == revision]
         return Start(branch=names[0], revision=revision) if names else Start(revision=revision, detached=True)
     if branch:
-        if branch not in there:
-            raise build_branch_missing(source, branch, there)
-        return Start(branch=branch, revision=there[branch])
-    usual = (code, "main", "master", *sorted(there))
-    return Start(revision=next((there[name] for name in usual if name in there), ""))
+        if branch not in remote_heads:
+            raise build_branch_missing(source, branch, remote_heads)
+        return Start(branch=branch, revision=remote_heads[branch])
+    candidates = (code, "main", "master", *sorted(remote_heads))
+    return Start(revision=next((remote_heads[name] for name in candidates if name in remote_heads), ""))
 
 
-def _commit(ws: Workspace, source: str, heads: Collection[str], name: str) -> str:
-    """The only commit behind these heads whose hash begins so."""
-    found = sorted(parent for parent in ws.engine.map_parents(heads) if parent.startswith(name.lower()))
-    if len(found) == 1 and len(name) >= SHORTEST_HASH:
-        return found[0]
+def _find_commit(ws: Workspace, source: str, heads: Collection[str], name: str) -> str:
+    """Return the only commit behind these heads whose hash has this prefix."""
+    matching = sorted(parent for parent in ws.engine.map_parents(heads) if parent.startswith(name.lower()))
+    if len(matching) == 1 and len(name) >= SHORTEST_HASH:
+        return matching[0]
     raise RevisionMissing(
-        f"{source} has {'more than one' if found else 'no'} commit whose hash begins with {name[:80]!r}.",
-        hint="Clone without commit, then look for it: vmrag log",
+        f"{source} has {'several commits' if matching else 'no commit'} with the hash prefix {name[:80]!r}.",
+        hint="vmrag log   (after a clone without a commit)",
         revision=name,
-        candidates=found[:CANDIDATES],
+        candidates=matching[:CANDIDATES],
     )
 
 
 @contextlib.contextmanager
-def _founding(ws: Workspace) -> Iterator[None]:
-    """Let one process begin a knowledge base, where none is pinned.
+def _lock_start(ws: Workspace) -> Iterator[None]:
+    """Let one process start a knowledge base, unless one is pinned.
 
-    An unused one was left by a kill, and is removed. Raises `AlreadyInitialized`, `GitBusy`.
+    An unused knowledge base was left by a kill and is removed. Raises `AlreadyInitialized` and
+    `GitBusy`.
     """
     lock = locks.hold_exclusive(
         ws.places.locks / "founding.lock", purpose="begin a knowledge base", timeout=ws.lock_timeout
     )
     with lock:
-        _make_room(ws)
+        _remove_unused(ws)
         yield
 
 
-def _make_room(ws: Workspace) -> None:
+def _remove_unused(ws: Workspace) -> None:
     writing.refuse_git_operation(ws)
     pinned = plumbing.read_pin_bytes(ws.places) is not None
-    if ws.is_initialized and not pinned and _unused(ws):
+    if ws.is_initialized and not pinned and _is_unused(ws):
         ws.close()
         shutil.rmtree(ws.places.kb)
     if ws.is_initialized and pinned:
-        raise AlreadyInitialized("There is a knowledge base here already.", hint="vmrag status")
+        raise AlreadyInitialized("the knowledge base already exists.", hint="vmrag status")
 
 
-def _unused(ws: Workspace) -> bool:
+def _is_unused(ws: Workspace) -> bool:
     used = [branch for branch in ws.engine.list_branches() if branch.name != ROOT_BRANCH or branch.dirty]
     return not (used or plumbing.list_kb_mappings(ws.places) or any(True for _ in history_pins.read_pins(ws.places)))
 
@@ -240,11 +260,8 @@ def _require_pinned(ws: Workspace) -> None:
         raise reasons.explain_unusable(ws, target)
 
 
-def _setting(ws: Workspace, url: str, allow: Callable[[str], None]) -> str:
-    """The value of the setting `remote` for a place that a caller names, if it is allowed.
-
-    Raises `RemoteInvalid`.
-    """
+def _resolve_setting(ws: Workspace, url: str, allow: Callable[[str], None]) -> str:
+    """Return the value of the setting `remote` for an allowed URL. Raises `RemoteInvalid`."""
     if parse_git_ref(url):
         return url
     if remotes.find_name(ws.places, url):
@@ -255,8 +272,8 @@ def _setting(ws: Workspace, url: str, allow: Callable[[str], None]) -> str:
     return text
 
 
-def _prefer(ws: Workspace, name: str | None) -> None:
-    """Let `git:` mean this git remote on this machine, if it would mean another one."""
+def _prefer_remote(ws: Workspace, name: str | None) -> None:
+    """Make `git:` mean this git remote on this machine, if it would mean another one."""
     if name and name not in remotes.list_for_reading(ws.places, ws.read_trigger().branch)[:1]:
         configuration.add_value(ws.places, "vmrag.remote", name)
 
@@ -267,23 +284,23 @@ def _read_store(ws: Workspace, store: Path) -> ForeignRows:
     return import_chroma.read_store(store, model=model, chunking=Chunking(size=sizes.size, overlap=sizes.overlap))
 
 
-def _index_problem(ws: Workspace) -> str:
-    """Why the index could not follow; empty if it has."""
+def _update_index(ws: Workspace) -> str:
+    """Update the index, and return why this failed; empty if it succeeded."""
     try:
         ws.bring_to_pin()
     except (*INDEXING_FAILURES, GitBusy, LockError) as error:
-        return f"The knowledge base is there, but the index could not follow yet: {error.sentence}"
+        return f"The knowledge base was created, but the index could not be updated yet: {error.sentence}"
     return ""
 
 
-def _standing(ws: Workspace, revision: str, why: str) -> AnswerOrigin:
-    own = ws.find_kb_branch()
+def _build_standing(ws: Workspace, revision: str, why: str) -> AnswerOrigin:
+    branch = ws.find_kb_branch()
     head = plumbing.read_head(ws.places).commit
-    kb = KbBlock(str(ws.places.top), head, own.name if own else None, revision, dirty=False, in_sync=False)
+    kb = KbBlock(str(ws.places.top), head, branch.name if branch else None, revision, dirty=False, in_sync=False)
     return AnswerOrigin(revision, revision, kb, (why,))
 
 
-def _url(ws: Workspace, remote: str) -> str:
+def _find_url(ws: Workspace, remote: str) -> str:
     return remotes.redact_url(
         remotes.read_url(ws.places, remote) if remote in remotes.list_remotes(ws.places) else remote
     )
@@ -291,23 +308,27 @@ def _url(ws: Workspace, remote: str) -> str:
 
 @contextlib.contextmanager
 def all_or_nothing(ws: Workspace) -> Iterator[None]:
-    """If the block fails, remove the knowledge base; restore work tree, index and configuration."""
+    """If the block fails, remove the knowledge base, and restore work tree, index and
+    configuration.
+    """
     require_no_links(ws.places)
     files = (ws.places.config, ws.places.pin, ws.places.top / ATTRIBUTES)
     contents = {path: path.read_bytes() if path.is_file() else None for path in files}
     entries = listing.read_index_entries(ws.places, files)
     code = ws.read_trigger().branch or ""
     kb_branch = plumbing.find_kb_branch(ws.places, code)
-    kept = {folder: _names(folder) | _STAYS for folder in (ws.places.shared, ws.places.work_tree_folder)}
+    kept_names = {
+        folder: _list_names(folder) | _KEPT_NAMES for folder in (ws.places.shared, ws.places.work_tree_folder)
+    }
     try:
         yield
-    except BaseException:  # a call that was given up, too
+    except BaseException:  # also if the call was cancelled
         ws.close()
         ws.reload_settings()
-        for folder, names in kept.items():
+        for folder, names in kept_names.items():
             _remove_all_but(folder, names)
-        _restore(contents)
-        with contextlib.suppress(GitFailed):  # why the block failed says more
+        _restore_files(contents)
+        with contextlib.suppress(GitFailed):  # the error of the block is more helpful
             listing.restore_index_entries(ws.places, files, entries)
         if kb_branch is None:
             plumbing.forget_kb_branch(ws.places, code)
@@ -316,7 +337,7 @@ def all_or_nothing(ws: Workspace) -> Iterator[None]:
         raise
 
 
-def _names(folder: Path) -> set[str]:
+def _list_names(folder: Path) -> set[str]:
     return {path.name for path in folder.iterdir()} if folder.is_dir() else set()
 
 
@@ -326,7 +347,7 @@ def _remove_all_but(folder: Path, names: set[str]) -> None:
             shutil.rmtree(path) if path.is_dir() else path.unlink()
 
 
-def _restore(contents: Mapping[Path, bytes | None]) -> None:
+def _restore_files(contents: Mapping[Path, bytes | None]) -> None:
     for path, content in contents.items():
         if content is None:
             path.unlink(missing_ok=True)

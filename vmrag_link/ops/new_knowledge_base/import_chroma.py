@@ -20,15 +20,16 @@ from vmrag_link.models import Chunking, Collection, Document, Record, content_ha
 from vmrag_link.workspace.documents.collections import require_document_id, require_name
 
 SHORTEST_OVERLAP = 8
-"""Fewer common characters of two neighbouring pieces are an accident."""
+"""Minimum number of common characters of two consecutive pieces that count as an overlap."""
 
 
 class ForeignRows(Record, frozen=True):
-    """What can be imported; `left_out`: the number of rows without text, or with a bad id."""
+    """The rows to import."""
 
     collections: tuple[Collection, ...] = ()
     documents: tuple[Document, ...] = ()
     left_out: int = 0
+    """Number of rows without text, or with an invalid id."""
 
 
 class _Piece(NamedTuple):
@@ -38,70 +39,70 @@ class _Piece(NamedTuple):
 
 
 def read_store(folder: Path, *, model: Model, chunking: Chunking) -> ForeignRows:
-    """Read all of the store in this folder. It is copied first, and never changed.
+    """Read the whole store in this folder. The store is copied first, and never changed.
 
-    The pieces of one `source_id` become one document; every other row is one by itself. The store's
-    vectors are ignored: `model` makes others. Raises `IndexFailed` where there is no store,
-    `IndexExtraMissing`, `NameInvalid`.
+    The pieces of one `source_id` become one document. Every other row becomes a document. The
+    store's vectors are ignored, because `model` makes new ones. Raises `IndexFailed` if there is no
+    store, `IndexExtraMissing` and `NameInvalid`.
     """
     if not (folder / DATABASE_FILE).is_file():
-        raise _no_store(folder, f"it has no {DATABASE_FILE}")
+        raise _unreadable_error(folder, f"it has no {DATABASE_FILE}")
     now = clock.now()
     with tempfile.TemporaryDirectory(prefix="vmrag-import-") as copied:
-        for path in folder.glob(f"{DATABASE_FILE}*"):  # the vectors stay where they are
+        for path in folder.glob(f"{DATABASE_FILE}*"):  # the vectors are not copied
             shutil.copy(path, copied)
         try:
             store = open_store(Path(copied))
         except IndexFailed as error:
-            raise _no_store(folder, error.message) from error
+            raise _unreadable_error(folder, error.message) from error
         try:
-            return _all(store, model, chunking, now)
+            return _read_rows(store, model, chunking, now)
         except IndexFailed as error:
-            raise _no_store(folder, error.message) from error
+            raise _unreadable_error(folder, error.message) from error
         finally:
             store.close()
 
 
-def _no_store(folder: Path, why: str) -> IndexFailed:
+def _unreadable_error(folder: Path, why: str) -> IndexFailed:
     return IndexFailed(
-        f"{folder} holds no Chroma store that can be read: {why}",
-        hint="import_existing=false starts without what it holds",
+        f"{folder} has no readable Chroma store: {why}",
+        hint="import_existing=false   (starts without the store)",
         folder=str(folder),
     )
 
 
-def _all(store: ChromaStore, model: Model, chunking: Chunking, now: str) -> ForeignRows:
+def _read_rows(store: ChromaStore, model: Model, chunking: Chunking, now: str) -> ForeignRows:
     collections, documents, left_out = [], [], 0
-    for each in store.describe_collections():
-        require_name(each.name)
-        collections.append(_collection(each, model, chunking, now))
-        found, without = _documents(each.name, store.read_texts(each.id), now)
-        documents += found
-        left_out += without
+    for described in store.describe_collections():
+        require_name(described.name)
+        collections.append(_build_collection(described, model, chunking, now))
+        imported, skipped = _build_documents(described.name, store.read_texts(described.id), now)
+        documents += imported
+        left_out += skipped
     return ForeignRows(tuple(collections), tuple(documents), left_out)
 
 
-def _collection(found: ChromaCollection, model: Model, chunking: Chunking, now: str) -> Collection:
+def _build_collection(described: ChromaCollection, model: Model, chunking: Chunking, now: str) -> Collection:
     return Collection(
-        name=found.name,
-        # `distance` says what these keys told Chroma.
+        name=described.name,
+        # `distance` contains what these keys tell Chroma.
         metadata=encode_canonical_json(
-            {key: value for key, value in found.metadata.items() if not key.startswith(HNSW_PREFIX)}
+            {key: value for key, value in described.metadata.items() if not key.startswith(HNSW_PREFIX)}
         ),
         embedding_function=model.name,
         embedding_model=model.fingerprint,
         embedding_dimensions=model.dimensions,
-        distance=found.space,
+        distance=described.space,
         chunking=chunking,
         created_at=now,
         import_base=ROOT,
     )
 
 
-def _documents(
+def _build_documents(
     collection: str, rows: Iterable[tuple[str, str | None, dict[str, Any]]], now: str
 ) -> tuple[list[Document], int]:
-    """The documents of a collection's rows, and the number of rows that were left out."""
+    """Return the documents of a collection's rows, and the number of rows that were left out."""
     whole: dict[str, _Piece] = {}
     pieces: dict[str, list[_Piece]] = {}
     left_out = 0
@@ -117,10 +118,12 @@ def _documents(
             whole[name] = _Piece(0, text, metadata)
     left_out += len(whole.keys() & pieces.keys())
     joined = {}
-    for name, piece in pieces.items():
-        piece.sort(key=lambda each: each.number)
-        joined[name] = _Piece(0, join_pieces(piece), piece[0].metadata)
-    return [_document(collection, name, each, now) for name, each in (whole | joined).items()], left_out
+    for name, pieces_of_name in pieces.items():
+        pieces_of_name.sort(key=lambda entry: entry.number)
+        joined[name] = _Piece(0, join_pieces(pieces_of_name), pieces_of_name[0].metadata)
+    return [
+        _build_document(collection, name, pieces_of_name, now) for name, pieces_of_name in (whole | joined).items()
+    ], left_out
 
 
 def _can_name(name: str) -> bool:
@@ -132,38 +135,40 @@ def _can_name(name: str) -> bool:
 
 
 def join_pieces(pieces: Sequence[_Piece]) -> str:
-    """The text that these pieces were cut from: what two neighbours share stands there once.
+    """Return the text that these pieces were cut from, without the overlaps.
 
-    Where the metadata hold the hash of the whole text (ours do), it tells an overlap from an
-    accident.
+    If the metadata contain the hash of the whole text, like vmrag's own do, the hash distinguishes
+    an overlap from an accidental match.
     """
     texts = [piece.text for piece in pieces]
-    likely = _joined(texts, SHORTEST_OVERLAP)
+    likely = _join(texts, SHORTEST_OVERLAP)
     expected = pieces[0].metadata.get("content_hash")
-    for text in (likely, _joined(texts, 1), "".join(texts)):
+    for text in (likely, _join(texts, 1), "".join(texts)):
         if content_hash(text) == expected:
             return text
     return likely
 
 
-def _joined(texts: Sequence[str], shortest: int) -> str:
+def _join(texts: Sequence[str], shortest: int) -> str:
     whole = texts[0]
     for before, text in pairwise(texts):
-        whole += text[_overlap(before, text, shortest) :]
+        whole += text[_measure_overlap(before, text, shortest) :]
     return whole
 
 
-def _overlap(before: str, after: str, shortest: int) -> int:
-    """The number of characters that end one text and begin the next; 0 below `shortest`."""
-    at = before.find(after[:shortest], max(0, len(before) - len(after) + 1))
-    while at >= 0:
-        if after.startswith(before[at:]):
-            return len(before) - at
-        at = before.find(after[:shortest], at + 1)
+def _measure_overlap(before: str, after: str, shortest: int) -> int:
+    """Return the number of characters that end one text and begin the next; 0 if fewer than
+    `shortest`.
+    """
+    position = before.find(after[:shortest], max(0, len(before) - len(after) + 1))
+    while position >= 0:
+        if after.startswith(before[position:]):
+            return len(before) - position
+        position = before.find(after[:shortest], position + 1)
     return 0
 
 
-def _document(collection: str, name: str, piece: _Piece, now: str) -> Document:
+def _build_document(collection: str, name: str, piece: _Piece, now: str) -> Document:
     title = piece.metadata.get("title")
     return Document(
         collection=collection,

@@ -22,48 +22,54 @@ from vmrag_link.workspace.remotes.clone import clone
 
 
 class Start(Record, frozen=True):
-    """How the knowledge base of HEAD's code branch begins, or continues.
-
-    `branch`: its KB branch (None: named after the code branch), made at `revision` (empty: the
-    root). `detached`: no branch, the revision is pinned by its hash. `rows` become the first commit
-    there. `remote` is written into the settings.
-    """
+    """How the knowledge base of HEAD's code branch starts or continues."""
 
     branch: str | None = None
+    """The KB branch. None means that it gets the name of the code branch."""
     revision: str = ""
+    """The first revision of the branch. Empty means the root."""
     detached: bool = False
+    """True for no branch: the revision is pinned by its hash."""
     rows: Write | None = None
+    """Rows of the first commit."""
     message: str = ""
     remote: str = ""
+    """The remote to write into the settings."""
 
 
 class KnowledgeBaseReport(Record, frozen=True):
-    """`started`: there was no knowledge base; `pinned`: there was one, and no pin.
-
-    `written` are the files that were made or changed, or left unstaged by a run that was
-    interrupted; empty: nothing was left to do. `unstaged` are those that could not be staged,
-    because git was busy; `.gitattributes` is not staged where it is `edited`, that is, has unstaged
-    changes of the user. `staged`: all are. `cloned`: the remote that the knowledge base came from,
-    because the repository's history has pins already. `others`: knowledge that the checked-out
-    commit could have taken, because other commits pin it.
-    """
+    """The result of `start_knowledge_base`."""
 
     started: bool
+    """True if there was no knowledge base."""
     pinned: bool
+    """True if there was a knowledge base and no pin."""
     cloned: str | None
+    """The remote that the knowledge base was fetched from, because the repository's history has
+    pins.
+    """
     kb: str
     engine: str
     revision: str
     pin: PinBlock
     written: tuple[str, ...]
+    """Files that were created or changed, or left unstaged by an interrupted run. Empty if nothing
+    was left to do.
+    """
     unstaged: tuple[str, ...]
+    """Files that could not be staged, because git was busy or they have changes of the user."""
     edited: bool
+    """True if `.gitattributes` has unstaged changes of the user, so that it is not staged."""
     staged: bool
+    """True if all files are staged."""
     others: tuple[Offer, ...]
+    """Revisions that the checked-out commit could have started with, because other commits pin
+    them.
+    """
 
 
 ChooseOffer = Callable[[Sequence[Offer]], Offer | None]
-"""Which of these a code branch begins with; None: without documents."""
+"""A function that chooses the first revision of a code branch; None to start without documents."""
 
 
 def start_knowledge_base(
@@ -76,45 +82,50 @@ def start_knowledge_base(
 ) -> KnowledgeBaseReport:
     """Create the knowledge base, the settings file and the pin.
 
-    After a kill, run it again to finish. If the history of git pins a knowledge base, this fetches
-    it: a new one shares no history with it and cannot be pushed to the same remote. `new` starts a
-    new one, unless the checked-out commit has a pin. `start`: how to begin; it is ignored if a
-    knowledge base was fetched. `engine`: the engine of a new knowledge base, instead of the
-    setting. `choose` is called without `start` if the checked-out commit has no pin and other
-    commits have one.
+    After a kill, run it again to finish. If git's history pins a knowledge base, this fetches it,
+    because a new one would share no history with it and could not be pushed to the same remote.
+
+    * `new`: start a new knowledge base anyway, unless the checked-out commit has a pin.
+    * `start`: how to start. It is ignored if a knowledge base was fetched.
+    * `engine`: the engine of a new knowledge base, instead of the setting.
+    * `choose`: called without `start` if the checked-out commit has no pin and other commits have
+      one.
 
     Raises `AlreadyInitialized` if the pinned knowledge base cannot be fetched, or if it exists with
-    another engine; `DoltMissing`, `ConfigInvalid` or `EngineFailed` if the engine cannot run here.
+    another engine, and `DoltMissing`, `ConfigInvalid` or `EngineFailed` if the engine cannot run
+    here.
     """
     require_no_links(ws.places)
     pinned = plumbing.read_pin_bytes(ws.places)
-    made_by = engine or ws.config.engine  # a settings file that cannot be read stops here, before anything is made
+    new_engine = (
+        engine or ws.config.engine
+    )  # raises an error for an unreadable settings file, before anything is created
     _require_engine(ws, engine)
     cloned = None
     if not new and opening.is_lost(ws.places.kb):
         raise reasons.explain_uninitialized(ws)
-    if not ws.is_initialized and (pinned is not None or (not new and _pinned_somewhere(ws))):
-        cloned = _cloned(ws)
+    if not ws.is_initialized and (pinned is not None or (not new and _has_pins(ws))):
+        cloned = _clone(ws)
         _require_engine(ws, engine)
-    found = list_offers(ws) if pinned is None and ws.is_initialized and not ws.find_kb_branch() else ()
+    offered = list_offers(ws) if pinned is None and ws.is_initialized and not ws.find_kb_branch() else ()
     if cloned or start is None:
-        start = None if pinned is not None else _start(ws, choose(found) if found else None)
-    return create_missing_parts(ws, start, cloned=cloned, engine=made_by, others=found)
+        start = None if pinned is not None else _build_start(ws, choose(offered) if offered else None)
+    return create_missing_parts(ws, start, cloned=cloned, engine=new_engine, others=offered)
 
 
-def _start(ws: Workspace, taken: Offer | None) -> Start:
-    revision = taken.revision if taken else ""
+def _build_start(ws: Workspace, offer: Offer | None) -> Start:
+    revision = offer.revision if offer else ""
     return Start(revision=revision, detached=ws.read_trigger().branch is None)
 
 
 def _require_engine(ws: Workspace, engine: EngineName | None) -> None:
-    """Raise `AlreadyInitialized` where a knowledge base is there that is not of this engine."""
-    found = detect_engine(ws.places.kb)
-    if engine and found and found != engine:
+    """Raise `AlreadyInitialized` if the knowledge base exists with another engine."""
+    existing = detect_engine(ws.places.kb)
+    if engine and existing and existing != engine:
         raise AlreadyInitialized(
-            f"The knowledge base of this repository is stored by {found} already.",
-            hint=f"Move it: vmrag migrate --to {engine}",
-            engine=found,
+            f"the engine of this knowledge base is already {existing}.",
+            hint=f"vmrag migrate --to {engine}",
+            engine=existing,
         )
 
 
@@ -135,9 +146,10 @@ def create_missing_parts(
     engine: EngineName = "doltlite",
     others: Sequence[Offer] = (),
 ) -> KnowledgeBaseReport:
-    """Make what a knowledge base needs in this work tree and lacks; see `start_knowledge_base`.
+    """Create what a knowledge base needs in this work tree and does not have yet (see
+    `start_knowledge_base`).
 
-    Raises as `branches.require_new` and `opening.create`.
+    Raises the errors of `branches.require_new` and `opening.create`.
     """
     pinned = plumbing.read_pin_bytes(ws.places)
     if not ws.is_initialized:
@@ -147,23 +159,23 @@ def create_missing_parts(
         started = not ws.is_initialized
         if started:
             now = clock.now()
-            who, access = plumbing.read_identity(ws.places), ws.settings.dolt_access
-            opening.create_engine(engine, ws.places.kb, author=who, date=now, access=access).close()
+            author, access = plumbing.read_identity(ws.places), ws.settings.dolt_access
+            opening.create_engine(engine, ws.places.kb, author=author, date=now, access=access).close()
         if start:
-            _branch(ws, start)
-        unknown = [each for each in (ws.places.config, ws.places.pin) if not _in_index(ws, each)]
+            _create_branch(ws, start)
+        untracked = [path for path in (ws.places.config, ws.places.pin) if not _is_in_index(ws, path)]
         remote = start.remote if start else ""
         if start:
-            _write(ws, start)
-        # Settings that a user wrote are theirs to stage.
-        ours = [
-            each
-            for each in unknown
-            if each.is_file() and (each == ws.places.pin or own_settings.is_written_by_us(ws, remote=remote))
+            _write_files(ws, start)
+        # The user stages settings that the user wrote.
+        to_stage = [
+            path
+            for path in untracked
+            if path.is_file() and (path == ws.places.pin or own_settings.is_written_by_us(ws, remote=remote))
         ]
-        unstaged = [our.name for our in ours if not plumbing.stage_path(ws.places, our)]
+        unstaged = [path.name for path in to_stage if not plumbing.stage_path(ws.places, path)]
         merging = pinning.send_to_driver(ws.places)
-    written = [*(our.name for our in ours), *([ATTRIBUTES] if merging.written else [])]
+    written = [*(path.name for path in to_stage), *([ATTRIBUTES] if merging.written else [])]
     unstaged += [] if merging.staged else [ATTRIBUTES]
     pin = migrated.read_pin(ws.places.kb, plumbing.read_pin_bytes(ws.places) or b"")
     return KnowledgeBaseReport(
@@ -178,32 +190,32 @@ def create_missing_parts(
         tuple(unstaged),
         merging.edited,
         not unstaged,
-        tuple(each for each in others if each.revision != pin.dolt_commit),
+        tuple(offer for offer in others if offer.revision != pin.dolt_commit),
     )
 
 
-def _pinned_somewhere(ws: Workspace) -> bool:
+def _has_pins(ws: Workspace) -> bool:
     return any(True for _ in history_pins.read_pins(ws.places, reflogs=False))
 
 
-def _cloned(ws: Workspace) -> str:
+def _clone(ws: Workspace) -> str:
     try:
         return clone(ws).remote
     except RemoteError as error:
         elsewhere = reasons.explain_uninitialized(ws, error)
         if isinstance(elsewhere, KnowledgeElsewhere):
             raise InitializedElsewhere(elsewhere.message, hint=elsewhere.hint, **elsewhere.details) from error
-        then = "or start another one, which cannot be merged with theirs: vmrag init --new"
+        next_step = "or, to start another one, which cannot be merged with it: vmrag init --new"
         raise AlreadyInitialized(
-            f"Other branches of this repository pin a knowledge base, and it cannot be fetched: {error.message}",
-            hint=f"{error.hint}; {then if isinstance(error, RemoteEmpty) else 'then: vmrag init --knowledge-base'}",
+            f"other branches of this repository pin a knowledge base, which could not be fetched: {error.message}",
+            hint=f"{error.hint}; {next_step if isinstance(error, RemoteEmpty) else 'then: vmrag init --knowledge-base'}",
         ) from error
 
 
-def _branch(ws: Workspace, start: Start) -> None:
-    """Make HEAD's KB branch, unless it is to have none.
+def _create_branch(ws: Workspace, start: Start) -> None:
+    """Create HEAD's KB branch, unless the start is detached.
 
-    An existing one was made before a kill, and stays.
+    An existing branch was created before a kill, and stays.
     """
     code = ws.read_trigger().branch or ""
     if start.detached:
@@ -224,19 +236,19 @@ def _branch(ws: Workspace, start: Start) -> None:
     if start.rows is not None and branch and branch.head == root:
         now = clock.now()
         ws.engine.write(name, start.rows, expected=root)
-        who = plumbing.read_identity(ws.places)
-        ws.engine.commit(name, message=start.message, author=who, date=now, expected=root)
+        author = plumbing.read_identity(ws.places)
+        ws.engine.commit(name, message=start.message, author=author, date=now, expected=root)
     plumbing.set_kb_branch(ws.places, code, name)
 
 
-def _write(ws: Workspace, start: Start) -> None:
-    """Write the settings file, if there is none, and last of all the pin."""
+def _write_files(ws: Workspace, start: Start) -> None:
+    """Write the settings file if it does not exist, and then the pin."""
     own_settings.write_settings(ws, remote=start.remote)
-    own = None if start.detached else ws.find_kb_branch()
-    revision = own.head if own else start.revision or read_root(ws.engine)
-    pinning.write_pin(ws, revision, own.name if own else ws.read_trigger().branch or "main", remote=start.remote)
-    empty_pin.mark_clone(ws)  # the user has just asked for it
+    branch = None if start.detached else ws.find_kb_branch()
+    revision = branch.head if branch else start.revision or read_root(ws.engine)
+    pinning.write_pin(ws, revision, branch.name if branch else ws.read_trigger().branch or "main", remote=start.remote)
+    empty_pin.mark_clone(ws)  # the user has just requested it
 
 
-def _in_index(ws: Workspace, path: Path) -> bool:
+def _is_in_index(ws: Workspace, path: Path) -> bool:
     return plumbing.read_blob(ws.places, f":{path.name}") is not None
