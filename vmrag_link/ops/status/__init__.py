@@ -1,1 +1,1 @@
-"""`vmrag status`."""
+"""The state of the work tree and its knowledge base."""

@@ -1,5 +1,5 @@
-"""What a person should know before the next push: hooks that git does not run here, and knowledge
-that is not where its code is.
+"""Warnings before the next push: hooks that git does not run, and pushed pins without their
+revisions.
 """
 
 from __future__ import annotations
@@ -16,17 +16,21 @@ from vmrag_link.workspace.remotes.unpushed import UnpushedPin, list_unpushed
 if TYPE_CHECKING:
     from vmrag_link.git.hooks import MissingHooks
 
-_EFFECT = {"pre-push": "a push takes no knowledge along", "post-checkout": "a checkout does not move it"}
-_NAMED = 3
-_SOME_REMOTE = "git-0123456789abcdef/remote.doltlite"
+_EFFECT = {
+    "pre-push": "'git push' does not push the knowledge base",
+    "post-checkout": "'git checkout' does not move it",
+}
+_MAX_NAMED = 3
+_EXAMPLE_COPY = "git-0123456789abcdef/remote.doltlite"
 
 
 class Caution(Record, frozen=True):
-    """`hint` is a command."""
+    """A warning."""
 
     code: Literal["HOOKS_MISSING", "KNOWLEDGE_NOT_PUSHED"]
     message: str
     hint: str
+    """A command."""
 
     @property
     def sentence(self) -> str:
@@ -34,28 +38,29 @@ class Caution(Record, frozen=True):
 
 
 def list_cautions(ws: Workspace) -> tuple[Caution, ...]:
-    """Nothing where the code pins no knowledge. Asks no network."""
-    found = (find_missing_hooks(ws), build_not_pushed(ws, list_unpushed(ws) if _pins_knowledge(ws) else ()))
-    return tuple(each for each in found if each)
+    """Return the warnings, none if the code has no pin. Does not use the network."""
+    cautions = (find_missing_hooks(ws), build_not_pushed(ws, list_unpushed(ws) if _has_pin(ws) else ()))
+    return tuple(caution for caution in cautions if caution)
 
 
 def list_unsent(ws: Workspace) -> tuple[UnpushedPin, ...]:
-    """As `unpushed`, for the end of every command and call, whatever it was about: where nothing
-    is missing, no process says so. What cannot be looked at, `vmrag status` says.
+    """Return pushed pins whose revisions no remote has, for the end of every command and call.
+
+    If nothing is missing, this starts no process. Errors are left to `vmrag status`.
     """
     try:
-        return list_unpushed(ws) if _pins_knowledge(ws) else ()
+        return list_unpushed(ws) if _has_pin(ws) else ()
     except VmragError:
         return ()
 
 
-def _pins_knowledge(ws: Workspace) -> bool:
+def _has_pin(ws: Workspace) -> bool:
     return ws.is_initialized and plumbing.read_pin_bytes(ws.places) is not None
 
 
 def check_path_length(ws: Workspace) -> FileFailed | None:
     """Return an error if the path of the repository is too long for the copies of remotes."""
-    copy = ws.places.remotes / _SOME_REMOTE
+    copy = ws.places.remotes / _EXAMPLE_COPY
     if not is_too_long(copy, most=DOLTLITE_PATH_BYTES):
         return None
     error = path_too_long(copy, most=DOLTLITE_PATH_BYTES)
@@ -63,31 +68,33 @@ def check_path_length(ws: Workspace) -> FileFailed | None:
 
 
 def find_missing_hooks(ws: Workspace) -> Caution | None:
-    """Looks at files only. Nothing where the code pins no knowledge; nothing with `VMRAG=0`: then
-    they would do nothing anyway. Nothing in a job of GitHub Actions: its checkout has none, and the
-    Action verifies.
+    """Return a warning about missing hooks, by reading files only.
+
+    None if the code has no pin, if `VMRAG=0` disables the hooks, or in a job of GitHub Actions,
+    whose checkout has no hooks and where the Action verifies.
     """
-    if env.are_hooks_off() or env.in_github_actions() or not _pins_knowledge(ws):
+    if env.are_hooks_off() or env.in_github_actions() or not _has_pin(ws):
         return None
     from vmrag_link.git import hooks
 
-    gone = hooks.find_missing_hooks(ws.places)
-    if gone is None:
+    missing = hooks.find_missing_hooks(ws.places)
+    if missing is None:
         return None
-    return Caution("HOOKS_MISSING", f"{_sentence(gone)}{_effect(gone)}", _command(ws, gone))
+    return Caution("HOOKS_MISSING", f"{_describe(missing)}{_describe_effect(missing)}", _form_command(ws, missing))
 
 
 def needs_hooks_for_files(ws: Workspace) -> bool:
     """Return True if only Chroma's store needs hooks, because no documents are stored."""
     if not ws.stores_nothing:
         return False
-    chroma = ws.chroma.local  # it reads the settings, which may be what is broken
+    chroma = ws.chroma.local  # this reads the settings, which may be invalid
     return chroma.is_set and bool(chroma.rules)
 
 
 def misses_hooks_for_files(ws: Workspace) -> bool:
-    """Return True if a hook is not installed that only Chroma's store needs, although the user did
-    not refuse it.
+    """Return True if a hook is not installed that only Chroma's store needs.
+
+    A hook that the user refused is not counted.
     """
     if env.are_hooks_off() or env.in_github_actions() or not needs_hooks_for_files(ws):
         return False
@@ -100,48 +107,49 @@ def misses_hooks_for_files(ws: Workspace) -> bool:
     )
 
 
-def _sentence(gone: MissingHooks) -> str:
-    names = ", ".join(gone.hooks)
-    if gone.why == "elsewhere":
-        return "vmrag's git hooks act in other work trees only"
-    if gone.why == "bypassed":
-        return f"git looks for hooks in {gone.folder} by now, where vmrag's are not"
-    if gone.why == "replaced":
-        return f"{gone.tool[0].upper()}{gone.tool[1:]} has written over these git hooks of vmrag's: {names}"
-    if gone.why == "older":
-        return f"vmrag's git hooks are in git's configuration, from which {gone.git} runs none"
-    if gone.why in ("some", "disabled"):
-        return f"git does not run these hooks of vmrag's: {names}"
+def _describe(missing: MissingHooks) -> str:
+    names = ", ".join(missing.hooks)
+    if missing.why == "elsewhere":
+        return "vmrag's git hooks only run in other work trees"
+    if missing.why == "bypassed":
+        return f"git now uses the hooks in {missing.folder}, without vmrag's hooks"
+    if missing.why == "replaced":
+        return f"{missing.tool[0].upper()}{missing.tool[1:]} has overwritten these vmrag hooks: {names}"
+    if missing.why == "older":
+        return f"vmrag's git hooks are in git's configuration, which {missing.git} ignores"
+    if missing.why in ("some", "disabled"):
+        return f"git does not run these vmrag hooks: {names}"
     return "vmrag's git hooks are not installed in this clone"
 
 
-def _effect(gone: MissingHooks) -> str:
-    effects = [effect for hook, effect in _EFFECT.items() if hook in gone.hooks]
+def _describe_effect(missing: MissingHooks) -> str:
+    effects = [effect for hook, effect in _EFFECT.items() if hook in missing.hooks]
     return f": {', and '.join(effects)}." if effects else "."
 
 
-def _command(ws: Workspace, gone: MissingHooks) -> str:
+def _form_command(ws: Workspace, missing: MissingHooks) -> str:
     from vmrag_link.git import hook_config
 
-    if gone.why == "elsewhere":
+    if missing.why == "elsewhere":
         return "vmrag install --worktree"
-    ours = gone.why == "older" or gone.folder == str(ws.places.common / "hooks")
-    usual = ours or gone.tool in ("husky", "lefthook", "pre-commit")
-    # What else core.hooksPath may name, installing may refuse: that says what to do instead.
-    return hook_config.format_install_command(ws.places) if usual else "vmrag doctor"
+    is_ours = missing.why == "older" or missing.folder == str(ws.places.common / "hooks")
+    can_install = is_ours or missing.tool in ("husky", "lefthook", "pre-commit")
+    # An installation may refuse another folder in core.hooksPath. The doctor explains what to do.
+    return hook_config.format_install_command(ws.places) if can_install else "vmrag doctor"
 
 
-def build_not_pushed(ws: Workspace, found: tuple[UnpushedPin, ...]) -> Caution | None:
-    if not found:
+def build_not_pushed(ws: Workspace, unpushed: tuple[UnpushedPin, ...]) -> Caution | None:
+    """Return a warning about pushed pins whose revisions no remote has."""
+    if not unpushed:
         return None
-    names = first_of([each.ref for each in found], _NAMED)
-    revisions = {each.revision: each.remote for each in found}
-    which = f"revision {found[0].revision[:7]}" if len(revisions) == 1 else plural(len(revisions), "revision")
-    here = ws.read_trigger().branch or ""
-    alone = all(each.ref.partition("/")[2] == here for each in found)
+    names = first_of([pin.ref for pin in unpushed], _MAX_NAMED)
+    revisions = {pin.revision: pin.remote for pin in unpushed}
+    label = f"revision {unpushed[0].revision[:7]}" if len(revisions) == 1 else plural(len(revisions), "revision")
+    branch = ws.read_trigger().branch or ""
+    only_branch = all(pin.ref.partition("/")[2] == branch for pin in unpushed)
     return Caution(
         "KNOWLEDGE_NOT_PUSHED",
-        f"{names}: the code that was pushed there pins {which} of the knowledge, which was not pushed to "
+        f"{names}: the pushed code pins {label} of the knowledge base, which was not pushed to "
         f"{' and '.join(dict.fromkeys(revisions.values()))}.",
-        "vmrag push" if alone else "vmrag push --all",
+        "vmrag push" if only_branch else "vmrag push --all",
     )

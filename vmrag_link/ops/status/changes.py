@@ -1,5 +1,7 @@
-"""What a person may want to keep, discard, take in or push: the lists of `vmrag status`, and the
-files that are documents, with how the work tree differs from HEAD in them. Uses no network.
+"""The lists of `vmrag status`: uncommitted, copied and unpushed contents, and files of sources that
+differ from HEAD.
+
+It does not use the network.
 """
 
 from __future__ import annotations
@@ -34,50 +36,51 @@ class PendingDocument(Record, frozen=True):
 
 
 class PendingCollection(Record, frozen=True):
-    """A collection's settings."""
+    """A collection with uncommitted settings."""
 
     name: str
     kind: ChangeKind
 
 
 class Unpushed(Record, frozen=True):
-    """`revisions` that the remote is not known to have, as of the last fetch or push; None where
-    nothing is known of it, because it is not to be asked: `problem` says why.
-    """
+    """The revisions that the remote lacks, as of the last fetch or push."""
 
     remote: str
     revisions: int | None
+    """None if it is unknown, because the remote must not be contacted."""
     problem: str = ""
+    """Why the remote must not be contacted."""
 
 
 class PendingChanges(Record, frozen=True):
-    """`documents` and `collections` that are not committed, and stored `copies` of tracked files.
-
-    `unpushed` is None where there is no remote.
-    """
+    """Uncommitted documents and collections, and what else needs attention."""
 
     documents: tuple[PendingDocument, ...] = ()
     collections: tuple[PendingCollection, ...] = ()
     copies: tuple[StoredCopy, ...] = ()
+    """Stored copies of tracked files."""
     unpushed: Unpushed | None = None
+    """None without a remote."""
 
 
 def collect_changes(ws: Workspace, target: Target) -> PendingChanges:
-    """Everything; documents and files only where HEAD's branch can be written on."""
+    """Return all changes. Documents and files are included only if HEAD's branch can be
+    written on.
+    """
     if ws.read_trigger().branch is None or target.state != "pinned" or target.attachment in ("held", "behind"):
-        return PendingChanges(unpushed=_unpushed(ws, target))
+        return PendingChanges(unpushed=_find_unpushed(ws, target))
     branch = target.kb_branch
-    found = _difference(ws, branch)
+    difference = _difference(ws, branch)
     return PendingChanges(
-        _list_documents(found),
-        tuple(PendingCollection(collection.key, collection.kind) for collection in found.collections),
+        _list_documents(difference),
+        tuple(PendingCollection(collection.key, collection.kind) for collection in difference.collections),
         list_copies(ws, WorkingSet(branch.name) if branch and branch.dirty else target.revision),
-        _unpushed(ws, target),
+        _find_unpushed(ws, target),
     )
 
 
 def list_uncommitted(ws: Workspace, branch: KbBranch | None) -> tuple[PendingDocument, ...]:
-    """Return the documents of a KB branch that no revision of it holds as they are."""
+    """Return the documents of a KB branch that differ from its head."""
     return _list_documents(_difference(ws, branch))
 
 
@@ -87,34 +90,39 @@ def _difference(ws: Workspace, branch: KbBranch | None) -> HeaderDifference:
     return ws.engine.diff_headers(branch.head, WorkingSet(branch.name))
 
 
-def _list_documents(found: HeaderDifference) -> tuple[PendingDocument, ...]:
-    return tuple(PendingDocument(*change.key, change.header.title, change.kind) for change in found.documents)
+def _list_documents(difference: HeaderDifference) -> tuple[PendingDocument, ...]:
+    return tuple(PendingDocument(*change.key, change.header.title, change.kind) for change in difference.documents)
 
 
-def _unpushed(ws: Workspace, target: Target) -> Unpushed | None:
-    """Of what is read here. A revision that only the remote's anchors hold is there, too."""
+def _find_unpushed(ws: Workspace, target: Target) -> Unpushed | None:
+    """Return what the remote lacks of the revision that is read here. The remote's anchors are also
+    considered.
+    """
     pinned = target.revision if target.state == "pinned" else None
     revision = target.kb_branch.head if target.kb_branch else pinned
-    if revision is None or ws.engine.shared:  # on a server, everybody has all of it
+    if revision is None or ws.engine.shared:  # on a server, everyone has all revisions
         return None
     remote = find_upstream(ws)
     if remote is None:
         return None
     if remote.address is None:
         return Unpushed(remote.name, None, remote.problem)
-    # The root, which is made with the knowledge base, is no revision of anybody's.
-    there = {read_root(ws.engine), *ws.engine.remote_heads(remote.address.key).values()}
-    if revision in there:
+    # The root is created with the knowledge base, so it is not counted.
+    remote_heads = {read_root(ws.engine), *ws.engine.remote_heads(remote.address.key).values()}
+    if revision in remote_heads:
         return Unpushed(remote.name, 0)
-    return Unpushed(remote.name, Distances(ws.engine, [revision, *there]).count_apart([revision], there).ahead)
+    return Unpushed(
+        remote.name, Distances(ws.engine, [revision, *remote_heads]).count_apart([revision], remote_heads).ahead
+    )
 
 
 class SourceCollection(Record, frozen=True):
-    """`files`: how many there are; a few of them may say nothing, and be no documents."""
+    """A collection of files."""
 
     collection: str
     kind: Literal["document", "code"]
     files: int
+    """Number of files. Files without text are counted, but are not documents."""
 
 
 class SourceChange(Record, frozen=True):
@@ -132,26 +140,29 @@ class SourceChange(Record, frozen=True):
 
 
 class SourcesStatus(Record, frozen=True):
-    """`uncommitted`: `COLLECTION/PATH`, as they are; `changed`: each file once, also removed ones;
-    `removed`: paths that the work tree has no more; `untracked`: how many more files git does not
-    track. `missing`: paths of which this clone has no contents. `unavailable`: why collections
-    cannot be searched, by name. `problem`: why nothing is known of the files; empty otherwise.
-    """
+    """The state of the sources."""
 
     collections: tuple[SourceCollection, ...] = ()
     uncommitted: tuple[str, ...] = ()
+    """Names `COLLECTION/PATH` of documents that differ from HEAD."""
     removed: tuple[str, ...] = ()
+    """Paths that the work tree no longer has."""
     untracked: int = 0
+    """Number of further files that git does not track."""
     missing: tuple[str, ...] = ()
+    """Paths whose contents this clone lacks."""
     unavailable: Mapping[str, str] = {}
+    """Why collections cannot be searched, by name."""
     problem: str = ""
+    """Why nothing is known about the files; empty if they are known."""
     changed: tuple[SourceChange, ...] = ()
+    """The changed files, each once, including removed ones."""
     files: int = 0
-    """Files of all collections. A file that is in two of them counts once."""
+    """Number of files of all collections. A file in two collections counts once."""
 
     @property
     def sentence(self) -> str:
-        """How many files are searched, and how they differ from HEAD."""
+        """The number of searched files, and how they differ from HEAD."""
         numbers = (
             (len(self.changed) - len(self.removed), "edited"),
             (len(self.removed), "removed"),
@@ -159,13 +170,13 @@ class SourcesStatus(Record, frozen=True):
             (len(self.missing), "missing in this clone and not searched"),
         )
         total = f"{plural(self.files, 'file')} in {plural(len(self.collections), 'source')}"
-        return ", ".join([total, *(f"{number} {what}" for number, what in numbers if number)])
+        return ", ".join([total, *(f"{number} {label}" for number, label in numbers if number)])
 
 
 def read_sources_status(ws: Workspace) -> SourcesStatus | None:
-    """None where no sources are configured. Reads no file that did not change, and needs no index.
+    """Return the state of the sources; None if none are configured.
 
-    Raises `ConfigInvalid`.
+    It reads only files that changed, and needs no index. Raises `ConfigInvalid`.
     """
     if not ws.sources.configured:
         return None
@@ -174,18 +185,21 @@ def read_sources_status(ws: Workspace) -> SourcesStatus | None:
 
     try:
         tree = source_tree.read_work_tree(ws)
-        assert tree is not None  # noqa: S101  there are sources
-        everything = ws.config.searches_untracked
-        unsearched = [source for source in tree.sources if not rules.searches_untracked(source, untracked=everything)]
+        assert tree is not None  # noqa: S101  sources are configured
+        all_untracked = ws.config.searches_untracked
+        unsearched = [
+            source for source in tree.sources if not rules.searches_untracked(source, untracked=all_untracked)
+        ]
         untracked = work_tree.count_untracked_files(ws.places, unsearched) if unsearched else 0
         changed = tuple(sorted(_list_changes(ws, tree), key=lambda change: change.path))
-    except (GitError, LimitExceeded) as why:  # a status has to answer
+    except (GitError, LimitExceeded) as why:  # the status must succeed
         return SourcesStatus(problem=why.message)
     counts = {name: len(files) for name, files in tree.listing.files.items()}
     edited = sorted(key for key, file in tree.files.items() if file.uncommitted)
     return SourcesStatus(
         collections=tuple(
-            SourceCollection(each.collection, each.kind, counts.get(each.collection, 0)) for each in tree.sources
+            SourceCollection(source.collection, source.kind, counts.get(source.collection, 0))
+            for source in tree.sources
         ),
         uncommitted=tuple(map("/".join, edited)),
         changed=changed,

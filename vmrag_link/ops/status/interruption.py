@@ -1,4 +1,4 @@
-"""What a command that was interrupted leaves behind."""
+"""Describe what an interrupted command leaves."""
 
 from __future__ import annotations
 
@@ -11,35 +11,41 @@ from vmrag_link.workspace import Workspace
 
 
 def take_stamp(ws: Workspace) -> Stamp:
-    """Where the knowledge base stands before a command: `sentence` compares it."""
+    """Return the state of the knowledge base before a command, for `describe_interruption`."""
     return opening.read_stamp(ws.places.kb)
 
 
 def describe_interruption(ws: Workspace, before: Stamp) -> str:
-    """What is stored of an interrupted command, and what goes on later.
+    """Describe what is stored after an interrupted command, and what later commands continue.
 
-    Looks at files alone: nothing is waited for or brought anywhere.
+    It only reads files: it waits for nothing and updates nothing.
     """
-    shared = (ws.places.kb / SERVER_FILE).exists()  # there nothing tells
+    shared = (ws.places.kb / SERVER_FILE).exists()  # a server has no stamp
     unchanged = not shared and take_stamp(ws) == before
-    said = ["The knowledge base is as it was." if unchanged else "What was stored until then is kept (vmrag status)."]
-    if _begun(ws):
-        said.append("The next vmrag command finishes the commit that was begun.")
-    elif _behind(ws):
-        said.append("The index follows with the next vmrag command.")
+    sentences = [
+        "The knowledge base did not change."
+        if unchanged
+        else "Everything stored before the interruption is kept (vmrag status)."
+    ]
+    if _has_unfinished_commit(ws):
+        sentences.append("The next vmrag command finishes the interrupted commit.")
+    elif _is_index_behind(ws):
+        sentences.append("The next vmrag command updates the index.")
     if ws.places.merge.exists() or ws.places.merge_in_git.exists():
-        said.append("What was decided about the merge is kept; vmrag resolve goes on with it.")
+        sentences.append("Decisions about the merge are kept; 'vmrag resolve' continues it.")
     if background.is_running(background.get_sync_job(ws.places)):
-        said.append("A sync goes on in the background (vmrag status).")
-    return " ".join(said)
+        sentences.append("A sync continues in the background (vmrag status).")
+    return " ".join(sentences)
 
 
-def _begun(ws: Workspace) -> bool:
+def _has_unfinished_commit(ws: Workspace) -> bool:
     entries = (entry for _, entry in ws.journal.list_entries())
-    return any(isinstance(each, ReplayEntry) or (each and each.git_dir == str(ws.places.git_dir)) for each in entries)
+    return any(
+        isinstance(entry, ReplayEntry) or (entry and entry.git_dir == str(ws.places.git_dir)) for entry in entries
+    )
 
 
-def _behind(ws: Workspace) -> bool:
+def _is_index_behind(ws: Workspace) -> bool:
     position = ws.position
     bound, followed = position.binding, position.followed
     if followed and (bound is None or bound.revision != followed):

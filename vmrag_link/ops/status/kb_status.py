@@ -1,7 +1,7 @@
-"""How remote, index and pin compare with the knowledge base: the parts of a tool's status.
+"""Compare remote, index and pin with the knowledge base, for the status of tools.
 
-`ops.status.status` says to a person whether they agree, and what to type. No function but `reach`
-asks the network.
+`ops.status.status` shows people whether they agree, and what to type. Only `probe_remote` uses the
+network.
 """
 
 from __future__ import annotations
@@ -26,27 +26,28 @@ PinState = Literal["in_sync", "kb_ahead", "kb_behind", "diverged", "no_link"]
 
 
 class IndexBlock(Record, frozen=True):
-    """`chroma`: the store for Chroma's own clients, which follows the index."""
+    """The state of the index."""
 
     status: Literal["synced", "pending", "error"]
     pending_collections: list[str]
     chroma: ChromaState
+    """The store for Chroma's own clients, which follows the index."""
 
 
 class PinStatus(Record, frozen=True):
-    """`state`: the knowledge base against `pinned_commit`, the pin file's; `no_link` if that cannot
-    be read.
-    """
+    """The state of the pin."""
 
     link_file: str
     pinned_commit: str | None
+    """The revision in the pin file."""
     state: PinState
+    """The knowledge base relative to `pinned_commit`; `no_link` if the pin cannot be read."""
 
 
 def probe_remote(ws: Workspace, remote: Upstream) -> str:
-    """Ask the remote, for a moment; returns why it does not answer, empty if it does.
+    """Contact the remote briefly, and return why it does not answer; empty if it does.
 
-    One that is not trusted is not asked.
+    An untrusted remote is not contacted.
     """
     if remote.address is None:
         return remote.problem
@@ -55,57 +56,60 @@ def probe_remote(ws: Workspace, remote: Upstream) -> str:
 
 
 def read_probe(ws: Workspace, remote: Upstream) -> bool | None:
-    """Whether the remote answered when it was asked a moment ago; None if it was not asked."""
+    """Return whether the remote answered when it was last contacted, a moment ago; None if it was
+    not contacted.
+    """
     answer = probe.last_result(ws.places, remote.address) if remote.address else None
     return answer.problem is None if answer else None
 
 
-def count_ahead_behind(ws: Workspace, here: AnswerOrigin, remote: Upstream | None) -> AheadBehind:
-    """Numbers of commits, as of the last fetch.
+def count_ahead_behind(ws: Workspace, standing: AnswerOrigin, remote: Upstream | None) -> AheadBehind:
+    """Count commits relative to the remote, as of the last fetch.
 
-    The remote's KB branch of HEAD's name counts, which `pull` takes, too.
+    The remote's KB branch with the name of HEAD's is compared, which `pull` also merges.
     """
-    name = here.kb.branch or ws.read_trigger().branch
+    name = standing.kb.branch or ws.read_trigger().branch
     if remote is None or name is None:
         return AheadBehind()
-    return revisions.compare_with_remote(ws.engine, here.revision, name, remote.heads)
+    return revisions.compare_with_remote(ws.engine, standing.revision, name, remote.heads)
 
 
-def build_index_block(ws: Workspace, here: AnswerOrigin) -> IndexBlock:
-    """Which collections the index does not hold as they are now. Brings nothing."""
+def build_index_block(ws: Workspace, standing: AnswerOrigin) -> IndexBlock:
+    """Return which collections the index lacks in their present state. Updates nothing."""
     chroma = ws.chroma.local.read_state()
-    if not here.notes and not _index_problem(ws, here):
+    if not standing.notes and not _explain_index_problem(ws, standing):
         return IndexBlock("synced", [], chroma)
     try:
-        found = [
+        outdated = [
             collection for collection in index_status.read_status(ws).collections if collection.sync_status != "synced"
         ]
-    except VmragError:  # a status has to answer; what uses the index says what is wrong with it
+    except VmragError:  # the status must succeed; a search reports the error
         return IndexBlock("error", [], chroma)
-    names = [each.collection_name for each in found]
-    failed = any(each.sync_status == "error" for each in found)
+    names = [collection.collection_name for collection in outdated]
+    failed = any(collection.sync_status == "error" for collection in outdated)
     return IndexBlock("error" if failed else "pending" if names else "synced", names, chroma)
 
 
-def _index_problem(ws: Workspace, here: AnswerOrigin) -> str:
-    """Why the index cannot answer as it is; empty if it can."""
-    if isinstance(here.at, WorkingSet):
-        return ws.sync_context.working_copy(here.at.branch, here.revision).find_problem()
-    return ws.views.find_problem(here.revision)
+def _explain_index_problem(ws: Workspace, standing: AnswerOrigin) -> str:
+    """Return why the index cannot answer in its present state; empty if it can."""
+    if isinstance(standing.at, WorkingSet):
+        return ws.sync_context.working_copy(standing.at.branch, standing.revision).find_problem()
+    return ws.views.find_problem(standing.revision)
 
 
-def build_pin_status(ws: Workspace, here: AnswerOrigin) -> PinStatus:
+def build_pin_status(ws: Workspace, standing: AnswerOrigin) -> PinStatus:
+    """Compare the pin with the knowledge base."""
     data = plumbing.read_pin_bytes(ws.places)
     try:
         pinned = migrated.read_pin(ws.places.kb, data).dolt_commit if data is not None else None
     except PinMalformed:
         pinned = None
-    return PinStatus(PIN_NAME, pinned, "no_link" if pinned is None else _compare(ws, here, pinned))
+    return PinStatus(PIN_NAME, pinned, "no_link" if pinned is None else _compare_pin(ws, standing, pinned))
 
 
-def _compare(ws: Workspace, here: AnswerOrigin, pinned: str) -> PinState:
+def _compare_pin(ws: Workspace, standing: AnswerOrigin, pinned: str) -> PinState:
     engine, branch = ws.engine, ws.find_kb_branch()
-    ours = branch.head if branch else here.revision
+    ours = branch.head if branch else standing.revision
     if ours == pinned:
         return "in_sync"
     if not engine.has_revision(pinned) or engine.is_ancestor(ours, pinned):
