@@ -1,4 +1,4 @@
-"""`vmrag link`: store which revision belongs to a code commit, and name it in the link file."""
+"""`vmrag link`: store which revision belongs to a code commit, and write it to the link file."""
 
 from __future__ import annotations
 
@@ -18,25 +18,27 @@ from vmrag_link.workspace import Workspace
 from vmrag_link.workspace.follow import follow_pin
 from vmrag_link.workspace.pins import pinning
 
-_SHORT = re.compile(r"~[0-9]+")
+_SHORT_NAME = re.compile(r"~[0-9]+")
 
 
 class LinkBlock(Record, frozen=True):
-    """`git_branch` is None for a detached HEAD, and for a commit that is not HEAD."""
+    """A link."""
 
     dolt_commit: str
     dolt_branch: str
     git_commit: str
     git_branch: str | None
+    """None for a detached HEAD, and for a commit other than HEAD."""
     git_repo: str
 
 
 class Bidirectional(Record, frozen=True):
-    """What became of the link file. `file_created`: there was none before."""
+    """The link file."""
 
     enabled: bool
     link_file: str
     file_created: bool = False
+    """True if the file did not exist before."""
     staged: bool = False
 
 
@@ -59,100 +61,108 @@ def link(
     bidirectional: bool = False,
     link_file: str = PIN_NAME,
 ) -> LinkReport:
-    """Link a commit of a repository to the workspace's revision.
+    """Link a commit of a repository to the workspace's revision, without its uncommitted documents.
 
-    Uncommitted documents are left out.
+    A second call replaces the row. With `bidirectional`, the link file in that repository's work
+    tree names the revision and is staged. It will be part of the next commit, not of the linked
+    one.
 
-    A second time the row is replaced. With `bidirectional` the link file, inside that repository's
-    work tree, names the revision and is staged; it will be part of the next commit, not of the
-    linked one. Raises `GitRepositoryMissing`, `GitReferenceMissing`, `UsageInvalid` for a link file
-    that may not be (`_inside`), `FileFailed`, `NotInitialized`.
+    Raises `GitRepositoryMissing`, `GitReferenceMissing`, `UsageInvalid` for an invalid link file
+    (see `_resolve_link_file`), `FileFailed` and `NotInitialized`.
     """
     follow_pin.follow(ws, tolerate="git")
-    found = repository.find_commit(git_repo_path, git_commit)
-    path = _inside(found.places, link_file) if found.places else None
+    commit = repository.find_commit(git_repo_path, git_commit)
+    path = _resolve_link_file(commit.places, link_file) if commit.places else None
     revision, branch = ws.require_stored_revision(), ws.find_kb_branch()
-    name = branch.name if branch and branch.head == revision else _current_kb_branch(ws)
+    name = branch.name if branch and branch.head == revision else _read_kb_branch(ws)
     at = ws.locate_documents()
     warnings = []
     if isinstance(at, WorkingSet):
-        message = f"The link names revision {revision[:7]}; the uncommitted documents are not part of it."
+        message = f"The link names the revision {revision[:7]}, which does not contain the uncommitted documents."
         warnings.append(LinkWarning("UNCOMMITTED_CHANGES", message))
-    # The revision's own time, as in a pin: two people who link the same make equal rows.
+    # The time is that of the revision, as in a pin, so that two people make equal rows.
     linked_at = ws.engine.read_revision(revision).date
-    row = Link(found.commit, revision, name, found.branch or "", found.url, linked_at, "manual")
-    store_links(ws, [row], f"Link {found.commit[:12]} to {revision[:12]}")
-    written = Bidirectional(bidirectional, link_file)
-    if bidirectional and found.places and path:
-        written = _written(ws, found.places, path, link_file, revision=revision, name=name)
+    row = Link(commit.commit, revision, name, commit.branch or "", commit.url, linked_at, "manual")
+    store_links(ws, [row], f"Link {commit.commit[:12]} to {revision[:12]}")
+    file_report = Bidirectional(bidirectional, link_file)
+    if bidirectional and commit.places and path:
+        file_report = _write_link_file(ws, commit.places, path, link_file, revision=revision, name=name)
     elif bidirectional:
-        warnings.append(LinkWarning("BARE_REPOSITORY", "The repository is bare: there is no link file to write."))
-    repo = found.url or str(found.places.top if found.places else git_repo_path.resolve())
-    return LinkReport(LinkBlock(revision, name, found.commit, found.branch, repo), written, tuple(warnings))
+        warnings.append(LinkWarning("BARE_REPOSITORY", "The repository is bare, so no link file was written."))
+    repo = commit.url or str(commit.places.top if commit.places else git_repo_path.resolve())
+    return LinkReport(LinkBlock(revision, name, commit.commit, commit.branch, repo), file_report, tuple(warnings))
 
 
 def store_links(ws: Workspace, rows: list[Link], message: str, *, remove: tuple[str, ...] = ()) -> None:
-    """In the table `git_links`, whose author is the program: who links is not who knows."""
+    """Write rows to the table `git_links`. Their author is the program, not the person
+    who links.
+    """
     ws.engine.write_links(rows, remove=remove, message=message, author=LINK_AUTHOR, date=clock.now())
 
 
-def _inside(places: Places, link_file: str) -> Path:
-    """The link file's path.
+def _resolve_link_file(places: Places, link_file: str) -> Path:
+    """Return the path of the link file, and check that it is safe to write.
 
-    It leads into no folder of a program, through no link, and over nothing but a link file.
-
-    An agent may have its name from a stranger's text, and what is written is staged. So a new one
-    has a name that no other program reads: not `.github/workflows/x.yml`, `conftest.py` or
-    `package.json`. One of another name, made by an earlier version, is still followed.
+    The path must not lead into a folder of a program or through a link, and must not overwrite
+    another file. The name may come from an untrusted text that an agent read, and what is written
+    is staged. So a new file must have a name that no other program reads: not
+    `.github/workflows/x.yml`, `conftest.py` or `package.json`. A file with another name that an
+    earlier version made is still accepted.
     """
     parts = link_file.split("/")
-    if not all(map(_plain, parts[:-1])) or not (parts[-1] == PIN_NAME or _plain(parts[-1])):
-        raise _no_link_file(
-            f"{link_file!r} is not a file in the work tree, out of folders that begin with a dot", link_file
+    if not all(map(_is_plain, parts[:-1])) or not (parts[-1] == PIN_NAME or _is_plain(parts[-1])):
+        raise _link_file_error(
+            f"{link_file!r} must be in the work tree, outside folders that begin with a dot", link_file
         )
     path = places.top.joinpath(*parts)
     if path.is_dir() or any(places.top.joinpath(*parts[:count]).is_symlink() for count in range(1, len(parts) + 1)):
-        raise _no_link_file(f"{link_file!r} is a folder, or leads through a link", link_file)
-    named = parts[-1].endswith(PIN_NAME)
-    if path != places.pin and path.exists() and not _links(path, empty=named):
-        raise _no_link_file(f"{link_file!r} holds something else already, which is not overwritten", link_file)
-    if not named and not path.exists():
-        raise _no_link_file(f"{link_file!r} has a name that other programs may read", link_file)
-    standing = next(parent for parent in path.parents if parent.exists())
-    if not standing.is_dir():
+        raise _link_file_error(f"{link_file!r} is a folder, or its path contains a symbolic link", link_file)
+    has_pin_name = parts[-1].endswith(PIN_NAME)
+    if path != places.pin and path.exists() and not _is_replaceable(path, empty=has_pin_name):
+        raise _link_file_error(f"{link_file!r} exists with other contents, which vmrag does not overwrite", link_file)
+    if not has_pin_name and not path.exists():
+        raise _link_file_error(f"{link_file!r} has a name that other programs may read", link_file)
+    existing_parent = next(parent for parent in path.parents if parent.exists())
+    if not existing_parent.is_dir():
         raise FileFailed(
-            f"{standing} is a file; the link file cannot be below it.",
+            f"{existing_parent} is a file, so it cannot contain the link file.",
             hint=f"--link-file {PIN_NAME}",
-            path=str(standing),
+            path=str(existing_parent),
         )
     return path
 
 
-def _plain(part: str) -> bool:
-    """Whether a part of a path belongs to no program.
+def _is_plain(part: str) -> bool:
+    """Return whether a part of a path belongs to no program.
 
-    Short names (`GIT~1`) and letters that some file systems skip are seen through.
+    This includes short names (`GIT~1`) and characters that some file systems ignore.
     """
     return (
-        part != "" and not part.startswith(".") and part.isprintable() and not _SHORT.search(part) and "\\" not in part
+        part != ""
+        and not part.startswith(".")
+        and part.isprintable()
+        and not _SHORT_NAME.search(part)
+        and "\\" not in part
     )
 
 
-def _links(path: Path, *, empty: bool) -> bool:
-    """Whether a file is a link file that was made before, or `empty`.
+def _is_replaceable(path: Path, *, empty: bool) -> bool:
+    """Return whether a file is an existing link file or, if `empty`, an empty file.
 
-    Anything else would be lost: nobody keeps a copy.
+    The contents of any other file would be lost, because no copy exists.
     """
     data = read_regular(path, pins.MAX_BYTES + 1)
     return (empty and not data.strip()) or pinning.is_pin(data)
 
 
-def _no_link_file(why: str, link_file: str) -> UsageInvalid:
-    hint = f"--link-file {PIN_NAME}, or another that ends so: --link-file docs/kb{PIN_NAME}"
-    return UsageInvalid(f"The link file {why}.", hint=hint, parameter="link_file", value=link_file)
+def _link_file_error(why: str, link_file: str) -> UsageInvalid:
+    hint = f"--link-file {PIN_NAME}   (or a name that ends with it: --link-file docs/kb{PIN_NAME})"
+    return UsageInvalid(f"invalid link file: {why}.", hint=hint, parameter="link_file", value=link_file)
 
 
-def _written(ws: Workspace, places: Places, path: Path, link_file: str, *, revision: str, name: str) -> Bidirectional:
+def _write_link_file(
+    ws: Workspace, places: Places, path: Path, link_file: str, *, revision: str, name: str
+) -> Bidirectional:
     created = not path.exists()
     with locks.hold_exclusive(ws.places.workspace_lock, purpose="link", timeout=ws.lock_timeout):
         if path == places.pin:
@@ -160,14 +170,16 @@ def _written(ws: Workspace, places: Places, path: Path, link_file: str, *, revis
         if path == ws.places.pin:
             staged = pinning.write_pin(ws, revision, name).staged
         else:
-            old = None if created else path.read_bytes()
-            new = pins.format_pin(pinning.next_pin(ws, migrated.try_read_pin(ws.places.kb, old), revision, name))
-            if new != old:
-                write_atomically(path, new)
+            text_before = None if created else path.read_bytes()
+            text = pins.format_pin(
+                pinning.next_pin(ws, migrated.try_read_pin(ws.places.kb, text_before), revision, name)
+            )
+            if text != text_before:
+                write_atomically(path, text)
             staged = plumbing.stage_path(places, path)
     return Bidirectional(enabled=True, link_file=link_file, file_created=created, staged=staged)
 
 
-def _current_kb_branch(ws: Workspace) -> str:
+def _read_kb_branch(ws: Workspace) -> str:
     pin = migrated.try_read_pin(ws.places.kb, plumbing.read_pin_bytes(ws.places))
     return pin.dolt_branch if pin else ws.read_trigger().branch or "main"

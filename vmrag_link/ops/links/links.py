@@ -1,10 +1,10 @@
-"""`vmrag links`: the table `git_links`, with links derived from git's history, manual ones, and
-those that git's hooks asked for.
+"""`vmrag links`: the table `git_links`, with links derived from git's history, manual links, and
+links that git's hooks requested.
 
-A shim appends a line to a queue for each commit; the next command works them off.
+A shim appends a line to a queue for each commit, and the next command processes the queue.
 
     commit HASH BRANCH          a commit was made; BRANCH may be empty
-    rewrite OLD NEW             an amend or a rebase put NEW in the place of OLD
+    rewrite OLD NEW             an amend or a rebase replaced OLD by NEW
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from vmrag_link.workspace.follow import recovery
 from vmrag_link.workspace.pins import history_pins
 
 GRACE_SECONDS = 60.0
-"""Seconds in which a shim may still append to a queue that it had opened before."""
+"""Seconds in which a shim may still append to a queue that it opened before."""
 
 _TAKEN = re.compile(r"\.(\d+)\.(\d+)")
 _LINE = re.compile(f"(?:commit|rewrite ({COMMIT_NAME})) ({COMMIT_NAME})(?: (.*))?")
@@ -43,27 +43,26 @@ class LinksReport(Record, frozen=True):
 
 
 class RebuildReport(Record, frozen=True):
-    """Numbers of rows.
-
-    `derived` from git's history now, of which `changed` were different or missing; `removed`;
-    `manual` ones, kept.
-    """
+    """Numbers of rows."""
 
     derived: int
+    """Rows derived from git's history now."""
     changed: int
+    """Derived rows that were different or missing."""
     removed: int
     manual: int
+    """Rows made by hand, which are kept."""
 
 
 def list_links(ws: Workspace, *, revision: str | None = None) -> LinksReport:
-    """All links, or those of one revision; sorted by git commit."""
+    """Return all links, or those of one revision, sorted by git commit."""
     recovery.recover(ws)
     rows = _read_rows(ws)
     return LinksReport([row for row in rows if revision in (None, row.dolt_commit)])
 
 
 def _read_rows(ws: Workspace) -> list[Link]:
-    """Work off what is queued and return all links, sorted by git commit.
+    """Process the queue and return all links, sorted by git commit.
 
     If nothing can be written, the queue stays for a later command.
     """
@@ -76,16 +75,16 @@ def _read_rows(ws: Workspace) -> list[Link]:
             raise
     else:
         return ws.engine.list_links()
-    queued = b"".join(taken.read_unread() for taken in _queues(ws.places))
+    queued = b"".join(taken.read_unread() for taken in _list_queues(ws.places))
     if ws.places.link_queue.exists():
         queued += ws.places.link_queue.read_bytes()
     rows = {row.git_commit: row for row in ws.engine.list_links()}
-    rows |= {row.git_commit: row for row in _rows(ws, queued.decode(errors="replace").split("\n"))}
+    rows |= {row.git_commit: row for row in _parse_queue(ws, queued.decode(errors="replace").split("\n"))}
     return [rows[commit] for commit in sorted(rows)]
 
 
 def show_link(ws: Workspace, ref: str) -> Link:
-    """The link of a commit: by hand, if there is such a row, else what the pin in its tree says.
+    """Return the link of a commit: a manual link, or else the pin in its tree.
 
     Raises `LinkMissing`.
     """
@@ -96,57 +95,66 @@ def show_link(ws: Workspace, ref: str) -> Link:
         return rows[0]
     data = plumbing.read_blob(ws.places, f"{commit}:{PIN_NAME}")
     if data is None:
-        raise LinkMissing(f"{ref} is linked to no revision.", hint=f"vmrag link --git-commit {quoted(ref)}", ref=ref)
+        raise LinkMissing(f"no link for {ref}.", hint=f"vmrag link --git-commit {quoted(ref)}", ref=ref)
     pin = migrated.read_pin(ws.places.kb, data, source=f"{ref}:{PIN_NAME}")
-    known = rows[0] if rows else Link(commit, "", "")  # it may be another clone's
-    return replace(known, dolt_commit=pin.dolt_commit, dolt_branch=pin.dolt_branch, linked_at=pin.linked_at)
+    row = rows[0] if rows else Link(commit, "", "")  # the row may be from another clone
+    return replace(row, dolt_commit=pin.dolt_commit, dolt_branch=pin.dolt_branch, linked_at=pin.linked_at)
 
 
 def rebuild_links(ws: Workspace) -> RebuildReport:
-    """Derive the rows of the source `pin` from git's history again, and keep the ones made by hand.
+    """Derive the rows of the source `pin` from git's history again, and keep the manual ones.
 
-    A commit has a row when it introduces the pin that its tree holds. Rows of commits that no ref
-    reaches any more go; those of commits that are not here are other clones', and stay.
+    A commit has a row if it introduces the pin in its tree. Rows of commits that no ref contains
+    any longer are removed. Rows of commits that this clone does not have belong to other clones and
+    stay.
     """
     recovery.recover(ws)
     flush_queue(ws)
-    there = {each.git_commit: each for each in ws.engine.list_links()}
-    manual = {commit for commit, each in there.items() if each.source == "manual"}
+    rows_by_commit = {row.git_commit: row for row in ws.engine.list_links()}
+    manual = {commit for commit, row in rows_by_commit.items() if row.source == "manual"}
     url = repository.read_origin_url(ws.places)
-    derived = {each.git_commit: each for each in derive_links(ws, url) if each.git_commit not in manual}
-    put = [each for commit, each in derived.items() if commit not in there or not is_same_link(there[commit], each)]
-    unknown = there.keys() - derived.keys() - manual
-    gone = tuple(sorted(unknown.difference(objects.find_missing_commits(ws.places, unknown)))) if unknown else ()
-    if put or gone:
-        linking.store_links(ws, put, "Derive the links from git's history", remove=gone)
-    return RebuildReport(len(derived), len(put), len(gone), len(manual))
+    derived = {row.git_commit: row for row in derive_links(ws, url) if row.git_commit not in manual}
+    changed = [
+        row
+        for commit, row in derived.items()
+        if commit not in rows_by_commit or not is_same_link(rows_by_commit[commit], row)
+    ]
+    unknown = rows_by_commit.keys() - derived.keys() - manual
+    removed = tuple(sorted(unknown.difference(objects.find_missing_commits(ws.places, unknown)))) if unknown else ()
+    if changed or removed:
+        linking.store_links(ws, changed, "Derive the links from git's history", remove=removed)
+    return RebuildReport(len(derived), len(changed), len(removed), len(manual))
 
 
 def derive_links(ws: Workspace, url: str) -> Iterable[Link]:
-    """The links that the history of every ref tells of. A pin that cannot be read links nothing."""
+    """Yield the links in the history of every ref. A pin that cannot be read yields none."""
     for pin, commits in history_pins.read_pins(ws.places, reflogs=False):
         for commit in commits:
             yield Link(commit, pin.dolt_commit, pin.dolt_branch, git_repo_url=url, linked_at=pin.linked_at)
 
 
 def is_same_link(one: Link, other: Link) -> bool:
-    """Whether two rows say the same about a commit; where it was made is not part of history."""
-    return _columns(one) == _columns(other)
+    """Return whether two rows link a commit to the same revision. The clone that made a row does
+    not matter.
+    """
+    return _select_columns(one) == _select_columns(other)
 
 
-def _columns(link: Link) -> tuple[str, ...]:
+def _select_columns(link: Link) -> tuple[str, ...]:
     return link.git_commit, link.dolt_commit, link.dolt_branch, link.linked_at
 
 
 class TakenQueue(NamedTuple):
-    """A queue that no shim opens any more.
+    """A queue that no shim opens any longer.
 
-    Its name holds the time when it was taken (ns) and how much of it is done (bytes).
+    The name of its file contains `since` and `done`.
     """
 
     queue: Path
     since: int
+    """The time of the rename, in nanoseconds."""
     done: int
+    """Number of processed bytes."""
 
     @property
     def path(self) -> Path:
@@ -154,14 +162,14 @@ class TakenQueue(NamedTuple):
 
     @property
     def is_old(self) -> bool:
-        return abs(time.time_ns() - self.since) > GRACE_SECONDS * 1e9  # clocks are set back, too
+        return abs(time.time_ns() - self.since) > GRACE_SECONDS * 1e9  # a clock may have been set back
 
     @property
     def waits(self) -> bool:
         return self.is_old or self.path.stat().st_size > self.done
 
     def read_unread(self) -> bytes:
-        """Whole lines."""
+        """Return the complete lines that were not processed yet."""
         rest = self.path.read_bytes()[self.done :]
         return rest[: rest.rfind(b"\n") + 1]
 
@@ -173,60 +181,60 @@ class TakenQueue(NamedTuple):
 
 
 def flush_queue(ws: Workspace) -> int:
-    """Work off what is queued; returns the number of rows written.
+    """Process the queue and return the number of rows written.
 
-    A kill leaves the lines to the next one, which may do them twice.
+    After a kill, the next call may process the same lines again.
     """
-    if not _waiting(ws.places):
+    if not _has_queued_lines(ws.places):
         return 0
     with locks.hold_exclusive(ws.places.locks / "links.lock", purpose="link", timeout=ws.lock_timeout):
-        if ws.places.link_queue.exists():  # what a shim appends from now on goes into a new file
+        if ws.places.link_queue.exists():  # a shim appends to a new file from now on
             ws.places.link_queue.rename(TakenQueue(ws.places.link_queue, time.time_ns(), 0).path)
-        taken = [(queue, queue.read_unread()) for queue in _queues(ws.places)]
-        rows = _rows(ws, b"".join(data for _, data in taken).decode(errors="replace").split("\n"))
+        taken = [(queue, queue.read_unread()) for queue in _list_queues(ws.places)]
+        rows = _parse_queue(ws, b"".join(data for _, data in taken).decode(errors="replace").split("\n"))
         if rows:
             linking.store_links(ws, rows, "Link what git has committed")
-        for each, data in taken:
-            each.mark_read(len(data))
+        for queue, data in taken:
+            queue.mark_read(len(data))
     return len(rows)
 
 
-def _waiting(places: Places) -> bool:
+def _has_queued_lines(places: Places) -> bool:
     try:
-        return places.link_queue.exists() or any(queue.waits for queue in _queues(places))
+        return places.link_queue.exists() or any(queue.waits for queue in _list_queues(places))
     except FileNotFoundError:
-        return True  # somebody else is at it
+        return True  # another process is processing them
 
 
-def _queues(places: Places) -> list[TakenQueue]:
-    """The oldest first."""
+def _list_queues(places: Places) -> list[TakenQueue]:
+    """Return the taken queues, the oldest first."""
     queue = places.link_queue
     names = (_TAKEN.fullmatch(path.suffixes[-2] + path.suffix) for path in queue.parent.glob(f"{queue.name}.*.*"))
     return sorted(TakenQueue(queue, int(name[1]), int(name[2])) for name in names if name)
 
 
-def _rows(ws: Workspace, lines: list[str]) -> list[Link]:
-    """The rows that these lines change.
+def _parse_queue(ws: Workspace, lines: list[str]) -> list[Link]:
+    """Return the rows that these lines change.
 
-    A line that is none was cut by a kill; history knows its commit all the same.
+    An invalid line was cut by a kill. git's history still contains its commit.
     """
-    asked = [match.groups(default="") for line in lines if (match := _LINE.fullmatch(line))]
-    there = {each.git_commit: each for each in ws.engine.list_links()} if asked else {}
-    by_hand = {commit for commit, each in there.items() if each.source == "manual"}
-    links = _links(ws, {new for _, new, _ in asked} - by_hand)
-    rows = dict(there)
-    for old, new, branch in asked:
+    entries = [match.groups(default="") for line in lines if (match := _LINE.fullmatch(line))]
+    rows_by_commit = {row.git_commit: row for row in ws.engine.list_links()} if entries else {}
+    manual = {commit for commit, row in rows_by_commit.items() if row.source == "manual"}
+    links = _derive_for_commits(ws, {new for _, new, _ in entries} - manual)
+    rows = dict(rows_by_commit)
+    for old, new, branch in entries:
         replaced = rows.get(old)
         if replaced:
             rows[old] = replace(replaced, superseded_by=new)
         if link := links.get(new):
             branches = (branch, rows.get(new, link).git_branch, replaced.git_branch if replaced else "")
             rows[new] = replace(link, git_branch=next(filter(None, branches), ""))
-    return [row for commit, row in rows.items() if row != there.get(commit)]
+    return [row for commit, row in rows.items() if row != rows_by_commit.get(commit)]
 
 
-def _links(ws: Workspace, commits: Iterable[str]) -> dict[str, Link]:
-    """The link of each of these commits that introduces a pin, without its branch."""
+def _derive_for_commits(ws: Workspace, commits: Iterable[str]) -> dict[str, Link]:
+    """Return the link of each of these commits that introduces a pin, without its branch."""
     url = repository.read_origin_url(ws.places)
     return {
         commit: Link(commit, pin.dolt_commit, pin.dolt_branch, git_repo_url=url, linked_at=pin.linked_at)
@@ -235,28 +243,29 @@ def _links(ws: Workspace, commits: Iterable[str]) -> dict[str, Link]:
     }
 
 
-# -- which links a remote learns of: those of the source `pin` go as far as the code does, because a
-# commit that is only here is nobody else's business
+# -- shared links: links of the source `pin` are pushed only for pushed commits, because a commit
+# that only this clone has is private
 
 
 def list_head_links(ws: Workspace) -> list[Link]:
-    """All links made by hand, and those of HEAD and its ancestors."""
+    """Return all manual links, and the links of HEAD and its ancestors."""
     flush_queue(ws)
     head = plumbing.read_head(ws.places).commit
-    manual = [each for each in ws.engine.list_links() if each.source == "manual"]
+    manual = [row for row in ws.engine.list_links() if row.source == "manual"]
     return manual + (build_rows(ws, list_new_pins(ws.places, head)) if head else [])
 
 
 def list_new_pins(places: Places, tip: str, *, without: str | None = None) -> dict[str, Pin]:
-    """The pins that the commits introduce that the tip reaches, and `without` does not; by commit.
+    """Return the pins that commits introduce that the tip contains and `without` does not, by
+    commit.
 
-    A commit whose parents a shallow clone lacks may have its pin from them: it is left out.
+    In a shallow clone, a commit without its parents may have inherited its pin, so it is left out.
     """
-    found = history.list_reachable_pins(places, [tip, *([f"^{without}"] if without else [])])
+    commits_by_pin = history.list_reachable_pins(places, [tip, *([f"^{without}"] if without else [])])
     cut = history.read_shallow_boundary(places)
     return {
         commit: pin
-        for data, commits in found.items()
+        for data, commits in commits_by_pin.items()
         if (pin := try_read_pin(places.kb, data))
         for commit in commits
         if commit not in cut
@@ -264,16 +273,16 @@ def list_new_pins(places: Places, tip: str, *, without: str | None = None) -> di
 
 
 def build_rows(ws: Workspace, pins: Mapping[str, Pin], *, branch: str = "") -> list[Link]:
-    """The links of commits, by what they pin. A link made by hand stands in for its commit's.
+    """Return the links of commits, by what they pin. A commit with a manual link gets no row.
 
-    `branch`: for commits whose own branch is not known here.
+    `branch` is that of commits whose branch is unknown in this clone.
     """
-    known = {each.git_commit: each for each in ws.engine.list_links()}
+    rows_by_commit = {row.git_commit: row for row in ws.engine.list_links()}
     url = repository.read_origin_url(ws.places)
-    found = []
+    rows = []
     for commit, pin in pins.items():
-        there = known.get(commit, Link(commit, "", ""))
-        if there.source == "pin":
-            row = Link(commit, pin.dolt_commit, pin.dolt_branch, there.git_branch or branch, url, pin.linked_at)
-            found.append(replace(row, superseded_by=there.superseded_by))
-    return found
+        existing = rows_by_commit.get(commit, Link(commit, "", ""))
+        if existing.source == "pin":
+            row = Link(commit, pin.dolt_commit, pin.dolt_branch, existing.git_branch or branch, url, pin.linked_at)
+            rows.append(replace(row, superseded_by=existing.superseded_by))
+    return rows
