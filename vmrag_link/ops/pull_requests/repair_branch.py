@@ -1,12 +1,12 @@
-"""Take in what a merge button dropped, on a branch of the code's host.
+"""Merge the knowledge that a merge button dropped, on a branch of the code's host.
 
-What `vmrag merge --repair` does for one commit in a work tree is done for all of a push, as one
-commit on the branch. The knowledge is pushed first: a branch that the host refuses leaves no pin
-that nobody can resolve. What somebody pushes meanwhile is looked at again and never replaced, and
-what is repaired already is not repaired twice.
+This does for all commits of a push what `vmrag merge --repair` does for one commit, as one commit
+on the branch. The knowledge is pushed first, so that a branch that the host refuses leaves no pin
+without a revision. Commits that others push at the same time are examined again and never replaced.
+A loss that is already repaired is not repaired twice.
 
-Knowledge that the hosted branch itself never had is left out: a pull request may hold a commit with
-knowledge that its own later commits take back, and its reviewers saw nothing of that.
+Knowledge that the hosted branch itself never had is left out. A pull request may contain a commit
+with knowledge that its later commits revert, and its reviewers did not see that knowledge.
 """
 
 from __future__ import annotations
@@ -34,65 +34,72 @@ from vmrag_link.workspace import Workspace, twins
 from vmrag_link.workspace.follow import lazy_fetch
 
 OFFER_PREFIX = f"{RESERVED_PREFIX}/repair-"
-"""The branches on which a repair waits whose own branch refused it; eight digits of the commit that
-dropped follow.
+"""The prefix of branches that offer a repair, because the repaired branch refused it.
+
+The first eight digits of the commit that dropped knowledge follow.
 """
 
 TRAILER = "Vmrag-Repairs"
-"""In the message of a repair, before the full name of a commit that dropped something."""
+"""The trailer in the message of a repair, before the full hash of a commit that dropped something.
+"""
 
 Result = Literal["nothing", "repaired", "offered", "conflict"]
 FetchHistory = Callable[[str | None, str], None]
-"""Fetches what is missing of the history between two commits."""
+"""A function that fetches the missing history between two commits."""
 
 
 class RepairConflict(Record, frozen=True):
-    """What needs a person: the commit that dropped, and the documents that both sides changed."""
+    """A conflict that you must resolve: the commit that dropped, and the documents that both sides
+    changed.
+    """
 
     commit: str
     documents: tuple[str, ...]
 
 
 class BranchRepair(Record, frozen=True):
-    """`tip`: the branch as it was looked at; None: it is gone. `commit`: the repair.
-
-    `dropped` stands there unmended; `mended` was dropped, and is there again without this repair.
-    `others`: further errors, because of which something could not be judged. `offered_on`: the
-    branch that holds the repair because `branch` refused it, and `refusal` what the host said.
-    """
+    """The result of `repair_branch`."""
 
     result: Result
     branch: str
     tip: str | None
+    """The examined head of the branch; None if the branch was deleted."""
     dropped: tuple[PinFinding, ...] = ()
+    """Drops that are not repaired."""
     mended: tuple[PinFinding, ...] = ()
+    """Drops that were already repaired."""
     others: tuple[PinFinding, ...] = ()
+    """Further errors, which prevent a check."""
     commit: str | None = None
+    """The commit of the repair."""
     revision: str | None = None
     changes: ChangeCounts = ChangeCounts()
     conflict: RepairConflict | None = None
     offered_on: str = ""
+    """The branch with the repair, because `branch` refused it."""
     refusal: str = ""
+    """The reason that the host gave for the refusal."""
 
 
 class HostedBranch(NamedTuple):
-    """A `name` without `refs/heads/` on the host `peer`. `since`: the commit before the pushed
-    ones, None if there is none; `bring` fetches what the clone lacks.
-    """
+    """A branch on the host `peer`."""
 
     peer: Peer
     name: str
+    """The name without `refs/heads/`."""
     since: str | None
+    """The commit before the pushed ones; None if there is none."""
     fetch_history: FetchHistory
+    """Fetches the history that the clone lacks."""
 
 
 def repair_branch(ws: Workspace, branch: HostedBranch) -> BranchRepair:
     """Repair what the commits of a branch after `since` dropped, and push knowledge and branch.
 
-    Nothing is pushed if one of them needs a person. Raises `RemoteMoved` if the branch moves all
-    the time, `RemoteRejected` if the host takes no branch for the repair either, `PinMissing` and
-    `PinMalformed` if the branch itself pins nothing that something could be merged into, and as
-    `verify_between`, `transport.publish.publish` and `dropped_side`.
+    Nothing is pushed if one of them has a conflict. Raises `RemoteMoved` if the branch keeps
+    moving, `RemoteRejected` if the host also refuses a branch for the repair, `PinMissing` and
+    `PinMalformed` if the branch has no pin to merge into, and the errors of `verify_between`,
+    `publish` and `find_dropped_side`.
     """
     return update_branch.retry_if_moved(branch.name, lambda: _repair(ws, branch))
 
@@ -101,46 +108,48 @@ def _repair(ws: Workspace, branch: HostedBranch) -> BranchRepair:
     tip = update_branch.find_branch_tip(ws.places, branch.peer, branch.name)
     if tip is None:
         return BranchRepair("nothing", branch.name, None)
-    found = _examined(ws, branch, tip)
-    if not found.dropped:
-        return found
-    pin, merged = lazy_fetch.pin_at(ws, tip), _merged(ws, tip, found.dropped)
+    repair = _examine_branch(ws, branch, tip)
+    if not repair.dropped:
+        return repair
+    pin, merged = lazy_fetch.pin_at(ws, tip), _merge_dropped(ws, tip, repair.dropped)
     if isinstance(merged, RepairConflict):
-        return replace(found, result="conflict", conflict=merged)
-    if not ws.engine.is_ancestor(pin.dolt_commit, merged):  # one side took back what is pinned now
-        said = f"To take it in would drop what {branch.name} pins now, so a person has to decide."
-        return replace(found, dropped=(), others=(*found.others, *(_explain(each, said) for each in found.dropped)))
+        return replace(repair, result="conflict", conflict=merged)
+    if not ws.engine.is_ancestor(pin.dolt_commit, merged):  # one side reverted what is pinned now
+        reason = f"Merging it would drop what {branch.name} pins now, so you must decide which one to keep."
+        return replace(
+            repair, dropped=(), others=(*repair.others, *(_explain(finding, reason) for finding in repair.dropped))
+        )
     publish_revision(ws, find_knowledge_remote(ws, tip), merged)
     changes = ws.engine.count_changes(pin.dolt_commit, merged)
-    made = update_branch.commit_with_pin(
-        ws.places, tip, _next_pin(ws, pin, merged), parents=[tip], message=_message(found.dropped, changes)
+    commit = update_branch.commit_with_pin(
+        ws.places, tip, _form_pin(ws, pin, merged), parents=[tip], message=_form_message(repair.dropped, changes)
     )
-    found = replace(found, commit=made, revision=merged, changes=changes)
+    repair = replace(repair, commit=commit, revision=merged, changes=changes)
     try:
-        update_branch.push_branch(ws.places, branch.peer, made, branch.name, expected=tip)
+        update_branch.push_branch(ws.places, branch.peer, commit, branch.name, expected=tip)
     except RemoteRejected as refusal:
-        return _offered(ws, branch, replace(found, result="offered", refusal=refusal.message), made)
-    return replace(found, result="repaired")
+        return _offer_repair(ws, branch, replace(repair, result="offered", refusal=refusal.message), commit)
+    return replace(repair, result="repaired")
 
 
-def _examined(ws: Workspace, branch: HostedBranch, tip: str) -> BranchRepair:
-    """What was dropped between `since` and a commit, and what is mended there."""
+def _examine_branch(ws: Workspace, branch: HostedBranch, tip: str) -> BranchRepair:
+    """Return the drops between `since` and a commit, and those that are already repaired there."""
     branch.fetch_history(branch.since, tip)
     report = verify_between(ws, branch.since, tip)
     errors = [finding for finding in report.findings if finding.level == "error"]
     dropped = [error for error in errors if error.code == "KNOWLEDGE_DROPPED"]
-    commits = {each.commit for each in dropped}
-    never_there = f"{branch.name} itself has never pinned that, so it is not taken in without a person."
-    left = _unseen_commits(ws, commits, since=branch.since, tip=tip) if commits else set()
+    commits = {finding.commit for finding in dropped}
+    reason = f"{branch.name} itself has never pinned this, so it is not merged automatically."
+    unseen = _list_unseen_commits(ws, commits, since=branch.since, tip=tip) if commits else set()
     return BranchRepair(
         "nothing",
         branch.name,
         tip,
-        dropped=tuple(each for each in dropped if each.commit not in left),
-        mended=_mended(report),
+        dropped=tuple(finding for finding in dropped if finding.commit not in unseen),
+        mended=_list_repaired(report),
         others=(
             *(error for error in errors if error.code != "KNOWLEDGE_DROPPED"),
-            *(_explain(each, never_there) for each in dropped if each.commit in left),
+            *(_explain(finding, reason) for finding in dropped if finding.commit in unseen),
         ),
     )
 
@@ -149,45 +158,46 @@ def _explain(finding: PinFinding, why: str) -> PinFinding:
     return replace(finding, message=f"{finding.message} {why}")
 
 
-def _mended(report: VerifyReport) -> tuple[PinFinding, ...]:
+def _list_repaired(report: VerifyReport) -> tuple[PinFinding, ...]:
     return tuple(finding for finding in report.findings if finding.code == "KNOWLEDGE_DROPPED" and finding.mended_by)
 
 
-def _merged(ws: Workspace, tip: str, dropped: Sequence[PinFinding]) -> str | RepairConflict:
-    """The revision with everything that the commits dropped; the same for the same commits, on
-    every machine.
+def _merge_dropped(ws: Workspace, tip: str, dropped: Sequence[PinFinding]) -> str | RepairConflict:
+    """Return the revision with everything that the commits dropped.
+
+    It is the same for the same commits on every machine.
     """
     revision, derived = lazy_fetch.pinned_at(ws, tip), twins.build_derived(ws, (tip,))
-    for each in dropped:
-        while side := find_dropped_side(ws, each.commit, revision):
+    for finding in dropped:
+        while side := find_dropped_side(ws, finding.commit, revision):
             outcome = merge_revisions(
                 ws.engine, base=side.base, ours=revision, theirs=side.theirs, joins=True, derived=derived
             )
             if outcome.revision is None:
-                return RepairConflict(each.commit, tuple(conflict.id for conflict in outcome.conflicts))
+                return RepairConflict(finding.commit, tuple(conflict.id for conflict in outcome.conflicts))
             revision = outcome.revision
     return revision
 
 
-def _next_pin(ws: Workspace, pin: Pin, revision: str) -> bytes:
-    """The branch's own pin with another revision: nothing else of it is this job's to decide."""
+def _form_pin(ws: Workspace, pin: Pin, revision: str) -> bytes:
+    """Return the branch's pin with another revision. Its other fields stay."""
     committed_at = ws.engine.read_revision(revision).date
-    made = pins.update_pin(
+    next_pin = pins.update_pin(
         pin, remote=pin.dolt_remote, branch=pin.dolt_branch, commit=revision, committed_at=committed_at
     )
-    return pins.format_pin(made)
+    return pins.format_pin(next_pin)
 
 
-def _message(dropped: Sequence[PinFinding], changes: ChangeCounts) -> str:
-    """Nothing of it is a stranger's text."""
-    commits = list(dict.fromkeys(each.commit for each in dropped))
-    what = f"commit {commits[0][:12]}" if len(commits) == 1 else plural(len(commits), "commit")
+def _form_message(dropped: Sequence[PinFinding], changes: ChangeCounts) -> str:
+    """Return the message of the repair. It contains no untrusted text."""
+    commits = list(dict.fromkeys(finding.commit for finding in dropped))
+    subject = f"commit {commits[0][:12]}" if len(commits) == 1 else plural(len(commits), "commit")
     return "\n".join(
         [
-            f"Take in the knowledge that {what} dropped",
+            f"Merge the knowledge that {subject} dropped",
             "",
-            *dict.fromkeys(each.message for each in dropped),
-            f"Merged, as `vmrag merge --repair` does: {changes.text}.",
+            *dict.fromkeys(finding.message for finding in dropped),
+            f"Merged like `vmrag merge --repair`: {changes.text}.",
             "",
             *(f"{TRAILER}: {commit}" for commit in commits),
             "",
@@ -195,76 +205,84 @@ def _message(dropped: Sequence[PinFinding], changes: ChangeCounts) -> str:
     )
 
 
-# -- where the branch itself refuses
+# -- if the branch refuses the repair
 
 
-def _offered(ws: Workspace, branch: HostedBranch, found: BranchRepair, made: str) -> BranchRepair:
-    """Push the repair to a branch of its own, from which somebody opens a pull request.
+def _offer_repair(ws: Workspace, branch: HostedBranch, repair: BranchRepair, commit: str) -> BranchRepair:
+    """Push the repair to a separate branch, from which a maintainer can open a pull request.
 
-    One that is there already stays if it does the same; an outdated repair of ours is replaced.
+    An existing branch stays if it has the same effect. An outdated repair is replaced.
     """
-    name = f"{OFFER_PREFIX}{found.dropped[0].commit[:8]}"
-    there = update_branch.find_branch_tip(ws.places, branch.peer, name)
-    found = replace(found, offered_on=name)
-    if there is not None:
-        ours = _is_repair(ws, there)
-        if _does_the_same(ws, branch, found, there) and (not ours or _is_as_new(ws, there, made)):
-            return replace(found, commit=there)
-        if not ours:
+    name = f"{OFFER_PREFIX}{repair.dropped[0].commit[:8]}"
+    existing = update_branch.find_branch_tip(ws.places, branch.peer, name)
+    repair = replace(repair, offered_on=name)
+    if existing is not None:
+        is_ours = _is_repair(ws, existing)
+        if _is_equivalent(ws, branch, repair, existing) and (not is_ours or _is_current(ws, existing, commit)):
+            return replace(repair, commit=existing)
+        if not is_ours:
             raise RemoteRejected(
-                f"{found.refusal} And {name} is on the host already, with commits that do not repair it.",
-                hint=f"git push {quoted(branch.peer.remote)} --delete {quoted(name)}   (if nobody needs it), then run the job again",
+                f"{repair.refusal} The branch {name} already exists on the host, with commits that do not repair it.",
+                hint=f"git push {quoted(branch.peer.remote)} --delete {quoted(name)}   (if you do not need it; then run the job again)",
             )
-    update_branch.push_branch(ws.places, branch.peer, made, name, expected=there)
-    return found
+    update_branch.push_branch(ws.places, branch.peer, commit, name, expected=existing)
+    return repair
 
 
-def _does_the_same(ws: Workspace, branch: HostedBranch, found: BranchRepair, there: str) -> bool:
-    """Whether a commit follows those that dropped something, and mends them all."""
-    known = _examined(ws, branch, there)
-    return not known.dropped and all(transfer.contains_commit(ws.places, there, each.commit) for each in found.dropped)
-
-
-def _is_as_new(ws: Workspace, there: str, made: str) -> bool:
-    """Whether a repair stands on the same commit as the one that was made now, with the same files.
-    Anybody can write its trailer.
+def _is_equivalent(ws: Workspace, branch: HostedBranch, repair: BranchRepair, existing: str) -> bool:
+    """Return whether a commit contains all commits that dropped something, and repairs
+    all of them.
     """
-    commits = (there, made)
-    parents, trees = (
-        [find(ws.places, commit) for commit in commits] for find in (objects.read_parents, objects.read_tree)
+    examined = _examine_branch(ws, branch, existing)
+    return not examined.dropped and all(
+        transfer.contains_commit(ws.places, existing, finding.commit) for finding in repair.dropped
     )
-    return parents[0] == parents[1] and trees[0] == trees[1]
+
+
+def _is_current(ws: Workspace, existing: str, commit: str) -> bool:
+    """Return whether an existing repair has the same parents and files as the new one.
+
+    Its trailer alone proves nothing, because anyone can write it.
+    """
+    readers = (objects.read_parents, objects.read_tree)
+    return all(read(ws.places, existing) == read(ws.places, commit) for read in readers)
 
 
 def _is_repair(ws: Workspace, commit: str) -> bool:
-    """Whether a commit says that it is one that this module makes."""
+    """Return whether a commit has the trailer of a repair."""
     return bool(objects.read_trailers(ws.places, commit, TRAILER))
 
 
-def _unseen_commits(ws: Workspace, commits: Collection[str], *, since: str | None, tip: str) -> set[str]:
-    """The commits, of some, with a parent whose pin the hosted branch never had.
+def _list_unseen_commits(ws: Workspace, commits: Collection[str], *, since: str | None, tip: str) -> set[str]:
+    """Return the commits with a parent whose pin the hosted branch never had.
 
-    The branch had what its tips contain: the commits that it stood at from `since` to `tip`, and
-    those that were merged into it. Raises as the engine.
+    The branch had what its tips contain. The tips are its heads from `since` to `tip`, and the
+    commits that were merged into it. Raises the errors of the engine.
     """
     sides = {commit: objects.read_parents(ws.places, commit) for commit in commits}
-    stood = _tips(history.list_commits(ws.places, [tip], without=since), tip) | ({since} if since else set())
-    pins = _revisions(ws, stood.union(*sides.values()))
-    heads = [revision for commit, revision in pins.items() if commit in stood]
-    strange = set(ws.engine.find_unreachable(set(pins.values()), heads=heads))
-    return {commit for commit, parents in sides.items() if any(pins.get(parent) in strange for parent in parents)}
+    branch_tips = _list_tips(history.list_commits(ws.places, [tip], without=since), tip) | ({since} if since else set())
+    pins = _read_revisions(ws, branch_tips.union(*sides.values()))
+    heads = [revision for commit, revision in pins.items() if commit in branch_tips]
+    unseen = set(ws.engine.find_unreachable(set(pins.values()), heads=heads))
+    return {commit for commit, parents in sides.items() if any(pins.get(parent) in unseen for parent in parents)}
 
 
-def _tips(known: Mapping[str, tuple[str, ...]], tip: str) -> set[str]:
-    """The first parents from a tip on, and what they merged."""
-    found, commit = {tip}, tip
-    while parents := known.get(commit):
-        found.update(parents)
+def _list_tips(parents_by_commit: Mapping[str, tuple[str, ...]], tip: str) -> set[str]:
+    """Return the first parents from a tip on, and what they merged."""
+    tips, commit = {tip}, tip
+    while parents := parents_by_commit.get(commit):
+        tips.update(parents)
         commit = parents[0]
-    return found
+    return tips
 
 
-def _revisions(ws: Workspace, commits: Collection[str]) -> dict[str, str]:
-    """What commits pin, as far as it is here."""
-    read = {commit: try_read_pin(ws.places.kb, data) for commit, data in history.read_pins(ws.places, commits).items()}
-    return {commit: pin.dolt_commit for commit, pin in read.items() if pin and ws.engine.has_revision(pin.dolt_commit)}
+def _read_revisions(ws: Workspace, commits: Collection[str]) -> dict[str, str]:
+    """Return the revision that each commit pins, if the knowledge base has it."""
+    pins_by_commit = {
+        commit: try_read_pin(ws.places.kb, data) for commit, data in history.read_pins(ws.places, commits).items()
+    }
+    return {
+        commit: pin.dolt_commit
+        for commit, pin in pins_by_commit.items()
+        if pin and ws.engine.has_revision(pin.dolt_commit)
+    }

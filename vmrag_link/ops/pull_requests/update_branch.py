@@ -1,13 +1,14 @@
-"""Merge the base into the branch of a pull request, where only the pin keeps its host from it.
+"""Merge the base into the branch of a pull request if only the pin prevents the host from merging
+it.
 
-Two pull requests that both change knowledge conflict in `.dolt-version` on a host without our merge
-driver. Here the pin is merged as the driver does it, and all else as git does. The knowledge is
-pushed first. What somebody pushes meanwhile is looked at again and never replaced, and a branch
-that the host can merge is left alone.
+Two pull requests that both change knowledge conflict in `.dolt-version` on a host without vmrag's
+merge driver. This merges the pin like the driver, and everything else like git. The knowledge is
+pushed first. Commits that others push at the same time are examined again and never replaced. A
+branch that the host can merge is left alone.
 
-The merge is the tree of another commit with another pin, made of objects alone: no work tree, no
-index and no branch of the clone changes. Only the code's own remote is pushed to, and a branch only
-if it still is where it was read.
+The merge is the tree of another commit with another pin. It is made of git objects only: no work
+tree, no index and no branch of the clone changes. It is pushed only to the code's own remote, and
+only if the branch did not move.
 """
 
 from __future__ import annotations
@@ -33,58 +34,60 @@ from vmrag_link.workspace.merge.merge_pins import merge_pins
 
 Result = Literal["gone", "contained", "clean", "updated", "code", "knowledge"]
 FetchHistory = Callable[[str, str], None]
-"""Fetches what is missing of the history of two commits."""
+"""A function that fetches the missing history of two commits."""
 BOT = "github-actions[bot] <41898282+github-actions[bot]@users.noreply.github.com>"
-"""As GitHub calls the author of what a job commits by the default token."""
+"""GitHub's name for the author of what a job commits with the default token."""
 
-CODE = "commits"
-"""What the messages of a refused push call its content."""
+_CONTENT = "commits"
+"""The name of the pushed content in messages of a refused push."""
 
 ATTEMPTS = 5
-"""How often a branch may move between the look at it and the push."""
+"""Maximum number of attempts if the branch moves between reading and pushing it."""
 
 T = TypeVar("T")
 
 
 class BranchUpdate(Record, frozen=True):
-    """`gone`: one of the branches is not there any more. `contained`: nothing to merge. `clean`:
-    the host can merge it. `updated`: `commit` is on the branch and pins `revision`.
-
-    `code`, `knowledge`: a person has to decide about `conflicts`, paths or documents.
-    """
+    """The result of `update_branch`."""
 
     result: Result
+    """The outcome.
+
+    * `gone`: one of the branches was deleted.
+    * `contained`: the branch already contains the base.
+    * `clean`: the host can merge.
+    * `updated`: `commit` is on the branch and pins `revision`.
+    * `code`, `knowledge`: you must resolve `conflicts`, which are paths or documents.
+    """
     commit: str = ""
     revision: str = ""
     conflicts: tuple[str, ...] = ()
 
 
 class HostedMerge(NamedTuple):
-    """Branches `base` and `name` without `refs/heads/` on the host `peer`.
-
-    `bring` fetches what the clone lacks.
-    """
+    """Branches `base` and `name`, without `refs/heads/`, on the host `peer`."""
 
     peer: Peer
     base: str
     name: str
     fetch_history: FetchHistory
+    """Fetches the history that the clone lacks."""
 
 
-def update_branch(ws: Workspace, wanted: HostedMerge) -> BranchUpdate:
-    """Merge the base into the branch, if nothing but the pin is in conflict; push knowledge and
-    branch.
+def update_branch(ws: Workspace, hosted_merge: HostedMerge) -> BranchUpdate:
+    """Merge the base into the branch if only the pin has a conflict, and push knowledge and branch.
 
-    Raises `RemoteMoved` if a branch moves all the time, `RemoteRejected` if the host refuses,
-    `PinMissing` and `PinMalformed` for a pin that cannot be merged, `PinRevisionMissing`, and as
-    `transport.publish.publish`.
+    Raises `RemoteMoved` if a branch keeps moving, `RemoteRejected` if the host refuses the push,
+    `PinMissing` and `PinMalformed` for a pin that cannot be merged, `PinRevisionMissing`, and the
+    errors of `publish`.
     """
-    return retry_if_moved(wanted.name, lambda: _updated(ws, wanted))
+    return retry_if_moved(hosted_merge.name, lambda: _try_update(ws, hosted_merge))
 
 
 def inspect_merge(ws: Workspace, base: str, head: str, bring: FetchHistory) -> BranchUpdate:
-    """What keeps two commits from being merged, as git alone sees it: `knowledge` where only the
-    pin is in conflict. Nothing is pushed, and no pin is read.
+    """Return what prevents git from merging two commits.
+
+    The result is `knowledge` if only the pin has a conflict. Nothing is pushed, and no pin is read.
     """
     bring(base, head)
     if transfer.contains_commit(ws.places, head, base):
@@ -98,48 +101,54 @@ def _classify(merged: pin_merge.MergedTree) -> BranchUpdate:
     return BranchUpdate("knowledge" if merged.conflicts == (PIN_NAME,) else "code", conflicts=merged.conflicts)
 
 
-def _updated(ws: Workspace, wanted: HostedMerge) -> BranchUpdate:
-    base, head = (find_branch_tip(ws.places, wanted.peer, each) for each in (wanted.base, wanted.name))
+def _try_update(ws: Workspace, hosted_merge: HostedMerge) -> BranchUpdate:
+    base, head = (
+        find_branch_tip(ws.places, hosted_merge.peer, name) for name in (hosted_merge.base, hosted_merge.name)
+    )
     if base is None or head is None:
         return BranchUpdate("gone")
-    wanted.fetch_history(base, head)
+    hosted_merge.fetch_history(base, head)
     if transfer.contains_commit(ws.places, head, base):
         return BranchUpdate("contained")
     merged = pin_merge.merge_trees(ws.places, head, base)
-    found = _classify(merged)
-    if found.result != "knowledge":
-        return found
+    update = _classify(merged)
+    if update.result != "knowledge":
+        return update
     try:
-        data = _merged_pin(ws, wanted, base, head)
+        data = _merge_pin(ws, hosted_merge, base, head)
     except PinConflict as conflict:
-        return replace(found, conflicts=tuple(conflict.details.get("conflicts", (conflict.message,))))
+        return replace(update, conflicts=tuple(conflict.details.get("conflicts", (conflict.message,))))
     pin = migrated.read_pin(ws.places.kb, data)
     publish_revision(ws, pin.dolt_remote, pin.dolt_commit)
-    made = commit_with_pin(ws.places, merged.name, data, parents=[head, base], message=_message(wanted, base))
-    push_branch(ws.places, wanted.peer, made, wanted.name, expected=head)
-    return BranchUpdate("updated", commit=made, revision=pin.dolt_commit)
+    commit = commit_with_pin(
+        ws.places, merged.name, data, parents=[head, base], message=_form_message(hosted_merge, base)
+    )
+    push_branch(ws.places, hosted_merge.peer, commit, hosted_merge.name, expected=head)
+    return BranchUpdate("updated", commit=commit, revision=pin.dolt_commit)
 
 
-def _merged_pin(ws: Workspace, wanted: HostedMerge, base: str, head: str) -> bytes:
-    """What the merge driver would make of it. Raises `PinConflict`."""
-    sides = [(head, wanted.name), (base, wanted.base)]
+def _merge_pin(ws: Workspace, hosted_merge: HostedMerge, base: str, head: str) -> bytes:
+    """Merge the pin like the merge driver. Raises `PinConflict`."""
+    sides = [(head, hosted_merge.name), (base, hosted_merge.base)]
     ours, theirs = (lazy_fetch.pin_at(ws, commit, shown=name, limit=pins.MAX_BYTES) for commit, name in sides)
     for (_, name), pin in zip(sides, (ours, theirs), strict=True):
         lazy_fetch.require_revision(ws, pin, name)
-    before = _base(ws, (ours.dolt_commit, theirs.dolt_commit), (head, base))
+    base_pin = _find_base_pin(ws, (ours.dolt_commit, theirs.dolt_commit), (head, base))
     derived = twins.build_derived(ws, (head, base))
-    return merge_pins(ws.engine, before, pins.format_pin(ours), pins.format_pin(theirs), joins=True, derived=derived)
+    return merge_pins(ws.engine, base_pin, pins.format_pin(ours), pins.format_pin(theirs), joins=True, derived=derived)
 
 
-def _base(ws: Workspace, revisions: tuple[str, str], commits: tuple[str, str]) -> bytes:
-    """The pin of git's merge base; of several, one that is made as git makes it. Empty where it has
-    none.
+def _find_base_pin(ws: Workspace, revisions: tuple[str, str], commits: tuple[str, str]) -> bytes:
+    """Return the pin of the merge base; empty if it has none.
+
+    If there are several merge bases, the pin names the merge base of the revisions, like git's
+    virtual base.
     """
     bases = pin_merge.list_merge_bases(ws.places, [*commits])
-    found = {base: data for base in bases if (data := _pin_data(ws, base))}
-    if not found:
+    pins_by_base = {base: data for base in bases if (data := _read_pin_data(ws, base))}
+    if not pins_by_base:
         return b""
-    commit, data = next(iter(found.items()))
+    commit, data = next(iter(pins_by_base.items()))
     pin = migrated.read_pin(ws.places.kb, data, source=f"{commit[:12]}:{PIN_NAME}")
     if len(bases) > 1:
         return pins.format_pin(replace(pin, dolt_commit=find_base(ws, *revisions, commits)))
@@ -147,46 +156,51 @@ def _base(ws: Workspace, revisions: tuple[str, str], commits: tuple[str, str]) -
     return data
 
 
-def _pin_data(ws: Workspace, commit: str) -> bytes | None:
+def _read_pin_data(ws: Workspace, commit: str) -> bytes | None:
     return plumbing.read_blob(ws.places, f"{commit}:{PIN_NAME}", limit=pins.MAX_BYTES)
 
 
-def _message(wanted: HostedMerge, base: str) -> str:
-    """As git's own merges; the names are those of branches, which hold no line ends."""
+def _form_message(hosted_merge: HostedMerge, base: str) -> str:
+    """Return a message like git's own. Names of branches contain no line ends."""
     return "\n".join(
         [
-            f"Merge branch '{wanted.base}' into {wanted.name}",
+            f"Merge branch '{hosted_merge.base}' into {hosted_merge.name}",
             "",
-            f"{base[:12]} changed the knowledge, too. {PIN_NAME} pins that of both, as `git merge` makes it",
-            "where vmrag's merge driver is installed.",
+            f"{base[:12]} also changed the knowledge. {PIN_NAME} pins the merge of both, like `git merge`",
+            "with vmrag's merge driver.",
             "",
         ]
     )
 
 
 def read_signature(places: Places) -> str:
-    """The author and committer: whom git is configured with, else GitHub's bot."""
+    """Return the author and committer: git's configured identity, or else GitHub's bot."""
     return plumbing.read_configured_identity(places) or BOT
 
 
 def find_branch_tip(places: Places, peer: Peer, branch: str) -> str | None:
-    """Where a branch is on the host now; None if it is not there. Raises as `transfer.fetch`."""
+    """Return the head of a branch on the host; None if it does not exist. Raises the errors of
+    `transfer.fetch`.
+    """
     return transfer.read_remote_ref(places, peer, BRANCHES + branch)
 
 
 def commit_with_pin(places: Places, tree: str, pin: bytes, *, parents: Sequence[str], message: str) -> str:
-    """Make a commit of `tree`, or of that of a commit, with this pin in it; no ref moves.
+    """Make a commit of `tree` (a tree or a commit) with this pin. No ref moves.
 
-    Files of the tree need not be here, as in a partial clone. Raises `GitFailed`.
+    The clone need not have the files of the tree, for example in a partial clone. Raises
+    `GitFailed`.
     """
     blob = objects.write_blob(places, pin)
-    made = objects.add_file_to_tree(places, tree, PIN_NAME, blob)
-    return objects.commit_tree(places, made, parents=parents, message=message, signature=read_signature(places))
+    new_tree = objects.add_file_to_tree(places, tree, PIN_NAME, blob)
+    return objects.commit_tree(places, new_tree, parents=parents, message=message, signature=read_signature(places))
 
 
 def retry_if_moved(branch: str, attempt: Callable[[], T]) -> T:
-    """What `attempt` returns, which reads a branch of the host and pushes it; it is called again
-    where others pushed meanwhile. Raises `RemoteMoved` after `ATTEMPTS`, and as `attempt`.
+    """Return the result of `attempt`, which reads and pushes a branch of the host.
+
+    It is called again if others pushed in between. Raises `RemoteMoved` after `ATTEMPTS` calls, and
+    the errors of `attempt`.
     """
     for _ in range(ATTEMPTS):
         try:
@@ -194,18 +208,19 @@ def retry_if_moved(branch: str, attempt: Callable[[], T]) -> T:
         except RemoteMoved as error:
             moved = error
     raise RemoteMoved(
-        f"{branch} moved {ATTEMPTS} times while this job looked at it, and stays as it is.",
+        f"{branch} moved {ATTEMPTS} times while this job examined it, so the job did not change it.",
         hint="Run the job again.",
         **moved.details,
     )
 
 
 def push_branch(places: Places, peer: Peer, commit: str, branch: str, *, expected: str | None) -> None:
-    """Let a branch of the host be the commit, if it still is `expected` (None: not there).
+    """Set a branch of the host to the commit if it is still at `expected` (None: the branch does
+    not exist).
 
-    Raises `RemoteMoved` where it is not, also where another job made and pushed the very same
-    commit; `RemoteRejected` where the host refuses (a protected branch), `AuthenticationFailed`
-    where the credentials may not write at all.
+    Raises `RemoteMoved` if it is not, or if another job already pushed the same commit,
+    `RemoteRejected` if the host refuses (for example, a protected branch), and
+    `AuthenticationFailed` if the credentials do not allow pushing.
     """
-    if not transfer.push(places, peer, commit, BRANCHES + branch, expected=expected, content=CODE):
-        raise RemoteMoved(f"Another job pushed the same commit to {branch} meanwhile.", hint="Run the job again.")
+    if not transfer.push(places, peer, commit, BRANCHES + branch, expected=expected, content=_CONTENT):
+        raise RemoteMoved(f"another job already pushed the same commit to {branch}.", hint="Run the job again.")
