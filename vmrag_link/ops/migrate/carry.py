@@ -1,8 +1,9 @@
-"""Carry the revisions of one knowledge base into another one, of another engine: all that branches,
-pins and anchors reach.
+"""Copy the revisions of one knowledge base into that of another engine: all that branches, pins and
+anchors reach.
 
-Each is written as its difference to its first parent, and read again: it counts when it holds what
-the old one holds. What was made is noted line by line, so a run that was stopped is gone on with.
+Each revision is written as its difference to its first parent, and read again. It is accepted if
+its contents equal those of the old revision. Each new revision is noted in a line of a file, so
+that a stopped run can continue.
 """
 
 from __future__ import annotations
@@ -31,69 +32,73 @@ _BATCH_ROWS = 500
 _BATCH_CHARACTERS = 2_000_000
 
 CarriedEntries = dict[str, MigratedRevision]
-"""By its old name, what a revision became."""
+"""The new revision of each old one, by the old name."""
 
 
 class CarriedRevisions(NamedTuple):
-    """All that was made, and how many `new` ones there are among them."""
+    """All new revisions, and how many of them this run made."""
 
     entries: CarriedEntries
     new: int
 
 
 def carry_revisions(old: Engine, new: Engine, plan: MigrationPlan, notes: Path, progress: Progress) -> CarriedRevisions:
-    """Make what is not made yet; returns everything, the root included.
+    """Copy the revisions that are not copied yet, and return all copies, including the root.
 
-    `notes`: the file in which earlier runs noted what they made. Nothing anchors the revisions.
-    Raises `EngineFailed` for one that does not hold what the old one holds.
+    `notes` is the file in which earlier runs noted their copies. Nothing anchors the new revisions.
+    Raises `EngineFailed` if the contents of a copy differ.
     """
-    made = _read_notes(notes, new)
-    beginning = contents.read_row_set(old, plan.root)
-    made[plan.root] = MigratedRevision(read_root(new), beginning.fingerprint)
-    todo = [each for each in plan.revisions if each not in made]
-    known: dict[str, RowSet] = {plan.root: beginning}
-    left = count_successors(todo, plan.parents)
-    there, here = StepReader(old), StepReader(new)
-    infos = _infos(old, plan, set(todo))
-    with progress.task("migrating", total=len(todo)) as task, new.write_lock("migrate"), _Notes(notes) as written:
+    entries = _read_notes(notes, new)
+    root_rows = contents.read_row_set(old, plan.root)
+    entries[plan.root] = MigratedRevision(read_root(new), root_rows.fingerprint)
+    todo = [revision for revision in plan.revisions if revision not in entries]
+    rows_by_revision: dict[str, RowSet] = {plan.root: root_rows}
+    followers = count_successors(todo, plan.parents)
+    old_steps, new_steps = StepReader(old), StepReader(new)
+    infos = _read_infos(old, plan, set(todo))
+    with progress.task("migrating", total=len(todo)) as task, new.write_lock("migrate"), _Notes(notes) as note_file:
         for revision in todo:
             first = plan.parents[revision][0]
-            if first not in known:
-                known[first] = contents.read_row_set(old, first)
-            step = there.read_step(first, revision)
+            if first not in rows_by_revision:
+                rows_by_revision[first] = contents.read_row_set(old, first)
+            step = old_steps.read_step(first, revision)
             info = infos.get(revision) or old.read_revision(revision)
-            parents = [made[parent].revision for parent in info.parents]
-            again = new.recreate_revision(
-                parents, _rows(old, revision, step), message=info.message, author=info.author, date=info.date
+            parents = [entries[parent].revision for parent in info.parents]
+            copy = new.recreate_revision(
+                parents, _generate_writes(old, revision, step), message=info.message, author=info.author, date=info.date
             )
-            known[revision] = known[first].apply_step(step)
-            if known[first].apply_step(here.read_step(parents[0], again)) != known[revision]:
+            rows_by_revision[revision] = rows_by_revision[first].apply_step(step)
+            if rows_by_revision[first].apply_step(new_steps.read_step(parents[0], copy)) != rows_by_revision[revision]:
                 raise EngineFailed(
-                    f"Revision {revision[:12]} became {again[:12]}, which does not hold the same; nothing was replaced.",
+                    f"revision {revision[:12]} became {copy[:12]}, whose contents differ. Your knowledge base was not changed.",
                     hint="vmrag doctor --bug",
                     revision=revision,
                 )
-            made[revision] = MigratedRevision(again, known[revision].fingerprint)
-            written.add(revision, made[revision])
-            drop_contents(known, left, first, revision)
+            entries[revision] = MigratedRevision(copy, rows_by_revision[revision].fingerprint)
+            note_file.add(revision, entries[revision])
+            drop_contents(rows_by_revision, followers, first, revision)
             task.advance(1)
-    return CarriedRevisions(made, len(todo))
+    return CarriedRevisions(entries, len(todo))
 
 
-def _infos(engine: Engine, plan: MigrationPlan, todo: set[str]) -> Mapping[str, RevisionInfo]:
-    """Messages, authors and dates: one walk a head is much faster than a question a revision."""
-    found: dict[str, RevisionInfo] = {}
+def _read_infos(engine: Engine, plan: MigrationPlan, todo: set[str]) -> Mapping[str, RevisionInfo]:
+    """Read messages, authors and dates. One walk for each head is much faster than one query for
+    each revision.
+    """
+    infos: dict[str, RevisionInfo] = {}
     for head in dict.fromkeys((*plan.branches.values(), *plan.anchors)):
-        if head in todo and head not in found:
-            found |= {each.revision: each for each in engine.log(head) if each.revision in todo}
-    return found
+        if head in todo and head not in infos:
+            infos |= {info.revision: info for info in engine.log(head) if info.revision in todo}
+    return infos
 
 
 # -- rows
 
 
-def _rows(engine: Engine, revision: str, step: RowStep) -> Iterator[Write]:
-    """What turns the first parent into the revision; texts are read as they are needed."""
+def _generate_writes(engine: Engine, revision: str, step: RowStep) -> Iterator[Write]:
+    """Yield the writes that turn the first parent into the revision. Texts are read when they are
+    needed.
+    """
     documents, collections = step.rows.documents, step.rows.collections
     dropped = [collection.key for collection in collections if collection.after is None]
     projects = {project.key for project in step.projects}
@@ -110,14 +115,16 @@ def _rows(engine: Engine, revision: str, step: RowStep) -> Iterator[Write]:
     for document in documents:
         if document.after:
             changed.setdefault(document.after.collection, []).append(document.after.doc_id)
-    for name in dropped:  # with the row go the documents, and some may be there without it
+    for name in dropped:  # removing the row removes its documents, but the revision may have some without the row
         changed[name] = [header.doc_id for header in engine.read_headers(revision, collection=name)]
     for name, ids in changed.items():
         for start in range(0, len(ids), _BATCH_ROWS):
-            yield from _batches(engine.read_documents(revision, collection=name, ids=ids[start : start + _BATCH_ROWS]))
+            yield from _batch_documents(
+                engine.read_documents(revision, collection=name, ids=ids[start : start + _BATCH_ROWS])
+            )
 
 
-def _batches(documents: Iterator[Document]) -> Iterator[Write]:
+def _batch_documents(documents: Iterator[Document]) -> Iterator[Write]:
     batch: list[Document] = []
     size = 0
     for document in documents:
@@ -130,11 +137,11 @@ def _batches(documents: Iterator[Document]) -> Iterator[Write]:
         yield Write(put_documents=batch)
 
 
-# -- notes
+# -- the file of notes
 
 
 class _Notes:
-    """Lines at the end of a file, each there when the revision is."""
+    """Appends a line to a file for each new revision."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -143,7 +150,7 @@ class _Notes:
         permissions.make_file(self._path)
         self._file = self._path.open("a", encoding="ascii")
         if self._path.stat().st_size:
-            self._file.write("\n")  # after a line that was cut off
+            self._file.write("\n")  # ends a line that a kill cut off
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -157,85 +164,87 @@ class _Notes:
 
 
 def _read_notes(path: Path, new: Engine) -> CarriedEntries:
-    """What earlier runs made, as far as it is there."""
-    found: CarriedEntries = {}
+    """Return the copies of earlier runs that the new knowledge base has."""
+    entries: CarriedEntries = {}
     if path.exists():
         for line in path.read_text(encoding="ascii", errors="replace").splitlines():
             parts = line.split()
             if len(parts) == 3 and len(parts[2]) == 64:  # noqa: PLR2004  old, new, SHA-256 in hex
-                found[parts[0]] = MigratedRevision(parts[1], parts[2])
-    here = new.map_parents([entry.revision for entry in found.values()]) if found else {}
-    return {old: entry for old, entry in found.items() if entry.revision in here}
+                entries[parts[0]] = MigratedRevision(parts[1], parts[2])
+    existing = new.map_parents([entry.revision for entry in entries.values()]) if entries else {}
+    return {old: entry for old, entry in entries.items() if entry.revision in existing}
 
 
 class MigrationPlan(Record, frozen=True):
-    """`revisions`: what is carried, each after its parents; the `root` is made with the knowledge
-    base. `branches`: their heads. `anchors`: revisions that no branch reaches, and that reach all
-    others of the kind.
-    """
+    """The revisions to copy."""
 
     root: str
+    """The first revision. Creating the new knowledge base also creates its copy."""
     revisions: tuple[str, ...]
+    """The other revisions, parents first."""
     parents: Mapping[str, tuple[str, ...]]
     branches: Mapping[str, str]
+    """The heads of the branches."""
     anchors: tuple[str, ...]
+    """Revisions that no branch reaches, and that reach all other revisions that no branch reaches.
+    """
 
 
 def plan_migration(engine: Engine, pins: Sequence[str]) -> MigrationPlan:
-    """What would be carried now; `pins`: any texts.
+    """Return what a migration would copy now. `pins` are names of revisions, which may not exist.
 
-    Raises `Uncommitted`, and `KnowledgeRefused` for what does not descend from the root. What a
-    revision holds is looked at when it is carried.
+    Raises `Uncommitted`, and `KnowledgeRefused` for a revision that does not descend from the root.
+    The contents of revisions are checked when they are copied.
     """
     branches = {}
     for branch in engine.list_branches():
         if branch.dirty:
-            raise _uncommitted(branch.name)
+            raise _uncommitted_error(branch.name)
         if is_carried(branch.name) or branch.name == VECTORS_BRANCH:
             branches[branch.name] = branch.head
-    return _plan_of(engine, branches, sorted(engine.map_parents(pins).keys() & set(pins)))
+    return _build_plan(engine, branches, sorted(engine.map_parents(pins).keys() & set(pins)))
 
 
 def is_carried(branch: str) -> bool:
-    """Whether it is a branch of a person's; those with documents set aside are."""
+    """Return whether a branch is a user's branch, or one with stashed documents."""
     return not is_reserved(branch) or branch.startswith(ASIDE_PREFIX)
 
 
-def _plan_of(engine: Engine, branches: Mapping[str, str], pins: Sequence[str]) -> MigrationPlan:
-    """As `plan_migration`, of these branches, and of `pins` that are here."""
+def _build_plan(engine: Engine, branches: Mapping[str, str], pins: Sequence[str]) -> MigrationPlan:
+    """Plan the migration of these branches, and of `pins` that exist."""
     root, keep = read_root(engine), engine.find_branch(KEEP_BRANCH)
-    before = engine.map_parents([root])
+    before_root = engine.map_parents([root])
     parents = engine.map_parents([*branches.values(), *pins, *([keep.head] if keep else []), root])
     on_branches = set(list_ancestors(parents, branches.values()))
-    stated = set(list_ancestors(parents, pins)) - on_branches
-    # Anchors hang on commits without tables, whose only use is to reach others.
-    kept = {
+    pinned = set(list_ancestors(parents, pins)) - on_branches
+    # The parents of anchors are commits without tables, which only reach others.
+    anchored = {
         on_branch
-        for on_branch in parents.keys() - on_branches - stated - before.keys()
+        for on_branch in parents.keys() - on_branches - pinned - before_root.keys()
         if not engine.is_bare(on_branch)
     }
-    apart = (stated | kept) - before.keys()
-    below = {parent for each in apart for parent in parents[each]}
-    wanted = (on_branches | apart) - before.keys()
-    _require_descent(wanted, parents, wanted | {root})
+    apart = (pinned | anchored) - before_root.keys()
+    parents_of_apart = {parent for revision in apart for parent in parents[revision]}
+    revisions = (on_branches | apart) - before_root.keys()
+    _require_descent(revisions, parents, revisions | {root})
     return MigrationPlan(
-        root, tuple(sort_parents_first(wanted, parents)), parents, branches, tuple(sorted(apart - below))
+        root, tuple(sort_parents_first(revisions, parents)), parents, branches, tuple(sorted(apart - parents_of_apart))
     )
 
 
-def _require_descent(wanted: set[str], parents: Mapping[str, tuple[str, ...]], carried: set[str]) -> None:
-    for revision in sorted(wanted):
-        if not parents[revision] or any(each not in carried for each in parents[revision]):
+def _require_descent(revisions: set[str], parents: Mapping[str, tuple[str, ...]], carried: set[str]) -> None:
+    for revision in sorted(revisions):
+        if not parents[revision] or any(parent not in carried for parent in parents[revision]):
             raise KnowledgeRefused(
-                f"Revision {revision[:12]} does not descend from the beginning of this knowledge base.",
-                hint="It was made by another program. Delete the branch that reaches it, then run it again: vmrag branch",
+                f"revision {revision[:12]} does not descend from the first revision of this knowledge base.",
+                hint="vmrag branch   (another program made the revision; delete the branch that reaches it, then migrate again)",
                 revision=revision,
             )
 
 
-def _uncommitted(branch: str) -> Uncommitted:
+def _uncommitted_error(branch: str) -> Uncommitted:
     return Uncommitted(
-        f"The branch {branch!r} has uncommitted documents, which no revision holds; nothing was migrated.",
-        hint="Commit them on their code branch: vmrag commit; or discard them: vmrag restore .",
+        f"the branch {branch!r} has uncommitted documents; nothing was migrated.",
+        hint="vmrag commit   (on their code branch; to discard them: vmrag restore .)",
         branch=branch,
     )

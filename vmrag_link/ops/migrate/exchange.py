@@ -1,8 +1,8 @@
-"""Put a knowledge base in the place of another engine's, and back: one rename decides.
+"""Replace a knowledge base by that of another engine, and back. One rename decides.
 
-Both lie in one folder for a moment. Which one counts is decided by the embedded engine's file
-(`engines.base.engine_of`): it comes last, or goes first. A kill before it is taken back, one after
-it is finished, by whoever migrates next.
+Both are in one folder for a moment. The file of the embedded engine decides which one is used
+(`engines.base.engine_of`), so it is moved in last or moved out first. After a kill, the next
+migration reverts an exchange that had not moved this file, and finishes one that had.
 """
 
 from __future__ import annotations
@@ -22,74 +22,78 @@ from vmrag_link.models import Record
 from vmrag_link.paths import Places
 
 _FORMAT = 1
-_LONGEST = 1 << 20
+_MAX_BYTES = 1 << 20
 
 _DECISIVE: dict[EngineName, Sequence[str]] = {"doltlite": (DOLTLITE_FILE,), "dolt": (DOLT_FOLDER, SERVER_FILE)}
 _BESIDE: dict[EngineName, Sequence[str]] = {
     "doltlite": ("compacted", "extent", migrated.MAP_NAMES["doltlite"]),
     "dolt": ("remotes.json", migrated.MAP_NAMES["dolt"]),
 }
-"""What else belongs to an engine's knowledge base. Locks belong to the folder, and stay."""
+"""Other files of an engine's knowledge base. Locks belong to the folder, and stay."""
 
 
 class RewrittenFile(Record, frozen=True):
-    """What a migration made of a file of the work tree; both are the whole file."""
+    """A file of the work tree before and after a migration. Both are the whole file."""
 
     before: str
     after: str
 
 
 class MigrationState(Record, frozen=True):
-    """A migration whose exchange was begun, and what would undo it.
-
-    `carried`: the name of the folder with what was carried. `stage`: `exchanging` and `undoing`
-    until the knowledge bases have changed places and the work tree says so. `settings`, `pin`: of
-    the work tree in which it was asked for.
-    """
+    """A migration whose exchange has begun, with the data to undo it."""
 
     origin: EngineName
     to: EngineName
     carried: str
+    """The name of the folder with the new knowledge base."""
     stage: Literal["exchanging", "done", "undoing"]
+    """`exchanging` and `undoing` until the knowledge bases are exchanged and the work tree is
+    updated.
+    """
     settings: RewrittenFile | None = None
+    """The settings file of the work tree in which the migration was started."""
     pin: RewrittenFile | None = None
+    """The pin of the work tree in which the migration was started."""
     format: int = _FORMAT
 
 
 def read_state(places: Places) -> MigrationState | None:
-    """The migration that is under way, or can be undone. Raises `FileFailed`, `FormatTooNew`."""
-    path = _state(places)
+    """Return the migration that is in progress or can be undone. Raises `FileFailed` and
+    `FormatTooNew`.
+    """
+    path = _find_state_file(places)
     try:
-        data = paths.read_regular(path, _LONGEST)
+        data = paths.read_regular(path, _MAX_BYTES)
     except FileNotFoundError:
         return None
     try:
-        require_known_format(data, _FORMAT, what="The note of a migration", path=path)
+        require_known_format(data, _FORMAT, what="The file of a migration", path=path)
         return msgspec.json.decode(data, type=MigrationState)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise FileFailed(
-            f"{path} cannot be read.",
-            hint=f"It says what a migration has done; without it none can be undone. Set it aside: {set_aside(path)}",
+            f"cannot read the file of a migration, {path}.",
+            hint=f"{set_aside(path)}   (the migration can then no longer be undone)",
             path=str(path),
         ) from error
 
 
 def write_state(places: Places, state: MigrationState) -> None:
-    paths.write_atomically(_state(places), msgspec.json.encode(state))
+    paths.write_atomically(_find_state_file(places), msgspec.json.encode(state))
 
 
 def delete_state(places: Places) -> None:
-    _state(places).unlink(missing_ok=True)
+    _find_state_file(places).unlink(missing_ok=True)
 
 
 def replaced_kb(places: Places) -> Path:
-    """The folder of the knowledge base that was replaced."""
+    """Return the folder of the replaced knowledge base."""
     return places.migration / "before"
 
 
 def list_unneeded(places: Places) -> list[Path]:
-    """What is left of migrations that are over or were stopped; a stopped one begins again without
-    it, and none can be undone. Nothing while one is under way.
+    """Return what finished and stopped migrations left; nothing while a migration is in progress.
+
+    Without it, a stopped migration starts from the beginning, and none can be undone.
     """
     state = read_state(places)
     if locks.read_holder(lock_path(places)) or (state and state.stage != "done") or not places.migration.exists():
@@ -98,48 +102,47 @@ def list_unneeded(places: Places) -> list[Path]:
 
 
 def lock_path(places: Places) -> Path:
-    """One migration at a time holds it."""
+    """Return the lock that allows one migration at a time."""
     return places.locks / "migrate.lock"
 
 
 def exchange_kb(places: Places, state: MigrationState) -> None:
-    """Let the knowledge base that was carried take the place of the present one.
+    """Replace the present knowledge base by the other one, in the direction of `state.stage`.
 
-    `state.stage` says which way. Call it with the state noted, and the present one's write lock
-    held.
+    The caller has written the state and holds the write lock of the present knowledge base.
     """
     undoing = state.stage == "undoing"
-    come, go = _folders(places, state)
+    source, target = _list_folders(places, state)
     new, old = (state.origin, state.to) if undoing else (state.to, state.origin)
     with file_failures():
-        permissions.make_folder(go)
-        _move(come, places.kb, [*_BESIDE[new], *_DECISIVE[new]])
-        _move(places.kb, go, [*_DECISIVE[old], *_BESIDE[old]])
+        permissions.make_folder(target)
+        _move_files(source, places.kb, [*_BESIDE[new], *_DECISIVE[new]])
+        _move_files(places.kb, target, [*_DECISIVE[old], *_BESIDE[old]])
 
 
 def finish_exchange(places: Places, state: MigrationState) -> bool:
-    """After a kill: finish an exchange that had decided, take one back that had not; whether it
-    was finished.
+    """After a kill, finish an exchange that was decided, or revert it. Return whether it was
+    finished.
 
-    Nothing that was committed meanwhile is lost by it: only the one that counts was written.
+    Commits since then are not lost, because only the knowledge base in use was written.
     """
     undoing = state.stage == "undoing"
-    come, _ = _folders(places, state)
+    source, _ = _list_folders(places, state)
     new = state.origin if undoing else state.to
     with file_failures():
         if detect_engine(places.kb) == new:
             exchange_kb(places, state)
             return True
-        _move(places.kb, come, [*_DECISIVE[new], *_BESIDE[new]])
+        _move_files(places.kb, source, [*_DECISIVE[new], *_BESIDE[new]])
         return False
 
 
-def _folders(places: Places, state: MigrationState) -> tuple[Path, Path]:
+def _list_folders(places: Places, state: MigrationState) -> tuple[Path, Path]:
     carried, replaced = places.migration / state.carried / "kb", replaced_kb(places)
     return (replaced, carried) if state.stage == "undoing" else (carried, replaced)
 
 
-def _move(source: Path, target: Path, names: Sequence[str]) -> None:
+def _move_files(source: Path, target: Path, names: Sequence[str]) -> None:
     for name in names:
         if (source / name).exists():
             _rename(source / name, target / name)
@@ -151,5 +154,5 @@ def _rename(source: Path, target: Path) -> None:
     paths.sync_to_disk(target.parent)
 
 
-def _state(places: Places) -> Path:
+def _find_state_file(places: Places) -> Path:
     return places.migration / "state.json"
