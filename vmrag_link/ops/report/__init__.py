@@ -1,1 +1,1 @@
-"""`vmrag report`."""
+"""Reports on the effect of a pull request on the knowledge base."""

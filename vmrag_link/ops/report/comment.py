@@ -1,6 +1,7 @@
-"""What a comment on a pull request says of its report.
+"""Format the comment on a pull request about its report.
 
-All sentences are ours, and all that is not is a code span: the data may be a stranger's.
+All sentences are fixed texts, and everything else is in code spans, because the data may be
+untrusted.
 """
 
 from __future__ import annotations
@@ -19,13 +20,13 @@ from vmrag_link.ops.report.wording import (
 )
 
 MARKER = "<!-- vmrag: what agents will be told -->"
-"""The first line of every comment of ours, which nobody sees."""
+"""The first line of every comment of vmrag, which Markdown does not display."""
 
 MAX_LINES = 60
-"""Of a comment."""
+"""Maximum number of lines of a comment."""
 
-_OPEN, _FOLDED, _NAMED, _DOCUMENTS, _MISSING = 5, 4, 3, 6, 5
-"""Of each that a comment shows: no more than `MOST_LINES` in all."""
+_MAX_OPEN, _MAX_FOLDED, _MAX_NAMED, _MAX_DOCUMENTS, _MAX_MISSING = 5, 4, 3, 6, 5
+"""Maximum numbers of items of each kind. The comment has at most `MAX_LINES` lines in total."""
 
 
 def format_comment(
@@ -36,106 +37,120 @@ def format_comment(
     request: Literal["pull request", "merge request"] = "pull request",
     pull: str = "",
 ) -> str:
-    """Markdown of at most `MOST_LINES` lines. `run`: the address of the job's run, on our own host,
-    if it is known.
+    """Format the comment as Markdown of at most `MAX_LINES` lines.
 
-    `of_fork`: the data come from a job whose workflow a stranger could change. `request`: what the
-    host calls it. `pull`: the command that merges the base branch, for a conflict of the pins.
+    * `run`: the URL of the job's run on the host, if it is known.
+    * `of_fork`: the data come from a job whose workflow an untrusted person could change.
+    * `request`: what the host calls the pull request.
+    * `pull`: the command that merges the base branch, for a conflict of the pins.
     """
     if not data.compared:
-        title, parts = "What agents will be told cannot be said", list[str]()
+        title, parts = "Could not compare answers", list[str]()
     elif data.pin_conflict and not data.has_changes:
         title, parts = f"This {request} conflicts with its base branch", []
     elif data.has_news:
-        title = f"This {request} changes what agents will be told"
-        parts = [_summary(data), *_answers(data), *_listed(data), *_note_lines(data), *_documents(data)]
+        title = f"This {request} changes answers for agents"
+        parts = [
+            _format_summary(data),
+            *_generate_answers(data),
+            *_generate_listed(data),
+            *_generate_notes(data),
+            *_generate_documents(data),
+        ]
     else:
-        title = f"This {request} no longer changes what agents will be told"
-        parts = [_summary(data), *_listed(data)]
-    basis = ", ".join((f"As of {data.head[:12]}", *([format_link("its run has all of it", run)] if run else []))) + "."
+        title = f"This {request} no longer changes answers for agents"
+        parts = [_format_summary(data), *_generate_listed(data)]
+    basis = (
+        ", ".join((f"As of {data.head[:12]}", *([format_link("see its run for details", run)] if run else []))) + "."
+    )
     if of_fork:
-        basis += " That ran in the fork's name: what it says is the fork's word."
+        basis += " The fork's workflow computed this, so it is not verified."
     return (
-        "\n\n".join((f"{MARKER}\n### {title}", *parts, *_pin_conflict(data, pull), *_things_missing(data), basis))
+        "\n\n".join(
+            (f"{MARKER}\n### {title}", *parts, *_generate_pin_conflict(data, pull), *_generate_missing(data), basis)
+        )
         + "\n"
     )
 
 
-def _summary(data: CommentData) -> str:
+def _format_summary(data: CommentData) -> str:
     total = data.documents_changed.total
     kinds = [f"{number} {kind}" for kind, number in list_change_counts(data.documents_changed)]
     documents = f"{plural(total, 'document')} {'differs' if total == 1 else 'differ'}: {', '.join(kinds)}."
     listed = describe_new_and_removed(data.questions_added, data.questions_removed, "question")
-    return " ".join((_questions(data), *listed, documents if kinds else "No document differs."))
+    return " ".join((_format_questions(data), *listed, documents if kinds else "No document differs."))
 
 
-def _questions(data: CommentData) -> str:
+def _format_questions(data: CommentData) -> str:
     if not data.questions:
-        return "No questions were asked."
-    asked = plural(data.questions, "question")
+        return "There are no golden queries."
+    questions = plural(data.questions, "question")
     if not data.total_answers:
-        return f"{asked} asked: every answer stays as it is."
-    return describe_changed_answers(data.answers_changed, data.answers_below, asked)
+        return f"{questions} asked: no answer changes."
+    return describe_changed_answers(data.answers_changed, data.answers_below, questions)
 
 
-def _answers(data: CommentData) -> Iterator[str]:
+def _generate_answers(data: CommentData) -> Iterator[str]:
     first = [answer for answer in data.answers if not answer.below]
-    shown, folded = first[:_OPEN], [*first[_OPEN:], *(answer for answer in data.answers if answer.below)]
+    shown, folded = first[:_MAX_OPEN], [*first[_MAX_OPEN:], *(answer for answer in data.answers if answer.below)]
     if shown:
-        yield "\n".join(line for each in shown for line in _answer_lines(each))
+        yield "\n".join(line for answer in shown for line in _generate_answer_lines(answer))
     if folded:
-        lines = [f"- {format_code(each.question)}, {_place(each)}{_names(each)}" for each in folded[:_FOLDED]]
+        lines = [
+            f"- {format_code(answer.question)}, {_format_place(answer)}{_format_names(answer)}"
+            for answer in folded[:_MAX_FOLDED]
+        ]
         more = data.total_answers - len(shown)
         yield _fold(plural(more, "more question"), lines, more)
 
 
-def _answer_lines(answer: CommentAnswer) -> Iterator[str]:
-    yield f"- {format_code(answer.question)}, {_place(answer)}:"
-    yield f"  - before: {_told(answer.before)}"
-    yield f"  - after: {_told(answer.after)}"
+def _generate_answer_lines(answer: CommentAnswer) -> Iterator[str]:
+    yield f"- {format_code(answer.question)}, {_format_place(answer)}:"
+    yield f"  - before: {_format_chunk(answer.before)}"
+    yield f"  - after: {_format_chunk(answer.after)}"
 
 
-def _place(answer: CommentAnswer) -> str:
+def _format_place(answer: CommentAnswer) -> str:
     how = "no longer as expected, " if answer.lacks else "further down: " if answer.below else ""
     return f"{how}first difference at place {answer.place}"
 
 
-def _names(answer: CommentAnswer) -> str:
-    """The documents there, if these are two."""
-    before, after = (format_code(each.document) if each else "nothing" for each in (answer.before, answer.after))
+def _format_names(answer: CommentAnswer) -> str:
+    """Return the two documents at the place; empty if they are equal."""
+    before, after = (format_code(chunk.document) if chunk else "nothing" for chunk in (answer.before, answer.after))
     return f": {before} → {after}" if before != after else ""
 
 
-def _told(chunk: CommentChunk | None) -> str:
+def _format_chunk(chunk: CommentChunk | None) -> str:
     return f"{format_code(chunk.document)}: {format_code(chunk.text)}" if chunk else "nothing"
 
 
-def _listed(data: CommentData) -> Iterator[str]:
-    """Questions that are new or removed, in a line each."""
+def _generate_listed(data: CommentData) -> Iterator[str]:
+    """Yield the new and the removed questions, in a line each."""
     lines = [
-        f"- {what} {plural(total, 'question').partition(' ')[2]}: {', '.join(map(format_code, some[:_NAMED]))}"
-        f"{f' and {total - _NAMED} more' if total > _NAMED else ''}"
-        for what, total, some in (
+        f"- {kind} {plural(total, 'question').partition(' ')[2]}: {', '.join(map(format_code, questions[:_MAX_NAMED]))}"
+        f"{f' and {total - _MAX_NAMED} more' if total > _MAX_NAMED else ''}"
+        for kind, total, questions in (
             ("new", data.questions_added, data.added),
             ("removed", data.questions_removed, data.removed),
         )
-        if some
+        if questions
     ]
     yield from ["\n".join(lines)] if lines else []
 
 
-def _note_lines(data: CommentData) -> Iterator[str]:
+def _generate_notes(data: CommentData) -> Iterator[str]:
     if data.notes:
-        shown = [f"{format_code(note.name)} cites {format_code(note.place)}" for note in data.notes[:_NAMED]]
+        shown = [f"{format_code(note.name)} cites {format_code(note.place)}" for note in data.notes[:_MAX_NAMED]]
         more = data.notes_citing - len(shown)
         yield f"{count_citing_notes(data.notes_citing)}: {', '.join(shown)}{f' and {more} more' if more else ''}."
 
 
-def _documents(data: CommentData) -> Iterator[str]:
+def _generate_documents(data: CommentData) -> Iterator[str]:
     if data.documents:
         lines = [
             f"- {document.kind}: {f'{format_code(document.old_name)} → ' if document.old_name else ''}{format_code(document.name)}"
-            for document in data.documents[:_DOCUMENTS]
+            for document in data.documents[:_MAX_DOCUMENTS]
         ]
         total = data.documents_changed.total
         yield _fold(plural(total, "document"), lines, total)
@@ -147,32 +162,32 @@ def _fold(title: str, lines: Sequence[str], total: int) -> str:
 
 
 _LACKS = {
-    "EXPECTED": "{}, which questions should be answered by, and no longer are",
-    "KNOWLEDGE_DROPPED": "knowledge that {} leaves out, and that was there before it",
+    "EXPECTED": "{}, which answers should contain and no longer do",
+    "KNOWLEDGE_DROPPED": "knowledge that {} drops",
     "PIN_REMOVED": "the pin, which {} removes",
-    "PIN_MALFORMED": "a pin that can be read, in {}",
-    "PIN_REVISION_MISSING": "the revision that {} pins, which nobody has pushed",
+    "PIN_MALFORMED": "a valid pin, in {}",
+    "PIN_REVISION_MISSING": "the revision that {} pins, which was not pushed",
     "NOT_ON_REMOTE": "the revision that {} pins, which this repository does not have yet",
     "NOT_COMPARABLE": "the history that {} would be compared with",
-    "LOSS_ACCEPTED": "knowledge that {} gives up as lost",
-    "MOVED_BACK": "newer knowledge, behind which {} steps back",
+    "LOSS_ACCEPTED": "knowledge whose loss {} accepts",
+    "MOVED_BACK": "newer knowledge, from which {} moves back",
 }
 
 
-def _pin_conflict(data: CommentData, pull: str) -> Iterator[str]:
+def _generate_pin_conflict(data: CommentData, pull: str) -> Iterator[str]:
     if data.pin_conflict:
         command = format_code(f"{pull or 'git merge BASE'} && git push")
         install = format_code("vmrag install")
         yield f"Only {format_code('.dolt-version')} conflicts with the base branch. After {install}, this merges it: {command}"
 
 
-def _things_missing(data: CommentData) -> Iterator[str]:
-    shown = data.missing[:_MISSING]
+def _generate_missing(data: CommentData) -> Iterator[str]:
+    shown = data.missing[:_MAX_MISSING]
     if shown:
-        lines = [f"- {_LACKS[each.code].format(_named(each))}" for each in shown]
+        lines = [f"- {_LACKS[thing.code].format(_format_thing(thing))}" for thing in shown]
         rest = [f"- and {data.things_missing - len(shown)} more"] if data.things_missing > len(shown) else []
         yield "\n".join(("Missing at the pin:", "", *lines, *rest))
 
 
-def _named(thing: MissingThing) -> str:
+def _format_thing(thing: MissingThing) -> str:
     return format_code(thing.name if thing.code == "EXPECTED" else thing.name[:12])

@@ -1,8 +1,8 @@
-"""The data that a comment on a pull request is written from.
+"""The data of a comment on a pull request.
 
-A pull request of a fork is reported by a job that may write nothing, and commented on by another
-one. What is handed over between them is a stranger's: read by its types and its sizes, and never a
-sentence.
+One job, which may not write, reports on a pull request of a fork, and another job writes the
+comment. The data that the first job passes on are untrusted. They are validated by type and size,
+and contain no sentences.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from vmrag_link.models import Record
 from vmrag_link.ops.report.rankings import shorten_name
 from vmrag_link.ops.report.records import (
     AnswerChange,
+    AnswerText,
     ComparedQueries,
     DocumentCounts,
     DocumentKind,
@@ -33,15 +34,17 @@ from vmrag_link.ops.report.wording import name_document
 from vmrag_link.ops.verify.verify_commits import Code
 
 MAX_BYTES = 370_000
-"""Of what is handed over: all of its texts as long as they may be, of four bytes each."""
+"""Maximum size of the data: all texts with their maximum length, at four bytes for each character.
+"""
 
 _KEPT, _LISTED = 50, 10
-"""Answers, documents and things that are missing; questions that are new or removed. Of more the
-numbers are known.
+"""Maximum numbers of items: answers, documents and missing things, and new or removed questions.
+
+The data always contain the total numbers.
 """
 
 _NAME, _QUESTION, _EXCERPT, _BEFORE = 200, 200, 160, 40
-"""Characters; `_BEFORE`: of an excerpt, before the first one that differs."""
+"""Maximum numbers of characters. `_BEFORE`: those of an excerpt before the first difference."""
 
 Hash = Annotated[str, Meta(pattern=rf"\A{COMMIT_NAME}\Z")]
 _Name = Annotated[str, Meta(max_length=_NAME)]
@@ -51,22 +54,21 @@ _Number = Annotated[int, Meta(ge=1, le=2**53)]
 
 
 class CommentChunk(Record, frozen=True, forbid_unknown_fields=True):
-    """What stands at a place of an answer; `text` begins near what differs."""
+    """The chunk at a place of an answer. `text` begins near the first difference."""
 
     document: _Name
     text: Annotated[str, Meta(max_length=_EXCERPT + 2)]
 
 
 class CommentAnswer(Record, frozen=True, forbid_unknown_fields=True):
-    """A question whose answer changes, as `records.AnswerChange`. `lacks`: something that is
-    expected, and that it had.
-    """
+    """A question whose answer changes (see `records.AnswerChange`)."""
 
     question: _Question
     place: _Number
     before: CommentChunk | None
     after: CommentChunk | None
     lacks: bool = False
+    """True if the answer lost something that is expected."""
     below: bool = False
 
 
@@ -77,38 +79,40 @@ class CommentDocument(Record, frozen=True, forbid_unknown_fields=True):
 
 
 class MissingThing(Record, frozen=True, forbid_unknown_fields=True):
-    """What is not there at the pin: what a finding of `vmrag verify` says of a commit, or
-    `EXPECTED`, the document that a question should be answered by. `name`: the commit or document.
-    """
+    """Something that is missing at the pin."""
 
     code: Code | Literal["EXPECTED"]
+    """The code of a finding of `vmrag verify` about a commit, or `EXPECTED` for an expected
+    document.
+    """
     name: _Name
+    """The commit or the document."""
 
 
 class CommentNote(Record, frozen=True, forbid_unknown_fields=True):
-    """A note and the first place that it cites and the pull request changes."""
+    """A note and the first changed place that it cites."""
 
     name: _Name
     place: _Name
 
 
 class CommentData(Record, frozen=True, forbid_unknown_fields=True):
-    """All that a comment on pull request `number` at its commit `head` says.
+    """The data of a comment on pull request `number` at its commit `head`.
 
-    `compared`: whether there was a report; without one only `missing` says something. `questions`:
-    how many were asked of both, None if they could not be. Of `answers`, `added`, `removed`,
-    `documents`, `notes` and `missing` there may be more: `answers_changed`, with those that change
-    below only in `answers_below`, `questions_added`, `questions_removed`, `documents_changed`,
-    `notes_citing` and `things_missing` count all. `pin_conflict`: git merges all files except the
-    pin.
+    The tuples contain only the first items. The fields before them contain the total numbers.
     """
 
     number: _Number
     head: Hash
     compared: bool = True
+    """False if there is no report. Only `missing` has contents then."""
     questions: _Count | None = 0
+    """Number of questions with answers at both places; None if the answers are unknown."""
     answers_changed: _Count = 0
     answers_below: _Count = 0
+    """Number of answers that change only below their first place; the other ones are in
+    `answers_changed`.
+    """
     answers: Annotated[tuple[CommentAnswer, ...], Meta(max_length=_KEPT)] = ()
     questions_added: _Count = 0
     added: Annotated[tuple[_Question, ...], Meta(max_length=_LISTED)] = ()
@@ -121,15 +125,16 @@ class CommentData(Record, frozen=True, forbid_unknown_fields=True):
     things_missing: _Count = 0
     missing: Annotated[tuple[MissingThing, ...], Meta(max_length=_KEPT)] = ()
     pin_conflict: bool = False
+    """True if git can merge all files except the pin."""
 
     @property
     def has_news(self) -> bool:
-        """Whether there is anything that people should be told."""
+        """True if there is anything to report."""
         return self.has_changes or self.pin_conflict or not self.compared
 
     @property
     def has_changes(self) -> bool:
-        """Whether an answer or a document changes, or a note may be outdated."""
+        """True if an answer or a document changes, or if a note may be outdated."""
         return bool(self.total_answers or self.documents_changed.total or self.notes_citing)
 
     @property
@@ -137,7 +142,7 @@ class CommentData(Record, frozen=True, forbid_unknown_fields=True):
         return self.answers_changed + self.answers_below
 
     def __post_init__(self) -> None:
-        """Raises `ValueError` for numbers that are those of no report: a stranger's may be."""
+        """Raise `ValueError` for impossible numbers, because the data may be untrusted."""
         documents = self.documents_changed
         listed = tuple(map(len, (self.answers, self.documents, self.missing, self.added, self.removed, self.notes)))
         numbers = (
@@ -158,21 +163,24 @@ class CommentData(Record, frozen=True, forbid_unknown_fields=True):
 
 
 def build_comment_data(number: int, summary: ReportSummary, head: str) -> CommentData:
-    """Those of a report. The answers that lack something, and then the best places, come first."""
+    """Build the data of a report.
+
+    Answers that lack something, and then the best places, come first.
+    """
     queries = summary.queries
     answers = sorted(queries.answers, key=lambda answer: (not answer.missing, answer.below, answer.place))
-    missing = list(_missing(summary))
+    missing = list(_list_missing(summary))
     return CommentData(
         number,
         head,
         questions=None if queries.not_compared else queries.compared,
         answers_changed=queries.answered_otherwise,
         answers_below=queries.below,
-        answers=tuple(_comment_answer(change, queries) for change in answers[:_KEPT]),
+        answers=tuple(_build_answer(change, queries) for change in answers[:_KEPT]),
         questions_added=len(queries.added),
-        added=tuple(_cut(each.query, _QUESTION) for each in queries.added[:_LISTED]),
+        added=tuple(_cut(query.query, _QUESTION) for query in queries.added[:_LISTED]),
         questions_removed=len(queries.removed),
-        removed=tuple(_cut(each.query, _QUESTION) for each in queries.removed[:_LISTED]),
+        removed=tuple(_cut(query.query, _QUESTION) for query in queries.removed[:_LISTED]),
         documents_changed=summary.counts,
         documents=tuple(
             CommentDocument(document.kind, _cut(name_document(document), _NAME), _cut(document.shown_old_name, _NAME))
@@ -188,12 +196,12 @@ def build_comment_data(number: int, summary: ReportSummary, head: str) -> Commen
 
 
 def build_without_report(number: int, head: str, why: Code) -> CommentData:
-    """Those of a head whose knowledge cannot be had, because its pin is at fault."""
+    """Build the data of a head whose knowledge base is unavailable because of its pin."""
     return CommentData(number, head, compared=False, things_missing=1, missing=(MissingThing(why, head),))
 
 
 def parse_comment_data(content: bytes) -> CommentData:
-    """What a job wrote of such data as JSON, or a stranger. Raises `UsageInvalid`."""
+    """Parse the JSON of a job, which may be untrusted. Raises `UsageInvalid`."""
     flaw = f"more than {MAX_BYTES} bytes"
     if len(content) <= MAX_BYTES:
         try:
@@ -201,11 +209,11 @@ def parse_comment_data(content: bytes) -> CommentData:
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
             flaw = str(error)
     raise UsageInvalid(
-        f"That is not the data of a comment: {flaw}.", hint="Let both workflows name one version: uses: …@SHA"
+        f"invalid data of a comment: {flaw}.", hint="Use the same version in both workflows: uses: …@SHA"
     )
 
 
-def _missing(summary: ReportSummary) -> Iterator[MissingThing]:
+def _list_missing(summary: ReportSummary) -> Iterator[MissingThing]:
     for finding in summary.findings:
         if finding.level == "error":
             yield MissingThing(finding.code, finding.commit)
@@ -213,36 +221,40 @@ def _missing(summary: ReportSummary) -> Iterator[MissingThing]:
         yield MissingThing("EXPECTED", _cut(summary.queries.shown_name_of(name), _NAME))
 
 
-def _comment_answer(change: AnswerChange, queries: ComparedQueries) -> CommentAnswer:
+def _build_answer(change: AnswerChange, queries: ComparedQueries) -> CommentAnswer:
     before, after = (
         excerpt and replace(excerpt, document=_cut(shorten_name(excerpt.document, queries), _NAME))
-        for excerpt in _excerpts(change.before, change.after)
+        for excerpt in _cut_excerpts(change.before, change.after)
     )
     return CommentAnswer(
         _cut(change.query, _QUESTION), change.place, before, after, lacks=bool(change.missing), below=change.below
     )
 
 
-def _excerpts(
-    before: ReportedChunk | None, after: ReportedChunk | None
+def _cut_excerpts(
+    before: AnswerText | None, after: AnswerText | None
 ) -> tuple[CommentChunk | None, CommentChunk | None]:
-    """From a little before the first difference on, if both are texts of one document."""
-    one, other = (" ".join(each.text.split()) if each else "" for each in (before, after))
+    """Cut both texts from a little before their first difference, if they are texts of one
+    document.
+    """
+    text_before, text_after = (" ".join(chunk.text.split()) if chunk else "" for chunk in (before, after))
     start = 0
-    if before and after and before.document == after.document and one != other:
-        alike = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(one, other, strict=False)))
+    if before and after and before.document == after.document and text_before != text_after:
+        alike = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(text_before, text_after, strict=False)))
         start = max(0, alike - _BEFORE)
-        start = one.find(" ", start, alike) + 1 or start if start else 0  # at a word that both have
-    return _chunk(before, one, start), _chunk(after, other, start)
+        start = text_before.find(" ", start, alike) + 1 or start if start else 0  # at a common word
+    return _build_chunk(before, text_before, start), _build_chunk(after, text_after, start)
 
 
-def _chunk(told: ReportedChunk | None, text: str, start: int) -> CommentChunk | None:
-    return CommentChunk(told.document, _excerpt(text, start)) if told else None
+def _build_chunk(answer_chunk: AnswerText | None, text: str, start: int) -> CommentChunk | None:
+    return CommentChunk(answer_chunk.document, _cut_excerpt(text, start)) if answer_chunk else None
 
 
-def _excerpt(text: str, start: int) -> str:
+def _cut_excerpt(text: str, start: int) -> str:
     return ("…" if start else "") + _cut(text[start:], _EXCERPT)
 
 
 def _cut(text: str, most: int) -> str:
-    return terminal_text.cut_text(terminal_text.escape_controls(text), most)  # halves of surrogate pairs are no JSON
+    return terminal_text.cut_text(
+        terminal_text.escape_controls(text), most
+    )  # JSON cannot contain halves of surrogate pairs

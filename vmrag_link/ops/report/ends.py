@@ -1,5 +1,5 @@
-"""The ends of a report: the two places that are compared, where they parted, and what the golden
-queries are answered at both.
+"""Find the compared places of a report and their common ancestor, and compare the answers to the
+golden queries.
 """
 
 from __future__ import annotations
@@ -33,6 +33,7 @@ from vmrag_link.ops.diff_queries import answer_twice, diff_answers, list_shown_n
 from vmrag_link.ops.report.records import (
     OPAQUE,
     AnswerChange,
+    AnswerText,
     ComparedQueries,
     ListedQuery,
     QueryChange,
@@ -60,22 +61,26 @@ _REASONS = (
     FileSystemError,
     LockError,
 )
-"""What may keep the answers from being known, and is said in the report, whose documents stand."""
+"""Errors that only prevent a comparison of answers.
+
+The report names the error, and still compares documents.
+"""
 
 
 class ComparedPlace(NamedTuple):
-    """As `records.ReportEnd`, with the revision alone. `names_sources`: the commit's settings name
-    files that are documents.
-    """
+    """A place of the comparison, like `records.ReportEnd` with only the hash of the revision."""
 
     name: str
     commit: str | None
     revision: str | None
     names_sources: bool = False
+    """True if the settings of the commit have sources."""
 
 
 class ComparedPlaces(NamedTuple):
-    """`start` is `base` itself, unless that has moved on since they parted."""
+    """The places of a report. `start` is their common ancestor, which is `base` itself unless it
+    has moved on.
+    """
 
     base: ComparedPlace
     start: ComparedPlace
@@ -83,125 +88,131 @@ class ComparedPlaces(NamedTuple):
 
 
 class NamedEnd(NamedTuple):
-    """A name as `places_of` takes it, and how the report calls it."""
+    """A name of `find_places`, and its label in the report."""
 
     name: str
     label: str = ""
 
 
 def find_places(ws: Workspace, base: NamedEnd, head: NamedEnd) -> ComparedPlaces:
-    """The ends by name: of git's commits first, then as `vmrag diff` takes revisions.
+    """Find the places by name: first as git commits, then as revisions like in `vmrag diff`.
 
-    A pinned revision that is not here is fetched. Raises `HistoryMissing` where a shallow clone
-    cannot tell where they parted, `PinMissing` where none of the places pins or names anything,
-    `PinRevisionMissing`, `PinMalformed`, `UsageInvalid` for uncommitted documents, and as
-    `resolve_rev`.
+    A missing pinned revision is fetched. Raises `HistoryMissing` if a shallow clone does not have
+    the common ancestor, `PinMissing` if none of the places has a pin or sources,
+    `PinRevisionMissing`, `PinMalformed`, `UsageInvalid` for uncommitted documents,
+    `RevisionMissing` and `RevisionAmbiguous`.
     """
-    one, other = _place(ws, base), _place(ws, head)
-    start = _start(ws, one, other)
-    if not any(each.revision or each.names_sources for each in (one, other, start)):
+    base_place, head_place = _find_place(ws, base), _find_place(ws, head)
+    start = _find_start(ws, base_place, head_place)
+    if not any(place.revision or place.names_sources for place in (base_place, head_place, start)):
         raise PinMissing(
-            f"Neither {one.name} nor {other.name} pins any knowledge: there is nothing to compare.",
+            f"neither {base_place.name} nor {head_place.name} has a pin or sources, so there is nothing to compare.",
             hint="vmrag init --knowledge-base   (in a repository that has one: vmrag pin)",
         )
-    return ComparedPlaces(one, start, other)
+    return ComparedPlaces(base_place, start, head_place)
 
 
-def _place(ws: Workspace, asked: NamedEnd) -> ComparedPlace:
-    called = asked.label or asked.name
-    if asked.name == WORKING:
+def _find_place(ws: Workspace, end: NamedEnd) -> ComparedPlace:
+    label = end.label or end.name
+    if end.name == WORKING:
         raise UsageInvalid(
-            "A report is about commits; uncommitted documents are in none.",
-            hint='vmrag diff   (or first: vmrag commit -m "…")',
+            "a report compares commits, and cannot include uncommitted documents.",
+            hint='vmrag diff   (or commit first: vmrag commit -m "…")',
         )
     try:
-        commit = plumbing.resolve_commit(ws.places, asked.name)
+        commit = plumbing.resolve_commit(ws.places, end.name)
     except GitReferenceMissing:
-        return ComparedPlace(called, None, resolve_rev(ws, asked.name))
-    return _at(ws, called, commit, _pinned(ws, commit, called))
+        return ComparedPlace(label, None, resolve_rev(ws, end.name))
+    return _build_place(ws, label, commit, _find_revision(ws, commit, label))
 
 
-def _start(ws: Workspace, base: ComparedPlace, head: ComparedPlace) -> ComparedPlace:
+def _find_start(ws: Workspace, base: ComparedPlace, head: ComparedPlace) -> ComparedPlace:
     if not (base.commit and head.commit):
         if base.revision is None or head.revision is None:
             return base
         revision = find_shown_base(ws, base.revision, head.revision)
         return base if revision == base.revision else ComparedPlace(MERGE_BASE, None, revision)
-    found = MergeBases(ws.places, head.commit, base.commit).find_bases(head.commit, base.commit)
-    if found is None:
+    merge_bases = MergeBases(ws.places, head.commit, base.commit).find_bases(head.commit, base.commit)
+    if merge_bases is None:
         raise HistoryMissing(
-            f"Where {head.name} left {base.name} cannot be said: this clone is shallow, and ends too early.",
-            hint="git fetch --unshallow   (in a workflow: fetch-depth: 0 for actions/checkout)",
+            f"no common ancestor of {head.name} and {base.name} found, because this clone is too shallow.",
+            hint="git fetch --unshallow   (in a workflow, use 'fetch-depth: 0' for actions/checkout)",
         )
-    if not found:
+    if not merge_bases:
         raise UsageInvalid(
-            f"The histories of {base.name} and {head.name} have nothing in common.",
+            f"the histories of {base.name} and {head.name} have no common commit.",
             hint=f"vmrag diff {quoted(base.name)} {quoted(head.name)}",
         )
-    if base.commit in found:
+    if base.commit in merge_bases:
         return base
     if base.revision and head.revision:
         revision = find_shown_base(ws, base.revision, head.revision, (base.commit, head.commit))
-        return _at(ws, MERGE_BASE, found[0], revision)
-    return _at(ws, MERGE_BASE, found[0], _pinned(ws, found[0], f"{MERGE_BASE} {found[0][:12]}"))
+        return _build_place(ws, MERGE_BASE, merge_bases[0], revision)
+    return _build_place(
+        ws, MERGE_BASE, merge_bases[0], _find_revision(ws, merge_bases[0], f"{MERGE_BASE} {merge_bases[0][:12]}")
+    )
 
 
-def _at(ws: Workspace, called: str, commit: str, revision: str | None) -> ComparedPlace:
-    return ComparedPlace(called, commit, revision, bool(ws.sources.read_config_at(commit).sources))
+def _build_place(ws: Workspace, label: str, commit: str, revision: str | None) -> ComparedPlace:
+    return ComparedPlace(label, commit, revision, bool(ws.sources.read_config_at(commit).sources))
 
 
-def _pinned(ws: Workspace, commit: str, called: str) -> str | None:
-    """None for a commit without a pin. `called`: how messages name the commit."""
+def _find_revision(ws: Workspace, commit: str, label: str) -> str | None:
+    """Return the pinned revision of a commit, and fetch it if it is missing; None without a pin."""
     try:
-        pin = lazy_fetch.pin_at(ws, commit, shown=called)
+        pin = lazy_fetch.pin_at(ws, commit, shown=label)
     except PinMissing:
         return None
-    return lazy_fetch.require_revision(ws, pin, called)
+    return lazy_fetch.require_revision(ws, pin, label)
 
 
 def compare_answers(ws: Workspace, places: ComparedPlaces) -> ComparedQueries:
-    """The queries that both ends have in their files, asked at both, each ranked as its own
-    settings say. What keeps that from being done is said in the result.
+    """Ask the queries that both places have in their files, at each place with its own settings.
+
+    An error that prevents this is recorded in the result.
     """
     listed = ComparedQueries(QUERIES_NAME)
     try:
-        golden = _golden(ws, places.head)
-        listed = _listed(golden, _golden_before(ws, places) or golden)
+        golden = _load_golden(ws, places.head)
+        listed = _list_queries(golden, _load_golden_before(ws, places) or golden)
         if golden is None:
-            return _not_compared(listed, f"{places.head.name} has no golden queries in {QUERIES_NAME}.")
-        for each in (places.head, places.start):
-            if not (each.revision or each.names_sources):
-                return _not_compared(listed, f"{each.name} pins no knowledge that could answer.")
-        before, after = _ranked_revision(ws, places.start), _ranked_revision(ws, places.head)
-        if before == after:  # one place ranks alike twice
+            return _explain_not_compared(listed, f"{places.head.name} has no golden queries in {QUERIES_NAME}.")
+        for place in (places.head, places.start):
+            if not (place.revision or place.names_sources):
+                return _explain_not_compared(listed, f"{place.name} has no pin or sources that could answer.")
+        before, after = _build_ranked_revision(ws, places.start), _build_ranked_revision(ws, places.head)
+        if before == after:  # equal places have equal answers
             return listed
-        found = answer_twice(ws, golden, before, after)
-    except _REASONS as why:
-        return _not_compared(listed, why.message, why.hint)
-    return _compared(listed, golden, found, (before.retrieval, after.retrieval))
+        answered = answer_twice(ws, golden, before, after)
+    except _REASONS as error:
+        return _explain_not_compared(listed, error.message, error.hint)
+    return _compare_queries(listed, golden, answered, (before.retrieval, after.retrieval))
 
 
-def _compared(
+def _compare_queries(
     listed: ComparedQueries,
     golden: GoldenFile,
-    found: Sequence[tuple[GoldenQuery, GoldenAnswer, GoldenAnswer]],
+    answered: Sequence[tuple[GoldenQuery, GoldenAnswer, GoldenAnswer]],
     settings: tuple[RetrievalSettings, RetrievalSettings],
 ) -> ComparedQueries:
-    """`settings`: those of both sides. What only the head's file has is asked, and not compared."""
-    new = {each.line for each in listed.added}
+    """Compare the answers. `settings` are those of both sides.
+
+    Queries that only the head's file has get an answer, but are not compared.
+    """
+    new = {query_listed.line for query_listed in listed.added}
     changes, answers, added = [], [], []
     unexpected = 0
-    for query, one, other in found:
-        missed = _list_misses(golden, query, one, settings[0]), _list_misses(golden, query, other, settings[1])
-        unexpected += bool(other.problem or missed[1])
-        lacked, lacks = map(_sentences, missed)
+    for query, before, after in answered:
+        missed = _list_misses(golden, query, before, settings[0]), _list_misses(golden, query, after, settings[1])
+        unexpected += bool(after.problem or missed[1])
+        lacks_before, lacks_after = map(_form_sentences, missed)
         if query.line in new:
-            problem = (f"{other.problem}.",) if other.problem else ()
-            added.append(ListedQuery(query.text, query.line, (*problem, *lacks)))
+            problem = (f"{after.problem}.",) if after.problem else ()
+            added.append(ListedQuery(query.text, query.line, (*problem, *lacks_after)))
             continue
-        diff, changed = diff_answers(query, one, other), _answer_change(query, one, other, missed)
+        diff, changed = diff_answers(query, before, after), _compare_answer(query, before, after, missed)
         if changed or diff.change != "none":
-            changes.append(QueryChange(**asdict(diff), missed_before=lacked, missed_after=lacks))
+            changes.append(QueryChange(**asdict(diff), missed_before=lacks_before, missed_after=lacks_after))
         answers += [changed] if changed else []
     changes.sort(key=lambda change: change.change != "ranking")
     return replace(
@@ -211,32 +222,38 @@ def _compared(
         outdated=explain_outdated(golden, list_ranking_changes(golden, settings[1])),
         answers=tuple(answers),
         added=tuple(added),
-        titles=_titles(answer for _, *both in found for answer in both),
-        names=list_shown_names(found),
+        titles=_list_titles(answer for _, *answer_pair in answered for answer in answer_pair),
+        names=list_shown_names(answered),
     )
 
 
-def _listed(golden: GoldenFile | None, before: GoldenFile | None) -> ComparedQueries:
-    """Which queries there are, and which of them one file has alone."""
-    ours, theirs = (each.queries if each else () for each in (golden, before))
-    return ComparedQueries(QUERIES_NAME, len(ours), added=_without(ours, theirs), removed=_without(theirs, ours))
+def _list_queries(golden: GoldenFile | None, before: GoldenFile | None) -> ComparedQueries:
+    """Return the queries, and which of them only one of the files has."""
+    ours, theirs = (golden_or_none.queries if golden_or_none else () for golden_or_none in (golden, before))
+    return ComparedQueries(
+        QUERIES_NAME, len(ours), added=_list_missing_from(ours, theirs), removed=_list_missing_from(theirs, ours)
+    )
 
 
-def _without(some: Iterable[GoldenQuery], others: Iterable[GoldenQuery]) -> tuple[ListedQuery, ...]:
-    known = {each.text for each in others}
-    return tuple(ListedQuery(each.text, each.line) for each in some if each.text not in known)
+def _list_missing_from(queries: Iterable[GoldenQuery], others: Iterable[GoldenQuery]) -> tuple[ListedQuery, ...]:
+    texts = {query.text for query in others}
+    return tuple(ListedQuery(query.text, query.line) for query in queries if query.text not in texts)
 
 
-def _golden(ws: Workspace, head: ComparedPlace) -> GoldenFile | None:
-    """Of a revision, which has no files, those of the work tree."""
+def _load_golden(ws: Workspace, head: ComparedPlace) -> GoldenFile | None:
+    """Return the golden queries of the head. A revision has no files, so those of the work tree are
+    used.
+    """
     if head.commit:
         return golden_file.load_queries_at(ws, head.commit)
     return golden_file.load_queries(ws).golden if ws.places.queries.exists() else None
 
 
-def _golden_before(ws: Workspace, places: ComparedPlaces) -> GoldenFile | None:
-    """Those of the start. None where nobody knows them: a revision has no files, and of one that
-    cannot be read the head's are asked all the same.
+def _load_golden_before(ws: Workspace, places: ComparedPlaces) -> GoldenFile | None:
+    """Return the golden queries of the start; None if they are unknown.
+
+    A revision has no files. If the file of the start is invalid, the queries of the head are still
+    asked.
     """
     if places.start.commit and places.head.commit:
         with contextlib.suppress(QueriesInvalid, GitError):
@@ -244,14 +261,14 @@ def _golden_before(ws: Workspace, places: ComparedPlaces) -> GoldenFile | None:
     return None
 
 
-def _titles(answers: Iterable[GoldenAnswer]) -> dict[str, str]:
+def _list_titles(answers: Iterable[GoldenAnswer]) -> dict[str, str]:
     pairs = (
         (hit.document, title) for answer in answers for hit, title in zip(answer.found, answer.titles, strict=True)
     )
     return {name: title for name, title in pairs if title and OPAQUE.search(name)}
 
 
-def _ranked_revision(ws: Workspace, place: ComparedPlace) -> RankedRevision:
+def _build_ranked_revision(ws: Workspace, place: ComparedPlace) -> RankedRevision:
     settings = ws.sources.read_config_at(place.commit) if place.commit else ws.config
     files = settings if place.names_sources else None
     return RankedRevision(place.revision or "", settings.retrieval, place.commit if files else None, files)
@@ -264,36 +281,46 @@ def _list_misses(
     return find_misses(query, answer.found, query.build_query(settings).k, answer.names, comparable=comparable)
 
 
-def _sentences(missed: Sequence[Miss]) -> tuple[str, ...]:
-    return tuple(f"{each.message}." for each in missed)
+def _form_sentences(missed: Sequence[Miss]) -> tuple[str, ...]:
+    return tuple(f"{miss.message}." for miss in missed)
 
 
-def _answer_change(
+def _compare_answer(
     query: GoldenQuery, before: GoldenAnswer, after: GoldenAnswer, missed: tuple[Sequence[Miss], Sequence[Miss]]
 ) -> AnswerChange | None:
-    """None where both say the same, and nothing that is expected went missing."""
-    lacked, lacks = (dict.fromkeys(each.document for each in some if each.document) for some in missed)
-    missing = tuple(lack for lack in lacks if lack not in lacked)
-    told = tuple(_told(before)), tuple(_told(after))
-    places = {place: pair for place, pair in enumerate(zip_longest(*told), start=1) if _differ(*pair)}
+    """Return the change of an answer; None if the texts are equal and nothing expected
+    is missing.
+    """
+    lacks_before, lacks_after = (
+        dict.fromkeys(miss.document for miss in misses_of_side if miss.document) for misses_of_side in missed
+    )
+    missing = tuple(name for name in lacks_after if name not in lacks_before)
+    chunks = tuple(_list_chunks(before)), tuple(_list_chunks(after))
+    places = {place: pair for place, pair in enumerate(zip_longest(*chunks), start=1) if _has_different_text(*pair)}
     if not (places or missing):
         return None
     resolved = after.names.resolve_query(query)
     expected = {*resolved.expect, resolved.first}
-    told_once = {each for each in {*told[0]} ^ {*told[1]} if each.document in expected}
-    weighty = [place for place, pair in places.items() if place == 1 or told_once.intersection(pair)]
-    place = min(weighty or places, default=1)
-    one, other = places.get(place) or next(zip_longest(*told), (None, None))  # under another name: the first
-    return AnswerChange(query.text, query.line, place, one, other, missing, below=not (weighty or missing))
+    expected_changes = {chunk for chunk in {*chunks[0]} ^ {*chunks[1]} if chunk.document in expected}
+    important = [place for place, pair in places.items() if place == 1 or expected_changes.intersection(pair)]
+    place = min(important or places, default=1)
+    chunk_before, chunk_after = places.get(place) or next(
+        zip_longest(*chunks), (None, None)
+    )  # a missing name without another text: the first place
+    return AnswerChange(
+        query.text, query.line, place, chunk_before, chunk_after, missing, below=not (important or missing)
+    )
 
 
-def _differ(one: ReportedChunk | None, other: ReportedChunk | None) -> bool:
-    return (one and one.text) != (other and other.text)
+def _has_different_text(before: AnswerText | None, after: AnswerText | None) -> bool:
+    return (before and before.text) != (after and after.text)
 
 
-def _told(answer: GoldenAnswer) -> Iterator[ReportedChunk]:
-    return (ReportedChunk(each.document, text) for each, text in zip(answer.found, answer.texts, strict=True))
+def _list_chunks(answer: GoldenAnswer) -> Iterator[AnswerText]:
+    return (
+        AnswerText(ranked_chunk.document, text) for ranked_chunk, text in zip(answer.found, answer.texts, strict=True)
+    )
 
 
-def _not_compared(listed: ComparedQueries, why: str, hint: str = "") -> ComparedQueries:
+def _explain_not_compared(listed: ComparedQueries, why: str, hint: str = "") -> ComparedQueries:
     return replace(listed, not_compared=why, hint=hint)

@@ -1,7 +1,7 @@
-"""Read once what a report of two places says.
+"""Collect the contents of a report of two places.
 
-A report names the revisions at its ends, what one end contains and the other does not, and for
-each changed document what differs, word by word, within limits.
+A report contains the revisions at its ends, the revisions that only one end contains, and the
+differences of each changed document, word by word and within limits.
 """
 
 from __future__ import annotations
@@ -53,14 +53,14 @@ from vmrag_link.workspace.history.trail import with_moves
 from vmrag_link.workspace.history.word_diff import CollectionDiff, FieldDiff, Words, document_diff, printed_names
 from vmrag_link.workspace.source_tree import Key
 
-COMPARING = "comparing documents"
-MOST = 50
-"""Revisions of a list that are shown, with their messages."""
+_COMPARING = "comparing documents"
+_MAX_REVISIONS = 50
+"""Maximum number of revisions that are listed with their messages."""
 
-FIELD = 4_000
-"""Characters of a value's difference that are kept."""
+_MAX_FIELD = 4_000
+"""Maximum number of characters of a field's difference."""
 
-_LEAST, _MOST, _TOGETHER = 2_000, 100_000, 20_000_000
+_MIN_DOCUMENT, _MAX_DOCUMENT, _MAX_TOTAL = 2_000, 100_000, 20_000_000
 
 
 def gather_report(
@@ -74,11 +74,11 @@ def gather_report(
     """Return what the head changes since it left the base: documents, collections, revisions,
     answers.
 
-    `findings`: the findings of `vmrag verify`, if they exist already; otherwise this function finds
-    them, without a remote. `past`: the number of commits before the head whose answers to the
-    golden queries are measured. The function builds an index that an answer needs.
+    `findings` are existing findings of `vmrag verify`. Otherwise this finds them, without a remote.
+    `past` is the number of commits before the head at which the answers to the golden queries are
+    measured. If an answer needs an index, this builds it.
 
-    Raises `KnowledgeMoved`, and the errors of `places_of` and of the engine.
+    Raises `KnowledgeMoved`, and the errors of `find_places` and of the engine.
     """
     if not ws.is_initialized:
         lazy_fetch.fetch_pinned(ws, insist=True)
@@ -87,7 +87,7 @@ def gather_report(
     places = find_places(ws, base, head)
     spool = Spool()
     try:
-        summary = _summary(ws, places, spool, findings)
+        summary = _build_summary(ws, places, spool, findings)
         if past and places.head.commit:
             from vmrag_link.ops.check.check_history import measure_history
 
@@ -98,27 +98,27 @@ def gather_report(
         raise
 
 
-def _summary(
+def _build_summary(
     ws: Workspace, places: ComparedPlaces, spool: Spool, findings: Sequence[PinFinding] | None
 ) -> ReportSummary:
     start, head = _known_place(ws, places.start), _known_place(ws, places.head)
     compared = between_places(ws, start, head, detail="names")
     read = compared.texts
-    found = with_moves(read, compared.diff)
-    lines = _documents(ws, read, found, spool, {*_files(start), *_files(head)})
+    difference = with_moves(read, compared.diff)
+    lines = _spool_documents(ws, read, difference, spool, {*_list_files(start), *_list_files(head)})
     citing, uncited = _find_citing_notes(ws, places, head)
-    queries = compare_answers(ws, places)  # before the sizes: what it asks may get its index here
-    rows = _collection_rows(compared.collections)
+    queries = compare_answers(ws, places)  # before the sizes, because it may build an index
+    rows = _generate_collections(compared.collections)
     verified = findings if findings is not None else _verify_commits(ws, places)
     return ReportSummary(
-        **_revisions_of(ws, places),
-        counts=_counts(lines),
+        **_collect_revisions(ws, places),
+        counts=_count_kinds(lines),
         words=word_diff.sum_words(lines),
-        size=_size(ws, (start, head), lines),
+        size=_measure_size(ws, (start, head), lines),
         collections=tuple(rows),
         documents=lines,
-        files=found.files,
-        unread=found.missing,
+        files=difference.files,
+        unread=difference.missing,
         queries=queries,
         verified=verified is not None,
         findings=tuple(verified or ()),
@@ -128,7 +128,7 @@ def _summary(
 
 
 def _find_citing_notes(ws: Workspace, places: ComparedPlaces, head: NamedPlace) -> tuple[tuple[CitingNote, ...], str]:
-    """Return the notes of the head that cite what changes, or why they could not be found."""
+    """Return the notes of the head that cite changed files, or why they could not be found."""
     start, end, tree = places.start.commit, places.head.commit, head.tree
     if not (start and end and tree):
         return (), ""
@@ -148,45 +148,45 @@ def _known_place(ws: Workspace, place: ComparedPlace) -> NamedPlace:
     return NamedPlace(place.revision, tree, place.commit or "")
 
 
-def _files(place: NamedPlace) -> Iterable[Key]:
+def _list_files(place: NamedPlace) -> Iterable[Key]:
     return place.tree.files if place.tree else ()
 
 
-def _documents(
-    ws: Workspace, read: DiffTexts, found: Diff, spool: Spool, files: Container[Key]
+def _spool_documents(
+    ws: Workspace, read: DiffTexts, difference: Diff, spool: Spool, files: Container[Key]
 ) -> tuple[DocumentLine, ...]:
-    """Spool the changed documents one by one; the rows that are returned hold no texts.
+    """Spool the changed documents one by one. The returned rows contain no texts.
 
-    `files`: the keys of documents that are files of the code.
+    `files` contains the keys of documents that are files of the code.
     """
-    most = _room(len(found.documents))
+    max_characters = _limit_document(len(difference.documents))
     lines = []
-    names = printed_names(found)
-    with ws.progress.task(COMPARING, len(found.documents)) as task:
-        for number, sides in enumerate(diffs.read_sides(read, found.documents), start=1):
-            document = _report_document(number, *sides, names=names, is_file=sides[0].key in files, most=most)
+    names = printed_names(difference)
+    with ws.progress.task(_COMPARING, len(difference.documents)) as task:
+        for number, sides in enumerate(diffs.read_sides(read, difference.documents), start=1):
+            document = _report_document(number, *sides, names=names, is_file=sides[0].key in files, most=max_characters)
             spool.add(document)
             lines.append(build_document_line(document))
             task.advance()
     return tuple(lines)
 
 
-def _counts(lines: Sequence[DocumentLine]) -> DocumentCounts:
+def _count_kinds(lines: Sequence[DocumentLine]) -> DocumentCounts:
     kinds = Counter(line.kind for line in lines)
     return DocumentCounts(kinds["added"], kinds["changed"], kinds["moved"], kinds["removed"])
 
 
 def _verify_commits(ws: Workspace, places: ComparedPlaces) -> Sequence[PinFinding] | None:
-    """None where no commits are compared."""
+    """Return the findings of `vmrag verify`; None if the places are not commits."""
     base, head = places.base, places.head
     if not (base.commit and head.commit):
         return None
     return verify_between(ws, base.commit, head.commit, base_name=base.name, ask=False).findings
 
 
-def _size(ws: Workspace, places: Sequence[NamedPlace], lines: Sequence[DocumentLine]) -> KnowledgeSize:
-    counts = [_count(ws, place) for place in places]
-    chunks = [_chunks(ws, place) for place in places]
+def _measure_size(ws: Workspace, places: Sequence[NamedPlace], lines: Sequence[DocumentLine]) -> KnowledgeSize:
+    counts = [_count_documents(ws, place) for place in places]
+    chunks = [_count_chunks(ws, place) for place in places]
     return KnowledgeSize(
         documents=Growth(*counts),
         characters=Growth(sum(line.characters.before for line in lines), sum(line.characters.after for line in lines)),
@@ -194,69 +194,78 @@ def _size(ws: Workspace, places: Sequence[NamedPlace], lines: Sequence[DocumentL
     )
 
 
-def _count(ws: Workspace, place: NamedPlace) -> int:
-    """Files are counted that are documents by what is known without reading them; no code."""
+def _count_documents(ws: Workspace, place: NamedPlace) -> int:
+    """Count the documents, including files that are documents according to their names, without
+    code.
+    """
     stored = 0 if place.at is None else ws.engine.count_documents(place.at)
     return stored + sum(not place.tree.is_code(key) for key in place.tree.files) if place.tree else stored
 
 
-def _chunks(ws: Workspace, place: NamedPlace) -> int | None:
-    """None without an index that can be read, and where files are part of the knowledge."""
+def _count_chunks(ws: Workspace, place: NamedPlace) -> int | None:
+    """Count the chunks of the index; None without a readable index, or if files are documents."""
     if place.tree or not isinstance(place.at, str):
         return None if place.tree else 0
     revision = place.at
     path = ws.views.view_path(revision)
     with ws.views.lock_for_reading(path):
         if not ws.views.find_problem(revision):
-            with contextlib.suppress(IndexFailed):  # damaged since it was proven
+            with contextlib.suppress(IndexFailed):  # damaged since it was verified
                 return views.read_view(path).count_totals()[1]
     return None
 
 
-def _revisions_of(ws: Workspace, places: ComparedPlaces) -> dict[str, Any]:
-    """The fields of `ReportSummary` from `base` to `missing`. Which code has which revision is
-    asked once for all of them: it takes a look at all of git's history.
+def _collect_revisions(ws: Workspace, places: ComparedPlaces) -> dict[str, Any]:
+    """Return the fields of `ReportSummary` from `base` to `missing`.
+
+    The code commits of all revisions are looked up at once, because this reads the whole git
+    history.
     """
-    base, start, head = (_behind(ws, place) for place in places)
-    gained, lost = _only_in(ws, places.head, start), _only_in(ws, places.start, head)
+    base, start, head = (_list_reached(ws, place) for place in places)
+    gained, lost = _list_only_in(ws, places.head, start), _list_only_in(ws, places.start, head)
     at_ends = [log.read_info(ws.engine, place.revision) for place in places if place.revision]
-    shown = {each.revision: each for each in chain(at_ends, gained[:MOST], lost[:MOST])}
+    shown = {info.revision: info for info in chain(at_ends, gained[:_MAX_REVISIONS], lost[:_MAX_REVISIONS])}
     code = [place.commit for place in places if place.commit]
-    known = {each.revision: each for each in log.add_pins(ws, shown.values(), also=code)} if shown else {}
-    one, parted, other = (
-        ReportEnd(place.name, place.commit, known[place.revision] if place.revision else None, place.names_sources)
+    pinned_revisions = (
+        {revision.revision: revision for revision in log.add_pins(ws, shown.values(), also=code)} if shown else {}
+    )
+    base_end, start_end, head_end = (
+        ReportEnd(
+            place.name, place.commit, pinned_revisions[place.revision] if place.revision else None, place.names_sources
+        )
         for place in places
     )
     return {
-        "base": one,
-        "start": parted,
-        "head": other,
-        "gained": _revision_list(gained, known),
-        "lost": _revision_list(lost, known),
+        "base": base_end,
+        "start": start_end,
+        "head": head_end,
+        "gained": _build_revision_list(gained, pinned_revisions),
+        "lost": _build_revision_list(lost, pinned_revisions),
         "missing": len(base - start - head - log.list_hidden(ws.engine)) if base else 0,
     }
 
 
-def _behind(ws: Workspace, place: ComparedPlace) -> AbstractSet[str]:
+def _list_reached(ws: Workspace, place: ComparedPlace) -> AbstractSet[str]:
     return ws.engine.map_parents([place.revision]).keys() if place.revision else frozenset()
 
 
-def _only_in(ws: Workspace, place: ComparedPlace, others: AbstractSet[str]) -> list[RevisionInfo]:
-    """Newest first."""
+def _list_only_in(ws: Workspace, place: ComparedPlace, others: AbstractSet[str]) -> list[RevisionInfo]:
+    """Return the revisions that only this place contains, newest first."""
     if not place.revision or place.revision in others:
         return []
     return list(log.list_revisions(ws.engine, [place.revision], log.list_hidden(ws.engine) | others))
 
 
-def _revision_list(found: list[RevisionInfo], known: dict[str, PinnedRevision]) -> RevisionList:
-    return RevisionList(tuple(known[each.revision] for each in found[:MOST]), len(found))
+def _build_revision_list(revisions: list[RevisionInfo], pinned_revisions: dict[str, PinnedRevision]) -> RevisionList:
+    return RevisionList(tuple(pinned_revisions[info.revision] for info in revisions[:_MAX_REVISIONS]), len(revisions))
 
 
-def _room(documents: int) -> int:
-    """Characters of each document's difference that are kept: fewer where there are many, so that
-    no document displaces another one.
+def _limit_document(documents: int) -> int:
+    """Return the maximum number of characters of each document's difference.
+
+    With many documents it is lower, so that no document displaces another one.
     """
-    return max(_LEAST, min(_MOST, _TOGETHER // max(1, documents)))
+    return max(_MIN_DOCUMENT, min(_MAX_DOCUMENT, _MAX_TOTAL // max(1, documents)))
 
 
 def _report_document(
@@ -269,53 +278,58 @@ def _report_document(
     is_file: bool = False,
     most: int,
 ) -> ReportedDocument:
-    """`names`: what to print. `is_file`: of the code's tree. `most`: characters of the difference
-    that are kept.
+    """Build the entry of a changed document.
+
+    `names` contains printed names. `is_file` means that it is a file of the code. `most` is the
+    maximum number of characters of the difference.
     """
-    found = document_diff(change, before, after, with_text=True)
-    old_collection, old_id = before.key if before and found.old_name else ("", "")
+    difference = document_diff(change, before, after, with_text=True)
+    old_collection, old_id = before.key if before and difference.old_name else ("", "")
     document = after or before
     return ReportedDocument(
         number=number,
-        kind=_kind_of(change),
-        collection=found.collection,
-        doc_id=found.doc_id,
-        title=found.title,
+        kind=_classify(change),
+        collection=difference.collection,
+        doc_id=difference.doc_id,
+        title=difference.title,
         old_collection=old_collection,
         old_doc_id=old_id,
         file=document.source if is_file and document else "",
-        path_name=names[f"{found.collection}/{found.doc_id}"],
-        old_path_name=names[found.old_name] if found.old_name else "",
-        words=found.words or Words(),
+        path_name=names[f"{difference.collection}/{difference.doc_id}"],
+        old_path_name=names[difference.old_name] if difference.old_name else "",
+        words=difference.words or Words(),
         characters=Growth(_count_characters(before), _count_characters(after)),
-        fields=tuple(map(_field_change, found.fields)),
-        text=_clip(found.text if before and after else _whole_text(before, after), most),
+        fields=tuple(map(_build_field_change, difference.fields)),
+        text=_clip_pieces(difference.text if before and after else _diff_whole_text(before, after), most),
     )
 
 
 def build_document_line(document: ReportedDocument) -> DocumentLine:
-    """The same without texts."""
+    """Return the entry of a document without its texts."""
     return DocumentLine(*(getattr(document, name) for name in DocumentLine.__struct_fields__))
 
 
-def _collection_rows(found: Iterable[CollectionDiff]) -> Iterator[ReportedCollection]:
-    return (ReportedCollection(each.kind, each.name, tuple(map(_field_change, each.fields))) for each in found)
+def _generate_collections(collections: Iterable[CollectionDiff]) -> Iterator[ReportedCollection]:
+    return (
+        ReportedCollection(collection.kind, collection.name, tuple(map(_build_field_change, collection.fields)))
+        for collection in collections
+    )
 
 
-def _clip(pieces: Sequence[Piece], most: int) -> TextChange:
-    """At most so many characters of a difference, from its beginning."""
+def _clip_pieces(pieces: Sequence[Piece], most: int) -> TextChange:
+    """Return at most `most` characters of a difference, from its beginning."""
     shown: list[Piece] = []
-    left = most
-    for each in pieces:
-        if len(each.text) > left:
-            rest = sum(len(piece.text) for piece in pieces[len(shown) :]) - left
-            return TextChange((*shown, Piece(each.op, each.text[:left])) if left else tuple(shown), rest)
-        shown.append(each)
-        left -= len(each.text)
+    remaining = most
+    for piece in pieces:
+        if len(piece.text) > remaining:
+            rest = sum(len(piece.text) for piece in pieces[len(shown) :]) - remaining
+            return TextChange((*shown, Piece(piece.op, piece.text[:remaining])) if remaining else tuple(shown), rest)
+        shown.append(piece)
+        remaining -= len(piece.text)
     return TextChange(tuple(shown))
 
 
-def _kind_of(change: HeaderChange) -> DocumentKind:
+def _classify(change: HeaderChange) -> DocumentKind:
     if change.before is None:
         return "added"
     if change.after is None:
@@ -323,14 +337,14 @@ def _kind_of(change: HeaderChange) -> DocumentKind:
     return "changed" if change.before.key == change.after.key else "moved"
 
 
-def _field_change(field: FieldDiff) -> FieldChange:
+def _build_field_change(field: FieldDiff) -> FieldChange:
     return FieldChange(
-        field.name, _clip(worddiff.cut_equal_text(worddiff.diff_words(field.before, field.after)), FIELD)
+        field.name, _clip_pieces(worddiff.cut_equal_text(worddiff.diff_words(field.before, field.after)), _MAX_FIELD)
     )
 
 
-def _whole_text(before: Document | None, after: Document | None) -> tuple[Piece, ...]:
-    """A new document is one insertion, a removed one one deletion."""
+def _diff_whole_text(before: Document | None, after: Document | None) -> tuple[Piece, ...]:
+    """Return the difference of a new document (an insertion) or a removed one (a deletion)."""
     return worddiff.diff_words(before.content if before else "", after.content if after else "")
 
 

@@ -1,9 +1,8 @@
-"""A report as one page of HTML that needs nothing else: no script to be read, no network at all.
+"""Render a report as one HTML page without external files and without network access.
 
-Whatever stands in a report is a stranger's. It becomes text of elements only: Jinja2 escapes it,
-and before that `terminal_text` makes visible what would turn or hide the text around it. No
-attribute holds any of it; ids are numbers. The page's own style and script are the only ones that
-its policy lets a browser use.
+All contents of a report are untrusted. They become only texts of elements: `terminal_text` makes
+invisible and reordering characters visible, and Jinja2 escapes the result. No attribute contains
+any of them; ids are numbers. The content policy allows only the page's own style and script.
 """
 
 from __future__ import annotations
@@ -33,19 +32,19 @@ if TYPE_CHECKING:
     from jinja2 import Environment
 
 OPEN, OPEN_WORDS = 30, 5_000
-"""Up to so many documents with so many words that differ are shown open."""
+"""Up to this many documents, with this many changed words in total, are displayed open."""
 
 MAX_DOCUMENTS = 5_000
-"""Documents on a page; a browser takes seconds for more."""
+"""Maximum number of documents on a page. A browser needs seconds for more."""
 
 MAX_SHOWN = 200
-"""Queries, findings and collections on a page."""
+"""Maximum number of queries, findings and collections on a page."""
 
 _BUFFERED = 32
-"""Stretches of the page that are handed on together."""
+"""Number of pieces of the page that are passed on together."""
 
 _MESSAGE = 2_000
-"""Characters of a message, a query, a finding."""
+"""Maximum number of characters of a message, a query or a finding."""
 
 _BLOCKS = 5
 
@@ -53,21 +52,22 @@ _COLLECTION = attrgetter("collection")
 
 
 def require_jinja() -> None:
-    """Raises `IndexExtraMissing` where Jinja2 is not installed."""
-    _environment()
+    """Raise `IndexExtraMissing` if Jinja2 is not installed."""
+    _create_environment()
 
 
 def render_page(report: KnowledgeReport) -> Iterator[str]:
-    """The page in pieces, which are made while they are taken: memory holds one document's text.
+    """Return the page in pieces, which are rendered when they are read. Memory contains the text of
+    one document.
 
-    Raises `IndexExtraMissing` where Jinja2 is not installed.
+    Raises `IndexExtraMissing` if Jinja2 is not installed.
     """
     summary = report.summary
     groups = group_documents(summary.documents, MAX_DOCUMENTS)
     few = len(summary.documents) <= OPEN
     queries = rankings.list_changed_rankings(summary.queries)
     stream = (
-        _environment()
+        _create_environment()
         .get_template("page.html")
         .stream(
             report=summary,
@@ -77,7 +77,7 @@ def render_page(report: KnowledgeReport) -> Iterator[str]:
             start=name_end(summary.start),
             head=name_end(summary.head),
             groups=groups,
-            sections=_sections(groups, report.read_documents()),
+            sections=_generate_sections(groups, report.read_documents()),
             queries=queries,
             scores=rankings.list_changed_scores(summary.queries),
             answers=rankings.index_answers(summary.queries),
@@ -85,8 +85,8 @@ def render_page(report: KnowledgeReport) -> Iterator[str]:
             places=rankings.PLACES,
             renamed=rankings.list_renames(summary),
             few=few,
-            open=few and _words(summary) <= OPEN_WORDS,
-            same_in_terminal=_command(summary),
+            open=few and _count_words(summary) <= OPEN_WORDS,
+            same_in_terminal=_form_command(summary),
             plot=_draw_plot(summary),
         )
     )
@@ -95,17 +95,20 @@ def render_page(report: KnowledgeReport) -> Iterator[str]:
 
 
 class Group(NamedTuple):
-    """A collection's documents that are on the page, and how many are `left_out`."""
+    """The documents of a collection that are on the page."""
 
     number: int
     name: str
     lines: Sequence[DocumentLine]
     left_out: int
+    """Number of documents that are not on the page."""
 
 
 def group_documents(documents: Sequence[DocumentLine], most: int) -> list[Group]:
-    """By collection, numbered from 1. Of more than `most` documents each collection has its share:
-    what small ones leave is the large ones'.
+    """Group the documents by collection, numbered from 1.
+
+    If there are more than `most`, each collection has a share of the page. Large collections get
+    what small ones do not need.
     """
     by_name = [(name, list(lines)) for name, lines in groupby(documents, _COLLECTION)]
     share = compute_fair_share([len(lines) for _, lines in by_name], most)
@@ -114,24 +117,26 @@ def group_documents(documents: Sequence[DocumentLine], most: int) -> list[Group]
     ]
 
 
-def _sections(
+def _generate_sections(
     groups: Sequence[Group], documents: Iterator[ReportedDocument]
 ) -> Iterator[tuple[Group, Iterator[ReportedDocument]]]:
-    """The groups with their documents, which are read as they are taken."""
-    for group, (_, some) in zip(groups, groupby(documents, _COLLECTION), strict=True):
-        yield group, islice(some, len(group.lines))
+    """Yield the groups with their documents, which are read on iteration."""
+    for group, (_, documents_of_group) in zip(groups, groupby(documents, _COLLECTION), strict=True):
+        yield group, islice(documents_of_group, len(group.lines))
 
 
 def piece_text(piece: Piece) -> str:
-    """A changed blank would show nothing: it is drawn. Elsewhere the end of a line is a newline."""
+    """Return the text of a piece. A changed blank is drawn, because it is invisible. Other line
+    ends become newlines.
+    """
     if piece.op in ("insert", "delete") and piece.text.isspace():
         return piece.text.replace(" ", "·").replace("\t", "⇥\t").replace("\n", "↵\n")
     return piece.text.replace("\r\n", "\n")
 
 
 def draw_blocks(line: DocumentLine) -> str:
-    """Five letters: the share of inserted words (`p`), of deleted ones (`m`), and `n` for the rest
-    where little differs.
+    """Return five letters: `p` for the share of inserted words, `m` for deleted words, and `n` for
+    the rest if little changed.
     """
     both = line.words.inserted + line.words.deleted
     if not both:
@@ -141,12 +146,12 @@ def draw_blocks(line: DocumentLine) -> str:
     return "p" * plus + "m" * (many - plus) + "n" * (_BLOCKS - many)
 
 
-def _words(summary: ReportSummary) -> int:
+def _count_words(summary: ReportSummary) -> int:
     return summary.words.inserted + summary.words.deleted
 
 
-def _command(summary: ReportSummary) -> str:
-    """What shows the same in a terminal."""
+def _form_command(summary: ReportSummary) -> str:
+    """Return the command that shows the same in a terminal."""
     return f"vmrag diff {shlex.quote(f'{summary.base.name}...{summary.head.name}')}"
 
 
@@ -154,33 +159,33 @@ def _draw_plot(summary: ReportSummary) -> Any:
     """Return the plot of the history; empty if none was requested."""
     from markupsafe import Markup
 
-    return Markup(plot.draw_history(summary.history) if summary.history else "")  # noqa: S704  only numbers and our own names
+    return Markup(plot.draw_history(summary.history) if summary.history else "")  # noqa: S704  only numbers and fixed names
 
 
 @functools.cache
-def _environment() -> Environment:
+def _create_environment() -> Environment:
     try:
         from jinja2 import Environment, FunctionLoader, StrictUndefined
     except ImportError:
         raise extras.missing_extra_error(
-            "report", "The page of a report is written by Jinja2, which is not installed."
+            "report", "the page of a report needs Jinja2, which is not installed."
         ) from None
-    made = Environment(
+    environment = Environment(
         autoescape=True,
-        finalize=_show,
+        finalize=_make_visible,
         loader=FunctionLoader(read_part),
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    made.filters |= {
-        "beginning": _beginning,
-        "day": _day,
+    environment.filters |= {
+        "beginning": _shorten,
+        "day": _format_day,
         "plural": plural,
         "grouped": "{:,}".format,
-        "signed": _signed,
+        "signed": _format_signed,
     }
-    made.globals |= {
+    environment.globals |= {
         "blocks": draw_blocks,
         "counted": list_change_counts,
         "mended": has_improved,
@@ -193,39 +198,39 @@ def _environment() -> Environment:
         "hidden_suffix": hidden_suffix,
         "worsened": has_worsened,
         "version": vmrag_link.__version__,
-        **_own("style", read_part("page.css")),
-        **_own("script", read_part("page.js")),
+        **_embed("style", read_part("page.css")),
+        **_embed("script", read_part("page.js")),
     }
-    return made
+    return environment
 
 
-def _own(name: str, text: str) -> dict[str, str]:
-    """A text of ours for the page, and its hash, by which the policy knows it."""
+def _embed(name: str, text: str) -> dict[str, str]:
+    """Return a trusted text for the page, and its hash for the content policy."""
     from markupsafe import Markup
 
     digest = base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
-    return {name: Markup(text), f"{name}_hash": f"sha256-{digest}"}  # noqa: S704  a file of ours
+    return {name: Markup(text), f"{name}_hash": f"sha256-{digest}"}  # noqa: S704  a file of this package
 
 
 def read_part(name: str) -> str:
-    """A file of the page's."""
+    """Read a file of the page."""
     return (resources.files(vmrag_link) / "ops" / "report" / "page" / name).read_text("utf-8")
 
 
-def _show(value: Any) -> Any:
-    """What is no markup of ours is a text, and can be seen."""
+def _make_visible(value: Any) -> Any:
+    """Return markup unchanged, and make other values visible texts."""
     return value if hasattr(value, "__html__") else terminal_text.escape_controls(str(value))
 
 
-def _beginning(text: str) -> str:
-    """Of a text that is meant to be short: a message, a query."""
+def _shorten(text: str) -> str:
+    """Shorten a text that should be short, such as a message or a query."""
     return text if len(text) <= _MESSAGE else f"{text[:_MESSAGE]}…"
 
 
-def _signed(number: int) -> str:
+def _format_signed(number: int) -> str:
     return f"{number:+,}".replace("-", "−") if number else "0"  # noqa: RUF001  the sign, not a hyphen
 
 
-def _day(date: str) -> str:
-    """`2026-11-23T09:12:00Z` as a person writes it."""
+def _format_day(date: str) -> str:
+    """Format `2026-11-23T09:12:00Z` for people."""
     return f"{date[:10]} {date[11:16]} UTC"

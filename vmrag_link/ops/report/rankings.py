@@ -1,4 +1,4 @@
-"""The golden queries of a report: which of them differ, the worst first, and both rankings of one,
+"""Select the changed golden queries of a report, the worst first, and compare both rankings of one,
 place by place.
 """
 
@@ -13,16 +13,16 @@ from vmrag_link.golden.queries import RankedChunk
 from vmrag_link.ops.report.records import OPAQUE, AnswerChange, ComparedQueries, QueryChange, ReportSummary
 
 PLACES = 20
-"""Of a ranking that are shown; `k` may be 1,000."""
+"""Maximum number of displayed places of a ranking; `k` may be 1,000."""
 
 
 def has_worsened(query: QueryChange) -> bool:
-    """The answer lacks something that is expected, or could not be had, and was right before."""
+    """Return whether the answer was as expected before, and now lacks something or failed."""
     return _lacks_after(query) and not _lacks_before(query)
 
 
 def has_improved(query: QueryChange) -> bool:
-    """The other way round."""
+    """Return whether the answer is now as expected, and was not before."""
     return _lacks_before(query) and not _lacks_after(query)
 
 
@@ -35,23 +35,24 @@ def _lacks_after(query: QueryChange) -> bool:
 
 
 def list_changed_rankings(queries: ComparedQueries) -> list[QueryChange]:
-    """Those whose ranking differs or whose answer does, the worst first."""
+    """Return the queries whose ranking or answer differs, the worst first."""
     answers = index_answers(queries)
-    found = [each for each in queries.changed if each.change == "ranking" or each.line in answers]
-    return sorted(found, key=lambda each: (not has_worsened(each), _lightness(answers.get(each.line))))
+    changes = [change for change in queries.changed if change.change == "ranking" or change.line in answers]
+    return sorted(changes, key=lambda change: (not has_worsened(change), _rank_severity(answers.get(change.line))))
 
 
 def list_changed_scores(queries: ComparedQueries) -> list[QueryChange]:
-    """The others: nothing but scores differs."""
+    """Return the queries of which only scores differ."""
     answers = index_answers(queries)
-    return [each for each in queries.changed if each.change == "scores" and each.line not in answers]
+    return [change for change in queries.changed if change.change == "scores" and change.line not in answers]
 
 
 def index_answers(queries: ComparedQueries) -> dict[int, AnswerChange]:
+    """Return the changed answers by the line of their query."""
     return {answer.line: answer for answer in queries.answers}
 
 
-def _lightness(answer: AnswerChange | None) -> tuple[bool, bool]:
+def _rank_severity(answer: AnswerChange | None) -> tuple[bool, bool]:
     return (answer is None, answer is not None and answer.below)
 
 
@@ -69,39 +70,43 @@ def shorten_name(name: str, queries: ComparedQueries) -> str:
 
 
 def add_title(name: str, title: str) -> str:
-    telling = choose_title(name, title)
-    return f"{name} ({telling})" if telling else name
+    """Return the name, with the title in parentheses if the id is opaque."""
+    chosen = choose_title(name, title)
+    return f"{name} ({chosen})" if chosen else name
 
 
 def choose_title(name: str, title: str) -> str:
-    """The title of a document whose id tells a person nothing; empty for others."""
+    """Return the title of a document with an opaque id; empty for other documents."""
     return shortened(title) if OPAQUE.search(name) else ""
 
 
 class PreviousPlace(NamedTuple):
-    """Where a chunk of the new ranking was in the old one: itself (`same_chunk`), or another one of
-    its document.
-    """
+    """The place of a chunk of the new ranking in the old one."""
 
     place: int
     same_chunk: bool
+    """False if it was another chunk of the same document."""
 
 
 class RankRow(NamedTuple):
-    """What stands at a place of two rankings. `gone`: the old one's is in the new one no more.
-    `made_room`: how many of those that stood above where the new one was are gone.
-    """
+    """The chunks at a place of two rankings."""
 
     place: int
     before: RankedChunk | None
     gone: bool
+    """True if the new ranking does not contain the old chunk."""
     after: RankedChunk | None
     was: PreviousPlace | None
     made_room: int = 0
+    """Number of old chunks before the former place of the new chunk that the new ranking does not
+    contain.
+    """
 
     @property
     def climbed(self) -> int:
-        """Places up; below zero, down. What only moved up because others vanished did not climb."""
+        """The number of places up, negative for down. A chunk that moved up only because others
+        were removed did not climb.
+        """
         if self.was is None:
             return 0
         up = self.was.place - self.place
@@ -109,7 +114,9 @@ class RankRow(NamedTuple):
 
     @property
     def mark(self) -> str:
-        """How the new one got here: `new`, `▲ 2`, `▼ 1`, `=`, or `≈` by another chunk."""
+        """The movement of the new chunk: `new`, `▲ 2`, `▼ 1`, `=`, or `≈` for another chunk of the
+        document.
+        """
         if self.was is None:
             return "new"
         if self.climbed:
@@ -118,41 +125,51 @@ class RankRow(NamedTuple):
 
 
 def list_renames(summary: ReportSummary) -> dict[str, str]:
-    """The new names of moved documents."""
+    """Return the new names of moved documents."""
     return {document.old_name: document.name for document in summary.documents if document.old_name}
 
 
 def build_rank_rows(query: QueryChange, renamed: Mapping[str, str]) -> list[RankRow]:
-    """The first `PLACES` of both rankings side by side. `renamed`: new names of moved documents.
+    """Return the first `PLACES` places of both rankings side by side. `renamed` contains new names
+    of moved documents.
 
-    A document's chunks have other numbers as soon as it grows at its beginning, so what has no
-    chunk of the same number is compared with the next one of its document.
+    The chunks of a document get other numbers when it grows at its beginning. So a chunk without a
+    counterpart of the same number is compared with the next chunk of its document.
     """
-    was = _matches(query, renamed)
-    kept = {each.place for each in was.values()}
+    previous_places = _match_places(query, renamed)
+    kept_places = {previous.place for previous in previous_places.values()}
     both = zip_longest(query.before[:PLACES], query.after[:PLACES])
     return [
-        RankRow(place, before, place not in kept, after, was.get(place), _made_room(was.get(place), kept))
+        RankRow(
+            place,
+            before,
+            place not in kept_places,
+            after,
+            previous_places.get(place),
+            _count_removed(previous_places.get(place), kept_places),
+        )
         for place, (before, after) in enumerate(both, start=1)
     ]
 
 
-def _made_room(was: PreviousPlace | None, kept: Container[int]) -> int:
-    return sum(place not in kept for place in range(1, was.place)) if was else 0
+def _count_removed(previous: PreviousPlace | None, kept_places: Container[int]) -> int:
+    return sum(place not in kept_places for place in range(1, previous.place)) if previous else 0
 
 
-def _matches(query: QueryChange, renamed: Mapping[str, str]) -> dict[int, PreviousPlace]:
-    """By place in the new ranking."""
-    old = {place: (renamed.get(each.document, each.document), each.chunk) for place, each in enumerate(query.before, 1)}
-    new = {place: (each.document, each.chunk) for place, each in enumerate(query.after, 1)}
-    found: dict[int, PreviousPlace] = {}
+def _match_places(query: QueryChange, renamed: Mapping[str, str]) -> dict[int, PreviousPlace]:
+    """Return the previous place of each place in the new ranking."""
+    old = {
+        place: (renamed.get(chunk.document, chunk.document), chunk.chunk) for place, chunk in enumerate(query.before, 1)
+    }
+    new = {place: (chunk.document, chunk.chunk) for place, chunk in enumerate(query.after, 1)}
+    matches: dict[int, PreviousPlace] = {}
     for same_chunk in (True, False):
         waiting: dict[object, list[int]] = {}
         for place, key in old.items():
             waiting.setdefault(key if same_chunk else key[0], []).append(place)
         for place, key in new.items():
-            if place not in found and (places := waiting.get(key if same_chunk else key[0])):
-                found[place] = PreviousPlace(places.pop(0), same_chunk)
-        taken = {each.place for each in found.values()}
-        old = {place: key for place, key in old.items() if place not in taken}
-    return found
+            if place not in matches and (places := waiting.get(key if same_chunk else key[0])):
+                matches[place] = PreviousPlace(places.pop(0), same_chunk)
+        matched_places = {previous.place for previous in matches.values()}
+        old = {place: key for place, key in old.items() if place not in matched_places}
+    return matches

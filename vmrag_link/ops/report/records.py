@@ -1,9 +1,8 @@
-"""What a report of two places says: small facts in a `ReportSummary`, one `ReportedDocument` for
+"""The contents of a report of two places: facts in a `ReportSummary`, and a `ReportedDocument` for
 each change.
 
-Every text in them may be a stranger's: names, titles, messages, documents. Nothing is escaped here.
-
-A report whose documents are read one by one, as often as somebody asks.
+All texts in them may be untrusted: names, titles, messages, documents. Nothing is escaped here. The
+documents of a report are read one by one, and can be read repeatedly.
 """
 
 from __future__ import annotations
@@ -26,35 +25,32 @@ from vmrag_link.workspace.history.log import PinnedRevision
 from vmrag_link.workspace.history.word_diff import Words
 
 DocumentKind = Literal["added", "changed", "moved", "removed"]
-"""`moved`: under another id or in another collection, with the same text or half of its lines."""
+"""`moved` means another id or collection, with the same text or at least half of its lines."""
 
 KINDS: tuple[DocumentKind, ...] = ("added", "changed", "moved", "removed")
-
-"""`ranking`: other chunks or another order; `scores`: those alone."""
 OPAQUE = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}|[0-9a-f]{32}")
-"""Ids that tell a person nothing: those of libraries, issue logs, agents."""
+"""Ids without a meaning for people, such as those of libraries, issue logs and agents."""
 
 _IN_MEMORY = 8 * 1024 * 1024
-"""Bytes of documents; more of them lie in a file without a name."""
+"""Maximum number of bytes of documents in memory. The others are in a file without a name."""
 
 _LENGTH = 8
 
 
 class ReportEnd(Record, frozen=True):
-    """A place of the comparison, by the `name` that was asked for.
-
-    `commit`: git's, by full hash; None where the name is that of a revision. `revision`: what it
-    pins; None where it pins no knowledge. `files`: whether files of its tree are documents.
-    """
+    """A place of the comparison, by the `name` that the user gave."""
 
     name: str
     commit: str | None
+    """The full hash of the git commit; None if the name is that of a revision."""
     revision: PinnedRevision | None
+    """The pinned revision; None without a pin."""
     files: bool = False
+    """True if files of the commit are documents."""
 
     @property
     def hash(self) -> str:
-        """Of the commit, or of the revision."""
+        """The hash of the commit, or else of the revision."""
         return self.commit or (self.revision.revision if self.revision else "")
 
 
@@ -66,7 +62,7 @@ class RevisionList(Record, frozen=True):
 
 
 class Growth(Record, frozen=True):
-    """A number of things, before and after."""
+    """A number before and after."""
 
     before: int
     after: int
@@ -77,14 +73,16 @@ class Growth(Record, frozen=True):
 
 
 class KnowledgeSize(Record, frozen=True):
-    """`documents`: of the whole knowledge base, and files that are documents. `characters`: of the
-    texts of those that differ; the others are not read. `chunks`: of the whole index, None where
-    one of the revisions has none here, and where files are documents, too.
-    """
+    """The size of the knowledge base at both places."""
 
     documents: Growth
+    """Number of all documents, including files that are documents."""
     characters: Growth
+    """Number of characters of the changed documents. The others are not read."""
     chunks: Growth | None = None
+    """Number of chunks of the whole index. None if a revision has no index here, or if files are
+    documents.
+    """
 
 
 class DocumentCounts(Record, frozen=True):
@@ -101,26 +99,29 @@ class DocumentCounts(Record, frozen=True):
 
 
 class DocumentLine(Record, frozen=True):
-    """One document that differs, without its text.
-
-    `number` counts from 1, in the order of the report. `old_collection`, `old_doc_id`: where a
-    moved document was; empty for others. `file`: the path of the file that it is, below the top of
-    the repository; empty for one that the knowledge base stores. `path_name`, `old_path_name`: what
-    to print for `name` and `old_name`. `characters`: of its text, 0 where it is not there.
-    """
+    """A changed document, without its text."""
 
     number: int
+    """The number in the order of the report, from 1."""
     kind: DocumentKind
     collection: str
     doc_id: str
     title: str
     old_collection: str
+    """The former collection of a moved document; empty for others."""
     old_doc_id: str
+    """The former id of a moved document; empty for others."""
     file: str
+    """The path of the file that the document is, from the top of the repository; empty for a stored
+    document.
+    """
     words: Words
     characters: Growth
+    """Number of characters of the text, 0 if the document does not exist."""
     path_name: str = ""
+    """The printed form of `name`."""
     old_path_name: str = ""
+    """The printed form of `old_name`."""
 
     @property
     def name(self) -> str:
@@ -128,7 +129,7 @@ class DocumentLine(Record, frozen=True):
 
     @property
     def old_name(self) -> str:
-        """Of a moved document; empty for others."""
+        """The former name of a moved document; empty for others."""
         return f"{self.old_collection}/{self.old_doc_id}" if self.kind == "moved" else ""
 
     @property
@@ -145,111 +146,122 @@ class DocumentLine(Record, frozen=True):
 class TextChange(Record, frozen=True):
     """A difference, word by word.
 
-    Equal text far from a change is left out, with an `omitted` piece in its place. Of a long
-    difference only the beginning is in `pieces`; `left_out`: the characters of the rest.
+    Equal text far from a change is replaced by an `omitted` piece. A long difference is cut.
     """
 
     pieces: tuple[Piece, ...] = ()
     left_out: int = 0
+    """Number of characters that were cut."""
 
 
 class FieldChange(Record, frozen=True):
-    """A value besides the text; what is no text as JSON. `name`: such as title or metadata."""
+    """A changed field other than the text. Values other than texts are JSON."""
 
     name: str
+    """The name of the field, such as `title` or `metadata`."""
     change: TextChange
 
 
 class ReportedDocument(DocumentLine, frozen=True, kw_only=True):
-    """The same with what differs: `fields` of changed and moved documents, and the `text`; a new
-    one is one insertion, a removed one one deletion.
-    """
+    """A changed document with its differences."""
 
     fields: tuple[FieldChange, ...]
+    """Fields of changed and moved documents."""
     text: TextChange
+    """The change of the text. A new document is an insertion, and a removed one a deletion."""
 
 
 class ReportedCollection(Record, frozen=True):
-    """A collection whose settings differ; `fields` of modified ones."""
+    """A collection whose settings differ."""
 
     kind: ChangeKind
     name: str
     fields: tuple[FieldChange, ...]
+    """The fields of a modified collection."""
 
 
 class QueryChange(QueryDiff, frozen=True):
-    """A golden query whose answer differs; `change` is `none` where only a text does. `line`: in
-    the file of queries.
+    """A golden query whose answer differs.
 
-    `problem_…`: why it could not be asked there; empty if it could. `missed_…`: what the file
-    expects of the answer and that one lacks, as sentences.
+    `change` is `none` if only a text differs. `line` is that in the file of queries. `problem_…` is
+    why the query failed; empty if it did not.
     """
 
     missed_before: tuple[str, ...] = ()
+    """The expected things that the answer before lacked, as sentences."""
     missed_after: tuple[str, ...] = ()
+    """The expected things that the answer after lacks, as sentences."""
 
 
-class ReportedChunk(Record, frozen=True):
-    """What stands at a place of an answer. `document`: COLLECTION/DOC."""
+class AnswerText(Record, frozen=True):
+    """The text at a place of an answer."""
 
     document: str
+    """COLLECTION/DOC."""
     text: str
 
 
 class AnswerChange(Record, frozen=True):
-    """A golden query whose answer says something else, or lacks a document that is expected.
+    """A golden query whose answer has another text, or lacks an expected document.
 
-    `place`: the first one, from 1, that has another text; `before`, `after` are None where the
-    answer ends before it. Other scores change no answer, nor does another name of the same text.
-    `missing`: the documents that the file expects and that the answer before had. `below`: it says
-    the same at its first place and of all documents that are expected; how the rest is ordered
-    depends on the whole knowledge.
+    Other scores, or another name of the same text, do not change an answer.
     """
 
     query: str
     line: int
     place: int
-    before: ReportedChunk | None
-    after: ReportedChunk | None
+    """The first place with another text, from 1."""
+    before: AnswerText | None
+    """None if the answer before ends above this place."""
+    after: AnswerText | None
+    """None if the answer after ends above this place."""
     missing: tuple[str, ...] = ()
+    """Expected documents that the answer before had."""
     below: bool = False
+    """True if the first place and all expected documents have the same texts.
+
+    The order of the other places depends on the whole knowledge base.
+    """
 
 
 class ListedQuery(Record, frozen=True):
-    """A golden query that one of both files has, by its text. `line`: in that file. `missed`: what
-    a new one expects, and its answer lacks, as sentences.
-    """
+    """A golden query that only one of the files has."""
 
     query: str
     line: int
+    """The line in that file."""
     missed: tuple[str, ...] = ()
+    """For a new query, the expected things that its answer lacks, as sentences."""
 
 
 class ComparedQueries(Record, frozen=True):
-    """The golden queries at both places.
-
-    `not_compared`: why they were not asked, as a sentence, with what helps in `hint`; both empty if
-    they were. `changed`: rankings first, then those of which only scores or texts differ. `missed`:
-    how many are not answered as expected at the head, as `vmrag check` counts there; `outdated` as
-    it says. `answers`: those that say something else; the ranking of such a query may be the same,
-    as its chunks are known by their numbers. `added`, `removed`: those that the head's file has and
-    the start's has not, and the other way round, which are not compared; none where one of both is
-    a revision, which has no files. `titles`: of ranked documents whose ids are `OPAQUE`. `names`:
-    what to print for the full names of documents.
-    """
+    """The golden queries at both places."""
 
     file: str
     total: int = 0
+    """Number of queries of the head."""
     changed: tuple[QueryChange, ...] = ()
+    """Queries with other rankings first, then those with other scores or texts."""
     not_compared: str = ""
+    """Why the queries were not asked, as a sentence; empty if they were."""
     hint: str = ""
+    """How to fix that."""
     missed: int = 0
+    """Number of queries that the head does not answer as expected, like in `vmrag check`."""
     outdated: str = ""
+    """Why recorded rankings were not compared, like in `vmrag check`."""
     answers: tuple[AnswerChange, ...] = ()
+    """The changed answers. The ranking may be equal, because it identifies chunks by number."""
     added: tuple[ListedQuery, ...] = ()
+    """Queries that only the head's file has. They are not compared. Empty if one place is a
+    revision, which has no files.
+    """
     removed: tuple[ListedQuery, ...] = ()
+    """Queries that only the start's file has."""
     titles: Mapping[str, str] = {}
+    """Titles of ranked documents with opaque ids (see `OPAQUE`)."""
     names: Mapping[str, str] = {}
+    """The printed form of the full names of documents."""
 
     def shown_name_of(self, document: str) -> str:
         return self.names.get(document, document)
@@ -260,7 +272,9 @@ class ComparedQueries(Record, frozen=True):
 
     @property
     def answered_otherwise(self) -> int:
-        """At their first place, or in what they expect: those that change `below` are not."""
+        """The number of answers that change at the first place or in expected documents, without
+        those `below`.
+        """
         return len(self.answers) - self.below
 
     @property
@@ -269,57 +283,63 @@ class ComparedQueries(Record, frozen=True):
 
 
 class ReportSummary(Record, frozen=True):
-    """Everything but the texts.
+    """Everything except the texts.
 
-    As in a pull request, what `head` brings since it left `base` is shown: `start` is where that
-    was, their merge base; it is `base` itself unless that has moved on. `gained`: the revisions
-    that the head contains and the start does not; `lost`: those that the start contains and the
-    head does not, which is knowledge that is dropped or taken back. `missing`: the revisions of
-    base that the head lacks because base has moved on; they are no part of this.
-
-    `words`: sums over the documents. `files`: how many files of code differ; `unread`: files that
-    are not compared, because this clone does not have them. `findings`: what `vmrag verify` says of
-    the commits between; `verified` is false where the places are no commits of git's. `documents`:
-    sorted by name. `citing`: notes that cite what changes, and that do not change. `uncited`: why
-    they could not be found. `history`: how well earlier commits answer the golden queries, if it
-    was requested.
+    Like in a pull request, it contains what `head` adds since it left `base`.
     """
 
     base: ReportEnd
     start: ReportEnd
+    """The common ancestor. It is `base` unless `base` has moved on."""
     head: ReportEnd
     gained: RevisionList
+    """The revisions that the head contains and the start does not."""
     lost: RevisionList
+    """The revisions that the start contains and the head does not, because they were dropped or
+    reverted.
+    """
     missing: int
+    """Number of revisions of the base that the head lacks because the base has moved on. They are
+    not part of the report.
+    """
     counts: DocumentCounts
     words: Words
+    """Sums over the documents."""
     size: KnowledgeSize
     collections: tuple[ReportedCollection, ...]
     documents: tuple[DocumentLine, ...]
+    """Sorted by name."""
     queries: ComparedQueries
     verified: bool
+    """False if the places are not git commits, so that nothing was verified."""
     findings: tuple[PinFinding, ...]
+    """The findings of `vmrag verify` about the commits in between."""
     files: tuple[FileCounts, ...] = ()
+    """Numbers of changed files of code."""
     unread: tuple[str, ...] = ()
+    """Files that were not compared, because this clone does not have them."""
     citing: tuple[CitingNote, ...] = ()
+    """Unchanged notes that cite what changes."""
     uncited: str = ""
+    """Why these notes could not be found."""
     history: QualityHistory | None = None
+    """The answers to the golden queries at earlier commits; None if it was not requested."""
 
     @property
     def empty(self) -> bool:
-        """No knowledge changes, and no note cites what changes."""
+        """True if no knowledge changes, and no note cites what changes."""
         return not self.documents and not self.collections and not self.files and not self.citing
 
 
 class FullReport(Record, frozen=True):
-    """A report in one piece, as `--json` prints it."""
+    """A complete report, as `--json` prints it."""
 
     summary: ReportSummary
     documents: list[ReportedDocument]
 
 
 class Spool:
-    """Reported documents aside, one behind the other."""
+    """Stores reported documents one after another."""
 
     def __init__(self) -> None:
         self._file = tempfile.SpooledTemporaryFile(_IN_MEMORY)  # noqa: SIM115  it lives as long as the report
@@ -329,7 +349,7 @@ class Spool:
         self._file.write(len(data).to_bytes(_LENGTH) + data)
 
     def read(self) -> Iterator[ReportedDocument]:
-        """In the order in which they came, each time from the first."""
+        """Yield the documents in their order, each time from the first."""
         at = 0
         while True:
             self._file.seek(at)
@@ -345,9 +365,9 @@ class Spool:
 
 
 class KnowledgeReport:
-    """What the terminal, Markdown and HTML show: facts in `summary`, texts in `documents`.
+    """A report with its facts in `summary`, and with documents that are read on demand.
 
-    Its memory does not grow with the texts. Close it.
+    Its memory use does not depend on the texts. Close it.
     """
 
     def __init__(self, summary: ReportSummary, spool: Spool) -> None:
@@ -355,11 +375,11 @@ class KnowledgeReport:
         self._spool = spool
 
     def read_documents(self) -> Iterator[ReportedDocument]:
-        """In the order of `summary.documents`, afresh each time."""
+        """Yield the documents in the order of `summary.documents`. It can be repeated."""
         return self._spool.read()
 
     def load_full(self) -> FullReport:
-        """All of it in memory."""
+        """Return the whole report in memory."""
         return FullReport(self.summary, list(self.read_documents()))
 
     def __enter__(self) -> Self:
