@@ -1,6 +1,4 @@
-"""Make the system collections before they are needed, and move them after `system.versioned` was
-changed: what is not where it says.
-"""
+"""Create the system collections in advance, and move them after a change of `system.versioned`."""
 
 from __future__ import annotations
 
@@ -28,24 +26,28 @@ class SetupReport(Record, frozen=True):
 
 
 def setup_collections(ws: Workspace) -> WriteResult[SetupReport]:
-    """Make those that are not there, each where it is kept. Raises as `writing.write`."""
+    """Create the system collections that do not exist, each in its place. Raises the errors of
+    `writing.write`.
+    """
     store = stores.find_tools_store(ws)
     if store is ws:
-        return _made(ws, SYSTEM_COLLECTIONS)
-    here, there = _made(store, PRIVATE_COLLECTIONS), _made(ws, (CODEBASE,))
-    both = SetupReport([*there.report.created, *here.report.created], [*there.report.existing, *here.report.existing])
-    return there._replace(report=both)
+        return _create_missing(ws, SYSTEM_COLLECTIONS)
+    private, versioned = _create_missing(store, PRIVATE_COLLECTIONS), _create_missing(ws, (CODEBASE,))
+    report = SetupReport(
+        [*versioned.report.created, *private.report.created], [*versioned.report.existing, *private.report.existing]
+    )
+    return versioned._replace(report=report)
 
 
-def _made(store: DocumentStore, names: Sequence[str]) -> WriteResult[SetupReport]:
+def _create_missing(store: DocumentStore, names: Sequence[str]) -> WriteResult[SetupReport]:
     def plan(at: At) -> Planned[SetupReport]:
         chunking = {CODEBASE: stores.read_chunking(store)}
-        found = [
+        collections = [
             stores.find_or_define(store, at, name, chunking=chunking.get(name, stores.WHOLE_TEXT)) for name in names
         ]
-        puts = [stores.CollectionPut(collection, new, ()) for collection, new in found if new]
+        puts = [stores.CollectionPut(collection, new, ()) for collection, new in collections if new]
         created = [put.collection.name for put in puts]
-        existing = [collection.name for collection, new in found if not new]
+        existing = [collection.name for collection, new in collections if not new]
         write = stores.prepare_write(store, puts) if puts else None
         return Planned(write, SetupReport(created, existing))
 
@@ -53,41 +55,46 @@ def _made(store: DocumentStore, names: Sequence[str]) -> WriteResult[SetupReport
 
 
 class MoveReport(Record, frozen=True):
-    """Numbers of documents by collection, `moved` and `kept`: for those the other place has
-    something else under their ids. `versioned`: they are part of the knowledge base now.
-    """
+    """Numbers of documents by collection."""
 
     versioned: bool
+    """True if the documents are part of the knowledge base now."""
     moved: dict[str, int]
     kept: dict[str, int]
+    """Documents that were not moved, because the other place has different ones with their ids."""
 
 
 class _Read(NamedTuple):
-    """A collection as it was read, with its documents by id."""
+    """A collection that was read, with its documents by id."""
 
     collection: Collection
     documents: dict[str, Document]
 
 
 def move_documents(ws: Workspace) -> WriteResult[MoveReport]:
-    """Move them: stored there first, and removed here then, so that a kill leaves them in both.
+    """Move the documents of system collections to the place of the setting.
 
-    The history of the knowledge base keeps what was committed. Raises as `writing.write`.
+    They are stored in the new place and then removed from the old one, so that a kill leaves them
+    in both. The history of the knowledge base keeps what was committed. Raises the errors of
+    `writing.write`.
     """
     follow(ws, index=False, tolerate="failures")
     versioned = ws.config.system.versioned
     source, at = find_source(ws)
     target: DocumentStore = ws if versioned else ws.local
     read = [] if at is None else _read(source, at)
-    if not any(each.documents for each in read):
+    if not any(contents.documents for contents in read):
         return WriteResult(MoveReport(versioned, {}, {}), None, versioned=versioned)
     stored = writing.write_rows(target, lambda place: _plan_storing(target, place, read), "move system collections")
     kept = stored.report
-    moved = [_Read(each, {i: row for i, row in rows.items() if i not in kept[each.name]}) for each, rows in read]
+    moved = [
+        _Read(collection, {i: row for i, row in rows.items() if i not in kept[collection.name]})
+        for collection, rows in read
+    ]
     removed = writing.write_rows(source, lambda place: _plan_removing(source, place, moved), "move system collections")
     report = MoveReport(
         versioned,
-        {each.name: len(rows) for each, rows in moved if rows},
+        {collection.name: len(rows) for collection, rows in moved if rows},
         {name: len(ids) for name, ids in kept.items() if ids},
     )
     branch, pending = stored.branch or removed.branch, stored.pending or removed.pending
@@ -96,44 +103,53 @@ def move_documents(ws: Workspace) -> WriteResult[MoveReport]:
 
 def _read(store: DocumentStore, at: At) -> list[_Read]:
     return [
-        _Read(each, {row.doc_id: row for row in store.engine.read_documents(at, collection=each.name)})
-        for each in list_private(store, at)
+        _Read(collection, {row.doc_id: row for row in store.engine.read_documents(at, collection=collection.name)})
+        for collection in list_private(store, at)
     ]
 
 
 def _plan_storing(target: DocumentStore, at: At, read: Sequence[_Read]) -> Planned[dict[str, set[str]]]:
-    """Reports the ids, by collection, under which something else is there already."""
+    """Plan to store the documents. Report the ids, by collection, that other documents already
+    have.
+    """
     puts, kept = [], {}
     for collection, rows in read:
-        found, new = stores.find_or_define(target, at, collection.name)
-        there = {} if new else _documents(target, at, found.name, rows)
-        kept[found.name] = {doc_id for doc_id, row in there.items() if not _same(row, rows[doc_id])}
+        target_collection, new = stores.find_or_define(target, at, collection.name)
+        present = {} if new else _read_documents(target, at, target_collection.name, rows)
+        kept[target_collection.name] = {doc_id for doc_id, row in present.items() if not _is_same(row, rows[doc_id])}
         puts.append(
-            CollectionPut(collection if new else found, new, [row for i, row in rows.items() if i not in there])
+            CollectionPut(
+                collection if new else target_collection, new, [row for i, row in rows.items() if i not in present]
+            )
         )
-    wanted = any(put.new or put.documents for put in puts)
-    return Planned(stores.prepare_write(target, puts) if wanted else None, kept)
+    has_changes = any(put.new or put.documents for put in puts)
+    return Planned(stores.prepare_write(target, puts) if has_changes else None, kept)
 
 
 def _plan_removing(source: DocumentStore, at: At, moved: Sequence[_Read]) -> Planned[None]:
-    """What was changed here since it was read stays; a collection goes with its last document."""
-    gone: list[tuple[str, str]] = []
+    """Plan to remove the moved documents.
+
+    A document that changed since it was read stays. A collection is removed with its last document.
+    """
+    removed: list[tuple[str, str]] = []
     empty: list[str] = []
     for collection, rows in moved:
         if find_exact(source, at, collection.name) is None:
             continue
-        same = [doc_id for doc_id, row in _documents(source, at, collection.name, rows).items() if row == rows[doc_id]]
-        if source.engine.count_documents(at, collection=collection.name) == len(same):
+        unchanged = [
+            doc_id for doc_id, row in _read_documents(source, at, collection.name, rows).items() if row == rows[doc_id]
+        ]
+        if source.engine.count_documents(at, collection=collection.name) == len(unchanged):
             empty.append(collection.name)
         else:
-            gone += [(collection.name, doc_id) for doc_id in same]
-    return Planned(Write(remove_documents=gone, remove_collections=empty) if gone or empty else None, None)
+            removed += [(collection.name, doc_id) for doc_id in unchanged]
+    return Planned(Write(remove_documents=removed, remove_collections=empty) if removed or empty else None, None)
 
 
-def _documents(store: DocumentStore, at: At, name: str, ids: Mapping[str, object]) -> dict[str, Document]:
-    found = store.engine.read_documents(at, collection=name, ids=[*ids]) if ids else ()
-    return {each.doc_id: each for each in found}
+def _read_documents(store: DocumentStore, at: At, name: str, ids: Mapping[str, object]) -> dict[str, Document]:
+    documents = store.engine.read_documents(at, collection=name, ids=[*ids]) if ids else ()
+    return {document.doc_id: document for document in documents}
 
 
-def _same(one: Document, other: Document) -> bool:
-    return (one.header, one.source_key) == (other.header, other.source_key)
+def _is_same(first: Document, second: Document) -> bool:
+    return (first.header, first.source_key) == (second.header, second.source_key)

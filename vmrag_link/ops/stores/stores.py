@@ -1,11 +1,12 @@
-"""System collections: ordinary ones, of kind `system`, which are made when they are first needed,
-with documents of a text and of metadata that programs read again; and where they are kept: in the
-knowledge base, or, where `system.versioned` is false, on this machine alone.
+"""Store and read system collections.
 
-The code index is always part of the knowledge base: it is about the commit that is checked out. Any
-tool may read and change system collections; so what stands in one may be something else than what
-is expected there, and readers leave that out. A query that names no collection asks that of
-learnings only.
+These are ordinary collections of the kind `system`, which are created on first use. Their documents
+have a text, and metadata that programs read again. They are in the knowledge base or, if
+`system.versioned` is false, only on this machine.
+
+The code index is always part of the knowledge base, because it is about the checked-out commit. Any
+tool may read and change system collections, so a document may have unexpected contents, which
+readers must skip. A search without a collection searches only the learnings among them.
 """
 
 from __future__ import annotations
@@ -46,46 +47,47 @@ if TYPE_CHECKING:
 _, CHATS, LEARNINGS, THOUGHTS, EVIDENCE, TEST_RESULTS = SYSTEM_COLLECTIONS
 
 WHOLE_TEXT = Chunking(size=100_000, overlap=0)
-"""A document is one chunk, as long as no embedding model can make sense of it anyway."""
+"""Chunking that makes a document one chunk, up to a length that no embedding model can use anyway.
+"""
 
 
 def read_chunking(ws: DocumentStore) -> Chunking:
-    """As the settings say: for code, whose documents are files."""
+    """Return the chunking of the settings, for code, whose documents are files."""
     return Chunking(size=ws.config.chunking.size, overlap=ws.config.chunking.overlap)
 
 
 class CollectionPut(Record, frozen=True):
-    """Documents to store in a collection, which is `new` or there already."""
+    """Documents to store in a collection."""
 
     collection: Collection
     new: bool
+    """True if the collection does not exist yet."""
     documents: Sequence[Document]
 
 
 def find_or_define(ws: DocumentStore, at: At, name: str, *, chunking: Chunking = WHOLE_TEXT) -> tuple[Collection, bool]:
-    """The collection of exactly this name, or one to be made, and whether it is that.
+    """Return the collection with exactly this name, or a new one, and whether it is new.
 
-    `chunking` counts for one to be made.
-
-    Raises `NameInvalid`, and `UsageInvalid` for one whose documents come from elsewhere.
+    `chunking` is that of a new collection. Raises `NameInvalid`, and `UsageInvalid` for a
+    collection whose documents come from elsewhere.
     """
-    found = collections.find_exact(ws, at, name)
-    if found is None:
+    collection = collections.find_exact(ws, at, name)
+    if collection is None:
         collections.require_name(name)
         model = ws.models.load_named(ws.config.embedding.model)
         return collections.make_collection(name, model, chunking, kind=SYSTEM), True
-    if found.kind not in (SYSTEM, "chroma"):
+    if collection.kind not in (SYSTEM, "chroma"):
         raise UsageInvalid(
-            f"The documents of collection {name!r}, of kind {found.kind}, come from elsewhere.",
-            hint="Leave collection_name out, or name another collection.",
+            f"the collection {name!r} is of the kind {collection.kind}, so you cannot store documents in it.",
+            hint="omit collection_name, or name another collection",
             parameter="collection_name",
             value=name,
         )
-    return found, False
+    return collection, False
 
 
 def prepare_write(ws: DocumentStore, puts: Sequence[CollectionPut]) -> Write:
-    """All of it in one write; nothing that cannot be embedded. Raises `Embedding` errors."""
+    """Return one write for all documents, after embedding them. Raises `Embedding` errors."""
     for put in puts:
         ws.create_indexer().embed_documents(put.collection, put.documents)
     return Write(
@@ -97,10 +99,10 @@ def prepare_write(ws: DocumentStore, puts: Sequence[CollectionPut]) -> Write:
 def build_document(
     collection: str, doc_id: str, text: str, metadata: Mapping[str, Any], *, before: Document | None = None
 ) -> Document:
-    """A row to store, in the place of `before`. The first line of the text is its title; metadata
-    may hold lists and objects.
+    """Build a document to store, which replaces `before`.
 
-    Raises `JsonInvalid` for metadata that cannot be stored exactly.
+    The first line of the text becomes its title. Metadata may contain lists and objects. Raises
+    `JsonInvalid` for metadata that cannot be stored exactly.
     """
     from vmrag_link.workspace.documents.drafts import title_of
 
@@ -108,7 +110,7 @@ def build_document(
     try:
         stored = encode_canonical_json(parse_user_json(json.dumps(metadata)))
     except ValueError as error:
-        raise JsonInvalid(f"The metadata of {doc_id!r} {error}.") from None
+        raise JsonInvalid(f"the metadata of {doc_id!r} {error}.") from None
     return Document(
         collection=collection,
         doc_id=doc_id,
@@ -123,16 +125,17 @@ def build_document(
 
 
 def update_metadata(document: Document, **changes: Any) -> Document:
-    """The document with some keys of its metadata changed."""
+    """Return the document with some changed keys of its metadata."""
     stored = encode_canonical_json(parse_metadata(document) | changes)
     return msgspec.structs.replace(document, metadata=stored, updated_at=clock.now())
 
 
 def find_tools_store(ws: Workspace, *names: str) -> DocumentStore:
-    """Where the tools of `thinking` and `learning` read and write the collections of these names.
+    """Return the store in which the tools of `thinking` and `learning` read and write these
+    collections.
 
-    Raises `NotInitialized`, `SourceReadOnly`, and `UsageInvalid` for one that is in the knowledge
-    base, where only this machine is allowed.
+    Raises `NotInitialized`, `SourceReadOnly`, and `UsageInvalid` for a collection in the knowledge
+    base if only this machine is allowed.
     """
     for name in names:
         require_stored(ws, name)
@@ -140,13 +143,13 @@ def find_tools_store(ws: Workspace, *names: str) -> DocumentStore:
         return ws
     if not ws.is_initialized:
         raise reasons.explain_uninitialized(ws)
-    at = find_knowledge(ws) if any(each not in PRIVATE_COLLECTIONS for each in names) else None
+    at = find_knowledge(ws) if any(name not in PRIVATE_COLLECTIONS for name in names) else None
     for name in names:
         if name == CODEBASE or (at is not None and name not in PRIVATE_COLLECTIONS and find_exact(ws, at, name)):
             raise UsageInvalid(
-                f"Collection {name!r} is part of the knowledge base, and system.versioned is false: nothing of this "
-                "may be stored there.",
-                hint="Leave collection_name out, or take a name of its own.",
+                f"the collection {name!r} is in the knowledge base, but system.versioned is false, so this cannot be "
+                "stored in it.",
+                hint="omit collection_name, or choose a new name",
                 parameter="collection_name",
                 value=name,
             )
@@ -154,16 +157,16 @@ def find_tools_store(ws: Workspace, *names: str) -> DocumentStore:
 
 
 def find_store(ws: Workspace, name: str) -> DocumentStore:
-    """Where a collection is that somebody names."""
+    """Return the store that has a collection."""
     if ws.config.system.versioned:
         return ws
-    kept = name in PRIVATE_COLLECTIONS or (ws.local.exists and find_exact(ws.local, local_store.AT, name))
-    return ws.local if kept else ws
+    is_local = name in PRIVATE_COLLECTIONS or (ws.local.exists and find_exact(ws.local, local_store.AT, name))
+    return ws.local if is_local else ws
 
 
 def find_readable(ws: Workspace, name: str) -> ReadableStore:
-    """Where a collection is read that somebody names: in files of the tree, if it is made of them,
-    else as `store_of`.
+    """Return the store from which a collection is read: files of the tree if they are its
+    documents, or else `find_store`.
     """
     if not is_made_of_files(ws, name):
         return find_store(ws, name)
@@ -172,8 +175,10 @@ def find_readable(ws: Workspace, name: str) -> ReadableStore:
 
 
 def is_made_of_files(ws: Workspace, name: str) -> bool:
-    """Whether a collection is a source's. One that the knowledge base stores, too, is not."""
-    derived = {each.collection for each in ws.sources.configured}
+    """Return whether a collection is that of a source, and not also stored in the
+    knowledge base.
+    """
+    derived = {source.collection for source in ws.sources.configured}
     names = derived.intersection(list_possible_names(ws, name)) if derived else ()
     if any(ws.sources.find_writable(name) for name in names):
         return True  # notes hide a stored collection
@@ -181,55 +186,59 @@ def is_made_of_files(ws: Workspace, name: str) -> bool:
 
 
 def find_common_store(ws: Workspace, names: Sequence[str]) -> DocumentStore:
-    """As `store_of`, for those that one command names; the knowledge base if there are none.
+    """Return the store of the collections that one command names; the knowledge base if there are
+    none.
 
-    Raises `UsageInvalid` for some of here and some of there.
+    Raises `UsageInvalid` if they are in different stores.
     """
-    found = {name: find_store(ws, name) for name in names}
-    if len(here := [name for name, store in found.items() if store is not ws]) in (0, len(found)):
-        return ws.local if here else ws
+    stores = {name: find_store(ws, name) for name in names}
+    if len(local_names := [name for name, store in stores.items() if store is not ws]) in (0, len(stores)):
+        return ws.local if local_names else ws
     raise UsageInvalid(
-        f"{enumerated(here)} of this machine alone cannot be named together with what is versioned.",
-        hint="Name them in a command of their own.",
+        f"{enumerated(local_names)} exist only on this machine, so you cannot name them together with versioned collections.",
+        hint="name them in a separate command",
         parameter="collection",
     )
 
 
 def require_stored(ws: Workspace, name: str, ids: Sequence[str] = ()) -> None:
-    """Raises `SourceReadOnly` for a collection that is made of files, with the path of the first of
-    these documents or chunks that is one.
+    """Raise `SourceReadOnly` for a collection that is made of files.
+
+    The error contains the path of the first of these documents or chunks that is a file.
     """
     from vmrag_link.index.metadata import parse_chunk_id
 
     if is_made_of_files(ws, name):
-        documents = [found[0] if (found := parse_chunk_id(identifier)) else identifier for identifier in ids]
-        paths = (each for pair in zip(ids, documents, strict=True) for each in pair)
+        documents = [parsed[0] if (parsed := parse_chunk_id(identifier)) else identifier for identifier in ids]
+        paths = (path for pair in zip(ids, documents, strict=True) for path in pair)
         raise source_read_only(name, next((path for path in paths if _is_file(ws, path)), ""))
 
 
 def _is_file(ws: Workspace, path: str) -> bool:
     try:
         return not escapes_folder(path) and (ws.places.top / path).is_file()
-    except (OSError, ValueError):  # no name that a file could have
+    except (OSError, ValueError):  # not a valid file name
         return False
 
 
 def require_versioned(ws: Workspace, name: str, ids: Sequence[str] = ()) -> None:
-    """As `require_stored`. Raises `UsageInvalid` for a collection that its own tools write, on this
-    machine alone: from the knowledge base it would be pushed.
+    """Raise `UsageInvalid` for a collection that only its own tools write, on this machine, and
+    `SourceReadOnly` for one that is made of files.
+
+    In the knowledge base, the documents of such a collection would be pushed.
     """
     require_stored(ws, name, ids)
     if find_store(ws, name) is not ws:
         raise UsageInvalid(
-            f"Collection {name!r} stays on this machine (system.versioned is false), and only the tools for thoughts, "
-            "chats and evidence write it.",
-            hint="Name another collection.",
+            f"the collection {name!r} stays on this machine (system.versioned is false), and only the tools for thoughts, "
+            "chats and evidence can write it.",
+            hint="name another collection",
             parameter="collection_name",
             value=name,
         )
 
 
 def find_knowledge(ws: Workspace) -> At | None:
-    """Where the knowledge base is read; None where this code pins none."""
+    """Return the position at which the knowledge base is read; None if this code pins none."""
     follow(ws, index=False, tolerate="failures")
     return ws.locate_documents() if ws.current_revision else None

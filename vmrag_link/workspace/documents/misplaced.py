@@ -1,4 +1,6 @@
-"""Documents of system collections that are not where `system.versioned` says."""
+"""Find documents of system collections in a place other than that of the setting
+`system.versioned`.
+"""
 
 from __future__ import annotations
 
@@ -15,19 +17,21 @@ if TYPE_CHECKING:
 MOVE_COMMAND = "vmrag learning move"
 
 PRIVATE_COLLECTIONS = tuple(name for name in SYSTEM_COLLECTIONS if name != CODEBASE)
-"""The collections that the setting is about. Others are where those of their name are."""
+"""The collections that the setting applies to. Other collections with these names are stored in the
+same place.
+"""
 
 
 def count_misplaced(ws: Workspace, *, committed: bool) -> dict[str, int]:
-    """Numbers of documents that are not where the setting says, by collection. Changes nothing.
+    """Count the misplaced documents by collection. Changes nothing.
 
-    Without `committed` those of a revision are left out: other people may have put them there, and
-    want to share them.
+    Without `committed`, documents of a revision are left out, because other people may share them
+    intentionally.
     """
     store, at = find_source(ws)
     if at is None:
         return {}
-    names = [each.name for each in list_private(store, at)]
+    names = [collection.name for collection in list_private(store, at)]
     if store is not ws or committed:
         counts = Counter({name: store.engine.count_documents(at, collection=name) for name in names})
     else:
@@ -37,20 +41,26 @@ def count_misplaced(ws: Workspace, *, committed: bool) -> dict[str, int]:
 
 
 def describe_misplaced(ws: Workspace, *, committed: bool) -> str:
-    """Return a sentence about them with the command that helps; empty if there are none."""
-    found = count_misplaced(ws, committed=committed)
-    if not found:
+    """Return a sentence about misplaced documents with the command that helps; empty if there are
+    none.
+    """
+    counts = count_misplaced(ws, committed=committed)
+    if not counts:
         return ""
-    what = f"{plural(sum(found.values()), 'document')} of {', '.join(found)}"
+    documents = f"{plural(sum(counts.values()), 'document')} of {', '.join(counts)}"
     if ws.config.system.versioned:
         return (
-            f"{what} are on this machine alone, from when system.versioned was false; to version them: {MOVE_COMMAND}"
+            f"{documents} are only on this machine, because system.versioned was false; to version them: {MOVE_COMMAND}"
         )
-    return f"{what} are part of the knowledge base, though system.versioned is false; to keep them here: {MOVE_COMMAND}"
+    return (
+        f"{documents} are in the knowledge base, but system.versioned is false; to move them out of it: {MOVE_COMMAND}"
+    )
 
 
 def find_source(ws: Workspace) -> tuple[DocumentStore, At | None]:
-    """Where the setting says that none of them should be; None: there is no such place."""
+    """Return the place where no document of these collections should be; None if it
+    does not exist.
+    """
     if ws.config.system.versioned:
         from vmrag_link.workspace import local_store
 
@@ -60,6 +70,6 @@ def find_source(ws: Workspace) -> tuple[DocumentStore, At | None]:
 
 
 def list_private(store: DocumentStore, at: At) -> list[Collection]:
-    """Return the collections of a store that the setting is about."""
+    """Return the collections of a store that the setting applies to."""
     rows = (row for row in store.engine.list_collections(at) if row.kind == SYSTEM or row.name in PRIVATE_COLLECTIONS)
     return [row for row in rows if row.name != CODEBASE]
