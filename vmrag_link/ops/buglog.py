@@ -1,4 +1,4 @@
-"""A file to paste into a bug report."""
+"""Write a log to attach to a bug report."""
 
 from __future__ import annotations
 
@@ -17,8 +17,9 @@ from vmrag_link.git.remotes import redact_text
 
 
 def write_log(error: BaseException, argv: Sequence[str]) -> Path | None:
-    """Return the path of the log: in the repository that `-C` names, or in the temporary directory;
-    None if neither can be written.
+    """Write the log and return its path; None if it cannot be written.
+
+    It is in the repository that `-C` names, or else in the temporary directory.
     """
     now = dt.datetime.now(dt.UTC)
     name = f"vmrag-bug-{now:%Y%m%dT%H%M%S%f}.log"
@@ -28,7 +29,7 @@ def write_log(error: BaseException, argv: Sequence[str]) -> Path | None:
         "",
         *traceback.format_exception(error),
     ]
-    # Arguments and messages may hold bytes that are no UTF-8, and URLs that hold a password.
+    # Arguments and messages may contain invalid UTF-8, and URLs with a password.
     text = redact_text("\n".join(lines)).encode(errors="backslashreplace")
     try:
         start = Path.cwd().joinpath(*(folder for option, folder in pairwise(argv) if option == "-C"))
@@ -36,20 +37,20 @@ def write_log(error: BaseException, argv: Sequence[str]) -> Path | None:
         permissions.make_file(path)
         path.write_bytes(text)
     except (VmragError, OSError):
-        # Every user may write there: a name that nobody can guess or has put a link at, for this
-        # user alone.
+        # Every user may write there, so the file needs a random name, at which no other user can
+        # have placed a link, and must be readable only by this user.
         try:
-            descriptor, place = tempfile.mkstemp(prefix=f"{Path(name).stem}-", suffix=".log")
+            descriptor, name_of_file = tempfile.mkstemp(prefix=f"{Path(name).stem}-", suffix=".log")
             with open(descriptor, "wb") as file:  # noqa: PTH123  a descriptor has no path
                 file.write(text)
         except OSError:
             return None
-        path = Path(place)
+        path = Path(name_of_file)
     return path
 
 
 def report_hint(path: Path | None) -> str:
-    """Return what a person can do about a bug with this log."""
+    """Return what the user can do about a bug with this log."""
     if path is None:
         return f"Run the command again where its log can be written: {WRITABLE_TMPDIR}"
     return f"Please report it with this file: {path}"

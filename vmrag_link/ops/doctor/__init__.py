@@ -1,4 +1,4 @@
-"""`vmrag doctor`: the topics that it checks, with the repairs that lose nothing."""
+"""`vmrag doctor`: the topics that it checks, with repairs that lose nothing."""
 
 from __future__ import annotations
 

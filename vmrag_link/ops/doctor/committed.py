@@ -1,6 +1,7 @@
-"""What is committed with the code: the pin in work tree and index, the attributes that have our
-driver merge it, and the settings of `.vmrag.yaml`, with what git's configuration says in their
-place.
+"""Check what is committed with the code.
+
+This is the pin in work tree and index, the attributes for vmrag's merge driver, and the settings of
+`.vmrag.yaml`, with overriding values in git's configuration.
 """
 
 from __future__ import annotations
@@ -29,19 +30,19 @@ _MISSPELLED = re.compile(r"^git config (\S+) is not a setting; did you mean (\S+
 
 
 def _check_pin(ws: Workspace) -> Iterator[Finding]:
-    """Where nothing is pinned and no knowledge base is there, the topic `knowledge` says so."""
+    """Check the pin. A missing knowledge base is reported by the topic `knowledge`."""
     data = plumbing.read_pin_bytes(ws.places)
     is_empty = False
     with contextlib.suppress(ConfigInvalid):  # the topic `settings` reports it
         is_empty = empty_pin.is_empty(ws)
     if data is not None:
-        yield from _pin(ws, data)
+        yield from _check_pin_file(ws, data)
         if is_empty:
             yield Finding("PIN_EMPTY", "note", empty_pin.MESSAGE, empty_pin.REMOVE_PIN, PIN_NAME)
     elif is_empty:
         yield Finding("PIN_EMPTY", "note", empty_pin.MESSAGE, empty_pin.describe_uninstall(ws), PIN_NAME)
     elif ws.is_initialized:
-        message = "This code commit pins no knowledge; the knowledge base stays where it is."
+        message = "This code commit has no pin, so the knowledge base stays at its revision."
         yield Finding(
             "PIN_NOT_THERE",
             "warning",
@@ -51,9 +52,9 @@ def _check_pin(ws: Workspace) -> Iterator[Finding]:
         )
 
 
-def _pin(ws: Workspace, data: bytes) -> Iterator[Finding]:
+def _check_pin_file(ws: Workspace, data: bytes) -> Iterator[Finding]:
     if pin_conflict.read_stages(ws.places):
-        yield Finding("PIN_IN_CONFLICT", "error", "git's merge of the pin waits for you.", "vmrag resolve", PIN_NAME)
+        yield Finding("PIN_IN_CONFLICT", "error", "The pin has a merge conflict.", "vmrag resolve", PIN_NAME)
         return
     try:
         pin = read_own_pin(ws.places, data)
@@ -61,7 +62,7 @@ def _pin(ws: Workspace, data: bytes) -> Iterator[Finding]:
         yield Finding("PIN_MALFORMED", "error", error.message, error.hint, PIN_NAME)
         return
     if data != pin_merge.read_staged_pin(ws.places):
-        message = "The pin of this work tree is not the staged one: the next commit leaves it out."
+        message = "The pin of this work tree is not staged, so the next commit will not contain it."
         yield Finding("PIN_NOT_STAGED", "warning", message, f"git add --force {PIN_NAME}", PIN_NAME)
     if ws.is_initialized and not ws.engine.has_revision(pin.dolt_commit):
         missing = lazy_fetch.unusable_pin(ws, ws.resolve_target())
@@ -69,42 +70,42 @@ def _pin(ws: Workspace, data: bytes) -> Iterator[Finding]:
 
 
 def _check_attributes(ws: Workspace) -> Iterator[Finding]:
-    """Nothing where nothing is pinned."""
+    """Check the attributes, if there is a pin."""
     if plumbing.read_pin_bytes(ws.places) is None:
         return
     path = ws.places.top / ATTRIBUTES
-    named = path.exists() and not describe_file_type(path) and pin_merge.names_driver(path.read_bytes())
-    if not named:
-        message = (
-            f"{ATTRIBUTES} does not send the pin to vmrag's merge driver: git merges it line by line, into conflicts."
-        )
+    names_driver = path.exists() and not describe_file_type(path) and pin_merge.names_driver(path.read_bytes())
+    if not names_driver:
+        message = f"{ATTRIBUTES} does not name vmrag's merge driver for the pin, so git merges it line by line, with conflicts."
         if pin_merge.is_attributed(ws.places):
-            message = f"Only this clone sends the pin to vmrag's merge driver; {ATTRIBUTES} does not tell the others."
+            message = f"Only this clone uses vmrag's merge driver for the pin, because {ATTRIBUTES} does not name it."
         yield Finding("ATTRIBUTES_MISSING", "warning", message, "vmrag init --knowledge-base", str(path))
     elif not pin_merge.is_attributed(ws.places):
         message = f"{ATTRIBUTES} names vmrag's merge driver, but another line or file overrides that."
-        yield Finding("ATTRIBUTES_OVERRIDDEN", "warning", message, _other_line(ws), str(path))
+        yield Finding("ATTRIBUTES_OVERRIDDEN", "warning", message, _explain_override(ws), str(path))
     elif not pin_merge.names_driver(plumbing.read_blob(ws.places, f":{ATTRIBUTES}") or b""):
         ignored = run_git(ws.places, "check-ignore", "--quiet", "--", ATTRIBUTES).returncode == 0
         message = f"The line of {ATTRIBUTES} that names vmrag's merge driver is not staged{', and ignored' * ignored}."
         yield Finding("ATTRIBUTES_NOT_STAGED", "warning", message, f"git add --force {ATTRIBUTES}", str(path))
 
 
-def _other_line(ws: Workspace) -> str:
-    own = ws.places.common / "info" / "attributes"
-    where = f"{own} and {ATTRIBUTES}" if own.exists() else ATTRIBUTES
-    return f"Take out of {where} the later line that matches {PIN_NAME} and sets merge."
+def _explain_override(ws: Workspace) -> str:
+    own_file = ws.places.common / "info" / "attributes"
+    files = f"{own_file} and {ATTRIBUTES}" if own_file.exists() else ATTRIBUTES
+    return f"Delete the later line in {files} that matches {PIN_NAME} and sets merge."
 
 
 def _check_settings(ws: Workspace) -> Iterator[Finding]:
-    """Settings that cannot be used stop every command; what was ignored is a warning each."""
+    """Report ignored settings. Invalid settings stop every command."""
     for warning in ws.settings.loaded.warnings:
-        yield Finding("CONFIG_IGNORED", "warning", warning, _fix_of_setting(ws, warning))
+        yield Finding("CONFIG_IGNORED", "warning", warning, _form_fix(ws, warning))
     yield from _check_requirement(config.read_settings_file(ws.places.config) or b"")
 
 
 def _check_requirement(text: bytes) -> Iterator[Finding]:
-    """Find settings that stop an older program, which does not print its upgrade."""
+    """Find settings that an older program cannot read if the file does not require a
+    newer version.
+    """
     entries = settings_file.read_entries(text, CONFIG_NAME)
     stated = next((entry for entry in entries if entry.key == "requires"), None)
     new = next((entry for entry in entries if is_new_setting(entry.key, entry.text or "")), None)
@@ -112,34 +113,38 @@ def _check_requirement(text: bytes) -> Iterator[Finding]:
         return
     place = f"{CONFIG_NAME}, line {new.line}"
     message = (
-        f"{place}: versions before {SOURCES_VERSION} do not know this value of {new.key}, and fail in every command."
+        f"{place}: versions before {SOURCES_VERSION} do not support this value of {new.key}, and fail in every command."
     )
     line = f'requires: "{SOURCES_VERSION}"'
     fix = f"Write {line} in line {stated.line}." if stated else f"printf '\\n{line}\\n' >> {CONFIG_NAME}"
     yield Finding("VERSION_NOT_REQUIRED", "warning", message, fix, new.key)
 
 
-def _fix_of_setting(ws: Workspace, warning: str) -> str:
+def _form_fix(ws: Workspace, warning: str) -> str:
     removed = ws.settings.loaded.removed.values()
     if place := next((setting.place for setting in removed if warning.startswith(setting.place)), ""):
         return f"Delete the setting: {place}"
-    if wrong := _MISSPELLED.search(warning):
-        name, meant = wrong.groups()
-        return f'git config {meant} "$(git config {name})" && git config --unset-all {name}'
+    if misspelled := _MISSPELLED.search(warning):
+        name, right_name = misspelled.groups()
+        return f'git config {right_name} "$(git config {name})" && git config --unset-all {name}'
     return TRUST_COMMAND
 
 
 def _check_toolsets(ws: Workspace) -> Iterator[Finding]:
-    """Toolsets that cannot be used, and settings that none reads."""
-    found = toolset.installed()
-    for problem in found.problems:
-        yield Finding("TOOLSET_BROKEN", "warning", problem, "Install its package again, or another version of it.")
-    read = {section for each in found.toolsets.values() for section in each.settings}
+    """Find toolsets that cannot be used, and settings that no toolset reads."""
+    toolsets = toolset.installed()
+    for problem in toolsets.problems:
+        yield Finding("TOOLSET_BROKEN", "warning", problem, "Reinstall its package, or install another version.")
+    read_sections = {section for installed in toolsets.toolsets.values() for section in installed.settings}
     for section, line in config.list_foreign_sections(config.read_settings_file(ws.places.config), CONFIG_NAME).items():
-        if section not in read:
-            said = f"{CONFIG_NAME}, line {line}: no toolset that is installed here reads the section {section}."
+        if section not in read_sections:
+            message = f"{CONFIG_NAME}, line {line}: no installed toolset reads the section {section}."
             yield Finding(
-                "SECTION_UNREAD", "warning", said, "Install the toolset that does, or delete the section.", section
+                "SECTION_UNREAD",
+                "warning",
+                message,
+                "Install the toolset of this section, or delete the section.",
+                section,
             )
 
 

@@ -1,6 +1,4 @@
-"""The topics of `vmrag doctor`: what one is made of, and the run over all of them, which checks,
-mends what can be mended without asking, and checks again.
-"""
+"""Run the topics of `vmrag doctor`: check, repair what can be repaired safely, and check again."""
 
 from __future__ import annotations
 
@@ -14,86 +12,90 @@ from vmrag_link.workspace import Workspace
 Level = Literal["ok", "note", "warning", "error"]
 
 DOCTOR = "vmrag doctor --fix"
-"""The `fix` of what no other command mends."""
+"""The `fix` of a finding that no other command repairs."""
 
 
 class Finding(Record, frozen=True):
-    """Something that is not as it should be.
-
-    `note`: nothing fails because of it; `warning`: something is worse than it could be, or will
-    fail; `error`: something fails now. `fix` is a command line that mends it, or a sentence where
-    only a person can. `subject`: the path or name that it is about.
-    """
+    """A problem."""
 
     code: str
     level: Level
+    """`note`: nothing fails because of it. `warning`: something is worse than it could be, or will
+    fail. `error`: something fails now.
+    """
     message: str
     fix: str
+    """A command line that repairs it, or a sentence if you must repair it by hand."""
     subject: str = ""
+    """The path or name that it is about."""
 
 
 Check = Callable[[Workspace], Iterator[Finding]]
-"""Looks for findings, and changes nothing.
+"""A function that yields findings and changes nothing.
 
-A `VmragError` or an `OSError` that stops it becomes a finding.
+A `VmragError` or an `OSError` that it raises becomes a finding.
 """
 
 Repair = Callable[[Workspace, Finding], str]
-"""Mends a finding, and returns what was done. Can be run again; removes only what can be remade.
+"""A function that repairs a finding and returns what it did.
 
-Raises as a check does.
+It can be repeated, and removes only what can be rebuilt. It may raise the same errors as a check.
 """
 
 
 class Topic(NamedTuple):
-    """`repairs` by the code of the finding: all others are left to the user."""
+    """A topic of the doctor."""
 
     name: str
     check: Check
     repairs: Mapping[str, Repair] = {}
+    """The repairs by the code of the finding. Other findings are left to the user."""
 
 
 _LEVELS: tuple[Level, ...] = ("ok", "note", "warning", "error")
 
 
 class TopicReport(Record, frozen=True):
-    """A topic and what was found in it; `level` is the worst of it."""
+    """A topic and its findings."""
 
     name: str
     level: Level
+    """The highest level of its findings."""
     findings: tuple[Finding, ...]
 
 
 class RepairedFinding(Record, frozen=True):
-    """A finding that is gone, and what was done about it."""
+    """A finding that no longer exists, and what was done about it."""
 
     finding: Finding
     done: str
 
 
 class DoctorReport(Record, frozen=True):
-    """`healthy`: no warning and no error is left.
-
-    `topics` as of the end, `mended` by `fix`.
-    """
+    """The result of `doctor`."""
 
     healthy: bool
+    """True if there is no warning and no error."""
     topics: tuple[TopicReport, ...]
+    """The topics after the repairs."""
     mended: tuple[RepairedFinding, ...] = ()
+    """The findings that `fix` repaired."""
 
 
 def doctor(ws: Workspace, topics: Sequence[Topic], *, fix: bool = False) -> DoctorReport:
-    """Without `fix` nothing is changed.
+    """Check the topics and, with `fix`, repair their findings.
 
-    A repair that fails leaves its finding, and its reason as a note of the progress.
+    If a repair fails, its finding stays, and the reason is printed as a note of the progress.
     """
-    looked = _look(ws, topics)
+    reports = _check_topics(ws, topics)
     if not fix:
-        return DoctorReport(_healthy(looked), looked)
-    tried = list(_mend(ws, topics, looked))
-    looked = _look(ws, topics)
-    left = {finding for each in looked for finding in each.findings}
-    return DoctorReport(_healthy(looked), looked, tuple(each for each in tried if each.finding not in left))
+        return DoctorReport(_is_healthy(reports), reports)
+    repaired = list(_repair_findings(ws, topics, reports))
+    reports = _check_topics(ws, topics)
+    remaining = {finding for report in reports for finding in report.findings}
+    return DoctorReport(
+        _is_healthy(reports), reports, tuple(repair for repair in repaired if repair.finding not in remaining)
+    )
 
 
 def report_without_git(error: GitConfigInvalid) -> DoctorReport:
@@ -102,46 +104,50 @@ def report_without_git(error: GitConfigInvalid) -> DoctorReport:
     return DoctorReport(False, (TopicReport("git's configuration", "error", (finding,)),))
 
 
-def _look(ws: Workspace, topics: Sequence[Topic]) -> tuple[TopicReport, ...]:
-    """An error that several topics meet (unreadable settings, say) is reported by the first."""
+def _check_topics(ws: Workspace, topics: Sequence[Topic]) -> tuple[TopicReport, ...]:
+    """Check the topics. An error of several topics (such as unreadable settings) is reported by the
+    first.
+    """
     seen: set[tuple[str, str]] = set()
-    looked = []
+    reports = []
     for topic in topics:
-        new = [finding for finding in _findings(ws, topic) if (finding.code, finding.message) not in seen]
-        seen.update((each.code, each.message) for each in new)
-        worst = max(("ok", *(each.level for each in new)), key=_LEVELS.index)
-        looked.append(TopicReport(topic.name, worst, tuple(new)))
-    return tuple(looked)
+        new = [finding for finding in _list_findings(ws, topic) if (finding.code, finding.message) not in seen]
+        seen.update((finding.code, finding.message) for finding in new)
+        worst = max(("ok", *(finding.level for finding in new)), key=_LEVELS.index)
+        reports.append(TopicReport(topic.name, worst, tuple(new)))
+    return tuple(reports)
 
 
-def _findings(ws: Workspace, topic: Topic) -> Iterator[Finding]:
+def _list_findings(ws: Workspace, topic: Topic) -> Iterator[Finding]:
     try:
         yield from topic.check(ws)
     except (VmragError, OSError) as error:
-        known = _as_known_error(error)
-        yield Finding(known.code, "error", known.message, known.hint)
+        vmrag_error = _as_known_error(error)
+        yield Finding(vmrag_error.code, "error", vmrag_error.message, vmrag_error.hint)
 
 
-def _mend(ws: Workspace, topics: Sequence[Topic], looked: Sequence[TopicReport]) -> Iterator[RepairedFinding]:
-    for topic, found in zip(topics, looked, strict=True):
-        for finding in found.findings:
+def _repair_findings(
+    ws: Workspace, topics: Sequence[Topic], reports: Sequence[TopicReport]
+) -> Iterator[RepairedFinding]:
+    for topic, report in zip(topics, reports, strict=True):
+        for finding in report.findings:
             repair = topic.repairs.get(finding.code)
             if repair is None:
                 continue
             try:
                 yield RepairedFinding(finding, repair(ws, finding))
             except (VmragError, OSError) as error:
-                known = _as_known_error(error)
-                ws.progress.note(f"{finding.code} is left: {known.message} {known.hint}".rstrip())
+                vmrag_error = _as_known_error(error)
+                ws.progress.note(f"{finding.code} was not repaired: {vmrag_error.message} {vmrag_error.hint}".rstrip())
 
 
 def _as_known_error(error: VmragError | OSError) -> VmragError:
-    """Raises an `OSError` that is a bug of ours."""
-    known = error if isinstance(error, VmragError) else system_failure(error)
-    if known is None:
+    """Return the error as a `VmragError`. Raise it if it is an `OSError` that is a bug."""
+    vmrag_error = error if isinstance(error, VmragError) else system_failure(error)
+    if vmrag_error is None:
         raise error
-    return known
+    return vmrag_error
 
 
-def _healthy(looked: Sequence[TopicReport]) -> bool:
-    return all(each.level in ("ok", "note") for each in looked)
+def _is_healthy(reports: Sequence[TopicReport]) -> bool:
+    return all(report.level in ("ok", "note") for report in reports)

@@ -1,10 +1,9 @@
-"""The knowledge base: whether it is sound, what was begun on it and not finished, the queue of
-links, what stays on this machine alone (`system.versioned`: thoughts, chats, evidence), and the
-remote.
+"""Check the knowledge base.
 
-Of the remote two things are asked. Does it still hold what it held when it was last asked? `git
-push --mirror` from an ordinary clone takes that away. Is the pin one of this knowledge base's
-revisions? One of another knowledge base may have come here from a remote.
+This includes unfinished operations, the queue of links, the documents that stay on this machine
+(`system.versioned`: thoughts, chats, evidence), and the remote. The remote must still have what it
+had at the last fetch, which `git push --mirror` from an ordinary clone deletes. The pin must name a
+revision of this knowledge base, and not of another one that was fetched from a remote.
 """
 
 from __future__ import annotations
@@ -32,13 +31,16 @@ from vmrag_link.workspace.follow.sync import sync_to_pin
 from vmrag_link.workspace.remotes import destinations
 
 QUEUE_BYTES = 500_000
-"""Some 8,000 commits: working them off takes the next `vmrag links` a while."""
+"""Size of the queue for about 8,000 commits. The next `vmrag links` needs some time to process it.
+"""
 
 
 def _check_knowledge(ws: Workspace) -> Iterator[Finding]:
-    """Does it open, with a known schema? Then the engine's own check of every page (2 ms a MB)."""
+    """Check that it opens with a known schema, and then every page, by the engine's own check (2 ms
+    per MB).
+    """
     if ws.stores_nothing:
-        return  # files of the repository answer alone
+        return  # only files of the repository answer
     if not ws.is_initialized:
         why = reasons.explain_uninitialized(ws)
         lost = isinstance(why, KnowledgeLost)
@@ -46,9 +48,9 @@ def _check_knowledge(ws: Workspace) -> Iterator[Finding]:
         return
     damage = ws.engine.find_damage()
     if damage:
-        yield Finding("KB_DAMAGED", "error", damage, _fetch_again(ws.engine.folder), str(ws.engine.folder))
+        yield Finding("KB_DAMAGED", "error", damage, _form_fetch_command(ws.engine.folder), str(ws.engine.folder))
     yield from _check_root_branch(ws)
-    yield from _check_note(ws)
+    yield from _check_uncommitted_note(ws)
     if not damage:
         yield from _check_stored_copies(ws)
 
@@ -80,27 +82,27 @@ def _repair_root_branch(ws: Workspace, finding: Finding) -> str:
     return f"Put {ROOT_BRANCH!r} at revision {root[:12]}."
 
 
-def _fetch_again(folder: Path) -> str:
+def _form_fetch_command(folder: Path) -> str:
     if (folder / SERVER_FILE).exists():
-        return "Whoever runs the server checks the database, in its folder: dolt fsck"
-    return f"{set_aside(folder)} (what was not pushed is only in there), then: vmrag clone"
+        return "dolt fsck   (on the server, in the folder of the database)"
+    return f"{set_aside(folder)} && vmrag clone   (only the renamed folder has what was not pushed)"
 
 
-def _check_note(ws: Workspace) -> Iterator[Finding]:
+def _check_uncommitted_note(ws: Workspace) -> Iterator[Finding]:
     note = ws.engine.folder / UNCOMMITTED_NAME
     dirty = [branch.name for branch in ws.engine.list_branches() if branch.dirty]
     if dirty and not note.exists():
-        message = f"Git hooks do not know that there are uncommitted documents (of {', '.join(dirty)})."
+        message = f"The note for git hooks about uncommitted documents (of {', '.join(dirty)}) is missing."
         yield Finding("UNCOMMITTED_NOTE", "warning", message, DOCTOR, str(note))
     elif note.exists() and not dirty:
         message = (
-            "A note for git hooks says that there are uncommitted documents, and there are none: commits take longer."
+            "There is a note for git hooks about uncommitted documents, but there are none, so commits take longer."
         )
         yield Finding("UNCOMMITTED_NOTE", "note", message, DOCTOR, str(note))
 
 
-def _mend_note(ws: Workspace, finding: Finding) -> str:
-    with ws.engine.write_lock("note what is uncommitted"):  # no process stores documents meanwhile
+def _repair_uncommitted_note(ws: Workspace, finding: Finding) -> str:
+    with ws.engine.write_lock("note what is uncommitted"):  # no other process stores documents in the block
         if any(branch.dirty for branch in ws.engine.list_branches()):
             permissions.make_file(Path(finding.subject))
             return "Noted that there are uncommitted documents."
@@ -112,7 +114,7 @@ def _mend_note(ws: Workspace, finding: Finding) -> str:
 
 
 def _check_journal(ws: Workspace) -> Iterator[Finding]:
-    """Journal entries that no living process works on."""
+    """Check for journal entries that no running process works on."""
     if not ws.is_initialized:
         return
     for path, entry in ws.journal.list_entries():
@@ -121,36 +123,34 @@ def _check_journal(ws: Workspace) -> Iterator[Finding]:
             message = f"The entry {path.name} of the journal {problem}."
             yield Finding("JOURNAL_DAMAGED", "warning", message, "vmrag sync", str(path))
         elif isinstance(entry, CommitEntry):
-            yield from _commit(ws, path, entry)
+            yield from _check_commit(ws, path, entry)
         else:
-            yield from _replay(ws, path, entry)
+            yield from _check_replay(ws, path, entry)
     for path in sorted(ws.places.journal.glob("*.damaged")):
-        message = f"A journal entry that could not be read was set aside: {path.name}."
+        message = f"An unreadable journal entry was renamed: {path.name}."
         yield Finding("JOURNAL_SET_ASIDE", "note", message, f"rm {quoted(path)}", str(path))
 
 
-def _commit(ws: Workspace, path: Path, entry: CommitEntry) -> Iterator[Finding]:
-    theirs = Path(entry.git_dir)
-    known = theirs in refs.list_git_dirs(ws.places)
-    if (known and locks.is_held(ws.places._replace(git_dir=theirs).workspace_lock)) or not path.exists():
+def _check_commit(ws: Workspace, path: Path, entry: CommitEntry) -> Iterator[Finding]:
+    git_dir = Path(entry.git_dir)
+    is_known = git_dir in refs.list_git_dirs(ws.places)
+    if (is_known and locks.is_held(ws.places._replace(git_dir=git_dir).workspace_lock)) or not path.exists():
         return
-    tree, branch = lease.find_work_tree(theirs), entry.symbolic.removeprefix(BRANCHES)
+    tree, branch = lease.find_work_tree(git_dir), entry.symbolic.removeprefix(BRANCHES)
     message = f"A commit on {branch!r} in {tree} was interrupted before its revision was pinned."
     if recovery.is_on_branch(ws, entry):
         yield Finding("COMMIT_UNFINISHED", "warning", message, "vmrag sync", str(path))
         return
-    where = tree if tree.is_dir() else ws.places.top
-    fix = f"cd {quoted(where)} && git switch {quoted(branch)} && vmrag sync"
+    folder = tree if tree.is_dir() else ws.places.top
+    fix = f"cd {quoted(folder)} && git switch {quoted(branch)} && vmrag sync"
     yield Finding("COMMIT_UNFINISHED_ELSEWHERE", "warning", message, fix, str(path))
 
 
-def _replay(ws: Workspace, path: Path, entry: ReplayEntry) -> Iterator[Finding]:
+def _check_replay(ws: Workspace, path: Path, entry: ReplayEntry) -> Iterator[Finding]:
     if locks.is_held(ws.engine.folder / LOCK_NAME) or not path.exists():
         return
     code = plumbing.read_kb_owners(ws.places).get(entry.kb_branch)
-    message = (
-        f"Uncommitted documents of {entry.kb_branch!r} were on their way to {entry.to[:7]} when that was interrupted."
-    )
+    message = f"The move of uncommitted documents of {entry.kb_branch!r} to {entry.to[:7]} was interrupted."
     if code in (None, ws.read_trigger().branch):
         yield Finding("REPLAY_UNFINISHED", "warning", message, "vmrag sync", str(path))
     else:
@@ -158,9 +158,9 @@ def _replay(ws: Workspace, path: Path, entry: ReplayEntry) -> Iterator[Finding]:
         yield Finding("REPLAY_UNFINISHED_ELSEWHERE", "warning", message, fix, str(path))
 
 
-def _finish(ws: Workspace, _: Finding) -> str:
+def _finish_interrupted(ws: Workspace, _: Finding) -> str:
     sync_to_pin(ws)
-    return "Finished what was interrupted."
+    return "Finished the interrupted operation."
 
 
 # -- the queue of links
@@ -172,18 +172,18 @@ def _check_links(ws: Workspace) -> Iterator[Finding]:
     except FileNotFoundError:
         return
     if size > QUEUE_BYTES and ws.is_initialized:
-        message = (
-            f"The queue of links has {size / 1000:.0f} kB: git has made thousands of commits since it was worked off."
-        )
+        message = f"The queue of links has {size / 1000:.0f} kB, from thousands of commits since it was last processed."
         yield Finding("LINKS_WAITING", "note", message, "vmrag links", str(ws.places.link_queue))
 
 
-def _flush(ws: Workspace, _: Finding) -> str:
+def _flush_links(ws: Workspace, _: Finding) -> str:
     return f"Linked {links.flush_queue(ws)} commits."
 
 
 def _check_local(ws: Workspace) -> Iterator[Finding]:
-    """Is it sound, as the knowledge base has to be? And is everything where the setting says?"""
+    """Check that the local store is sound, and that all documents are in the place of
+    the setting.
+    """
     folder = ws.places.local_kb
     if ws.local.exists and (damage := ws.local.engine.find_damage()):
         yield Finding("LOCAL_DAMAGED", "error", damage, ws.local.remedy, str(folder))
@@ -192,13 +192,13 @@ def _check_local(ws: Workspace) -> Iterator[Finding]:
 
 
 def _check_copies(ws: Workspace) -> Iterator[Finding]:
-    """Read every byte of what was fetched from remotes, and is fetched again if it is damaged."""
+    """Check every byte of the copies of remotes. A damaged copy is fetched again."""
     if not ws.is_initialized:
         return
     store = ws.places.remote_objects
     problem = sidecar_repo.find_damage(sidecar_repo.locate_repository(ws.places, store))
     if problem:
-        message = f"The git repository {store.name}, through which remotes are fetched, is damaged: {problem}."
+        message = f"The git repository {store.name}, which caches fetches from remotes, is damaged: {problem}."
         yield Finding("REMOTE_COPY_DAMAGED", "warning", message, DOCTOR, str(store))
         return
     for key in git_transport.list_copied_remotes(ws.places):
@@ -209,35 +209,35 @@ def _check_copies(ws: Workspace) -> Iterator[Finding]:
 
 
 def _rebuild_copy(ws: Workspace, finding: Finding) -> str:
-    """Remove the damaged one, and fetch it again from the remotes of which a copy existed."""
+    """Remove the damaged copy, and fetch again from the remotes that had a copy."""
     path, copied = Path(finding.subject), git_transport.list_copied_remotes(ws.places)
     if path == ws.places.remote_objects:
         sidecar_repo.discard_repository(ws.places, path)
     else:
         connection.remove_copy(ws.places, path.name, timeout=ws.lock_timeout)
     try:
-        for address in _addresses(ws):
+        for address in _list_addresses(ws):
             if address.key in copied:
                 with connection.open_transport(ws.places, ws.engine, address, timeout=ws.lock_timeout) as peer:
                     peer.fetch()
     except RemoteError as error:
-        return f"Removed it; the next fetch brings it again ({error.message.rstrip('.')})."
+        return f"Removed it. The next fetch will restore it ({error.message.rstrip('.')})."
     return "Removed it, and fetched it again."
 
 
 def _check_remote(ws: Workspace) -> Iterator[Finding]:
-    """Asks those remotes that have been asked before, and are trusted."""
+    """Check the trusted remotes that were contacted before."""
     if not ws.is_initialized:
         return
     yield from _check_root(ws)
     try:
-        known = [
+        known_addresses = [
             address
-            for address in _addresses(ws)
+            for address in _list_addresses(ws)
             if address.peer and git_transport.read_last_commit(ws.places, address.key)
         ]
-        for each in known:
-            yield from _check_remote_data(ws, each)
+        for address in known_addresses:
+            yield from _check_remote_data(ws, address)
     except RemoteError as error:
         yield Finding("REMOTE_UNREACHABLE", "note", error.message, error.hint)
 
@@ -247,18 +247,16 @@ def _check_root(ws: Workspace) -> Iterator[Finding]:
     if pin is None or root is None or not ws.engine.has_revision(pin.dolt_commit):
         return
     if not find_correct_root(ws.engine) and not ws.engine.is_ancestor(root.head, pin.dolt_commit):
-        message = (
-            f"The code pins {pin.dolt_commit[:12]}, a revision of another knowledge base than the one that is here."
-        )
+        message = f"The code pins {pin.dolt_commit[:12]}, a revision of another knowledge base."
         yield Finding(
             "PIN_FOREIGN",
             "error",
             message,
-            f"To go on with that one: {direct_transport.replacement_command(ws.engine)}",
+            f"To use that knowledge base: {direct_transport.replacement_command(ws.engine)}",
         )
 
 
-def _addresses(ws: Workspace) -> list[Address]:
+def _list_addresses(ws: Workspace) -> list[Address]:
     if not remotes.list_remotes(ws.places):
         return []
     return destinations.list_trusted_addresses(ws, destinations.read_stated_remote(ws))
@@ -267,27 +265,35 @@ def _addresses(ws: Workspace) -> list[Address]:
 def _check_remote_data(ws: Workspace, address: Address) -> Iterator[Finding]:
     peer = address.peer
     if peer and transfer.read_remote_ref(ws.places, peer, peer.ref) is None:
-        message = f"{address.text} does not hold the knowledge base any more: somebody deleted {peer.ref} there."
+        message = f"{address.text} no longer has the knowledge base, because {peer.ref} was deleted there."
         yield Finding("REMOTE_LOST", "error", message, DOCTOR, address.key)
 
 
-def _put_back(ws: Workspace, finding: Finding) -> str:
-    for address in _addresses(ws):
+def _push_back(ws: Workspace, finding: Finding) -> str:
+    for address in _list_addresses(ws):
         if address.key == finding.subject:
             with connection.open_transport(ws.places, ws.engine, address, timeout=ws.lock_timeout) as peer:
                 restored = peer.restore_remote()
             if restored:
-                return f"Pushed back what {quoted(address.text)} held when it was last asked."
+                return f"Pushed the last known knowledge base back to {quoted(address.text)}."
     return "Nothing was left to do."
 
 
 KNOWLEDGE = Topic(
-    "knowledge base", _check_knowledge, {"UNCOMMITTED_NOTE": _mend_note, "ROOT_MISPLACED": _repair_root_branch}
+    "knowledge base",
+    _check_knowledge,
+    {"UNCOMMITTED_NOTE": _repair_uncommitted_note, "ROOT_MISPLACED": _repair_root_branch},
 )
 JOURNAL = Topic(
-    "journal", _check_journal, {"COMMIT_UNFINISHED": _finish, "REPLAY_UNFINISHED": _finish, "JOURNAL_DAMAGED": _finish}
+    "journal",
+    _check_journal,
+    {
+        "COMMIT_UNFINISHED": _finish_interrupted,
+        "REPLAY_UNFINISHED": _finish_interrupted,
+        "JOURNAL_DAMAGED": _finish_interrupted,
+    },
 )
-LINKS = Topic("links", _check_links, {"LINKS_WAITING": _flush})
+LINKS = Topic("links", _check_links, {"LINKS_WAITING": _flush_links})
 LOCAL = Topic("this machine's own", _check_local)
 COPIES = Topic("copies of remotes", _check_copies, {"REMOTE_COPY_DAMAGED": _rebuild_copy})
-REMOTE = Topic("remote", _check_remote, {"REMOTE_LOST": _put_back})
+REMOTE = Topic("remote", _check_remote, {"REMOTE_LOST": _push_back})

@@ -1,4 +1,4 @@
-"""`vmrag gc`: anchor everything that is pinned somewhere, then free the space of the rest."""
+"""`vmrag gc`: anchor every pinned revision, then free the space of the others."""
 
 from __future__ import annotations
 
@@ -34,22 +34,20 @@ from vmrag_link.workspace.pins import history_pins, kb_branches
 
 
 class PrunedBranch(Record, frozen=True):
-    """A KB branch whose code branch is gone. Its `revision` stays reachable."""
+    """A KB branch whose code branch was deleted. Its `revision` stays reachable."""
 
     name: str
     revision: str
 
 
 class KeptBranch(Record, frozen=True):
-    """A KB branch without code branch that stays for its documents.
-
-    `hint` brings them back, or lists them.
-    """
+    """A KB branch without a code branch that is kept for its documents."""
 
     name: str
     revision: str
     reason: Literal["uncommitted", "set_aside", "remembered"]
     hint: str
+    """The command that restores or lists the documents."""
 
 
 class Sizes(Record, frozen=True):
@@ -60,83 +58,87 @@ class Sizes(Record, frozen=True):
 
 
 class GcReport(Record, frozen=True):
-    """`applied` False: nothing was done; these are the plans.
-
-    `undone`: what could not be done, and why (no room, say); the rest was. `anchored` are
-    revisions; `unmapped` are code branches, gone, whose entry in git's configuration goes with its
-    KB branch. `local_bytes`: of what stays on this machine, which is no part of the knowledge base.
-    """
+    """The result of `gc`."""
 
     applied: bool
+    """False if nothing was done, so that the report is a plan."""
     anchored: tuple[str, ...]
+    """The anchored revisions."""
     pruned: tuple[PrunedBranch, ...]
     kept: tuple[KeptBranch, ...]
     unmapped: tuple[str, ...]
+    """Deleted code branches whose entry in git's configuration is removed with their KB branch."""
     kb_bytes: Sizes
     leftovers: Leftovers
     undone: tuple[str, ...] = ()
+    """Failures and their reasons (for example, lack of space). Everything else was done."""
     local_bytes: Sizes = Sizes(0, 0)
+    """Bytes of the documents that stay on this machine, outside the knowledge base."""
 
 
 class _Branches(Record, frozen=True):
+    """KB branches to prune and to keep, and entries to remove."""
+
     prune: tuple[KbBranch, ...]
     keep: tuple[KeptBranch, ...]
     unmap: tuple[KbMapping, ...]
 
     @property
     def unmapped(self) -> tuple[str, ...]:
-        return tuple(each.code for each in self.unmap if not each.tree)
+        return tuple(mapping.code for mapping in self.unmap if not mapping.tree)
 
 
 def gc(ws: Workspace, *, apply: bool = False) -> GcReport:
-    """Remove derived files; anchor what git can check out; prune KB branches; drop the rest.
+    """Remove derived files, anchor what git can check out, prune KB branches of deleted code
+    branches, and delete the other revisions.
 
-    Only KB branches of code branches that are gone are pruned.
-
-    In this order it makes its own room on a full disk, and a kill leaves all pinned revisions
-    reachable.
+    In this order, it makes space for itself on a full disk, and all pinned revisions stay reachable
+    after a kill.
     """
     engine = ws.engine
-    swept = garbage.remove_leftovers(ws) if apply else None
+    removed = garbage.remove_leftovers(ws) if apply else None
     undone: list[str] = []
-    with _noting(undone, "What was interrupted could not be finished"):
+    with _note_failure(undone, "an interrupted operation could not be finished"):
         recover(ws)
     before, local = measure_size(ws.places.kb), measure_size(ws.places.local_kb)
-    wanted = tuple(engine.find_unreachable(list_needed(ws)))
-    if swept is None:
-        branches = _branches(ws)
-        prunable = tuple(PrunedBranch(each.name, each.head) for each in branches.prune)
-        rest = garbage.find_leftovers(ws)
+    to_anchor = tuple(engine.find_unreachable(list_needed(ws)))
+    if removed is None:
+        branches = _classify_branches(ws)
+        prunable = tuple(PrunedBranch(branch.name, branch.head) for branch in branches.prune)
+        leftovers = garbage.find_leftovers(ws)
         sizes, local_sizes = Sizes(before, before), Sizes(local, local)
-        return GcReport(False, wanted, prunable, branches.keep, branches.unmapped, sizes, rest, local_bytes=local_sizes)
+        return GcReport(
+            False, to_anchor, prunable, branches.keep, branches.unmapped, sizes, leftovers, local_bytes=local_sizes
+        )
     anchored: list[str] = []
     pruned: tuple[PrunedBranch, ...] = ()
     branches = _Branches((), (), ())
-    with _noting(undone, "The knowledge base could not be written anew"):
-        for revision in wanted:
+    with _note_failure(undone, "the knowledge base could not be rewritten"):
+        for revision in to_anchor:
             engine.anchor_revision(revision, reason="pinned in git history")
             anchored.append(revision)
-        pruned, branches = _prune(ws)
-        engine.forget_remote(quarantine.QUARANTINE_KEY)  # of an adoption that was killed
+        pruned, branches = _prune_branches(ws)
+        engine.forget_remote(quarantine.QUARANTINE_KEY)  # left by a killed `vmrag adopt`
         engine.collect_garbage()
-    with _noting(undone, "What stays on this machine could not be written anew"):
+    with _note_failure(undone, "the documents that stay on this machine could not be rewritten"):
         if ws.local.exists:
             ws.local.engine.collect_garbage()
     vectors = Excess()
-    with _noting(undone, "Old vectors could not be dropped"):
+    with _note_failure(undone, "old vectors could not be removed"):
         vectors = garbage.prune_vectors(ws)
     sizes, local_sizes = (
-        Sizes(had, measure_size(folder)) for had, folder in ((before, ws.places.kb), (local, ws.places.local_kb))
+        Sizes(size_before, measure_size(folder))
+        for size_before, folder in ((before, ws.places.kb), (local, ws.places.local_kb))
     )
-    rest = msgspec.structs.replace(swept, vectors=vectors)
+    leftovers = msgspec.structs.replace(removed, vectors=vectors)
     return GcReport(
-        True, tuple(anchored), pruned, branches.keep, branches.unmapped, sizes, rest, tuple(undone), local_sizes
+        True, tuple(anchored), pruned, branches.keep, branches.unmapped, sizes, leftovers, tuple(undone), local_sizes
     )
 
 
 @contextlib.contextmanager
-def _noting(undone: list[str], what: str) -> Iterator[None]:
-    """Note an error of the machine that ends the block; what was done before stays."""
+def _note_failure(undone: list[str], what: str) -> Iterator[None]:
+    """Note a failure of the machine in the block. Completed steps stay."""
     try:
         with file_failures():
             yield
@@ -144,27 +146,27 @@ def _noting(undone: list[str], what: str) -> Iterator[None]:
         undone.append(f"{what}: {error.message}")
 
 
-# -- what has to stay
+# -- revisions to keep
 
 
 def list_needed(ws: Workspace) -> list[str]:
-    """The revisions that something still names, latest pins first: their anchors keep ancestors.
+    """Return the revisions that something still names, latest pins first. Their anchors keep their
+    ancestors.
 
-    All that are pinned by a commit of git's refs and reflogs, by an index, a work tree, or what git
-    is in the middle of; that some work tree answers from; and that an interrupted operation goes on
-    with.
+    These are the revisions that the refs, reflogs, current operation and work trees of git pin,
+    those that an index or work tree answers from, and those that an interrupted operation needs.
     """
     bound = (path.name.rpartition("-")[0] for path in bindings.list_bound_views(ws.places))
-    return list(dict.fromkeys([*list_pinned(ws), *bound, *_journaled(ws)]))
+    return list(dict.fromkeys([*list_pinned(ws), *bound, *_list_journaled(ws)]))
 
 
 def list_pinned(ws: Workspace) -> list[str]:
-    """The revisions that something of git's pins, here or not, latest first."""
+    """Return the revisions that git pins anywhere, including missing ones, latest first."""
     return history_pins.list_pinned(ws.places)
 
 
-def _journaled(ws: Workspace) -> Iterator[str]:
-    """Every text in the journal, revisions and KB branches among them, of all work trees."""
+def _list_journaled(ws: Workspace) -> Iterator[str]:
+    """Yield every text in the journal, including revisions and KB branches, of all work trees."""
     for _, entry in ws.journal.list_entries():
         if entry is not None:
             yield from (value for value in msgspec.to_builtins(entry).values() if isinstance(value, str))
@@ -173,38 +175,38 @@ def _journaled(ws: Workspace) -> Iterator[str]:
 # -- branches
 
 
-def _prune(ws: Workspace) -> tuple[tuple[PrunedBranch, ...], _Branches]:
-    """Delete what `_branches` names; the engine anchors each head.
+def _prune_branches(ws: Workspace) -> tuple[tuple[PrunedBranch, ...], _Branches]:
+    """Delete the branches that `_classify_branches` names. The engine anchors each head.
 
-    A branch that is written on meanwhile stays.
+    A branch that is written at the same time stays.
     """
     pruned = []
     with locks.hold_exclusive(ws.places.locks / "mapping.lock", purpose="prune KB branches", timeout=ws.lock_timeout):
-        branches = _branches(ws)
-        for each in branches.prune:
+        branches = _classify_branches(ws)
+        for branch in branches.prune:
             try:
-                ws.engine.delete_branch(each.name, expected=each.head)
+                ws.engine.delete_branch(branch.name, expected=branch.head)
             except (Uncommitted, KnowledgeMoved, BranchMissing):
                 continue
-            pruned.append(PrunedBranch(each.name, each.head))
-        there = {branch.name for branch in ws.engine.list_branches()}
-        gone = tuple(each for each in branches.unmap if each.kb_branch not in there)
-        for entry in gone:
+            pruned.append(PrunedBranch(branch.name, branch.head))
+        existing = {branch.name for branch in ws.engine.list_branches()}
+        removed = tuple(mapping for mapping in branches.unmap if mapping.kb_branch not in existing)
+        for entry in removed:
             plumbing.forget_kb_branch(ws.places, entry.code, entry.tree)
-    return tuple(pruned), _Branches(branches.prune, branches.keep, gone)
+    return tuple(pruned), _Branches(branches.prune, branches.keep, removed)
 
 
-def _branches(ws: Workspace) -> _Branches:
-    """KB branches without code branch, and entries of deleted code branches and of removed work
-    trees, by their fate.
+def _classify_branches(ws: Workspace) -> _Branches:
+    """Sort out KB branches without a code branch, and entries of deleted code branches and removed
+    work trees.
 
-    On a shared server, a branch without an entry here is another repository's.
+    On a shared server, a branch without an entry here belongs to another repository.
     """
     mappings = plumbing.list_kb_mappings(ws.places)
-    living = kb_branches.list_active_mappings(ws)
-    stale = [mapping for mapping in mappings if mapping not in living]
-    deleted = {each.kb_branch for each in stale}
-    in_use = {each.kb_branch for each in living} | set(_journaled(ws))
+    active = kb_branches.list_active_mappings(ws)
+    stale = [mapping for mapping in mappings if mapping not in active]
+    deleted = {mapping.kb_branch for mapping in stale}
+    in_use = {mapping.kb_branch for mapping in active} | set(_list_journaled(ws))
     prune, keep, target = [], [], ws.resolve_target()
     for branch in ws.engine.list_branches():
         if is_memory_branch(branch.name):
@@ -221,5 +223,5 @@ def _branches(ws: Workspace) -> _Branches:
             )
         else:
             prune.append(branch)
-    staying = in_use | {each.name for each in keep}
-    return _Branches(tuple(prune), tuple(keep), tuple(each for each in stale if each.kb_branch not in staying))
+    staying = in_use | {branch.name for branch in keep}
+    return _Branches(tuple(prune), tuple(keep), tuple(mapping for mapping in stale if mapping.kb_branch not in staying))
