@@ -84,13 +84,13 @@ def test_a_pull_request_gets_one_comment_which_follows_it_and_is_resolved(ci, ap
     done = on_pull_request(ci, api, base, head)
     assert "#7: The comment was written." in done.step("comment").log
     [body] = api.ours(7)
-    assert "### This pull request changes what agents will be told\n" in body
-    assert "1 of 2 questions is answered otherwise. 1 document differs: 1 changed." in body
+    assert "### This pull request changes answers for agents\n" in body
+    assert "1 of 2 questions has another answer. 1 document differs: 1 changed." in body
     assert "- `how is the program installed?`, first difference at place 1:" in body
     assert "  - before: `handbook/setup.md`: `# Setup Install the program with pip.`\n" in body
     assert "  - after: `handbook/setup.md`: `# Setup Install the program with uv.`\n" in body
     assert "- changed: `handbook/setup.md`\n" in body
-    assert f"As of {head[:12]}, [its run has all of it](https://github.example/them/project/actions/runs/" in body
+    assert f"As of {head[:12]}, [see its run for details](https://github.example/them/project/actions/runs/" in body
     assert ci.uploads == {}
 
     (ci.ada.top / "docs" / "setup.md").unlink()
@@ -98,22 +98,22 @@ def test_a_pull_request_gets_one_comment_which_follows_it_and_is_resolved(ci, ap
     on_pull_request(ci, api, base, push(ci, "rest.md", "# Rest\n\nSleep.\n"))
     [body] = api.ours(7)
     assert "`how is the program installed?`, no longer as expected, first difference at place 1:" in body
-    assert "Missing at the pin:\n\n- `handbook/setup.md`, which questions" in body
+    assert "Missing at the pin:\n\n- `handbook/setup.md`, which answers" in body
 
     ci.ada.git("checkout", "-q", base, "--", ".dolt-version", "docs")
     ci.ada.git("commit", "-q", "-m", "as it was")
     ci.ada.git("push", "-q", "origin", "HEAD:refs/heads/topic")
     done = on_pull_request(ci, api, base, ci.ada.git("rev-parse", "HEAD"))
     [body] = api.ours(7)
-    assert "### This pull request no longer changes what agents will be told\n" in body
-    assert "2 questions asked: every answer stays as it is. No document differs." in body
+    assert "### This pull request no longer changes answers for agents\n" in body
+    assert "2 questions asked: no answer changes. No document differs." in body
 
 
 @pytest.mark.long
 def test_a_job_on_the_target_writes_it_too(ci, api, base):
     head = push(ci, "setup.md", UV)
     on_pull_request(ci, api, base, head, event="pull_request_target")
-    assert "1 of 2 questions is answered otherwise." in api.ours(7)[0]
+    assert "1 of 2 questions has another answer." in api.ours(7)[0]
 
 
 def test_comment_names_a_conflict_of_pins_and_the_command(ci, api, base):
@@ -150,12 +150,12 @@ def test_a_pin_that_nobody_pushed_is_said_to_be_missing(ci, api, base):
     done = ci.on_pull_request(base, head, mode="report", comment="true", environ=api.environ)
     assert not done.passed
     [body] = api.ours(7)
-    assert "### What agents will be told cannot be said\n" in body
-    assert f"- the revision that `{head[:12]}` pins, which nobody has pushed\n" in body
+    assert "### Could not compare answers\n" in body
+    assert f"- the revision that `{head[:12]}` pins, which was not pushed\n" in body
     ci.ada.vmrag("push")
     on_pull_request(ci, api, base, head)
     [body] = api.ours(7)
-    assert "1 of 2 questions is answered otherwise." in body
+    assert "1 of 2 questions has another answer." in body
 
 
 def test_a_forks_pull_request_is_commented_on_by_the_job_after_its_own(ci, api, base):
@@ -174,10 +174,10 @@ def test_a_forks_pull_request_is_commented_on_by_the_job_after_its_own(ci, api, 
     done = after_run(ci, api, 9, head)
     assert [step.name for step in done.steps if step.outcome == "success" and step.log] == ["prepare", "comment"]
     [body] = api.ours(7)
-    assert "1 of 2 questions is answered otherwise." in body
+    assert "1 of 2 questions has another answer." in body
     assert "- the revision that" in body  # adopted by nobody yet
     assert "/actions/runs/9)" in body
-    assert "the fork's word" in body
+    assert "it is not verified" in body
 
 
 def test_no_child_of_the_report_has_the_token_but_as_git_needs_it(ci, api, base, tmp_path, monkeypatch):

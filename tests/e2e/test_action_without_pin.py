@@ -84,7 +84,7 @@ def test_check_passes_with_one_line_without_pin_and_sources(tmp_path, monkeypatc
     project = new_project(tmp_path / "work", settings="embedding:\n  model: hash\n")
     project.write(".vmrag/queries.yaml", QUERIES)
     outcome = project.vmrag("check", "--junit", str(tmp_path / "cases.xml"))
-    assert outcome.out == "The repository has no pin and no sources, so nothing can answer .vmrag/queries.yaml.\n"
+    assert outcome.out == "the repository has no pin and no sources, so nothing can answer .vmrag/queries.yaml.\n"
     assert project.ask("check")["queries"] == []
     assert "<testsuite" in (tmp_path / "cases.xml").read_text()
     project.write(".vmrag.yaml", SOURCES)

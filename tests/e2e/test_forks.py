@@ -135,7 +135,7 @@ def test_a_clone_that_waits_says_which_remotes_it_asks(forked):
     done = dora.start("query", "certificates", "--json")
     assert done.code == 0
     first = done.err.splitlines()[0]
-    assert first == "This repository's knowledge base is not here yet; it is fetched from origin or upstream."
+    assert first == "Fetching the knowledge base of this repository from origin or upstream."
 
 
 def test_remotes_are_asked_in_the_order_that_git_knows_them_by(forked):

@@ -96,7 +96,7 @@ def test_a_merge_in_conflict_says_in_one_line_what_is_in_conflict_and_what_to_ty
     done = project.run("merge", "--no-edit", "feature")
     assert done.returncode == 1
     assert [line for line in done.stderr.splitlines() if "vmrag" in line] == [
-        "vmrag: The knowledge of the two sides has a conflict in handbook/rest.md. (vmrag resolve)"
+        "vmrag: the knowledge bases of the two sides have a conflict in handbook/rest.md. (vmrag resolve)"
     ]
     assert "CONFLICT (content): Merge conflict in .dolt-version" in done.stdout
     assert said(project, "merge", "--abort") == []
@@ -115,7 +115,7 @@ def test_quiet_hooks_still_say_what_was_committed_pushed_and_left_out(project, t
     project.git("remote", "add", "origin", str(tmp_path / "hub.git"))
     project.put("draft", "A draft.")
     (line,) = said(project, "commit", "-q", "--allow-empty", "-m", "without it")
-    assert "are not committed: this commit does not pin them" in line
+    assert "are not committed, so this commit does not pin them" in line
     project.git("config", "vmrag.hooks.on-dirty", "commit")
     (line,) = said(project, "commit", "-q", "--allow-empty", "-m", "with it")
     assert line.startswith("vmrag: committed the documents as ")

@@ -76,7 +76,7 @@ def test_who_takes_it_away_is_stopped_or_mended(moved: World) -> None:
         assert f"it deletes {BRANCH}, or moves it back" in said[0]
     moved.hub.git("update-ref", "-d", BRANCH)
     said = ada.vmrag("doctor", code=None).out
-    assert f"origin does not hold the knowledge base any more: somebody deleted {BRANCH} there." in said
+    assert f"origin no longer has the knowledge base, because {BRANCH} was deleted there." in said
     ada.vmrag("doctor", "--fix", code=None)
     assert moved.hub.git("rev-parse", BRANCH) == tip
 

@@ -36,7 +36,7 @@ repos:
   - id: vmrag-sync
 """
 MISSING = "which is not in this knowledge base"
-UNCOMMITTED = "are not committed: this commit does not pin them"
+UNCOMMITTED = "are not committed, so this commit does not pin them"
 
 template, project = terminal.template, terminal.project
 

@@ -139,7 +139,7 @@ def test_an_interrupt_keeps_what_was_answered(torn, resolve, key):
     time.sleep(0.1)
     screen.answer(key)
     assert screen.end() == 130
-    assert "What was decided about the merge is kept; vmrag resolve goes on with it." in screen.said
+    assert "Decisions about the merge are kept; 'vmrag resolve' continues it." in screen.said
     assert open_conflicts(torn) == ["handbook/rest.md", "handbook/uv.md"]
 
 

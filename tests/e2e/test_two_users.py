@@ -19,11 +19,11 @@ from tests.support.terminal import SCRIPT
 
 shared, world = people.shared, people.world
 
-COMING = "This repository's knowledge base is not here yet; it is fetched from origin.\n"
+COMING = "Fetching the knowledge base of this repository from origin.\n"
 COPIES = "warning: 3 stored copies of tracked files may be outdated: vmrag sources dedupe\n"
 NO_HOOKS = (
-    "warning: vmrag's git hooks are not installed in this clone: a push takes no knowledge along, and a checkout does not "
-    "move it. Next: vmrag install\n"
+    "warning: vmrag's git hooks are not installed in this clone: 'git push' does not push the knowledge base, "
+    "and 'git checkout' does not move it. Next: vmrag install\n"
 )
 LATER = "vmrag: knowledge follows in the background; see: vmrag status"
 SENT = "vmrag: pushed the knowledge that these commits pin to origin"
@@ -71,7 +71,7 @@ def test_after_git_clone_vmrag_clone_fetches_and_says_what_is_next(world):
         "Fetched the knowledge base from origin: main.",
         "Next: vmrag install (git then moves it with the code, and a push takes yours along)",
     ]
-    assert bob.vmrag("clone", code=2).err.splitlines()[-1] == "hint: vmrag fetch (or vmrag pull)"
+    assert bob.vmrag("clone", code=2).err.splitlines()[-1] == "hint: vmrag fetch   (or: vmrag pull)"
     assert_alike(world.ada, bob)
 
 
@@ -167,7 +167,10 @@ def story(ada: User, bob: User, how: str) -> None:
     bob.write_document("setup.md", "Install it with conda.\n")
     done = bob.run(*pull)
     assert done.returncode != 0
-    assert "vmrag: The knowledge of the two sides has a conflict in handbook/setup.md. (vmrag resolve)" in done.stderr
+    assert (
+        "vmrag: the knowledge bases of the two sides have a conflict in handbook/setup.md. (vmrag resolve)"
+        in done.stderr
+    )
     report = bob.ask("resolve", "--list", code=1)
     assert [each["id"] for each in report["conflicts"]] == ["handbook/setup.md"]
     both = "Install it with uv or conda.\n"

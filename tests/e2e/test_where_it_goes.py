@@ -102,7 +102,7 @@ def test_a_mirror_that_is_configured_is_refused_before_it_deletes_knowledge(worl
     ada.git("remote", "add", "--mirror=push", "copy", str(copy.top))
     ada.git("push", "-q", "copy")
     (line,) = ada.said("push", "-q", "copy", code=1)
-    assert "would take knowledge away from copy" in line
+    assert "would delete knowledge from copy" in line
     assert copy.git("rev-parse", DATA)
     advice = line.rpartition(" (")[2].removesuffix(")")
     assert ada.run("-c", f"alias.advice=!{advice}", "advice").returncode == 0
@@ -116,7 +116,7 @@ def test_a_mirror_from_a_clone_that_never_pushed_there_is_refused_too(world):
     bob.vmrag("install")
     bob.git("remote", "add", "again", str(world.hub.top))
     (line,) = bob.said("push", "-q", "--mirror", "again", code=1)
-    assert "would take knowledge away from again" in line
+    assert "would delete knowledge from again" in line
     assert world.hub.git("rev-parse", DATA)
 
 
@@ -145,5 +145,5 @@ def test_a_password_in_a_url_is_not_shown(world):
     hook = ada.top / ".git" / "hooks" / "pre-push"
     done = ada.run("-c", f"alias.told=!{hook}", "told", url, url, stdin=line)
     assert done.returncode == 1
-    assert "would take knowledge away" in done.stderr
+    assert "would delete knowledge" in done.stderr
     assert "s3cret" not in done.stderr

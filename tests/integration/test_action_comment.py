@@ -229,8 +229,8 @@ def test_what_a_forks_run_left_becomes_the_comment(api, other):
     assert "#7: The comment was written." in other()
     [body] = api.ours(7)
     assert "- `when?`, first difference at place 1:\n  - before: `handbook/a.md`: `30 seconds`\n" in body
-    assert f"[its run has all of it](https://github.example/them/project/actions/runs/{RUN})" in body
-    assert "the fork's word" in body
+    assert f"[see its run for details](https://github.example/them/project/actions/runs/{RUN})" in body
+    assert "it is not verified" in body
 
 
 @pytest.fixture

@@ -88,7 +88,7 @@ def test_a_pull_request_that_leaves_out_what_came_to_its_base_drops_that(upstrea
     world = upstream.world
     report = upstream.pull_request(upstream.tip("side"), world.revision("side"), source=OWN)
     assert told(report) == [("error", "KNOWLEDGE_DROPPED")]
-    assert report.findings[0].hint == "git merge origin/main (or git rebase origin/main)"
+    assert report.findings[0].hint == "git merge origin/main   (or: git rebase origin/main)"
     assert (report.commits, report.shallow) == (2, False)
     both = world.on(world.revision("main"), joining=world.revision("side"))
     world.git("switch", "-q", "-c", "joined", "side")

@@ -259,7 +259,7 @@ def test_what_is_neither_a_commit_here_nor_a_branch_there_is_said_so(world, name
     error = world.refuses(name)
     assert error["code"] == "GIT_COMMIT_NOT_FOUND"
     assert repr(name) in error["message"]
-    assert error["message"].endswith("no branch of " + error["hint"].removeprefix("git ls-remote --heads ") + ".")
+    assert error["message"].endswith("nor a branch of " + error["hint"].removeprefix("git ls-remote --heads ") + ".")
 
 
 def test_a_path_counts_from_where_the_command_is_started(world):

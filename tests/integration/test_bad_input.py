@@ -724,11 +724,11 @@ def interrupted(project: Project, moment: float, *command: str) -> Done:
 
 _EARLY = r"Interrupted\. No stored data was lost\."  # while the program itself was loaded
 _STORED = r"Interrupted\. (The knowledge base is as it was|What was stored until then is kept \(vmrag status\))\."
-_LATER = r" The index follows with the next vmrag command\."
+_LATER = r" The next vmrag command updates the index\."
 INTERRUPTED = {
     "import": rf"{_EARLY}|{_STORED}({_LATER})?",
-    "commit": rf"{_EARLY}|{_STORED}({_LATER}| The next vmrag command finishes the commit that was begun\.)?",
-    "sync": rf"{_EARLY}|Interrupted\. The knowledge base is as it was\.({_LATER})?",
+    "commit": rf"{_EARLY}|{_STORED}({_LATER}| The next vmrag command finishes the interrupted commit\.)?",
+    "sync": rf"{_EARLY}|Interrupted\. The knowledge base did not change\.({_LATER})?",
 }
 
 

@@ -162,7 +162,7 @@ def test_what_a_person_expects_is_never_rewritten(golden):
     before = text(golden)
     done = golden.vmrag("check", "--update", code=1)
     assert (
-        "expect: handbook/deep/tls.txt is not among the first 5; there is no such document: is it handbook/tls.txt?"
+        "expect: handbook/deep/tls.txt is not among the first 5; no such document; did you mean handbook/tls.txt?"
         in done.out
     )
     assert [line for line in before.splitlines() if line.startswith("    expect")] == [
@@ -181,7 +181,7 @@ def test_where_a_document_is_that_is_not_where_it_is_expected(project):
         "  - {query: x, collection: handbok, first: handbok/rest.md}\n",
     )
     messages = [each["misses"][0]["message"] for each in project.vmrag("check", "--json", code=1).json["queries"]]
-    assert messages[0].startswith("handbook/rest.md is not among the first 1; it comes at number ")
+    assert messages[0].startswith("handbook/rest.md is not among the first 1; it is at rank ")
     assert messages[1:] == [
         "handbook/rest.md is not the first, but handbook/setup.md; the query does not find it",
         "handbook/rest.md is not the first, because nothing is found; the query does not find it",
@@ -219,7 +219,7 @@ def test_rankings_recorded_under_another_version_are_said_once_and_fail(golden):
 def test_a_query_that_expects_nothing_is_refused_until_its_ranking_is_recorded(project):
     project.write(FILE, QUERIES)
     refused = error(project)
-    assert refused["message"] == f"{FILE}, line 8: the query 'install the program' expects nothing."
+    assert refused["message"] == f"{FILE}, line 8: the query 'install the program' has no expectation."
     assert "vmrag check --update" in refused["hint"]
 
 

@@ -92,7 +92,7 @@ def test_code_can_be_committed_beside_an_unstaged_pin(coded, kind):
     pin_naming(coded, coded.git("show", "feature:.dolt-version").split('"dolt_commit": "')[1][:40])
     code, lines = commit(coded, *COMMITS[kind])
     assert code == 0
-    said = [line for line in lines if "goes into the commit" in line]
+    said = [line for line in lines if "differs from the staged one" in line]
     assert len(said) == (0 if kind in ("-a", "-- path") else 1)
     assert (coded.git("show", "HEAD:.dolt-version") == pinned) == (kind != "-a")
     assert coded.git("show", "HEAD:code.py") == "2"
@@ -155,7 +155,9 @@ def test_uncommitted_documents_stop_a_commit_where_that_is_asked_for(coded, kind
     coded.put("new.md", "new")
     code, lines = commit(coded, *COMMITS[kind], VMRAG_HOOKS_ON_DIRTY="block")
     assert (code, len(lines)) == (1, 1)
-    assert "This commit was stopped: documents of 'main' are not committed, and hooks.on_dirty is block" in lines[0]
+    assert (
+        "This commit was stopped because documents of 'main' are not committed and hooks.on_dirty is block" in lines[0]
+    )
     assert "vmrag commit" in lines[0]
     assert coded.git("show", "HEAD:code.py") == "1"
     assert coded.marks()["new.md"] == "added"

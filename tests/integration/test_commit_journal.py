@@ -436,7 +436,7 @@ def test_a_command_waits_for_a_commit_that_is_alive_and_finds_it_done(noted):
     while not (noted.top / "reached").exists():
         time.sleep(0.01)
     holder = json.loads(noted.run_quietly("status", "--json").out)["reasons"]
-    assert f"process {running.process.pid} is at work" in " ".join(holder)
+    assert f"process {running.process.pid} is running" in " ".join(holder)
     assert noted.vmrag("query", "zebra").err == ""
     assert running.done().code == 0
     assert noted.status()["state"] == "in_sync"

@@ -397,7 +397,7 @@ def test_a_document_may_have_a_colon_and_slashes_in_its_name(project):
 
 def test_a_commit_without_changes_is_a_failed_check(project):
     done = project.vmrag("commit", "-m", "nothing", code=1)
-    assert "No documents have changed since the last commit." in done.err
+    assert "no documents have changed since the last commit." in done.err
     assert "hint: vmrag import" in done.err
 
 

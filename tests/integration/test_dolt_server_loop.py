@@ -41,7 +41,7 @@ def test_what_one_commits_the_other_has_at_once(ada: Project, dolt_server: DoltS
     name_server(bob, dolt_server, servers.database_for(tmp_path))
     assert f"Uses the knowledge base on the server {dolt_server.address}" in bob.vmrag("clone").out
     assert bob.texts() == {"faq.md": "A kettle boils water."}
-    assert bob.vmrag("clone", code=2).err.startswith("error: There is a knowledge base here already.")
+    assert bob.vmrag("clone", code=2).err.startswith("error: the knowledge base already exists.")
 
     bob.git("switch", "-q", "-c", "bob")
     second = bob.record("second", more="An engine needs copper.")
@@ -115,4 +115,4 @@ def test_doctor_says_who_can_look_into_a_damaged_database(ada: Project, monkeypa
     monkeypatch.setattr(DoltEngine, "find_damage", lambda _: "A checksum differs.")
     report = ada.ask("doctor", code=1)
     found = {each["code"]: each for topic in report["topics"] for each in topic["findings"]}
-    assert found["KB_DAMAGED"]["fix"] == "Whoever runs the server checks the database, in its folder: dolt fsck"
+    assert found["KB_DAMAGED"]["fix"] == "dolt fsck   (on the server, in the folder of the database)"

@@ -48,7 +48,7 @@ def test_gc_says_what_it_could_not_do_for_want_of_room(project):
         fill(0)
         done = project.run_quietly("gc", "--apply")
         assert done.code == 1, done
-        assert "The knowledge base could not be written anew" in done.out
+        assert "the knowledge base could not be rewritten" in done.out
         (project.shared / "kb" / "filler").unlink()
         assert project.ask("gc", "--apply")["undone"] == []
         assert project.consistent()

@@ -19,7 +19,7 @@ from vmrag_link.ops.report.comment_data import build_comment_data
 from vmrag_link.ops.report.ends import NamedEnd
 from vmrag_link.ops.report.gather import gather_report
 from vmrag_link.ops.report.gitlab import MergeRequest
-from vmrag_link.ops.report.records import AnswerChange, ComparedQueries, ReportedChunk
+from vmrag_link.ops.report.records import AnswerChange, AnswerText, ComparedQueries
 
 pytestmark = pytest.mark.hooks("off")
 
@@ -156,7 +156,7 @@ def test_strangers_notify_nobody_refer_to_nothing_and_give_no_commands(api):
     sent; others look for references there.
     """
     hostile = "\n/close\n@all group/project#1 !2 ~3 %4 $5 &6 ^7 *iteration:8 [epic:9] https://example.org/-/issues/1 `@me` #1`"
-    queries = ComparedQueries("q", 2, answers=(AnswerChange(hostile, 1, 1, ReportedChunk(hostile, hostile), None),))
+    queries = ComparedQueries("q", 2, answers=(AnswerChange(hostile, 1, 1, AnswerText(hostile, hostile), None),))
     with report([document(1, (hostile, "b"), None, "c")], queries=queries) as found:
         settle(api, format_comment(build_comment_data(3, found.summary, "ab" * 20), "").removeprefix(f"{MARKER}\n"))
     [note] = ours(api)
@@ -180,7 +180,7 @@ def test_the_command_writes_what_a_comment_on_github_says_and_nothing_where_noth
         told = format_comment(build_comment_data(3, found.summary, head), page)
     assert "- added: `handbook/uv.md`" in note
     assert note.replace("merge request", "pull request") == told.strip()
-    assert note.endswith(f"As of {head[:12]}, [its run has all of it]({page}).")
+    assert note.endswith(f"As of {head[:12]}, [see its run for details]({page}).")
     project.vmrag("report", "main", "feature", "--gitlab-note", env=api.job)
     assert ours(api)[0].endswith(f"As of {head[:12]}.")
     done = project.vmrag("report", "main", "main", "--gitlab-note", env=api.job)
@@ -193,4 +193,4 @@ def test_the_command_writes_what_a_comment_on_github_says_and_nothing_where_noth
 
 def test_the_command_says_before_it_works_that_there_is_no_merge_request(project):
     done = project.vmrag("report", "main", "feature", "--gitlab-note", code=2)
-    assert "no job of a GitLab merge request" in done.err
+    assert "not a job of a GitLab merge request" in done.err

@@ -339,7 +339,7 @@ def test_doctor_lets_git_run_each_event_and_no_other_tool_s_hook(project, tmp_pa
     found = doctor(project)["HOOK_SILENT"]
     assert (found["subject"], found["level"]) == ("pre-push", "warning")
     assert found["fix"] == "git config hook.vmrag-pre-push.enabled true"
-    assert "git does not run these hooks of vmrag's: pre-push" in project.vmrag("status").out
+    assert "git does not run these vmrag hooks: pre-push" in project.vmrag("status").out
     project.git(*found["fix"].split()[1:])
     assert doctor(project) == {}
     project.git("config", "--unset", "include.path")
@@ -373,7 +373,7 @@ def test_an_older_git_in_its_place_is_told_of_and_files_mend_it(project, monkeyp
     project.vmrag("install")
     monkeypatch.setenv("PATH", str(Path(OLD_GIT).parent))
     said = project.vmrag("status").out
-    assert f"vmrag's git hooks are in git's configuration, from which {OLD_GIT} (" in said
+    assert f"vmrag's git hooks are in git's configuration, which {OLD_GIT} (" in said
     assert "Next: vmrag install" in said
     assert doctor(project).keys() == {"HOOKS_MISPLACED"}
     project.vmrag("install")

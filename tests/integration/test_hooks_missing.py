@@ -51,8 +51,8 @@ def warnings(result: dict) -> dict[str, str]:
 
 
 NONE = (
-    "vmrag's git hooks are not installed in this clone: a push takes no knowledge along, "
-    f"and a checkout does not move it. {INSTALL}"
+    "vmrag's git hooks are not installed in this clone: 'git push' does not push the knowledge base, "
+    f"and 'git checkout' does not move it. {INSTALL}"
 )
 
 
@@ -141,13 +141,13 @@ def in_another_work_tree(project: Project) -> None:
     Project(project.top.parent / "linked").vmrag("install", "--worktree")
 
 
-EFFECT = "a push takes no knowledge along, and a checkout does not move it."
+EFFECT = "'git push' does not push the knowledge base, and 'git checkout' does not move it."
 GONE = {
-    written_over: f"Another tool has written over these git hooks of vmrag's: {', '.join(hook_config.HOOKS)}: {EFFECT} {INSTALL}",
-    deleted: f"git does not run these hooks of vmrag's: pre-push: a push takes no knowledge along. {INSTALL}",
-    not_executable: f"git does not run these hooks of vmrag's: post-merge. {INSTALL}",
-    elsewhere: f"git looks for hooks in .hooks by now, where vmrag's are not: {EFFECT} Next: vmrag doctor",
-    in_another_work_tree: f"vmrag's git hooks act in other work trees only: {EFFECT} {INSTALL} --worktree",
+    written_over: f"Another tool has overwritten these vmrag hooks: {', '.join(hook_config.HOOKS)}: {EFFECT} {INSTALL}",
+    deleted: f"git does not run these vmrag hooks: pre-push: 'git push' does not push the knowledge base. {INSTALL}",
+    not_executable: f"git does not run these vmrag hooks: post-merge. {INSTALL}",
+    elsewhere: f"git now uses the hooks in .hooks, without vmrag's hooks: {EFFECT} Next: vmrag doctor",
+    in_another_work_tree: f"vmrag's git hooks only run in other work trees: {EFFECT} {INSTALL} --worktree",
 }
 
 
@@ -178,7 +178,10 @@ def test_what_pre_commit_runs_is_not_missed(project: Project) -> None:
         path.chmod(0o755)
     project.write(".pre-commit-config.yaml", "- id: vmrag-check\n- id: vmrag-sync\n")
     [sentence] = said(project)
-    assert sentence == f"git does not run these hooks of vmrag's: pre-push: a push takes no knowledge along. {INSTALL}"
+    assert (
+        sentence
+        == f"git does not run these vmrag hooks: pre-push: 'git push' does not push the knowledge base. {INSTALL}"
+    )
     project.write(".pre-commit-config.yaml", "- id: vmrag-check\n- id: vmrag-sync\n- id: vmrag-push\n")
     assert said(project) == []
 
@@ -192,7 +195,7 @@ def test_looking_for_hooks_starts_no_process(project: Project, monkeypatch: pyte
 
 def test_an_empty_hooks_path_switches_hooks_off_and_is_no_error(project: Project) -> None:
     project.git("config", "core.hooksPath", "")
-    assert "git looks for hooks in" in said(project)[0]
+    assert "git now uses the hooks in" in said(project)[0]
 
 
 # -- pins that went without their knowledge
@@ -209,7 +212,7 @@ def test_pushed_pins_without_their_knowledge_are_said_until_the_printed_command_
     assert not world.holds(bob.pinned)
     [sentence] = said(bob)
     assert sentence == (
-        "origin/main, origin/topic: the code that was pushed there pins 2 revisions of the knowledge, which was not pushed "
+        "origin/main, origin/topic: the pushed code pins 2 revisions of the knowledge base, which was not pushed "
         "to origin. Next: vmrag push --all"
     )
     assert warned(Tools(bob.top)("dolt_status")) == {"KNOWLEDGE_NOT_PUSHED"}
@@ -240,7 +243,7 @@ def test_nothing_found_is_remembered_until_a_tracking_branch_moves(world: World,
     ada.write_document("install.md", "again without")
     ada.git("push", "-q", "--no-verify", "origin", "main")
     [sentence] = said(ada)
-    assert sentence.startswith(f"origin/main: the code that was pushed there pins revision {ada.pinned[:7]} of the ")
+    assert sentence.startswith(f"origin/main: the pushed code pins revision {ada.pinned[:7]} of the ")
     assert sentence.endswith("Next: vmrag push")
 
 

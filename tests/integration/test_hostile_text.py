@@ -160,7 +160,7 @@ def test_what_nobody_sees_is_counted_where_a_reviewer_looks(project: Project, tm
     project.git("commit", "-q", "-m", "adds them")
     page, summary = tmp_path / "page.html", tmp_path / "summary.md"
     said = project.vmrag("report", "HEAD~1", "--html", str(page), "--markdown", str(summary)).out
-    counted = "There are 11 invisible characters in what comes in, in 1 document."
+    counted = "The added texts contain 11 invisible characters, in 1 document."
     assert counted in said
     assert "handbook/unseen.md | +5 -0; 11 invisible characters" in said
     assert counted in page.read_text()

@@ -267,7 +267,7 @@ def test_what_jj_pushed_without_its_knowledge_is_said(project):
     project.git("push", "-q", "origin", "main")
     project.vmrag("push")
     types(project, "git init --colocate", "bookmark track feature@origin", "git push -b feature")
-    said = "origin/feature: the code that was pushed there pins revision"
+    said = "origin/feature: the pushed code pins revision"
     assert said in project.vmrag("list").err
     assert "KNOWLEDGE_NOT_PUSHED" in warned(Tools(project.top)("chroma_list_collections"))
     project.vmrag("push", "--all")
@@ -281,7 +281,7 @@ def test_documents_are_written_in_the_shared_folder_once_git_is_on_the_bookmark(
         project.git("switch", "-q", "main")
         project.put(f"{number}.md", "New.")
         project.vmrag("commit", "-m", "new")
-        assert "The pin is in no commit yet: jj commit" in project.status()["reasons"]
+        assert "The pin is not committed: jj commit" in project.status()["reasons"]
         types(project, "commit -m knowledge")
         assert f"{number}.md" in project.marks()
         types(project, "bookmark set main -r @-")

@@ -89,7 +89,7 @@ def test_what_nobody_has_is_given_up_by_name_and_recorded_for_everybody(loss):
         for scope in ((f"{loss.commit}..HEAD",), ("HEAD", "--remote", "origin")):
             assert ACCEPTED in verified(each, *scope)
     shown = carol.vmrag("report", loss.first, "HEAD").out
-    assert "Knowledge is given up as lost in 1 revision" in shown
+    assert "1 revision accepts a loss of knowledge" in shown
     assert "LOSS_ACCEPTED" in shown
 
 
@@ -239,7 +239,7 @@ def test_a_record_drops_nothing_that_is_here_and_reviewers_see_it(loss):
     assert ("error", "KNOWLEDGE_DROPPED") in {(each["level"], each["code"]) for each in report}
     (told,) = [each for each in report if each["code"] == "LOSS_ACCEPTED"]
     assert "Eve <e@x.org>" in told["message"]
-    assert f"It is here, so that counts for nothing: {kept[:12]}" in told["message"]
+    assert f"This has no effect on revisions that exist: {kept[:12]}" in told["message"]
     assert ("error", "KNOWLEDGE_DROPPED") in verified(ada, f"{before}..HEAD", code=1)
 
 

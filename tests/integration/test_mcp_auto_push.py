@@ -48,7 +48,7 @@ def test_every_command_and_the_next_call_say_it_until_it_is_sent(world, bob):
     tools = Tools(bob.top)
     tools("chroma_list_collections")
     pushes(bob, "memo")
-    said = f"origin/main: the code that was pushed there pins revision {bob.pinned[:7]} of the knowledge, which was not pushed to origin."
+    said = f"origin/main: the pushed code pins revision {bob.pinned[:7]} of the knowledge base, which was not pushed to origin."
     for command in (["list"], ["log"], ["query", "--symbols", "memo"], ["show", "handbook/memo"]):
         assert f"warning: {said} Next: vmrag push" in bob.vmrag(*command).err
         assert bob.vmrag(*command, "-q").err == ""

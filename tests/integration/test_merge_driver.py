@@ -417,7 +417,7 @@ def test_a_remote_that_both_sides_changed_is_the_one_that_a_person_has_chosen(st
     moved(story, "right", "org/right")
     story.tell("more", more="More.")
     before = story.pin
-    assert "Both sides changed dolt_remote" in story.does("merge", "--no-edit", "left", code=1)
+    assert "both sides changed dolt_remote" in story.does("merge", "--no-edit", "left", code=1)
     story.plain_conflict(before)
     error = story.vmrag("resolve", "--theirs", "--json", code=1).error
     assert (error["code"], ".vmrag.yaml" in error["hint"]) == ("MERGE_CONFLICT", True)
@@ -440,7 +440,7 @@ def test_a_criss_cross_merge_where_the_sides_settled_the_remote_differently_is_i
         story.does("merge", "--no-edit", other, code=1)
         story.quiet("checkout", "--ours", ".dolt-version")
         story.quiet("commit", "-qam", "settled")
-    assert "Both sides changed dolt_remote" in story.does("merge", "--no-edit", "left", code=1)
+    assert "both sides changed dolt_remote" in story.does("merge", "--no-edit", "left", code=1)
 
 
 def test_a_virtual_base_that_cannot_be_made_drops_nobodys_documents(story):
@@ -728,7 +728,8 @@ def failed(story: Story, *arguments: str, **options: str) -> str:
 
 def test_a_conflict_of_documents_is_named_and_resolve_is_the_hint(story):
     assert (
-        failed(story, "clash") == "vmrag: The knowledge of the two sides has a conflict in handbook/a. (vmrag resolve)"
+        failed(story, "clash")
+        == "vmrag: the knowledge bases of the two sides have a conflict in handbook/a. (vmrag resolve)"
     )
 
 

@@ -140,14 +140,14 @@ def test_a_wrong_map_is_refused_when_it_is_fetched_and_the_rest_comes(world: Wor
     workspace.close()
     share(ada)
     done = cleo.vmrag("fetch", code=3)
-    assert "map of migrated revisions is refused" in done.err
+    assert "map of migrated revisions" in done.err
     assert "vmrag migrate" in done.err
     cleo.git("pull", "-q")
     assert state(cleo) == "in_sync"
     cleo.git("checkout", "-q", "HEAD~3")
     assert state(cleo) == "in_sync"  # the names that were sound still count
     late = world.join("late")
-    assert "map of migrated revisions is refused" in late.vmrag("clone").err
+    assert "map of migrated revisions" in late.vmrag("clone").err
     assert state(late) == "in_sync"
 
     # Whose map is right puts it in its place, as the hint says.
@@ -233,7 +233,7 @@ def test_uncommitted_documents_an_open_merge_and_a_missing_program_stop_it(world
     assert "uncommitted documents" in ada.vmrag("migrate", "--to", "dolt", code=1).err
     ada.vmrag("restore", ".", "--yes")
     ada.git("bisect", "start")
-    assert "git is in the middle of a bisect" in ada.vmrag("migrate", "--to", "dolt", code=3).err
+    assert "git has an unfinished bisect" in ada.vmrag("migrate", "--to", "dolt", code=3).err
     ada.git("bisect", "reset")
     missing = ada.vmrag("migrate", "--to", "dolt", code=2, env={"PATH": "/usr/bin:/bin"})
     assert "dolt, which is not on PATH" in missing.err
@@ -286,7 +286,7 @@ def test_two_people_move_to_one_server_and_find_each_other_there(
     ada.git("fetch", "-q", str(bob.top), "draft")
     ada.git("checkout", "-q", "FETCH_HEAD~1")
     assert (ada.pinned, state(ada), ada.fingerprint()) == (of_bob, "in_sync", drafted)
-    assert "others use" in ada.vmrag("migrate", "--to", "doltlite", code=3).err
+    assert "shared Dolt server" in ada.vmrag("migrate", "--to", "doltlite", code=3).err
 
 
 # -- kills

@@ -235,7 +235,7 @@ def test_a_revision_that_came_out_otherwise_is_not_taken(
     History(old, 2)
     what, info = planned(old), old.read_revision(root(old))
     new = opening.create_engine(OTHER[old.name], tmp_path / "kb", author=info.author, date=info.date, origin=what.root)
-    monkeypatch.setattr("vmrag_link.ops.migrate.carry._batches", lambda documents: iter(()))
+    monkeypatch.setattr("vmrag_link.ops.migrate.carry._batch_documents", lambda documents: iter(()))
     with closing(new), pytest.raises(EngineFailed):
         carry_revisions(old, new, what, tmp_path / "made", QUIET)
 
@@ -285,7 +285,7 @@ def test_an_entry_that_names_a_revision_of_other_contents_is_found(moved: tuple[
         revision_map.MigratedRevision(second.revision, first.fingerprint),
         revision_map.MigratedRevision(first.revision, second.fingerprint),
     )
-    refused(engine, {**entries, one: swapped[0], other: swapped[1]}, "does not hold what")
+    refused(engine, {**entries, one: swapped[0], other: swapped[1]}, "differ from those of")
 
 
 def test_a_missing_entry_is_found(moved: tuple[Engine, revision_map.Entries]) -> None:
@@ -310,7 +310,7 @@ def test_an_entry_that_leads_nowhere_is_found(moved: tuple[Engine, revision_map.
 def test_an_entry_that_contradicts_ours_is_found(moved: tuple[Engine, revision_map.Entries]) -> None:
     engine, entries = moved
     (name, entry), (_, other) = list(entries.items())[:2]
-    refused(engine, {name: other}, "and it became", held={name: entry, **entries})
+    refused(engine, {name: other}, "but here it became", held={name: entry, **entries})
 
 
 def test_rows_that_are_no_entries_and_too_many_of_them_are_refused(

@@ -201,7 +201,7 @@ def test_pull_without_anything_to_follow_says_what_to_do(ada):
     ada.git("branch", "-q", "--set-upstream-to", "origin/main")
     ada.git("update-ref", "-d", "refs/remotes/origin/main")
     error = ada.vmrag("pull", "--json", code=3).error
-    assert (error["code"], error["message"]) == ("NO_UPSTREAM", "origin/main is not here.")
+    assert (error["code"], error["message"]) == ("NO_UPSTREAM", "origin/main was not fetched yet.")
     ada.git("checkout", "-q", "--detach")
     assert ada.vmrag("pull", "--json", code=3).error["code"] == "GIT_BUSY"
 
@@ -302,8 +302,7 @@ def test_who_is_refused_is_told_how_to_take_it_in_and_how_to_leave_it(world, ada
     error = ada.vmrag("push", "--json", code=1).error
     assert (error["code"], error["details"]["remote_head"]) == ("REMOTE_REJECTED", theirs)
     assert error["hint"] == (
-        "To take that in: vmrag pull --branch fix   (vmrag push --branch fix … with --force takes it from the branch there, "
-        "for everybody)"
+        "vmrag pull --branch fix   (to overwrite it for everyone instead: vmrag push --branch fix … with --force)"
     )
     assert (
         "vmrag push origin --branch fix … with --force" in ada.vmrag("push", "origin", "--json", code=1).error["hint"]

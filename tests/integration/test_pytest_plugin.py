@@ -149,7 +149,7 @@ def test_golden_queries_are_tests_where_they_are_named(project, pytester):
     asked.assert_outcomes(passed=1, failed=2)
     asked.stdout.fnmatch_lines(["ranking: the ranking is not the recorded one", "*- -> 1    handbook/setup.md #0*"])
     for line in (
-        "expect: handbook/gone.md is not among the first 5; there is no such document",
+        "expect: handbook/gone.md is not among the first 5; no such document",
         "PASSED .vmrag/queries.yaml::certificates",
         "FAILED .vmrag/queries.yaml::a:b*",
     ):

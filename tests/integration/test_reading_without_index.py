@@ -99,7 +99,7 @@ def test_a_checkout_is_followed_by_the_rows_first_and_by_the_index_when_it_is_ne
     assert project.vmrag("diff").err == "", "said once"
     assert indexes(project) == []
     assert json.loads((project.own / "workspace.json").read_text()) == bound
-    assert project.run_quietly("status", "--json").json["reasons"][0].startswith("The index stands at")
+    assert project.run_quietly("status", "--json").json["reasons"][0].startswith("The index is at")
     assert "note.md" in {each["doc_id"] for each in project.ask("query", "zebras")["results"]}
     assert project.status()["in_sync"]
     assert project.consistent()

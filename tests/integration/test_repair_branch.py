@@ -238,7 +238,7 @@ def test_a_branch_of_that_name_that_repairs_nothing_is_not_replaced(host, there)
     empty = host.hub.git("mktree", stdin="")
     at = host.tip if there == "main" else host.hub.git("commit-tree", empty, "-m", "strange")
     host.hub.git("update-ref", f"refs/heads/{name}", at)
-    with pytest.raises(RemoteRejected, match=f"{name} is on the host already"):
+    with pytest.raises(RemoteRejected, match=f"{name} already exists on the host"):
         host.repair(landed)
     assert host.hub.git("rev-parse", name) == at
 

@@ -75,7 +75,9 @@ def test_it_is_what_the_head_brings_since_it_left_the_base(project):
     assert found["size"]["documents"] == {"before": 3, "after": 3}
     said = project.vmrag("report", "main", "feature").out
     assert "Compared: the merge base" in said
-    assert "where feature left main, with feature. main has 1 revision more since; they are no part of this." in said
+    assert (
+        "where feature left main, with feature. main has moved on by 1 revision, which the report leaves out." in said
+    )
 
 
 def test_the_head_is_that_of_the_work_tree_unless_another_one_is_named(project):
@@ -84,7 +86,7 @@ def test_the_head_is_that_of_the_work_tree_unless_another_one_is_named(project):
 
 def test_swapped_places_are_said_with_the_command_that_is_meant(project):
     said = project.vmrag("report", "main", "first").out
-    assert "main has all that first has. What main has more: vmrag report first main" in said
+    assert "main contains everything of first. To see what else main contains: vmrag report first main" in said
 
 
 def test_the_same_place_twice_changes_nothing(project):
@@ -222,7 +224,7 @@ def test_documents_can_be_read_again_and_each_keeps_a_share(project, monkeypatch
     for number in range(5):
         project.put(f"long{number}.md", f"word{number} " * 5000)
     project.record("long")
-    monkeypatch.setattr("vmrag_link.ops.report.gather._TOGETHER", 25_000)
+    monkeypatch.setattr("vmrag_link.ops.report.gather._MAX_TOTAL", 25_000)
     with opened(project) as ws, gather_report(ws, NamedEnd("HEAD~1"), NamedEnd("HEAD")) as found:
         once, again = list(found.read_documents()), list(found.read_documents())
         assert once == again
@@ -282,7 +284,7 @@ def test_a_report_counts_what_is_missed_as_check_does(project):
     assert found["missed"] == checked["missed"] >= 2
     assert any("the ranking is not the recorded one." in each["missed_after"] for each in found["changed"])
     said = project.vmrag("report", "HEAD~1", "HEAD").out
-    assert "1 golden query was not answered as expected before, either." in said
+    assert "1 golden query was also not answered as expected before." in said
 
 
 def changed_answers(project: Project, queries: str) -> list[tuple[str, int, bool, list[str]]]:
@@ -307,7 +309,7 @@ def test_another_text_at_the_same_place_is_another_answer_and_another_score_is_n
     assert told["after"] == {"document": "handbook/setup.md", "text": "# Setup\n\nInstall the program with uv.\n"}
     assert {each["change"] for each in found["changed"]} == {"scores"}  # the same chunks, by their numbers
     said = " ".join(project.vmrag("report", *ends).out.split())
-    assert "1 of 2 golden queries is answered otherwise." in said
+    assert "1 of 2 golden queries has another answer." in said
     assert "? install the program handbook/setup.md has a different text at place 1." in said
     assert "? TLS" not in said
 
@@ -418,7 +420,7 @@ def test_files_are_replaced_whole_or_not_at_all(project, tmp_path, monkeypatch):
 def test_a_file_that_cannot_be_one_is_refused(project, name: str):
     (project.top / "folder").mkdir()
     error = project.vmrag("report", "main", "feature", "--markdown", name, "--json", code=None).error
-    assert error["hint"] in ("Name a file in it.", f"mkdir -p {project.top / Path(name).parent}")
+    assert error["hint"] in ("name a file in the folder", f"mkdir -p {project.top / Path(name).parent}")
 
 
 def test_a_pipe_is_written_to(project):

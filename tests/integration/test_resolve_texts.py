@@ -203,7 +203,7 @@ def test_a_file_with_gits_markers_in_it_becomes_no_document(project):
     both_edit_the_file(project, "# Setup\n\nours\n", "# Setup\n\ntheirs\n")
     project.git("add", "--all")
     error = project.vmrag("resolve", "--from-worktree", "--json", code=3).error
-    assert error["message"] == "docs/setup.md holds git's conflict markers."
+    assert error["message"] == "docs/setup.md contains git's conflict markers."
     assert project.ask("resolve", "--list", code=1)["decided"] == 0
 
 

@@ -131,7 +131,7 @@ def test_golden_queries_ask_files_without_a_knowledge_base(project):
     assert project.vmrag("check").out.startswith("1 query answered as expected, from commit ")
     (project.top / ".vmrag/queries.yaml").write_text(QUERIES.replace("page.md", "pages.md"))
     missed = project.vmrag("check", code=1)
-    assert "there is no such document: is it docs/page.md?" in missed.out
+    assert "no such document; did you mean docs/page.md?" in missed.out
 
 
 def test_golden_queries_ask_both_kinds(stocked):

@@ -72,7 +72,7 @@ def test_a_commit_that_drops_documents_and_not_their_sources_says_so(project):
     project.write(".vmrag.yaml", SETTINGS + SOURCES.format(name="files"))
     project.vmrag("sources", "dedupe")
     said = project.run("commit", "-m", "adopted").stderr
-    assert "This commit drops 3 documents that sources of .vmrag.yaml answer" in said
+    assert "This commit drops 3 documents that the sources in .vmrag.yaml replace" in said
     project.git("add", ".vmrag.yaml")
     assert "drops" not in project.run("commit", "--amend", "--no-edit").stderr
 

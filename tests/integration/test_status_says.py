@@ -36,7 +36,7 @@ def test_an_open_merge_is_not_in_sync(project):
     project.vmrag("resolve", "--theirs")
     report = project.status()
     assert report["state"] == "in_sync"
-    assert "The pin is staged, and in no commit yet: git commit" in report["reasons"]
+    assert "The pin is staged, but not committed: git commit" in report["reasons"]
     project.git("commit", "-q", "--no-edit")
     assert project.status()["reasons"] == [
         "warning: 1 stored copy of a tracked file may be outdated: vmrag sources dedupe"
@@ -46,13 +46,13 @@ def test_an_open_merge_is_not_in_sync(project):
 def test_a_pin_that_no_commit_has_is_said_until_one_has_it(project):
     project.put("new.md", "New.")
     project.vmrag("commit", "-m", "new")
-    assert project.status()["reasons"][:1] == ["The pin is staged, and in no commit yet: git commit .dolt-version"]
+    assert project.status()["reasons"][:1] == ["The pin is staged, but not committed: git commit .dolt-version"]
     project.git("reset", "-q")
-    assert project.status()["reasons"][:1] == ["The pin is in no commit yet, and not staged: git add .dolt-version"]
+    assert project.status()["reasons"][:1] == ["The pin is neither staged nor committed: git add .dolt-version"]
     project.git("add", ".dolt-version")
     project.write("docs/rest.md", "# Rest\n\nOften.\n")
     project.git("commit", "-q", "-m", "the page alone", "docs/rest.md")
-    assert "The pin is staged, and in no commit yet: git commit .dolt-version" in project.status()["reasons"]
+    assert "The pin is staged, but not committed: git commit .dolt-version" in project.status()["reasons"]
     project.git("commit", "-q", "-m", "the pin", ".dolt-version")
     assert not any("The pin" in each for each in project.status()["reasons"])
 

@@ -81,14 +81,14 @@ def uncommitted(project: Project) -> str:
 def set_aside(project: Project) -> str:
     with terminal.opened(project) as ws:
         ws.engine.create_branch(f"{ASIDE_PREFIX}main", ws.require_revision())
-    return f"documents that were set aside ({ASIDE_PREFIX}main)"
+    return f"stashed documents ({ASIDE_PREFIX}main)"
 
 
 def unpushed(_: Project) -> str:
     return ""
 
 
-UNPUSHED = "commits of the knowledge base on 'feature', 'main' (as far as is known: This repository has no git remote"
+UNPUSHED = "commits of the knowledge base on 'feature', 'main' (as of the last fetch: This repository has no git remote"
 
 
 @pytest.mark.parametrize("lose", [uncommitted, set_aside, unpushed], ids=lambda each: each.__name__)

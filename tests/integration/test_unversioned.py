@@ -205,7 +205,7 @@ def test_after_the_setting_was_changed_status_says_what_is_elsewhere_and_one_com
 
     project.git("config", SETTING, "true")
     [reason] = project.status()["reasons"]
-    assert "on this machine alone" in reason
+    assert "only on this machine" in reason
     report = project.ask("learning", "move")
     assert (report["moved"], report["kept"]) == (
         {"chat_history_v1": 1, "thinking_sessions_v1": 1},

@@ -84,7 +84,7 @@ WORKING = {
     "refresh": (["refresh", "web"], None, ""),
     "remote": (["remote"], 0, "origin"),
     "report": (["report", "v1"], 2, "Delete the setting"),
-    "resolve": (["resolve"], 1, "No merge is open here."),
+    "resolve": (["resolve"], 1, "no merge is open."),
     "restore": (["restore", "--yes"], 0, "1 document removed"),
     "rm": (["rm", "handbook/rest.md"], 0, "1 document removed"),
     "show": (["show", "handbook/rest.md"], 0, "Take a rest"),

@@ -375,7 +375,7 @@ def test_a_pull_request_must_hold_what_came_to_the_base_branch_if_both_moved_the
     report = forked.verified("--pull-request", "main", "side")
     (finding,) = report["findings"]
     assert (finding["level"], finding["code"], finding["commit"]) == (*DROPPED, forked.git("rev-parse", "side"))
-    assert finding["hint"] == "git merge main (or git rebase main)"
+    assert finding["hint"] == "git merge main   (or: git rebase main)"
     assert (report["range"], report["commits"], report["pins"]) == ("main..side", 2, 2)
     checked_out(forked, "merge", "-q", "--no-edit", "main", branch="side")
     assert forked.found("--pull-request", "main", "side") == []

@@ -512,7 +512,7 @@ def test_state_drift_after_the_index_was_damaged_and_sync_mends_it(project):
     (segments_of(folder)[0] / "words-1.idx").unlink()
     report = project.ask("status", code=1)
     assert (report["state"], report["hint"]) == ("drift", "vmrag sync")
-    assert "cannot be served" in report["reasons"][0]
+    assert "cannot be used" in report["reasons"][0]
     assert project.ask("sync")["snapshot"]["how"] in ("delta", "fresh")
     assert project.answers() == before
 

@@ -81,7 +81,7 @@ def test_uncommitted_documents_of_a_removed_work_tree_wait_on_its_branch(project
     assert waits(project) == []
     removed(project, tree, how)
     assert waits(project) == ["Uncommitted documents of 'agent', which is checked out nowhere: git switch agent"]
-    assert "they are merged once they are committed" in project.vmrag("merge", "agent").err
+    assert "were not merged. Commit them first" in project.vmrag("merge", "agent").err
     assert project.ask("gc", "--apply")["kept"] == []
     project.git("switch", "-q", "agent")
     assert (project.marks()["memo.md"], waits(project)) == ("added", [])

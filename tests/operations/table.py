@@ -461,7 +461,7 @@ COMMITTING = (
         "A warning shows that the commit has another pin than the working tree.",
         before=(BY_HAND, CODE),
         pin="first",
-        said="is not the one that goes into the commit",
+        said="differs from the staged one",
     ),
     Operation(
         "git commit -a",

@@ -26,6 +26,7 @@ from vmrag_link.ops.report.comment_data import (
 from vmrag_link.ops.report.gitlab import escape_references
 from vmrag_link.ops.report.records import (
     AnswerChange,
+    AnswerText,
     ComparedQueries,
     DocumentCounts,
     ListedQuery,
@@ -40,13 +41,13 @@ RUN = "https://github.example/them/project/actions/runs/9"
 LONG = "words before it, " * 20
 
 
-def chunk(text: str, document: str = "handbook/a.md") -> ReportedChunk:
-    return ReportedChunk(document, text)
+def chunk(text: str, document: str = "handbook/a.md") -> AnswerText:
+    return AnswerText(document, text)
 
 
 def change(
-    before: ReportedChunk | None,
-    after: ReportedChunk | None,
+    before: AnswerText | None,
+    after: AnswerText | None,
     *,
     query: str = "when?",
     place: int = 1,
@@ -92,16 +93,16 @@ def test_what_is_no_longer_as_expected_comes_first_and_then_the_best_places():
     )
     shown = [line.split("`")[1] for line in said(found).splitlines() if line.startswith("- `") and "place" in line]
     assert shown == ["first", "second", "third"]
-    assert "Missing at the pin:\n\n- `handbook/gone.md`, which questions should be answered by" in said(found)
+    assert "Missing at the pin:\n\n- `handbook/gone.md`, which answers should contain" in said(found)
 
 
 def test_what_differs_further_down_is_counted_apart_and_folded():
     one, other = chunk("a"), chunk("b", "handbook/b.md")
     below = change(one, other, query="low", place=3, below=True)
     body = said(summary(change(one, other, query="high"), below))
-    assert "1 of 3 questions is answered otherwise, 1 more differs further down." in body
+    assert "1 of 3 questions has another answer, 1 more differs further down." in body
     assert "- `low`, further down: first difference at place 3: `handbook/a.md` → `handbook/b.md`\n\n</details>" in body
-    assert "3 questions asked: every first answer stays as it is, 1 differs further down." in said(summary(below))
+    assert "3 questions asked: no first place changes, 1 differs further down." in said(summary(below))
 
 
 def test_the_largest_one_has_so_many_lines_and_is_what_may_be_handed_over():
@@ -149,7 +150,7 @@ def test_comment_stays_below_the_hosts_limit_for_any_data(text):
     body = format_comment(parse_comment_data(msgspec.json.encode(data)), RUN, of_fork=True)
     assert len(body) <= 65_536
     assert len(escape_references(body)) <= 1_000_000
-    assert body.splitlines()[-1].endswith("the fork's word.")
+    assert body.splitlines()[-1].endswith("it is not verified.")
 
 
 def test_comment_names_notes_that_cite_what_changes():
@@ -164,7 +165,7 @@ def test_comment_names_notes_that_cite_what_changes():
 
 def test_a_report_without_questions_says_so_and_one_without_changes_is_silent():
     found = msgspec.structs.replace(summary(documents=1), queries=NO_QUERIES)
-    assert "No questions were asked. 1 document differs: 1 added." in said(found)
+    assert "There are no golden queries. 1 document differs: 1 added." in said(found)
     assert build_comment_data(7, found, HEAD).has_news
     assert not build_comment_data(7, summary(), HEAD).has_news
     assert said(summary()).startswith(f"{MARKER}\n### This pull request no longer changes")
@@ -190,7 +191,9 @@ def test_questions_that_one_file_has_alone_are_named_and_change_no_answer():
         "q", 2, added=(ListedQuery("why `not`?", 3), ListedQuery("how?", 4)), removed=(ListedQuery("who?", 1),)
     )
     body = said(msgspec.structs.replace(found, queries=queries))
-    assert "\n\nNo questions were asked. 2 questions are new, 1 is removed. 1 document differs: 1 added.\n\n" in body
+    assert (
+        "\n\nThere are no golden queries. 2 questions are new, 1 is removed. 1 document differs: 1 added.\n\n" in body
+    )
     assert "\n\n- new questions: ``why `not`?``, `how?`\n- removed question: `who?`\n\n" in body
     alone = build_comment_data(7, msgspec.structs.replace(summary(), queries=queries), HEAD)
     assert (alone.total_answers, alone.has_news) == (0, False)

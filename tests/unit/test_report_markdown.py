@@ -141,7 +141,7 @@ def test_answers_come_first_then_documents_then_revisions_without_trailers() -> 
         "Knowledge",
         "Golden queries that change",
         "Documents",
-        "What differs",
+        "Differences",
         "Revisions",
     ]
     assert "vmrag-theirs" not in shown

@@ -26,6 +26,7 @@ from vmrag_link.golden.queries import RankedChunk
 from vmrag_link.ops.report import html, rankings
 from vmrag_link.ops.report.records import (
     AnswerChange,
+    AnswerText,
     ComparedQueries,
     FieldChange,
     Growth,
@@ -114,9 +115,7 @@ def pages(texts: Texts) -> KnowledgeReport:
             "",
             texts("hint"),
             answers=(
-                AnswerChange(
-                    texts("query"), 3, 2, ReportedChunk(texts("says"), "a"), ReportedChunk(texts("says"), "b")
-                ),
+                AnswerChange(texts("query"), 3, 2, AnswerText(texts("says"), "a"), AnswerText(texts("says"), "b")),
             ),
             added=(ListedQuery(texts("new query"), 5, (texts("lacking"),)),),
             removed=(ListedQuery(texts("removed query"), 6),),
@@ -397,7 +396,7 @@ def test_a_place_without_knowledge_and_a_base_that_moved_on_are_said() -> None:
     found = tree(written(beginning()))
     assert [each.text() for each in found.css(".end .subject")] == ["No knowledge is pinned here.", "Rotation"]
     assert found.css_first(".basis").text() == (
-        "Compared: the merge base abababababab, where feature left main, with feature. main has 3 revisions more since; they are no part of this."
+        "Compared: the merge base abababababab, where feature left main, with feature. main has moved on by 3 revisions, which the report leaves out."
     )
 
 
@@ -506,7 +505,7 @@ def test_what_only_rose_because_another_one_vanished_is_where_it_was() -> None:
 def test_another_text_at_the_same_place_is_an_answer_and_another_score_is_none(change: Any) -> None:
     chunks = tuple(RankedChunk(f"c/{each}", 0, 1.0) for each in "ab")
     one = QueryChange("one", 1, change, chunks, chunks)
-    told = AnswerChange("one", 1, 2, ReportedChunk("c/b", "before"), ReportedChunk("c/b", "after"), below=True)
+    told = AnswerChange("one", 1, 2, AnswerText("c/b", "before"), AnswerText("c/b", "after"), below=True)
     queries = ComparedQueries(
         "f", 5, (one, msgspec.structs.replace(one, query="two", line=2, change="scores")), answers=(told,)
     )
@@ -561,8 +560,8 @@ def test_equal_reports_give_equal_pages() -> None:
 
 def test_without_jinja2_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "jinja2", None)
-    html._environment.cache_clear()
+    html._create_environment.cache_clear()
     with pytest.raises(IndexExtraMissing) as caught:
         written(report())
     assert caught.value.hint == "pip install 'vmrag-link[report]'"
-    html._environment.cache_clear()
+    html._create_environment.cache_clear()
