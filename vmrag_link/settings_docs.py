@@ -88,8 +88,8 @@ git config vmrag.embedding.model ollama && ollama pull bge-m3
 
 ## Trust settings of a clone
 
-`.vmrag.yaml` comes with the clone, and changes with every pull request that you check out. A setting marked **needs trust** names a
-host, a program, a file outside the repository or a secret, or decides what is written, shown or published. Set it in the environment or in
+`.vmrag.yaml` comes with the clone, and a pull request can change it. So settings with `*` apply only after you trust them. They
+name a host, a program, a file or a secret, or decide what is written, shown or published. Set them in the environment or in
 git config, or trust the `.vmrag.yaml` on this machine:
 
 ```console
@@ -134,10 +134,7 @@ def format_template() -> str:
 def format_documentation() -> str:
     """Return docs/configuration.md, with the settings of the installed toolsets."""
     keys = [key for schema in (CORE, *toolset.installed().schemas()) for key in schema.keys.values()]
-    rows = [
-        f"| `{key.name}` | {_describe_values(key)} | `{key.default_text}` | {key.doc}{' **Needs trust.**' * key.needs_trust} |"
-        for key in keys
-    ]
+    rows = [f"| `{key.name}`{' *' * key.needs_trust} | {_values(key)} | {_default(key)} | {key.doc} |" for key in keys]
     own = [f"`{key.variable}` for `{key.name}`" for key in keys if key.variable != _usual_variable(key.name)]
     not_in_git = [f"no name in git for `{key.name}`" for key in keys if not key.in_git]
     return _PAGE.format(

@@ -125,8 +125,8 @@ ONCE = r"""if [ -e "$common/vmrag-hooks/config" ]; then
 fi
 """
 
-# The contracts: the input of git for each hook, and the actions of the part below it. docs/git-operations.md
-# lists the hooks that each git command runs.
+# The contracts: the input of git for each hook, and the actions of the part below it.
+# docs/git-operations.md lists the hooks that each git command runs.
 #
 # All eight: another tool's hook runs first, with the same arguments and standard input. Its exit
 # code is that of the shim, unless vmrag stops git (`CHAINED`). A shim does nothing with VMRAG=0, if

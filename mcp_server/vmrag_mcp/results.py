@@ -86,7 +86,7 @@ MOST_PATHS = 20
 
 
 class SourcesAnswer(Record, frozen=True):
-    """The files that answer beside a knowledge base (`ops.follow.provenance.SourceBlock`), with as
+    """The files that answer beside a knowledge base (`workspace.follow.provenance.SourceBlock`), with as
     many paths as `MOST_PATHS`.
     """
 
@@ -120,7 +120,7 @@ def _some(paths: Sequence[str]) -> list[str] | UnsetType:
 
 
 class KbAnswer(Record, frozen=True):
-    """The knowledge that an answer comes from (`ops.follow.provenance.KbBlock`)."""
+    """The knowledge that an answer comes from (`workspace.follow.provenance.KbBlock`)."""
 
     branch: str | None
     commit: str

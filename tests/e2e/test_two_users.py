@@ -128,9 +128,7 @@ def test_knowledge_that_its_author_forgot_is_found_by_the_first_query_after_it_c
     bob = world.join("bob")
     said = bob.vmrag("install").out.splitlines()[-1]
     assert said.startswith(f"Could not fetch the knowledge base: the pin names revision {ada.pinned}")
-    assert (
-        bob.vmrag("query", "certificates", code=1).err.splitlines()[-1].startswith("hint: Ask its author")
-    )
+    assert bob.vmrag("query", "certificates", code=1).err.splitlines()[-1].startswith("hint: Ask its author")
     ada.vmrag("push")
     assert bob.ask("query", "certificates")["kb"]["in_sync"]
 

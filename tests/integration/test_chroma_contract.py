@@ -249,5 +249,7 @@ def test_the_error_for_another_version_names_it_and_the_command_that_installs_a_
 
 def test_bindings_that_cannot_be_imported_are_an_error_that_names_them(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "chromadb_rust_bindings", None)
-    with pytest.raises(IndexExtraMissing, match=r"cannot import chromadb, which Chroma.s store needs: .*chromadb_rust_bindings"):
+    with pytest.raises(
+        IndexExtraMissing, match=r"cannot import chromadb, which Chroma.s store needs: .*chromadb_rust_bindings"
+    ):
         open_store(tmp_path)

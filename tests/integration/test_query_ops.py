@@ -224,7 +224,10 @@ def test_a_fingerprint_is_compared_with_a_hash_or_with_what_a_file_says(project)
     said = project.vmrag("fingerprint", "--check", "dirty.json", "--at", "HEAD", code=1).out
     assert "it included uncommitted documents" in said
     compared = project.ask("fingerprint", "--check", "hash.txt", code=1)
-    assert (compared["equal"], compared["differences"]) == (False, ["the present fingerprint includes uncommitted documents: vmrag diff"])
+    assert (compared["equal"], compared["differences"]) == (
+        False,
+        ["the present fingerprint includes uncommitted documents: vmrag diff"],
+    )
 
 
 def test_a_fingerprint_of_an_older_revision_is_not_compared(project):

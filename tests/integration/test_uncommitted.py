@@ -1,5 +1,5 @@
 """What becomes of uncommitted documents before something that needs a clean KB branch
-(`ops.branches.uncommitted`).
+(`ops.reset`).
 """
 
 from __future__ import annotations

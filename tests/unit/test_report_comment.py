@@ -30,7 +30,6 @@ from vmrag_link.ops.report.records import (
     ComparedQueries,
     DocumentCounts,
     ListedQuery,
-    ReportedChunk,
     ReportSummary,
 )
 from vmrag_link.ops.verify.verify_commits import PinFinding

@@ -34,7 +34,6 @@ from vmrag_link.ops.report.records import (
     KnowledgeSize,
     ListedQuery,
     QueryChange,
-    ReportedChunk,
     ReportedCollection,
     ReportedDocument,
     ReportEnd,

@@ -3,7 +3,7 @@
 Pins of older code commits still contain revisions of the previous engine. `read_pin` is the only
 place that translates such a revision to the current one, so all code that reads a pin calls it. The
 names are in a file next to the knowledge base. It is built from the branch `vmrag_migrated`, from
-rows that were checked (`ops.remotes.revision_map`).
+rows that were checked (`workspace.remotes.revision_map`).
 """
 
 from __future__ import annotations

@@ -243,7 +243,9 @@ def _import_revisions(
         theirs = room.fetch_knowledge(engine.name, peer, limits=limits)
         task.advance(1)
     sound = functools.partial(check_row, allowed=services, expected=_list_services_in_use(engine, accepted_heads))
-    new = engine.vet_revisions(theirs, missing, known_heads=accepted_heads, into=room.vetted, limits=limits, sound=sound)
+    new = engine.vet_revisions(
+        theirs, missing, known_heads=accepted_heads, into=room.vetted, limits=limits, sound=sound
+    )
     imported = [revision for revision in missing if revision in new]
     if imported:
         _anchor(engine, room, imported)

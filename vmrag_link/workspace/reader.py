@@ -91,7 +91,7 @@ class View(Record, frozen=True):
 class Reader:
     """Read at the current position of the work tree.
 
-    The caller brings it to its pin first (`ops.follow.follow_pin`).
+    The caller brings it to its pin first (`workspace.follow.follow_pin`).
     """
 
     def __init__(self, ws: WorkTree) -> None:

@@ -84,7 +84,7 @@ class QueryMatches(Record, frozen=True):
 
 
 class QueryPassage(Record, frozen=True, kw_only=True):
-    """Lines of a document, as they are in it (`ops.index.packing.PackedPassage`)."""
+    """Lines of a document, as they are in it (`workspace.answers.packing.PackedPassage`)."""
 
     collection: str
     path: Annotated[str | UnsetType, OfTree] = UNSET

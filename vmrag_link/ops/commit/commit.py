@@ -1,7 +1,7 @@
 """`vmrag commit`: commit the uncommitted documents, pin the new revision, stage the pin.
 
 The commit is atomic. A journal entry is written before the first step and deleted after the last,
-so the next command after a kill finishes what the entry lists (`ops.follow.recovery`).
+so the next command after a kill finishes what the entry lists (`workspace.follow.recovery`).
 """
 
 from __future__ import annotations

@@ -27,7 +27,6 @@ from vmrag_link.ops.report.records import (
     ComparedQueries,
     DocumentCounts,
     DocumentKind,
-    ReportedChunk,
     ReportSummary,
 )
 from vmrag_link.ops.report.wording import name_document

@@ -37,7 +37,6 @@ from vmrag_link.ops.report.records import (
     ComparedQueries,
     ListedQuery,
     QueryChange,
-    ReportedChunk,
 )
 from vmrag_link.paths import QUERIES_NAME
 from vmrag_link.settings import RetrievalSettings

@@ -93,9 +93,7 @@ def _restore_names(
             selection = document_names.select_named(ws.engine, [at, revision], names or [EVERYTHING], within=within)
             difference = _diff_selection(ws, at, revision, selection)
         keys = {document.key for document in difference.documents}
-        unsaved = rm.find_unsaved(
-            ws, at, keys.__contains__, {collection.key for collection in difference.collections}
-        )
+        unsaved = rm.find_unsaved(ws, at, keys.__contains__, {collection.key for collection in difference.collections})
         if everything and not unsaved.is_empty and not confirmed:
             raise _confirmation_error(unsaved, command_of("restore", names, source=source))
         kept = rm.keep_unsaved(ws, at, unsaved, before="they were restored")

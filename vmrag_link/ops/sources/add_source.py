@@ -229,7 +229,8 @@ def _find_files(ws: Workspace, target: SourceSettings, typed: str, pathspec: str
         hint = f"git add {quoted(typed)}" if exists else "Check the path, and put a pattern in quotes"
         raise UsageInvalid(f"git tracks no file that {pathspec} names.", hint=hint)
     flaws = {
-        path: rules.find_name_flaw(path) or rules.find_kind_flaw(path, target.kind, is_handwritten=False) for path in named
+        path: rules.find_name_flaw(path) or rules.find_kind_flaw(path, target.kind, is_handwritten=False)
+        for path in named
     }
     readable = [path for path, flaw in flaws.items() if not flaw]
     if not readable:

@@ -227,7 +227,7 @@ def _warn_unpinned(ws: Workspace, target: Target) -> Iterator[str]:
     """Yield a warning for each branch that is not checked out and has a revision that no commit
     pins.
 
-    The next work tree of the branch pins that revision (`ops.follow.recovery`).
+    The next work tree of the branch pins that revision (`workspace.follow.recovery`).
     """
     codes = {kb: code for code, kb in plumbing.read_kb_branches(ws.places).items()}
     current_name = target.kb_branch.name if target.kb_branch else None
