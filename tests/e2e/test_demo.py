@@ -150,7 +150,7 @@ def test_an_answer_that_is_not_as_promised_fails_the_demo(kept, change, broken):
     *visits, last = report.visits
     answers = (*last.answers[:-1], msgspec.structs.replace(last.answers[-1], **change))
     visits.append(msgspec.structs.replace(last, answers=answers))
-    checks = play._checks(report.branches, report.difference, tuple(visits))
+    checks = play._list_checks(report.branches, report.difference, tuple(visits))
     assert [check.what for check in checks if not check.ok] == [broken]
 
 

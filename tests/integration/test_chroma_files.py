@@ -490,7 +490,7 @@ def test_store_is_built_if_the_files_are_removed_or_moved_meanwhile(project, cli
 
         return build_store(*arguments, between=change_once, **given)
 
-    monkeypatch.setattr(chroma_builder, "build", interrupt)
+    monkeypatch.setattr(chroma_builder, "build_missing_stores", interrupt)
     build_here(project)
     project.vmrag("query", "zebra")
     build_here(project)

@@ -377,7 +377,7 @@ def test_a_failure_is_shown_with_its_reason_and_retried_when_asked_or_elsewhere(
 
     real = chroma_builder.build_store
     project.vmrag("query", "rest")
-    monkeypatch.setattr(chroma_builder, "build", fails)
+    monkeypatch.setattr(chroma_builder, "build_missing_stores", fails)
     assert any("failed: Chroma failed to add" in line for line in build(project))
     found = chroma(project)
     assert found["state"] == "failed"
@@ -393,7 +393,7 @@ def test_a_failure_is_shown_with_its_reason_and_retried_when_asked_or_elsewhere(
     alone.clear()
     project.vmrag("query", "rest")
     assert alone == [], "no busy loop"
-    monkeypatch.setattr(chroma_builder, "build", real)
+    monkeypatch.setattr(chroma_builder, "build_missing_stores", real)
     switch(project, "feature")
     assert alone == [project.pinned], "another target"
     build(project)
@@ -499,7 +499,7 @@ def test_what_nobody_is_bound_to_any_more_is_dropped_between_two_batches(project
 
         return real(*arguments, between=moved, **given)
 
-    monkeypatch.setattr(chroma_builder, "build", switching)
+    monkeypatch.setattr(chroma_builder, "build_missing_stores", switching)
     log = build(project)
     assert log[0].startswith(f"dropped {begun}")
     assert log[1].startswith(f"fresh: {project.pinned}")
@@ -519,7 +519,7 @@ def test_removal_and_rebuilding_meanwhile_neither_wait_nor_harm(project, alone, 
 
         return real(*arguments, between=once, **given)
 
-    monkeypatch.setattr(chroma_builder, "build", interrupted)
+    monkeypatch.setattr(chroma_builder, "build_missing_stores", interrupted)
     build(project)
     assert calls == [0]
     assert chroma(project)["state"] == "ready"

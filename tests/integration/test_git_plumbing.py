@@ -396,7 +396,7 @@ def test_settings_are_asked_once_and_seen_at_once_wherever_others_write_them(rep
     repo.git("config", "extensions.worktreeConfig", "true")
     later.write_text("[vmrag]\n\tremote = side\n")
     asked = []
-    monkeypatch.setattr(configuration, "demand", lambda *it, **more: asked.append(it) or check_git(*it, **more))
+    monkeypatch.setattr(configuration, "check_git", lambda *it, **more: asked.append(it) or check_git(*it, **more))
 
     def remote() -> str | None:
         plumbing.read_section(places, "vmrag")

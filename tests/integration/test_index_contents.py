@@ -264,13 +264,13 @@ def test_verify_finds_what_a_bug_has_written(project, monkeypatch, word):
         if word == "texts":
             patch.setattr(
                 adding,
-                "document_chunks",
+                "split_document",
                 lambda document, chunking: cut(replace(document, content=document.content.upper()), chunking),
             )
         else:
             patch.setattr(
                 adding,
-                "vectors_for",
+                "embed_texts",
                 lambda cache, model, *rest, **more: embedded(
                     EmbeddingCache(project.top / "x"), Swapped(model), *rest, **more
                 ),

@@ -286,7 +286,7 @@ def test_texts_that_are_not_those_of_the_files_are_found(project, monkeypatch):
     with monkeypatch.context() as patch:
         patch.setattr(
             documents,
-            "readable",
+            "convert_blob",
             lambda file, data: convert_blob(file, data.replace(b"twice", b"never")),
         )
         project.vmrag("query", "rollback script")

@@ -255,7 +255,7 @@ def test_no_program_of_the_configuration_runs(committed, tmp_path):
 def test_files_with_a_filter_are_never_read(committed, monkeypatch):
     committed.commit(**{".gitattributes": "*.md filter=git-crypt\n"})
     committed.write("README.md", "secret\n")
-    monkeypatch.setattr(disk.Disk, "read", lambda *_: pytest.fail("read"))
+    monkeypatch.setattr(disk.Disk, "read_file", lambda *_: pytest.fail("read"))
     assert "README.md" in committed.reasons()
 
 
@@ -430,7 +430,7 @@ def test_unchanged_hashes_nothing_and_files_once_hashed_are_not_read_again(commi
     read = []
     monkeypatch.setattr(
         disk.Disk,
-        "read",
+        "read_file",
         lambda self, path, limit, of=disk.Disk.read_file: (read.append(path), of(self, path, limit))[1],
     )
     committed.listed()

@@ -422,7 +422,7 @@ def test_a_list_needs_no_index_extra(project, monkeypatch):
     def missing(*_: object, **__: object) -> None:
         raise IndexExtraMissing("This needs a package.", hint="pip install 'vmrag-link[index]'")
 
-    monkeypatch.setattr("vmrag_link.sync.source_views.SourceIndexer.provide", missing)
+    monkeypatch.setattr("vmrag_link.sync.source_views.SourceIndexer.provide_view", missing)
     found = project.ask("list")["documents"]
     assert sorted((each["doc_id"], each["title"], each["content_hash"]) for each in found) == sorted(listed)
 
