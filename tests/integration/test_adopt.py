@@ -189,10 +189,10 @@ def test_what_a_fork_pins_is_reachable_on_the_base_repository_afterwards(world):
         "remote": "origin",
         "pushed": True,
     }
-    assert world.ada.engine.document(two, "guide", "two") == world.eve.engine.document(two, "guide", "two")
+    assert world.ada.engine.find_document(two, "guide", "two") == world.eve.engine.find_document(two, "guide", "two")
     assert world.on_hub(one)
     assert world.on_hub(two)
-    assert world.ada.engine.damage() == ""
+    assert world.ada.engine.find_damage() == ""
 
 
 def test_nothing_else_of_the_fork_comes_along(world):
@@ -200,11 +200,11 @@ def test_nothing_else_of_the_fork_comes_along(world):
     wanted = world.eve.record("wanted")
     world.opens(wanted)
     world.eve.push("fork", "evil", "main")
-    before = world.ada.repo.git("for-each-ref"), [branch.name for branch in world.ada.engine.branches()]
+    before = world.ada.repo.git("for-each-ref"), [branch.name for branch in world.ada.engine.list_branches()]
     world.adopts("topic", "--no-push")
     assert world.ada.engine.has_revision(wanted)
     assert not world.ada.engine.has_revision(other)
-    names = [branch.name for branch in world.ada.engine.branches() if branch.name != KEEP_BRANCH]
+    names = [branch.name for branch in world.ada.engine.list_branches() if branch.name != KEEP_BRANCH]
     assert (world.ada.repo.git("for-each-ref"), names) == before
     with Connection(world.ada.engine.folder / FILE_NAME, access="read") as connection:
         assert [name for (name,) in connection.execute("SELECT name FROM dolt_remotes")] == [
@@ -276,7 +276,7 @@ def test_without_push_it_stays_here_until_somebody_pushes(world):
     assert (report["remote"], report["pushed"]) == (None, False)
     assert world.pair.tip == tip
     known = world.ada.engine.remote_heads(world.ada.at().key).values()
-    assert world.ada.engine.unreachable([revision], heads=known) == [revision]
+    assert world.ada.engine.find_unreachable([revision], heads=known) == [revision]
     assert world.ada.engine.has_revision(revision)
     world.ada.engine.collect_garbage()
     assert world.ada.engine.has_revision(revision)

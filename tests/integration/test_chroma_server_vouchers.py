@@ -17,20 +17,20 @@ DIGEST, SECOND = content_hash("1"), content_hash("2")
 
 
 def test_a_voucher_is_found_by_the_contents_that_it_is_for_and_changes_nothing_else(engine):
-    branches = {branch.name: branch.head for branch in engine.branches()}
+    branches = {branch.name: branch.head for branch in engine.list_branches()}
     assert shared_vectors.read_digests(engine, ONE) == set()
     assert shared_vectors.build_head(engine, None) is None
     shared_vectors.vouch_digests(engine, {ONE: DIGEST}, timeout=5)
     shared_vectors.vouch_digests(engine, {ONE: SECOND, OTHER: DIGEST}, timeout=5)
-    head = engine.branch(VECTORS_BRANCH).head
+    head = engine.find_branch(VECTORS_BRANCH).head
     shared_vectors.vouch_digests(engine, {ONE: DIGEST, OTHER: DIGEST}, timeout=5)
-    assert engine.branch(VECTORS_BRANCH).head == head, "it was said before"
+    assert engine.find_branch(VECTORS_BRANCH).head == head, "it was said before"
     assert shared_vectors.read_digests(engine, ONE) == {DIGEST, SECOND}
     assert shared_vectors.read_digests(engine, OTHER) == {DIGEST}
     assert shared_vectors.read_digests(engine, "c" * 32) == set()
-    after = {branch.name: branch.head for branch in engine.branches() if branch.name != VECTORS_BRANCH}
+    after = {branch.name: branch.head for branch in engine.list_branches() if branch.name != VECTORS_BRANCH}
     assert after == branches
-    assert not any(branch.dirty for branch in engine.branches())
+    assert not any(branch.dirty for branch in engine.list_branches())
 
 
 @pytest.mark.parametrize("engines", ["doltlite", "dolt"], indirect=True)
@@ -51,7 +51,7 @@ def test_what_a_remote_has_counts_and_grows_and_what_a_fork_says_does_not_count(
     both = shared_vectors.build_head(engine, there)
     assert engine.is_ancestor(there, both)
     engine.push("there", url, {VECTORS_BRANCH: both})
-    engine.delete_branch(VECTORS_BRANCH, expected=engine.branch(VECTORS_BRANCH).head)
+    engine.delete_branch(VECTORS_BRANCH, expected=engine.find_branch(VECTORS_BRANCH).head)
     assert (shared_vectors.read_digests(engine, ONE), shared_vectors.read_digests(engine, OTHER)) == (
         {DIGEST},
         {SECOND},

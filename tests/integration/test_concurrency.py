@@ -64,7 +64,7 @@ def holding(project: Project, body: str, *, seconds: float = 30) -> Running:
 
 
 WORKSPACE = "locks.exclusive(ws.places.workspace_lock, purpose='test', timeout=0)"
-KNOWLEDGE = "ws.engine.writing('test')"
+KNOWLEDGE = "ws.engine.write_lock('test')"
 
 
 # -- two at once -----------------------------------------------------------------------------------

@@ -55,7 +55,7 @@ def other(dolt_server, engine, tmp_path):
 
 
 def ids(engine, at):
-    return [each.doc_id for each in engine.documents(at)]
+    return [each.doc_id for each in engine.read_documents(at)]
 
 
 # -- sessions that are lost
@@ -84,14 +84,14 @@ def test_a_transaction_is_lost_with_the_server_as_a_whole_and_nothing_of_it_is_s
         engine.write("main", Write(put_documents=rows()), expected=before)
     own_server.start()
     assert ids(engine, WorkingSet("main")) == ["a"]
-    assert not engine.branch("main").dirty
+    assert not engine.find_branch("main").dirty
     store(engine, "main", document("d"))
 
 
 def test_what_depends_on_the_lock_does_not_go_on_without_it(own_server, tmp_path):
     engine = create(own_server, tmp_path / "kb")
     store(engine, "main", document("a"))
-    with engine.writing("do several things"):
+    with engine.write_lock("do several things"):
         put(engine, "main", document("b"))
         own_server.restart()
         for _ in range(2):
@@ -110,7 +110,7 @@ def test_a_session_that_somebody_ends_on_the_server_is_begun_anew(dolt_server, e
 
 def test_garbage_collection_on_the_server_keeps_the_session_and_its_lock(engine, other):
     store(engine, "main", document("a"))
-    with engine.writing("collect and go on"):
+    with engine.write_lock("collect and go on"):
         engine.collect_garbage()
         put(engine, "main", document("b"))
         with pytest.raises(Busy):
@@ -144,7 +144,7 @@ def test_a_garbage_collection_that_ends_all_sessions_ends_no_command(tmp_path):
 
 
 def test_a_writer_on_another_machine_is_waited_for_and_named(engine, other):
-    with engine.writing("import a library"):
+    with engine.write_lock("import a library"):
         begun = time.monotonic()
         with pytest.raises(Busy, match=r"root on .* has locked the knowledge base kb_\w+ on 127.0.0.1:\d+") as busy:
             other.create_branch("main", root(other))
@@ -202,7 +202,8 @@ def test_two_machines_write_at_once_and_lose_nothing(dolt_server, engine, tmp_pa
     for name in ("ada", "bob"):
         assert ids(engine, WorkingSet(name)) == [f"{name}-4", "shared"]
     assert (
-        engine.unreachable([each.revision for name in ("ada", "bob") for each in engine.log(head(engine, name))]) == []
+        engine.find_unreachable([each.revision for name in ("ada", "bob") for each in engine.log(head(engine, name))])
+        == []
     )
 
 
@@ -217,26 +218,26 @@ def test_what_another_client_changes_at_the_same_time_is_no_silent_loss(dolt_ser
 
     with pytest.raises(Busy):
         engine.write("main", Write(put_documents=rows()), expected=head(engine, "main"))
-    [kept] = engine.documents(WorkingSet("main"))
+    [kept] = engine.read_documents(WorkingSet("main"))
     assert kept.content == "theirs"
     put(engine, "main", document("a", "ours"))
 
 
 def test_the_stamp_changes_with_whatever_anybody_writes(dolt_server, engine, other):
     database = database_for(engine.folder)
-    stamps = [engine.stamp()]
-    assert other.stamp() == stamps[0]
+    stamps = [engine.read_stamp()]
+    assert other.read_stamp() == stamps[0]
     other.create_branch("main", root(other))
-    stamps.append(engine.stamp())
+    stamps.append(engine.read_stamp())
     for doc_id in "ab":
         put(other, "main", document(doc_id))
-        stamps.append(engine.stamp())
+        stamps.append(engine.read_stamp())
     dolt_server.sql(f"USE `{database}/main`", "UPDATE documents SET title = 'theirs' WHERE doc_id = 'a'")
-    stamps.append(engine.stamp())
+    stamps.append(engine.read_stamp())
     commit(other, "main")
-    stamps.append(engine.stamp())
+    stamps.append(engine.read_stamp())
     assert len(set(stamps)) == len(stamps)
-    assert other.stamp() == engine.stamp() == stamps[-1]
+    assert other.read_stamp() == engine.read_stamp() == stamps[-1]
 
 
 # -- whom the server lets in
@@ -259,9 +260,9 @@ def test_a_database_that_was_dropped_is_said_to_be_missing(dolt_server, engine):
     database = database_for(engine.folder)
     dolt_server.sql(f"DROP DATABASE `{database}`")
     with pytest.raises(KnowledgeMissing, match=database):
-        engine.branches()
+        engine.list_branches()
     with pytest.raises(KnowledgeMissing):
-        engine.damage()
+        engine.find_damage()
 
 
 def test_a_user_who_may_only_read_reads_and_is_told_why_nothing_is_written(dolt_server, engine):

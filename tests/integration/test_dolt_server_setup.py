@@ -48,9 +48,9 @@ def access(dolt_server, folder):
 def test_a_new_knowledge_base_is_a_database_with_the_root_as_the_branch_of_who_names_none(dolt_server, folder, access):
     engine = create(folder, access)
     assert json.loads((folder / SERVER_FILE).read_bytes()) == {"format": 1, "database": access.database}
-    assert [branch.name for branch in engine.branches()] == [ROOT_BRANCH]
+    assert [branch.name for branch in engine.list_branches()] == [ROOT_BRANCH]
     assert dolt_server.sql(f"USE `{access.database}`", "SELECT active_branch()") == [(ROOT_BRANCH,)]
-    assert engine.info(root(engine)).author == AUTHOR
+    assert engine.read_revision(root(engine)).author == AUTHOR
     engine.close()
     dolt_server.restart()
     assert dolt_server.sql(f"USE `{access.database}`", "SELECT active_branch()") == [(ROOT_BRANCH,)]
@@ -59,7 +59,7 @@ def test_a_new_knowledge_base_is_a_database_with_the_root_as_the_branch_of_who_n
 def test_a_database_that_its_owner_made_for_it_is_taken(dolt_server, folder, access):
     dolt_server.sql(f"CREATE DATABASE `{access.database}`")
     engine = create(folder, access)
-    assert [branch.name for branch in engine.branches()] == [ROOT_BRANCH]
+    assert [branch.name for branch in engine.list_branches()] == [ROOT_BRANCH]
     engine.close()
 
 
@@ -132,7 +132,7 @@ def test_a_creation_that_is_killed_anywhere_is_finished_by_the_next_one(dolt_ser
             assert not DoltEngine.exists(folder)
             left = 0
             engine = create(folder, access)
-            assert [(branch.name, branch.dirty) for branch in engine.branches()] == [(ROOT_BRANCH, False)]
+            assert [(branch.name, branch.dirty) for branch in engine.list_branches()] == [(ROOT_BRANCH, False)]
             assert len(list(engine.log(root(engine)))) == 2
             store(engine, "main", document("a"))
             assert dolt_server.sql(f"USE `{access.database}`", "SELECT active_branch()") == [(ROOT_BRANCH,)]
@@ -207,7 +207,7 @@ def test_an_encrypted_server_is_used_when_its_certificate_is_sound(encrypted, fo
     server, authority = encrypted
     engine = create(folder, server.access("sound", tls=True, authorities=str(authority)))
     store(engine, "main", document("a", "x" * 100_000))
-    assert [each.content for each in engine.documents(head(engine, "main"))] == ["x" * 100_000]
+    assert [each.content for each in engine.read_documents(head(engine, "main"))] == ["x" * 100_000]
     engine.close()
 
 

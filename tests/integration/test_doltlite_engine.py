@@ -263,7 +263,7 @@ resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
 try:
     put(engine, 'main', *(document(f'{i}', os.urandom(5000).hex()) for i in range(200)))
 except EngineFailed as error:
-    print('refused', error.message, bool(error.hint), engine.count(Working('main')), flush=True)
+    print('refused', error.message, bool(error.hint), engine.count_documents(WorkingSet('main')), flush=True)
 """
     with DOLTLITE.child(engine.folder, body) as child:
         said = child.stdout.read()

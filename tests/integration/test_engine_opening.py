@@ -125,7 +125,7 @@ def test_a_write_changes_the_folders_stamp_and_reading_does_not(tmp_path, engine
     engine = engines.create(tmp_path / "kb")
     before = opening.read_stamp(engine.folder)
     again = engines.open(tmp_path / "kb")
-    assert again.collections(root(again)) == []
+    assert again.list_collections(root(again)) == []
     again.close()
     assert opening.read_stamp(engine.folder) == before
     store(engine, "main", document("a"))

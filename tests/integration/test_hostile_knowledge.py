@@ -290,9 +290,9 @@ def test_what_the_engine_fetches_by_itself_is_looked_at_as_well_and_what_came_be
     pair.bob.close()
     engine = pair.bob.engine
     assert not engine.has_revision(bad)
-    assert engine.document(sound, "guide", "sound")
-    assert [branch for branch in engine.branches() if branch.name != KEEP_BRANCH] == before
-    assert engine.damage() == ""
+    assert engine.find_document(sound, "guide", "sound")
+    assert [branch for branch in engine.list_branches() if branch.name != KEEP_BRANCH] == before
+    assert engine.find_damage() == ""
 
 
 @pytest.mark.parametrize("kind", ["file", "http"])
@@ -319,7 +319,7 @@ def test_an_old_revision_of_a_sound_history_is_neither_read_nor_written_on_nor_m
     ours = pair.bob.record("ours", branch="bob")
     sides = {"message": "m", "author": AUTHOR, "date": DATE}
     for action in (
-        lambda: list(engine.documents(bad)),
+        lambda: list(engine.read_documents(bad)),
         lambda: engine.count_changes(bad, ours),
         lambda: engine.diff(ours, bad),
         lambda: engine.diff_headers(ours, bad),
@@ -330,9 +330,9 @@ def test_an_old_revision_of_a_sound_history_is_neither_read_nor_written_on_nor_m
     ):
         with pytest.raises(KnowledgeRefused, match="trigger 't'"):
             action()
-    with engine.writing("see that nothing is locked", timeout=0):
-        assert engine.refusal(bad)
-    assert not engine.refusal(ours)
+    with engine.write_lock("see that nothing is locked", timeout=0):
+        assert engine.find_refusal(bad)
+    assert not engine.find_refusal(ours)
 
 
 # -- how much --------------------------------------------------------------------------------------

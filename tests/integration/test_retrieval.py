@@ -141,7 +141,7 @@ def test_fresh_grown_and_rebuilt_indexes_give_the_same_bytes(kb, monkeypatch):
     assert any(piece.dead for part in parts for piece in part.pieces.values())
     headers = read_contents(built.path).headers.values()
     assert compute_fingerprint(DEFAULT_RANKING, rows, headers) == compute_fingerprint(
-        DEFAULT_RANKING, kb.engine.collections(before), kb.engine.headers(before)
+        DEFAULT_RANKING, kb.engine.list_collections(before), kb.engine.read_headers(before)
     )
     shutil.rmtree(built.path)
     rebuilt = kb.index(before)
@@ -153,7 +153,7 @@ def test_fresh_grown_and_rebuilt_indexes_give_the_same_bytes(kb, monkeypatch):
     (elsewhere := kb.folder / "elsewhere").mkdir()
     other = Knowledge(elsewhere)
     other.write(collections=rows)
-    documents = list(kb.engine.documents(before))
+    documents = list(kb.engine.read_documents(before))
     dice.shuffle(documents)
     second = other.commit(*documents)
     assert other.answers(other.index(second).path, QUERIES) == grown

@@ -39,7 +39,7 @@ while not until.exists(): time.sleep(0.01)
 for number in range(ROUNDS):
     revision = clone.record("page", f"{name} {number}", branch=name)
     if number % 5 == 0:  # on no branch there: under the one `vmrag_keep` of both
-        clone.engine.move_branch(name, clone.engine.parents([revision])[revision][0], expected=revision)
+        clone.engine.move_branch(name, clone.engine.map_parents([revision])[revision][0], expected=revision)
         clone.push(where, revisions=(revision,))
     else:
         clone.push(where, name)

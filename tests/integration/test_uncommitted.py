@@ -44,7 +44,7 @@ def test_what_comes_back_is_added_edited_and_removed_as_before(dirty, workspace,
         branch = workspace.kb_branch()
         assert branch is not None
         assert (done.handling, branch.dirty, wip(workspace)) == (how, False, [done.aside])
-        assert {document.doc_id: document.content for document in workspace.engine.documents(done.held)} == EDITED
+        assert {document.doc_id: document.content for document in workspace.engine.read_documents(done.held)} == EDITED
     assert dirty.texts() == EDITED
     assert dirty.marks() == {"a": "modified", "b": "removed", "c": None, "d": "added"}
     assert wip(workspace) == []
@@ -108,7 +108,7 @@ def test_commit_first_commits_and_reset_first_gives_up(dirty, workspace):
     with reset.clean_branch(workspace, "reset_first", message="") as done:
         assert workspace.engine.has_revision(done.held)
     assert (dirty.texts(), wip(workspace)) == (EDITED, [])
-    assert workspace.engine.unreachable([done.held]) == []
+    assert workspace.engine.find_unreachable([done.held]) == []
 
 
 @pytest.mark.parametrize("how", ["abort", "commit_first", "reset_first", "stash", "carry"])
