@@ -267,7 +267,7 @@ except EngineFailed as error:
 """
     with DOLTLITE.child(engine.folder, body) as child:
         said = child.stdout.read()
-    assert said.startswith("refused The "), said
+    assert said.startswith("refused the "), said
     assert said.endswith("True 1\n"), said
     assert store(engine, "main", document("b"))
     assert engine.count_documents(WorkingSet("main")) == 2
