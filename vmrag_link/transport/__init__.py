@@ -1,1 +1,1 @@
-"""How a knowledge base travels: where to, on whose word, and by which transport."""
+"""Transfer of a knowledge base: addresses of remotes, trust, and transports."""

@@ -44,9 +44,9 @@ class ProbeResult(NamedTuple):
 _answers: dict[tuple[Path, str], ProbeResult] = {}
 
 
-def probe_remote(places: Places, address: Address, *, anew: bool = False) -> ProbeResult:
+def probe_remote(places: Places, address: Address, *, ignore_memory: bool = False) -> ProbeResult:
     """Return the remote's answer, or a recent one. This contacts it, so it must be trusted."""
-    result = None if anew else last_result(places, address)
+    result = None if ignore_memory else last_result(places, address)
     if result is None:
         result = _answers[places.common, address.key] = _contact_remote(places, address)
     return result
@@ -66,7 +66,7 @@ def describe_doubt(places: Places, engine: Engine, address: Address) -> str:
     if address.peer is None:
         return _describe_moved_heads(engine, address)
     if answer.commit != git_transport.read_last_commit(places, address.key):
-        answer = probe_remote(places, address, anew=True)  # a fetch or push may have happened since
+        answer = probe_remote(places, address, ignore_memory=True)  # a fetch or push may have happened since
         if answer.problem is None and answer.commit != git_transport.read_last_commit(places, address.key):
             return _moved_text(address)
     return answer.problem.message if answer.problem else ""

@@ -99,7 +99,7 @@ class SqlConnection(ABC):
 
     @abstractmethod
     def snapshot(self, at: str) -> AbstractContextManager[None]:
-        """Read the state at the beginning of the block, whatever others write meanwhile.
+        """Read the state at the beginning of the block, whatever others write.
 
         In another snapshot or a transaction, it is the state of that one.
         """

@@ -5,7 +5,7 @@ reads the next one. It ends when its standard input does, so it never outlives u
 changes are rolled back.
 
 The first process that opens a database holds its file `LOCK` until it ends. Another one that opens
-it meanwhile can only read, and continues to read the state that it found. So an idle session ends,
+it then can only read, and continues to read the state that it found. So an idle session ends,
 a session that may be stale is replaced, and a writer first proves that it may write.
 """
 

@@ -168,7 +168,7 @@ class ShellSession:
         return [f"USE {quote_place(self._database, at)}"]
 
     def _send_statements(self, statements: Sequence[str]) -> None:
-        """Send statements, and read answers meanwhile: otherwise the program stops reading."""
+        """Send statements while reading answers: otherwise the program stops reading."""
         self._unanswered += [statement[-_REPEATED:] for statement in statements]
         unsent = memoryview("".join(f"{statement};\n" for statement in statements).encode())
         while unsent:

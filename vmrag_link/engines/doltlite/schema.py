@@ -133,7 +133,7 @@ def commit(connection: Connection, message: str, author: str, date: str, *option
 # Texts compare as bytes (SQLite's default collation) and have no length limit; VARCHAR and LONGTEXT
 # are the types for Dolt. WITHOUT ROWID: rows are stored by their key alone, so that equal contents
 # have equal hashes however they were written. No NOT NULL: every merge would check it in all
-# rows (35 ms instead of 1 at 50,000), and records have no nulls. No UNIQUE besides
+# rows (35 ms instead of 1 at 50,000), and records have no nulls. No UNIQUE except
 # the keys: two branches may each have added a row, and a merge must keep both.
 _META = "CREATE TABLE vmrag_meta(key VARCHAR(255) PRIMARY KEY, value LONGTEXT) WITHOUT ROWID"
 _COLLECTIONS = """CREATE TABLE collections(
