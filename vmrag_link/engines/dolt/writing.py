@@ -82,8 +82,8 @@ def store_rows(session: DoltSession, at: str, rows: Write) -> None:
 
 
 def _delete_rows(connection: SqlConnection, at: str, table: Table, keys: Sequence[str]) -> None:
-    for some in split_batches(keys):
-        connection.execute([f"DELETE FROM {table.name} WHERE {table.columns[0]} IN ({quote_literals(some)})"], at=at)
+    for batch in split_batches(keys):
+        connection.execute([f"DELETE FROM {table.name} WHERE {table.columns[0]} IN ({quote_literals(batch)})"], at=at)
 
 
 def _delete_documents(connection: SqlConnection, at: str, keys: Sequence[tuple[str, str]]) -> None:
@@ -91,8 +91,8 @@ def _delete_documents(connection: SqlConnection, at: str, keys: Sequence[tuple[s
     for collection, doc_id in keys:
         by_collection.setdefault(collection, []).append(doc_id)
     for collection, ids in by_collection.items():
-        for some in split_batches(ids):
-            where = f"collection_name = {quote_literal(collection)} AND doc_id IN ({quote_literals(some)})"
+        for batch in split_batches(ids):
+            where = f"collection_name = {quote_literal(collection)} AND doc_id IN ({quote_literals(batch)})"
             connection.execute([f"DELETE FROM documents WHERE {where}"], at=at)
 
 
