@@ -193,7 +193,7 @@ def test_settings_in_the_work_tree_do_not_lead_uv_elsewhere(machine: Machine, mo
 def test_a_restored_library_is_used_if_it_is_whole_and_of_these_packages(machine: Machine, monkeypatch) -> None:
     machine.shelf.mkdir()
     install.mark_packages(machine.shelf, machine.asked)
-    monkeypatch.setattr(install, "_bring", lambda *given: pytest.fail("it was installed again"))
+    monkeypatch.setattr(install, "_install_with", lambda *given: pytest.fail("it was installed again"))
     assert machine.step("choose")[1]["restore"] == "false"
     assert machine.step("install") == (0, {"fresh": "false"})
 
