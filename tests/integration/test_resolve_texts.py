@@ -134,10 +134,10 @@ def test_a_hunk_can_be_decided_later_and_again(two_hunks):
     ("arguments", "said"),
     [
         (["handbook/page.md", "--hunk", "3=ours"], "has 2 hunks in conflict, but not number 3"),
-        (["handbook/page.md", "--hunk", "0=ours"], "none with the number 0"),
+        (["handbook/page.md", "--hunk", "0=ours"], "but not number 0"),
         (["handbook/page.md", "--hunk", "1=mine"], "names no side"),
         (["--hunk", "1=ours"], "--hunk is for one document"),
-        (["handbook/page.md", "--field", "title=ours"], "The field 'title' of handbook/page.md is not in conflict"),
+        (["handbook/page.md", "--field", "title=ours"], "the field 'title' of handbook/page.md is not in conflict"),
         (["--from-worktree", "--ours"], "cannot be combined with other resolutions"),
     ],
 )

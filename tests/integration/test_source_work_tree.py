@@ -272,7 +272,7 @@ def test_links_pipes_and_folders_in_place_of_files_are_not_followed(committed, t
     (committed.top / "other").symlink_to(tmp_path / "elsewhere")
     found = committed.listed()
     assert committed.docs() == {"README.md": "", "docs/a.txt": ""}
-    assert committed.reasons() == {"docs/link.md": "is a link", "docs/pipe.md": "not a regular file"}
+    assert committed.reasons() == {"docs/link.md": "is a link", "docs/pipe.md": "is not a regular file"}
     assert "other/a.md" in found.removed
     with disk.Disk(committed.top) as opened:
         for path in ("other/a.md", "docs/link.md", "docs/pipe.md", "docs/folder.md"):
@@ -462,7 +462,7 @@ def test_times_that_tell_nothing_are_known():
 
 def test_too_many_files_are_refused(committed, monkeypatch):
     monkeypatch.setattr("vmrag_link.sources.selection.MOST_FILES", 1)
-    with pytest.raises(LimitExceeded, match="at most 1"):
+    with pytest.raises(LimitExceeded, match="more than 1"):
         committed.listed()
 
 

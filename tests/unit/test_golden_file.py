@@ -84,7 +84,7 @@ QUERY = "queries:\n  - query: x\n"
         (QUERY + "    k: 99999999999999999999999999\n", 3, "k must be"),
         (QUERY + "    mode: fuzzy\n", 3, "mode must be one of hybrid, vector, keyword; found 'fuzzy'"),
         (QUERY + "    expect: [a.md]\n", 3, "a document name must be COLLECTION/DOC; found 'a.md'"),
-        (QUERY + "    expect: []\n", 3, "expect names nothing"),
+        (QUERY + "    expect: []\n", 3, "expect is empty"),
         (QUERY + "    expect: {a: b}\n", 3, "expect must be a list"),
         (QUERY + "    first: [a/b]\n", 3, "a document must be a text"),
         (QUERY + "    ranking:\n", 3, "ranking must be a list"),
@@ -93,7 +93,7 @@ QUERY = "queries:\n  - query: x\n"
         (QUERY + "    where: 3\n", 3, "where must be a filter"),
         (QUERY + "    where: {year: {$near: 3}}\n", 3, "where: the filter uses the unknown operator $near"),
         (QUERY + "    where_document: {$regex: '('}\n", 3, "where_document: invalid regular expression in the filter"),
-        (QUERY + "    collection: notes\n    first: handbook/a\n", 2, "and only notes is asked"),
+        (QUERY + "    collection: notes\n    first: handbook/a\n", 2, "but the query searches only notes"),
         (QUERY + "    query: y\n", 3, "'query' stands there twice"),
         (QUERY + "    k: *a\n", 3, "anchors and aliases"),
         (QUERY + "    k: !!python/object:os.system 3\n", 3, "tags are not read"),
@@ -141,7 +141,7 @@ def test_an_order_is_recorded_where_it_stands_without_a_word_about_rankings():
 
 
 def test_an_unknown_field_names_those_that_there_are():
-    assert refused(QUERY + "    zzz: 1\n").hint.startswith("There are: query, collection, mode, k,")
+    assert refused(QUERY + "    zzz: 1\n").hint.startswith("Use one of: query, collection, mode, k,")
 
 
 # -- what an answer lacks --------------------------------------------------------------------------

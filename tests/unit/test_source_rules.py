@@ -234,7 +234,7 @@ def test_attributes_leave_files_out(stated, reason):
     ],
 )
 def test_the_kind_of_a_source_decides_which_formats_it_takes(path, kind, reason):
-    assert rules.find_kind_flaw(path, kind, by_hand=False) == reason
+    assert rules.find_kind_flaw(path, kind, is_handwritten=False) == reason
 
 
 def test_pictures_of_a_notebook_are_discarded_before_its_size_counts():
@@ -262,7 +262,7 @@ def test_notebook_of_many_megabytes_is_read_in_a_moment(unit):
 
 
 def test_what_is_said_to_be_handwritten_is_no_lock_file():
-    assert not rules.find_kind_flaw("yarn.lock", "code", by_hand=True)
+    assert not rules.find_kind_flaw("yarn.lock", "code", is_handwritten=True)
 
 
 def _read(data: bytes, path: str = "a.md", *, handwritten: bool = False):
