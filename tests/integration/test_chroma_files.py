@@ -490,7 +490,7 @@ def test_store_is_built_if_the_files_are_removed_or_moved_meanwhile(project, cli
 
         return build_store(*arguments, between=change_once, **given)
 
-    monkeypatch.setattr(chroma_builder, "build_missing_stores", interrupt)
+    monkeypatch.setattr(chroma_builder, "build_store", interrupt)
     build_here(project)
     project.vmrag("query", "zebra")
     build_here(project)
@@ -532,11 +532,11 @@ STEPS = {
     "before files are indexed": "committed_files.bind_files = die",
     "before the view is published": "source_views.SourceIndexer._derive_view = die",
     "before the commit is recorded": "chroma_state.ChromaStores.bind_files = die",
-    "before the store is begun": "chroma_state.ChromaStores.lacking = die",
-    "while the store is written": "ChromaStore.describe = die",
-    "before the store is sealed": "stores.Stores.seal = die",
-    "before the store is named": "stores.Stores.name = die",
-    "while other stores are removed": "directories.remove = die",
+    "before the store is begun": "chroma_state.ChromaStores.list_lacking = die",
+    "while the store is written": "ChromaStore.replace_metadata = die",
+    "before the store is sealed": "stores.Stores.seal_store = die",
+    "before the store is named": "stores.Stores.move_into_place = die",
+    "while other stores are removed": "directories.remove_path = die",
 }
 
 

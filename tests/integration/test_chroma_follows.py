@@ -317,15 +317,15 @@ background.request_work(background.get_chroma_job(plumbing.locate_work_tree(Path
 chroma.main()
 """
 STEPS = {
-    "before it looks": "chroma_state.ChromaStores.lacking = die",
-    "before it is begun": "chroma_state.ChromaStores.begin = die",
-    "before it is copied": "stores.Stores.copy = die",
-    "while it is written": "ChromaStore.describe = die",
-    "before it is compared": "build.check.difference = die",
-    "before it is sealed": "stores.Stores.seal = die",
-    "before it is named": "stores.Stores.name = die",
-    "when it is there": "chroma_state.ChromaStores.forget = die",
-    "while others are removed": "directories.remove = die",
+    "before it looks": "chroma_state.ChromaStores.list_lacking = die",
+    "before it is begun": "chroma_state.ChromaStores.note_start = die",
+    "before it is copied": "stores.Stores.copy_store = die",
+    "while it is written": "ChromaStore.replace_metadata = die",
+    "before it is compared": "build.check.find_difference = die",
+    "before it is sealed": "stores.Stores.seal_store = die",
+    "before it is named": "stores.Stores.move_into_place = die",
+    "when it is there": "chroma_state.ChromaStores.forget_failure = die",
+    "while others are removed": "directories.remove_path = die",
 }
 
 
@@ -377,7 +377,7 @@ def test_a_failure_is_shown_with_its_reason_and_retried_when_asked_or_elsewhere(
 
     real = chroma_builder.build_store
     project.vmrag("query", "rest")
-    monkeypatch.setattr(chroma_builder, "build_missing_stores", fails)
+    monkeypatch.setattr(chroma_builder, "build_store", fails)
     assert any("failed: Chroma failed to add" in line for line in build(project))
     found = chroma(project)
     assert found["state"] == "failed"
@@ -393,7 +393,7 @@ def test_a_failure_is_shown_with_its_reason_and_retried_when_asked_or_elsewhere(
     alone.clear()
     project.vmrag("query", "rest")
     assert alone == [], "no busy loop"
-    monkeypatch.setattr(chroma_builder, "build_missing_stores", real)
+    monkeypatch.setattr(chroma_builder, "build_store", real)
     switch(project, "feature")
     assert alone == [project.pinned], "another target"
     build(project)
@@ -499,7 +499,7 @@ def test_what_nobody_is_bound_to_any_more_is_dropped_between_two_batches(project
 
         return real(*arguments, between=moved, **given)
 
-    monkeypatch.setattr(chroma_builder, "build_missing_stores", switching)
+    monkeypatch.setattr(chroma_builder, "build_store", switching)
     log = build(project)
     assert log[0].startswith(f"dropped {begun}")
     assert log[1].startswith(f"fresh: {project.pinned}")
@@ -519,7 +519,7 @@ def test_removal_and_rebuilding_meanwhile_neither_wait_nor_harm(project, alone, 
 
         return real(*arguments, between=once, **given)
 
-    monkeypatch.setattr(chroma_builder, "build_missing_stores", interrupted)
+    monkeypatch.setattr(chroma_builder, "build_store", interrupted)
     build(project)
     assert calls == [0]
     assert chroma(project)["state"] == "ready"

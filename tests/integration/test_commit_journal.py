@@ -29,21 +29,21 @@ from vmrag_link.workspace.follow.follow_pin import follow
 template, project = terminal.template, terminal.project
 
 STEPS = {
-    "before the journal's entry": "import vmrag_link.journal as m; m.Journal.entry = die",
+    "before the journal's entry": "import vmrag_link.journal as m; m.Journal.record_entry = die",
     "once the entry is durable": (f"from {ENGINE_CLASS} as m\nm.commit = die"),
     "once the knowledge base is committed": "import vmrag_link.workspace.pins.pinning as m; m.write_pin = die",
     "before the pin's rename": (
         "from pathlib import Path\nreplace = Path.replace\n"
         "Path.replace = lambda old, new: die() if Path(new).name == '.dolt-version' else replace(old, new)"
     ),
-    "before the pin is staged": "from vmrag_link.git import plumbing as m; m.stage = die",
-    "once the pin is staged": "import vmrag_link.journal as m; m.Journal.finish = die",
+    "before the pin is staged": "from vmrag_link.git import plumbing as m; m.stage_path = die",
+    "once the pin is staged": "import vmrag_link.journal as m; m.Journal.remove_entry = die",
     "while the index is derived": "from vmrag_link.index.draft import Draft as m; m._finish = die",
     "between its segments and its view": "from vmrag_link.index import draft as m; m.seal_view = die",
     "before the view's rename": "from vmrag_link.index.views import Views as m; m.publish = die",
-    "before workspace.json": "from vmrag_link.sync import binding as m; m.write = die",
+    "before workspace.json": "from vmrag_link.sync import binding as m; m.write_binding = die",
     "between workspace.json and applied": "from vmrag_link.sync import binding as m; m.note_applied = die",
-    "before the spares are removed": "from vmrag_link.sync import apply as m; m.tidy = die",
+    "before the spares are removed": "from vmrag_link.sync import apply as m; m.remove_leftovers = die",
 }
 """What is patched so that the process dies there."""
 
@@ -261,8 +261,8 @@ def test_an_error_is_finished_as_a_kill_is(noted, tmp_path, failure):
 
 
 LOCKED = (
-    "from pathlib import Path\nfrom vmrag_link.git import plumbing as m\nstage = m.stage\n"
-    "def then(*a, **k):\n    Path('.git/index.lock').touch()\n    return stage(*a, **k)\nm.stage = then"
+    "from pathlib import Path\nfrom vmrag_link.git import plumbing as m\nstage = m.stage_path\n"
+    "def then(*a, **k):\n    Path('.git/index.lock').touch()\n    return stage(*a, **k)\nm.stage_path = then"
 )
 """Another git command takes the index between the pin and `git add`, and keeps it."""
 
@@ -319,8 +319,8 @@ def test_a_checkout_in_the_middle_of_a_commit_is_noticed_and_coming_back_finishe
             f"def then(*a, **k):\n    made = commit(*a, **k)\n    {switch}\n    return made\nm.commit = then"
         ),
         "after the pin": (
-            "import subprocess\nfrom vmrag_link.git import plumbing as m\nstage = m.stage\n"
-            f"def then(*a, **k):\n    {switch}\n    return stage(*a, **k)\nm.stage = then"
+            "import subprocess\nfrom vmrag_link.git import plumbing as m\nstage = m.stage_path\n"
+            f"def then(*a, **k):\n    {switch}\n    return stage(*a, **k)\nm.stage_path = then"
         ),
     }
     body["with the pin"] = body["after the pin"]

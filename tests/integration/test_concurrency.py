@@ -63,7 +63,7 @@ def holding(project: Project, body: str, *, seconds: float = 30) -> Running:
     return running
 
 
-WORKSPACE = "locks.exclusive(ws.places.workspace_lock, purpose='test', timeout=0)"
+WORKSPACE = "locks.hold_exclusive(ws.places.workspace_lock, purpose='test', timeout=0)"
 KNOWLEDGE = "ws.engine.write_lock('test')"
 
 
@@ -216,7 +216,7 @@ def test_a_view_is_not_evicted_between_its_building_and_its_binding(stocked, tmp
         "def then(*a):\n"
         f"    subprocess.run([sys.executable, '-P', '-m', 'vmrag_link.cli.main', '-C', {str(walker.top)!r}, 'sync', '--rebuild'],"
         " check=True, env=os.environ | {'VMRAG_INDEX_KEEP_MB': '0'})\n"
-        "    return swap(*a) if a[2].path.is_dir() else os._exit(7)\nm._swap = then"
+        "    return swap(*a) if a[2].path.is_dir() else os._exit(7)\nm._switch_work_tree = then"
     )
     assert driven(stocked, body, "sync").code == 0
     assert stocked.pinned in {path.name.partition("-")[0] for path in folders(stocked.shared / "views")}
@@ -285,7 +285,7 @@ def test_a_base_that_is_evicted_before_it_is_read_is_replaced_by_another_or_by_n
     view_of(stocked).rename(tmp_path / "gone")
     body = (
         "import shutil\nfrom vmrag_link.sync import build as m\nnearest = m._find_nearest\n"
-        "def then(*a):\n    found = nearest(*a)\n    if found: shutil.rmtree(found.path)\n    return found\nm._nearest = then"
+        "def then(*a):\n    found = nearest(*a)\n    if found: shutil.rmtree(found.path)\n    return found\nm._find_nearest = then"
     )
     done = driven(stocked, body, "sync", "--json")
     assert done.code == 0, done
@@ -383,7 +383,7 @@ def test_a_holder_that_was_killed_is_not_named(stocked):
     killed_one.signal(signal.SIGKILL)
     killed_one.done()
     assert (stocked.own / "workspace.lock.holder").exists()
-    reader = holding(stocked, "locks.shared(ws.places.workspace_lock, purpose='test', timeout=0)")
+    reader = holding(stocked, "locks.hold_shared(ws.places.workspace_lock, purpose='test', timeout=0)")
     done = start(
         stocked,
         "add",

@@ -790,9 +790,9 @@ def test_a_full_disk_keeps_the_decisions_so_far(torn, tmp_path):
 DIES = {
     "before the revision is made": f"from {ENGINE_CLASS} as m; m.commit_onto = die",
     "before the pin is written": "import vmrag_link.workspace.pins.pinning as m; m.write_pin = die",
-    "before the pin is staged": "from vmrag_link.git import plumbing as m; m.stage = die",
-    "before workspace.json": "from vmrag_link.sync import binding as m; m.write = die",
-    "before merge.json goes": "import vmrag_link.workspace.merge.merge_state as m; m.clear = die",
+    "before the pin is staged": "from vmrag_link.git import plumbing as m; m.stage_path = die",
+    "before workspace.json": "from vmrag_link.sync import binding as m; m.write_binding = die",
+    "before merge.json goes": "import vmrag_link.workspace.merge.merge_state as m; m.clear_merge = die",
 }
 
 
@@ -832,8 +832,8 @@ def test_a_commit_that_closes_a_merge_killed_at_any_step_keeps_what_was_written(
 WRITING = {
     "before the rows are written": f"from {ENGINE_CLASS} as m; m.write = die",
     "before the state says so": (
-        "import vmrag_link.workspace.merge.merge_state as m\nsave = m.save\n"
-        "m.save = lambda ws, state: die() if state.written else save(ws, state)"
+        "import vmrag_link.workspace.merge.merge_state as m\nsave = m.save_merge\n"
+        "m.save_merge = lambda ws, state: die() if state.written else save(ws, state)"
     ),
 }
 
@@ -851,7 +851,7 @@ ABORTING = {
     "before merge.json goes": DIES["before merge.json goes"],
     "before the documents are kept": DIES["before the revision is made"],
     "before they are taken back": f"from {ENGINE_CLASS} as m; m.take_back = die",
-    "before the journal's entry goes": "import vmrag_link.journal as m; m.Journal.finish = die",
+    "before the journal's entry goes": "import vmrag_link.journal as m; m.Journal.remove_entry = die",
 }
 
 

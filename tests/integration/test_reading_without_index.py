@@ -176,11 +176,11 @@ DYING = """
 from vmrag_link.embedding import cache
 from vmrag_link.embedding.cache import EmbeddingCache
 cache.LOCAL_BATCH = 256
-put, puts = EmbeddingCache.put, []
+put, puts = EmbeddingCache.store_vectors, []
 def some(self, *given):
     puts.append(1)
     die() if len(puts) > 3 else put(self, *given)
-EmbeddingCache.put = some
+EmbeddingCache.store_vectors = some
 """
 
 

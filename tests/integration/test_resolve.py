@@ -633,7 +633,7 @@ def test_an_index_lock_leaves_the_pin_to_be_staged_and_the_next_try_stages_it(pa
     [
         f"from {ENGINE_CLASS} as m; m.commit_onto = die",
         "import vmrag_link.ops.resolve.resolve as m; m.write_atomically = die",
-        "from vmrag_link.git import plumbing as m; m.stage = die",
+        "from vmrag_link.git import plumbing as m; m.stage_path = die",
         "import vmrag_link.workspace.merge.merge_state as m; m.clear_merge = die",
     ],
     ids=["before the revision", "before the pin", "before it is staged", "before merge.json goes"],

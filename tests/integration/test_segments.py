@@ -331,7 +331,7 @@ def test_a_kill_while_segments_are_rewritten_loses_no_view(kb, monkeypatch):
             f"from vmrag_link.index import upkeep\nkb = Knowledge(Path({str(kb.folder)!r}))\nseen = 0\n"
             f"replacing = upkeep._replace_view\ndef stop(*given):\n    global seen\n    if seen == {stop_at}:\n"
             "        print('here', flush=True); sys.stdin.readline()\n    seen += 1\n    return replacing(*given)\n"
-            "upkeep._replace_view = stop\nupkeep.rewrite(kb.views)\nprint('done', flush=True)\n"
+            "upkeep._replace_view = stop\nupkeep.rewrite_segments(kb.views)\nprint('done', flush=True)\n"
         )
         process = child(body)
         stopped = said(process)
