@@ -172,8 +172,8 @@ def test_scores_equal_those_of_fts_rows_bit_for_bit(corpora, documents, order, b
         expected, most = corpus.reference(query, 0.6)
         scores = corpus.scores(query, 0.6, by)
         assert {row: scores.score_row(row) for row in scores.rows} == expected
-        assert scores.best(len(expected)) == expected
-        assert scores.most == most
+        assert scores.select_best(len(expected)) == expected
+        assert scores.max_score == most
 
 
 def test_scores_depend_on_the_contents_only(corpora, documents):
@@ -201,18 +201,18 @@ def test_numpy_gives_the_same_bits(corpora, documents):
     for query in QUERIES:
         plain, arrays = (corpus.scores(query, 0.6, by) for by in (WordScores, ArrayScores))
         assert set(arrays.rows) == set(plain.rows)
-        assert arrays.most == plain.most
-        assert [arrays.of(row) for row in everything] == [plain.of(row) for row in everything]
+        assert arrays.max_score == plain.max_score
+        assert [arrays.score_row(row) for row in everything] == [plain.score_row(row) for row in everything]
         for depth, among in ((1, None), (10, None), (1000, None), (3, everything[::3]), (9, []), (2, everything)):
-            assert arrays.best(depth, among) == plain.best(depth, among)
+            assert arrays.select_best(depth, among) == plain.select_best(depth, among)
 
 
 def test_the_best_come_with_all_that_tie_with_the_last(corpora):
     corpus = corpora([["owl"]] * 5 + [["owl owl"]] + [["fox"]] * 30)
     scores = corpus.scores("owl", 0.6)
     assert [len(scores.select_best(depth)) for depth in (1, 2, 6, 1000)] == [1, 6, 6, 6]
-    assert scores.best(1) == {corpus.first[5]: scores.of(corpus.first[5])}
-    assert scores.best(3, list(scores.rows)[:2]).keys() == set(list(scores.rows)[:2])
+    assert scores.select_best(1) == {corpus.first[5]: scores.score_row(corpus.first[5])}
+    assert scores.select_best(3, list(scores.rows)[:2]).keys() == set(list(scores.rows)[:2])
 
 
 @pytest.mark.parametrize("texts", [1, 2, 7, 60])
@@ -220,7 +220,7 @@ def test_word_of_all_texts_keeps_share_of_score(corpora, texts):
     """Beside the first word, the question has one that no text holds."""
     scores = corpora([["owl"]] * texts).scores("owl unknown", 0.6)
     [score] = set(scores.select_best(texts).values())
-    assert score > scores.most / 100
+    assert score > scores.max_score / 100
 
 
 COMPOUNDS = [
@@ -266,14 +266,14 @@ def test_rare_word_finds_compounds_that_begin_or_end_with_it(corpora, query, exp
 def test_common_word_finds_no_compounds(corpora):
     corpus = corpora([["Scheinwerfer"]] * 6 + [["Nebelscheinwerfer"]] + [["Lampe"]] * 5 + [["Nachttischlampe"]])
     assert not corpus.scores("Scheinwerfer", 0.6).score_row(corpus.first[6])
-    assert corpus.scores("Lampe", 0.6).of(corpus.first[12])
+    assert corpus.scores("Lampe", 0.6).score_row(corpus.first[12])
 
 
 def test_words_that_are_nowhere_give_nothing(corpora):
     corpus = corpora([["owl"], [""]])
     for query in ("", "?!", "unknown"):
         scores = corpus.scores(query, 0.6)
-        assert (list(scores.rows), scores.select_best(5, scores.rows), scores.of(corpus.first[0])) == ([], {}, 0)
+        assert (list(scores.rows), scores.select_best(5, scores.rows), scores.score_row(corpus.first[0])) == ([], {}, 0)
 
 
 def test_a_file_of_lengths_of_another_size_is_refused():

@@ -159,7 +159,7 @@ def test_the_default_model_sums_whole_numbers_and_rounds_once(words: list[str], 
     text = " ".join(words * times)
     tokens = STATIC._tokenizer.encode_packed(text)
     weights, rows = STATIC._table
-    counts = collections.Counter(STATIC._tokenizer.ids(text))
+    counts = collections.Counter(STATIC._tokenizer.encode(text))
     total = [0] * 256
     for token, count in counts.items():
         by = int(weights[token]) * count

@@ -164,7 +164,7 @@ def test_a_collection_is_weighed_by_how_near_its_best_come_to_the_best_of_all():
     scores = fuse_scores([near, half], 0.4)
     assert scores == {1: UNIT, 11: UNIT * (Fraction(4, 10) / 2 + Fraction(6, 10) / 8)}
     # Words weigh by their share of what they could be: ten times as much of that is as much.
-    assert fuse_scores([near, msgspec.structs.replace(half, words={11: 100}, most=1_000)], 0.4) == scores
+    assert fuse_scores([near, msgspec.structs.replace(half, words={11: 100}, max_word_score=1_000)], 0.4) == scores
     # The best by words of one collection and the best by vectors of another: neither has all.
     mixed = fuse_scores([CollectionScores({1: 1_000}, {1: 20}, 100), CollectionScores({11: 500}, {11: 80}, 100)], 0.4)
     assert mixed == {
@@ -204,11 +204,11 @@ def test_by_share_never_changes_the_order_of_a_collection(given_collections):
     scores = normalize_scores(
         [(given_collection.words, given_collection.max_word_score) for given_collection in given_collections]
     )
-    largest = max(given_collection.most for given_collection in given_collections)
+    largest = max(given_collection.max_word_score for given_collection in given_collections)
     for given_collection in given_collections:
         rows = list(given_collection.words)
         assert order(scores, rows) == order(given_collection.words, rows)
         assert [scores[row] for row in rows] == [
-            given_collection.words[row] * largest // given_collection.most for row in rows
+            given_collection.words[row] * largest // given_collection.max_word_score for row in rows
         ]
         assert all(scores[row] <= largest for row in rows)

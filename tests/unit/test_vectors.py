@@ -211,9 +211,9 @@ def segments(tmp_path: Path) -> ExactVectors:
 def test_the_best_of_several_segments_have_their_rows(segments):
     every = {row(0): 5, row(1): 3, row(0, 2, 7): 9, row(1, 2, 7): 3, row(0, 5, 2): 7}
     assert segments.score_slots(signed(1, 0)).tolist() == [5, 3, 9, 3, DEAD_SCORE, 7]
-    assert segments.best(signed(1, 0), 6) == segments.best(signed(1, 0), 60) == every
-    assert segments.best(signed(1, 0), 2) == {row(0, 2, 7): 9, row(0, 5, 2): 7}
-    assert segments.best(signed(1, 0), 4) == every
+    assert segments.select_best(signed(1, 0), 6) == segments.select_best(signed(1, 0), 60) == every
+    assert segments.select_best(signed(1, 0), 2) == {row(0, 2, 7): 9, row(0, 5, 2): 7}
+    assert segments.select_best(signed(1, 0), 4) == every
 
 
 def test_rows_that_are_asked_for_are_found_in_their_segments_in_their_order(segments):
@@ -221,8 +221,8 @@ def test_rows_that_are_asked_for_are_found_in_their_segments_in_their_order(segm
     assert segments.score_rows(signed(0, 1), asked) == [6, 4, 1, 3, 2]
     assert segments.score_rows(signed(0, 1), []) == []
     assert segments.select_best(signed(1, 0), 9, among=asked[:2]) == {row(0, 5, 2): 7, row(1, 2, 7): 3}
-    assert segments.best(signed(1, 0), 1, among=asked[1:3]) == {row(0): 5}
-    assert segments.best(signed(1, 0), 9, among=[row(2, 2, 7)]) == {}
+    assert segments.select_best(signed(1, 0), 1, among=asked[1:3]) == {row(0): 5}
+    assert segments.select_best(signed(1, 0), 9, among=[row(2, 2, 7)]) == {}
     expected = [(7 * 1 + 6 * 2) / math.sqrt((49 + 36) * 5), (5 * 1 + 1 * 2) / math.sqrt((25 + 1) * 5)]
     assert segments.cosines(signed(1, 2), [asked[0], asked[2]]) == pytest.approx(expected, abs=1e-15)
     mean = (12 * 1 + 7 * 2) / math.sqrt((144 + 49) * 5)
