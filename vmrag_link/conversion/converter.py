@@ -173,7 +173,7 @@ class ConfinedProcess:
         except BaseException:
             self._remove_folder()
             raise
-        assert self._process.stdin is not None  # noqa: S101  `proc.piped` creates both
+        assert self._process.stdin is not None  # noqa: S101  `proc.start_piped` creates both
         assert self._process.stdout is not None  # noqa: S101
         self._stdin, self._stdout = self._process.stdin, self._process.stdout
         for stream in (self._stdin, self._stdout):  # larger pipes, so that neither process waits for the other
