@@ -163,10 +163,8 @@ def _plan_rename(ws: Workspace, at: At, before: Collection, after: Collection) -
 def delete_collection(ws: Workspace, name: str, *, confirmed: bool) -> WriteResult[DeletedCollection]:
     """Delete a collection with its documents.
 
-    Uncommitted documents stay in a revision of their own.
-
-    Raises `CollectionMissing`, `ConfirmationMissing` unless `confirmed` is true, and the errors of
-    `writing.write_rows`.
+    Uncommitted documents stay in a revision of their own. Raises `CollectionMissing`,
+    `ConfirmationMissing` unless `confirmed` is true, and the errors of `writing.write_rows`.
     """
 
     def plan_deletion(at: At) -> Planned[DeletedCollection]:

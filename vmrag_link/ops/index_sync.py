@@ -125,10 +125,8 @@ def bring_index(ws: Workspace) -> SyncedAll:
 def rebuild_index(ws: Workspace) -> SyncedAll:
     """Build the index from nothing.
 
-    The present index answers until then, and stays if this fails.
-
-    The index of files is checked as a whole when it is next read. Raises the errors of
-    `workspace.follow.sync` and of models.
+    The present index answers until then, and stays if this fails. The index of files is checked as
+    a whole when it is next read. Raises the errors of `sync_to_pin` and of models.
     """
     ws.sources.distrust_view()
     follow_the_pin(ws, rebuild=True)

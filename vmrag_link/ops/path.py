@@ -32,11 +32,10 @@ class PathsReport(Record, frozen=True):
 def find_paths(ws: Workspace, *, what: Place = "kb", working: bool = False) -> PathsReport:
     """Return the paths for the workspace at its pin.
 
-    The next sync creates another index, so call this again after it.
-
-    `chroma` waits for Chroma's store, which has the pinned documents and the committed files.
-    `working`: with uncommitted documents and files. Raises `NotInitialized` if stored documents are
-    needed, or if no file is a document.
+    The next sync creates another index, so call this again after it. `chroma` waits for Chroma's
+    store, which has the pinned documents and the committed files. `working`: with uncommitted
+    documents and files. Raises `NotInitialized` if stored documents are needed, or if no file is a
+    document.
     """
     with_chroma = what == "chroma" or working
     files_only = ws.stores_nothing and bool(ws.sources.configured) and (with_chroma or what == "index")

@@ -69,9 +69,7 @@ def _sync_and_verify(ws: Workspace, *, rebuild: bool) -> tuple[SyncReport, Verif
 def pack_vectors(ws: Workspace, folder: Path) -> int:
     """Write the vectors for `provide_index` to a folder, which is emptied first.
 
-    Return the number of bytes.
-
-    Raises the errors of the embedding cache.
+    Return the number of bytes. Raises the errors of the embedding cache.
     """
     remove_path(folder)
     folder.mkdir(parents=True)

@@ -129,10 +129,9 @@ def add_file(
 ) -> tuple[ImportReport, str]:
     """Store one file as an import does. Return the report and the id.
 
-    A document with that id is replaced.
-
-    A file of an unknown format is read as text. With a given id the document has no source file.
-    Raises the errors of `import_files`, `ConversionFailed` and `NameInvalid`.
+    A document with that id is replaced. A file of an unknown format is read as text. With a given
+    id the document has no source file. Raises the errors of `import_files`, `ConversionFailed` and
+    `NameInvalid`.
     """
     with converter_of(ws) as converter:
         content = importing.read_named_file(file, converter)

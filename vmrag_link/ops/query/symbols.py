@@ -60,12 +60,10 @@ def find_symbols(
 ) -> SymbolReport:
     """Return the definitions whose last parts are a name (`Session.refresh`).
 
-    `*` matches any letters.
-
-    Case is significant if the name has capital letters. If no symbol has the name, its first parts
-    may be those of a module (`app.session.Session.refresh`). `collections`: None for all
-    collections of code. Raises `CollectionMissing`, and `UsageInvalid` for a name without a letter
-    or `*`.
+    `*` matches any letters. Case is significant if the name has capital letters. If no symbol has
+    the name, its first parts may be those of a module (`app.session.Session.refresh`).
+    `collections`: None for all collections of code. Raises `CollectionMissing`, and `UsageInvalid`
+    for a name without a letter or `*`.
     """
     parsed = make_narrowing(symbols=[name])
     symbol_name = parsed.symbols[0] if parsed else ""

@@ -146,9 +146,8 @@ def count_beyond(engine: Engine, heads: Collection[str], others: Collection[str]
 def compare_with_remote(engine: Engine, head: str, name: str, remote_heads: Mapping[str, str]) -> AheadBehind:
     """Compare a head with a remote's KB branch of this name.
 
-    `remote_heads`: the heads of all its branches.
-
-    If it has no such branch, every commit that it does not have is ahead.
+    `remote_heads`: the heads of all its branches. If it has no such branch, every commit that it
+    does not have is ahead.
     """
     heads = {branch: at for branch, at in remote_heads.items() if not is_reserved(branch)}
     their_heads = [heads[name]] if name in heads else [*heads.values()]

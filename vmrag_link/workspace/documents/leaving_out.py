@@ -238,9 +238,7 @@ def _missing_in_source(
 def _possible_meanings(sources: Iterable[SourceSettings], name: str, within: str | None) -> Iterator[tuple[str, str]]:
     """Yield the collections and paths that a name may mean.
 
-    The path is empty for a whole collection.
-
-    A name is read as in `document_names.select_named`.
+    The path is empty for a whole collection. A name is read as in `document_names.select_named`.
     """
     from vmrag_link.sources import rules
 

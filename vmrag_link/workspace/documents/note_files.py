@@ -269,11 +269,9 @@ def change_notes(
 ) -> NotesWritten:
     """Make the planned changes of notes, in the order of the plan, and stage them.
 
-    `trusted`: the user named the source in this command.
-
-    Raises `SourceReadOnly` for an untrusted source, and for files that must not be written. Raises
-    `GitBusy` during a rebase, a bisect or a merge, and the errors of `plan`. Nothing is written
-    then.
+    `trusted`: the user named the source in this command. Raises `SourceReadOnly` for an untrusted
+    source, and for files that must not be written. Raises `GitBusy` during a rebase, a bisect or a
+    merge, and the errors of `plan`. Nothing is written then.
     """
     if not trusted:
         require_trust(ws, source)

@@ -111,8 +111,8 @@ def follow_and_warn(ws: Workspace, *, index: bool = False) -> None:
 def read_consistently(ws: ReadableStore, read: Callable[[], T], *, index: bool = True) -> T:
     """Return the result of `read` while the work tree is at its pin. `index`: as for `follow`.
 
-    `read` is called again if another process moves the pin while it runs. A commit first moves
-    the KB branch, then the pin, and between the two its documents are in neither. A commit that was
+    `read` is called again if another process moves the pin while it runs. A commit first moves the
+    KB branch, then the pin, and between the two its documents are in neither. A commit that was
     pending before, and still is, belongs to a dead process. It waits for git.
     """
     if not isinstance(ws, Workspace):

@@ -149,9 +149,8 @@ def _clone_knowledge_base(ws: Workspace, *, insist: bool) -> bool:
 def require_revision(ws: Workspace, pin: Pin, source: str) -> str:
     """Return the revision of a pin that the user or git asks for.
 
-    Fetch it if it is missing and `auto_fetch` is on.
-
-    Raises `PinRevisionMissing` with the `source` of the pin.
+    Fetch it if it is missing and `auto_fetch` is on. Raises `PinRevisionMissing` with the `source`
+    of the pin.
     """
     if not ws.is_initialized:
         fetch_pinned(ws)
@@ -176,10 +175,8 @@ def require_sides(
 ) -> None:
     """Require the revisions of the pins that git merges.
 
-    A side without a readable pin needs none.
-
-    A lost revision is not needed if another side accepts its loss (`is_given_up`), or if it is in
-    `given_up`. Raises `PinRevisionMissing`.
+    A side without a readable pin needs none. A lost revision is not needed if another side accepts
+    its loss (`is_given_up`), or if it is in `given_up`. Raises `PinRevisionMissing`.
     """
     named = (("Our side", ours), ("Their side", theirs), ("The base", base))
     sides = [(source, pin) for source, data in named if (pin := migrated.try_read_pin(ws.places.kb, data))]

@@ -145,9 +145,8 @@ def _find_pinning_commits(ws: Workspace, revisions: Collection[str], pins: Logge
 def _find_names(ws: Workspace, revisions: Collection[str], pins: Mapping[str, bytes]) -> dict[str, list[str]]:
     """Return the names that point to each revision (`PinnedRevision.refs`).
 
-    `pins`: pins by name.
-
-    A KB branch is left out if the git branch of the same name pins the same revision.
+    `pins`: pins by name. A KB branch is left out if the git branch of the same name pins the same
+    revision.
     """
     names: dict[str, list[str]] = {}
     for name, data in pins.items():

@@ -81,9 +81,8 @@ def find_ends(ws: Workspace, names: Sequence[str]) -> RevisionEnds:
 def find_log_range(ws: Workspace, name: str | None) -> LogRange:
     """Return the revisions for a log of a revision or a range.
 
-    Without a name: of the current revision.
-
-    One side of a range may be a commit before the first pin, which has no revisions.
+    Without a name, return those of the current revision. One side of a range may be a commit before
+    the first pin, which has no revisions.
     """
     if name is None or name == WORKING:
         return LogRange((ws.require_stored_revision(),))

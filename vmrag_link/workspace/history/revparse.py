@@ -79,11 +79,10 @@ def resolve_at(ws: Workspace, name: str) -> At:
 def resolve_rev(ws: Workspace, name: str) -> str:
     """Return the revision that a name on the command line means.
 
-    Any git expression is a git ref.
-
-    A missing pinned revision is fetched. Raises `GitReferenceMissing` for an unknown name. Raises
-    `PinMissing`, `PinMalformed` or `PinRevisionMissing` for a git ref without a usable pin, and
-    `RevisionAmbiguous` for a prefix of several revisions.
+    Any git expression is a git ref. A missing pinned revision is fetched. Raises
+    `GitReferenceMissing` for an unknown name. Raises `PinMissing`, `PinMalformed` or
+    `PinRevisionMissing` for a git ref without a usable pin, and `RevisionAmbiguous` for a prefix of
+    several revisions.
     """
     try:
         return _look_up(ws, name, lambda: lazy_fetch.pinned_at(ws, name))

@@ -55,10 +55,9 @@ class PinReport(Record, frozen=True):
 def write_pin(ws: Workspace, revision: str, kb_branch: str, *, remote: str = "") -> PinReport:
     """Write and stage the pin, unless it names that state already.
 
-    The caller holds the workspace's lock.
-
-    `remote`: the remote that the user chose for this pin; by default that of the settings. Raises
-    `SchemaTooNew` for a revision that this program cannot read.
+    The caller holds the workspace's lock. `remote`: the remote that the user chose for this pin; by
+    default that of the settings. Raises `SchemaTooNew` for a revision that this program cannot
+    read.
     """
     ws.engine.require_readable(revision)
     data = plumbing.read_pin_bytes(ws.places)
@@ -119,9 +118,8 @@ class Attributes(Record, frozen=True):
 def send_to_driver(places: Places) -> Attributes:
     """Make git merge the pin by the vmrag merge driver.
 
-    Stage that, unless the user edited the file.
-
-    Raises `FileFailed` for a link, which may lead anywhere.
+    Stage that, unless the user edited the file. Raises `FileFailed` for a link, which may lead
+    anywhere.
     """
     from vmrag_link.git import pin_merge
 
