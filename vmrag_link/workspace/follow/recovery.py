@@ -58,7 +58,7 @@ def _pin_unpinned_head(ws: Workspace) -> None:
 
     if not history_pins.is_unpinned(ws, target.revision, branch.head):
         return
-    with locks.hold_exclusive(ws.places.workspace_lock, purpose="pin what was left", timeout=ws.lock_timeout):
+    with locks.hold_exclusive(ws.places.workspace_lock, purpose="pin a committed revision", timeout=ws.lock_timeout):
         if ws.read_trigger() != target.trigger or ws.engine.find_branch(branch.name) != branch:
             return
         from vmrag_link.workspace.pins import pinning
@@ -87,7 +87,7 @@ def _finish_replays(ws: Workspace) -> None:
 
         branch_now = ws.engine.find_branch(entry.kb_branch)
         copy = ws.sync_context.without_copy(entry.kb_branch, branch_now.head if branch_now else entry.to)
-        with copy, ws.engine.write_lock("carry uncommitted documents"):
+        with copy, ws.engine.write_lock("move uncommitted documents"):
             if path.exists():  # a running process has the write lock until it removes its entry
                 finished = replay.finish_replay(ws.engine, entry, derived=twins.build_derived(ws))
                 ws.journal.remove_entry(path)
