@@ -115,7 +115,7 @@ class HitPacker:
 
     def __init__(self, ws: ReadableStore, searcher: Searcher, view: View, *, committed: bool = False) -> None:
         self._ws, self._searcher, self._view, self._committed = ws, searcher, view, committed
-        self._read: list[tuple[Collection, Document]] = []
+        self._documents: list[tuple[Collection, Document]] = []
         self._names: Mapping[tuple[str, str], str] = {}
         self._revision = find_view_origin(ws, view).kb.commit or None
 
@@ -162,23 +162,23 @@ class HitPacker:
         shown = {(passage.collection, passage.doc_id) for passage in passages}
         files = self._view.sources
         commit = files.commit if self._committed and files else None
-        outdated = mark_notes(self._ws, [row for row in self._read if row[1].key in shown], commit)
+        outdated = mark_notes(self._ws, [row for row in self._documents if row[1].key in shown], commit)
         for passage in passages:
             yield replace(passage, outdated=outdated.get((passage.collection, passage.doc_id), ""))
 
     def find_copies(self, shown: Several[tuple[str, str]]) -> tuple[StoredCopy, ...]:
         """Return the copies of tracked files among these documents."""
-        return find_copies(self._ws, [row for row in self._read if row[1].key in shown])
+        return find_copies(self._ws, [row for row in self._documents if row[1].key in shown])
 
     def _find_places(self, hits: Sequence[Hit]) -> dict[tuple[str, str], PassagePlaces]:
         try:
-            self._read = list(read_documents(self._ws, self._searcher, self._view, hits))
+            self._documents = list(read_documents(self._ws, self._searcher, self._view, hits))
         except EngineError as error:  # the index answers without the knowledge base
             self._ws.progress.note(f"cannot find the places of the results: {error.message}")
-        files = committed_files(self._ws, self._view, self._read) if self._committed else {}
+        files = committed_files(self._ws, self._view, self._documents) if self._committed else {}
         return {
             document.key: PassagePlaces(self._ws, collection, document, files.get(document.key))
-            for collection, document in self._read
+            for collection, document in self._documents
         }
 
     def _form_document(self, hit: Hit, text: str, place: PassagePlaces | None) -> PackableDocument:

@@ -111,10 +111,10 @@ class WordSearch:
         """Return the best passages within a budget of tokens."""
         weights, scores = self._rank_files()
         best = sorted(scores, key=lambda key: (-scores[key], key))[:_MOST_FILES]
-        read = self._read_files(best)
-        pieces = [piece for document in read.values() for piece in self._score_pieces(document, weights, scores)]
+        documents = self._read_files(best)
+        pieces = [piece for document in documents.values() for piece in self._score_pieces(document, weights, scores)]
         pieces.sort(key=lambda piece: (-piece.score, piece.key, piece.chunk.number))
-        return self._pack_pieces(self._order_kinds(pieces)[:MOST_HITS], read, budget)
+        return self._pack_pieces(self._order_kinds(pieces)[:MOST_HITS], documents, budget)
 
     def _order_kinds(self, pieces: Sequence[_Piece]) -> Sequence[_Piece]:
         """Return documents and code in turns. The kind of the best piece begins."""
@@ -207,14 +207,14 @@ class WordSearch:
         """Return the files as documents, in this order; code with its pieces."""
         of_place = sources.read_texts_at_commit if self._tree.commit else sources.read_texts_in_work_tree
         budget = CutBudget(READ_SECONDS)
-        read: dict[Key, Document] = {}
+        documents: dict[Key, Document] = {}
         for source in self._tree.sources:
             files = [self._tree.files[key] for key in keys if key[0] == source.collection]
             files = [file for file in files if file.size <= _MOST_BYTES]
             for _, document in sources.build_documents(source, files, of_place(self._tree.places, files), budget):
                 if isinstance(document, Document):
-                    read[document.key] = document
-        return {key: read[key] for key in keys if key in read}
+                    documents[document.key] = document
+        return {key: documents[key] for key in keys if key in documents}
 
     # -- passages
 
@@ -238,11 +238,11 @@ class WordSearch:
         best.sort(key=lambda piece: (-piece.score, piece.chunk.number))
         yield from best[:_MOST_OF_FILE]
 
-    def _pack_pieces(self, pieces: Sequence[_Piece], read: Mapping[Key, Document], budget: int) -> Packed:
+    def _pack_pieces(self, pieces: Sequence[_Piece], documents: Mapping[Key, Document], budget: int) -> Packed:
         files = self._tree.files
-        blobs = {key: files[key].blob for key in read}
+        blobs = {key: files[key].blob for key in documents}
         committed = beside.read_blobs(self._tree.places, blobs.values()) if self._tree.commit else {}
-        names = name_among(list(read), {name for name, row in self._rows.items() if row.has_paths_as_ids})
+        names = name_among(list(documents), {name for name, row in self._rows.items() if row.has_paths_as_ids})
         packable: dict[Hashable, PackableDocument] = {}
         hits = []
         places = {
@@ -252,7 +252,7 @@ class WordSearch:
                 document,
                 committed.get(blobs[key], b"") if self._tree.commit else None,
             )
-            for key, document in read.items()
+            for key, document in documents.items()
         }
         for rank, piece in enumerate(pieces, start=1):
             place, span = places[piece.key], (piece.chunk.start, piece.chunk.end)

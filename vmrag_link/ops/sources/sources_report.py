@@ -140,8 +140,8 @@ def report_sources(ws: Workspace, *, ref: str | None = None) -> SourcesReport:
     )
     outside = find_uncovered(config.sources or offered, tracked)
     nested = submodules.find_nested(ws.places, None if of_work_tree else commit)
-    read = ws.sources.find_submodules(config, None if of_work_tree else commit)
-    below = _list_submodules(ws, nested, {submodule.path for submodule in read if submodule.places})
+    read_submodules = ws.sources.find_submodules(config, None if of_work_tree else commit)
+    below = _list_submodules(ws, nested, {submodule.path for submodule in read_submodules if submodule.places})
     linked = _list_linked_folders(ws, nested, tracked, of_work_tree=of_work_tree)
     if not config.sources:
         return SourcesReport(
@@ -165,10 +165,10 @@ def report_sources(ws: Workspace, *, ref: str | None = None) -> SourcesReport:
             for source in config.sources
         )
         searched = config.searches_untracked and of_work_tree
-        if read:
+        if read_submodules:
             from vmrag_link.sources import submodule_files
 
-            tracked += submodule_files.list_paths(read, of_work_tree=of_work_tree)
+            tracked += submodule_files.list_paths(read_submodules, of_work_tree=of_work_tree)
         rows = tuple(
             row
             if row.write  # its folder may be empty
@@ -208,11 +208,12 @@ _MOST_COUNTED = 200
 
 
 @beside.share_deadline()
-def _list_submodules(ws: Workspace, nested: NestedPaths, read: Collection[str]) -> tuple[SubmoduleRow, ...]:
+def _list_submodules(ws: Workspace, nested: NestedPaths, read_paths: Collection[str]) -> tuple[SubmoduleRow, ...]:
     counted = sorted(nested.submodules.items())[:_MOST_COUNTED]
     numbers = {path: submodules.count_files(ws.places, path, commit) for path, commit in counted}
     return tuple(
-        SubmoduleRow(path, name, numbers.get(path), path in read) for path, name in sorted(nested.submodules.items())
+        SubmoduleRow(path, name, numbers.get(path), path in read_paths)
+        for path, name in sorted(nested.submodules.items())
     )
 
 

@@ -74,9 +74,9 @@ def find_passages(
         passages = _mark_matches(searcher, view, query.text, report.results)
         copies: tuple[StoredCopy, ...] = ()
         try:
-            read = list(read_documents(ws, searcher, view, passages))
-            committed = committed_files(ws, view, read) if at else {}
-            places = _form_places(ws, read, committed)
+            documents = list(read_documents(ws, searcher, view, passages))
+            committed = committed_files(ws, view, documents) if at else {}
+            places = _form_places(ws, documents, committed)
             question = CodeQuestion(query.text)
             passages = [
                 place.place_passage(passage, context, neighbours, question=question) if place else passage
@@ -84,13 +84,13 @@ def find_passages(
                     (passage, places.get((passage.collection, passage.doc_id))) for passage in passages
                 )
             ]
-            outdated = mark_notes(ws, read, view.sources.commit if at and view.sources else None)
+            outdated = mark_notes(ws, documents, view.sources.commit if at and view.sources else None)
             passages = [
                 replace(passage, outdated=outdated.get((passage.collection, passage.doc_id), ""))
                 for passage in passages
             ]
             if at is None and report.kb.in_sync:
-                copies = find_copies(ws, read)
+                copies = find_copies(ws, documents)
         except EngineError as error:  # the index answers without the knowledge base
             ws.progress.note(f"cannot find the places of the results: {error.message}")
         return PassageReport(passages, report.kb, report.notes, copies, report.weak)
@@ -215,17 +215,17 @@ def _open_rows(view: View) -> IndexedRows | None:
 
 
 def _form_places(
-    ws: ReadableStore, read: Sequence[tuple[Collection, Document]], committed: Mapping[tuple[str, str], bytes]
+    ws: ReadableStore, documents: Sequence[tuple[Collection, Document]], committed: Mapping[tuple[str, str], bytes]
 ) -> dict[tuple[str, str], PassagePlaces]:
     """Return the places in each document. `committed`: files at the searched commit."""
     return {
         document.key: PassagePlaces(ws, collection, document, committed.get(document.key))
-        for collection, document in read
+        for collection, document in documents
     }
 
 
 def committed_files(
-    ws: ReadableStore, view: View, read: Sequence[tuple[Collection, Document]]
+    ws: ReadableStore, view: View, documents: Sequence[tuple[Collection, Document]]
 ) -> dict[tuple[str, str], bytes]:
     """Return the contents of files of sources at the commit that answers.
 
@@ -238,7 +238,7 @@ def committed_files(
     from vmrag_link.sync import source_views
 
     tags = source_views.read_contents(view.sources.folder).tags
-    keys = [document.key for collection, document in read if collection.kind == SOURCE]
+    keys = [document.key for collection, document in documents if collection.kind == SOURCE]
     blobs = {key: tags[key[0]][key[1]].partition(" ")[0] for key in keys}
     objects = view.sources.objects
     places = ws.places._replace(borrowed=BorrowedParts(objects)) if objects else ws.places

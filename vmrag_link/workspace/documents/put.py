@@ -249,13 +249,13 @@ class Overwritten(Record, frozen=True):
     file: str
 
 
-def comes_from_another_file(base: ImportBase, doc_id: str, stored: str, read: str) -> bool:
+def comes_from_another_file(base: ImportBase, doc_id: str, stored: str, source: str) -> bool:
     """Return whether the stored source of a document and the read file are two files.
 
     A link to the same file is not another file. A document without a file has nothing to lose.
     """
     for _, before in base.list_sources([(doc_id, stored)]):
-        return before != read and not _same_file(base.origin / before, base.origin / read)
+        return before != source and not _same_file(base.origin / before, base.origin / source)
     return False
 
 

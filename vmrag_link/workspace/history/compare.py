@@ -140,9 +140,9 @@ def _compare_documents(ws: Workspace, names: Sequence[str], detail: Detail) -> W
     before, after = header_of(old.document), header_of(new.document)
     alike = msgspec.structs.astuple(before)[2:] == msgspec.structs.astuple(after)[2:]  # all but the names
     changes = () if alike else (HeaderChange("modified", before, after),)
-    read = DiffTexts(lambda _: {before.key: old.document}, lambda _: {after.key: new.document})
+    texts = DiffTexts(lambda _: {before.key: old.document}, lambda _: {after.key: new.document})
     files = frozenset(side.document.collection for side in (old, new) if side.code)
-    return WordDiff(read, Diff(old.at, new.at, changes, (), commits=(old.code, new.code), sources=files), detail)
+    return WordDiff(texts, Diff(old.at, new.at, changes, (), commits=(old.code, new.code), sources=files), detail)
 
 
 def _find_compared(ws: Workspace, name: str) -> _ComparedDocument:
@@ -171,10 +171,10 @@ def _add_files(diff: Diff, old: NamedPlace, new: NamedPlace, *, shown: KeyFilter
         for key, kind in _list_differences(old.tree, new.tree)
         if key[1] not in missing and not key[1].startswith(absent)
     }
-    read = list(_list_file_changes(old.tree, new.tree, [key for key in kinds if shown(key)]))
+    file_changes = list(_list_file_changes(old.tree, new.tree, [key for key in kinds if shown(key)]))
     return msgspec.structs.replace(
         diff,
-        documents=tuple(_merge_changes(diff.documents, read)),
+        documents=tuple(_merge_changes(diff.documents, file_changes)),
         commits=(old.code, new.code),
         files=tuple(_count_files({key: kind for key, kind in kinds.items() if not shown(key) and counted(key)})),
         missing=tuple(sorted(missing)),

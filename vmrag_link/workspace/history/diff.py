@@ -119,7 +119,7 @@ def stored_texts(engine: Engine, old: At | None, new: At | None) -> DiffTexts:
     return DiffTexts(reader(old), reader(new))
 
 
-def read_sides(read: DiffTexts, changes: Iterable[HeaderChange]) -> Iterator[Sides]:
+def read_sides(texts: DiffTexts, changes: Iterable[HeaderChange]) -> Iterator[Sides]:
     """Yield the documents of these changes, in the given order. A few are in memory at a time.
 
     Each batch costs statements of the engine, so batches grow while their texts are short. Raises
@@ -128,8 +128,8 @@ def read_sides(read: DiffTexts, changes: Iterable[HeaderChange]) -> Iterator[Sid
     rest = iter(changes)
     size = _FIRST_BATCH
     while batch := list(islice(rest, size)):
-        before = _read_documents(read.before, [change.before for change in batch if change.before])
-        after = _read_documents(read.after, [change.after for change in batch if change.after])
+        before = _read_documents(texts.before, [change.before for change in batch if change.before])
+        after = _read_documents(texts.after, [change.after for change in batch if change.after])
         for change in batch:
             old = before[change.before.key] if change.before else None
             yield change, old, after[change.after.key] if change.after else None
@@ -137,8 +137,8 @@ def read_sides(read: DiffTexts, changes: Iterable[HeaderChange]) -> Iterator[Sid
         size = max(_FIRST_BATCH, min(_LARGEST_BATCH, len(batch) * _BATCH_CHARACTERS // (length + 1)))
 
 
-def _read_documents(read: TextReader, headers: Sequence[DocumentHeader]) -> Mapping[tuple[str, str], Document]:
-    documents = read(headers) if headers else {}
+def _read_documents(reader: TextReader, headers: Sequence[DocumentHeader]) -> Mapping[tuple[str, str], Document]:
+    documents = reader(headers) if headers else {}
     for collection, doc_id in (header.key for header in headers):
         if (collection, doc_id) not in documents:
             raise KnowledgeMoved(

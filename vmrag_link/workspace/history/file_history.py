@@ -95,11 +95,11 @@ class FileHistory:
         before, after = (self._read_document(path, blob, sizes.get(blob, 0)) for path, _, blob in sides)
         was, now = (compare.header_of(document) if document else None for document in (before, after))
         changes = () if was == now else (compare.change_of(was, now),)
-        read = DiffTexts(
+        texts = DiffTexts(
             lambda _: {before.key: before} if before else {}, lambda _: {after.key: after} if after else {}
         )
         of_files = frozenset({self.name.collection})
-        return WordDiff(read, Diff(None, "", changes, (), commits, sources=of_files), detail)
+        return WordDiff(texts, Diff(None, "", changes, (), commits, sources=of_files), detail)
 
     def list_reports(self, detail: Detail | None) -> Iterator[FileCommitReport]:
         for step in self.steps:

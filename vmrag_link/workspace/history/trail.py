@@ -132,13 +132,13 @@ class Trail:
         return count_lines(document.content if document else "")
 
 
-def with_moves(read: DiffTexts, diff: Diff) -> Diff:
+def with_moves(texts: DiffTexts, diff: Diff) -> Diff:
     """Return the differences with one change for each moved document.
 
     The change is `modified`, from the header under the old name to the header under the new one.
     Raises `KnowledgeMoved`.
     """
-    pairs = {new: old for old, new in _DocumentPairs(read, diff).match_pairs()}
+    pairs = {new: old for old, new in _DocumentPairs(texts, diff).match_pairs()}
     moved = set(pairs.values())
     documents = []
     for document in diff.documents:
@@ -166,8 +166,8 @@ def measure_likeness(old: Counter[int], new: Counter[int]) -> float:
 class _DocumentPairs:
     """Removed and new documents that are not paired yet."""
 
-    def __init__(self, read: DiffTexts, diff: Diff) -> None:
-        self._read = read
+    def __init__(self, texts: DiffTexts, diff: Diff) -> None:
+        self._texts = texts
         self._removed = dict.fromkeys(
             document.before for document in diff.documents if document.before and not document.after
         )
@@ -226,5 +226,5 @@ class _DocumentPairs:
         return ((old, other) for _, old, other in alike)
 
     def _count_document_lines(self, changes: Iterable[HeaderChange]) -> list[Counter[int]]:
-        read = diffs.read_sides(self._read, changes)
-        return [count_lines(document.content) for _, before, after in read if (document := before or after)]
+        sides = diffs.read_sides(self._texts, changes)
+        return [count_lines(document.content) for _, before, after in sides if (document := before or after)]

@@ -104,8 +104,8 @@ class WordDiff:
     `detail`: names only, or numbers of words, or changed texts.
     """
 
-    def __init__(self, read: DiffTexts, diff: Diff, detail: Detail) -> None:
-        self.texts = read
+    def __init__(self, texts: DiffTexts, diff: Diff, detail: Detail) -> None:
+        self.texts = texts
         self.diff = diff
         self.detail = detail
 
@@ -128,14 +128,14 @@ class WordDiff:
         """Yield the documents, sorted by name. Raises `KnowledgeMoved`."""
         changes = self.diff.documents
         shown = changes if self.detail == "text" else [change for change in changes if not _has_same_text(change)]
-        read = diffs.read_sides(self.texts, () if self.detail == "names" else shown)
+        sides = diffs.read_sides(self.texts, () if self.detail == "names" else shown)
         for change in changes:
             if self.detail == "names":
                 yield _form_named(change)
             elif self.detail == "stat" and _has_same_text(change):
                 yield msgspec.structs.replace(_form_named(change), words=Words())
             else:
-                yield document_diff(*next(read), with_text=self.detail == "text")
+                yield document_diff(*next(sides), with_text=self.detail == "text")
 
     def form_report(self) -> DiffReport:
         """Return the whole diff as one report."""
