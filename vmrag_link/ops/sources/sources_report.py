@@ -138,29 +138,30 @@ def report_sources(ws: Workspace, *, ref: str | None = None) -> SourcesReport:
         if of_work_tree
         else list(versions.list_tree_files(ws.places, commit or ""))
     )
-    outside = find_uncovered(config.sources or offered, tracked)
+    uncovered = find_uncovered(config.sources or offered, tracked)
     nested = submodules.find_nested(ws.places, None if of_work_tree else commit)
     read_submodules = ws.sources.find_submodules(config, None if of_work_tree else commit)
-    below = _list_submodules(ws, nested, {submodule.path for submodule in read_submodules if submodule.places})
-    linked = _list_linked_folders(ws, nested, tracked, of_work_tree=of_work_tree)
+    submodule_rows = _list_submodules(ws, nested, {submodule.path for submodule in read_submodules if submodule.places})
+    linked_folders = _list_linked_folders(ws, nested, tracked, of_work_tree=of_work_tree)
     if not config.sources:
         return SourcesReport(
             commit,
             (),
             proposal=proposal,
-            uncovered=count_endings(outside),
-            needs_extra=find_extra(outside),
-            submodules=below,
-            linked_folders=linked,
+            uncovered=count_endings(uncovered),
+            needs_extra=find_extra(uncovered),
+            submodules=submodule_rows,
+            linked_folders=linked_folders,
         )
     stored = ws.list_stored_collections() if ref is None else ()
-    with files_at(ws, ref) as opened:
-        assert opened is not None  # noqa: S101  there are sources
-        contents = source_views.read_contents(opened.folder)
-        by_lines = _list_files_cut_by_lines(opened.folder)
+    with files_at(ws, ref) as open_sources:
+        assert open_sources is not None  # noqa: S101  there are sources
+        contents = source_views.read_contents(open_sources.folder)
+        by_lines = _list_files_cut_by_lines(open_sources.folder)
         rows = tuple(
             msgspec.structs.replace(
-                _form_row(ws, source, opened, contents, stored), by_lines=tuple(by_lines.get(source.collection, ()))
+                _form_row(ws, source, open_sources, contents, stored),
+                by_lines=tuple(by_lines.get(source.collection, ())),
             )
             for source in config.sources
         )
@@ -175,31 +176,32 @@ def report_sources(ws: Workspace, *, ref: str | None = None) -> SourcesReport:
             else _add_unmatched(ws, row, tracked, untracked=searched, with_untracked=of_work_tree)
             for row in rows
         )
-        unnamed = find_unnamed(ws, outside) if of_work_tree and not proposed else UnnamedFiles({}, ())
-        available = [source for source in config.sources if source.collection in opened.collections]
+        unnamed = find_unnamed(ws, uncovered) if of_work_tree and not proposed else UnnamedFiles({}, ())
+        available = [source for source in config.sources if source.collection in open_sources.collections]
         left_out = [*_list_left_out(ws, available, config, commit=None if ref is None else commit)]
         left_out += [
             LeftOutRow(name, path, file.reason)
             for name, files in contents.left_out.items()
             for path, file in files.items()
         ]
+        untracked = 0
+        if of_work_tree and not config.searches_untracked:
+            untracked = _count_untracked(ws, [source for source in available if not source.write])
         return SourcesReport(
-            commit,
-            rows,
-            tuple(sorted(left_out, key=lambda row: row.path)),
-            opened.removed,
-            opened.missing,
-            _count_untracked(ws, [source for source in available if not source.write])
-            if ref is None and not config.searches_untracked
-            else 0,
-            proposed,
-            proposal,
-            count_endings(outside),
-            unnamed.endings,
-            unnamed.form_yaml(config.sources),
-            find_extra(outside),
-            below,
-            linked,
+            commit=commit,
+            sources=rows,
+            left_out=tuple(sorted(left_out, key=lambda row: row.path)),
+            removed=open_sources.removed,
+            missing=open_sources.missing,
+            untracked=untracked,
+            proposed=proposed,
+            proposal=proposal,
+            uncovered=count_endings(uncovered),
+            unnamed=unnamed.endings,
+            addition=unnamed.form_yaml(config.sources),
+            needs_extra=find_extra(uncovered),
+            submodules=submodule_rows,
+            linked_folders=linked_folders,
         )
 
 

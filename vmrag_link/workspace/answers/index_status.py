@@ -167,24 +167,26 @@ def read_known(ws: ReadableStore, name: str) -> tuple[AnswerOrigin, CollectionIn
     """
     if not isinstance(ws, Workspace):
         return _read_view(ws, name)
-    at = read_consistently(ws, lambda: find_origin(ws), index=False)
-    collection = find_collection(ws, at.at, name)
-    row = next(status for status in read_status(ws).collections if status.collection_name == collection.name)
+    origin = read_consistently(ws, lambda: find_origin(ws), index=False)
+    collection = find_collection(ws, origin.at, name)
+    status = next(status for status in read_status(ws).collections if status.collection_name == collection.name)
     hnsw = read_hnsw(collection)
-    return at, CollectionIndexStatus(
-        collection, row.document_count, row.chunk_count, row.snapshot or "", hnsw, row.sync_status
+    return origin, CollectionIndexStatus(
+        collection, status.document_count, status.chunk_count, status.snapshot or "", hnsw, status.sync_status
     )
 
 
 def read_size(ws: ReadableStore, name: str) -> tuple[AnswerOrigin, CollectionSize]:
     """Return a collection's size without updating the index. Raises `CollectionMissing`."""
     if not isinstance(ws, Workspace):
-        at, indexed_so = _read_view(ws, name)
-        return at, CollectionSize(indexed_so.collection.name, indexed_so.documents, indexed_so.chunks)
-    at = read_consistently(ws, lambda: find_origin(ws), index=False)
-    collection = find_collection(ws, at.at, name)
-    chunks = count_chunks_held(ws, at, collection.name)
-    return at, CollectionSize(collection.name, ws.engine.count_documents(at.at, collection=collection.name), chunks)
+        origin, status = _read_view(ws, name)
+        return origin, CollectionSize(status.collection.name, status.documents, status.chunks)
+    origin = read_consistently(ws, lambda: find_origin(ws), index=False)
+    collection = find_collection(ws, origin.at, name)
+    chunks = count_chunks_held(ws, origin, collection.name)
+    return origin, CollectionSize(
+        collection.name, ws.engine.count_documents(origin.at, collection=collection.name), chunks
+    )
 
 
 def _read_view(ws: ReadableStore, name: str) -> tuple[AnswerOrigin, CollectionIndexStatus]:
@@ -255,9 +257,9 @@ def read_held_now(ws: Workspace, moment: Moment) -> Holdings:
     return holdings or Holdings()
 
 
-def count_chunks_held(ws: Workspace, at: AnswerOrigin, collection: str) -> int:
+def count_chunks_held(ws: Workspace, origin: AnswerOrigin, collection: str) -> int:
     """Return the number of a collection's chunks in the index for this origin."""
-    size = _use_index(ws, at.at, at.revision, lambda folder, _: read_collections(folder).get(collection))
+    size = _use_index(ws, origin.at, origin.revision, lambda folder, _: read_collections(folder).get(collection))
     return size.chunks if size else 0
 
 
@@ -292,10 +294,10 @@ def count_differing(ws: Workspace, at: At, holdings: Holdings) -> dict[str, int]
     """Return the collections that differ between index and place, with numbers of documents."""
     headers = {header.key: header for header in ws.engine.read_headers(at)}
     collections_by_name = read_collections_at(ws.engine, at, sorted({name for name, _ in headers}), ws.models.load_for)
-    anew = {name for name, collection in collections_by_name.items() if not held_equally(holdings, collection)}
-    numbers = dict.fromkeys((*anew, *(holdings.definitions.keys() - collections_by_name.keys())), 0)
+    changed_names = {name for name, collection in collections_by_name.items() if not held_equally(holdings, collection)}
+    numbers = dict.fromkeys((*changed_names, *(holdings.definitions.keys() - collections_by_name.keys())), 0)
     for key in headers.keys() | holdings.headers.keys():
-        if key[0] in anew or headers.get(key) != holdings.headers.get(key):
+        if key[0] in changed_names or headers.get(key) != holdings.headers.get(key):
             numbers[key[0]] = numbers.get(key[0], 0) + 1
     return numbers
 

@@ -118,6 +118,6 @@ def _fetch_history(places: Places, commits: list[str], *options: str) -> None:
     except RemoteError as problem:
         names = " and ".join(commit[:12] for commit in commits)
         raise HistoryMissing(
-            f"the history of {names} is missing in this checkout, and could not be fetched. {problem.message}",
+            f"the history of {names} is missing in this checkout, and could not be fetched: {problem.message}",
             hint=HINT,
         ) from problem
