@@ -95,7 +95,7 @@ def test_output_is_plain_where_nobody_looks_and_errors_go_to_stderr(project):
     failed = project.start("show", "handbook/setpu.md")
     assert (failed.code, failed.out) == (3, "")
     assert failed.err.splitlines() == [
-        "error: no document 'setpu.md' in collection 'handbook'. Is it 'setup.md'?",
+        "error: no document 'setpu.md' in collection 'handbook'. Did you mean 'setup.md'?",
         "hint: vmrag list --collection handbook   (closest: setup.md, rest.md)",
     ]
 

@@ -322,11 +322,11 @@ def test_text_that_no_engine_stores_is_refused(project):
 def test_rm_of_an_unknown_document_names_the_nearest_and_removes_nothing(project):
     error = project.vmrag("rm", "faq.md", "setpu.md", "--collection", "handbook", "--json", code=3).error
     assert error["code"] == "DOCUMENT_NOT_FOUND"
-    assert "Is it 'setup.md'?" in error["message"]
+    assert "Did you mean 'setup.md'?" in error["message"]
     assert error["hint"] == "vmrag list --collection handbook   (closest: setup.md, rest.md)"
     assert set(project.marks().values()) == {None}
     error = project.vmrag("rm", "faq.md", "--collection", "handbok", "--json", code=3).error
-    assert "Is it 'handbook'?" in error["message"]
+    assert "Did you mean 'handbook'?" in error["message"]
 
 
 def test_rm_removes_several_and_tells_the_next_step(project):

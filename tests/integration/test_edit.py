@@ -178,9 +178,9 @@ def test_edit_refuses_document_of_source_without_pin(tmp_path: Path, monkeypatch
 @pytest.mark.parametrize(
     ("name", "code", "message"),
     [
-        ("handbook/faqs.md", "DOCUMENT_NOT_FOUND", "Is it 'faq.md'?"),
-        ("faqs.md", "DOCUMENT_NOT_FOUND", "Is it 'handbook/faq.md'?"),
-        ("handbok/faq", "COLLECTION_NOT_FOUND", "Is it 'handbook/faq.md'?"),
+        ("handbook/faqs.md", "DOCUMENT_NOT_FOUND", "Did you mean 'faq.md'?"),
+        ("faqs.md", "DOCUMENT_NOT_FOUND", "Did you mean 'handbook/faq.md'?"),
+        ("handbok/faq", "COLLECTION_NOT_FOUND", "Did you mean 'handbook/faq.md'?"),
         ("handbook", "INVALID_PARAMETER", "is a collection, not a document"),
     ],
 )

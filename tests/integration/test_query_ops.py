@@ -125,7 +125,7 @@ def test_collections_are_searched_together_or_by_name(library):
     error = library.vmrag("query", "x", "--collection", "noets", "--json", code=3).error
     assert error["code"] == "COLLECTION_NOT_FOUND"
     assert error["details"]["collections"] == ["handbook", "notes"]
-    assert "Is it 'notes'?" in error["message"]
+    assert "Did you mean 'notes'?" in error["message"]
     assert error["hint"] == "There are: handbook, notes."
 
 

@@ -112,7 +112,7 @@ def test_two_documents_are_compared_by_their_names(stocked):
     assert "M  README.md -> docs/page.md" in stocked.vmrag("diff", "HEAD:docs/README.md", "docs/page.md").out
     assert "M  notes/note.md -> README.md" in stocked.vmrag("diff", "HEAD:note.md", "docs/README.md").out
     missing = stocked.vmrag("diff", "HEAD:docs/docs/pages.md", code=3)
-    assert "Is it 'docs/page.md'?" in missing.err
+    assert "Did you mean 'docs/page.md'?" in missing.err
 
 
 def test_a_file_that_says_the_same_is_not_shown(project):

@@ -204,7 +204,7 @@ def _require_notes(ws: Workspace, folder: NoteFolder, ids: Sequence[str]) -> lis
     tree = source_tree.read_work_tree(ws)
     similar = nearest(doc_id, [key[1] for key in tree.files if key[0] == name] if tree else [])
     raise DocumentMissing(
-        f"no note {doc_id!r} in {name!r}." + (f" Is it {similar!r}?" if similar else ""),
+        f"no note {doc_id!r} in {name!r}." + (f" Did you mean {similar!r}?" if similar else ""),
         hint=f"vmrag list --collection {quoted(name)}",
         collection_name=name,
         doc_id=doc_id,

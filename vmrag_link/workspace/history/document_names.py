@@ -365,13 +365,15 @@ def missing_document(rows: NamedRows, at: At, name: str, *, within: str | None =
         )
     similar = _find_closest(rows, at, name)
     if "/" not in name:
-        where = f" Is it {similar[0]!r}?" if similar else ""
+        where = f" Did you mean {similar[0]!r}?" if similar else ""
         return DocumentMissing(
             f"no collection has a document {name!r}.{where}", hint=_add_closest("vmrag list", similar), doc_id=name
         )
     error = no_collection(name.partition("/")[0], collections)
     if similar:
-        error.message = f"no such collection {error.collection!r}, and no document {name!r}. Is it {similar[0]!r}?"
+        error.message = (
+            f"no such collection {error.collection!r}, and no document {name!r}. Did you mean {similar[0]!r}?"
+        )
         error.hint = _add_closest("vmrag list", similar)
     return error
 
@@ -389,7 +391,7 @@ def no_document(rows: NamedRows, at: At, collection: str, doc_id: str) -> Docume
         return no_collection(collection, collections)
     similar = closest(doc_id, [header.doc_id for header in rows.read_headers(at, collection=collection)])
     return DocumentMissing(
-        f"no document {doc_id!r} in collection {collection!r}." + (f" Is it {similar[0]!r}?" if similar else ""),
+        f"no document {doc_id!r} in collection {collection!r}." + (f" Did you mean {similar[0]!r}?" if similar else ""),
         hint=_add_closest(f"vmrag list --collection {quoted(collection)}", similar),
         collection_name=collection,
         doc_id=doc_id,

@@ -185,7 +185,7 @@ def no_branch(ws: Workspace, name: str) -> BranchMissing:
     names = [branch.name for branch in ws.engine.list_branches() if not is_reserved(branch.name)]
     similar = nearest(name, names)
     return BranchMissing(
-        f"no such KB branch {name[:80]!r}." + (f" Is it {similar!r}?" if similar else ""),
+        f"no such KB branch {name[:80]!r}." + (f" Did you mean {similar!r}?" if similar else ""),
         hint="vmrag branch   (lists them)",
         branch=name,
         branches=names,
